@@ -8,7 +8,7 @@ import sys
 def main():
     if sys.version_info < (3, 11):
         found = ".".join(str(part) for part in sys.version_info[:3])
-        sys.exit("Trax needs Python 3.11 or newer, this is %s. Name another one: make PYTHON=python3.12 …" % found)
+        sys.exit("Trax needs Python 3.11 or newer, this is %s. Name one: make PYTHON=python3.12 …" % found)
     try:
         import ensurepip  # noqa: F401
         import venv
@@ -17,7 +17,7 @@ def main():
             "This python3 cannot make virtual environments: its venv module is missing.\n"
             "On Debian and Ubuntu: apt-get install python3-venv. Elsewhere, name another one: make PYTHON=…"
         )
-    venv.EnvBuilder(with_pip=True, clear=True).create(".venv")
+    venv.EnvBuilder(with_pip=True, clear=True, symlinks=os.name != "nt").create(".venv")
     python = os.path.join(".venv", "bin", "python")
     pip = [python, "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
     ended = subprocess.run([*pip, "--require-hashes", "--requirement", "requirements/uv.txt"])

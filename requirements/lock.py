@@ -42,7 +42,14 @@ def is_current(name: str) -> bool:
 def resolve(name: str, target: Path, *options: str) -> None:
     command = [str(Path(sys.executable).with_name("uv")), "pip", "compile", *LOCKS[name]]
     command += ["--universal", "--python-version", "3.11", "--generate-hashes"]
-    command += ["--no-emit-index-url", "--no-header", "--no-annotate", "--quiet", "--output-file", str(target)]
+    command += [
+        "--no-emit-index-url",
+        "--no-header",
+        "--no-annotate",
+        "--quiet",
+        "--output-file",
+        str(target),
+    ]
     subprocess.run([*command, *options], check=True, cwd=PROJECT, stdout=subprocess.DEVNULL)
 
 

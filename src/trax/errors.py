@@ -1,0 +1,134 @@
+"""Every error a caller can meet, in one tree.
+
+TraxError
+├── DefinitionError          something declared in code is wrong
+│   ├── RouteError           a route whose junctions do not fit together (CHAIN001, CHAIN002)
+│   ├── UnknownTrain         no train is registered under this name
+│   └── InvalidSetting       a setting has a value that cannot work
+├── InvalidInput             an input or output that its declared type refuses
+├── WiringError              a value a junction asks for is not there at run time
+├── RunCancelled             the run was cancelled: by a person, a timeout, or itself
+├── RunInterrupted           the run had to stop before its end and should run again
+├── NotFound                 no such record
+└── StoreError               the database said no
+    ├── InvalidUrl           the address is not one Trax can use
+    ├── StoreUnavailable     unreachable, restarting or busy: trying again may help
+    ├── AccessDenied         the database refuses this user, this file or this statement
+    ├── SchemaNotMigrated    the tables are missing or older than this code
+    └── SchemaTooNew         the tables are newer than this code
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+SHOWN_CHARACTERS = 80
+
+
+class TraxError(Exception):
+    """The root: catch this to catch everything Trax raises on its own account."""
+
+
+class DefinitionError(TraxError):
+    """Something declared in code is wrong."""
+
+
+class RouteError(DefinitionError):
+    """A route whose junctions do not fit together."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+
+
+class UnknownTrain(DefinitionError):
+    """No train is registered under this name."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        super().__init__(f"no train is registered as {name!r}{did_you_mean(name, known)}")
+        self.name = name
+
+
+class InvalidSetting(DefinitionError):
+    """A setting has a value that cannot work."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One field that was refused: where it is, why, and what stood there."""
+
+    path: str
+    message: str
+    value: Any
+
+    def __str__(self) -> str:
+        return f"{self.path or 'the value itself'}: {self.message} (got {shown(self.value)})"
+
+
+class InvalidInput(TraxError):
+    """An input or output that its declared type refuses; `errors` names every bad field."""
+
+    def __init__(self, subject: str, errors: Sequence[FieldError]) -> None:
+        super().__init__(f"{subject}: " + "; ".join(str(error) for error in errors))
+        self.errors = tuple(errors)
+
+
+class WiringError(TraxError):
+    """A value a junction asks for is not there at run time."""
+
+
+class RunCancelled(TraxError):
+    """The run was cancelled: by a person, a timeout, or itself."""
+
+
+class RunInterrupted(TraxError):
+    """The run had to stop before its end and should run again."""
+
+
+class NotFound(TraxError):
+    """No such record."""
+
+
+class StoreError(TraxError):
+    """The database said no. `transient` errors may pass when tried again."""
+
+    transient = False
+
+
+class InvalidUrl(StoreError):
+    """The address is not one Trax can use."""
+
+
+class StoreUnavailable(StoreError):
+    """The database is unreachable, restarting or busy: trying again may help."""
+
+    transient = True
+
+
+class AccessDenied(StoreError):
+    """The database refuses this user, this file or this statement."""
+
+
+class SchemaNotMigrated(StoreError):
+    """The tables are missing or older than this code."""
+
+
+class SchemaTooNew(StoreError):
+    """The tables are newer than this code."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A hint to append to a message: the nearest known word, or nothing."""
+    nearest = get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f"; did you mean {nearest[0]!r}?" if nearest else ""
+
+
+def shown(value: Any) -> str:
+    """A value as it may stand in a message: its repr, cut to a readable length."""
+    text = repr(value)
+    return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"

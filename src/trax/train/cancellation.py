@@ -1,0 +1,128 @@
+"""Asking a run to stop: a token any thread may use, and the hold a run has on its task meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from threading import Lock
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from trax.errors import RunCancelled, RunInterrupted
+
+if TYPE_CHECKING:
+    from asyncio import Task
+    from collections.abc import Awaitable
+
+T = TypeVar("T")
+
+
+class Cancel(RunCancelled):
+    """Raise this in a junction to end the run as cancelled, for the reason given."""
+
+
+class Cancellation:
+    """A wish that one run, and whatever it starts with the same token, may stop.
+
+    The first wish wins. Async junctions are interrupted where they wait; synchronous ones cannot be, and
+    poll `requested` or call `raise_if_requested()`. No junction is started once a wish was made.
+    """
+
+    __slots__ = ("_bonds", "_error", "_lock", "reason", "requested")
+
+    def __init__(self) -> None:
+        self.requested = False
+        self.reason: str | None = None
+        self._error: type[RunCancelled | RunInterrupted] = RunCancelled
+        self._lock = Lock()
+        self._bonds: list[Bond] = []
+
+    def __repr__(self) -> str:
+        return f"<Cancellation {self.reason!r}>" if self.requested else "<Cancellation, not requested>"
+
+    def cancel(self, reason: str = "cancelled") -> None:
+        """Ask the run to stop for good."""
+        self._request(RunCancelled, reason)
+
+    def interrupt(self, reason: str = "interrupted") -> None:
+        """Ask the run to stop now and to be run again later."""
+        self._request(RunInterrupted, reason)
+
+    def raise_if_requested(self) -> None:
+        if self.requested:
+            raise self.error()
+
+    def error(self) -> RunCancelled | RunInterrupted:
+        """What a run that stopped ends with: the wish, or that it stopped by itself."""
+        return self._error(self.reason or "a junction raised CancelledError")
+
+    def bind(self, task: Task[Any]) -> Bond:
+        """Let a wish cancel this task until the bond is released; call both on the task's own loop."""
+        bond = Bond(task, self)
+        with self._lock:
+            self._bonds.append(bond)
+        return bond
+
+    def unbind(self, bond: Bond) -> None:
+        with self._lock:
+            self._bonds.remove(bond)
+
+    def _request(self, error: type[RunCancelled | RunInterrupted], reason: str) -> None:
+        with self._lock:
+            if self.requested:
+                return
+            self._error, self.reason, self.requested = error, reason, True
+            bonds = tuple(self._bonds)
+        for bond in bonds:
+            bond.wake()
+
+
+async def held(token: Cancellation, work: Awaitable[T]) -> T:
+    """Await the work of a run; a wish ends it with RunCancelled or RunInterrupted.
+
+    A CancelledError that nobody asked for ends it like a wish. When someone cancelled the task itself, that
+    is none of ours and goes on outwards.
+    """
+    task = cast("Task[Any]", asyncio.current_task())
+    bond = token.bind(task)
+    try:
+        return await work
+    except asyncio.CancelledError as cancelled:
+        bond.release()  # first, so that only what others asked for is counted
+        if task.cancelling():
+            raise
+        raise token.error() from cancelled
+    finally:
+        bond.release()
+
+
+class Bond:
+    """A run's hold on its task. A wish cancels the task at most once, and never after the release."""
+
+    __slots__ = ("_is_delivered", "_is_released", "_task", "_token")
+
+    def __init__(self, task: Task[Any], token: Cancellation) -> None:
+        self._task = task
+        self._token = token
+        self._is_delivered = False
+        self._is_released = False
+
+    def wake(self) -> None:
+        """Called in any thread; the loop may have been closed by now."""
+        with suppress(RuntimeError):
+            self._task.get_loop().call_soon_threadsafe(self._deliver)
+
+    def release(self) -> None:
+        """End the hold and take back the cancel request it made, if it made one."""
+        if self._is_released:
+            return
+        self._is_released = True
+        self._token.unbind(self)
+        if self._is_delivered:
+            self._task.uncancel()
+
+    def _deliver(self) -> None:
+        # A wish may have been made in another thread just before the run ended. The flag is read and
+        # written on the loop only, so a late delivery cannot hit the code around the run.
+        if not self._is_released:
+            self._is_delivered = True
+            self._task.cancel()

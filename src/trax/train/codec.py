@@ -1,0 +1,135 @@
+"""Inputs and outputs as JSON text, checked by their declared type on the way in and out.
+
+JSON cannot carry everything Python can. What would come back changed is refused where it enters: numbers
+that are not finite, text that is no Unicode, an instance of a subclass whose own fields would be lost.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar, cast, get_origin, overload
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic.dataclasses import is_pydantic_dataclass
+from pydantic.errors import PydanticUserError
+
+from trax.errors import DefinitionError, FieldError, InvalidInput
+from trax.train.declared import is_typed_dict, name_of
+from trax.train.fidelity import traits_of, unwritable
+
+T = TypeVar("T")
+
+# What pydantic raises for a value it cannot write or read; its own two errors are ValueErrors.
+REJECTED = (ValueError, RecursionError)
+
+
+class Codec(Generic[T]):
+    """Writes and reads values of one declared type. Keys are the field names as written in Python."""
+
+    @overload
+    def __init__(self, declared: type[T], *, owner: str, role: str = ...) -> None: ...
+    @overload
+    def __init__(self: Codec[Any], declared: Any, *, owner: str, role: str = ...) -> None: ...
+    def __init__(self, declared: Any, *, owner: str, role: str = "input") -> None:
+        """`owner` and `role` name the place in messages: "train 'greet'" refused its "input"."""
+        adapter = _adapter(declared, f"the {role} of {owner}")
+        traits = traits_of(adapter.core_schema)
+        self._subject = f"{owner} refused its {role}"
+        self._declared = declared
+        self._record = _record_of(declared)
+        self._may_hold_floats = traits.may_hold_floats
+        self._field_count = len(getattr(self._record, "model_fields", ()))
+        self._is_trusted = _validates_itself(self._record) and not traits.must_be_read_back
+        self._to_json = adapter.serializer.to_json
+        self._to_python = adapter.serializer.to_python
+        self._from_json = adapter.validator.validate_json
+        self._from_python = adapter.validator.validate_python
+
+    def encode(self, value: T) -> str:
+        """The value as JSON text, or InvalidInput naming every field its type refuses."""
+        if type(value) is not self._record:
+            return self._normalised(value)
+        try:
+            raw = self._to_json(value, by_alias=False, round_trip=True, warnings="error")
+        except REJECTED:
+            return self._normalised(value)
+        if self._may_hold_floats and (b"null" in raw or b"NaN" in raw or b"Infinity" in raw):
+            self._refuse_unwritable(value)
+        if not self._is_trusted or (self._field_count and len(value.__dict__) < self._field_count):
+            self.decode(raw)  # a model put together by `model_construct` may lack fields
+        return raw.decode()
+
+    def decode(self, text: str | bytes) -> T:
+        """The value that JSON text stands for, or InvalidInput naming every field its type refuses."""
+        try:
+            return self._from_json(text, by_alias=False, by_name=True)
+        except REJECTED as error:
+            raise self._refusal(error, text) from None
+
+    def _normalised(self, value: Any) -> str:
+        """The careful way: check the value, write what the check made of it, and see that it can be read."""
+        try:
+            checked = self._checked(value)
+            self._refuse_unwritable(checked)
+            raw = self._to_json(checked, by_alias=False, round_trip=True, warnings="error")
+        except REJECTED as error:
+            raise self._refusal(error, value) from None
+        self.decode(raw)
+        return raw.decode()
+
+    def _checked(self, value: Any) -> Any:
+        if self._record is None:
+            return self._from_python(
+                value, strict=not is_typed_dict(self._declared), by_alias=False, by_name=True
+            )
+        if isinstance(value, Mapping):
+            return self._from_python(dict(cast("Mapping[Any, Any]", value)), by_alias=False, by_name=True)
+        if type(value) is not self._record:
+            raise InvalidInput(self._subject, [FieldError("", self._misfit(value, self._record), value)])
+        self._refuse_unwritable(value)
+        return self.decode(self._to_json(value, by_alias=False, round_trip=True, warnings="none"))
+
+    def _refuse_unwritable(self, value: Any) -> None:
+        plain = self._to_python(value, by_alias=False, round_trip=True, warnings="none")
+        errors = list(unwritable(plain))
+        if errors:
+            raise InvalidInput(self._subject, errors)
+
+    def _refusal(self, error: Exception, value: Any) -> InvalidInput:
+        if isinstance(error, ValidationError):
+            found = error.errors(include_url=False, include_context=False)
+            return InvalidInput(self._subject, [_field_error(each) for each in found])
+        return InvalidInput(self._subject, [FieldError("", str(error), value)])
+
+    def _misfit(self, value: Any, record: type) -> str:
+        expected, got = name_of(self._declared), name_of(type(value))
+        if isinstance(value, record):
+            return f"expected {expected} itself, got its subclass {got}, whose own fields would be lost"
+        return f"expected {expected} or a mapping of its fields, got {got}"
+
+
+def _adapter(declared: Any, place: str) -> TypeAdapter[Any]:
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(declared)
+        adapter.rebuild(raise_errors=True)
+    except (PydanticUserError, NameError, TypeError) as error:
+        problem = str(error).splitlines()[0]
+        raise DefinitionError(f"{place} is {name_of(declared)}, which cannot be JSON: {problem}") from error
+    return adapter
+
+
+def _record_of(declared: Any) -> type[Any] | None:
+    """The class of models and dataclasses; None for types that come as mappings, lists or scalars."""
+    kind: Any = get_origin(declared) or declared
+    is_model = inspect.isclass(kind) and issubclass(kind, BaseModel)
+    return kind if is_model or dataclasses.is_dataclass(kind) else None
+
+
+def _validates_itself(record: type[Any] | None) -> bool:
+    return record is not None and (issubclass(record, BaseModel) or is_pydantic_dataclass(record))
+
+
+def _field_error(found: Any) -> FieldError:
+    return FieldError(".".join(map(str, found["loc"])), found["msg"], found["input"])

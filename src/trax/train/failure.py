@@ -1,0 +1,69 @@
+"""What an exception carries when it leaves a train: where it happened, told to programs and to people."""
+
+from __future__ import annotations
+
+import traceback
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+PACKAGE = __name__.rpartition(".")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainExceptionData:
+    """A failure as plain values: which train and junction, and what was raised there."""
+
+    train_name: str
+    train_external_id: str
+    type: str
+    junction: str | None
+    message: str
+    stack_trace: str
+
+
+def describe(error: Exception, *, train: str, external_id: str, junction: str | None) -> TrainExceptionData:
+    """Describe a failure of this train, and leave the description on the exception.
+
+    An exception that crosses several trains keeps the description of the innermost, where it was raised.
+    """
+    failure = TrainExceptionData(
+        train_name=train,
+        train_external_id=external_id,
+        type=type(error).__name__,
+        junction=junction,
+        message=_message(error),
+        stack_trace=_stack_trace(error),
+    )
+    with suppress(Exception):  # an exception class may refuse new attributes
+        if getattr(error, "trax_data", None) is None:
+            error.trax_data = failure  # pyright: ignore[reportAttributeAccessIssue]
+        error.add_note(_note(failure))
+    return failure
+
+
+def _note(failure: TrainExceptionData) -> str:
+    where = f"junction {failure.junction!r} of " if failure.junction else ""
+    return f"in {where}train {failure.train_name!r} (run {failure.train_external_id})"
+
+
+def _message(error: Exception) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - a broken __str__ must not hide the failure
+        return f"<{type(error).__name__} without a readable message>"
+
+
+def _stack_trace(error: Exception) -> str:
+    """The traceback from the junction on, without the frames that led there."""
+    return "".join(traceback.format_exception(type(error), error, _from_junction(error.__traceback__)))
+
+
+def _from_junction(trace: TracebackType | None) -> TracebackType | None:
+    first = trace
+    while trace is not None and str(trace.tb_frame.f_globals.get("__name__")).startswith(PACKAGE):
+        trace = trace.tb_next
+    return trace or first

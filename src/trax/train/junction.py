@@ -1,0 +1,110 @@
+"""`@junction`: a typed function, or a class whose instances are called, as one step of a route."""
+
+from __future__ import annotations
+
+import inspect
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any, Concatenate, Protocol, overload
+
+from trax.errors import DefinitionError, shown
+from trax.train.memory import MISSING
+from trax.train.route import In, In_contra, Out, Out_co, Segment, Stop
+from trax.train.scope import Scope
+from trax.train.signature import Parameter, Signature, constructor_of, signature_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+
+class _Async(Protocol[In_contra, Out_co]):
+    def __call__(self, first: In_contra, /, *args: Any, **kwargs: Any) -> Awaitable[Out_co]: ...
+
+
+class _AsyncStart(Protocol[Out_co]):
+    def __call__(self) -> Awaitable[Out_co]: ...
+
+
+class _Sync(Protocol[In_contra, Out_co]):
+    def __call__(self, first: In_contra, /, *args: Any, **kwargs: Any) -> Out_co: ...
+
+
+class _SyncStart(Protocol[Out_co]):
+    def __call__(self) -> Out_co: ...
+
+
+class Junction(Segment[In_contra, Out_co]):
+    """One step: its parameters are found by type, and what it gives is put into memory by type.
+
+    `In` is the type of its first parameter, `Out` what it returns once awaited. Calling a junction
+    calls what it was made from, so a test needs no train.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__((Stop(self),))
+        update_wrapper(self, function, updated=())
+        self.function = function
+        self.name: str = getattr(function, "__name__", type(function).__name__)
+        self._scope = Scope(function)
+        self._signature: Signature | None = None
+        self._constructor: tuple[Parameter, ...] = ()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<junction {self.name}>"
+
+    @property
+    def is_class(self) -> bool:
+        """Whether an instance is made when the step is reached."""
+        return isinstance(self.function, type)
+
+    @property
+    def signature(self) -> Signature:
+        """What a call asks for and gives; read on first use, since names may be defined below a junction."""
+        if self._signature is None:
+            self._signature = self._read()
+        return self._signature
+
+    @property
+    def constructor(self) -> tuple[Parameter, ...]:
+        """What making an instance asks for; nothing unless the junction is a class."""
+        return self.signature and self._constructor
+
+    def _read(self) -> Signature:
+        owner = f"junction {self.name!r}"
+        signature = signature_of(self.function, self._scope, owner)
+        if signature.returns is MISSING:
+            raise DefinitionError(
+                f"{owner} does not say what it returns; annotate it, with `-> None` for nothing"
+            )
+        if isinstance(self.function, type):
+            self._constructor = constructor_of(self.function, self._scope, owner)
+        self._scope.close()
+        return signature
+
+
+@overload
+def junction(function: type[_Async[In, Out]], /) -> Junction[In, Out]: ...
+@overload
+def junction(function: type[_AsyncStart[Out]], /) -> Junction[None, Out]: ...
+@overload
+def junction(function: type[_Sync[In, Out]], /) -> Junction[In, Out]: ...
+@overload
+def junction(function: type[_SyncStart[Out]], /) -> Junction[None, Out]: ...
+@overload
+def junction(function: Callable[Concatenate[In, ...], Awaitable[Out]], /) -> Junction[In, Out]: ...
+@overload
+def junction(function: Callable[[], Awaitable[Out]], /) -> Junction[None, Out]: ...
+@overload
+def junction(function: Callable[Concatenate[In, ...], Out], /) -> Junction[In, Out]: ...
+@overload
+def junction(function: Callable[[], Out], /) -> Junction[None, Out]: ...
+def junction(function: Any, /) -> Junction[Any, Any]:
+    """Make a function, a class with `__call__` or a callable object a step that routes are built from."""
+    if isinstance(function, Junction):
+        return function  # pyright: ignore[reportUnknownVariableType]
+    is_called = inspect.isfunction(function.__call__) if isinstance(function, type) else callable(function)
+    if not is_called:
+        raise DefinitionError(f"{shown(function)} cannot be a junction: it cannot be called with an input")
+    return Junction(function)

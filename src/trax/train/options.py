@@ -1,0 +1,141 @@
+"""How a train's runs are handled: retries, limits, priority, hooks. Checked where they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, TypeAlias, TypedDict, cast
+
+from trax.errors import DefinitionError, shown
+from trax.train.names import check_name
+
+Hook: TypeAlias = Callable[..., Any]
+
+HIGHEST_PRIORITY = 31
+HOOKS = ("on_queue", "on_started", "on_completed", "on_failed", "on_cancelled")
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often a failed run is tried again, and when: after `delay`, then `multiplier` times as long."""
+
+    max_retries: int = 3
+    delay: timedelta = timedelta(minutes=5)
+    multiplier: float = 2.0
+    max_delay: timedelta = timedelta(hours=1)
+    jitter: float = 0.0
+    give_up_on: tuple[type[BaseException], ...] = ()
+
+    def __post_init__(self) -> None:
+        _require(self, "max_retries", "a whole number, 0 or more", _is_count)
+        _require(self, "delay", "a timedelta, 0 or more", _is_duration)
+        _require(self, "multiplier", "a number, 1 or more", lambda value: _is_number(value) and value >= 1)
+        _require(self, "max_delay", "a timedelta, 0 or more", _is_duration)
+        _require(self, "jitter", "a number from 0 to 1", lambda value: _is_number(value) and 0 <= value <= 1)
+        _require(self, "give_up_on", "a tuple of exception classes", _are_exceptions)
+
+
+class TrainKeywords(TypedDict, total=False):
+    """The options of a train, as the keyword arguments they are given by."""
+
+    retry: Retry | None
+    max_retries: int | None
+    timeout: timedelta | None
+    priority: int
+    group: str | None
+    cpu: bool
+    submitter: str | None
+    aliases: Sequence[str]
+    exclude_from_max_active_jobs: bool
+    on_queue: Hook | None
+    on_started: Hook | None
+    on_completed: Hook | None
+    on_failed: Hook | None
+    on_cancelled: Hook | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainOptions:
+    """The options of one train; what is None is left to the manifest or to the app's settings."""
+
+    retry: Retry | None = None
+    max_retries: int | None = None
+    timeout: timedelta | None = None
+    priority: int = 0
+    group: str | None = None
+    cpu: bool = False
+    submitter: str | None = None
+    aliases: Sequence[str] = ()
+    exclude_from_max_active_jobs: bool = False
+    on_queue: Hook | None = None
+    on_started: Hook | None = None
+    on_completed: Hook | None = None
+    on_failed: Hook | None = None
+    on_cancelled: Hook | None = None
+
+    def __post_init__(self) -> None:
+        _require(self, "retry", "a Retry", _or_none(lambda value: isinstance(value, Retry)))
+        _require(self, "max_retries", "a whole number, 0 or more", _or_none(_is_count))
+        _require(self, "timeout", "a timedelta above 0", _or_none(_is_positive_duration))
+        _require(self, "priority", f"a whole number from 0 to {HIGHEST_PRIORITY}", _is_priority)
+        _require(self, "aliases", "a sequence of names", _are_names)
+        for name in ("group", "submitter"):
+            _require(
+                self,
+                name,
+                "text that is not empty",
+                _or_none(lambda value: isinstance(value, str) and value != ""),
+            )
+        for name in HOOKS:
+            _require(self, name, "something that can be called", _or_none(callable))
+        object.__setattr__(self, "aliases", tuple(self.aliases))
+
+    def policy(self, default: Retry) -> Retry:
+        """How this train is tried again, `max_retries` having the last word over `retry`."""
+        chosen = self.retry or default
+        return chosen if self.max_retries is None else replace(chosen, max_retries=self.max_retries)
+
+
+def _require(owner: object, name: str, wanted: str, holds: Callable[[Any], bool]) -> None:
+    value = getattr(owner, name)
+    if not holds(value):
+        raise DefinitionError(f"{type(owner).__name__}.{name} must be {wanted} (got {shown(value)})")
+
+
+def _or_none(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: value is None or holds(value)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_priority(value: Any) -> bool:
+    return _is_count(value) and value <= HIGHEST_PRIORITY
+
+
+def _is_duration(value: Any) -> bool:
+    return isinstance(value, timedelta) and value >= timedelta()
+
+
+def _is_positive_duration(value: Any) -> bool:
+    return isinstance(value, timedelta) and value > timedelta()
+
+
+def _are_exceptions(value: Any) -> bool:
+    return isinstance(value, tuple) and all(
+        isinstance(each, type) and issubclass(each, BaseException) for each in cast("tuple[Any, ...]", value)
+    )
+
+
+def _are_names(value: Any) -> bool:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        return False
+    for alias in cast("Sequence[Any]", value):
+        check_name(alias, "an alias")
+    return True

@@ -1,0 +1,64 @@
+"""How a run ended, as a value: `Done | Failed | Cancelled | Interrupted`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeAlias, TypeVar, assert_never
+
+from trax.errors import RunCancelled, RunInterrupted
+from trax.train.failure import TrainExceptionData
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Generic[T_co]):
+    """The route reached its end."""
+
+    value: T_co
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A junction raised, or a value it asked for was not there."""
+
+    error: Exception
+    failure: TrainExceptionData
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """Someone, or the run itself, asked it to stop for good."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """The run had to stop and should run again."""
+
+    reason: str
+
+
+Outcome: TypeAlias = Done[T_co] | Failed | Cancelled | Interrupted
+
+
+def result_of(outcome: Outcome[T]) -> T:
+    """The value of a run that is done; any other ending is raised."""
+    if isinstance(outcome, Done):
+        return outcome.value
+    raise error_of(outcome)
+
+
+def error_of(outcome: Failed | Cancelled | Interrupted) -> Exception:
+    """An ending that is not Done, as the exception a caller meets."""
+    match outcome:
+        case Failed(error):
+            return error
+        case Cancelled(reason):
+            return RunCancelled(reason)
+        case Interrupted(reason):
+            return RunInterrupted(reason)
+        case _:
+            assert_never(outcome)

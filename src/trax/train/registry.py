@@ -1,0 +1,60 @@
+"""All trains of an app, by name. A stored name resolves here and nowhere else, so no row can import code."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trax.errors import DefinitionError, UnknownTrain
+from trax.train.names import check_name, check_not_reserved
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trax.train.train import Train
+
+
+class Registry:
+    """Each train once, found under its name and under the names it had before."""
+
+    def __init__(self) -> None:
+        self._trains: dict[str, Train[Any, Any]] = {}
+        self._by_any_name: dict[str, Train[Any, Any]] = {}
+
+    def add(self, train: Train[Any, Any], *, internal: bool = False) -> None:
+        """Register a train under its name and aliases, all of them or, when one is taken, none."""
+        names = (train.name, *train.options.aliases)
+        for name in names:
+            check_name(name)
+            if not internal:
+                check_not_reserved(name)
+            self._refuse_taken(name, train)
+        self._trains[train.name] = train
+        self._by_any_name.update(dict.fromkeys(names, train))
+
+    def get(self, name: str) -> Train[Any, Any]:
+        train = self._by_any_name.get(name)
+        if train is None:
+            raise UnknownTrain(name, self._by_any_name)
+        return train
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all trains, without aliases, sorted."""
+        return sorted(self._trains)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._by_any_name
+
+    def __iter__(self) -> Iterator[Train[Any, Any]]:
+        return iter(self._trains.values())
+
+    def __len__(self) -> int:
+        return len(self._trains)
+
+    def _refuse_taken(self, name: str, train: Train[Any, Any]) -> None:
+        holder = self._by_any_name.get(name)
+        if holder is not None:
+            raise DefinitionError(
+                f"the name {name!r} is taken: train {holder.name!r} ({holder.route!r}) has it, "
+                f"and train {train.name!r} ({train.route!r}) wants it"
+            )

@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from trax.train import keys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(autouse=True)
+def _only_own_protocols() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
+    """Protocols are wired for the whole process; a test must not see those of another."""
+    before = dict(keys._wired)  # pyright: ignore[reportPrivateUsage]
+    yield
+    keys._wired.clear()  # pyright: ignore[reportPrivateUsage]
+    keys._wired.update(before)  # pyright: ignore[reportPrivateUsage]
+    keys.runtime_keys.cache_clear()

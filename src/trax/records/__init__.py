@@ -1,0 +1,36 @@
+"""Plain frozen values: what the tables hold, as callers see it."""
+
+from __future__ import annotations
+
+from trax.records.dead_letter import DeadLetter
+from trax.records.manifest import Manifest, ManifestGroup
+from trax.records.metadata import Metadata
+from trax.records.states import (
+    DeadLetterStatus,
+    LogLevel,
+    ManifestOrigin,
+    MisfirePolicy,
+    Origin,
+    QueueStatus,
+    ScheduleType,
+    State,
+)
+from trax.records.work_queue_entry import WorkQueueEntry
+from trax.records.worker import Worker
+
+__all__ = [
+    "DeadLetter",
+    "DeadLetterStatus",
+    "LogLevel",
+    "Manifest",
+    "ManifestGroup",
+    "ManifestOrigin",
+    "Metadata",
+    "MisfirePolicy",
+    "Origin",
+    "QueueStatus",
+    "ScheduleType",
+    "State",
+    "WorkQueueEntry",
+    "Worker",
+]

@@ -1,0 +1,66 @@
+"""One attempt to run a train."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from trax.records.states import State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metadata:
+    """One attempt to run a train. A retry is a new one; nothing leaves a terminal state."""
+
+    id: int
+    external_id: str
+    train: str
+    state: State
+    manifest: str | None = None
+    group: str | None = None
+    priority: int = 0
+    attempt: int = 1
+    input: Any = None
+    output: Any = None
+    created_at: datetime
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    failure_junction: str | None = None
+    failure_exception: str | None = None
+    failure_reason: str | None = None
+    stack_trace: str | None = None
+    parent_id: int | None = None
+    submitter: str | None = None
+    worker: int | None = None
+    host: str | None = None
+    progress: float | None = None
+    current_junction: str | None = None
+    cancel_requested: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRun:
+    """A run that begins here and now, without having waited in the queue. `input` is JSON text."""
+
+    external_id: str
+    train: str
+    input: str | None = None
+    parent_id: int | None = None
+    timeout_seconds: float | None = None
+    host: str | None = None
+    exempt: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a run ended. `worker_id` is the fence: only who holds the row may end it. `output` is JSON text."""
+
+    metadata_id: int
+    worker_id: int | None
+    state: State
+    output: str | None = None
+    failure_junction: str | None = None
+    failure_exception: str | None = None
+    failure_reason: str | None = None
+    stack_trace: str | None = None

@@ -1,0 +1,113 @@
+"""The words a record may carry, and the moves between them. Drawn in docs/states.md."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PRIORITY_MAX: Final = 31
+
+
+class State(StrEnum):
+    """Where one attempt stands."""
+
+    PENDING = "pending"
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class QueueStatus(StrEnum):
+    """Where one wish to run stands."""
+
+    QUEUED = "queued"
+    DISPATCHED = "dispatched"
+    CANCELLED = "cancelled"
+
+
+class DeadLetterStatus(StrEnum):
+    """Whether a person has dealt with what gave up."""
+
+    AWAITING_INTERVENTION = "awaiting_intervention"
+    RETRIED = "retried"
+    ACKNOWLEDGED = "acknowledged"
+
+
+class Origin(StrEnum):
+    """Who wrote an entry into the work queue."""
+
+    SCHEDULE = "schedule"
+    RETRY = "retry"
+    TRIGGER = "trigger"
+    REQUEUE = "requeue"
+    DORMANT = "dormant"
+    QUEUE = "queue"
+    RERUN = "rerun"
+
+
+class ScheduleType(StrEnum):
+    """What makes a manifest run."""
+
+    NONE = "none"
+    CRON = "cron"
+    INTERVAL = "interval"
+    ONCE = "once"
+    ON_DEMAND = "on_demand"
+    DEPENDENT = "dependent"
+    DORMANT_DEPENDENT = "dormant_dependent"
+
+
+class MisfirePolicy(StrEnum):
+    """What happens to occurrences that were missed."""
+
+    FIRE_ONCE_NOW = "fire_once_now"
+    DO_NOTHING = "do_nothing"
+    FIRE_ALL = "fire_all"
+
+
+class ManifestOrigin(StrEnum):
+    """Whether code declares a manifest at start, or somebody made it at run time."""
+
+    DECLARED = "declared"
+    RUNTIME = "runtime"
+
+
+class LogLevel(StrEnum):
+    """How loud a captured log line is."""
+
+    TRACE = "trace"
+    DEBUG = "debug"
+    INFORMATION = "information"
+    WARNING = "warning"
+    ERROR = "error"
+    CRITICAL = "critical"
+
+
+ACTIVE: Final = (State.PENDING, State.IN_PROGRESS)
+"""The states that occupy a slot under the limits."""
+
+STATE_MOVES: Final[Mapping[State, frozenset[State]]] = {
+    State.PENDING: frozenset({State.IN_PROGRESS, State.FAILED}),
+    State.IN_PROGRESS: frozenset({State.COMPLETED, State.FAILED, State.CANCELLED}),
+    State.COMPLETED: frozenset(),
+    State.FAILED: frozenset(),
+    State.CANCELLED: frozenset(),
+}
+
+QUEUE_MOVES: Final[Mapping[QueueStatus, frozenset[QueueStatus]]] = {
+    QueueStatus.QUEUED: frozenset({QueueStatus.DISPATCHED, QueueStatus.CANCELLED}),
+    QueueStatus.DISPATCHED: frozenset({QueueStatus.QUEUED, QueueStatus.CANCELLED}),
+    QueueStatus.CANCELLED: frozenset(),
+}
+
+DEAD_LETTER_MOVES: Final[Mapping[DeadLetterStatus, frozenset[DeadLetterStatus]]] = {
+    DeadLetterStatus.AWAITING_INTERVENTION: frozenset(
+        {DeadLetterStatus.RETRIED, DeadLetterStatus.ACKNOWLEDGED}
+    ),
+    DeadLetterStatus.RETRIED: frozenset(),
+    DeadLetterStatus.ACKNOWLEDGED: frozenset(),
+}

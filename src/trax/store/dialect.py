@@ -1,0 +1,153 @@
+"""What truly differs between PostgreSQL and SQLite, in one place. Everything else is one expression for both.
+
+Locks last as long as the transaction, so that a pooler between us and PostgreSQL does no harm. In SQLite
+the write transaction itself is the lock: it begins IMMEDIATE, and there is only one at a time.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import Text, bindparam, cast, column, func, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from trax.clock import utc_now
+from trax.store.types import SQLITE, Json, Utc, utc_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from sqlalchemy import BindParameter, Connection, FromClause, Table
+    from sqlalchemy.types import TypeEngine
+
+LEADER_LOCK: Final = 0x7472_6178_0001
+GATE_LOCK: Final = 0x7472_6178_0002
+MIGRATION_LOCK: Final = 0x7472_6178_0003
+CHANNEL: Final = "trax"
+
+Insert = postgresql.Insert | sqlite.Insert
+
+
+def is_sqlite(connection: Connection) -> bool:
+    return connection.dialect.name == SQLITE
+
+
+def now(connection: Connection) -> datetime:
+    """The database's clock. SQLite's has whole milliseconds and is this machine's, so Python reads it."""
+    if is_sqlite(connection):
+        return utc_now()
+    return connection.execute(select(func.clock_timestamp(type_=Utc))).scalar_one()
+
+
+def try_leader_lock(connection: Connection) -> bool:
+    """True for the one server that may manage manifests in this moment; the others do not wait."""
+    if is_sqlite(connection):
+        return True
+    return connection.execute(select(func.pg_try_advisory_xact_lock(LEADER_LOCK))).scalar_one()
+
+
+def take_gate_lock(connection: Connection) -> None:
+    """Wait for the gate.
+
+    A statement of its own: what is counted under the lock must be seen by a snapshot taken after the wait.
+    The two switches ride along. The head-of-group read does a millisecond of work and would pay fifty for
+    compiling it; counting by bitmap never clears the dead entries that every finish leaves behind.
+    """
+    if not is_sqlite(connection):
+        connection.execute(
+            select(
+                func.set_config("jit", "off", True),  # noqa: FBT003
+                func.set_config("enable_bitmapscan", "off", True),  # noqa: FBT003
+                func.pg_advisory_xact_lock(GATE_LOCK),
+            )
+        )
+
+
+def take_migration_lock(connection: Connection) -> None:
+    if not is_sqlite(connection):
+        connection.execute(select(func.pg_advisory_xact_lock(MIGRATION_LOCK)))
+
+
+def notify(connection: Connection, topic: str) -> None:
+    """Wake the loops of other processes, if and when this transaction commits. SQLite has only the poll."""
+    if not is_sqlite(connection):
+        connection.execute(select(func.pg_notify(CHANNEL, topic)))
+
+
+def insert(connection: Connection, table: Table) -> Insert:
+    """An insert that knows `on_conflict_do_update`: the same words in both dialects, from two modules."""
+    return sqlite.insert(table) if is_sqlite(connection) else postgresql.insert(table)
+
+
+def document(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Many rows as one parameter.
+
+    Moments become text, and JSON columns travel as strings, so that SQLite, which would unquote a JSON
+    scalar, gives back exactly what was put in.
+    """
+    return json.dumps(list(rows), default=utc_text, ensure_ascii=False, separators=(",", ":"))
+
+
+def rows_of(dialect: str, parameter: str, columns: Mapping[str, TypeEngine[Any]]) -> FromClause:
+    """The rows of a document, as something to select from."""
+    bound = bindparam(parameter, type_=Text)
+    return (_sqlite_rows if dialect == SQLITE else _postgresql_rows)(bound, columns)
+
+
+def _sqlite_rows(bound: BindParameter[str], columns: Mapping[str, TypeEngine[Any]]) -> FromClause:
+    each = func.json_each(bound).table_valued("value", name="each")
+    fields = [
+        func.json_extract(each.c.value, f"$.{name}", type_=kind).label(name) for name, kind in columns.items()
+    ]
+    return select(*fields).select_from(each).subquery("given")
+
+
+def _postgresql_rows(bound: BindParameter[str], columns: Mapping[str, TypeEngine[Any]]) -> FromClause:
+    carried = {name: Text() if _is_json(kind) else kind for name, kind in columns.items()}
+    raw = (
+        func.json_to_recordset(cast(bound, Json))
+        .table_valued(*(column(name, kind) for name, kind in carried.items()), name="raw")
+        .render_derived(with_types=True)
+    )
+    fields = [
+        (cast(raw.c[name], Json) if _is_json(kind) else raw.c[name]).label(name)
+        for name, kind in columns.items()
+    ]
+    return select(*fields).subquery("given")
+
+
+def _is_json(kind: TypeEngine[Any]) -> bool:
+    return isinstance(kind, Json)
+
+
+def reserve_ids(connection: Connection, table: Table, count: int) -> list[int]:
+    """Ids nobody else will get, for rows that are copied in and cannot be asked for theirs."""
+    if is_sqlite(connection):
+        query = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = ?"
+        last = connection.exec_driver_sql(query, (table.name,)).scalar_one()
+        return list(range(last + 1, last + 1 + count))
+    sequence = func.pg_get_serial_sequence(f"{table.schema}.{table.name}", "id")
+    numbers = select(func.nextval(sequence)).select_from(func.generate_series(1, count).table_valued())
+    return list(connection.execute(numbers).scalars())
+
+
+def bulk_copy(
+    connection: Connection, table: Table, names: Sequence[str], rows: Iterable[Sequence[Any]]
+) -> None:
+    """The fastest way in for many rows: COPY, or one prepared statement run many times."""
+    if is_sqlite(connection):
+        marks = ", ".join("?" for _ in names)
+        statement = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES ({marks})"  # noqa: S608
+        connection.exec_driver_sql(statement, [tuple(_as_text(row)) for row in rows])
+        return
+    driver: Any = connection.connection.driver_connection
+    target = f"{table.schema}.{table.name} ({', '.join(names)})"
+    with driver.cursor() as cursor, cursor.copy(f"COPY {target} FROM STDIN") as copy:
+        for row in rows:
+            copy.write_row(row)
+
+
+def _as_text(row: Sequence[Any]) -> Iterable[Any]:
+    return (utc_text(value) if hasattr(value, "tzinfo") else value for value in row)

@@ -1,0 +1,14 @@
+"""The first tables."""
+
+from __future__ import annotations
+
+from trax.store.migrations.sql import run_beside
+
+revision = "0001"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    run_beside(__file__)

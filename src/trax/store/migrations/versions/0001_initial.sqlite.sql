@@ -1,0 +1,240 @@
+CREATE TABLE trax_manifest_group (
+    id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    name TEXT NOT NULL,
+    priority SMALLINT DEFAULT '0' NOT NULL,
+    max_active_jobs INTEGER,
+    enabled BOOLEAN DEFAULT 1 NOT NULL,
+    created_at VARCHAR(27) NOT NULL,
+    updated_at VARCHAR(27) NOT NULL,
+    CONSTRAINT priority_range CHECK (priority BETWEEN 0 AND 31),
+    CONSTRAINT max_active_jobs_range CHECK (max_active_jobs >= 0),
+    UNIQUE (name)
+);
+
+CREATE TABLE trax_setting (
+    name TEXT NOT NULL,
+    value TEXT NOT NULL,
+    updated_at VARCHAR(27) NOT NULL,
+    PRIMARY KEY (name)
+);
+
+CREATE TABLE trax_worker (
+    id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    host TEXT NOT NULL,
+    host_environment TEXT NOT NULL,
+    host_instance_id TEXT NOT NULL,
+    host_labels TEXT,
+    pid INTEGER NOT NULL,
+    concurrency INTEGER NOT NULL,
+    trains TEXT NOT NULL,
+    started_at VARCHAR(27) NOT NULL,
+    heartbeat_at VARCHAR(27) NOT NULL,
+    CONSTRAINT concurrency_range CHECK (concurrency >= 0)
+);
+
+CREATE TABLE trax_manifest (
+    id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    external_id TEXT NOT NULL,
+    train TEXT NOT NULL,
+    input TEXT,
+    group_id INTEGER NOT NULL,
+    enabled BOOLEAN DEFAULT 1 NOT NULL,
+    priority SMALLINT DEFAULT '0' NOT NULL,
+    origin TEXT NOT NULL,
+    batch TEXT,
+    schedule_type TEXT NOT NULL,
+    cron_expression TEXT,
+    time_zone TEXT DEFAULT 'UTC' NOT NULL,
+    interval_seconds INTEGER,
+    anchored BOOLEAN DEFAULT 0 NOT NULL,
+    scheduled_at VARCHAR(27),
+    depends_on_id INTEGER,
+    variance_seconds INTEGER,
+    exclusions TEXT,
+    misfire_policy TEXT NOT NULL,
+    misfire_limit INTEGER,
+    misfire_threshold_seconds INTEGER,
+    max_instances INTEGER DEFAULT '1' NOT NULL,
+    max_retries INTEGER NOT NULL,
+    retry TEXT,
+    timeout_seconds FLOAT,
+    failure_count INTEGER DEFAULT '0' NOT NULL,
+    last_successful_run VARCHAR(27),
+    last_scheduled_for VARCHAR(27),
+    next_scheduled_run VARCHAR(27),
+    consumed_parent_success_at VARCHAR(27),
+    next_due_at VARCHAR(27),
+    created_at VARCHAR(27) NOT NULL,
+    updated_at VARCHAR(27) NOT NULL,
+    CONSTRAINT origin_known CHECK (origin IN ('declared', 'runtime')),
+    CONSTRAINT schedule_type_known CHECK (schedule_type IN ('none', 'cron', 'interval', 'once', 'on_demand', 'dependent', 'dormant_dependent')),
+    CONSTRAINT misfire_policy_known CHECK (misfire_policy IN ('fire_once_now', 'do_nothing', 'fire_all')),
+    CONSTRAINT priority_range CHECK (priority BETWEEN 0 AND 31),
+    CONSTRAINT max_retries_range CHECK (max_retries >= 0),
+    CONSTRAINT max_instances_range CHECK (max_instances >= 1),
+    CONSTRAINT failure_count_range CHECK (failure_count >= 0),
+    CONSTRAINT variance_range CHECK (variance_seconds >= 0),
+    CONSTRAINT cron_has_expression CHECK (schedule_type <> 'cron' OR cron_expression IS NOT NULL),
+    CONSTRAINT interval_has_seconds CHECK (schedule_type <> 'interval' OR (interval_seconds IS NOT NULL AND interval_seconds > 0)),
+    CONSTRAINT once_has_moment CHECK (schedule_type <> 'once' OR scheduled_at IS NOT NULL),
+    CONSTRAINT not_its_own_parent CHECK (depends_on_id <> id),
+    UNIQUE (external_id),
+    FOREIGN KEY(group_id) REFERENCES trax_manifest_group (id),
+    FOREIGN KEY(depends_on_id) REFERENCES trax_manifest (id) ON DELETE SET NULL
+);
+
+CREATE TABLE trax_metadata (
+    id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    external_id TEXT NOT NULL,
+    train TEXT NOT NULL,
+    state TEXT NOT NULL,
+    manifest_id INTEGER,
+    group_id INTEGER,
+    parent_id INTEGER,
+    priority SMALLINT DEFAULT '0' NOT NULL,
+    attempt INTEGER DEFAULT '1' NOT NULL,
+    input TEXT,
+    output TEXT,
+    created_at VARCHAR(27) NOT NULL,
+    scheduled_for VARCHAR(27),
+    submitted_at VARCHAR(27),
+    started_at VARCHAR(27),
+    ended_at VARCHAR(27),
+    timeout_seconds FLOAT,
+    submitter TEXT,
+    worker_id INTEGER,
+    host TEXT,
+    exempt BOOLEAN DEFAULT 0 NOT NULL,
+    cancel_requested BOOLEAN DEFAULT 0 NOT NULL,
+    current_junction TEXT,
+    junction_started_at VARCHAR(27),
+    progress FLOAT,
+    progress_message TEXT,
+    failure_junction TEXT,
+    failure_exception TEXT,
+    failure_reason TEXT,
+    stack_trace TEXT,
+    CONSTRAINT state_known CHECK (state IN ('pending', 'in_progress', 'completed', 'failed', 'cancelled')),
+    CONSTRAINT priority_range CHECK (priority BETWEEN 0 AND 31),
+    CONSTRAINT attempt_range CHECK (attempt >= 1),
+    CONSTRAINT progress_range CHECK (progress BETWEEN 0 AND 1),
+    CONSTRAINT ended_when_terminal CHECK ((state IN ('pending', 'in_progress')) = (ended_at IS NULL)),
+    CONSTRAINT started_when_run CHECK (state IN ('pending', 'failed') OR started_at IS NOT NULL),
+    FOREIGN KEY(manifest_id) REFERENCES trax_manifest (id),
+    FOREIGN KEY(parent_id) REFERENCES trax_metadata (id) ON DELETE SET NULL
+);
+
+CREATE TABLE trax_dead_letter (
+    id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    manifest_id INTEGER,
+    train TEXT NOT NULL,
+    group_id INTEGER,
+    priority SMALLINT DEFAULT '0' NOT NULL,
+    input TEXT,
+    status TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    retry_count INTEGER NOT NULL,
+    dead_lettered_at VARCHAR(27) NOT NULL,
+    resolved_at VARCHAR(27),
+    note TEXT,
+    retry_metadata_id INTEGER,
+    CONSTRAINT status_known CHECK (status IN ('awaiting_intervention', 'retried', 'acknowledged')),
+    CONSTRAINT resolved_when_not_awaiting CHECK ((status = 'awaiting_intervention') = (resolved_at IS NULL)),
+    FOREIGN KEY(manifest_id) REFERENCES trax_manifest (id),
+    FOREIGN KEY(retry_metadata_id) REFERENCES trax_metadata (id) ON DELETE SET NULL
+);
+
+CREATE TABLE trax_log (
+    id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    metadata_id INTEGER,
+    created_at VARCHAR(27) NOT NULL,
+    level TEXT NOT NULL,
+    category TEXT NOT NULL,
+    message TEXT NOT NULL,
+    exception TEXT,
+    stack_trace TEXT,
+    CONSTRAINT level_known CHECK (level IN ('trace', 'debug', 'information', 'warning', 'error', 'critical')),
+    FOREIGN KEY(metadata_id) REFERENCES trax_metadata (id) ON DELETE CASCADE
+);
+
+CREATE TABLE trax_work_queue (
+    id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    external_id TEXT NOT NULL,
+    train TEXT NOT NULL,
+    input TEXT,
+    status TEXT NOT NULL,
+    origin TEXT NOT NULL,
+    ready BOOLEAN NOT NULL,
+    priority SMALLINT DEFAULT '0' NOT NULL,
+    group_priority SMALLINT DEFAULT '0' NOT NULL,
+    group_id INTEGER,
+    manifest_id INTEGER,
+    metadata_id INTEGER,
+    dead_letter_id INTEGER,
+    unique_key TEXT,
+    attempt INTEGER DEFAULT '1' NOT NULL,
+    retry TEXT,
+    timeout_seconds FLOAT,
+    scheduled_at VARCHAR(27),
+    scheduled_for VARCHAR(27),
+    created_at VARCHAR(27) NOT NULL,
+    dispatched_at VARCHAR(27),
+    dispatch_attempts INTEGER DEFAULT '0' NOT NULL,
+    CONSTRAINT status_known CHECK (status IN ('queued', 'dispatched', 'cancelled')),
+    CONSTRAINT origin_known CHECK (origin IN ('schedule', 'retry', 'trigger', 'requeue', 'dormant', 'queue', 'rerun')),
+    CONSTRAINT priority_range CHECK (priority BETWEEN 0 AND 31),
+    CONSTRAINT group_priority_range CHECK (group_priority BETWEEN 0 AND 31),
+    CONSTRAINT attempt_range CHECK (attempt >= 1),
+    CONSTRAINT delayed_has_moment CHECK (ready OR scheduled_at IS NOT NULL),
+    CONSTRAINT dispatched_has_moment CHECK ((status = 'dispatched') = (dispatched_at IS NOT NULL)),
+    UNIQUE (external_id),
+    FOREIGN KEY(manifest_id) REFERENCES trax_manifest (id),
+    FOREIGN KEY(dead_letter_id) REFERENCES trax_dead_letter (id) ON DELETE SET NULL
+);
+
+CREATE INDEX trax_manifest_batch_idx ON trax_manifest (batch) WHERE batch IS NOT NULL;
+
+CREATE INDEX trax_manifest_due_idx ON trax_manifest (next_due_at) WHERE next_due_at IS NOT NULL;
+
+CREATE INDEX trax_manifest_group_idx ON trax_manifest (group_id);
+
+CREATE INDEX trax_manifest_parent_idx ON trax_manifest (depends_on_id) WHERE depends_on_id IS NOT NULL;
+
+CREATE INDEX trax_metadata_active_idx ON trax_metadata (group_id) WHERE state IN ('pending', 'in_progress');
+
+CREATE INDEX trax_metadata_active_of_manifest_idx ON trax_metadata (manifest_id) WHERE state IN ('pending', 'in_progress') AND manifest_id IS NOT NULL;
+
+CREATE INDEX trax_metadata_claim_idx ON trax_metadata (submitter, priority DESC, id) WHERE state = 'pending';
+
+CREATE INDEX trax_metadata_failed_idx ON trax_metadata (id) WHERE state = 'failed';
+
+CREATE INDEX trax_metadata_manifest_idx ON trax_metadata (manifest_id, id) WHERE manifest_id IS NOT NULL;
+
+CREATE INDEX trax_metadata_parent_idx ON trax_metadata (parent_id) WHERE parent_id IS NOT NULL;
+
+CREATE INDEX trax_metadata_running_idx ON trax_metadata (worker_id) WHERE state = 'in_progress';
+
+CREATE INDEX trax_dead_letter_awaiting_idx ON trax_dead_letter (id) WHERE status = 'awaiting_intervention';
+
+CREATE INDEX trax_dead_letter_manifest_idx ON trax_dead_letter (manifest_id) WHERE manifest_id IS NOT NULL;
+
+CREATE UNIQUE INDEX trax_dead_letter_one_awaiting_idx ON trax_dead_letter (manifest_id) WHERE status = 'awaiting_intervention' AND manifest_id IS NOT NULL;
+
+CREATE INDEX trax_dead_letter_retry_idx ON trax_dead_letter (retry_metadata_id) WHERE retry_metadata_id IS NOT NULL;
+
+CREATE INDEX trax_log_metadata_idx ON trax_log (metadata_id, id);
+
+CREATE INDEX trax_work_queue_dead_letter_idx ON trax_work_queue (dead_letter_id) WHERE dead_letter_id IS NOT NULL;
+
+CREATE INDEX trax_work_queue_delayed_idx ON trax_work_queue (scheduled_at) WHERE status = 'queued' AND NOT ready;
+
+CREATE INDEX trax_work_queue_manifest_idx ON trax_work_queue (manifest_id) WHERE manifest_id IS NOT NULL;
+
+CREATE UNIQUE INDEX trax_work_queue_one_scheduled_idx ON trax_work_queue (manifest_id) WHERE status = 'queued' AND origin IN ('schedule', 'retry');
+
+CREATE INDEX trax_work_queue_ready_idx ON trax_work_queue (group_priority DESC, priority DESC, created_at, id) WHERE status = 'queued' AND ready;
+
+CREATE INDEX trax_work_queue_ready_in_group_idx ON trax_work_queue (group_id, priority DESC, created_at, id) WHERE status = 'queued' AND ready;
+
+CREATE UNIQUE INDEX trax_work_queue_unique_key_idx ON trax_work_queue (unique_key) WHERE status = 'queued' AND unique_key IS NOT NULL;
+

@@ -1,0 +1,71 @@
+"""Several statements in one round trip.
+
+PostgreSQL answers a pipeline as a whole, so a transaction of six statements needs two trips: one for
+BEGIN, the lock and the reads, one for the writes and COMMIT. The statements stay SQLAlchemy's; they are
+compiled once and run on the driver's own cursors, because SQLAlchemy asks each cursor for its columns at
+once, which a pipeline cannot answer yet. Elsewhere the same statements run one after the other.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from trax.store.dialect import is_sqlite
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sqlalchemy import Connection, Dialect, Executable
+    from sqlalchemy.sql.compiler import SQLCompiler
+
+Step = tuple["Executable", "Mapping[str, Any]"]
+Rows = list[tuple[Any, ...]]
+
+
+def run_together(connection: Connection, *steps: Step) -> list[Rows]:
+    """The rows of each statement, in order.
+
+    Make the statements once and keep them: they are compiled at first sight and remembered. Their parameters
+    go to the driver as they are, so they must be plain: text, numbers, aware moments.
+    """
+    if is_sqlite(connection):
+        return [_run_alone(connection, *step) for step in steps]
+    driver: Any = connection.connection.driver_connection
+    with driver.pipeline():
+        cursors = [_send(driver, connection.dialect, *step) for step in steps]
+    return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
+
+
+def commit_together(connection: Connection, *steps: Step) -> list[Rows]:
+    """The same, and the transaction is committed in the same trip."""
+    if is_sqlite(connection):
+        rows = run_together(connection, *steps)
+        connection.commit()
+        return rows
+    driver: Any = connection.connection.driver_connection
+    try:
+        with driver.pipeline():
+            cursors = [_send(driver, connection.dialect, *step) for step in steps]
+            connection.commit()
+    except BaseException:
+        driver.rollback()  # SQLAlchemy believes in the commit and would give the connection back as it is
+        raise
+    return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
+
+
+def _run_alone(connection: Connection, statement: Executable, parameters: Mapping[str, Any]) -> Rows:
+    result = connection.execute(statement, parameters)
+    return [tuple(row) for row in result] if result.returns_rows else []
+
+
+def _send(driver: Any, dialect: Dialect, statement: Executable, parameters: Mapping[str, Any]) -> Any:
+    compiled = _compiled(statement, dialect)
+    cursor = driver.cursor()
+    cursor.execute(compiled.string, compiled.construct_params(dict(parameters)))
+    return cursor
+
+
+@lru_cache(maxsize=256)
+def _compiled(statement: Any, dialect: Dialect) -> SQLCompiler:
+    return statement.compile(dialect=dialect)

@@ -1,0 +1,64 @@
+"""The tables, defined once for both dialects.
+
+PostgreSQL keeps them in a schema of their own (`trax.metadata`), SQLite under a prefix
+(`trax_metadata`), since it has no schemas. `tables(connection)` gives the right set, also for a
+connection that belongs to the caller.
+
+What is *not* here is deliberate. `work_queue.group_id`, `work_queue.metadata_id`,
+`metadata.group_id` and `metadata.worker_id` carry no foreign key: they are written for every
+job, and the check would cost a quarter of the speed of a bulk load. `metadata` has only the
+indexes that the stages ask: every other one would be paid by each attempt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+from sqlalchemy import MetaData, Table
+
+from trax.store.schema.dead_letter import dead_letter
+from trax.store.schema.define import Definer
+from trax.store.schema.manifest import manifest, manifest_group
+from trax.store.schema.metadata import log, metadata
+from trax.store.schema.work_queue import work_queue
+from trax.store.schema.worker import setting, worker
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """One set of tables, named as its dialect wants them."""
+
+    all: MetaData
+    manifest_group: Table
+    manifest: Table
+    metadata: Table
+    dead_letter: Table
+    work_queue: Table
+    log: Table
+    worker: Table
+    setting: Table
+
+
+def tables(connection: Connection) -> Tables:
+    return tables_for(connection.dialect.name)
+
+
+@cache
+def tables_for(dialect: str) -> Tables:
+    define = Definer(dialect)
+    return Tables(
+        all=define.tables,
+        manifest_group=manifest_group(define),
+        manifest=manifest(define),
+        metadata=metadata(define),
+        dead_letter=dead_letter(define),
+        work_queue=work_queue(define),
+        log=log(define),
+        worker=worker(define),
+        setting=setting(define),
+    )

@@ -1,0 +1,50 @@
+"""What gave up and waits for a person."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Column, Integer, SmallInteger, Text
+
+from trax.records.states import DeadLetterStatus
+from trax.store.schema.define import identity
+from trax.store.types import BigId, JsonText, Utc
+
+if TYPE_CHECKING:
+    from sqlalchemy import Table
+
+    from trax.store.schema.define import Definer
+
+
+def dead_letter(define: Definer) -> Table:
+    table = define.table(
+        "dead_letter",
+        identity(),
+        Column("manifest_id", BigId, define.to("manifest")),
+        Column("train", Text, nullable=False),
+        Column("group_id", BigId),
+        Column("priority", SmallInteger, nullable=False, server_default="0"),
+        Column("input", JsonText),
+        Column("status", Text, nullable=False),
+        Column("reason", Text, nullable=False),
+        Column("retry_count", Integer, nullable=False),
+        Column("dead_lettered_at", Utc, nullable=False),
+        Column("resolved_at", Utc),
+        Column("note", Text),
+        Column("retry_metadata_id", BigId, define.to("metadata", ondelete="SET NULL")),
+        define.one_of("status", DeadLetterStatus),
+        define.check(
+            "resolved_when_not_awaiting", "(status = 'awaiting_intervention') = (resolved_at IS NULL)"
+        ),
+    )
+    column = table.c
+    define.index(
+        "dead_letter_one_awaiting_idx",
+        column.manifest_id,
+        where="status = 'awaiting_intervention' AND manifest_id IS NOT NULL",
+        unique=True,
+    )
+    define.index("dead_letter_awaiting_idx", column.id, where="status = 'awaiting_intervention'")
+    define.index("dead_letter_manifest_idx", column.manifest_id, where="manifest_id IS NOT NULL")
+    define.index("dead_letter_retry_idx", column.retry_metadata_id, where="retry_metadata_id IS NOT NULL")
+    return table

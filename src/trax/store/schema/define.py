@@ -1,0 +1,61 @@
+"""Spells names, checks and indexes for one dialect."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import CheckConstraint, Column, ForeignKey, Identity, Index, MetaData, Table, text
+
+from trax.store.types import SQLITE, BigId
+
+if TYPE_CHECKING:
+    from enum import StrEnum
+
+    from sqlalchemy.schema import SchemaItem
+    from sqlalchemy.sql.elements import ColumnElement
+
+SCHEMA = "trax"
+PREFIX = "trax_"
+
+BUSY_TABLE = {
+    "fillfactor": 90,
+    "autovacuum_vacuum_scale_factor": 0.02,
+    "autovacuum_vacuum_insert_scale_factor": 0.05,
+    "autovacuum_analyze_scale_factor": 0.02,
+    "autovacuum_vacuum_cost_delay": 0,
+}
+"""For tables whose rows all change: vacuum early and at full speed, or scans read the dead."""
+
+
+class Definer:
+    """Spells names, checks and indexes for one dialect."""
+
+    def __init__(self, dialect: str) -> None:
+        self.prefix = PREFIX if dialect == SQLITE else ""
+        self.tables = MetaData(schema=None if dialect == SQLITE else SCHEMA)
+
+    def table(self, name: str, *items: SchemaItem, storage: dict[str, Any] | None = None) -> Table:
+        options: dict[str, Any] = {"postgresql_with": storage} if storage else {}
+        counts_up = any(isinstance(item, Column) and item.identity for item in items)
+        return Table(self.prefix + name, self.tables, *items, sqlite_autoincrement=counts_up, **options)
+
+    def to(self, name: str, **options: Any) -> ForeignKey:
+        schema = f"{SCHEMA}." if self.tables.schema else ""
+        return ForeignKey(f"{schema}{self.prefix}{name}.id", **options)
+
+    def index(
+        self, name: str, *columns: ColumnElement[Any], where: str | None = None, unique: bool = False
+    ) -> None:
+        condition = text(where) if where else None
+        Index(self.prefix + name, *columns, unique=unique, postgresql_where=condition, sqlite_where=condition)
+
+    def one_of(self, column: str, words: type[StrEnum]) -> CheckConstraint:
+        listed = ", ".join(f"'{word}'" for word in words)
+        return self.check(f"{column}_known", f"{column} IN ({listed})")
+
+    def check(self, name: str, condition: str) -> CheckConstraint:
+        return CheckConstraint(condition, name=name)
+
+
+def identity() -> Column[int]:
+    return Column("id", BigId, Identity(), primary_key=True)

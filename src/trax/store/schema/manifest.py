@@ -1,0 +1,91 @@
+"""Which train runs when, and the groups that share limits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Boolean, Column, Float, Integer, SmallInteger, Text, false, true
+
+from trax.records.states import ManifestOrigin, MisfirePolicy, ScheduleType
+from trax.store.schema.define import identity
+from trax.store.types import BigId, JsonText, Utc
+
+if TYPE_CHECKING:
+    from sqlalchemy import Table
+
+    from trax.store.schema.define import Definer
+
+
+def manifest_group(define: Definer) -> Table:
+    return define.table(
+        "manifest_group",
+        identity(),
+        Column("name", Text, nullable=False, unique=True),
+        Column("priority", SmallInteger, nullable=False, server_default="0"),
+        Column("max_active_jobs", Integer),
+        Column("enabled", Boolean, nullable=False, server_default=true()),
+        Column("created_at", Utc, nullable=False),
+        Column("updated_at", Utc, nullable=False),
+        define.check("priority_range", "priority BETWEEN 0 AND 31"),
+        define.check("max_active_jobs_range", "max_active_jobs >= 0"),
+    )
+
+
+def manifest(define: Definer) -> Table:
+    table = define.table(
+        "manifest",
+        identity(),
+        Column("external_id", Text, nullable=False, unique=True),
+        Column("train", Text, nullable=False),
+        Column("input", JsonText),
+        Column("group_id", BigId, define.to("manifest_group"), nullable=False),
+        Column("enabled", Boolean, nullable=False, server_default=true()),
+        Column("priority", SmallInteger, nullable=False, server_default="0"),
+        Column("origin", Text, nullable=False),
+        Column("batch", Text),
+        Column("schedule_type", Text, nullable=False),
+        Column("cron_expression", Text),
+        Column("time_zone", Text, nullable=False, server_default="UTC"),
+        Column("interval_seconds", Integer),
+        Column("anchored", Boolean, nullable=False, server_default=false()),
+        Column("scheduled_at", Utc),
+        Column("depends_on_id", BigId, define.to("manifest", ondelete="SET NULL")),
+        Column("variance_seconds", Integer),
+        Column("exclusions", JsonText),
+        Column("misfire_policy", Text, nullable=False),
+        Column("misfire_limit", Integer),
+        Column("misfire_threshold_seconds", Integer),
+        Column("max_instances", Integer, nullable=False, server_default="1"),
+        Column("max_retries", Integer, nullable=False),
+        Column("retry", JsonText),
+        Column("timeout_seconds", Float),
+        Column("failure_count", Integer, nullable=False, server_default="0"),
+        Column("last_successful_run", Utc),
+        Column("last_scheduled_for", Utc),
+        Column("next_scheduled_run", Utc),
+        Column("consumed_parent_success_at", Utc),
+        Column("next_due_at", Utc),
+        Column("created_at", Utc, nullable=False),
+        Column("updated_at", Utc, nullable=False),
+        define.one_of("origin", ManifestOrigin),
+        define.one_of("schedule_type", ScheduleType),
+        define.one_of("misfire_policy", MisfirePolicy),
+        define.check("priority_range", "priority BETWEEN 0 AND 31"),
+        define.check("max_retries_range", "max_retries >= 0"),
+        define.check("max_instances_range", "max_instances >= 1"),
+        define.check("failure_count_range", "failure_count >= 0"),
+        define.check("variance_range", "variance_seconds >= 0"),
+        define.check("cron_has_expression", "schedule_type <> 'cron' OR cron_expression IS NOT NULL"),
+        define.check(
+            "interval_has_seconds",
+            "schedule_type <> 'interval' OR (interval_seconds IS NOT NULL AND interval_seconds > 0)",
+        ),
+        define.check("once_has_moment", "schedule_type <> 'once' OR scheduled_at IS NOT NULL"),
+        define.check("not_its_own_parent", "depends_on_id <> id"),
+    )
+    column = table.c
+    define.index("manifest_due_idx", column.next_due_at, where="next_due_at IS NOT NULL")
+    define.index("manifest_group_idx", column.group_id)
+    define.index("manifest_parent_idx", column.depends_on_id, where="depends_on_id IS NOT NULL")
+    define.index("manifest_batch_idx", column.batch, where="batch IS NOT NULL")
+    return table

@@ -1,0 +1,72 @@
+"""Everything that wants to run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Boolean, Column, Float, Integer, SmallInteger, Text
+
+from trax.records.states import Origin, QueueStatus
+from trax.store.schema.define import BUSY_TABLE, identity
+from trax.store.types import BigId, JsonText, Utc
+
+if TYPE_CHECKING:
+    from sqlalchemy import Table
+
+    from trax.store.schema.define import Definer
+
+QUEUED = "status = 'queued'"
+READY = f"{QUEUED} AND ready"
+DELAYED = f"{QUEUED} AND NOT ready"
+SCHEDULED = f"{QUEUED} AND origin IN ('schedule', 'retry')"
+
+
+def work_queue(define: Definer) -> Table:
+    table = define.table(
+        "work_queue",
+        identity(),
+        Column("external_id", Text, nullable=False, unique=True),
+        Column("train", Text, nullable=False),
+        Column("input", JsonText),
+        Column("status", Text, nullable=False),
+        Column("origin", Text, nullable=False),
+        Column("ready", Boolean, nullable=False),
+        Column("priority", SmallInteger, nullable=False, server_default="0"),
+        Column("group_priority", SmallInteger, nullable=False, server_default="0"),
+        Column("group_id", BigId),
+        Column("manifest_id", BigId, define.to("manifest")),
+        Column("metadata_id", BigId),
+        Column("dead_letter_id", BigId, define.to("dead_letter", ondelete="SET NULL")),
+        Column("unique_key", Text),
+        Column("attempt", Integer, nullable=False, server_default="1"),
+        Column("retry", JsonText),
+        Column("timeout_seconds", Float),
+        Column("scheduled_at", Utc),
+        Column("scheduled_for", Utc),
+        Column("created_at", Utc, nullable=False),
+        Column("dispatched_at", Utc),
+        Column("dispatch_attempts", Integer, nullable=False, server_default="0"),
+        define.one_of("status", QueueStatus),
+        define.one_of("origin", Origin),
+        define.check("priority_range", "priority BETWEEN 0 AND 31"),
+        define.check("group_priority_range", "group_priority BETWEEN 0 AND 31"),
+        define.check("attempt_range", "attempt >= 1"),
+        define.check("delayed_has_moment", "ready OR scheduled_at IS NOT NULL"),
+        define.check("dispatched_has_moment", "(status = 'dispatched') = (dispatched_at IS NOT NULL)"),
+        storage=BUSY_TABLE,
+    )
+    column = table.c
+    in_order = (column.priority.desc(), column.created_at, column.id)
+    define.index("work_queue_ready_idx", column.group_priority.desc(), *in_order, where=READY)
+    define.index("work_queue_ready_in_group_idx", column.group_id, *in_order, where=READY)
+    define.index("work_queue_delayed_idx", column.scheduled_at, where=DELAYED)
+    define.index("work_queue_one_scheduled_idx", column.manifest_id, where=SCHEDULED, unique=True)
+    define.index(
+        "work_queue_unique_key_idx",
+        column.unique_key,
+        where=f"{QUEUED} AND unique_key IS NOT NULL",
+        unique=True,
+    )
+    define.index("work_queue_manifest_idx", column.manifest_id, where="manifest_id IS NOT NULL")
+    define.index("work_queue_dead_letter_idx", column.dead_letter_id, where="dead_letter_id IS NOT NULL")
+    return table

@@ -1,0 +1,45 @@
+"""The processes that run trains, and what operators set."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Column, Integer, Text
+
+from trax.store.schema.define import identity
+from trax.store.types import JsonText, Utc
+
+if TYPE_CHECKING:
+    from sqlalchemy import Table
+
+    from trax.store.schema.define import Definer
+
+BEATING_TABLE = {"fillfactor": 50, "autovacuum_vacuum_threshold": 200, "autovacuum_vacuum_scale_factor": 0}
+"""For a small table updated all the time: room on the page, so that an update touches no index."""
+
+
+def worker(define: Definer) -> Table:
+    return define.table(
+        "worker",
+        identity(),
+        Column("host", Text, nullable=False),
+        Column("host_environment", Text, nullable=False),
+        Column("host_instance_id", Text, nullable=False),
+        Column("host_labels", JsonText),
+        Column("pid", Integer, nullable=False),
+        Column("concurrency", Integer, nullable=False),
+        Column("trains", JsonText, nullable=False),
+        Column("started_at", Utc, nullable=False),
+        Column("heartbeat_at", Utc, nullable=False),
+        define.check("concurrency_range", "concurrency >= 0"),
+        storage=BEATING_TABLE,
+    )
+
+
+def setting(define: Definer) -> Table:
+    return define.table(
+        "setting",
+        Column("name", Text, primary_key=True),
+        Column("value", JsonText, nullable=False),
+        Column("updated_at", Utc, nullable=False),
+    )

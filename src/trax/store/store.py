@@ -1,0 +1,95 @@
+"""The door to the database."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+from trax.store import dialect
+from trax.store.engine import READING, open_engine
+from trax.store.faults import translated
+from trax.store.migrations import ensure_current, migrate
+from trax.store.url import parsed_url, shown_url
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from datetime import datetime
+
+    from sqlalchemy import Connection
+
+    from trax.clock import Clock
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Store:
+    """Runs functions in transactions: `run` and `read` here and now, `call` and `ask` from async code.
+
+    `read` and `ask` are for functions that only look: in SQLite they do not wait for a writer.
+    """
+
+    def __init__(self, address: str, *, clock: Clock | None = None, pool_size: int = 5) -> None:
+        url = parsed_url(address)
+        self.address = shown_url(url)
+        self._clock = clock
+        with translated(self.address):
+            self._engine = open_engine(url, pool_size=pool_size)
+        # As many threads as connections: a thread without one could only wait.
+        self._threads = ThreadPoolExecutor(2 * pool_size, thread_name_prefix="trax-store")
+
+    def open(self, *, skip_migrations: bool = False) -> None:
+        """Bring the tables up to date, or with `skip_migrations` only make sure that they are."""
+        self.run(ensure_current if skip_migrations else migrate)
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=True, cancel_futures=True)
+        self._engine.dispose()
+
+    def now(self, connection: Connection) -> datetime:
+        """The database's clock, or the one a test has set."""
+        return self._clock() if self._clock else dialect.now(connection)
+
+    def run(self, function: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        with self._transaction() as connection:
+            return function(connection, *args, **kwargs)
+
+    def read(self, function: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        with self._transaction(**{READING: True}) as connection:
+            return function(connection, *args, **kwargs)
+
+    async def call(
+        self, function: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        return await self._hop(lambda: self.run(function, *args, **kwargs))
+
+    async def ask(
+        self, function: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        return await self._hop(lambda: self.read(function, *args, **kwargs))
+
+    @contextmanager
+    def _transaction(self, **options: Any) -> Generator[Connection]:
+        with (
+            translated(self.address),
+            self._engine.connect().execution_options(**options) as connection,
+            connection.begin(),
+        ):
+            yield connection
+
+    async def _hop(self, work: Callable[[], T]) -> T:
+        """One hop to a thread for the whole transaction.
+
+        A transaction that has begun is not abandoned when its caller is cancelled: who would know its end?
+        """
+        started = self._threads.submit(copy_context().run, work)
+        ended = asyncio.wrap_future(started)
+        try:
+            return await asyncio.shield(ended)
+        except asyncio.CancelledError:
+            if not started.cancel():
+                await asyncio.wait([ended])
+            raise

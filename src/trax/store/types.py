@@ -1,0 +1,67 @@
+"""Column types that mean the same in both dialects."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import BigInteger, DateTime, Integer, String, Text, cast
+from sqlalchemy.types import TypeDecorator, UserDefinedType
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement, Dialect
+    from sqlalchemy.types import TypeEngine
+
+SQLITE = "sqlite"
+
+BigId = BigInteger().with_variant(Integer, SQLITE)
+"""64 bits in both: SQLite's INTEGER is, and only that spelling counts up by itself."""
+
+
+class Utc(TypeDecorator[datetime]):
+    """An aware moment in UTC. SQLite has no such type, so it gets text of fixed width that sorts."""
+
+    impl = DateTime
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        return String(27) if dialect.name == SQLITE else DateTime(timezone=True)
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
+        if value is None:
+            return None
+        return utc_text(value) if dialect.name == SQLITE else in_utc(value)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:  # noqa: ARG002
+        if value is None:
+            return None
+        return datetime.fromisoformat(value) if isinstance(value, str) else value.astimezone(UTC)
+
+
+class Json(UserDefinedType[str]):
+    r"""JSON that stays text on our side: pydantic wrote it and pydantic will read it.
+
+    PostgreSQL's `json` and not `jsonb`, which would refuse \u0000, reorder keys and cost more to write.
+    """
+
+    cache_ok = True
+
+    def get_col_spec(self, **_: Any) -> str:
+        return "JSON"
+
+    def column_expression(self, colexpr: ColumnElement[Any]) -> ColumnElement[Any]:
+        return cast(colexpr, Text)
+
+
+JsonText = Json().with_variant(Text(), SQLITE)
+
+
+def in_utc(moment: datetime) -> datetime:
+    if moment.tzinfo is None:
+        raise ValueError(f"{moment!r} has no time zone; give an aware datetime such as datetime.now(UTC)")
+    return moment.astimezone(UTC)
+
+
+def utc_text(moment: datetime) -> str:
+    """`2026-11-15T04:50:00.123456Z`: always 27 characters, so that order of text is order of time."""
+    return in_utc(moment).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"

@@ -1,0 +1,73 @@
+"""From the address a person writes to the one SQLAlchemy needs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from trax.errors import InvalidUrl
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DEFAULT: Final = "sqlite:///trax.db"
+VARIABLE: Final = "TRAX_DATABASE_URL"
+MEMORY: Final = ":memory:"
+KNOWN: Final = "use postgresql://user@host/database, sqlite:///file.db or memory://"
+
+
+def chosen_url(given: str | None, environment: Mapping[str, str] | None = None) -> str:
+    """The address given, else the environment's, else a file beside the program."""
+    environment = os.environ if environment is None else environment
+    return given or environment.get(VARIABLE) or DEFAULT
+
+
+def parsed_url(address: str) -> URL:
+    if address == "memory://":
+        return URL.create("sqlite", database=MEMORY)
+    try:
+        url = make_url(address)
+    except (ArgumentError, ValueError):
+        raise InvalidUrl(f"{_masked(address)!r} is not a database URL; {KNOWN}") from None
+    match url.get_backend_name():
+        case "postgresql" | "postgres":
+            return _postgresql(url)
+        case "sqlite":
+            return _sqlite(url)
+        case other:
+            raise InvalidUrl(f"Trax does not know the database {other!r}; {KNOWN}")
+
+
+def _postgresql(url: URL) -> URL:
+    if not url.database:
+        raise InvalidUrl(f"{shown_url(url)!r} names no database; {KNOWN}")
+    return url.set(drivername="postgresql+psycopg")
+
+
+def _sqlite(url: URL) -> URL:
+    if url.host:
+        raise InvalidUrl(f"{shown_url(url)!r} has two slashes where three belong: sqlite:///{url.host}")
+    return url.set(drivername="sqlite", database=url.database or MEMORY)
+
+
+def has_no_file_yet(address: str) -> bool:
+    """Whether opening this SQLite database would make it: a question should not leave a file behind."""
+    url = parsed_url(address)
+    is_plain_file = url.drivername == "sqlite" and url.database != MEMORY and not url.query
+    return is_plain_file and not Path(str(url.database)).exists()
+
+
+def shown_url(url: URL) -> str:
+    """The address without its password, as it may stand in a message."""
+    return url.render_as_string(hide_password=True).replace("+psycopg", "")
+
+
+def _masked(address: str) -> str:
+    """An address that could not be parsed may still hold a password before its `@`."""
+    before, at, after = address.rpartition("@")
+    scheme, slashes, _ = before.partition("://")
+    return f"{scheme}{slashes}***@{after}" if at else address

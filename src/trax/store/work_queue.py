@@ -1,0 +1,114 @@
+"""The work queue's rows: everything that wants to run."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from functools import cache
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import bindparam, literal, select
+from sqlalchemy import insert as insert_into
+
+from trax.records.states import Origin, QueueStatus
+from trax.records.work_queue_entry import NewEntry, WorkQueueEntry
+from trax.store.dialect import bulk_copy, document, reserve_ids, rows_of
+from trax.store.json import parsed
+from trax.store.schema import tables, tables_for
+from trax.store.types import Utc
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from sqlalchemy import Connection, Insert, Row, Select
+
+COPY_ABOVE: Final = 500
+"""Up to here one document is as quick, and it gives the ids back by itself."""
+
+GIVEN: Final = tuple(field.name for field in fields(NewEntry))
+values_of: Final = attrgetter(*GIVEN)
+
+
+def add(connection: Connection, entries: Sequence[NewEntry], *, now: datetime) -> list[int]:
+    """Write entries, any number in one go, and return their ids in the same order."""
+    if len(entries) > COPY_ABOVE:
+        return _copied_in(connection, entries, now)
+    rows = (dict(zip(GIVEN, values_of(entry), strict=True), ready=_is_ready(entry, now)) for entry in entries)
+    made = connection.execute(
+        _insert_document(connection.dialect.name), {"entries": document(rows), "now": now}
+    )
+    ids = {external_id: entry_id for entry_id, external_id in made}
+    return [ids[entry.external_id] for entry in entries]
+
+
+def get(connection: Connection, entry_id: int) -> WorkQueueEntry | None:
+    queue = tables(connection).work_queue
+    row = connection.execute(_records(connection).where(queue.c.id == entry_id)).one_or_none()
+    return _record(row) if row else None
+
+
+def _is_ready(entry: NewEntry, now: datetime) -> bool:
+    """Only what could run now stands in the ready index; the rest is promoted when its moment comes."""
+    return entry.scheduled_at is None or entry.scheduled_at <= now
+
+
+@cache
+def _insert_document(dialect: str) -> Insert:
+    queue = tables_for(dialect).work_queue
+    kinds = {name: queue.c[name].type for name in (*GIVEN, "ready")}
+    given = rows_of(dialect, "entries", kinds)
+    same = {name: given.c[name] for name in kinds}
+    added = {
+        "status": literal(QueueStatus.QUEUED.value, literal_execute=True),
+        "created_at": bindparam("now", type_=Utc),
+    }
+    columns = same | added
+    rows = select(*columns.values())
+    return insert_into(queue).from_select(list(columns), rows).returning(queue.c.id, queue.c.external_id)
+
+
+def _copied_in(connection: Connection, entries: Sequence[NewEntry], now: datetime) -> list[int]:
+    queue = tables(connection).work_queue
+    ids = reserve_ids(connection, queue, len(entries))
+    names = ("id", "status", "created_at", "ready", *GIVEN)
+    rows = (
+        (entry_id, QueueStatus.QUEUED.value, now, _is_ready(entry, now), *values_of(entry))
+        for entry_id, entry in zip(ids, entries, strict=True)
+    )
+    bulk_copy(connection, queue, names, rows)
+    return ids
+
+
+def _records(connection: Connection) -> Select[Any]:
+    t = tables(connection)
+    return (
+        select(
+            t.work_queue,
+            t.manifest.c.external_id.label("manifest"),
+            t.manifest_group.c.name.label("group_name"),
+        )
+        .select_from(t.work_queue)
+        .outerjoin(t.manifest, t.manifest.c.id == t.work_queue.c.manifest_id)
+        .outerjoin(t.manifest_group, t.manifest_group.c.id == t.work_queue.c.group_id)
+    )
+
+
+def _record(row: Row[Any]) -> WorkQueueEntry:
+    return WorkQueueEntry(
+        id=row.id,
+        external_id=row.external_id,
+        train=row.train,
+        status=QueueStatus(row.status),
+        origin=Origin(row.origin),
+        priority=row.priority,
+        manifest=row.manifest,
+        group=row.group_name,
+        input=parsed(row.input),
+        metadata_id=row.metadata_id,
+        scheduled_at=row.scheduled_at,
+        created_at=row.created_at,
+        dispatched_at=row.dispatched_at,
+        dispatch_attempts=row.dispatch_attempts,
+        dead_letter_id=row.dead_letter_id,
+    )

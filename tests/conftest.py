@@ -1,0 +1,100 @@
+"""Stores for tests: every one of them in memory, in a file and on PostgreSQL."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.databases import PostgresDatabases
+
+from trax.store import Store
+from trax.testing import postgres
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+POSTGRESQL = "postgresql"
+DIALECTS = ["memory", "sqlite", POSTGRESQL]
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
+ROOM_BYTES = 2 * 1024**3
+NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture(scope="session")
+def postgres_databases() -> Generator[PostgresDatabases]:
+    with pytest.MonkeyPatch.context() as patch:
+        if _has_room(SHARED_MEMORY):
+            patch.setattr(tempfile, "tempdir", str(SHARED_MEMORY))
+        with postgres() as server:
+            yield PostgresDatabases(server)
+
+
+def _has_room(folder: Path) -> bool:
+    """Making a database writes many small files: ten times quicker in memory, where there is enough."""
+    return folder.is_dir() and shutil.disk_usage(folder).free > ROOM_BYTES
+
+
+@pytest.fixture(params=DIALECTS)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[str]:
+    """The address of a database that is migrated already (PostgreSQL) or will be when opened."""
+    with _database(request, tmp_path, migrated=True) as address:
+        yield address
+
+
+@pytest.fixture(params=DIALECTS)
+def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[str]:
+    """The address of a database that Trax has never seen."""
+    with _database(request, tmp_path, migrated=False) as address:
+        yield address
+
+
+@contextmanager
+def _database(request: pytest.FixtureRequest, folder: Path, *, migrated: bool) -> Generator[str]:
+    match request.param:
+        case "memory":
+            yield "memory://"
+        case "sqlite":
+            yield f"sqlite:///{folder}/trax.db"
+        case _:
+            databases: PostgresDatabases = request.getfixturevalue("postgres_databases")
+            with databases.database(migrated=migrated) as address:
+                yield address
+
+
+@pytest.fixture
+def store(url: str) -> Generator[Store]:
+    opened = Store(url, clock=lambda: NOON)
+    opened.open()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def postgres_url(postgres_databases: PostgresDatabases) -> Generator[str]:
+    """For what only PostgreSQL has: locks, plans, notifications."""
+    with postgres_databases.database() as address:
+        yield address
+
+
+@pytest.fixture
+def now() -> datetime:
+    return NOON
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        uses_server = "postgres_url" in getattr(item, "fixturenames", ())
+        if uses_server or POSTGRESQL in getattr(item, "name", ""):
+            item.add_marker(POSTGRESQL)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say how many tests PostgreSQL took part in, so that a run without it cannot pass for a whole one."""
+    passed = terminalreporter.stats.get("passed", [])
+    ran = sum(POSTGRESQL in report.keywords for report in passed)
+    terminalreporter.write_line(f"{ran} tests ran on PostgreSQL")

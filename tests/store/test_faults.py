@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import os
+import socket
+import sqlite3
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+from sqlalchemy import make_url, text
+
+from trax.errors import AccessDenied, InvalidUrl, SchemaNotMigrated, StoreError, StoreUnavailable
+from trax.store import Store, manifest_groups, work_queue
+from trax.store import engine as store_engine
+from trax.store.url import chosen_url
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sqlalchemy import Connection
+    from tests.support.databases import PostgresDatabases
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("trax.db", "'trax.db' is not a database URL; use postgresql://"),
+        ("mysql://box/db", "does not know the database 'mysql'; use postgresql://"),
+        ("sqlite://trax.db", "two slashes where three belong: sqlite:///trax.db"),
+        ("postgresql://box", "names no database"),
+        ("postgresql://ada:secret@box:port/db", r"postgresql://\*\*\*@box:port/db"),
+    ],
+)
+def test_a_wrong_address_is_refused_with_the_right_one_beside_it(address: str, said: str) -> None:
+    with pytest.raises(InvalidUrl, match=said) as refused:
+        Store(address)
+
+    assert "secret" not in str(refused.value)
+
+
+def test_the_address_comes_from_the_argument_then_the_environment_then_the_default() -> None:
+    environment = {"TRAX_DATABASE_URL": "memory://"}
+
+    assert chosen_url("sqlite:///a.db", environment) == "sqlite:///a.db"
+    assert chosen_url(None, environment) == "memory://"
+    assert chosen_url(None, {}) == "sqlite:///trax.db"
+
+
+def test_an_unreachable_server_is_a_passing_fault_and_keeps_the_password() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        store = Store(f"postgresql://ada:secret@127.0.0.1:{unused.getsockname()[1]}/db")
+
+        with pytest.raises(StoreUnavailable, match="cannot be reached") as failed:
+            store.open()
+
+    assert failed.value.transient
+    assert "secret" not in str(failed.value)
+    store.close()
+
+
+def test_a_database_that_does_not_exist_is_named(postgres_url: str) -> None:
+    store = Store(make_url(postgres_url).set(database="nowhere").render_as_string())
+
+    with pytest.raises(AccessDenied, match=r'has no such database.*"nowhere"'):
+        store.open()
+    store.close()
+
+
+def test_missing_rights_are_named(postgres_databases: PostgresDatabases) -> None:
+    with postgres_databases.database(migrated=False) as url:
+        with psycopg.connect(url, autocommit=True) as admin:
+            admin.execute("CREATE ROLE trax_guest LOGIN")
+        store = Store(make_url(url).set(username="trax_guest").render_as_string())
+        try:
+            with pytest.raises(AccessDenied, match="does not give this user the right") as denied:
+                store.open()
+        finally:
+            store.close()
+            with psycopg.connect(url, autocommit=True) as admin:
+                admin.execute("DROP ROLE trax_guest")
+
+    assert not denied.value.transient
+
+
+def test_an_unknown_user_is_named(postgres_url: str) -> None:
+    store = Store(make_url(postgres_url).set(username="nobody_here").render_as_string())
+
+    with pytest.raises(AccessDenied, match=r'refuses this user.*"nobody_here"'):
+        store.open()
+    store.close()
+
+
+def test_missing_tables_say_how_to_make_them(empty_url: str, now: datetime) -> None:
+    store = Store(empty_url)
+
+    with pytest.raises(SchemaNotMigrated, match="trax db migrate"):
+        store.run(manifest_groups.named, ["a"], now=now)
+    store.close()
+
+
+def test_a_moment_without_a_zone_is_the_callers_mistake(store: Store) -> None:
+    with pytest.raises(ValueError, match="no time zone"):
+        store.run(manifest_groups.named, ["a"], now=datetime(2027, 1, 1))  # noqa: DTZ001
+
+
+def test_a_file_that_may_only_be_read_is_named(tmp_path: Path, now: datetime) -> None:
+    file = tmp_path / "trax.db"
+    store = Store(f"sqlite:///{file}")
+    store.open()
+    store.close()
+    readonly = Store(f"sqlite:///file:{file}?mode=ro&uri=true")
+
+    with pytest.raises(AccessDenied, match="permissions"):
+        readonly.run(manifest_groups.named, ["a"], now=now)
+    readonly.close()
+
+
+def test_a_folder_that_is_missing_is_named(tmp_path: Path) -> None:
+    store = Store(f"sqlite:///{tmp_path}/no/such/folder/trax.db")
+
+    with pytest.raises(AccessDenied, match="check the file, its folder"):
+        store.open()
+    store.close()
+
+
+def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "trax.db"
+    file.write_bytes(os.urandom(4096))
+    store = Store(f"sqlite:///{file}")
+
+    with pytest.raises(AccessDenied, match="not a database"):
+        store.open()
+    store.close()
+
+
+def test_a_busy_file_is_a_passing_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_engine, "BUSY_SECONDS", 0)
+    file = tmp_path / "trax.db"
+    store = Store(f"sqlite:///{file}")
+    store.open()
+    writer = sqlite3.connect(file, isolation_level=None)
+    writer.execute("BEGIN IMMEDIATE")
+
+    with pytest.raises(StoreUnavailable, match="is busy"):
+        store.run(lambda _connection: None)
+
+    writer.close()
+    store.close()
+
+
+def test_an_old_sqlite_is_refused_plainly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
+    monkeypatch.setattr(sqlite3, "sqlite_version", "3.34.1")
+
+    with pytest.raises(StoreError, match=r"uses SQLite 3\.34\.1; Trax needs 3\.35\.0 or newer"):
+        Store("memory://")
+
+
+def test_the_driver_error_stays_reachable_as_the_cause(store: Store) -> None:
+    def divide(connection: Connection) -> None:
+        connection.execute(text("SELECT nonsense FROM nowhere"))
+
+    with pytest.raises(StoreError) as failed:
+        store.run(divide)
+
+    assert failed.value.__cause__ is not None
+
+
+def test_a_connection_the_server_has_closed_is_replaced(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_engine, "IDLE_SECONDS", 0)
+    store = Store(postgres_url)
+    mine = store.read(lambda connection: connection.execute(text("SELECT pg_backend_pid()")).scalar_one())
+    with psycopg.connect(postgres_url) as admin:
+        admin.execute("SELECT pg_terminate_backend(%s)", (mine,))
+
+    assert store.read(work_queue.get, 1) is None
+    store.close()
+
+
+def test_a_connection_lost_in_a_transaction_is_a_passing_fault(postgres_url: str) -> None:
+    store = Store(postgres_url)
+
+    def killed(connection: Connection) -> None:
+        mine = connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
+        with psycopg.connect(postgres_url) as admin:
+            admin.execute("SELECT pg_terminate_backend(%s)", (mine,))
+        connection.execute(text("SELECT 1"))
+
+    with pytest.raises(StoreUnavailable):
+        store.run(killed)
+    assert store.read(work_queue.get, 1) is None
+    store.close()

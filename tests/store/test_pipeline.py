@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sqlalchemy import bindparam, func, literal, select
+
+from trax.errors import StoreError
+from trax.store.pipeline import commit_together, run_together
+from trax.store.schema import tables
+from trax.store.types import Utc
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from sqlalchemy import Connection
+
+    from trax.store import Store
+    from trax.store.pipeline import Step
+
+
+def adding(connection: Connection, name: str, now: datetime) -> Step:
+    setting = tables(connection).setting
+    values: dict[str, Any] = {
+        "name": bindparam("word"),
+        "value": "1",
+        "updated_at": bindparam("now", type_=Utc),
+    }
+    return setting.insert().values(values).returning(setting.c.name), {"word": name, "now": now}
+
+
+def counting(connection: Connection) -> Step:
+    return select(func.count()).select_from(tables(connection).setting), {}
+
+
+def count(connection: Connection) -> Any:
+    return run_together(connection, counting(connection))[0][0][0]
+
+
+def test_statements_run_in_order_and_each_gives_its_rows(store: Store, now: datetime) -> None:
+    def steps(connection: Connection) -> Any:
+        return run_together(
+            connection, counting(connection), adding(connection, "a", now), counting(connection)
+        )
+
+    assert store.run(steps) == [[(0,)], [("a",)], [(1,)]]
+    assert store.read(count) == 1
+
+
+def test_the_last_trip_may_carry_the_commit(store: Store, now: datetime) -> None:
+    def steps(connection: Connection) -> Any:
+        run_together(connection, counting(connection))
+        return commit_together(connection, adding(connection, "a", now))
+
+    assert store.run(steps) == [[("a",)]]
+    assert store.read(count) == 1
+
+
+def test_an_error_in_a_pipeline_undoes_the_transaction_and_spares_the_connection(
+    store: Store, now: datetime
+) -> None:
+    def steps(connection: Connection) -> Any:
+        twice = adding(connection, "a", now)
+        return commit_together(connection, twice, twice, (select(literal(1)), {}))
+
+    with pytest.raises(StoreError):
+        store.run(steps)
+
+    assert store.read(count) == 0

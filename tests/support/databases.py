@@ -1,0 +1,49 @@
+"""A database of its own for each test: a copy of one template, made once a session."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from itertools import count
+from typing import TYPE_CHECKING
+
+import psycopg
+from sqlalchemy import make_url
+
+from trax.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+TEMPLATE = "trax_template"
+
+
+class PostgresDatabases:
+    """Gives out databases on one server, migrated or empty."""
+
+    def __init__(self, server: str) -> None:
+        self._server = make_url(server)
+        self._numbers = count(1)
+        self._execute(f"DROP DATABASE IF EXISTS {TEMPLATE}", f"CREATE DATABASE {TEMPLATE}")
+        store = Store(self._address(TEMPLATE))
+        store.open()
+        store.close()
+
+    @contextmanager
+    def database(self, *, migrated: bool = True) -> Generator[str]:
+        name = f"trax_test_{next(self._numbers)}"
+        source = TEMPLATE if migrated else "template0"
+        self._execute(f"CREATE DATABASE {name} TEMPLATE {source}")
+        try:
+            yield self._address(name)
+        finally:
+            self._execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+    def _address(self, name: str) -> str:
+        return self._server.set(database=name).render_as_string(hide_password=False)
+
+    def _execute(self, *statements: str) -> None:
+        with psycopg.connect(
+            self._server.render_as_string(hide_password=False), autocommit=True
+        ) as connection:
+            for statement in statements:
+                connection.execute(statement.encode())

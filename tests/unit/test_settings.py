@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from trax.errors import InvalidSetting
+from trax.settings import Settings
+
+
+def test_the_environment_overrides_what_code_says() -> None:
+    given = {"max_active_jobs": 5, "save_inputs": True}
+    environment = {
+        "TRAX_MAX_ACTIVE_JOBS": "50",
+        "TRAX_SAVE_INPUTS": "false",
+        "TRAX_DATABASE_URL": "memory://",
+    }
+
+    settings = Settings.load(given, environment)
+
+    assert (settings.max_active_jobs, settings.save_inputs) == (50, False)
+
+
+@pytest.mark.parametrize("text", ["90", "90.0", "PT1M30S", "00:01:30"])
+def test_a_duration_may_be_plain_seconds(text: str) -> None:
+    settings = Settings.load({}, {"TRAX_DEFAULT_JOB_TIMEOUT": text})
+
+    assert settings.default_job_timeout == timedelta(seconds=90)
+
+
+def test_none_means_no_limit() -> None:
+    assert Settings.load({}, {"TRAX_MAX_ACTIVE_JOBS": "none"}).max_active_jobs is None
+
+
+def test_one_interval_sets_both_loops_unless_one_is_named() -> None:
+    second, minute = timedelta(seconds=1), timedelta(minutes=1)
+
+    settings = Settings.load(
+        {"polling_interval": second, "job_dispatcher_polling_interval": minute}, environment={}
+    )
+
+    assert settings.manifest_manager_polling_interval == second
+    assert settings.job_dispatcher_polling_interval == minute
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "kept"),
+    [
+        ("max_queued_jobs_per_cycle", 0, 1),
+        ("max_concurrent_dispatch", -3, 1),
+        ("max_dispatch_attempts", -1, 0),
+        ("dependent_priority_boost", 99, 31),
+    ],
+)
+def test_values_beyond_a_sensible_end_are_moved_to_it(name: str, given: int, kept: int) -> None:
+    assert getattr(Settings.load({name: given}, {}), name) == kept
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"max_active_job": 1}, r"there is no setting 'max_active_job'; did you mean 'max_active_jobs'\?"),
+        ({"max_active_jobs": -1}, r"setting 'max_active_jobs': .* \(got -1\)"),
+        ({"retry_backoff_multiplier": 0.5}, "setting 'retry_backoff_multiplier'"),
+        ({"manifest_manager_polling_interval": timedelta(milliseconds=1)}, "polling_interval"),
+        ({"default_misfire_policy": "sometimes"}, "'fire_once_now' or 'do_nothing'"),
+    ],
+)
+def test_what_cannot_work_is_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidSetting, match=said):
+        Settings.load(given, {})
+
+
+def test_an_update_is_checked_like_the_whole() -> None:
+    settings = Settings.load({}, {})
+
+    assert settings.updated({"max_active_jobs": 50}).max_active_jobs == 50
+    with pytest.raises(InvalidSetting):
+        settings.updated({"max_active_jobs": "many"})

@@ -1,1 +1,93 @@
-"""Trax."""
+"""Trax: background work that must not be lost.
+
+You write trains, typed pipelines of junctions; manifests say which train runs when; everything that wants
+to run waits in one work queue, passes one gate, and leaves a record of every attempt.
+
+The folders are the journey of a job:
+
+    train/      1  what runs: junctions, routes, memory by type. Knows no database
+    queue       3  wishes to run: the only writer of the work queue
+    store/         the database: one implementation, two dialects
+    records/       plain frozen values: what the tables hold
+    host/          the app object and the wiring
+    cli/           the `trax` command
+    testing/       for your tests and ours
+
+Imports point down only; ARCHITECTURE.md draws the layers.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trax.errors import InvalidInput, NotFound, RunCancelled, RunInterrupted, TraxError
+    from trax.host.app import Trax
+    from trax.records import DeadLetter, Manifest, ManifestGroup, Metadata, WorkQueueEntry
+    from trax.train import (
+        Cancel,
+        Cancellation,
+        Cancelled,
+        Done,
+        Failed,
+        Interrupted,
+        Junction,
+        Outcome,
+        Retry,
+        Route,
+        Train,
+        current,
+        extract,
+        junction,
+        short_circuit,
+        unchecked,
+        wired,
+    )
+
+__all__ = [
+    "Cancel",
+    "Cancellation",
+    "Cancelled",
+    "DeadLetter",
+    "Done",
+    "Failed",
+    "Interrupted",
+    "InvalidInput",
+    "Junction",
+    "Manifest",
+    "ManifestGroup",
+    "Metadata",
+    "NotFound",
+    "Outcome",
+    "Retry",
+    "Route",
+    "RunCancelled",
+    "RunInterrupted",
+    "Train",
+    "Trax",
+    "TraxError",
+    "WorkQueueEntry",
+    "current",
+    "extract",
+    "junction",
+    "short_circuit",
+    "unchecked",
+    "wired",
+]
+
+_HOMES = {
+    "trax.errors": "InvalidInput NotFound RunCancelled RunInterrupted TraxError",
+    "trax.host.app": "Trax",
+    "trax.records": "DeadLetter Manifest ManifestGroup Metadata WorkQueueEntry",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a name when it is first asked for, so that `trax --help` need not load a database library."""
+    if name not in __all__:
+        raise AttributeError(f"module 'trax' has no attribute {name!r}")
+    home = next((module for module, names in _HOMES.items() if name in names.split()), "trax.train")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,13 @@
+"""The shortest train: one function, run here and now, recorded in trax.db."""
+
+from trax import Trax
+
+app = Trax()
+
+
+@app.train
+def greet(name: str) -> str:
+    return f"Hello, {name}!"
+
+
+print(app.sync.run(greet, "Ada"))

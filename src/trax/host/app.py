@@ -1,0 +1,118 @@
+"""`Trax`: what a user holds. It hands out small resources; its own verbs forward in a line or two."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Concatenate, Protocol, Self, TypeVar, overload
+
+from trax.host.executions import Executions
+from trax.host.opening import OpenStore
+from trax.host.parameters import Parameters
+from trax.host.queueing import Queueing
+from trax.host.recorded import RecordedRun
+from trax.host.sync import Sync
+from trax.settings import Settings
+from trax.store.url import chosen_url
+from trax.train import Registry, Services, train_of
+from trax.train import train as train_over
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+    from typing import Unpack
+
+    from trax.host.queueing import QueueKeywords
+    from trax.records import WorkQueueEntry
+    from trax.train import Segment, Train, TrainKeywords
+    from trax.train.services import Made, Managed
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+T = TypeVar("T")
+
+
+class TrainDecorator(Protocol):
+    """What `@app.train(…)` with options gives: it makes one function a train."""
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[In, ...], Awaitable[Out]], /) -> Train[In, Out]: ...
+    @overload
+    def __call__(self, function: Callable[[], Awaitable[Out]], /) -> Train[None, Out]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[In, ...], Out], /) -> Train[In, Out]: ...
+    @overload
+    def __call__(self, function: Callable[[], Out], /) -> Train[None, Out]: ...
+
+
+class Trax:
+    """An app: its trains, their services, and the database their records live in.
+
+    Declaring touches no database; it is opened, and migrated, when it is first needed.
+    """
+
+    def __init__(self, url: str | None = None, **settings: Any) -> None:
+        self._settings = Settings.load(settings)
+        self._store = OpenStore(chosen_url(url), self._settings)
+        self._services = Services()
+        self._parameters = Parameters(self._settings)
+        self._queueing = Queueing(self._store, self._parameters)
+        self.trains = Registry()
+        self.executions = Executions(self._store)
+        self.sync = Sync(self, self._queueing)
+
+    @overload
+    def train(
+        self, name: str, route: Segment[In, Out], /, **options: Unpack[TrainKeywords]
+    ) -> Train[In, Out]: ...
+    @overload
+    def train(self, /, **options: Unpack[TrainKeywords]) -> TrainDecorator: ...
+    @overload
+    def train(self, function: Callable[Concatenate[In, ...], Awaitable[Out]], /) -> Train[In, Out]: ...
+    @overload
+    def train(self, function: Callable[[], Awaitable[Out]], /) -> Train[None, Out]: ...
+    @overload
+    def train(self, function: Callable[Concatenate[In, ...], Out], /) -> Train[In, Out]: ...
+    @overload
+    def train(self, function: Callable[[], Out], /) -> Train[None, Out]: ...
+    def train(self, what: Any = None, route: Any = None, /, **options: Any) -> Any:
+        """Define a train: a name and a route, or one function (`@app.train`, `@app.train(max_retries=5)`)."""
+        if what is None:
+            return partial(self._define, **options)
+        return self._define(what, route, **options)
+
+    def _define(self, what: Any, route: Any = None, **options: Any) -> Train[Any, Any]:
+        options["services"] = self._services
+        defined = train_of(what, **options) if route is None else train_over(what, route, **options)
+        self._parameters.of_input(defined)
+        self.trains.add(defined)
+        return defined
+
+    def provide(
+        self, kind: type[T], factory: T | Callable[..., Made[T] | Managed[T]], *, close: bool = True
+    ) -> None:
+        """Answer junctions that ask for `kind` with what `factory` gives, made at most once a run."""
+        self._services.provide(kind, factory, close=close)
+
+    async def run(self, train: Train[In, Out], value: In) -> Out:
+        """Run here and now, recorded; what the train raises reaches the caller as it is."""
+        return await RecordedRun(await self._store.opened(), train, self._parameters).of(value)
+
+    async def queue(self, train: Train[In, Any], value: In, **how: Unpack[QueueKeywords]) -> WorkQueueEntry:
+        """Ask for a run in the background."""
+        return (await self._queueing.add(train, [value], **how))[0]
+
+    async def queue_many(
+        self, train: Train[In, Any], values: Iterable[In], **how: Unpack[QueueKeywords]
+    ) -> list[WorkQueueEntry]:
+        """Ask for any number of runs in one transaction."""
+        return await self._queueing.add(train, values, **how)
+
+    async def __aenter__(self) -> Self:
+        await self._store.opened()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the database. It is opened again if it is needed again."""
+        self._store.close()

@@ -1,0 +1,64 @@
+"""Inputs and outputs on their way into a record: checked, turned into JSON, and cut when too large."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from trax.errors import DefinitionError, InvalidInput
+from trax.train import Codec
+
+if TYPE_CHECKING:
+    from trax.settings import Settings
+    from trax.train import Train
+
+logger = logging.getLogger(__name__)
+
+
+class Parameters:
+    """The codecs of an app's trains, each made once, and the rules for what is kept."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._inputs: dict[str, Codec[Any]] = {}
+        self._outputs: dict[str, Codec[Any] | None] = {}
+
+    def of_input(self, train: Train[Any, Any]) -> Codec[Any]:
+        """Raises DefinitionError for an input type that cannot travel as JSON."""
+        if train.name not in self._inputs:
+            self._inputs[train.name] = Codec(train.input_type, owner=f"train {train.name!r}")
+        return self._inputs[train.name]
+
+    def saved_input(self, text: str) -> str | None:
+        return self._cut(text) if self._settings.save_inputs else None
+
+    def saved_output(self, train: Train[Any, Any], value: Any) -> str | None:
+        """The output for the record, or nothing: a train that did its work has succeeded all the same."""
+        codec = self._of_output(train) if self._settings.save_outputs else None
+        if codec is None:
+            return None
+        try:
+            return self._cut(codec.encode(value))
+        except InvalidInput as refused:
+            logger.warning("%s; the output is not saved", refused)
+            return None
+
+    def _of_output(self, train: Train[Any, Any]) -> Codec[Any] | None:
+        if train.name not in self._outputs:
+            self._outputs[train.name] = _codec_if_possible(train)
+        return self._outputs[train.name]
+
+    def _cut(self, text: str) -> str:
+        limit = self._settings.max_parameter_bytes
+        # No character takes more than four bytes: most texts need not be encoded to be measured.
+        if limit is None or 4 * len(text) <= limit or len(text.encode()) <= limit:
+            return text
+        return f'{{"_truncated": true, "_maxBytes": {limit}}}'
+
+
+def _codec_if_possible(train: Train[Any, Any]) -> Codec[Any] | None:
+    try:
+        return Codec(train.output_type, owner=f"train {train.name!r}", role="output")
+    except DefinitionError as refused:
+        logger.debug("the outputs of train %r are not saved: %s", train.name, refused)
+        return None

@@ -1,0 +1,66 @@
+"""Asking for runs in the background: inputs are checked here, then written to the work queue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+
+from trax.queue import Wish, enqueue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import timedelta
+    from typing import Unpack
+
+    from trax.host.opening import OpenStore
+    from trax.host.parameters import Parameters
+    from trax.records import WorkQueueEntry
+    from trax.store import Connection, Store
+    from trax.train import Train
+
+In = TypeVar("In")
+
+
+class QueueKeywords(TypedDict, total=False):
+    """How an entry waits: `priority` and `group` replace the train's own, `delay` holds it back."""
+
+    priority: int | None
+    group: str | None
+    delay: timedelta | None
+
+
+class Queueing:
+    """Writes entries for an app's trains, from async and from blocking code."""
+
+    def __init__(self, store: OpenStore, parameters: Parameters) -> None:
+        self._store = store
+        self._parameters = parameters
+
+    async def add(
+        self, train: Train[In, Any], inputs: Iterable[In], **how: Unpack[QueueKeywords]
+    ) -> list[WorkQueueEntry]:
+        wish = self._wish(train, inputs, how)
+        store = await self._store.opened()
+        return await store.call(_enqueue, store, wish)
+
+    def add_blocking(
+        self, train: Train[In, Any], inputs: Iterable[In], **how: Unpack[QueueKeywords]
+    ) -> list[WorkQueueEntry]:
+        wish = self._wish(train, inputs, how)
+        store = self._store.opened_blocking()
+        return store.run(_enqueue, store, wish)
+
+    def _wish(self, train: Train[In, Any], inputs: Iterable[In], how: QueueKeywords) -> Wish:
+        codec, options = self._parameters.of_input(train), train.options
+        priority = how.get("priority")
+        return Wish(
+            train=train.name,
+            inputs=[codec.encode(value) for value in inputs],
+            priority=options.priority if priority is None else priority,
+            group=how.get("group") or options.group,
+            delay=how.get("delay"),
+            timeout_seconds=options.timeout.total_seconds() if options.timeout else None,
+        )
+
+
+def _enqueue(connection: Connection, store: Store, wish: Wish) -> list[WorkQueueEntry]:
+    return enqueue(connection, wish, now=store.now(connection))

@@ -1,0 +1,161 @@
+"""A run here and now, with its record: begin, run, finish, and the train's own hooks around it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import socket
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, assert_never
+
+from trax.records.external_id import new_external_id
+from trax.records.metadata import Ending, NewRun
+from trax.records.states import State
+from trax.store import metadata
+from trax.train import (
+    Cancellation,
+    Cancelled,
+    Done,
+    Failed,
+    Interrupted,
+    Run,
+    current,
+    entered,
+    error_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from trax.host.parameters import Parameters
+    from trax.records import Metadata
+    from trax.store import Connection, Store
+    from trax.train import Outcome, Train
+
+T = TypeVar("T")
+Out = TypeVar("Out")
+
+logger = logging.getLogger(__name__)
+
+
+class RecordedRun(Generic[Out]):
+    """One run of a train and the record it leaves."""
+
+    def __init__(self, store: Store, train: Train[Any, Out], parameters: Parameters) -> None:
+        self._store = store
+        self._train = train
+        self._parameters = parameters
+
+    async def of(self, given: Any) -> Out:
+        """Run the train; what it raises reaches the caller as it is, and the record tells the same."""
+        codec = self._parameters.of_input(self._train)
+        text = codec.encode(given)
+        parent = current()
+        new = NewRun(
+            external_id=new_external_id(),
+            train=self._train.name,
+            input=self._parameters.saved_input(text),
+            parent_id=parent.metadata_id if parent else None,
+            timeout_seconds=_seconds(self._train),
+            host=socket.gethostname(),
+            exempt=self._train.options.exclude_from_max_active_jobs,
+        )
+        run = Run(
+            metadata_id=await self._store.call(self._begin, new),
+            external_id=new.external_id,
+            train=new.train,
+            parent_id=new.parent_id,
+            cancellation=parent.cancellation if parent else Cancellation(),
+        )
+        with entered(run):
+            await self._call_hook("on_started", run)
+            outcome = await self._outcome(run, codec.decode(text))
+            return await self._end(run, outcome)
+
+    async def _outcome(self, run: Run, value: Any) -> Outcome[Out]:
+        try:
+            return await self._train.attempt(
+                value, cancellation=run.cancellation, external_id=run.external_id
+            )
+        except asyncio.CancelledError:
+            await _unhindered(self._end(run, Cancelled("the caller was cancelled"), is_raised=False))
+            raise
+
+    async def _end(self, run: Run, outcome: Outcome[Out], *, is_raised: bool = True) -> Any:
+        """Write the ending, tell the hooks, and give or raise what the caller gets."""
+        ending = self._ending(run, outcome)
+        await _unhindered(self._store.call(self._finish, ending))
+        match outcome:
+            case Done(value):
+                await self._call_hook("on_completed", run)
+                return value
+            case Failed(error):
+                await self._call_hook("on_failed", run, error)
+            case Cancelled() | Interrupted():
+                await self._call_hook("on_cancelled", run)
+            case _:
+                assert_never(outcome)
+        if is_raised:
+            raise error_of(outcome)
+        return None
+
+    def _ending(self, run: Run, outcome: Outcome[Out]) -> Ending:
+        match outcome:
+            case Done(value):
+                output = self._parameters.saved_output(self._train, value)
+                return Ending(
+                    metadata_id=run.metadata_id, worker_id=None, state=State.COMPLETED, output=output
+                )
+            case Failed(_, failure):
+                return Ending(
+                    metadata_id=run.metadata_id,
+                    worker_id=None,
+                    state=State.FAILED,
+                    failure_junction=failure.junction,
+                    failure_exception=failure.type,
+                    failure_reason=failure.message,
+                    stack_trace=failure.stack_trace,
+                )
+            case Cancelled(reason) | Interrupted(reason):
+                return Ending(
+                    metadata_id=run.metadata_id,
+                    worker_id=None,
+                    state=State.CANCELLED,
+                    failure_exception=type(outcome).__name__,
+                    failure_reason=reason,
+                )
+            case _:
+                assert_never(outcome)
+
+    def _begin(self, connection: Connection, new: NewRun) -> int:
+        return metadata.begin(connection, new, now=self._store.now(connection))
+
+    def _finish(self, connection: Connection, ending: Ending) -> None:
+        metadata.finish(connection, [ending], now=self._store.now(connection))
+
+    async def _call_hook(self, name: str, run: Run, *more: Any) -> None:
+        """Call the train's own hook with the record as it stands. A hook that raises changes nothing."""
+        hook = getattr(self._train.options, name)
+        if hook is None:
+            return
+        try:
+            record: Metadata | None = await self._store.ask(metadata.get, run.metadata_id)
+            answer = hook(record, *more)
+            if inspect.isawaitable(answer):
+                await answer
+        except Exception:
+            logger.exception("train %r: its hook %s failed; the run is not affected", self._train.name, name)
+
+
+def _seconds(train: Train[Any, Any]) -> float | None:
+    return train.options.timeout.total_seconds() if train.options.timeout else None
+
+
+async def _unhindered(work: Coroutine[Any, Any, T]) -> T:
+    """Bring this to its end even when the caller is cancelled meanwhile: an ending must not be lost."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise

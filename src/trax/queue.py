@@ -1,0 +1,73 @@
+"""Wishes to run. Everything that wants to run is written to the work queue here, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from trax.records.external_id import new_external_id
+from trax.records.states import PRIORITY_MAX, Origin, QueueStatus
+from trax.records.work_queue_entry import NewEntry, WorkQueueEntry
+from trax.store import manifest_groups, work_queue
+from trax.store.json import parsed
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from trax.records import ManifestGroup
+    from trax.store import Connection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What a caller asks for, with its inputs as JSON text that has been checked already."""
+
+    train: str
+    inputs: Sequence[str]
+    priority: int = 0
+    group: str | None = None
+    delay: timedelta | None = None
+    timeout_seconds: float | None = None
+
+
+def enqueue(connection: Connection, wish: Wish, *, now: datetime) -> list[WorkQueueEntry]:
+    """Write one entry for each input, in one go."""
+    group = manifest_groups.named(connection, [wish.group], now=now)[wish.group] if wish.group else None
+    entries = [_entry(wish, text, group, now) for text in wish.inputs]
+    ids = work_queue.add(connection, entries, now=now)
+    return [_record(entry_id, entry, wish.group, now) for entry_id, entry in zip(ids, entries, strict=True)]
+
+
+def clamped(priority: int) -> int:
+    return min(max(0, priority), PRIORITY_MAX)
+
+
+def _entry(wish: Wish, text: str, group: ManifestGroup | None, now: datetime) -> NewEntry:
+    return NewEntry(
+        external_id=new_external_id(),
+        train=wish.train,
+        origin=Origin.QUEUE,
+        input=text,
+        priority=clamped(wish.priority),
+        group_id=group.id if group else None,
+        group_priority=group.priority if group else 0,
+        scheduled_at=now + wish.delay if wish.delay else None,
+        timeout_seconds=wish.timeout_seconds,
+    )
+
+
+def _record(entry_id: int, entry: NewEntry, group: str | None, now: datetime) -> WorkQueueEntry:
+    return WorkQueueEntry(
+        id=entry_id,
+        external_id=entry.external_id,
+        train=entry.train,
+        status=QueueStatus.QUEUED,
+        origin=entry.origin,
+        priority=entry.priority,
+        group=group,
+        input=parsed(entry.input),
+        scheduled_at=entry.scheduled_at,
+        created_at=now,
+    )

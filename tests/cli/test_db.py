@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TRAX = Path(sys.executable).with_name("trax")
+
+
+def trax(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([TRAX, *arguments], capture_output=True, text=True, check=False, cwd=folder)
+
+
+def test_status_and_migrate_tell_where_the_tables_stand(empty_url: str, tmp_path: Path) -> None:
+    if empty_url == "memory://":
+        empty_url = f"sqlite:///{tmp_path}/other.db"
+    url = ("--database-url", empty_url)
+
+    missing = trax("db", "status", *url, folder=tmp_path)
+    migrated = trax("db", "migrate", *url, folder=tmp_path)
+    again = trax("db", "migrate", *url, folder=tmp_path)
+    current = trax("db", "status", "--json", *url, folder=tmp_path)
+
+    assert (missing.returncode, "run `trax db migrate`" in missing.stdout) == (2, True)
+    assert (migrated.returncode, "migrated from nothing to 0001" in migrated.stdout) == (0, True)
+    assert "already at 0001" in again.stdout
+    assert current.returncode == 0
+    assert json.loads(current.stdout) == {
+        "database": empty_url,
+        "state": "current",
+        "current": "0001",
+        "wanted": "0001",
+    }
+
+
+def test_asking_for_the_status_makes_no_file(tmp_path: Path) -> None:
+    asked = trax("db", "status", "--database-url", "sqlite:///trax.db", folder=tmp_path)
+
+    assert (asked.returncode, list(tmp_path.iterdir())) == (2, [])
+    assert "no Trax tables yet" in asked.stdout
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("mysql://box/db", "trax: Trax does not know the database 'mysql'"),
+        (
+            "postgresql://ada:secret@127.0.0.1:1/db",
+            "trax: postgresql://ada:***@127.0.0.1:1/db cannot be reached",
+        ),
+    ],
+)
+def test_an_error_is_one_clear_line(tmp_path: Path, url: str, said: str) -> None:
+    failed = trax("db", "migrate", "--database-url", url, folder=tmp_path)
+
+    assert failed.returncode == 1
+    assert failed.stderr.startswith(said)
+    assert "Traceback" not in failed.stderr
+    assert "secret" not in failed.stderr
+    debugged = trax("--debug", "db", "migrate", "--database-url", url, folder=tmp_path)
+    assert "Traceback" in debugged.stderr
+
+
+def test_the_demo_runs_and_shows_its_records(tmp_path: Path) -> None:
+    shown = trax("demo", folder=tmp_path)
+
+    assert (shown.returncode, shown.stderr) == (0, "")
+    for words in (
+        "Ada paid 7.00",
+        "Mallory has no credit",
+        "completed",
+        "PermissionError",
+        "refused its input",
+    ):
+        assert words in shown.stdout
+    assert (tmp_path / "trax-demo" / "trax.db").exists()
+
+
+def test_help_names_the_commands(tmp_path: Path) -> None:
+    helped = trax("--help", folder=tmp_path)
+
+    assert helped.returncode == 0
+    assert {"db", "demo"} <= set(helped.stdout.split())

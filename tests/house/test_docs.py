@@ -1,0 +1,79 @@
+"""What the pages show works, and what they draw is what the code does."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from trax.records.states import DEAD_LETTER_MOVES, QUEUE_MOVES, STATE_MOVES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PROJECT = Path(__file__).parent.parent.parent
+PAGES = sorted([*PROJECT.glob("*.md"), *(PROJECT / "docs").rglob("*.md")])
+EXAMPLES = sorted((PROJECT / "examples").glob("*.py"))
+SNIPPET = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+DRAWING = re.compile(r"^```mermaid\nstateDiagram-v2\n(.*?)^```", re.DOTALL | re.MULTILINE)
+ARROW = re.compile(r"^\s*(\w+) --> (\w+)", re.MULTILINE)
+
+with_snippets = [page for page in PAGES if SNIPPET.search(page.read_text(encoding="utf-8"))]
+
+
+def compiled(page: Path) -> CodeType:
+    """The page's snippets as one program, at the lines where they stand, so that a failure points there."""
+    text = page.read_text(encoding="utf-8")
+    body: list[ast.stmt] = []
+    for snippet in SNIPPET.finditer(text):
+        tree = ast.parse(snippet[1])
+        ast.increment_lineno(tree, text[: snippet.start(1)].count("\n"))
+        body += tree.body
+    program = ast.Module(body, [])
+    return compile(program, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+@pytest.mark.parametrize("page", with_snippets, ids=lambda page: str(page.relative_to(PROJECT)))
+def test_the_snippets_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    program = FunctionType(compiled(page), {"__name__": "page"})
+
+    running = program()
+
+    if inspect.iscoroutine(running):
+        asyncio.run(running)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_an_example_runs(example: Path, tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-W", "error", example], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout
+
+
+def test_there_are_snippets_and_examples() -> None:
+    assert PROJECT / "README.md" in with_snippets
+    assert EXAMPLES
+
+
+def moves(table: Mapping[Any, frozenset[Any]]) -> set[tuple[str, str]]:
+    return {(str(old), str(new)) for old, successors in table.items() for new in successors}
+
+
+def test_the_states_drawn_are_the_states_in_code() -> None:
+    page = (PROJECT / "docs" / "states.md").read_text(encoding="utf-8")
+
+    drawn = [set(ARROW.findall(drawing)) for drawing in DRAWING.findall(page)]
+
+    assert drawn == [moves(STATE_MOVES), moves(QUEUE_MOVES), moves(DEAD_LETTER_MOVES)]

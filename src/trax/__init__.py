@@ -6,7 +6,9 @@ to run waits in one work queue, passes one gate, and leaves a record of every at
 The folders are the journey of a job:
 
     train/      1  what runs: junctions, routes, memory by type. Knows no database
-    queue       3  wishes to run: the only writer of the work queue
+    schedule/   2  when: declarations, cron, exclusions, what is due. Pure
+    queue       3  wishes to run
+    admin/         the trains that run the railway: the manager, seeding, dead letters
     store/         the database: one implementation, two dialects
     records/       plain frozen values: what the tables hold
     host/          the app object and the wiring
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from trax.errors import InvalidInput, NotFound, RunCancelled, RunInterrupted, TraxError
     from trax.host.app import Trax
     from trax.records import DeadLetter, Manifest, ManifestGroup, Metadata, WorkQueueEntry
+    from trax.records.when import Calendar
+    from trax.schedule import Group, Item, cron, every, exclude, fire_all
     from trax.train import (
         Cancel,
         Cancellation,
@@ -46,14 +50,17 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "Calendar",
     "Cancel",
     "Cancellation",
     "Cancelled",
     "DeadLetter",
     "Done",
     "Failed",
+    "Group",
     "Interrupted",
     "InvalidInput",
+    "Item",
     "Junction",
     "Manifest",
     "ManifestGroup",
@@ -68,8 +75,12 @@ __all__ = [
     "Trax",
     "TraxError",
     "WorkQueueEntry",
+    "cron",
     "current",
+    "every",
+    "exclude",
     "extract",
+    "fire_all",
     "junction",
     "short_circuit",
     "unchecked",
@@ -80,6 +91,8 @@ _HOMES = {
     "trax.errors": "InvalidInput NotFound RunCancelled RunInterrupted TraxError",
     "trax.host.app": "Trax",
     "trax.records": "DeadLetter Manifest ManifestGroup Metadata WorkQueueEntry",
+    "trax.records.when": "Calendar",
+    "trax.schedule": "Group Item cron every exclude fire_all",
 }
 
 

@@ -22,7 +22,7 @@ def app(url: str) -> Generator[Trax]:
 
 @pytest.fixture
 def opened(app: Trax) -> Store:
-    return app._store.opened_blocking()  # pyright: ignore[reportPrivateUsage]
+    return app.parts.store.opened_blocking()
 
 
 async def test_queueing_writes_one_entry_and_runs_nothing(app: Trax, opened: Store) -> None:

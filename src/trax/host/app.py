@@ -5,16 +5,18 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, Protocol, Self, TypeVar, overload
 
+from trax.host.dead_letters import DeadLetters
 from trax.host.executions import Executions
-from trax.host.opening import OpenStore
-from trax.host.parameters import Parameters
+from trax.host.groups import Groups
+from trax.host.manifests import Manifests
+from trax.host.parts import Parts
 from trax.host.queueing import Queueing
 from trax.host.recorded import RecordedRun
 from trax.host.sync import Sync
 from trax.settings import Settings
 from trax.store.url import chosen_url
-from trax.train import Registry, Services, train_of
 from trax.train import train as train_over
+from trax.train import train_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -50,13 +52,19 @@ class Trax:
     """
 
     def __init__(self, url: str | None = None, **settings: Any) -> None:
-        self._settings = Settings.load(settings)
-        self._store = OpenStore(chosen_url(url), self._settings)
-        self._services = Services()
-        self._parameters = Parameters(self._settings)
-        self._queueing = Queueing(self._store, self._parameters)
-        self.trains = Registry()
-        self.executions = Executions(self._store)
+        self.parts = Parts.made(chosen_url(url), Settings.load(settings))
+        """What the app is made of, for those that run it."""
+        self._queueing = Queueing(self.parts.store, self.parts.parameters)
+        self.trains = self.parts.trains
+        self.schedule = self.parts.declarations.schedule
+        self.schedule_many = self.parts.declarations.schedule_many
+        self.schedule_once = self.parts.declarations.schedule_once
+        self.group = self.parts.declarations.group
+        self.calendar = self.parts.declarations.calendar
+        self.manifests = Manifests(self.parts)
+        self.groups = Groups(self.parts.store)
+        self.dead_letters = DeadLetters(self.parts.store)
+        self.executions = Executions(self.parts.store)
         self.sync = Sync(self, self._queueing)
 
     @overload
@@ -80,9 +88,9 @@ class Trax:
         return self._define(what, route, **options)
 
     def _define(self, what: Any, route: Any = None, **options: Any) -> Train[Any, Any]:
-        options["services"] = self._services
+        options["services"] = self.parts.services
         defined = train_of(what, **options) if route is None else train_over(what, route, **options)
-        self._parameters.of_input(defined)
+        self.parts.parameters.of_input(defined)
         self.trains.add(defined)
         return defined
 
@@ -90,11 +98,11 @@ class Trax:
         self, kind: type[T], factory: T | Callable[..., Made[T] | Managed[T]], *, close: bool = True
     ) -> None:
         """Answer junctions that ask for `kind` with what `factory` gives, made at most once a run."""
-        self._services.provide(kind, factory, close=close)
+        self.parts.services.provide(kind, factory, close=close)
 
     async def run(self, train: Train[In, Out], value: In) -> Out:
         """Run here and now, recorded; what the train raises reaches the caller as it is."""
-        return await RecordedRun(await self._store.opened(), train, self._parameters).of(value)
+        return await RecordedRun(await self.parts.store.opened(), train, self.parts.parameters).of(value)
 
     async def queue(self, train: Train[In, Any], value: In, **how: Unpack[QueueKeywords]) -> WorkQueueEntry:
         """Ask for a run in the background."""
@@ -107,7 +115,7 @@ class Trax:
         return await self._queueing.add(train, values, **how)
 
     async def __aenter__(self) -> Self:
-        await self._store.opened()
+        await self.parts.store.opened()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -115,4 +123,4 @@ class Trax:
 
     def close(self) -> None:
         """Let go of the database. It is opened again if it is needed again."""
-        self._store.close()
+        self.parts.store.close()

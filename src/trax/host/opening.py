@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from trax.store import Store
 
 if TYPE_CHECKING:
+    from trax.clock import Clock
     from trax.settings import Settings
 
 
@@ -20,6 +21,8 @@ class OpenStore:
         self._settings = settings
         self._lock = Lock()
         self._store: Store | None = None
+        self.clock: Clock | None = None
+        """Set before the store is opened, by tests that own the time."""
 
     async def opened(self) -> Store:
         return self._store or await asyncio.to_thread(self.opened_blocking)
@@ -37,7 +40,7 @@ class OpenStore:
             store.close()
 
     def _open(self) -> Store:
-        store = Store(self._address)
+        store = Store(self._address, clock=self.clock)
         try:
             store.open(skip_migrations=self._settings.skip_migrations)
         except BaseException:

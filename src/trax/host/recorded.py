@@ -8,9 +8,9 @@ import logging
 import socket
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, assert_never
 
+from trax.host.outcomes import ending_of
 from trax.records.external_id import new_external_id
-from trax.records.metadata import Ending, NewRun
-from trax.records.states import State
+from trax.records.metadata import NewRun
 from trax.store import metadata
 from trax.train import (
     Cancellation,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from trax.host.parameters import Parameters
     from trax.records import Metadata
+    from trax.records.metadata import Ending
     from trax.store import Connection, Store
     from trax.train import Outcome, Train
 
@@ -83,7 +84,7 @@ class RecordedRun(Generic[Out]):
 
     async def _end(self, run: Run, outcome: Outcome[Out], *, is_raised: bool = True) -> Any:
         """Write the ending, tell the hooks, and give or raise what the caller gets."""
-        ending = self._ending(run, outcome)
+        ending = ending_of(run.metadata_id, outcome, self._train, self._parameters)
         await _unhindered(self._store.call(self._finish, ending))
         match outcome:
             case Done(value):
@@ -98,34 +99,6 @@ class RecordedRun(Generic[Out]):
         if is_raised:
             raise error_of(outcome)
         return None
-
-    def _ending(self, run: Run, outcome: Outcome[Out]) -> Ending:
-        match outcome:
-            case Done(value):
-                output = self._parameters.saved_output(self._train, value)
-                return Ending(
-                    metadata_id=run.metadata_id, worker_id=None, state=State.COMPLETED, output=output
-                )
-            case Failed(_, failure):
-                return Ending(
-                    metadata_id=run.metadata_id,
-                    worker_id=None,
-                    state=State.FAILED,
-                    failure_junction=failure.junction,
-                    failure_exception=failure.type,
-                    failure_reason=failure.message,
-                    stack_trace=failure.stack_trace,
-                )
-            case Cancelled(reason) | Interrupted(reason):
-                return Ending(
-                    metadata_id=run.metadata_id,
-                    worker_id=None,
-                    state=State.CANCELLED,
-                    failure_exception=type(outcome).__name__,
-                    failure_reason=reason,
-                )
-            case _:
-                assert_never(outcome)
 
     def _begin(self, connection: Connection, new: NewRun) -> int:
         return metadata.begin(connection, new, now=self._store.now(connection))

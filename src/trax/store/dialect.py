@@ -13,13 +13,13 @@ from sqlalchemy import Text, bindparam, cast, column, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from trax.clock import utc_now
-from trax.store.types import SQLITE, Json, Utc, utc_text
+from trax.store.types import SQLITE, BigId, Json, Utc, utc_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from sqlalchemy import BindParameter, Connection, FromClause, Table
+    from sqlalchemy import BindParameter, ColumnElement, Connection, FromClause, Table
     from sqlalchemy.types import TypeEngine
 
 LEADER_LOCK: Final = 0x7472_6178_0001
@@ -46,6 +46,12 @@ def try_leader_lock(connection: Connection) -> bool:
     if is_sqlite(connection):
         return True
     return connection.execute(select(func.pg_try_advisory_xact_lock(LEADER_LOCK))).scalar_one()
+
+
+def take_leader_lock(connection: Connection) -> None:
+    """Wait until no other server manages or seeds manifests."""
+    if not is_sqlite(connection):
+        connection.execute(select(func.pg_advisory_xact_lock(LEADER_LOCK)))
 
 
 def take_gate_lock(connection: Connection) -> None:
@@ -94,6 +100,16 @@ def rows_of(dialect: str, parameter: str, columns: Mapping[str, TypeEngine[Any]]
     """The rows of a document, as something to select from."""
     bound = bindparam(parameter, type_=Text)
     return (_sqlite_rows if dialect == SQLITE else _postgresql_rows)(bound, columns)
+
+
+def among(connection: Connection, column: ColumnElement[int], parameter: str = "ids") -> ColumnElement[bool]:
+    """Whether a column is one of any number of ids, given as `id_document` under the parameter's name."""
+    given = rows_of(connection.dialect.name, parameter, {"id": BigId})
+    return column.in_(select(given.c.id))
+
+
+def id_document(ids: Iterable[int]) -> str:
+    return document({"id": one} for one in ids)
 
 
 def _sqlite_rows(bound: BindParameter[str], columns: Mapping[str, TypeEngine[Any]]) -> FromClause:

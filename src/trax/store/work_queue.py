@@ -7,7 +7,7 @@ from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import bindparam, literal, select
+from sqlalchemy import bindparam, literal, select, text, update
 from sqlalchemy import insert as insert_into
 
 from trax.records.states import Origin, QueueStatus
@@ -15,13 +15,14 @@ from trax.records.work_queue_entry import NewEntry, WorkQueueEntry
 from trax.store.dialect import bulk_copy, document, reserve_ids, rows_of
 from trax.store.json import parsed
 from trax.store.schema import tables, tables_for
-from trax.store.types import Utc
+from trax.store.schema.work_queue import SCHEDULED
+from trax.store.types import BigId, Utc
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from sqlalchemy import Connection, Insert, Row, Select
+    from sqlalchemy import Connection, Insert, Row, Select, Update
 
 COPY_ABOVE: Final = 500
 """Up to here one document is as quick, and it gives the ids back by itself."""
@@ -48,9 +49,46 @@ def get(connection: Connection, entry_id: int) -> WorkQueueEntry | None:
     return _record(row) if row else None
 
 
+def listed(
+    connection: Connection,
+    *,
+    status: QueueStatus | None = None,
+    train: str | None = None,
+    manifest: str | None = None,
+    before: int | None = None,
+    limit: int = 50,
+) -> list[WorkQueueEntry]:
+    """Entries, newest first; `before` is the id of the last one already seen."""
+    t = tables(connection)
+    wanted = {t.work_queue.c.status: status, t.work_queue.c.train: train, t.manifest.c.external_id: manifest}
+    query = _records(connection).order_by(t.work_queue.c.id.desc()).limit(limit)
+    query = query.where(*(column == value for column, value in wanted.items() if value is not None))
+    if before is not None:
+        query = query.where(t.work_queue.c.id < before)
+    return [_record(row) for row in connection.execute(query)]
+
+
+def attach_dead_letters(connection: Connection, letters: Mapping[int, int]) -> set[int]:
+    """Give each manifest's queued entry its dead letter (manifest id -> letter id); returns whose had one."""
+    rows = document({"manifest_id": one, "dead_letter_id": letter} for one, letter in letters.items())
+    return set(connection.execute(_attach_dead_letters(connection.dialect.name), {"rows": rows}).scalars())
+
+
 def _is_ready(entry: NewEntry, now: datetime) -> bool:
     """Only what could run now stands in the ready index; the rest is promoted when its moment comes."""
     return entry.scheduled_at is None or entry.scheduled_at <= now
+
+
+@cache
+def _attach_dead_letters(dialect: str) -> Update:
+    queue = tables_for(dialect).work_queue
+    given = rows_of(dialect, "rows", {"manifest_id": BigId, "dead_letter_id": BigId})
+    return (
+        update(queue)
+        .where(queue.c.manifest_id == given.c.manifest_id, text(SCHEDULED))
+        .values(dead_letter_id=given.c.dead_letter_id)
+        .returning(queue.c.manifest_id)
+    )
 
 
 @cache

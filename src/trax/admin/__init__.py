@@ -1,0 +1,7 @@
+"""ORDER: the trains that run the railway, and the few steps they share.
+
+manifest_manager   what is due goes to the work queue
+seeding            what code declares comes into the database
+endings            the end of a run, written to its manifest
+entries            entries for manifests
+"""

@@ -1,0 +1,260 @@
+"""The ManifestManager: decides what is due and writes it to the work queue. It never looks at capacity.
+
+One cycle is one short transaction under the leader lock. It reads only manifests whose `next_due_at` has
+come, so it costs as much as is due, however many manifests there are.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import datetime
+from random import SystemRandom
+from typing import TYPE_CHECKING, Final
+
+from trax.admin.endings import apply_endings
+from trax.admin.entries import create_entries
+from trax.records.ended import EndKind, ManifestEnd
+from trax.records.retry_policy import RetryPolicy
+from trax.records.standing import Decision, Standing, ToDeadLetter, ToQueue, ToRest, ToWait
+from trax.schedule.decide import Rules, decide
+from trax.schedule.fair import Waiting, chosen_fairly
+from trax.settings import Settings
+from trax.store import Connection, dead_letters, manifest_looks, metadata_sweeps
+from trax.store.metadata_sweeps import Failure, Swept
+from trax.train import junction, train
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+logger = logging.getLogger(__name__)
+
+STALE_PENDING: Final = Failure(
+    "reap_stale_pending_metadata", "StalePendingTimeout", "handed over, but not picked up in time"
+)
+STALE_IN_PROGRESS: Final = Failure(
+    "reap_stale_in_progress_metadata", "StaleInProgressTimeout", "began long ago, and no live worker holds it"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Which cycle of this server it is; it decides who begins when not everyone can be served."""
+
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """The manifests to look at in this cycle; `more` says that others wait for the next."""
+
+    manifest_ids: list[int]
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut:
+    """The runs that were asked to stop."""
+
+    metadata_ids: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class ReapedPending:
+    """Runs that nobody took up."""
+
+    runs: list[Swept]
+
+
+@dataclass(frozen=True, slots=True)
+class ReapedInProgress:
+    """Runs that nobody holds any more."""
+
+    runs: list[Swept]
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """How each manifest stands, what happens to it, and the dead letters that were written."""
+
+    decisions: list[tuple[Standing, Decision]]
+    dead_letters: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class ToCreate:
+    """The manifests that get an entry, and when to look at the others again."""
+
+    entries: list[tuple[Standing, ToQueue]]
+    looks: dict[int, datetime | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Managed:
+    """What one cycle did. `more` asks for another one at once."""
+
+    queued: list[int]
+    dead_letters: list[int]
+    timed_out: list[int]
+    reaped: list[int]
+    more: bool
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.queued or self.dead_letters or self.timed_out or self.reaped)
+
+
+@junction
+def load_manifests(turn: Turn, connection: Connection, settings: Settings, now: datetime) -> Due:
+    """Whose moment to be looked at has come, chosen fairly among the groups."""
+    waiting = [Waiting(*row) for row in manifest_looks.waiting(connection, now=now)]
+    chosen = chosen_fairly(waiting, settings.max_work_queue_entries_per_cycle, turn=turn.number)
+    return Due([one.manifest_id for one in chosen], more=len(chosen) < len(waiting))
+
+
+@junction
+def cancel_timed_out_jobs(connection: Connection, settings: Settings, now: datetime) -> TimedOut:
+    """Ask every run that takes longer than it may to stop, whether a manifest started it or not."""
+    default = settings.default_job_timeout
+    return TimedOut(metadata_sweeps.cancel_timed_out(connection, default=default, now=now))
+
+
+@junction
+def reap_stale_pending_metadata(connection: Connection, settings: Settings, now: datetime) -> ReapedPending:
+    before = now - settings.stale_pending_timeout
+    swept = metadata_sweeps.fail_stale_pending(connection, STALE_PENDING, created_before=before, now=now)
+    return ReapedPending(_counted_as_failures(connection, swept, settings, now))
+
+
+@junction
+def reap_stale_in_progress_metadata(
+    connection: Connection, settings: Settings, now: datetime
+) -> ReapedInProgress:
+    swept = metadata_sweeps.fail_stale_in_progress(
+        connection,
+        STALE_IN_PROGRESS,
+        started_before=now - settings.stale_in_progress_timeout,
+        alive_since=now - settings.worker_lost_after,
+        now=now,
+    )
+    return ReapedInProgress(_counted_as_failures(connection, swept, settings, now))
+
+
+@junction
+def reap_failed_jobs(
+    due: Due,
+    pending: ReapedPending,
+    in_progress: ReapedInProgress,
+    connection: Connection,
+    settings: Settings,
+    now: datetime,
+) -> Looked:
+    """See how each manifest stands, after the reapers, and give up those that failed too often."""
+    reaped = [run.manifest_id for run in (*pending.runs, *in_progress.runs) if run.manifest_id is not None]
+    standings = manifest_looks.standings(
+        connection,
+        list(dict.fromkeys([*due.manifest_ids, *reaped])),
+        default_threshold=settings.default_misfire_threshold,
+    )
+    rules = _rules(settings)
+    decisions = [(standing, decide(standing, rules, now)) for standing in standings]
+    return Looked(decisions, _dead_lettered(connection, decisions, now))
+
+
+@junction
+def determine_jobs_to_queue(looked: Looked) -> ToCreate:
+    """Part those that get an entry from those that are looked at again later, or when something happens."""
+    entries: list[tuple[Standing, ToQueue]] = []
+    looks: dict[int, datetime | None] = {}
+    for standing, decision in looked.decisions:
+        match decision:
+            case ToQueue():
+                entries.append((standing, decision))
+            case ToWait(until):
+                looks[standing.id] = until
+            case ToRest(reason):
+                logger.debug("manifest %s rests: %s", standing.external_id, reason)
+                looks[standing.id] = None
+            case ToDeadLetter():
+                looks[standing.id] = None
+    return ToCreate(entries, looks)
+
+
+@junction
+def create_work_queue_entries(
+    wanted: ToCreate,
+    due: Due,
+    looked: Looked,
+    timed_out: TimedOut,
+    pending: ReapedPending,
+    in_progress: ReapedInProgress,
+    connection: Connection,
+    now: datetime,
+) -> Managed:
+    """Write the entries, and when to look again at everyone else."""
+    manifest_looks.look_again(connection, wanted.looks)
+    return Managed(
+        queued=create_entries(connection, wanted.entries, now=now),
+        dead_letters=looked.dead_letters,
+        timed_out=timed_out.metadata_ids,
+        reaped=[run.metadata_id for run in (*pending.runs, *in_progress.runs)],
+        more=due.more,
+    )
+
+
+manifest_manager = train(
+    "trax.manifest_manager",
+    load_manifests
+    >> cancel_timed_out_jobs
+    >> reap_stale_pending_metadata
+    >> reap_stale_in_progress_metadata
+    >> reap_failed_jobs
+    >> determine_jobs_to_queue
+    >> create_work_queue_entries,
+    extra=(Connection, Settings, datetime),
+    exclude_from_max_active_jobs=True,
+)
+
+
+def _rules(settings: Settings) -> Rules:
+    retry = RetryPolicy(
+        delay=settings.default_retry_delay,
+        multiplier=settings.retry_backoff_multiplier,
+        max_delay=settings.max_retry_delay,
+    )
+    return Rules(
+        retry=retry,
+        dependent_priority_boost=settings.dependent_priority_boost,
+        chance=SystemRandom().random(),
+    )
+
+
+def _counted_as_failures(
+    connection: Connection, swept: list[Swept], settings: Settings, now: datetime
+) -> list[Swept]:
+    ends = [
+        ManifestEnd(manifest_id=run.manifest_id, kind=EndKind.FAILURE, ended_at=now)
+        for run in swept
+        if run.manifest_id is not None
+    ]
+    apply_endings(connection, ends, settings, now=now)
+    return swept
+
+
+def _dead_lettered(
+    connection: Connection, decisions: Sequence[tuple[Standing, Decision]], now: datetime
+) -> list[int]:
+    letters = [
+        {
+            "manifest_id": standing.id,
+            "train": standing.train,
+            "group_id": standing.group_id,
+            "priority": standing.priority,
+            "input": standing.input,
+            "reason": decision.reason,
+            "retry_count": standing.failure_count,
+        }
+        for standing, decision in decisions
+        if isinstance(decision, ToDeadLetter)
+    ]
+    return dead_letters.add(connection, letters, now=now)

@@ -1,0 +1,59 @@
+"""What a person does with dead letters: requeue them, or say that they are dealt with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trax.admin.triggers import entry_for
+from trax.records.external_id import new_external_id
+from trax.records.states import DeadLetterStatus, Origin
+from trax.records.work_queue_entry import NewEntry
+from trax.store import dead_letters, manifest_endings, manifests, work_queue
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from trax.store import Connection
+
+
+def requeue(connection: Connection, ids: Sequence[int] | None, *, note: str | None, now: datetime) -> int:
+    """Resolve those that still wait (None: all) and queue each again; returns how many were resolved.
+
+    A manifest that has an entry in the queue already needs no second one: its entry gets the letter.
+    """
+    status = DeadLetterStatus.RETRIED
+    letters = dead_letters.resolve(connection, status, ids=ids, note=note or "requeued", now=now)
+    of_manifests = {letter.manifest_id: letter for letter in letters if letter.manifest_id is not None}
+    manifest_endings.forgive(connection, of_manifests)
+    covered = work_queue.attach_dead_letters(connection, {one: it.id for one, it in of_manifests.items()})
+    rows = manifests.rows_of_ids(connection, [one for one in of_manifests if one not in covered])
+    entries = [
+        entry_for(row, Origin.REQUEUE, dead_letter_id=of_manifests[row.id].id, now=now) for row in rows
+    ]
+    entries += [_entry_of(letter) for letter in letters if letter.manifest_id is None]
+    work_queue.add(connection, entries, now=now)
+    return len(letters)
+
+
+def acknowledge(connection: Connection, ids: Sequence[int] | None, *, note: str, now: datetime) -> int:
+    """Resolve those that still wait (None: all); their manifests are scheduled again."""
+    status = DeadLetterStatus.ACKNOWLEDGED
+    letters = dead_letters.resolve(connection, status, ids=ids, note=note, now=now)
+    of_manifests = [letter.manifest_id for letter in letters if letter.manifest_id is not None]
+    manifest_endings.forgive(connection, of_manifests)
+    manifests.look_at(connection, of_manifests, now=now)
+    return len(letters)
+
+
+def _entry_of(letter: Any) -> NewEntry:
+    """What gave up without a manifest carries all it needs itself."""
+    return NewEntry(
+        external_id=new_external_id(),
+        train=letter.train,
+        origin=Origin.REQUEUE,
+        input=letter.input,
+        priority=letter.priority,
+        group_id=letter.group_id,
+        dead_letter_id=letter.id,
+    )

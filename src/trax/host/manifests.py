@@ -1,0 +1,156 @@
+"""`app.manifests`: which train runs when, at run time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from trax.admin import runtime, triggers
+from trax.admin.triggers import unknown
+from trax.records.states import ScheduleType
+from trax.schedule.builder import Declarations
+from trax.store import manifests, metadata_sweeps
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+    from typing import Unpack
+
+    from trax.host.parts import Parts
+    from trax.records import Manifest, WorkQueueEntry
+    from trax.schedule.batch import Items
+    from trax.schedule.occasion import When
+    from trax.schedule.options import ScheduleKeywords
+    from trax.store import Connection, Store
+    from trax.train import Train
+
+In = TypeVar("In")
+
+
+class Manifests:
+    """The same verbs as at declaration, each one transaction; and what an operator does."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._store = parts.store
+        self._parameters = parts.parameters
+        self._settings = parts.settings
+
+    async def schedule(
+        self, train: Train[In, Any], external_id: str, value: In, when: When, **how: Unpack[ScheduleKeywords]
+    ) -> Manifest:
+        declarations = self._declarations()
+        declarations.schedule(train, external_id, value, when, **how)
+        return (await self._write(declarations))[0]
+
+    async def schedule_many(
+        self,
+        train: Train[In, Any],
+        name: str | None,
+        items: Items[In],
+        when: When,
+        **how: Unpack[ScheduleKeywords],
+    ) -> list[Manifest]:
+        """All of them or none. What an earlier call put into this batch, and this one does not, goes."""
+        declarations = self._declarations()
+        declarations.schedule_many(train, name, items, when, **how)
+        return await self._write(declarations, batch=name)
+
+    async def schedule_once(
+        self,
+        train: Train[In, Any],
+        external_id: str,
+        value: In,
+        delay: timedelta,
+        **how: Unpack[ScheduleKeywords],
+    ) -> Manifest:
+        declarations = self._declarations()
+        declarations.schedule_once(train, external_id, value, delay, **how)
+        return (await self._write(declarations))[0]
+
+    async def schedule_dependent(
+        self,
+        train: Train[In, Any],
+        external_id: str,
+        value: In,
+        depends_on: str,
+        **how: Unpack[ScheduleKeywords],
+    ) -> Manifest:
+        declarations = self._declarations()
+        declarations.after(depends_on).then_include(train, external_id, value, **how)
+        return (await self._write(declarations))[0]
+
+    async def enable(self, external_id: str) -> None:
+        await self._switch(external_id, enabled=True)
+
+    async def disable(self, external_id: str) -> None:
+        """No new entries are written; those in the queue already are not withdrawn."""
+        await self._switch(external_id, enabled=False)
+
+    async def trigger(self, external_id: str, *, delay: timedelta | None = None) -> WorkQueueEntry:
+        """Start it now, or after a delay: an extra run, whatever the schedule says."""
+        store = await self._store.opened()
+        entry = await store.call(_trigger, store, external_id, delay)
+        assert entry is not None  # noqa: S101 - it was written in this transaction
+        return entry
+
+    async def cancel(self, external_id: str) -> int:
+        """Ask its runs in progress to stop; returns how many."""
+        store = await self._store.opened()
+        return await store.call(_cancel, external_id)
+
+    async def delete(self, external_id: str) -> None:
+        """Delete it with its history, its entries and its dead letters."""
+        store = await self._store.opened()
+        await store.call(runtime.delete, external_id)
+
+    async def get(self, external_id: str) -> Manifest:
+        store = await self._store.opened()
+        found = await store.ask(manifests.get, external_id)
+        if found is None:
+            raise unknown(external_id)
+        return found
+
+    async def list(
+        self,
+        *,
+        group: str | None = None,
+        train: str | None = None,
+        enabled: bool | None = None,
+        schedule_type: ScheduleType | str | None = None,
+        after: str | None = None,
+        limit: int = 50,
+    ) -> list[Manifest]:
+        """In the order of their external ids. To read on, pass the last one's as `after`."""
+        store = await self._store.opened()
+        kind = None if schedule_type is None else ScheduleType(schedule_type)
+        wanted: dict[str, Any] = {"group": group, "train": train, "enabled": enabled, "schedule_type": kind}
+        return await store.ask(manifests.listed, after=after, limit=limit, **wanted)
+
+    def _declarations(self) -> Declarations:
+        return Declarations(self._parameters.of_input)
+
+    async def _write(self, declarations: Declarations, batch: str | None = None) -> list[Manifest]:
+        timetable = declarations.checked()
+        store = await self._store.opened()
+        return await store.call(runtime.schedule, store, timetable, self._settings, batch)
+
+    async def _switch(self, external_id: str, *, enabled: bool) -> None:
+        store = await self._store.opened()
+        await store.call(_set_enabled, store, external_id, enabled=enabled)
+
+
+def _trigger(
+    connection: Connection, store: Store, external_id: str, delay: timedelta | None
+) -> WorkQueueEntry | None:
+    return triggers.trigger(connection, external_id, delay=delay, now=store.now(connection))
+
+
+def _cancel(connection: Connection, external_id: str) -> int:
+    if not manifests.ids_of(connection, [external_id]):
+        raise unknown(external_id)
+    runs = manifests.running(connection, external_id=external_id)
+    return len(metadata_sweeps.request_cancel(connection, runs))
+
+
+def _set_enabled(connection: Connection, store: Store, external_id: str, *, enabled: bool) -> None:
+    now = store.now(connection)
+    if manifests.set_enabled(connection, external_id, enabled=enabled, now=now) is None:
+        raise unknown(external_id)

@@ -1,0 +1,79 @@
+"""How a manifest stands: everything that decides what happens to it next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from trax.records.retry_policy import RetryPolicy
+from trax.records.states import Origin
+from trax.records.when import Timing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parent:
+    """What a dependent needs to know of the manifest it depends on."""
+
+    is_open: bool
+    """Enabled, or done for good: a `once` manifest is switched off by its own success."""
+    last_successful_run: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """One manifest in the moment the manager looks at it. `input` is JSON text."""
+
+    id: int
+    external_id: str
+    train: str
+    input: str | None
+    enabled: bool
+    priority: int = 0
+    group_id: int
+    group_priority: int
+    group_enabled: bool
+    timing: Timing
+    timeout_seconds: float | None = None
+    max_retries: int
+    retry: RetryPolicy | None = None
+    failure_count: int = 0
+    parent: Parent | None = None
+    consumed_parent_success_at: datetime | None = None
+    has_awaiting_dead_letter: bool = False
+    has_queued_entry: bool = False
+    active_runs: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToQueue:
+    """Write an entry for it."""
+
+    origin: Origin
+    priority: int
+    scheduled_for: datetime | None
+    scheduled_at: datetime | None = None
+    consumed_parent_success_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToDeadLetter:
+    """It gave up: write a dead letter."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToWait:
+    """Nothing to do before this moment."""
+
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ToRest:
+    """Nothing to do until something happens to it."""
+
+    reason: str
+
+
+Decision = ToQueue | ToDeadLetter | ToWait | ToRest

@@ -1,0 +1,130 @@
+"""What happens to a manifest the manager looks at. No I/O: give it a standing, get a decision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trax.errors import DefinitionError
+from trax.records.retry_policy import RetryPolicy
+from trax.records.standing import Decision, Standing, ToDeadLetter, ToQueue, ToRest, ToWait
+from trax.records.states import PRIORITY_MAX, Origin, ScheduleType
+from trax.schedule.due import Fire, Never, Wait, look
+from trax.schedule.exclusions import first_allowed
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+
+BY_HAND = (ScheduleType.NONE, ScheduleType.ON_DEMAND, ScheduleType.DORMANT_DEPENDENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What a decision depends on beside the manifest: settings, and where in its jitter a retry falls."""
+
+    retry: RetryPolicy
+    dependent_priority_boost: int
+    chance: float = 0.0
+
+
+def decide(manifest: Standing, rules: Rules, now: datetime) -> Decision:
+    """Queue it, give it up, look again later, or leave it until something happens to it."""
+    try:
+        return _decided(manifest, rules, now)
+    except DefinitionError as broken:  # a zone this server does not know, say: it must not stop the others
+        return ToRest(str(broken))
+
+
+def _decided(manifest: Standing, rules: Rules, now: datetime) -> Decision:
+    if reason := _why_it_is_not_looked_at(manifest):
+        return ToRest(reason)
+    if manifest.failure_count >= max(1, manifest.max_retries):
+        return ToDeadLetter(_why_it_gave_up(manifest))
+    if reason := _why_it_is_closed(manifest):
+        return ToRest(reason)
+    if manifest.failure_count:
+        return _another_try(manifest, rules, now)
+    if manifest.timing.schedule_type is ScheduleType.DEPENDENT:
+        return _after_its_parent(manifest, rules)
+    return _when_due(manifest, rules, now)
+
+
+def _why_it_is_not_looked_at(manifest: Standing) -> str | None:
+    if not manifest.enabled:
+        return "it is disabled"
+    if manifest.has_awaiting_dead_letter:
+        return "its dead letter awaits a person"
+    if manifest.has_queued_entry:
+        return "an entry of it is queued already"
+    if manifest.active_runs >= manifest.timing.max_instances:
+        return f"{manifest.active_runs} of at most {manifest.timing.max_instances} runs are active"
+    return None
+
+
+def _why_it_gave_up(manifest: Standing) -> str:
+    times = "once" if manifest.failure_count == 1 else f"{manifest.failure_count} times in a row"
+    return f"failed {times}; max_retries is {manifest.max_retries}"
+
+
+def _why_it_is_closed(manifest: Standing) -> str | None:
+    if not manifest.group_enabled:
+        return "its group is disabled"
+    if manifest.timing.schedule_type in BY_HAND:
+        return f"its type is {manifest.timing.schedule_type}: it is started by hand or by its parent"
+    if manifest.timing.schedule_type is ScheduleType.DEPENDENT:
+        return None if manifest.parent and manifest.parent.is_open else "its parent is disabled or deleted"
+    return None
+
+
+def _another_try(manifest: Standing, rules: Rules, now: datetime) -> Decision:
+    """After a failure: the same occurrence again, once the wait is over and no exclusion holds it back."""
+    timing = manifest.timing
+    allowed = first_allowed(timing.exclusions, timing.time_zone, now)
+    if allowed is None:
+        return ToRest("it is excluded for good")
+    if allowed > now:
+        return ToWait(allowed)
+    wait = (manifest.retry or rules.retry).wait_after(manifest.failure_count, chance=rules.chance)
+    return _entry(manifest, rules, Origin.RETRY, timing.last_scheduled_for, scheduled_at=now + wait)
+
+
+def _after_its_parent(manifest: Standing, rules: Rules) -> Decision:
+    """A success of the parent wakes it once, also one that came while it was running itself."""
+    success = manifest.parent.last_successful_run if manifest.parent else None
+    consumed = manifest.consumed_parent_success_at
+    if success is None:
+        return ToRest("its parent has not succeeded yet")
+    if consumed is not None and success <= consumed:
+        return ToRest("its parent has not succeeded since it was last queued")
+    return _entry(manifest, rules, Origin.SCHEDULE, success, consumed=success)
+
+
+def _when_due(manifest: Standing, rules: Rules, now: datetime) -> Decision:
+    match look(manifest.timing, now):
+        case Fire(scheduled_for):
+            return _entry(manifest, rules, Origin.SCHEDULE, scheduled_for)
+        case Wait(until):
+            return ToWait(until)
+        case Never(reason):
+            return ToRest(reason)
+
+
+def _entry(
+    manifest: Standing,
+    rules: Rules,
+    origin: Origin,
+    scheduled_for: datetime | None,
+    *,
+    scheduled_at: datetime | None = None,
+    consumed: datetime | None = None,
+) -> ToQueue:
+    is_dependent = manifest.timing.schedule_type is ScheduleType.DEPENDENT
+    boost = rules.dependent_priority_boost if is_dependent else 0
+    return ToQueue(
+        origin=origin,
+        priority=min(manifest.group_priority + boost, PRIORITY_MAX),
+        scheduled_for=scheduled_for,
+        scheduled_at=scheduled_at,
+        consumed_parent_success_at=consumed,
+    )

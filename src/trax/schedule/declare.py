@@ -1,0 +1,121 @@
+"""One declaration: a train, an input and an occasion, made into everything a manifest's row needs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from trax.errors import DefinitionError, InvalidInput, shown
+from trax.records.states import ScheduleType
+from trax.records.when import Cron, Interval, Schedule
+from trax.schedule.declaration import Declaration
+from trax.schedule.occasion import After, Once, type_of
+from trax.schedule.variance import variance_seconds
+from trax.train import Train
+from trax.train.names import check_name
+
+if TYPE_CHECKING:
+    from trax.schedule.occasion import Occasion
+    from trax.schedule.options import ScheduleOptions
+    from trax.train import Codec, Retry
+
+
+def declared(
+    train: Train[Any, Any],
+    external_id: str,
+    value: Any,
+    occasion: Occasion,
+    options: ScheduleOptions,
+    *,
+    codec: Codec[Any],
+    group: str | None = None,
+    batch: str | None = None,
+) -> Declaration:
+    """Make a declaration, or say what is wrong with it.
+
+    It belongs to the group of its options, else of its train, else to `group`, else to one of its own.
+    """
+    check_name(external_id, "an external id")
+    _check_fit(external_id, occasion, options)
+    return Declaration(
+        external_id=external_id,
+        train=train.name,
+        input=_encoded(external_id, train, value, codec),
+        schedule_type=ScheduleType.DORMANT_DEPENDENT if options.dormant else type_of(occasion),
+        schedule=_schedule(occasion, options),
+        delay=occasion.delay if isinstance(occasion, Once) else None,
+        depends_on=occasion.parent if isinstance(occasion, After) else None,
+        group=options.group.name or train.options.group or group or external_id,
+        batch=batch,
+        priority=train.options.priority if options.priority is None else options.priority,
+        enabled=options.enabled,
+        max_retries=_max_retries(train, options),
+        retry=_retry(train, options),
+        timeout=options.timeout or train.options.timeout,
+        misfire_policy=options.on_misfire[0],
+        misfire_limit=options.on_misfire[1],
+        misfire_threshold=options.misfire_threshold,
+        exclusions=options.exclude,
+        start=options.start,
+        max_instances=options.max_instances,
+    )
+
+
+def check_train(place: str, train: Any) -> None:
+    if not isinstance(train, Train):
+        raise DefinitionError(
+            f"{place} needs a train (got {shown(train)}); make one with @app.train or app.train(name, route)"
+        )
+
+
+def _check_fit(external_id: str, occasion: Occasion, options: ScheduleOptions) -> None:
+    """Refuse what makes no sense together: an option that would be ignored is a misunderstanding."""
+    place = f"manifest {external_id!r}"
+    if isinstance(occasion, After):
+        check_name(occasion.parent, f"{place}: what it depends on")
+        if occasion.parent == external_id:
+            raise DefinitionError(f"{place} depends on itself; name another manifest")
+    elif options.dormant:
+        raise DefinitionError(f"{place} cannot be dormant: only what depends on another manifest can")
+    if not isinstance(occasion, Interval | Cron):
+        if options.variance:
+            raise DefinitionError(
+                f"{place} has no schedule that could vary (variance is {options.variance}); "
+                f"variance is for every(…) and cron(…)"
+            )
+        if options.start != "now":
+            raise DefinitionError(
+                f"{place} has no occurrences (start is {options.start!r}); start is for every(…) and cron(…)"
+            )
+
+
+def _encoded(external_id: str, train: Train[Any, Any], value: Any, codec: Codec[Any]) -> str:
+    try:
+        return codec.encode(value)
+    except InvalidInput as refused:
+        subject = f"manifest {external_id!r}: train {train.name!r} refused its input"
+        raise InvalidInput(subject, refused.errors) from None
+
+
+def _schedule(occasion: Occasion, options: ScheduleOptions) -> Schedule | None:
+    """The schedule with its variance: its own, else the option's."""
+    if not isinstance(occasion, Interval | Cron):
+        return None
+    if options.variance is None or occasion.variance_seconds is not None:
+        return occasion
+    return replace(occasion, variance_seconds=variance_seconds(options.variance))
+
+
+def _max_retries(train: Train[Any, Any], options: ScheduleOptions) -> int | None:
+    """The nearest word: the manifest's before the train's, and `max_retries` before `retry`."""
+    for said in (options, train.options):
+        if said.max_retries is not None:
+            return said.max_retries
+        if said.retry is not None:
+            return said.retry.max_retries
+    return None
+
+
+def _retry(train: Train[Any, Any], options: ScheduleOptions) -> Retry | None:
+    retry, max_retries = options.retry or train.options.retry, _max_retries(train, options)
+    return replace(retry, max_retries=max_retries) if retry and max_retries is not None else retry

@@ -1,0 +1,79 @@
+"""What the end of a run means for its manifest. No I/O: give it the manifest and the ends, get the change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, assert_never
+
+from trax.records.ended import EndKind, Held, ManifestChange
+from trax.records.states import ScheduleType
+from trax.schedule.due import after_cancellation, after_success
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+    from random import Random
+
+    from trax.records.ended import ManifestEnd
+
+
+def change_after(manifest: Held, ends: Iterable[ManifestEnd], random: Random) -> ManifestChange:
+    """What the manifest's row says once all these runs have ended, in the order they did."""
+    for end in sorted(ends, key=lambda end: end.ended_at):
+        manifest = _after(manifest, end, random)
+    return ManifestChange(
+        id=manifest.id,
+        enabled=manifest.enabled,
+        failure_count=manifest.failure_count,
+        last_successful_run=manifest.timing.last_successful_run,
+        next_scheduled_run=manifest.timing.next_scheduled_run,
+        next_due_at=manifest.next_due_at,
+    )
+
+
+def _after(manifest: Held, end: ManifestEnd, random: Random) -> Held:
+    match end.kind:
+        case EndKind.SUCCESS:
+            return _succeeded(manifest, end, random)
+        case EndKind.FAILURE:
+            return _failed(manifest, end)
+        case EndKind.CANCELLED:
+            return _cancelled(manifest, end)
+        case EndKind.INTERRUPTED:
+            return manifest  # it goes back to the queue, as if it had never begun
+        case _:
+            assert_never(end.kind)
+
+
+def _succeeded(manifest: Held, end: ManifestEnd, random: Random) -> Held:
+    """The count of failures begins anew; what was to run once is switched off."""
+    timing = manifest.timing
+    planned, look_at = after_success(timing, end.ended_at, random)
+    return replace(
+        manifest,
+        enabled=manifest.enabled and timing.schedule_type is not ScheduleType.ONCE,
+        failure_count=0,
+        next_due_at=_unless_dependent(manifest, end, look_at),
+        timing=replace(timing, last_successful_run=end.ended_at, next_scheduled_run=planned),
+    )
+
+
+def _failed(manifest: Held, end: ManifestEnd) -> Held:
+    """One more failure in a row. The manager looks at once: it tries again or gives up."""
+    failures = manifest.failure_count + 1
+    if end.gives_up:
+        failures = max(failures, manifest.max_retries)
+    return replace(manifest, failure_count=failures, next_due_at=end.ended_at)
+
+
+def _cancelled(manifest: Held, end: ManifestEnd) -> Held:
+    """Not a failure. The next run is at the next regular occurrence, or a run that timed out would loop."""
+    planned, look_at = after_cancellation(manifest.timing, end.ended_at)
+    timing = replace(manifest.timing, next_scheduled_run=planned)
+    return replace(manifest, next_due_at=_unless_dependent(manifest, end, look_at), timing=timing)
+
+
+def _unless_dependent(manifest: Held, end: ManifestEnd, look_at: datetime | None) -> datetime | None:
+    """A dependent is looked at once: its parent may have succeeded while it ran."""
+    is_dependent = manifest.timing.schedule_type is ScheduleType.DEPENDENT
+    return end.ended_at if is_dependent else look_at

@@ -1,0 +1,48 @@
+"""Schedules by distance: every so many seconds, minutes, hours or days."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from trax.errors import DefinitionError
+from trax.records.when import Cron, Interval
+from trax.schedule.variance import variance_seconds
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+AnySchedule = TypeVar("AnySchedule", Interval, Cron)
+
+LONGEST_SECONDS: Final = 2**31 - 1
+"""What the column holds: 68 years."""
+
+
+def every(
+    *,
+    seconds: float = 0,
+    minutes: float = 0,
+    hours: float = 0,
+    days: float = 0,
+    variance: timedelta | None = None,
+    anchored: bool = False,
+) -> Interval:
+    """Every so often, counted from the end of the last success.
+
+    An anchored interval keeps a fixed rate instead: its moments are laid out from when the manifest was made,
+    however long a run takes.
+    """
+    parts = {"seconds": seconds, "minutes": minutes, "hours": hours, "days": days}
+    total = seconds + 60 * minutes + 3600 * hours + 86400 * days
+    if min(parts.values()) < 0 or not 1 <= total <= LONGEST_SECONDS or total != int(total):
+        raise DefinitionError(f"every({_written(parts)}) is not a whole number of seconds from 1 to 68 years")
+    return Interval(int(total), anchored=anchored, variance_seconds=variance_seconds(variance))
+
+
+def _written(parts: dict[str, float]) -> str:
+    return ", ".join(f"{unit}={value}" for unit, value in parts.items() if value != 0)
+
+
+def with_variance(schedule: AnySchedule, variance: timedelta | None) -> AnySchedule:
+    """The same schedule with another variance."""
+    return replace(schedule, variance_seconds=variance_seconds(variance))

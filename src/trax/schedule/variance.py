@@ -1,0 +1,29 @@
+"""Spreading starts out in time, so that a thousand jobs of one schedule do not start in one second."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from trax.errors import DefinitionError, shown
+
+if TYPE_CHECKING:
+    from random import Random
+
+SECOND = timedelta(seconds=1)
+
+
+def variance_seconds(variance: timedelta | None) -> int | None:
+    """What is stored for a variance; none and zero both mean that it is off."""
+    if variance is None:
+        return None
+    if not isinstance(variance, timedelta) or variance < timedelta() or variance % SECOND:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DefinitionError(
+            f"variance must be a timedelta of whole seconds, 0 or more (got {shown(variance)})"
+        )
+    return variance // SECOND or None
+
+
+def jittered(base: datetime, variance_seconds: int | None, random: Random) -> datetime:
+    """Some whole second from `base` to `variance_seconds` later, never before it."""
+    return base + timedelta(seconds=random.randint(0, variance_seconds or 0))

@@ -1,0 +1,124 @@
+"""The dead letters' rows: what gave up and waits for a person."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import bindparam, delete, insert, literal, select, text, update
+
+from trax.records.dead_letter import DeadLetter
+from trax.records.states import DeadLetterStatus
+from trax.store.dialect import among, document, id_document, rows_of
+from trax.store.json import parsed
+from trax.store.schema import tables, tables_for
+from trax.store.text import storable
+from trax.store.types import Utc
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from sqlalchemy import Connection, Insert, Row, Select
+
+AWAITING = "status = 'awaiting_intervention'"
+
+
+def add(connection: Connection, letters: Sequence[dict[str, Any]], *, now: datetime) -> list[int]:
+    """Write dead letters: manifest_id, train, group_id, priority, input, reason, retry_count of each."""
+    if not letters:
+        return []
+    rows: list[dict[str, Any]] = [letter | {"reason": storable(letter["reason"])} for letter in letters]
+    made = connection.execute(_add(connection.dialect.name), {"letters": document(rows), "now": now})
+    return list(made.scalars())
+
+
+def get(connection: Connection, dead_letter_id: int) -> DeadLetter | None:
+    letter = tables(connection).dead_letter
+    row = connection.execute(_records(connection).where(letter.c.id == dead_letter_id)).one_or_none()
+    return _record(row) if row else None
+
+
+def listed(
+    connection: Connection,
+    *,
+    status: DeadLetterStatus | None = None,
+    manifest: str | None = None,
+    before: int | None = None,
+    limit: int = 50,
+) -> list[DeadLetter]:
+    """Dead letters, newest first; `before` is the id of the last one already seen."""
+    t = tables(connection)
+    query = _records(connection).order_by(t.dead_letter.c.id.desc()).limit(limit)
+    wanted = {t.dead_letter.c.status: status, t.manifest.c.external_id: manifest}
+    query = query.where(*(column == value for column, value in wanted.items() if value is not None))
+    if before is not None:
+        query = query.where(t.dead_letter.c.id < before)
+    return [_record(row) for row in connection.execute(query)]
+
+
+def resolve(
+    connection: Connection,
+    status: DeadLetterStatus,
+    *,
+    ids: Sequence[int] | None,
+    note: str | None,
+    now: datetime,
+) -> list[Row[Any]]:
+    """Resolve those of these (None: of all) that still wait, and return them.
+
+    Two operators may want the same letter: the update names the status it expects, so one of them gets the
+    row and the other nothing.
+    """
+    letter = tables(connection).dead_letter
+    statement = (
+        update(letter)
+        .where(text(AWAITING))
+        .values(status=status, resolved_at=now, note=storable(note))
+        .returning(letter)
+    )
+    if ids is None:
+        return list(connection.execute(statement))
+    chosen = statement.where(among(connection, letter.c.id))
+    return list(connection.execute(chosen, {"ids": id_document(ids)}))
+
+
+def purge(connection: Connection, *, resolved_before: datetime) -> int:
+    """Delete what a person dealt with long ago. What still waits is never deleted."""
+    letter = tables(connection).dead_letter
+    return connection.execute(delete(letter).where(letter.c.resolved_at < resolved_before)).rowcount
+
+
+@cache
+def _add(dialect: str) -> Insert:
+    letter = tables_for(dialect).dead_letter
+    names = ("manifest_id", "train", "group_id", "priority", "input", "reason", "retry_count")
+    given = rows_of(dialect, "letters", {name: letter.c[name].type for name in names})
+    columns: dict[str, Any] = {name: given.c[name] for name in names} | {
+        "status": literal(DeadLetterStatus.AWAITING_INTERVENTION.value, literal_execute=True),
+        "dead_lettered_at": bindparam("now", type_=Utc),
+    }
+    return insert(letter).from_select(list(columns), select(*columns.values())).returning(letter.c.id)
+
+
+def _records(connection: Connection) -> Select[Any]:
+    t = tables(connection)
+    return select(t.dead_letter, t.manifest.c.external_id.label("manifest")).outerjoin(
+        t.manifest, t.manifest.c.id == t.dead_letter.c.manifest_id
+    )
+
+
+def _record(row: Row[Any]) -> DeadLetter:
+    return DeadLetter(
+        id=row.id,
+        manifest=row.manifest,
+        train=row.train,
+        status=DeadLetterStatus(row.status),
+        reason=row.reason,
+        retry_count=row.retry_count,
+        input=parsed(row.input),
+        dead_lettered_at=row.dead_lettered_at,
+        resolved_at=row.resolved_at,
+        note=row.note,
+        retry_metadata_id=row.retry_metadata_id,
+    )

@@ -1,0 +1,99 @@
+"""What the end of a run writes to its manifest, and to the manifests that depend on it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import bindparam, select, text, update
+
+from trax.records.ended import Held
+from trax.store.dialect import document, id_document, rows_of
+from trax.store.manifest_rows import timing_of
+from trax.store.schema import tables_for
+from trax.store.types import BigId, Utc
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime, timedelta
+
+    from sqlalchemy import Connection, Row, Select, Update
+
+    from trax.records.ended import ManifestChange
+
+WRITTEN = ("enabled", "failure_count", "last_successful_run", "next_scheduled_run", "next_due_at")
+
+
+def hold(connection: Connection, ids: Iterable[int], *, default_threshold: timedelta) -> list[Held]:
+    """Lock these manifests, always in the order of their ids so that two batches cannot block each other."""
+    wanted = id_document(sorted(set(ids)))
+    rows = connection.execute(_hold(connection.dialect.name), {"ids": wanted})
+    return [_held(row, default_threshold) for row in rows]
+
+
+def write(connection: Connection, changes: Sequence[ManifestChange]) -> None:
+    if changes:
+        rows = document(asdict(change) for change in changes)
+        connection.execute(_write(connection.dialect.name), {"changes": rows})
+
+
+def forgive(connection: Connection, ids: Iterable[int]) -> None:
+    """Begin the count of failures anew: a person has dealt with them."""
+    wanted = id_document(set(ids))
+    connection.execute(_forgive(connection.dialect.name), {"ids": wanted})
+
+
+def wake_dependents(connection: Connection, parent_ids: Iterable[int], *, now: datetime) -> None:
+    """Have the manager look at whoever depends on these."""
+    wanted = id_document(set(parent_ids))
+    connection.execute(_wake_dependents(connection.dialect.name), {"ids": wanted, "now": now})
+
+
+@cache
+def _hold(dialect: str) -> Select[Any]:
+    manifest = tables_for(dialect).manifest
+    given = rows_of(dialect, "ids", {"id": BigId})
+    return (
+        select(manifest)
+        .join(given, given.c.id == manifest.c.id)
+        .order_by(manifest.c.id)
+        .with_for_update(of=manifest)
+    )
+
+
+def _held(row: Row[Any], default_threshold: timedelta) -> Held:
+    return Held(
+        id=row.id,
+        enabled=row.enabled,
+        failure_count=row.failure_count,
+        max_retries=row.max_retries,
+        next_due_at=row.next_due_at,
+        timing=timing_of(row, default_threshold),
+    )
+
+
+@cache
+def _write(dialect: str) -> Update:
+    manifest = tables_for(dialect).manifest
+    given = rows_of(dialect, "changes", {"id": BigId} | {name: manifest.c[name].type for name in WRITTEN})
+    changed = {name: given.c[name] for name in WRITTEN}
+    return update(manifest).where(manifest.c.id == given.c.id).values(**changed)
+
+
+@cache
+def _forgive(dialect: str) -> Update:
+    manifest = tables_for(dialect).manifest
+    given = rows_of(dialect, "ids", {"id": BigId})
+    return update(manifest).where(manifest.c.id == given.c.id).values(failure_count=0)
+
+
+@cache
+def _wake_dependents(dialect: str) -> Update:
+    manifest = tables_for(dialect).manifest
+    given = rows_of(dialect, "ids", {"id": BigId})
+    return (
+        update(manifest)
+        .where(manifest.c.depends_on_id == given.c.id, text("schedule_type = 'dependent'"))
+        .values(next_due_at=bindparam("now", type_=Utc))
+    )

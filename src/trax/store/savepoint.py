@@ -1,0 +1,29 @@
+"""A part of a transaction that may fail alone."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from sqlalchemy.exc import DataError, IntegrityError
+
+from trax.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from sqlalchemy import Connection
+
+
+class Refused(StoreError):
+    """The database refused these rows; the transaction goes on without them."""
+
+
+@contextmanager
+def savepoint(connection: Connection) -> Generator[None]:
+    """Undo only what the block did when the database refuses its rows."""
+    try:
+        with connection.begin_nested():
+            yield
+    except (DataError, IntegrityError) as error:
+        raise Refused(str(error.orig).strip()) from error

@@ -1,0 +1,86 @@
+"""The same engine, turn by turn, with a clock that only moves when told."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Self
+
+from trax.admin.cycle import manage
+from trax.admin.dead_letter_cleanup import dead_letter_cleanup
+from trax.admin.manifest_manager import Turn
+from trax.errors import TraxError, did_you_mean
+from trax.host.sequential import Sequential
+from trax.host.startup import start
+from trax.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from trax.admin.manifest_manager import Managed
+    from trax.host.app import Trax
+    from trax.store import Connection, Store
+
+
+class Harness:
+    """Opens an app's store and seeds it, starts no loop, and runs each duty when asked.
+
+    Time stands still until `advance` moves it, also for the database's own records.
+    """
+
+    def __init__(self, app: Trax, now: datetime | None = None) -> None:
+        self.app = app
+        self.now = now or datetime(2027, 1, 1, tzinfo=UTC)
+        self._turns = 0
+
+    async def __aenter__(self) -> Self:
+        parts = self.app.parts
+        parts.store.clock = lambda: self.now
+        self._store = await parts.store.opened()
+        await self.seed()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.app.close()
+
+    async def seed(self) -> None:
+        """What a server does when it starts: recover, seed, prune. Call it again for a restart."""
+        parts = self.app.parts
+        await start(self._store, parts.declarations.checked(), parts.settings)
+
+    async def advance(self, **units: float) -> None:
+        """Move the clock, nothing else: `advance(minutes=5)`."""
+        self.now += timedelta(**units)
+
+    async def cycle(self, duty: str) -> Any:
+        """One cycle of one duty; gives what it did."""
+        duties: Mapping[str, Callable[[], Awaitable[Any]]] = {
+            "manifest_manager": self._manage,
+            "dead_letter_cleanup": self._clean_dead_letters,
+        }
+        if duty not in duties:
+            raise TraxError(f"there is no duty {duty!r}{did_you_mean(duty, duties)}")
+        return await duties[duty]()
+
+    async def work(self) -> int:
+        """Run everything that may run now, one after the other; returns how many runs that were."""
+        return await Sequential(self.app.parts, self._store).work()
+
+    async def run_until_idle(self) -> None:
+        """Manager and workers in turn, until nothing changes at this moment."""
+        while True:
+            managed = await self._manage()
+            worked = await self.work()
+            if not worked and (managed is None or not (managed.changed or managed.more)):
+                return
+
+    async def _manage(self) -> Managed | None:
+        turn, self._turns = Turn(self._turns), self._turns + 1
+        return await self._store.call(manage, self._store, self.app.parts.settings, turn)
+
+    async def _clean_dead_letters(self) -> int:
+        return await self._store.call(_clean_dead_letters, self._store, self.app.parts.settings)
+
+
+def _clean_dead_letters(connection: Connection, store: Store, settings: Settings) -> int:
+    extra: dict[Any, Any] = {Settings: settings, datetime: store.now(connection)}
+    return dead_letter_cleanup.run_blocking(connection, extra=extra)

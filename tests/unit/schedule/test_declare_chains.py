@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from tests.support.declaring import (
+    FIVE_MINUTES,
+    NOTHING,
+    ORDERS,
+    USERS,
+    Table,
+    manifests,
+    parents,
+    publish,
+    sync,
+)
+
+from trax.errors import DefinitionError
+from trax.records.states import ScheduleType
+from trax.schedule.builder import Declarations
+from trax.schedule.declaration import Item
+
+
+@pytest.fixture
+def declarations() -> Declarations:
+    return Declarations()
+
+
+def test_what_is_included_then_depends_on_the_one_before(declarations: Declarations) -> None:
+    (
+        declarations.schedule(sync, "a", USERS, FIVE_MINUTES)
+        .then_include(publish, "b", NOTHING)
+        .then_include(publish, "c", NOTHING)
+    )
+
+    assert parents(declarations) == {"a": None, "b": "a", "c": "b"}
+
+
+def test_what_is_included_depends_on_the_root(declarations: Declarations) -> None:
+    (
+        declarations.schedule(sync, "a", USERS, FIVE_MINUTES)
+        .include(publish, "b", NOTHING)
+        .include(publish, "c", NOTHING)
+    )
+
+    assert parents(declarations) == {"a": None, "b": "a", "c": "a"}
+
+
+def test_include_returns_to_the_root_after_a_branch(declarations: Declarations) -> None:
+    (
+        declarations.schedule(sync, "a", USERS, FIVE_MINUTES)
+        .include(publish, "b", NOTHING)
+        .then_include(publish, "d", NOTHING)
+        .include(publish, "c", NOTHING)
+    )
+
+    assert parents(declarations) == {"a": None, "b": "a", "d": "b", "c": "a"}
+
+
+def test_a_new_schedule_in_a_chain_is_a_new_root(declarations: Declarations) -> None:
+    (
+        declarations.schedule(sync, "a", USERS, FIVE_MINUTES)
+        .include(publish, "b", NOTHING)
+        .schedule(sync, "x", ORDERS, FIVE_MINUTES)
+        .include(publish, "y", NOTHING)
+    )
+
+    assert parents(declarations) == {"a": None, "b": "a", "x": None, "y": "x"}
+
+
+def test_a_chain_can_branch_from_any_place_that_was_kept(declarations: Declarations) -> None:
+    root = declarations.schedule(sync, "a", USERS, FIVE_MINUTES)
+
+    root.include(publish, "b", NOTHING).then_include(publish, "d", NOTHING)
+    root.then_include(publish, "c", NOTHING)
+
+    assert parents(declarations) == {"a": None, "b": "a", "d": "b", "c": "a"}
+
+
+def test_a_batch_in_a_chain_depends_on_the_root_unless_its_items_say_otherwise(
+    declarations: Declarations,
+) -> None:
+    (
+        declarations.schedule(sync, "a", USERS, FIVE_MINUTES)
+        .include(publish, "b", NOTHING)
+        .include_many(publish, "load", [Item("1", NOTHING), Item("2", NOTHING, depends_on="b")])
+        .then_include_many(publish, "check", [Item("1", NOTHING, depends_on="load-1")])
+        .include(publish, "c", NOTHING)
+    )
+
+    assert parents(declarations) == {
+        "a": None,
+        "b": "a",
+        "load-1": "a",
+        "load-2": "b",
+        "check-1": "load-1",
+        "c": "a",
+    }
+
+
+def test_after_many_roots_each_item_names_its_own(declarations: Declarations) -> None:
+    tables = ["users", "orders"]
+
+    declarations.schedule_many(
+        sync, "sync", {table: Table(table=table) for table in tables}, FIVE_MINUTES
+    ).include_many(
+        sync,
+        "load",
+        [Item(table, Table(table=table), depends_on=f"sync-{table}") for table in tables],
+        dormant=True,
+    )
+
+    found = manifests(declarations)
+    assert found["load-orders"].depends_on == "sync-orders"
+    assert found["load-orders"].schedule_type is ScheduleType.DORMANT_DEPENDENT
+    assert found["sync-orders"].schedule_type is ScheduleType.INTERVAL
+
+
+def test_a_chain_can_go_on_from_a_manifest_declared_elsewhere(declarations: Declarations) -> None:
+    declarations.after("elsewhere").include(publish, "b", NOTHING).then_include(publish, "c", NOTHING)
+
+    assert parents(declarations) == {"b": "elsewhere", "c": "b"}
+
+
+def test_nothing_can_be_included_before_a_schedule(declarations: Declarations) -> None:
+    with pytest.raises(DefinitionError, match=r"include 'b' has no root .* must follow schedule"):
+        declarations.include(publish, "b", NOTHING)
+    with pytest.raises(DefinitionError, match="then_include 'b' has no single manifest before it"):
+        declarations.then_include(publish, "b", NOTHING)
+
+
+def test_a_batch_is_neither_a_root_nor_a_place_to_go_on_from(declarations: Declarations) -> None:
+    batch = declarations.schedule_many(sync, "sync", {"users": USERS}, FIVE_MINUTES)
+
+    with pytest.raises(DefinitionError, match=r"include 'b' has no root .* include_many with Item"):
+        batch.include(publish, "b", NOTHING)
+    with pytest.raises(DefinitionError, match=r"then_include 'b' .* then_include_many with Item"):
+        batch.then_include(publish, "b", NOTHING)
+    with pytest.raises(DefinitionError, match="include_many: item '1' has nothing to depend on"):
+        batch.include_many(publish, "load", {"1": NOTHING})
+
+
+def test_what_runs_once_is_neither_a_root_nor_a_place_to_go_on_from(declarations: Declarations) -> None:
+    once = declarations.schedule_once(sync, "once", USERS, delay=timedelta(minutes=5))
+
+    with pytest.raises(DefinitionError, match="include 'b' has no root"):
+        once.include(publish, "b", NOTHING)
+    with pytest.raises(DefinitionError, match="then_include 'b'"):
+        once.then_include(publish, "b", NOTHING)
+
+
+def test_included_batches_keep_the_root_and_leave_no_place_to_go_on_from(
+    declarations: Declarations,
+) -> None:
+    chain = declarations.schedule(sync, "a", USERS, FIVE_MINUTES).include_many(
+        publish, "load", {"1": NOTHING}
+    )
+
+    with pytest.raises(DefinitionError, match="then_include 'b'"):
+        chain.then_include(publish, "b", NOTHING)
+    chain.include(publish, "c", NOTHING)
+
+    assert parents(declarations)["c"] == "a"
+
+
+def test_an_item_that_is_included_then_must_say_what_it_depends_on(declarations: Declarations) -> None:
+    chain = declarations.schedule(sync, "a", USERS, FIVE_MINUTES)
+
+    with pytest.raises(DefinitionError, match=r"then_include_many: item '1' .* Item\('1', …, depends_on=…\)"):
+        chain.then_include_many(publish, "load", [Item("1", NOTHING)])
+
+    assert list(manifests(declarations)) == ["a"]
+
+
+def test_a_manifest_cannot_depend_on_itself(declarations: Declarations) -> None:
+    with pytest.raises(DefinitionError, match="manifest 'load-1' depends on itself"):
+        declarations.include_many(publish, "load", [Item("1", NOTHING, depends_on="load-1")])
+
+
+def test_manifests_that_depend_on_each_other_are_refused_when_all_is_declared(
+    declarations: Declarations,
+) -> None:
+    declarations.after("b").include(publish, "a", NOTHING)
+    declarations.after("a").include(publish, "b", NOTHING)
+
+    with pytest.raises(DefinitionError, match="a -> b -> a"):
+        declarations.checked()
+
+
+def test_groups_that_depend_on_each_other_are_refused_by_name(declarations: Declarations) -> None:
+    declarations.schedule(sync, "1", USERS, FIVE_MINUTES, group="A").include(publish, "2", NOTHING, group="B")
+    declarations.schedule(sync, "3", USERS, FIVE_MINUTES, group="B").include(publish, "4", NOTHING, group="A")
+
+    with pytest.raises(DefinitionError, match=r"groups must form a DAG.*: A, B "):
+        declarations.checked()
+
+
+def test_manifests_of_one_group_may_depend_on_each_other(declarations: Declarations) -> None:
+    declarations.schedule(sync, "1", USERS, FIVE_MINUTES, group="A").then_include(
+        publish, "2", NOTHING, group="A"
+    ).then_include(publish, "3", NOTHING, group="A")
+
+    assert len(declarations.checked().groups) == 1

@@ -1,0 +1,326 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trax.records.states import MisfirePolicy, ScheduleType
+from trax.records.when import Cron, Interval, Misfire, Schedule, Timing
+from trax.schedule import Answer, Fire, Never, Wait, cron, every, exclude, fire_all, look, occurrences
+
+ONCE_NOW, NOTHING = Misfire(), Misfire(MisfirePolicy.DO_NOTHING)
+MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
+EVERY_5 = every(minutes=5)
+
+
+def at(text: str) -> datetime:
+    """A time on Monday the first of March, unless a date is given."""
+    full = text if "-" in text else f"2027-03-01 {text}"
+    return datetime.fromisoformat(full).replace(tzinfo=UTC)
+
+
+def of(schedule: Schedule | None, **known: Any) -> Timing:
+    kind = ScheduleType.CRON if isinstance(schedule, Cron) else ScheduleType.INTERVAL
+    usual: dict[str, Any] = {"schedule_type": kind, "created_at": at("2027-01-01")}
+    return Timing(schedule=schedule, **usual | known)
+
+
+@pytest.mark.parametrize("schedule", [EVERY_5, cron("0 3 * * *"), every(hours=1, anchored=True)])
+@pytest.mark.parametrize("misfire", [ONCE_NOW, NOTHING, fire_all(10)])
+def test_what_never_succeeded_is_due_at_once(schedule: Schedule, misfire: Misfire) -> None:
+    assert look(of(schedule, misfire=misfire), at("10:00:07")) == Fire(at("10:00:07"))
+
+
+def test_unless_its_first_run_was_set_beforehand() -> None:
+    timing = of(cron("0 3 * * *"), next_scheduled_run=at("2027-03-02 03:00"))
+
+    assert look(timing, at("10:00")) == Wait(at("2027-03-02 03:00"))
+    assert look(timing, at("2027-03-02 03:00")) == Fire(at("2027-03-02 03:00"))
+
+
+def test_an_interval_counts_from_the_end_of_the_last_success() -> None:
+    timing = of(EVERY_5, last_successful_run=at("10:00"))
+
+    assert look(timing, at("10:04:59")) == Wait(at("10:05"))
+    assert look(timing, at("10:05:00")) == Fire(at("10:05"))
+
+
+@pytest.mark.parametrize(
+    ("now", "misfire", "answer"),
+    [
+        ("10:04:59", ONCE_NOW, Wait(at("10:05"))),
+        ("10:04:59", NOTHING, Wait(at("10:05"))),
+        ("10:05:30", ONCE_NOW, Fire(at("10:05"))),
+        ("10:05:30", NOTHING, Fire(at("10:05"))),
+        ("10:12:00", ONCE_NOW, Fire(at("10:10"))),
+        ("10:12:00", NOTHING, Wait(at("10:15"))),
+        ("10:10:30", NOTHING, Fire(at("10:10"))),
+        ("10:11:00", NOTHING, Fire(at("10:10"))),
+        ("10:11:01", NOTHING, Wait(at("10:15"))),
+        ("13:02:00", NOTHING, Wait(at("13:05"))),
+        ("13:00:30", NOTHING, Fire(at("13:00"))),
+        ("13:02:00", ONCE_NOW, Fire(at("13:00"))),
+        ("10:12:00", replace(NOTHING, threshold=timedelta(seconds=180)), Fire(at("10:10"))),
+    ],
+)
+def test_an_interval_that_was_missed(now: str, misfire: Misfire, answer: Answer) -> None:
+    assert look(of(EVERY_5, misfire=misfire, last_successful_run=at("10:00")), at(now)) == answer
+
+
+@pytest.mark.parametrize(
+    ("now", "misfire", "answer"),
+    [
+        ("02:59:00", ONCE_NOW, Wait(at("03:00"))),
+        ("03:00:05", ONCE_NOW, Fire(at("03:00"))),
+        ("03:00:05", NOTHING, Fire(at("03:00"))),
+        ("09:00:00", ONCE_NOW, Fire(at("03:00"))),
+        ("09:00:00", NOTHING, Wait(at("2027-03-02 03:00"))),
+        ("2027-03-05 09:00", ONCE_NOW, Fire(at("2027-03-05 03:00"))),
+        ("2027-03-05 03:00:30", NOTHING, Fire(at("2027-03-05 03:00"))),
+    ],
+)
+def test_a_cron_job_that_was_missed(now: str, misfire: Misfire, answer: Answer) -> None:
+    timing = of(cron("0 3 * * *"), misfire=misfire, last_successful_run=at("2027-02-28 03:00:10"))
+
+    assert look(timing, at(now)) == answer
+
+
+def test_seconds_count_in_six_fields() -> None:
+    timing = of(cron("*/15 * * * * *"), last_successful_run=at("10:00:00"))
+
+    assert look(timing, at("10:00:14")) == Wait(at("10:00:15"))
+    assert look(timing, at("10:00:15")) == Fire(at("10:00:15"))
+
+
+@pytest.mark.parametrize(
+    ("last", "now", "answer"),
+    [
+        ("10:03", "10:04:59", Wait(at("10:05"))),
+        ("10:03", "10:05:00", Fire(at("10:05"))),
+        ("10:07", "10:08", Wait(at("10:10"))),
+        ("10:10", "10:12", Wait(at("10:15"))),
+        ("10:03", "10:21", Fire(at("10:20"))),
+    ],
+)
+def test_an_anchored_interval_keeps_its_rate(last: str, now: str, answer: Answer) -> None:
+    timing = of(every(minutes=5, anchored=True), created_at=at("09:00"), last_successful_run=at(last))
+
+    assert look(timing, at(now)) == answer
+
+
+@pytest.mark.parametrize(
+    ("timing", "reason"),
+    [
+        (of(Interval(0)), "0 seconds"),
+        (of(Interval(-5), last_successful_run=at("10:00")), "-5 seconds"),
+        (of(None), "without a schedule"),
+        (of(None, schedule_type=ScheduleType.CRON), "without a schedule"),
+        (of(Cron("")), "0 fields"),
+        (of(Cron("61 * * * *")), "minute '61'"),
+        (of(Cron("61 * * * *"), last_successful_run=at("10:00")), "minute '61'"),
+        (of(Cron("9" * 5000 + " * * * *")), "cron expression"),
+        (of(Cron("@daily", "Mars/Olympus")), "no time zone"),
+        (of(EVERY_5, exclusions=(exclude.days_of_week("sun"),), time_zone="Mars/Olympus"), "no time zone"),
+        (of(EVERY_5, exclusions=(exclude.days_of_week(*range(7)),)), "no moment free"),
+        *((of(EVERY_5, schedule_type=kind), "not started by time") for kind in list(ScheduleType)[-2:]),
+        (of(None, schedule_type=ScheduleType.NONE), "not started by time"),
+        (of(None, schedule_type=ScheduleType.ON_DEMAND), "not started by time"),
+    ],
+)
+def test_what_cannot_be_evaluated_never_runs_and_says_why(timing: Timing, reason: str) -> None:
+    answer = look(timing, at("10:00"))
+
+    assert isinstance(answer, Never)
+    assert reason in answer.reason
+
+
+def test_what_is_to_run_once_runs_until_it_has_succeeded() -> None:
+    timing = of(None, schedule_type=ScheduleType.ONCE, scheduled_at=at("10:00"))
+
+    assert look(timing, at("09:59:59")) == Wait(at("10:00"))
+    assert look(timing, at("10:00:00")) == Fire(at("10:00"))
+    assert look(timing, at("2028-01-01")) == Fire(at("10:00"))
+    assert isinstance(look(replace(timing, last_successful_run=at("10:00:01")), at("11:00")), Never)
+    assert isinstance(look(replace(timing, scheduled_at=None), at("11:00")), Never)
+
+
+def test_jitter_is_waited_for_and_measured_from() -> None:
+    timing = of(EVERY_5, last_successful_run=at("10:00"), next_scheduled_run=at("10:05:40"))
+
+    assert look(timing, at("10:05:30")) == Wait(at("10:05:40"))
+    assert look(timing, at("10:05:40")) == Fire(at("10:05:40"))
+    assert look(replace(timing, misfire=NOTHING), at("10:06:40")) == Fire(at("10:05:40"))
+    assert look(replace(timing, misfire=NOTHING), at("10:06:41")) == Wait(at("10:10"))
+
+
+@pytest.mark.parametrize(
+    ("misfire", "answers"),
+    [
+        (ONCE_NOW, [Wait(at("2027-03-08 00:00")), Fire(at("2027-03-08 00:00") - 21 * 60 * MINUTE)]),
+        (NOTHING, [Wait(at("2027-03-08 00:00")), Wait(at("2027-03-08 03:00"))]),
+    ],
+)
+def test_a_weekend_that_is_left_out(misfire: Misfire, answers: list[Answer]) -> None:
+    """The last success was on Friday; Saturday's occurrence is overdue when the weekend ends."""
+    timing = of(
+        cron("0 3 * * *"),
+        misfire=misfire,
+        exclusions=(exclude.days_of_week("sat", "sun"),),
+        last_successful_run=at("2027-03-05 03:00:10"),
+    )
+
+    saturday, monday = look(timing, at("2027-03-06 03:00")), look(timing, at("2027-03-08 00:00"))
+
+    assert [saturday, monday] == answers
+    assert isinstance(look(timing, at("2027-03-08 03:00")), Fire)
+
+
+def test_an_answer_is_put_off_to_where_it_is_allowed() -> None:
+    night = (exclude.time_window("22:00", "06:00"),)
+    once = of(None, schedule_type=ScheduleType.ONCE, scheduled_at=at("23:00"), exclusions=night)
+
+    assert look(once, at("12:00")) == Wait(at("2027-03-02 06:00"))
+    assert look(of(EVERY_5, exclusions=night), at("23:59:59")) == Wait(at("2027-03-02 06:00"))
+    assert look(of(EVERY_5, exclusions=night), at("21:59:59")) == Fire(at("21:59:59"))
+
+
+def test_exclusions_are_read_in_the_manifests_zone() -> None:
+    weekend = (exclude.days_of_week("sat", "sun"),)
+    timing = of(EVERY_5, exclusions=weekend, time_zone="America/New_York")
+
+    assert look(timing, at("2027-03-08 02:00")) == Wait(at("2027-03-08 05:00"))
+
+
+def replayed(timing: Timing, now: datetime) -> list[str]:
+    """What is queued, one by one, until there is nothing more to do."""
+    made_up: list[str] = []
+    while isinstance(answer := look(timing, now), Fire):
+        made_up.append(f"{answer.scheduled_for:%H:%M}")
+        timing = replace(timing, last_scheduled_for=answer.scheduled_for)
+    return made_up
+
+
+@pytest.mark.parametrize("schedule", [EVERY_5, every(minutes=5, anchored=True), cron("*/5 * * * *")])
+def test_fire_all_makes_up_the_latest_missed_in_order(schedule: Schedule) -> None:
+    timing = of(schedule, last_successful_run=at("10:00:00"), misfire=fire_all(10))
+
+    assert replayed(timing, at("10:21")) == ["10:05", "10:10", "10:15", "10:20"]
+    assert replayed(replace(timing, misfire=fire_all(2)), at("10:21")) == ["10:15", "10:20"]
+    assert replayed(replace(timing, last_scheduled_for=at("10:10")), at("10:21")) == ["10:15", "10:20"]
+    assert look(replace(timing, last_scheduled_for=at("10:20")), at("10:21")) == Wait(at("10:25"))
+
+
+def test_fire_all_begins_with_a_first_run_that_was_set_beforehand() -> None:
+    timing = of(EVERY_5, next_scheduled_run=at("10:05"), misfire=fire_all(10))
+
+    assert look(timing, at("10:04")) == Wait(at("10:05"))
+    assert replayed(timing, at("10:16")) == ["10:05", "10:10", "10:15"]
+
+
+def test_jitter_holds_fire_all_back_but_adds_no_run() -> None:
+    timing = of(
+        EVERY_5,
+        last_successful_run=at("10:01"),
+        last_scheduled_for=at("10:00"),
+        next_scheduled_run=at("10:05:40"),
+        misfire=fire_all(10),
+    )
+
+    assert look(timing, at("10:05:30")) == Wait(at("10:05:40"))
+    assert replayed(timing, at("10:06")) == ["10:05"]
+
+
+@pytest.mark.parametrize("schedule", [every(seconds=1), every(seconds=1, anchored=True), cron.secondly()])
+@pytest.mark.parametrize("misfire", [ONCE_NOW, NOTHING, fire_all(3)])
+def test_years_of_missed_seconds_cost_nothing(schedule: Schedule, misfire: Misfire) -> None:
+    timing = of(schedule, last_successful_run=at("2007-01-01"), misfire=misfire)
+
+    answer = look(timing, at("10:00:00"))
+
+    assert answer == Fire(at("10:00:00") - timedelta(seconds=2 if misfire.limit else 0))
+
+
+def test_overlapping_runs_are_each_for_an_occurrence_of_their_own() -> None:
+    timing = of(EVERY_5, last_successful_run=at("10:00"), last_scheduled_for=at("10:20"), max_instances=3)
+
+    assert look(timing, at("10:24")) == Wait(at("10:25"))
+    assert look(timing, at("10:25")) == Fire(at("10:25"))
+    assert replayed(timing, at("10:47")) == ["10:45"]
+    assert replayed(replace(timing, next_scheduled_run=at("10:25:30")), at("10:26")) == ["10:25"]
+
+
+def test_a_first_run_that_is_still_going_does_not_start_again_at_once() -> None:
+    timing = of(EVERY_5, last_scheduled_for=at("10:00"), max_instances=2)
+
+    assert look(timing, at("10:01")) == Wait(at("10:05"))
+
+
+moments = st.datetimes(datetime(2027, 1, 1), datetime(2027, 12, 31), timezones=st.just(UTC))  # noqa: DTZ001
+schedules: st.SearchStrategy[Schedule] = st.one_of(
+    st.builds(Interval, st.integers(1, 100_000), st.booleans()),
+    st.builds(
+        cron,
+        st.sampled_from(["*/7 * * * *", "30 2 * * *", "0 0 * * mon", "*/10 * * * * *", "0 3 1 * *"]),
+        st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"]),
+    ),
+)
+misfires = st.sampled_from([ONCE_NOW, NOTHING, fire_all(1), fire_all(4)])
+exclusions = st.sampled_from(
+    [(), (exclude.days_of_week("sat", "sun"),), (exclude.time_window("22:00", "06:00"),)]
+)
+timings = st.builds(
+    of,
+    schedules,
+    misfire=misfires,
+    exclusions=exclusions,
+    time_zone=st.sampled_from(["UTC", "Europe/Berlin"]),
+    max_instances=st.integers(1, 2),
+    last_successful_run=st.none() | moments,
+    last_scheduled_for=st.none() | moments,
+    next_scheduled_run=st.none() | moments,
+)
+
+
+@given(timings, moments, st.floats(0, 1))
+@settings(derandomize=True, max_examples=400)
+def test_waiting_ends_when_it_says_and_not_before(timing: Timing, now: datetime, part: float) -> None:
+    answer = look(timing, now)
+
+    if isinstance(answer, Wait):
+        assert answer.until > now
+        assert look(timing, answer.until) != answer
+        before = now + (answer.until - now) * part
+        assert before >= answer.until or not isinstance(look(timing, before), Fire)
+
+
+@given(timings, moments)
+@settings(derandomize=True, max_examples=300)
+def test_nothing_is_fired_for_the_future_or_twice(timing: Timing, now: datetime) -> None:
+    answer = look(timing, now)
+
+    if isinstance(answer, Fire):
+        assert answer.scheduled_for <= now
+        queued = replace(timing, last_scheduled_for=answer.scheduled_for, max_instances=2)
+        following = look(queued, now)
+        assert not isinstance(following, Fire) or following.scheduled_for > answer.scheduled_for
+
+
+def test_every_occurrence_of_a_month_is_met_once_by_looking_when_told() -> None:
+    schedule = cron("*/20 1-3 * * *", tz="Europe/Berlin")
+    timing, now, met = of(schedule, last_successful_run=at("2027-10-01")), at("2027-10-01"), list[datetime]()
+
+    while now < at("2027-11-01"):
+        match look(timing, now):
+            case Fire(scheduled_for):
+                met.append(scheduled_for)
+                timing = replace(timing, last_successful_run=now)
+            case Wait(until):
+                now = until
+            case Never():
+                break
+
+    assert met == list(occurrences(schedule, at("2027-10-01"), at("2027-11-01") - MINUTE))

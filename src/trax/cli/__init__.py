@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 command = App(
     name="trax", help="Background jobs and schedules that must not be lost.", version_flags=["--version"]
 )
-command.command("trax.cli.db:db", name="db")
-command.command("trax.cli.demo:demo", name="demo")
+command.command("trax.cli.run:run", name="run", help="Run every role in this process.")
+command.command("trax.cli.db:db", name="db", help="The tables and their version.")
+command.command("trax.cli.demo:demo", name="demo", help="Run a small train and show its records.")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -12,6 +12,9 @@ from trax.host.manifests import Manifests
 from trax.host.parts import Parts
 from trax.host.queueing import Queueing
 from trax.host.recorded import RecordedRun
+from trax.host.roles import running
+from trax.host.signals import stop_signal
+from trax.host.startup import start
 from trax.host.sync import Sync
 from trax.settings import Settings
 from trax.store.url import chosen_url
@@ -20,6 +23,7 @@ from trax.train import train_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
+    from contextlib import AbstractAsyncContextManager
     from typing import Unpack
 
     from trax.host.queueing import QueueKeywords
@@ -54,7 +58,7 @@ class Trax:
     def __init__(self, url: str | None = None, **settings: Any) -> None:
         self.parts = Parts.made(chosen_url(url), Settings.load(settings))
         """What the app is made of, for those that run it."""
-        self._queueing = Queueing(self.parts.store, self.parts.parameters)
+        self._queueing = Queueing(self.parts)
         self.trains = self.parts.trains
         self.schedule = self.parts.declarations.schedule
         self.schedule_many = self.parts.declarations.schedule_many
@@ -62,10 +66,11 @@ class Trax:
         self.group = self.parts.declarations.group
         self.calendar = self.parts.declarations.calendar
         self.manifests = Manifests(self.parts)
-        self.groups = Groups(self.parts.store)
-        self.dead_letters = DeadLetters(self.parts.store)
+        self.groups = Groups(self.parts)
+        self.dead_letters = DeadLetters(self.parts)
         self.executions = Executions(self.parts.store)
         self.sync = Sync(self, self._queueing)
+        self._duties: AbstractAsyncContextManager[None] | None = None
 
     @overload
     def train(
@@ -115,11 +120,32 @@ class Trax:
         return await self._queueing.add(train, values, **how)
 
     async def __aenter__(self) -> Self:
-        await self.parts.store.opened()
+        """Open the store, bring its manifests in line with what is declared, and run every duty."""
+        await self.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(self, on_progress: Callable[[int, int], None] | None = None) -> None:
+        """What entering the block does; `on_progress` hears how far seeding has come."""
+        parts = self.parts
+        store = await parts.store.opened()
+        await start(store, parts.declarations.checked(), parts.settings, on_progress=on_progress)
+        self._duties = running(parts, store)
+        await self._duties.__aenter__()
+
+    async def stop(self) -> None:
+        """Let what is under way end, then let go of the database."""
+        duties, self._duties = self._duties, None
+        if duties is not None:
+            await duties.__aexit__(None, None, None)
         self.close()
+
+    async def serve(self) -> None:
+        """Run every duty until SIGTERM or SIGINT, then let what is under way end."""
+        async with self:
+            await stop_signal()
 
     def close(self) -> None:
         """Let go of the database. It is opened again if it is needed again."""

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from trax.admin import resolutions
 from trax.errors import NotFound
+from trax.events import Topic
 from trax.records.states import DeadLetterStatus
 from trax.store import dead_letters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trax.host.opening import OpenStore
+    from trax.host.parts import Parts
     from trax.records import DeadLetter
     from trax.store import Connection, Store
 
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
 class DeadLetters:
     """Requeue them or acknowledge them. Of two who try at once, one resolves a letter and the other none."""
 
-    def __init__(self, store: OpenStore) -> None:
-        self._store = store
+    def __init__(self, parts: Parts) -> None:
+        self._store = parts.store
+        self._events = parts.events
 
     async def requeue(self, ids: Sequence[int], note: str | None = None) -> int:
         """Queue those of these that still wait again; returns how many that were."""
@@ -61,11 +63,15 @@ class DeadLetters:
 
     async def _requeue(self, ids: list[int] | None, note: str | None) -> int:
         store = await self._store.opened()
-        return await store.call(_requeue, store, ids, note)
+        count = await store.call(_requeue, store, ids, note)
+        self._events.emit(Topic.WORK_QUEUE)
+        return count
 
     async def _acknowledge(self, ids: list[int] | None, note: str) -> int:
         store = await self._store.opened()
-        return await store.call(_acknowledge, store, ids, note)
+        count = await store.call(_acknowledge, store, ids, note)
+        self._events.emit(Topic.MANIFEST)
+        return count
 
 
 def _requeue(connection: Connection, store: Store, ids: list[int] | None, note: str | None) -> int:

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from trax.admin import triggers
 from trax.errors import NotFound
+from trax.events import Topic
 from trax.schedule.declaration import UNSET, Group, Unset
 from trax.store import manifest_groups, manifests, metadata_sweeps
 
 if TYPE_CHECKING:
-    from trax.host.opening import OpenStore
+    from trax.host.parts import Parts
     from trax.records import ManifestGroup
     from trax.store import Connection, Store
 
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
 class Groups:
     """Limits, priorities and switches, live on every server."""
 
-    def __init__(self, store: OpenStore) -> None:
-        self._store = store
+    def __init__(self, parts: Parts) -> None:
+        self._store = parts.store
+        self._events = parts.events
 
     async def update(
         self,
@@ -34,12 +36,17 @@ class Groups:
         said = {word: getattr(wanted, word) for word in ("max_active_jobs", "priority", "enabled")}
         changes = {word: value for word, value in said.items() if value is not UNSET}
         store = await self._store.opened()
-        return await store.call(_update, store, name, changes)
+        group = await store.call(_update, store, name, changes)
+        self._events.emit(Topic.MANIFEST)
+        self._events.emit(Topic.WORK_QUEUE)
+        return group
 
     async def trigger(self, name: str) -> int:
         """Start every enabled manifest of the group that depends on no other; returns how many entries."""
         store = await self._store.opened()
-        return await store.call(_trigger, store, name)
+        count = await store.call(_trigger, store, name)
+        self._events.emit(Topic.WORK_QUEUE)
+        return count
 
     async def cancel(self, name: str) -> int:
         """Ask all runs of the group to stop; returns how many."""

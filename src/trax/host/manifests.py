@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from trax.admin import runtime, triggers
 from trax.admin.triggers import unknown
+from trax.events import Topic
 from trax.records.states import ScheduleType
 from trax.schedule.builder import Declarations
 from trax.store import manifests, metadata_sweeps
@@ -32,6 +33,7 @@ class Manifests:
         self._store = parts.store
         self._parameters = parts.parameters
         self._settings = parts.settings
+        self._events = parts.events
 
     async def schedule(
         self, train: Train[In, Any], external_id: str, value: In, when: When, **how: Unpack[ScheduleKeywords]
@@ -88,6 +90,7 @@ class Manifests:
         """Start it now, or after a delay: an extra run, whatever the schedule says."""
         store = await self._store.opened()
         entry = await store.call(_trigger, store, external_id, delay)
+        self._events.emit(Topic.WORK_QUEUE)
         assert entry is not None  # noqa: S101 - it was written in this transaction
         return entry
 
@@ -130,11 +133,14 @@ class Manifests:
     async def _write(self, declarations: Declarations, batch: str | None = None) -> list[Manifest]:
         timetable = declarations.checked()
         store = await self._store.opened()
-        return await store.call(runtime.schedule, store, timetable, self._settings, batch)
+        written = await store.call(runtime.schedule, store, timetable, self._settings, batch)
+        self._events.emit(Topic.MANIFEST)
+        return written
 
     async def _switch(self, external_id: str, *, enabled: bool) -> None:
         store = await self._store.opened()
         await store.call(_set_enabled, store, external_id, enabled=enabled)
+        self._events.emit(Topic.MANIFEST)
 
 
 def _trigger(

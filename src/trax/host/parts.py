@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
+from trax.events import Events
 from trax.host.activating import Activating
 from trax.host.opening import OpenStore
 from trax.host.parameters import Parameters
@@ -24,6 +25,7 @@ class Parts:
     parameters: Parameters
     declarations: Declarations
     activating: Activating
+    events: Events
 
     @classmethod
     def made(cls, address: str, settings: Settings) -> Self:
@@ -36,4 +38,5 @@ class Parts:
             parameters=parameters,
             declarations=Declarations(parameters.of_input),
             activating=Activating(store, trains, parameters, settings),
+            events=Events(),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
+from trax.events import Topic
 from trax.queue import Wish, enqueue
 
 if TYPE_CHECKING:
@@ -11,8 +12,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from typing import Unpack
 
-    from trax.host.opening import OpenStore
-    from trax.host.parameters import Parameters
+    from trax.host.parts import Parts
     from trax.records import WorkQueueEntry
     from trax.store import Connection, Store
     from trax.train import Train
@@ -31,23 +31,28 @@ class QueueKeywords(TypedDict, total=False):
 class Queueing:
     """Writes entries for an app's trains, from async and from blocking code."""
 
-    def __init__(self, store: OpenStore, parameters: Parameters) -> None:
-        self._store = store
-        self._parameters = parameters
+    def __init__(self, parts: Parts) -> None:
+        self._store = parts.store
+        self._parameters = parts.parameters
+        self._events = parts.events
 
     async def add(
         self, train: Train[In, Any], inputs: Iterable[In], **how: Unpack[QueueKeywords]
     ) -> list[WorkQueueEntry]:
         wish = self._wish(train, inputs, how)
         store = await self._store.opened()
-        return await store.call(_enqueue, store, wish)
+        entries = await store.call(_enqueue, store, wish)
+        self._events.emit(Topic.WORK_QUEUE)
+        return entries
 
     def add_blocking(
         self, train: Train[In, Any], inputs: Iterable[In], **how: Unpack[QueueKeywords]
     ) -> list[WorkQueueEntry]:
         wish = self._wish(train, inputs, how)
         store = self._store.opened_blocking()
-        return store.run(_enqueue, store, wish)
+        entries = store.run(_enqueue, store, wish)
+        self._events.emit(Topic.WORK_QUEUE)
+        return entries
 
     def _wish(self, train: Train[In, Any], inputs: Iterable[In], how: QueueKeywords) -> Wish:
         codec, options = self._parameters.of_input(train), train.options

@@ -55,6 +55,9 @@ def cancel_timed_out(connection: Connection, *, default: timedelta, now: datetim
 
 def request_cancel(connection: Connection, ids: Iterable[int]) -> list[int]:
     """Flag those of these runs that are in progress; returns which."""
+    ids = list(ids)
+    if not ids:
+        return []
     wanted = id_document(ids)
     return list(connection.execute(_request_cancel(connection.dialect.name), {"ids": wanted}).scalars())
 

@@ -1,0 +1,45 @@
+"""What happens in this process and may concern others in it: a topic, and nothing else.
+
+An event carries no data. Whoever hears one looks into the database, as it would after a while anyway.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from enum import StrEnum
+from threading import Lock
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Topic(StrEnum):
+    """What changed."""
+
+    MANIFEST = "manifest"
+    WORK_QUEUE = "work_queue"
+
+
+class Events:
+    """Tells whoever listens. Any thread may emit; a listener must not block."""
+
+    def __init__(self) -> None:
+        self._listeners: defaultdict[Topic, list[Callable[[], None]]] = defaultdict(list)
+        self._lock = Lock()
+
+    def listen(self, topic: Topic, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call the listener at each event of the topic; returns how to stop that."""
+        with self._lock:
+            self._listeners[topic].append(listener)
+        return lambda: self._forget(topic, listener)
+
+    def emit(self, topic: Topic) -> None:
+        with self._lock:
+            listeners = tuple(self._listeners[topic])
+        for listener in listeners:
+            listener()
+
+    def _forget(self, topic: Topic, listener: Callable[[], None]) -> None:
+        with self._lock:
+            self._listeners[topic].remove(listener)

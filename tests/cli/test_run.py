@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TRAX = Path(sys.executable).with_name("trax")
+JOBS = """
+from trax import Trax, every
+
+app = Trax()
+
+@app.train
+def greet(name: str) -> None:
+    print(f"Hello, {name}!", flush=True)
+
+app.schedule(greet, "greet-ada", "Ada", every(hours=1))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "jobs.py").write_text(JOBS, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["jobs.py:app", "jobs:app"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_schedule_runs_until_the_process_is_asked_to_end(folder: Path, name: str, number: int) -> None:
+    with subprocess.Popen(
+        [TRAX, "run", name], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout
+        assert running.stdout.readline() == "Hello, Ada!\n"
+
+        running.send_signal(number)
+        _, told = running.communicate(timeout=60)
+
+    assert running.returncode == 0
+    assert "1 trains and 1 schedules on sqlite:///trax.db" in told
+    assert "stopping" in told
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("jobs.py:ap", "trax: jobs.py has no app named 'ap'; did you mean 'app'?"),
+        ("job:app", "trax: there is no module 'job' here or on the Python path"),
+        ("nojobs.py:app", "trax: there is no file 'nojobs.py'"),
+        ("jobs", "trax: 'jobs' names no app; name it as module:app or file.py:app"),
+        (None, "trax: which app? name it as module:app or file.py:app, or set $TRAX_APP"),
+    ],
+)
+def test_an_app_that_is_not_there_is_told_in_one_line(folder: Path, name: str | None, said: str) -> None:
+    words = [TRAX, "run", *([name] if name else [])]
+    environment = {word: value for word, value in os.environ.items() if word != "TRAX_APP"}
+
+    failed = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+    assert (failed.returncode, failed.stderr) == (1, said + "\n")

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from trax.errors import StoreUnavailable
+from trax.host.loop import Loop
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+LONG = 3600.0
+
+
+async def ran(turn: Callable[[Loop], Awaitable[float | None]], poll_seconds: float = LONG) -> Loop:
+    """Run a loop whose turn gets the loop itself, until the turn stops it."""
+
+    async def turning() -> float | None:
+        return await turn(loop)
+
+    loop = Loop("test", turning, poll_seconds=lambda: poll_seconds)
+    async with asyncio.timeout(30):
+        await loop.run()
+    return loop
+
+
+async def test_a_turn_that_wants_another_gets_it_at_once() -> None:
+    turns: list[int] = []
+
+    async def turn(loop: Loop) -> float | None:
+        turns.append(len(turns))
+        if len(turns) == 3:
+            loop.stop()
+        return 0
+
+    await ran(turn)
+
+    assert turns == [0, 1, 2]
+
+
+async def test_a_wake_up_during_a_turn_is_not_lost() -> None:
+    turns: list[int] = []
+
+    async def turn(loop: Loop) -> float | None:
+        turns.append(len(turns))
+        loop.wake()
+        await asyncio.sleep(0)
+        if len(turns) == 2:
+            loop.stop()
+        return None
+
+    await ran(turn)
+
+    assert turns == [0, 1]
+
+
+@pytest.mark.parametrize("trouble", [ValueError("x"), StoreUnavailable("gone")])
+async def test_a_turn_that_fails_does_not_end_the_loop(
+    trouble: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    turns: list[int] = []
+
+    async def turn(loop: Loop) -> float | None:
+        turns.append(len(turns))
+        if len(turns) == 1:
+            raise trouble
+        loop.stop()
+        return None
+
+    await ran(turn, poll_seconds=0.001)
+
+    assert turns == [0, 1]
+    assert "loop test: a turn failed, trying again" in caplog.text
+
+
+async def test_turns_never_overlap() -> None:
+    inside = 0
+    turns: list[int] = []
+
+    async def turn(loop: Loop) -> float | None:
+        nonlocal inside
+        inside += 1
+        for _ in range(3):
+            loop.wake()
+            await asyncio.sleep(0)
+        turns.append(inside)
+        inside -= 1
+        if len(turns) == 5:
+            loop.stop()
+        return None
+
+    await ran(turn)
+
+    assert turns == [1] * 5
+
+
+async def test_any_thread_may_wake_a_loop() -> None:
+    turns = asyncio.Queue[int]()
+
+    async def turn() -> float | None:
+        turns.put_nowait(1)
+        return None
+
+    loop = Loop("test", turn, poll_seconds=lambda: LONG)
+    running = asyncio.create_task(loop.run())
+    await turns.get()
+
+    await asyncio.to_thread(loop.wake)
+
+    async with asyncio.timeout(30):
+        await turns.get()
+    loop.stop()
+    await running

@@ -41,7 +41,7 @@ clean:
 
 $(READY): .venv/uv requirements/dev.txt pyproject.toml
 	@echo "installing into .venv …"
-	@$(BIN)/uv pip sync --quiet --require-hashes requirements/dev.txt
+	@$(BIN)/uv pip sync --quiet --require-hashes --compile-bytecode requirements/dev.txt
 	@$(BIN)/uv pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 

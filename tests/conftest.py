@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from tests.support.databases import PostgresDatabases
 
 from trax.store import Store
@@ -17,6 +19,11 @@ from trax.testing import postgres
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+
+settings.register_profile(
+    "house", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
 
 POSTGRESQL = "postgresql"
 DIALECTS = ["memory", "sqlite", POSTGRESQL]

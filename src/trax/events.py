@@ -19,6 +19,8 @@ class Topic(StrEnum):
 
     MANIFEST = "manifest"
     WORK_QUEUE = "work_queue"
+    PENDING = "pending"
+    ENDED = "ended"
 
 
 class Events:

@@ -30,6 +30,7 @@ class Wish:
     group: str | None = None
     delay: timedelta | None = None
     timeout_seconds: float | None = None
+    retry: str | None = None
 
 
 def enqueue(connection: Connection, wish: Wish, *, now: datetime) -> list[WorkQueueEntry]:
@@ -55,6 +56,7 @@ def _entry(wish: Wish, text: str, group: ManifestGroup | None, now: datetime) ->
         group_priority=group.priority if group else 0,
         scheduled_at=now + wish.delay if wish.delay else None,
         timeout_seconds=wish.timeout_seconds,
+        retry=wish.retry,
     )
 
 

@@ -33,14 +33,14 @@ def activate(
     now: datetime,
 ) -> int:
     """Queue each of these (external id, input as JSON text), or none when one may not be woken from here."""
-    found = activations.targets(connection, (external_id for external_id, _ in wanted))
+    found = activations.held(connection, [external_id for external_id, _ in wanted])
     for external_id, _ in wanted:
         _check(external_id, found.get(external_id), parent)
-    inputs = dict(wanted)
-    rows = [
-        row for external_id, row in found.items() if external_id in inputs and not _passed_over(row, force)
+    entries = [
+        _entry(found[external_id], text, settings)
+        for external_id, text in dict(wanted).items()
+        if not _passed_over(found[external_id], force)
     ]
-    entries = [_entry(row, inputs[row.external_id], settings) for row in rows]
     return len(work_queue.add(connection, entries, now=now))
 
 

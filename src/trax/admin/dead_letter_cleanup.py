@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from trax.settings import Settings
-from trax.store import Connection, dead_letters
+from trax.store import Connection, Store, dead_letters
 from trax.train import junction, train
 
 
@@ -24,3 +24,9 @@ dead_letter_cleanup = train(
     extra=(Settings, datetime),
     exclude_from_max_active_jobs=True,
 )
+
+
+def clean_dead_letters(connection: Connection, store: Store, settings: Settings) -> int:
+    """Run one cycle; returns how many letters it deleted."""
+    extra = {Settings: settings, datetime: store.now(connection)}
+    return dead_letter_cleanup.run_blocking(connection, extra=extra)

@@ -31,9 +31,9 @@ def apply_endings(
     for end in ends:
         by_manifest[end.manifest_id].append(end)
     threshold = settings.default_misfire_threshold
-    held = manifest_endings.hold(connection, by_manifest, default_threshold=threshold)
+    succeeded = {end.manifest_id for end in ends if end.kind is EndKind.SUCCESS}
+    held = manifest_endings.hold(connection, by_manifest, succeeded=succeeded, default_threshold=threshold)
     changes = [change_after(manifest, by_manifest[manifest.id], _random) for manifest in held]
     manifest_endings.write(connection, changes)
-    succeeded = {end.manifest_id for end in ends if end.kind is EndKind.SUCCESS}
     if succeeded:
         manifest_endings.wake_dependents(connection, succeeded, now=now)

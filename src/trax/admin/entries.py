@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from trax.records.external_id import new_external_id
+from trax.records.states import Origin
 from trax.records.work_queue_entry import NewEntry
 from trax.store import manifest_looks, work_queue
 from trax.store.savepoint import Refused, savepoint
@@ -49,6 +50,7 @@ def _create(connection: Connection, wanted: Sequence[tuple[Standing, ToQueue]], 
     notes = [
         {
             "id": standing.id,
+            "next_due_at": decision.look_again_at,
             "last_scheduled_for": decision.scheduled_for,
             "consumed_parent_success_at": decision.consumed_parent_success_at,
         }
@@ -68,7 +70,7 @@ def _entry(standing: Standing, decision: ToQueue) -> NewEntry:
         group_id=standing.group_id,
         group_priority=standing.group_priority,
         manifest_id=standing.id,
-        attempt=standing.failure_count + 1,
+        attempt=standing.failure_count + 1 if decision.origin is Origin.RETRY else 1,
         timeout_seconds=standing.timeout_seconds,
         scheduled_at=decision.scheduled_at,
         scheduled_for=decision.scheduled_for,

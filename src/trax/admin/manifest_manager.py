@@ -12,9 +12,8 @@ from datetime import datetime
 from random import SystemRandom
 from typing import TYPE_CHECKING, Final
 
-from trax.admin.endings import apply_endings
 from trax.admin.entries import create_entries
-from trax.records.ended import EndKind, ManifestEnd
+from trax.admin.reaping import WORKER_LOST, count_as_failures
 from trax.records.retry_policy import RetryPolicy
 from trax.records.standing import Decision, Standing, ToDeadLetter, ToQueue, ToRest, ToWait
 from trax.schedule.decide import Rules, decide
@@ -122,22 +121,26 @@ def cancel_timed_out_jobs(connection: Connection, settings: Settings, now: datet
 @junction
 def reap_stale_pending_metadata(connection: Connection, settings: Settings, now: datetime) -> ReapedPending:
     before = now - settings.stale_pending_timeout
-    swept = metadata_sweeps.fail_stale_pending(connection, STALE_PENDING, created_before=before, now=now)
-    return ReapedPending(_counted_as_failures(connection, swept, settings, now))
+    return ReapedPending(
+        metadata_sweeps.fail_stale_pending(connection, STALE_PENDING, created_before=before, now=now)
+    )
 
 
 @junction
 def reap_stale_in_progress_metadata(
     connection: Connection, settings: Settings, now: datetime
 ) -> ReapedInProgress:
-    swept = metadata_sweeps.fail_stale_in_progress(
+    """Fail what a silent worker held, at once, and what no worker ever held, after a long time."""
+    alive_since = now - settings.worker_lost_after
+    lost = metadata_sweeps.fail_left_behind(connection, WORKER_LOST, alive_since=alive_since, now=now)
+    stale = metadata_sweeps.fail_stale_in_progress(
         connection,
         STALE_IN_PROGRESS,
         started_before=now - settings.stale_in_progress_timeout,
-        alive_since=now - settings.worker_lost_after,
+        alive_since=alive_since,
         now=now,
     )
-    return ReapedInProgress(_counted_as_failures(connection, swept, settings, now))
+    return ReapedInProgress([*lost, *stale])
 
 
 @junction
@@ -149,8 +152,14 @@ def reap_failed_jobs(
     settings: Settings,
     now: datetime,
 ) -> Looked:
-    """See how each manifest stands, after the reapers, and give up those that failed too often."""
-    reaped = [run.manifest_id for run in (*pending.runs, *in_progress.runs) if run.manifest_id is not None]
+    """See how each manifest stands, after the reapers, and give up those that failed too often.
+
+    The reaped runs are counted here and not by the reapers: a finish locks runs first and manifests after
+    them, and so must a cycle.
+    """
+    swept = [*pending.runs, *in_progress.runs]
+    count_as_failures(connection, swept, settings, now=now)
+    reaped = [run.manifest_id for run in swept if run.manifest_id is not None]
     standings = manifest_looks.standings(
         connection,
         list(dict.fromkeys([*due.manifest_ids, *reaped])),
@@ -227,18 +236,6 @@ def _rules(settings: Settings) -> Rules:
         dependent_priority_boost=settings.dependent_priority_boost,
         chance=SystemRandom().random(),
     )
-
-
-def _counted_as_failures(
-    connection: Connection, swept: list[Swept], settings: Settings, now: datetime
-) -> list[Swept]:
-    ends = [
-        ManifestEnd(manifest_id=run.manifest_id, kind=EndKind.FAILURE, ended_at=now)
-        for run in swept
-        if run.manifest_id is not None
-    ]
-    apply_endings(connection, ends, settings, now=now)
-    return swept
 
 
 def _dead_lettered(

@@ -8,7 +8,7 @@ from trax.admin.triggers import entry_for
 from trax.records.external_id import new_external_id
 from trax.records.states import DeadLetterStatus, Origin
 from trax.records.work_queue_entry import NewEntry
-from trax.store import dead_letters, manifest_endings, manifests, work_queue
+from trax.store import dead_letters, manifest_endings, manifest_groups, manifests, work_queue
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,8 +31,11 @@ def requeue(connection: Connection, ids: Sequence[int] | None, *, note: str | No
     entries = [
         entry_for(row, Origin.REQUEUE, dead_letter_id=of_manifests[row.id].id, now=now) for row in rows
     ]
-    entries += [_entry_of(letter) for letter in letters if letter.manifest_id is None]
+    alone = [letter for letter in letters if letter.manifest_id is None]
+    priorities = manifest_groups.priorities(connection, (it.group_id for it in alone if it.group_id))
+    entries += [_entry_of(letter, priorities.get(letter.group_id, 0)) for letter in alone]
     work_queue.add(connection, entries, now=now)
+    manifests.look_at(connection, list(of_manifests), now=now)  # an entry that took the letter may be far off
     return len(letters)
 
 
@@ -46,7 +49,7 @@ def acknowledge(connection: Connection, ids: Sequence[int] | None, *, note: str,
     return len(letters)
 
 
-def _entry_of(letter: Any) -> NewEntry:
+def _entry_of(letter: Any, group_priority: int) -> NewEntry:
     """What gave up without a manifest carries all it needs itself."""
     return NewEntry(
         external_id=new_external_id(),
@@ -55,5 +58,6 @@ def _entry_of(letter: Any) -> NewEntry:
         input=letter.input,
         priority=letter.priority,
         group_id=letter.group_id,
+        group_priority=group_priority,
         dead_letter_id=letter.id,
     )

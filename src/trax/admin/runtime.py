@@ -24,12 +24,7 @@ def schedule(
     if not timetable.manifests:
         return []
     dialect.take_leader_lock(connection)
-    stored = seeding.dependencies(connection)
-    check_graph(
-        timetable.manifests,
-        stored_parents={child: parent for child, parent, _, _ in stored},
-        stored_groups={name: group for row in stored for name, group in (row[::2], row[1::2])},
-    )
+    check_with_stored(connection, timetable)
     seed(connection, timetable, settings, now=store.now(connection), origin=ManifestOrigin.RUNTIME)
     names = [each.external_id for each in timetable.manifests]
     if batch is not None:
@@ -39,7 +34,18 @@ def schedule(
 
 def delete(connection: Connection, external_id: str) -> None:
     """Delete a manifest with its history, its entries and its dead letters."""
+    dialect.take_leader_lock(connection)  # the manager must not write an entry for it meanwhile
     ids = manifests.ids_of(connection, [external_id])
     if not ids:
         raise unknown(external_id)
     seeding.delete_manifests(connection, ids)
+
+
+def check_with_stored(connection: Connection, timetable: Timetable) -> None:
+    """Refuse circles, also those that go through manifests that are there already."""
+    stored = seeding.dependencies(connection)
+    groups = {name: group for row in stored for name, group in (row[::2], row[1::2])}
+    parents = [each.depends_on for each in timetable.manifests if each.depends_on is not None]
+    groups |= {parent.external_id: parent.group for parent in manifests.named(connection, parents)}
+    parents_of = {child: parent for child, parent, _, _ in stored}
+    check_graph(timetable.manifests, stored_parents=parents_of, stored_groups=groups)

@@ -7,23 +7,23 @@ manifests there are. What an operator has set and code does not mention stays as
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from trax.errors import DefinitionError
 from trax.records.exclusions import exclusions_to_json
 from trax.records.states import ManifestOrigin, ScheduleType
 from trax.records.when import Cron, Interval, Timing
-from trax.schedule.declaration import UNSET
+from trax.schedule.declaration import UNSET, Timetable
 from trax.schedule.due import first_look
-from trax.store import manifest_groups, seeding
+from trax.store import manifest_endings, manifest_groups, manifests, seeding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime, timedelta
 
     from trax.records import ManifestGroup
-    from trax.schedule.declaration import Declaration, GroupDeclaration, Timetable
+    from trax.schedule.declaration import Declaration, GroupDeclaration
     from trax.settings import Settings
     from trax.store import Connection
     from trax.train import Retry
@@ -64,16 +64,32 @@ def seed(
     found = seeding.existing(connection, wanted)
     plan = planned(timetable.manifests, found, groups, settings, now=now, origin=origin)
     _write(connection, plan, on_progress or _ignore, now=now)
-    _link_parents(connection, timetable.manifests)
+    _link_parents(connection, timetable.manifests, now=now)
+    if opened := [row["id"] for row in plan.changed if row["enabled"]]:
+        manifest_endings.wake_dependents(connection, opened, now=now)  # they may have waited for this
     return plan
+
+
+def without_operators(timetable: Timetable) -> Timetable:
+    """The same, with all that code leaves open set to its default: seeding it undoes operators' edits."""
+    return Timetable(
+        manifests=tuple(
+            each if each.enabled is not None else replace(each, enabled=True) for each in timetable.manifests
+        ),
+        groups=tuple(_with_defaults(group) for group in timetable.groups),
+    )
 
 
 def prune(connection: Connection, timetable: Timetable) -> int:
     """Delete what an earlier version of the code declared and this one does not. Run-time manifests stay."""
     gone = seeding.undeclared(connection, (each.external_id for each in timetable.manifests))
     seeding.delete_manifests(connection, gone)
-    seeding.delete_empty_groups(connection, (group.name for group in timetable.groups))
     return len(gone)
+
+
+def prune_groups(connection: Connection, timetable: Timetable) -> int:
+    """Delete the groups that hold nothing and that code does not name."""
+    return seeding.delete_empty_groups(connection, (group.name for group in timetable.groups))
 
 
 def planned(
@@ -92,10 +108,16 @@ def planned(
         row = found.get(each.external_id)
         wanted = _columns(each, groups[each.group].id, settings, now, origin, row)
         if row is None:
-            added.append({"external_id": each.external_id} | wanted | _first_look(each, wanted, now))
+            added.append({"external_id": each.external_id} | wanted | _first_look(each, wanted, now, now))
         elif any(getattr(row, name) != value for name, value in wanted.items()):
             changed.append({"id": row.id} | wanted | _next_look(each, wanted, row, now))
     return SeedPlan(added, changed, len(declarations) - len(added) - len(changed))
+
+
+def _with_defaults(group: GroupDeclaration) -> GroupDeclaration:
+    defaults = {"max_active_jobs": None, "priority": 0, "enabled": True}
+    unsaid = {name: value for name, value in defaults.items() if getattr(group, name) is UNSET}
+    return replace(group, **unsaid)  # pyright: ignore[reportArgumentType]
 
 
 def _seed_groups(
@@ -111,6 +133,8 @@ def _seed_groups(
         }
         if changes:
             manifest_groups.change(connection, group.name, changes, now=now)
+        if changes.get("enabled"):
+            manifests.look_at_group(connection, kept.id, now=now)
     return found
 
 
@@ -126,7 +150,7 @@ def _write(
             on_progress(done, total)
 
 
-def _link_parents(connection: Connection, declarations: Sequence[Declaration]) -> None:
+def _link_parents(connection: Connection, declarations: Sequence[Declaration], *, now: datetime) -> None:
     parents = {each.external_id: each.depends_on for each in declarations}
     named = {parent for parent in parents.values() if parent is not None}
     missing = sorted(named - parents.keys() - seeding.existing(connection, named - parents.keys()).keys())
@@ -135,7 +159,7 @@ def _link_parents(connection: Connection, declarations: Sequence[Declaration]) -
         raise DefinitionError(
             f"{child!r} depends on {missing[0]!r}, which does not exist; schedule the parent first"
         )
-    seeding.link(connection, parents)
+    seeding.link(connection, parents, now=now)
 
 
 def _columns(
@@ -157,7 +181,7 @@ def _columns(
         "time_zone": cron.time_zone if cron else "UTC",
         "interval_seconds": interval.seconds if interval else None,
         "anchored": interval.anchored if interval else False,
-        "scheduled_at": _once_at(each, row, now),
+        "scheduled_at": _once_at(each, row, now, origin),
         "variance_seconds": each.schedule.variance_seconds if each.schedule else None,
         "exclusions": exclusions_to_json(each.exclusions),
         "misfire_policy": str(each.misfire_policy or settings.default_misfire_policy),
@@ -179,14 +203,22 @@ def _enabled(each: Declaration, row: Any) -> bool:
     """What code does not say, an operator may have said."""
     if each.enabled is not None:
         return each.enabled
-    return True if row is None else row.enabled
+    return True if row is None or _was_done_for_good(each, row) else row.enabled
 
 
-def _once_at(each: Declaration, row: Any, now: datetime) -> datetime | None:
-    """A restart must not push back what is to run once, so a moment that was set stays."""
+def _was_done_for_good(each: Declaration, row: Any) -> bool:
+    """What ran once was switched off by its success, not by an operator: a new schedule switches it on."""
+    has_run_once = row.schedule_type == ScheduleType.ONCE and row.last_successful_run is not None
+    return has_run_once and each.schedule_type is not ScheduleType.ONCE
+
+
+def _once_at(each: Declaration, row: Any, now: datetime, origin: ManifestOrigin) -> datetime | None:
+    """A restart must not push back what is to run once, so its moment stays. Who asks anew sets it anew."""
     if each.schedule_type is not ScheduleType.ONCE or each.delay is None:
         return None
-    return row.scheduled_at if row is not None and row.scheduled_at else now + each.delay
+    if origin is ManifestOrigin.DECLARED and row is not None and row.scheduled_at:
+        return row.scheduled_at
+    return now + each.delay
 
 
 def _max_retries(each: Declaration, settings: Settings) -> int:
@@ -206,11 +238,13 @@ def _seconds(duration: timedelta | None) -> int | None:
     return None if duration is None else int(duration.total_seconds())
 
 
-def _first_look(each: Declaration, columns: Mapping[str, Any], now: datetime) -> dict[str, datetime | None]:
-    """When a new manifest is looked at for the first time."""
+def _first_look(
+    each: Declaration, columns: Mapping[str, Any], created_at: datetime, now: datetime
+) -> dict[str, datetime | None]:
+    """When a manifest that has not succeeded yet is looked at for the first time."""
     if each.start == "now":
         return {"next_scheduled_run": None, "next_due_at": now}
-    planned_run = first_look(_timing(each, columns, now), each.start, now)
+    planned_run = first_look(_timing(each, columns, created_at), each.start, now)
     return {"next_scheduled_run": planned_run, "next_due_at": planned_run}
 
 
@@ -221,18 +255,18 @@ def _next_look(
     if all(getattr(row, name) == columns[name] for name in SCHEDULE_COLUMNS):
         return {"next_scheduled_run": row.next_scheduled_run, "next_due_at": now}
     if row.last_successful_run is None:
-        return _first_look(each, columns, now)
+        return _first_look(each, columns, row.created_at, now) | {"next_due_at": now}
     return {"next_scheduled_run": None, "next_due_at": now}
 
 
-def _timing(each: Declaration, columns: Mapping[str, Any], now: datetime) -> Timing:
+def _timing(each: Declaration, columns: Mapping[str, Any], created_at: datetime) -> Timing:
     """As much of a timing as the first look needs."""
     return Timing(
         schedule_type=each.schedule_type,
         schedule=each.schedule,
         time_zone=columns["time_zone"],
         exclusions=each.exclusions,
-        created_at=now,
+        created_at=created_at,
     )
 
 

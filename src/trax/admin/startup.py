@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from trax.admin.endings import apply_endings
-from trax.admin.seeding import SeedPlan, prune, seed
-from trax.records.ended import EndKind, ManifestEnd
+from trax.admin.reaping import WORKER_LOST, count_as_failures
+from trax.admin.runtime import check_with_stored
+from trax.admin.seeding import SeedPlan, prune, prune_groups, seed
 from trax.store import dialect, metadata_sweeps
-from trax.store.metadata_sweeps import Failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
     from trax.schedule.declaration import Timetable
     from trax.settings import Settings
     from trax.store import Connection, Store
-
-LEFT_BEHIND: Final = Failure("recover_stuck_jobs", "WorkerLost", "its worker is gone")
 
 
 def start(
@@ -33,20 +30,18 @@ def start(
     now = store.now(connection)
     if settings.recover_stuck_jobs_on_startup:
         recover(connection, settings, now=now)
+    if settings.prune_orphaned_manifests:
+        prune(connection, timetable)  # first, so that nobody is made to depend on what goes
+    check_with_stored(connection, timetable)
     plan = seed(connection, timetable, settings, now=now, on_progress=on_progress)
     if settings.prune_orphaned_manifests:
-        prune(connection, timetable)
+        prune_groups(connection, timetable)
     return plan
 
 
 def recover(connection: Connection, settings: Settings, *, now: datetime) -> int:
     """Fail the runs whose worker has stopped beating. What a live worker runs is left alone."""
     alive_since = now - settings.worker_lost_after
-    swept = metadata_sweeps.fail_left_behind(connection, LEFT_BEHIND, alive_since=alive_since, now=now)
-    ends = [
-        ManifestEnd(manifest_id=run.manifest_id, kind=EndKind.FAILURE, ended_at=now)
-        for run in swept
-        if run.manifest_id is not None
-    ]
-    apply_endings(connection, ends, settings, now=now)
+    swept = metadata_sweeps.fail_left_behind(connection, WORKER_LOST, alive_since=alive_since, now=now)
+    count_as_failures(connection, swept, settings, now=now)
     return len(swept)

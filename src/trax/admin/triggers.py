@@ -21,7 +21,7 @@ def trigger(
     connection: Connection, external_id: str, *, delay: timedelta | None, now: datetime
 ) -> WorkQueueEntry | None:
     """Queue a run with the manifest's own input. One that could start at once is there already: take that."""
-    rows = manifests.to_trigger(connection, external_id=external_id)
+    rows = manifests.to_trigger(connection, external_id=external_id, now=now)
     if not rows:
         raise unknown(external_id)
     (row,) = rows
@@ -33,7 +33,7 @@ def trigger(
 
 def trigger_group(connection: Connection, group: str, *, now: datetime) -> int:
     """Queue a run of every enabled manifest of the group that depends on no other; returns how many."""
-    rows = manifests.to_trigger(connection, group=group)
+    rows = manifests.to_trigger(connection, group=group, now=now)
     entries = [entry_for(row, Origin.TRIGGER, now=now) for row in rows if row.waiting_entry_id is None]
     return len(work_queue.add(connection, entries, now=now))
 

@@ -14,7 +14,7 @@ from trax.host.queueing import Queueing
 from trax.host.recorded import RecordedRun
 from trax.host.roles import running
 from trax.host.signals import stop_signal
-from trax.host.startup import start
+from trax.host.startup import patiently, start
 from trax.host.sync import Sync
 from trax.settings import Settings
 from trax.store.url import chosen_url
@@ -97,6 +97,8 @@ class Trax:
         defined = train_of(what, **options) if route is None else train_over(what, route, **options)
         self.parts.parameters.of_input(defined)
         self.trains.add(defined)
+        if defined.options.group is not None:
+            self.group(defined.options.group)
         return defined
 
     def provide(
@@ -130,10 +132,16 @@ class Trax:
     async def start(self, on_progress: Callable[[int, int], None] | None = None) -> None:
         """What entering the block does; `on_progress` hears how far seeding has come."""
         parts = self.parts
-        store = await parts.store.opened()
-        await start(store, parts.declarations.checked(), parts.settings, on_progress=on_progress)
-        self._duties = running(parts, store)
-        await self._duties.__aenter__()
+        timetable = parts.declarations.checked()
+        try:
+            store = await patiently(parts.store.opened)
+            await start(store, timetable, parts.settings, on_progress=on_progress)
+            duties = running(parts, store)
+            await duties.__aenter__()
+        except BaseException:
+            self.close()
+            raise
+        self._duties = duties
 
     async def stop(self) -> None:
         """Let what is under way end, then let go of the database."""

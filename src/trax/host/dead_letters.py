@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from trax.admin import resolutions
 from trax.errors import NotFound
 from trax.events import Topic
+from trax.host.words import checked_word
 from trax.records.states import DeadLetterStatus
 from trax.store import dead_letters
 
@@ -56,7 +57,7 @@ class DeadLetters:
     ) -> list[DeadLetter]:
         """Newest first. To read on, pass the id of the last one as `before`."""
         store = await self._store.opened()
-        wanted = None if status is None else DeadLetterStatus(status)
+        wanted = checked_word(DeadLetterStatus, status)
         return await store.ask(
             dead_letters.listed, status=wanted, manifest=manifest, before=before, limit=limit
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trax.errors import NotFound
+from trax.host.words import checked_word
 from trax.records.states import State
 from trax.store import metadata
 
@@ -36,5 +37,5 @@ class Executions:
     ) -> list[Metadata]:
         """Newest first. To read on, pass the id of the last one as `before`."""
         store = await self._store.opened()
-        wanted = State(state) if state is not None else None
+        wanted = checked_word(State, state)
         return await store.ask(metadata.listed, state=wanted, train=train, before=before, limit=limit)

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from trax.admin import runtime, triggers
+from trax.admin.seeding import seed, without_operators
 from trax.admin.triggers import unknown
 from trax.events import Topic
+from trax.host.words import checked_word
+from trax.records.external_id import new_external_id
 from trax.records.states import ScheduleType
 from trax.schedule.builder import Declarations
-from trax.store import manifests, metadata_sweeps
+from trax.schedule.requirement import DURATION
+from trax.store import dialect, manifests, metadata_sweeps
 
 if TYPE_CHECKING:
-    from datetime import timedelta
     from typing import Unpack
 
     from trax.host.parts import Parts
     from trax.records import Manifest, WorkQueueEntry
-    from trax.schedule.batch import Items
+    from trax.schedule.batch import ConfigureEach, Items
+    from trax.schedule.declaration import Timetable
     from trax.schedule.occasion import When
     from trax.schedule.options import ScheduleKeywords
+    from trax.settings import Settings
     from trax.store import Connection, Store
     from trax.train import Train
 
@@ -34,6 +40,7 @@ class Manifests:
         self._parameters = parts.parameters
         self._settings = parts.settings
         self._events = parts.events
+        self._declared = parts.declarations
 
     async def schedule(
         self, train: Train[In, Any], external_id: str, value: In, when: When, **how: Unpack[ScheduleKeywords]
@@ -48,23 +55,27 @@ class Manifests:
         name: str | None,
         items: Items[In],
         when: When,
+        *,
+        configure_each: ConfigureEach[In] | None = None,
         **how: Unpack[ScheduleKeywords],
     ) -> list[Manifest]:
         """All of them or none. What an earlier call put into this batch, and this one does not, goes."""
         declarations = self._declarations()
-        declarations.schedule_many(train, name, items, when, **how)
+        declarations.schedule_many(train, name, items, when, configure_each=configure_each, **how)
         return await self._write(declarations, batch=name)
 
     async def schedule_once(
         self,
         train: Train[In, Any],
-        external_id: str,
+        external_id: str | None,
         value: In,
-        delay: timedelta,
+        delay: timedelta = timedelta(),
         **how: Unpack[ScheduleKeywords],
     ) -> Manifest:
+        """A single run, so long from now. Without an id it gets one of its own."""
+        name = f"once-{new_external_id()}" if external_id is None else external_id
         declarations = self._declarations()
-        declarations.schedule_once(train, external_id, value, delay, **how)
+        declarations.schedule_once(train, name, value, delay, **how)
         return (await self._write(declarations))[0]
 
     async def schedule_dependent(
@@ -88,6 +99,8 @@ class Manifests:
 
     async def trigger(self, external_id: str, *, delay: timedelta | None = None) -> WorkQueueEntry:
         """Start it now, or after a delay: an extra run, whatever the schedule says."""
+        if delay is not None:
+            DURATION("delay", delay)
         store = await self._store.opened()
         entry = await store.call(_trigger, store, external_id, delay)
         self._events.emit(Topic.WORK_QUEUE)
@@ -103,6 +116,13 @@ class Manifests:
         """Delete it with its history, its entries and its dead letters."""
         store = await self._store.opened()
         await store.call(runtime.delete, external_id)
+
+    async def reset_operator_overrides(self) -> None:
+        """Undo what operators have switched or limited: what code does not say goes back to its default."""
+        store = await self._store.opened()
+        timetable = without_operators(self._declared.checked())
+        await store.call(_seed, store, timetable, self._settings)
+        self._events.emit(Topic.MANIFEST)
 
     async def get(self, external_id: str) -> Manifest:
         store = await self._store.opened()
@@ -123,12 +143,12 @@ class Manifests:
     ) -> list[Manifest]:
         """In the order of their external ids. To read on, pass the last one's as `after`."""
         store = await self._store.opened()
-        kind = None if schedule_type is None else ScheduleType(schedule_type)
+        kind = checked_word(ScheduleType, schedule_type)
         wanted: dict[str, Any] = {"group": group, "train": train, "enabled": enabled, "schedule_type": kind}
         return await store.ask(manifests.listed, after=after, limit=limit, **wanted)
 
     def _declarations(self) -> Declarations:
-        return Declarations(self._parameters.of_input)
+        return Declarations(self._parameters.of_registered)
 
     async def _write(self, declarations: Declarations, batch: str | None = None) -> list[Manifest]:
         timetable = declarations.checked()
@@ -147,6 +167,11 @@ def _trigger(
     connection: Connection, store: Store, external_id: str, delay: timedelta | None
 ) -> WorkQueueEntry | None:
     return triggers.trigger(connection, external_id, delay=delay, now=store.now(connection))
+
+
+def _seed(connection: Connection, store: Store, timetable: Timetable, settings: Settings) -> None:
+    dialect.take_leader_lock(connection)
+    seed(connection, timetable, settings, now=store.now(connection))
 
 
 def _cancel(connection: Connection, external_id: str) -> int:

@@ -10,7 +10,7 @@ from trax.train import Codec
 
 if TYPE_CHECKING:
     from trax.settings import Settings
-    from trax.train import Train
+    from trax.train import Registry, Train
 
 logger = logging.getLogger(__name__)
 
@@ -18,8 +18,9 @@ logger = logging.getLogger(__name__)
 class Parameters:
     """The codecs of an app's trains, each made once, and the rules for what is kept."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, trains: Registry) -> None:
         self._settings = settings
+        self._trains = trains
         self._inputs: dict[str, Codec[Any]] = {}
         self._outputs: dict[str, Codec[Any] | None] = {}
 
@@ -28,6 +29,15 @@ class Parameters:
         if train.name not in self._inputs:
             self._inputs[train.name] = Codec(train.input_type, owner=f"train {train.name!r}")
         return self._inputs[train.name]
+
+    def of_registered(self, train: Train[Any, Any]) -> Codec[Any]:
+        """The same, for a train that will be found again by its name alone: it must be this app's."""
+        if train.name not in self._trains or self._trains.get(train.name) is not train:
+            raise DefinitionError(
+                f"train {train.name!r} is not registered in this app; define it with app.train, so that a "
+                "worker finds it by its name"
+            )
+        return self.of_input(train)
 
     def saved_input(self, text: str) -> str | None:
         return self._cut(text) if self._settings.save_inputs else None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from trax.events import Topic
 from trax.queue import Wish, enqueue
+from trax.train import Retry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -14,8 +16,9 @@ if TYPE_CHECKING:
 
     from trax.host.parts import Parts
     from trax.records import WorkQueueEntry
+    from trax.settings import Settings
     from trax.store import Connection, Store
-    from trax.train import Train
+    from trax.train import Train, TrainOptions
 
 In = TypeVar("In")
 
@@ -35,6 +38,7 @@ class Queueing:
         self._store = parts.store
         self._parameters = parts.parameters
         self._events = parts.events
+        self._settings = parts.settings
 
     async def add(
         self, train: Train[In, Any], inputs: Iterable[In], **how: Unpack[QueueKeywords]
@@ -55,7 +59,7 @@ class Queueing:
         return entries
 
     def _wish(self, train: Train[In, Any], inputs: Iterable[In], how: QueueKeywords) -> Wish:
-        codec, options = self._parameters.of_input(train), train.options
+        codec, options = self._parameters.of_registered(train), train.options
         priority = how.get("priority")
         return Wish(
             train=train.name,
@@ -64,7 +68,24 @@ class Queueing:
             group=how.get("group") or options.group,
             delay=how.get("delay"),
             timeout_seconds=options.timeout.total_seconds() if options.timeout else None,
+            retry=_retry_json(options, self._settings),
         )
+
+
+def _retry_json(options: TrainOptions, settings: Settings) -> str | None:
+    """The train's own policy travels with the entry; without one, the settings of the day count."""
+    if options.retry is None and options.max_retries is None:
+        return None
+    default = Retry(
+        max_retries=settings.default_max_retries,
+        delay=settings.default_retry_delay,
+        multiplier=settings.retry_backoff_multiplier,
+        max_delay=settings.max_retry_delay,
+    )
+    policy = options.policy(default)
+    waits = {"delay": policy.delay.total_seconds(), "max_delay": policy.max_delay.total_seconds()}
+    shape = {"max_retries": policy.max_retries, "multiplier": policy.multiplier, "jitter": policy.jitter}
+    return json.dumps(waits | shape)
 
 
 def _enqueue(connection: Connection, store: Store, wish: Wish) -> list[WorkQueueEntry]:

@@ -3,40 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-import logging
 import socket
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, assert_never
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from trax.host.hooks import call_hook, tell_ending
 from trax.host.outcomes import ending_of
 from trax.records.external_id import new_external_id
 from trax.records.metadata import NewRun
 from trax.store import metadata
-from trax.train import (
-    Cancellation,
-    Cancelled,
-    Done,
-    Failed,
-    Interrupted,
-    Run,
-    current,
-    entered,
-    error_of,
-)
+from trax.train import Cancellation, Cancelled, Run, current, entered, result_of
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from trax.host.parameters import Parameters
-    from trax.records import Metadata
     from trax.records.metadata import Ending
     from trax.store import Connection, Store
     from trax.train import Outcome, Train
 
 T = TypeVar("T")
 Out = TypeVar("Out")
-
-logger = logging.getLogger(__name__)
 
 
 class RecordedRun(Generic[Out]):
@@ -69,7 +55,7 @@ class RecordedRun(Generic[Out]):
             cancellation=parent.cancellation if parent else Cancellation(),
         )
         with entered(run):
-            await self._call_hook("on_started", run)
+            await call_hook(self._store, self._train, "on_started", run.metadata_id)
             outcome = await self._outcome(run, codec.decode(text))
             return await self._end(run, outcome)
 
@@ -86,38 +72,14 @@ class RecordedRun(Generic[Out]):
         """Write the ending, tell the hooks, and give or raise what the caller gets."""
         ending = ending_of(run.metadata_id, outcome, self._train, self._parameters)
         await _unhindered(self._store.call(self._finish, ending))
-        match outcome:
-            case Done(value):
-                await self._call_hook("on_completed", run)
-                return value
-            case Failed(error):
-                await self._call_hook("on_failed", run, error)
-            case Cancelled() | Interrupted():
-                await self._call_hook("on_cancelled", run)
-            case _:
-                assert_never(outcome)
-        if is_raised:
-            raise error_of(outcome)
-        return None
+        await tell_ending(self._store, self._train, run.metadata_id, outcome)
+        return result_of(outcome) if is_raised else None
 
     def _begin(self, connection: Connection, new: NewRun) -> int:
         return metadata.begin(connection, new, now=self._store.now(connection))
 
     def _finish(self, connection: Connection, ending: Ending) -> None:
         metadata.finish(connection, [ending], now=self._store.now(connection))
-
-    async def _call_hook(self, name: str, run: Run, *more: Any) -> None:
-        """Call the train's own hook with the record as it stands. A hook that raises changes nothing."""
-        hook = getattr(self._train.options, name)
-        if hook is None:
-            return
-        try:
-            record: Metadata | None = await self._store.ask(metadata.get, run.metadata_id)
-            answer = hook(record, *more)
-            if inspect.isawaitable(answer):
-                await answer
-        except Exception:
-            logger.exception("train %r: its hook %s failed; the run is not affected", self._train.name, name)
 
 
 def _seconds(train: Train[Any, Any]) -> float | None:

@@ -75,8 +75,8 @@ class Sequential:
     def _finish(self, connection: Connection, ending: Ending, meaning: Meaning | None) -> None:
         """The record, its manifest and its dependents: one transaction."""
         now = self._store.now(connection)
-        metadata.finish(connection, [ending], now=now)
-        if meaning is not None:
+        is_ours = metadata.finish(connection, [ending], now=now)
+        if is_ours and meaning is not None:
             end = ManifestEnd(ended_at=now, **meaning._asdict())
             apply_endings(connection, [end], self._settings, now=now)
 

@@ -42,17 +42,24 @@ class Standing:
     has_awaiting_dead_letter: bool = False
     has_queued_entry: bool = False
     active_runs: int = 0
+    latest_attempt: int = 0
+    """The highest number among the active runs, each of which knows how many failures came before it."""
+
+    @property
+    def is_being_retried(self) -> bool:
+        return self.latest_attempt > self.failure_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToQueue:
-    """Write an entry for it."""
+    """Write an entry for it. `look_again_at`: when the next one may be written though this has not ended."""
 
     origin: Origin
     priority: int
     scheduled_for: datetime | None
     scheduled_at: datetime | None = None
     consumed_parent_success_at: datetime | None = None
+    look_again_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,8 @@ class Timing:
 
     `last_successful_run` is when the last success ended, `last_scheduled_for` the occurrence that was last
     written to the queue, `next_scheduled_run` a moment set beforehand: jitter, a first run that must not be
-    at once, or the next regular occurrence after a cancelled run.
+    at once, or the next regular occurrence after a cancelled run. `broken` says why its row cannot be read;
+    such a manifest is never due.
     """
 
     schedule_type: ScheduleType
@@ -109,3 +110,4 @@ class Timing:
     last_successful_run: datetime | None = None
     last_scheduled_for: datetime | None = None
     next_scheduled_run: datetime | None = None
+    broken: str | None = None

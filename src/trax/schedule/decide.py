@@ -9,11 +9,11 @@ from trax.errors import DefinitionError
 from trax.records.retry_policy import RetryPolicy
 from trax.records.standing import Decision, Standing, ToDeadLetter, ToQueue, ToRest, ToWait
 from trax.records.states import PRIORITY_MAX, Origin, ScheduleType
-from trax.schedule.due import Fire, Never, Wait, look
+from trax.schedule.due import Fire, Never, Wait, look, next_overlapping
 from trax.schedule.exclusions import first_allowed
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
 
 BY_HAND = (ScheduleType.NONE, ScheduleType.ON_DEMAND, ScheduleType.DORMANT_DEPENDENT)
@@ -41,12 +41,18 @@ def _decided(manifest: Standing, rules: Rules, now: datetime) -> Decision:
         return ToRest(reason)
     if manifest.failure_count >= max(1, manifest.max_retries):
         return ToDeadLetter(_why_it_gave_up(manifest))
+    if occupied := _while_occupied(manifest, now):
+        return occupied
     if reason := _why_it_is_closed(manifest):
         return ToRest(reason)
-    if manifest.failure_count:
+    return _next_run(manifest, rules, now)
+
+
+def _next_run(manifest: Standing, rules: Rules, now: datetime) -> Decision:
+    if manifest.failure_count and not manifest.is_being_retried:
         return _another_try(manifest, rules, now)
     if manifest.timing.schedule_type is ScheduleType.DEPENDENT:
-        return _after_its_parent(manifest, rules)
+        return _after_its_parent(manifest, rules, now)
     return _when_due(manifest, rules, now)
 
 
@@ -55,10 +61,6 @@ def _why_it_is_not_looked_at(manifest: Standing) -> str | None:
         return "it is disabled"
     if manifest.has_awaiting_dead_letter:
         return "its dead letter awaits a person"
-    if manifest.has_queued_entry:
-        return "an entry of it is queued already"
-    if manifest.active_runs >= manifest.timing.max_instances:
-        return f"{manifest.active_runs} of at most {manifest.timing.max_instances} runs are active"
     return None
 
 
@@ -68,6 +70,8 @@ def _why_it_gave_up(manifest: Standing) -> str:
 
 
 def _why_it_is_closed(manifest: Standing) -> str | None:
+    if manifest.timing.broken:
+        return manifest.timing.broken
     if not manifest.group_enabled:
         return "its group is disabled"
     if manifest.timing.schedule_type in BY_HAND:
@@ -77,19 +81,34 @@ def _why_it_is_closed(manifest: Standing) -> str | None:
     return None
 
 
+def _while_occupied(manifest: Standing, now: datetime) -> Decision | None:
+    """One entry at a time, and no more runs than may overlap."""
+    if manifest.active_runs >= manifest.timing.max_instances:
+        return ToRest(f"{manifest.active_runs} of at most {manifest.timing.max_instances} runs are active")
+    if not manifest.has_queued_entry:
+        return None
+    upcoming = next_overlapping(manifest.timing, manifest.timing.last_scheduled_for, now)
+    return ToRest("an entry of it is queued already") if upcoming is None else ToWait(upcoming)
+
+
 def _another_try(manifest: Standing, rules: Rules, now: datetime) -> Decision:
-    """After a failure: the same occurrence again, once the wait is over and no exclusion holds it back."""
+    """After a failure: the same occurrence again, once the wait is over and no exclusion holds it back.
+
+    Exclusions are about time, and a dependent does not run by time.
+    """
     timing = manifest.timing
-    allowed = first_allowed(timing.exclusions, timing.time_zone, now)
+    is_dependent = timing.schedule_type is ScheduleType.DEPENDENT
+    wanted = max(timing.next_scheduled_run or now, now)  # an attempt that was cancelled puts off the next
+    allowed = wanted if is_dependent else first_allowed(timing.exclusions, timing.time_zone, wanted)
     if allowed is None:
         return ToRest("it is excluded for good")
     if allowed > now:
         return ToWait(allowed)
     wait = (manifest.retry or rules.retry).wait_after(manifest.failure_count, chance=rules.chance)
-    return _entry(manifest, rules, Origin.RETRY, timing.last_scheduled_for, scheduled_at=now + wait)
+    return _entry(manifest, rules, now, Origin.RETRY, timing.last_scheduled_for, wait=wait)
 
 
-def _after_its_parent(manifest: Standing, rules: Rules) -> Decision:
+def _after_its_parent(manifest: Standing, rules: Rules, now: datetime) -> Decision:
     """A success of the parent wakes it once, also one that came while it was running itself."""
     success = manifest.parent.last_successful_run if manifest.parent else None
     consumed = manifest.consumed_parent_success_at
@@ -97,13 +116,13 @@ def _after_its_parent(manifest: Standing, rules: Rules) -> Decision:
         return ToRest("its parent has not succeeded yet")
     if consumed is not None and success <= consumed:
         return ToRest("its parent has not succeeded since it was last queued")
-    return _entry(manifest, rules, Origin.SCHEDULE, success, consumed=success)
+    return _entry(manifest, rules, now, Origin.SCHEDULE, success, consumed=success)
 
 
 def _when_due(manifest: Standing, rules: Rules, now: datetime) -> Decision:
     match look(manifest.timing, now):
         case Fire(scheduled_for):
-            return _entry(manifest, rules, Origin.SCHEDULE, scheduled_for)
+            return _entry(manifest, rules, now, Origin.SCHEDULE, scheduled_for)
         case Wait(until):
             return ToWait(until)
         case Never(reason):
@@ -113,10 +132,11 @@ def _when_due(manifest: Standing, rules: Rules, now: datetime) -> Decision:
 def _entry(
     manifest: Standing,
     rules: Rules,
+    now: datetime,
     origin: Origin,
     scheduled_for: datetime | None,
     *,
-    scheduled_at: datetime | None = None,
+    wait: timedelta | None = None,
     consumed: datetime | None = None,
 ) -> ToQueue:
     is_dependent = manifest.timing.schedule_type is ScheduleType.DEPENDENT
@@ -125,6 +145,7 @@ def _entry(
         origin=origin,
         priority=min(manifest.group_priority + boost, PRIORITY_MAX),
         scheduled_for=scheduled_for,
-        scheduled_at=scheduled_at,
+        scheduled_at=None if wait is None else now + wait,
         consumed_parent_success_at=consumed,
+        look_again_at=next_overlapping(manifest.timing, scheduled_for, now),
     )

@@ -28,7 +28,9 @@ __all__ = [
     "after_cancellation",
     "after_success",
     "first_look",
+    "is_ahead",
     "look",
+    "next_overlapping",
 ]
 
 
@@ -45,6 +47,8 @@ def look(timing: Timing, now: datetime) -> Answer:
     What cannot be evaluated (an expression or a zone that this server does not know) never runs, and hurts
     nobody else.
     """
+    if timing.broken:
+        return Never(timing.broken)
     try:
         return _put_off(timing, _regardless_of_exclusions(timing, now), now)
     except DefinitionError as broken:
@@ -62,18 +66,38 @@ def after_success(timing: Timing, ended_at: datetime, random: Random) -> Upcomin
 def after_cancellation(timing: Timing, ended_at: datetime) -> Upcoming:
     """The next regular occurrence after the run's end: else what timed out would be due again at once.
 
-    One run among several that overlap holds nothing up. What was to run once and was stopped stays stopped.
+    One run among several that overlap holds nothing up. What was to run once and was stopped stays stopped,
+    unless its moment is still to come: then it was a run started by hand.
     """
     if timing.schedule_type is ScheduleType.ONCE:
-        return Upcoming(None, None)
+        is_over = not is_ahead(timing, ended_at)
+        return Upcoming(None, None) if is_over else _upcoming(timing, timing.scheduled_at, ended_at)
     if timing.max_instances > 1:
         return _upcoming(timing, timing.next_scheduled_run, ended_at)
     return _upcoming(timing, _next_regular(timing, ended_at), ended_at)
 
 
+def is_ahead(timing: Timing, now: datetime) -> bool:
+    """Whether the moment of what is to run once is still to come."""
+    return timing.scheduled_at is not None and timing.scheduled_at > now
+
+
 def first_look(timing: Timing, start: Literal["now", "next_occurrence"], now: datetime) -> datetime | None:
     """The moment to set beforehand for a manifest that has not run: None when it may run at once."""
     return _next_regular(timing, now) if start == "next_occurrence" else None
+
+
+def next_overlapping(timing: Timing, queued_for: datetime | None, now: datetime) -> datetime | None:
+    """While an entry waits in the queue: the next occurrence that gets an entry of its own.
+
+    None where runs do not overlap: there the end of the run says what comes next.
+    """
+    if timing.max_instances == 1 or timing.broken:
+        return None
+    try:
+        return pace_of(timing, anchor=queued_for or now).next_after(now)
+    except DefinitionError:
+        return None
 
 
 def _regardless_of_exclusions(timing: Timing, now: datetime) -> Answer:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from trax.records.ended import EndKind, Held, ManifestChange
 from trax.records.states import ScheduleType
-from trax.schedule.due import after_cancellation, after_success
+from trax.schedule.due import after_cancellation, after_success, is_ahead
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -59,18 +59,36 @@ def _succeeded(manifest: Held, end: ManifestEnd, random: Random) -> Held:
 
 
 def _failed(manifest: Held, end: ManifestEnd) -> Held:
-    """One more failure in a row. The manager looks at once: it tries again or gives up."""
+    """One more failure in a row. The manager looks at once: it tries again or gives up.
+
+    A moment set beforehand, by a run that was cancelled say, does not hold up what has to be tried again.
+    """
     failures = manifest.failure_count + 1
     if end.gives_up:
         failures = max(failures, manifest.max_retries)
-    return replace(manifest, failure_count=failures, next_due_at=end.ended_at)
+    timing = replace(manifest.timing, next_scheduled_run=None)
+    return replace(manifest, failure_count=failures, next_due_at=end.ended_at, timing=timing)
 
 
 def _cancelled(manifest: Held, end: ManifestEnd) -> Held:
-    """Not a failure. The next run is at the next regular occurrence, or a run that timed out would loop."""
-    planned, look_at = after_cancellation(manifest.timing, end.ended_at)
-    timing = replace(manifest.timing, next_scheduled_run=planned)
-    return replace(manifest, next_due_at=_unless_dependent(manifest, end, look_at), timing=timing)
+    """Not a failure. The next run is at the next regular occurrence, or a run that timed out would loop.
+
+    What was to run once has none: it is switched off, so that nothing but a person starts it again.
+    """
+    timing = manifest.timing
+    planned, look_at = after_cancellation(timing, end.ended_at)
+    is_over = timing.schedule_type is ScheduleType.ONCE and not is_ahead(timing, end.ended_at)
+    return replace(
+        manifest,
+        enabled=manifest.enabled and not is_over,
+        next_due_at=_earliest(manifest.next_due_at, _unless_dependent(manifest, end, look_at)),
+        timing=replace(timing, next_scheduled_run=planned),
+    )
+
+
+def _earliest(asked_for: datetime | None, wanted: datetime | None) -> datetime | None:
+    """A look that was asked for, by a failure in the same batch say, is not put off."""
+    return min((moment for moment in (asked_for, wanted) if moment is not None), default=None)
 
 
 def _unless_dependent(manifest: Held, end: ManifestEnd, look_at: datetime | None) -> datetime | None:

@@ -8,14 +8,22 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import select, text
 
 from trax.store.dialect import document, rows_of
+from trax.store.manifest_locks import lock
 from trax.store.schema import tables_for
 from trax.store.schema.metadata import ACTIVE
 from trax.store.schema.work_queue import QUEUED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from sqlalchemy import Connection, Row, Select
+
+
+def held(connection: Connection, external_ids: Sequence[str]) -> dict[str, Row[Any]]:
+    """The same, with their rows locked: of two runs that want to wake one, the second sees the first."""
+    found = targets(connection, external_ids)
+    lock(connection, (row.id for row in found.values()))
+    return targets(connection, external_ids)
 
 
 def targets(connection: Connection, external_ids: Iterable[str]) -> dict[str, Row[Any]]:
@@ -45,5 +53,4 @@ def _targets(dialect: str) -> Select[Any]:
         .join(given, given.c.external_id == manifest.c.external_id)
         .join(t.manifest_group, t.manifest_group.c.id == manifest.c.group_id)
         .outerjoin(parent, parent.c.id == manifest.c.depends_on_id)
-        .with_for_update(of=manifest)
     )

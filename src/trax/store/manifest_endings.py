@@ -6,10 +6,11 @@ from dataclasses import asdict
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import bindparam, select, text, update
+from sqlalchemy import bindparam, select, text, union, update
 
 from trax.records.ended import Held
 from trax.store.dialect import document, id_document, rows_of
+from trax.store.manifest_locks import lock
 from trax.store.manifest_rows import timing_of
 from trax.store.schema import tables_for
 from trax.store.types import BigId, Utc
@@ -25,11 +26,17 @@ if TYPE_CHECKING:
 WRITTEN = ("enabled", "failure_count", "last_successful_run", "next_scheduled_run", "next_due_at")
 
 
-def hold(connection: Connection, ids: Iterable[int], *, default_threshold: timedelta) -> list[Held]:
-    """Lock these manifests, always in the order of their ids so that two batches cannot block each other."""
-    wanted = id_document(sorted(set(ids)))
-    rows = connection.execute(_hold(connection.dialect.name), {"ids": wanted})
-    return [_held(row, default_threshold) for row in rows]
+def hold(
+    connection: Connection, ids: Iterable[int], *, succeeded: Iterable[int], default_threshold: timedelta
+) -> list[Held]:
+    """Lock these manifests, and those to be woken by the ones that succeeded; returns these.
+
+    All in one statement and in the order of their ids, so that two batches cannot block each other.
+    """
+    ids = set(ids)
+    given = {"ids": id_document(ids), "parents": id_document(set(succeeded))}
+    rows = connection.execute(_hold(connection.dialect.name), given)
+    return [_held(row, default_threshold) for row in rows if row.id in ids]
 
 
 def write(connection: Connection, changes: Sequence[ManifestChange]) -> None:
@@ -40,8 +47,9 @@ def write(connection: Connection, changes: Sequence[ManifestChange]) -> None:
 
 def forgive(connection: Connection, ids: Iterable[int]) -> None:
     """Begin the count of failures anew: a person has dealt with them."""
-    wanted = id_document(set(ids))
-    connection.execute(_forgive(connection.dialect.name), {"ids": wanted})
+    ids = set(ids)
+    lock(connection, ids)
+    connection.execute(_forgive(connection.dialect.name), {"ids": id_document(ids)})
 
 
 def wake_dependents(connection: Connection, parent_ids: Iterable[int], *, now: datetime) -> None:
@@ -53,10 +61,14 @@ def wake_dependents(connection: Connection, parent_ids: Iterable[int], *, now: d
 @cache
 def _hold(dialect: str) -> Select[Any]:
     manifest = tables_for(dialect).manifest
+    dependent = manifest.alias("dependent")
     given = rows_of(dialect, "ids", {"id": BigId})
+    parents = rows_of(dialect, "parents", {"id": BigId})
+    woken = select(dependent.c.id).join(parents, parents.c.id == dependent.c.depends_on_id)
+    wanted = union(select(given.c.id), woken).subquery("wanted")
     return (
         select(manifest)
-        .join(given, given.c.id == manifest.c.id)
+        .join(wanted, wanted.c.id == manifest.c.id)
         .order_by(manifest.c.id)
         .with_for_update(of=manifest)
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import bindparam, select, text, update
 
 from trax.records.manifest import ManifestGroup
-from trax.store.dialect import document, insert, rows_of
+from trax.store.dialect import among, document, id_document, insert, rows_of
 from trax.store.schema import tables, tables_for
 from trax.store.schema.work_queue import QUEUED
 from trax.store.types import Utc
@@ -35,6 +35,12 @@ def named(connection: Connection, names: Iterable[str], *, now: datetime) -> dic
 
 def get(connection: Connection, name: str) -> ManifestGroup | None:
     return _of_names(connection, {name}).get(name)
+
+
+def priorities(connection: Connection, ids: Iterable[int]) -> dict[int, int]:
+    group = tables(connection).manifest_group
+    query = select(group.c.id, group.c.priority).where(among(connection, group.c.id))
+    return {row.id: row.priority for row in connection.execute(query, {"ids": id_document(ids)})}
 
 
 def listed(connection: Connection, *, after: str | None = None, limit: int = 50) -> list[ManifestGroup]:

@@ -10,17 +10,19 @@ from sqlalchemy import func, select, text, update
 from trax.records.standing import Parent, Standing
 from trax.records.states import ScheduleType
 from trax.store.dialect import document, id_document, rows_of
+from trax.store.manifest_locks import lock
 from trax.store.manifest_rows import retry_of, timing_of
 from trax.store.schema import tables, tables_for
 from trax.store.schema.metadata import ACTIVE
-from trax.store.schema.work_queue import SCHEDULED
+from trax.store.schema.work_queue import STANDING_IN
 from trax.store.types import BigId, Utc
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime, timedelta
 
-    from sqlalchemy import Connection, Row, Select, Update
+    from sqlalchemy import ColumnElement, Connection, Row, ScalarSelect, Select, Table, Update
+    from sqlalchemy.types import TypeEngine
 
 MOST_AT_ONCE: Final = 10_000
 """How many due manifests one cycle looks at; a greater flood is taken oldest first, cycle by cycle."""
@@ -47,6 +49,7 @@ def next_look(connection: Connection) -> datetime | None:
 
 def standings(connection: Connection, ids: Sequence[int], *, default_threshold: timedelta) -> list[Standing]:
     """How these manifests stand, in the order asked for. Their rows stay locked until the cycle ends."""
+    lock(connection, ids)
     rows = connection.execute(_standings(connection.dialect.name), {"ids": id_document(ids)})
     found = {row.id: _standing(row, default_threshold) for row in rows}
     return [found[one] for one in ids if one in found]
@@ -60,7 +63,7 @@ def look_again(connection: Connection, moments: dict[int, datetime | None]) -> N
 
 
 def note_queued(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
-    """Remember which occurrence, and which success of the parent, an entry was written for."""
+    """Remember what an entry was written for: which occurrence, and which success of the parent."""
     if rows:
         connection.execute(_note_queued(connection.dialect.name), {"rows": document(rows)})
 
@@ -71,18 +74,13 @@ def _standings(dialect: str) -> Select[Any]:
     manifest, group, parent = t.manifest, t.manifest_group, t.manifest.alias("parent")
     given = rows_of(dialect, "ids", {"id": BigId})
     letters, entries, runs = t.dead_letter, t.work_queue, t.metadata
-    is_awaiting = (
-        select(letters.c.id)
-        .where(letters.c.manifest_id == manifest.c.id, text("status = 'awaiting_intervention'"))
-        .exists()
-    )
-    is_queued = select(entries.c.id).where(entries.c.manifest_id == manifest.c.id, text(SCHEDULED)).exists()
-    active = (
-        select(func.count())
-        .select_from(runs)
-        .where(runs.c.manifest_id == manifest.c.id, text(ACTIVE))
-        .scalar_subquery()
-    )
+    # Counted, though one would do: PostgreSQL may answer EXISTS by hashing the whole table.
+    awaiting = _count(letters, letters.c.manifest_id == manifest.c.id, "status = 'awaiting_intervention'")
+    # What a person requeued is the very run that is missing: the schedule does not add another one.
+    queued = _count(entries, entries.c.manifest_id == manifest.c.id, STANDING_IN)
+    active = _count(runs, runs.c.manifest_id == manifest.c.id, ACTIVE)
+    is_active = (runs.c.manifest_id == manifest.c.id, text(ACTIVE))
+    latest = select(func.coalesce(func.max(runs.c.attempt), 0)).where(*is_active).scalar_subquery()
     return (
         select(
             manifest,
@@ -92,15 +90,19 @@ def _standings(dialect: str) -> Select[Any]:
             parent.c.enabled.label("parent_enabled"),
             parent.c.schedule_type.label("parent_type"),
             parent.c.last_successful_run.label("parent_success"),
-            is_awaiting.label("is_awaiting"),
-            is_queued.label("is_queued"),
+            awaiting.label("awaiting"),
+            queued.label("queued"),
             active.label("active"),
+            latest.label("latest_attempt"),
         )
         .join(given, given.c.id == manifest.c.id)
         .join(group, group.c.id == manifest.c.group_id)
         .outerjoin(parent, parent.c.id == manifest.c.depends_on_id)
-        .with_for_update(of=manifest)
     )
+
+
+def _count(table: Table, is_its: ColumnElement[bool], condition: str) -> ScalarSelect[int]:
+    return select(func.count()).select_from(table).where(is_its, text(condition)).scalar_subquery()
 
 
 def _standing(row: Row[Any], default_threshold: timedelta) -> Standing:
@@ -121,9 +123,10 @@ def _standing(row: Row[Any], default_threshold: timedelta) -> Standing:
         failure_count=row.failure_count,
         parent=_parent(row),
         consumed_parent_success_at=row.consumed_parent_success_at,
-        has_awaiting_dead_letter=bool(row.is_awaiting),
-        has_queued_entry=bool(row.is_queued),
+        has_awaiting_dead_letter=row.awaiting > 0,
+        has_queued_entry=row.queued > 0,
         active_runs=row.active,
+        latest_attempt=row.latest_attempt,
     )
 
 
@@ -144,13 +147,14 @@ def _look_again(dialect: str) -> Update:
 @cache
 def _note_queued(dialect: str) -> Update:
     manifest = tables_for(dialect).manifest
-    kinds = {"id": BigId, "last_scheduled_for": Utc(), "consumed_parent_success_at": Utc()}
+    moments = ("next_due_at", "last_scheduled_for", "consumed_parent_success_at")
+    kinds: dict[str, TypeEngine[Any]] = {"id": BigId, **{name: Utc() for name in moments}}
     given = rows_of(dialect, "rows", kinds)
     return (
         update(manifest)
         .where(manifest.c.id == given.c.id)
         .values(
-            next_due_at=None,
+            next_due_at=given.c.next_due_at,
             last_scheduled_for=given.c.last_scheduled_for,
             consumed_parent_success_at=func.coalesce(
                 given.c.consumed_parent_success_at, manifest.c.consumed_parent_success_at

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from trax.errors import shown
 from trax.records.exclusions import exclusions_from_json
 from trax.records.retry_policy import RetryPolicy
 from trax.records.states import MisfirePolicy, ScheduleType
@@ -14,15 +16,18 @@ from trax.store.json import parsed
 if TYPE_CHECKING:
     from sqlalchemy import Row
 
-    from trax.records.when import Schedule
+    from trax.records.when import Exclusion, Schedule
+
+logger = logging.getLogger(__name__)
 
 
 def timing_of(row: Row[Any], default_threshold: timedelta) -> Timing:
+    exclusions, broken = _exclusions(row)
     return Timing(
         schedule_type=ScheduleType(row.schedule_type),
         schedule=schedule_of(row),
         scheduled_at=row.scheduled_at,
-        exclusions=exclusions_from_json(row.exclusions),
+        exclusions=exclusions,
         time_zone=row.time_zone,
         misfire=Misfire(
             MisfirePolicy(row.misfire_policy), _threshold(row, default_threshold), row.misfire_limit
@@ -32,6 +37,7 @@ def timing_of(row: Row[Any], default_threshold: timedelta) -> Timing:
         last_successful_run=row.last_successful_run,
         last_scheduled_for=row.last_scheduled_for,
         next_scheduled_run=row.next_scheduled_run,
+        broken=broken,
     )
 
 
@@ -48,15 +54,28 @@ def schedule_of(row: Row[Any]) -> Schedule | None:
 
 
 def retry_of(text: str | None) -> RetryPolicy | None:
+    """A manifest's own waits. Without any, or with some that cannot be read, it has those of the app."""
     if text is None:
         return None
-    kept = parsed(text)
-    return RetryPolicy(
-        delay=timedelta(seconds=kept["delay"]),
-        multiplier=kept["multiplier"],
-        max_delay=timedelta(seconds=kept["max_delay"]),
-        jitter=kept["jitter"],
-    )
+    try:
+        kept = parsed(text)
+        return RetryPolicy(
+            delay=timedelta(seconds=kept["delay"]),
+            multiplier=float(kept["multiplier"]),
+            max_delay=timedelta(seconds=kept["max_delay"]),
+            jitter=float(kept["jitter"]),
+        )
+    except (ArithmeticError, LookupError, TypeError, ValueError):
+        logger.warning("a manifest's retry cannot be read, the app's own is used: %s", shown(text))
+        return None
+
+
+def _exclusions(row: Row[Any]) -> tuple[tuple[Exclusion, ...], str | None]:
+    """The exclusions, and why they cannot be read: a newer server may have written a kind unknown here."""
+    try:
+        return exclusions_from_json(row.exclusions), None
+    except ValueError:
+        return (), f"its exclusions cannot be read: {shown(row.exclusions)}"
 
 
 def _threshold(row: Row[Any], default: timedelta) -> timedelta:

@@ -93,13 +93,25 @@ def look_at_group(connection: Connection, group_id: int, *, now: datetime) -> No
 
 
 def to_trigger(
-    connection: Connection, *, external_id: str | None = None, group: str | None = None
+    connection: Connection, *, external_id: str | None = None, group: str | None = None, now: datetime
 ) -> list[Row[Any]]:
-    """What it takes to start a manifest by hand, or all of a group that may be started that way."""
+    """What it takes to start a manifest by hand, or all of a group that may be started that way.
+
+    Their rows are locked first: of two who start one in the same moment, the second finds the first's entry.
+    """
     t = tables(connection)
+    wanted = select(t.manifest.c.id).join(t.manifest_group, t.manifest_group.c.id == t.manifest.c.group_id)
+    if external_id is not None:
+        wanted = wanted.where(t.manifest.c.external_id == external_id)
+    if group is not None:
+        may_start = t.manifest.c.enabled & t.manifest.c.schedule_type.not_in(STARTED_BY_ANOTHER)
+        wanted = wanted.where(t.manifest_group.c.name == group, may_start)
+    locked = wanted.order_by(t.manifest.c.id).with_for_update(of=t.manifest, key_share=True)
+    ids = list(connection.execute(locked).scalars())
+    could_start = t.work_queue.c.ready | (t.work_queue.c.scheduled_at <= now)
     waiting = (
         select(t.work_queue.c.id)
-        .where(t.work_queue.c.manifest_id == t.manifest.c.id, text(QUEUED), t.work_queue.c.ready)
+        .where(t.work_queue.c.manifest_id == t.manifest.c.id, text(QUEUED), could_start)
         .order_by(t.work_queue.c.id)
         .limit(1)
         .scalar_subquery()
@@ -107,12 +119,8 @@ def to_trigger(
     query = select(
         t.manifest, t.manifest_group.c.priority.label("group_priority"), waiting.label("waiting_entry_id")
     ).join(t.manifest_group, t.manifest_group.c.id == t.manifest.c.group_id)
-    if external_id is not None:
-        query = query.where(t.manifest.c.external_id == external_id)
-    if group is not None:
-        may_start = t.manifest.c.enabled & t.manifest.c.schedule_type.not_in(STARTED_BY_ANOTHER)
-        query = query.where(t.manifest_group.c.name == group, may_start).order_by(t.manifest.c.id)
-    return list(connection.execute(query))
+    query = query.where(among(connection, t.manifest.c.id)).order_by(t.manifest.c.id)
+    return list(connection.execute(query, {"ids": id_document(ids)}))
 
 
 def rows_of_ids(connection: Connection, ids: Sequence[int]) -> list[Row[Any]]:

@@ -37,6 +37,9 @@ class Swept(NamedTuple):
 
     metadata_id: int
     manifest_id: int | None
+    external_id: str
+    exception: str
+    reason: str
 
 
 def cancel_timed_out(connection: Connection, *, default: timedelta, now: datetime) -> list[int]:
@@ -104,9 +107,10 @@ def _fail(
             failure_exception=why.exception,
             failure_reason=storable(why.reason),
         )
-        .returning(metadata.c.id, metadata.c.manifest_id)
+        .returning(metadata.c.id, metadata.c.manifest_id, metadata.c.external_id)
     )
-    return [Swept(*row) for row in connection.execute(statement)]
+    rows = connection.execute(statement)
+    return [Swept(row.id, row.manifest_id, row.external_id, why.exception, why.reason) for row in rows]
 
 
 def _is_left(connection: Connection, alive_since: datetime) -> ColumnElement[bool]:

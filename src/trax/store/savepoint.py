@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import psycopg
 from sqlalchemy.exc import DataError, IntegrityError
 
 from trax.errors import StoreError
@@ -27,3 +28,5 @@ def savepoint(connection: Connection) -> Generator[None]:
             yield
     except (DataError, IntegrityError) as error:
         raise Refused(str(error.orig).strip()) from error
+    except (psycopg.DataError, psycopg.IntegrityError) as error:  # a COPY goes past SQLAlchemy
+        raise Refused(str(error).strip()) from error

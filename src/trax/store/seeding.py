@@ -65,10 +65,10 @@ def change(connection: Connection, rows: Sequence[Mapping[str, Any]], *, now: da
         connection.execute(_change(connection.dialect.name), {"rows": document(rows), "now": now})
 
 
-def link(connection: Connection, parents: Mapping[str, str | None]) -> None:
-    """Make each depend on its parent (None: on nobody). Only what differs is written."""
+def link(connection: Connection, parents: Mapping[str, str | None], *, now: datetime) -> None:
+    """Make each depend on its parent (None: on nobody). Only what differs is written, and looked at."""
     rows = document({"external_id": child, "parent": parent} for child, parent in parents.items())
-    connection.execute(_link(connection.dialect.name), {"rows": rows})
+    connection.execute(_link(connection.dialect.name), {"rows": rows, "now": now})
 
 
 def dependencies(connection: Connection) -> list[tuple[str, str, str, str]]:
@@ -161,11 +161,12 @@ def _link(dialect: str) -> Update:
     name = manifest.c.external_id.type
     given = rows_of(dialect, "rows", {"external_id": name, "parent": name})
     parent_id = select(parent.c.id).where(parent.c.external_id == given.c.parent).scalar_subquery()
+    now = bindparam("now", type_=Utc)
     return (
         update(manifest)
         .where(
             manifest.c.external_id == given.c.external_id,
             func.coalesce(manifest.c.depends_on_id, 0) != func.coalesce(parent_id, 0),
         )
-        .values(depends_on_id=parent_id)
+        .values(depends_on_id=parent_id, next_due_at=now, updated_at=now)
     )

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from sqlalchemy import func, insert, or_, select, text, update
+from sqlalchemy import insert, or_, select, text, update
 
 from trax.records.states import QueueStatus, State
 from trax.store.schema import tables
-from trax.store.schema.work_queue import DELAYED
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -79,9 +78,3 @@ def take(connection: Connection, *, host: str, now: datetime) -> Taken | None:
         row.attempt,
         row.scheduled_for,
     )
-
-
-def next_moment(connection: Connection) -> datetime | None:
-    """When the earliest delayed entry may run."""
-    queue = tables(connection).work_queue
-    return connection.execute(select(func.min(queue.c.scheduled_at)).where(text(DELAYED))).scalar()

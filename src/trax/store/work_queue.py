@@ -7,7 +7,7 @@ from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import bindparam, literal, select, text, update
+from sqlalchemy import bindparam, func, literal, literal_column, select, text, update
 from sqlalchemy import insert as insert_into
 
 from trax.records.states import Origin, QueueStatus
@@ -15,7 +15,7 @@ from trax.records.work_queue_entry import NewEntry, WorkQueueEntry
 from trax.store.dialect import bulk_copy, document, reserve_ids, rows_of
 from trax.store.json import parsed
 from trax.store.schema import tables, tables_for
-from trax.store.schema.work_queue import SCHEDULED
+from trax.store.schema.work_queue import DELAYED, QUEUED
 from trax.store.types import BigId, Utc
 
 if TYPE_CHECKING:
@@ -68,8 +68,14 @@ def listed(
     return [_record(row) for row in connection.execute(query)]
 
 
+def next_moment(connection: Connection) -> datetime | None:
+    """When the earliest delayed entry may run."""
+    queue = tables(connection).work_queue
+    return connection.execute(select(func.min(queue.c.scheduled_at)).where(text(DELAYED))).scalar()
+
+
 def attach_dead_letters(connection: Connection, letters: Mapping[int, int]) -> set[int]:
-    """Give each manifest's queued entry its dead letter (manifest id -> letter id); returns whose had one."""
+    """Give each manifest's oldest queued entry its letter, by manifest id; returns whose had an entry."""
     rows = document({"manifest_id": one, "dead_letter_id": letter} for one, letter in letters.items())
     return set(connection.execute(_attach_dead_letters(connection.dialect.name), {"rows": rows}).scalars())
 
@@ -83,9 +89,15 @@ def _is_ready(entry: NewEntry, now: datetime) -> bool:
 def _attach_dead_letters(dialect: str) -> Update:
     queue = tables_for(dialect).work_queue
     given = rows_of(dialect, "rows", {"manifest_id": BigId, "dead_letter_id": BigId})
+    same = queue.alias("same")
+    oldest = (
+        select(func.min(same.c.id))
+        .where(same.c.manifest_id == queue.c.manifest_id, same.c.status == literal_column("'queued'"))
+        .scalar_subquery()
+    )
     return (
         update(queue)
-        .where(queue.c.manifest_id == given.c.manifest_id, text(SCHEDULED))
+        .where(queue.c.manifest_id == given.c.manifest_id, queue.c.id == oldest, text(QUEUED))
         .values(dead_letter_id=given.c.dead_letter_id)
         .returning(queue.c.manifest_id)
     )

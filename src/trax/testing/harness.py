@@ -6,19 +6,17 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
 
 from trax.admin.cycle import manage
-from trax.admin.dead_letter_cleanup import dead_letter_cleanup
+from trax.admin.dead_letter_cleanup import clean_dead_letters
 from trax.admin.manifest_manager import Turn
 from trax.errors import TraxError, did_you_mean
 from trax.host.sequential import Sequential
 from trax.host.startup import start
-from trax.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from trax.admin.manifest_manager import Managed
     from trax.host.app import Trax
-    from trax.store import Connection, Store
 
 
 class Harness:
@@ -36,7 +34,11 @@ class Harness:
         parts = self.app.parts
         parts.store.clock = lambda: self.now
         self._store = await parts.store.opened()
-        await self.seed()
+        try:
+            await self.seed()
+        except BaseException:
+            self.app.close()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -78,9 +80,4 @@ class Harness:
         return await self._store.call(manage, self._store, self.app.parts.settings, turn)
 
     async def _clean_dead_letters(self) -> int:
-        return await self._store.call(_clean_dead_letters, self._store, self.app.parts.settings)
-
-
-def _clean_dead_letters(connection: Connection, store: Store, settings: Settings) -> int:
-    extra: dict[Any, Any] = {Settings: settings, datetime: store.now(connection)}
-    return dead_letter_cleanup.run_blocking(connection, extra=extra)
+        return await self._store.call(clean_dead_letters, self._store, self.app.parts.settings)

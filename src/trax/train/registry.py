@@ -42,6 +42,11 @@ class Registry:
         """The names of all trains, without aliases, sorted."""
         return sorted(self._trains)
 
+    @property
+    def names_and_aliases(self) -> list[str]:
+        """Every name a train of this app is found under, sorted."""
+        return sorted(self._by_any_name)
+
     def __contains__(self, name: str) -> bool:
         return name in self._by_any_name
 

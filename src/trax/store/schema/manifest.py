@@ -16,8 +16,12 @@ if TYPE_CHECKING:
     from trax.store.schema.define import Definer
 
 
+BOUND = "max_active_jobs IS NOT NULL OR NOT enabled"
+"""The groups the gate has to know: most have no limit and are enabled."""
+
+
 def manifest_group(define: Definer) -> Table:
-    return define.table(
+    table = define.table(
         "manifest_group",
         identity(),
         Column("name", Text, nullable=False, unique=True),
@@ -29,6 +33,8 @@ def manifest_group(define: Definer) -> Table:
         define.check("priority_range", "priority BETWEEN 0 AND 31"),
         define.check("max_active_jobs_range", "max_active_jobs >= 0"),
     )
+    define.index("manifest_group_bound_idx", table.c.id, where=BOUND)
+    return table
 
 
 def manifest(define: Definer) -> Table:

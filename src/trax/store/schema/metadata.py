@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from trax.store.schema.define import Definer
 
 ACTIVE = "state IN ('pending', 'in_progress')"
+COUNTED = f"{ACTIVE} AND NOT exempt"
+"""What occupies a place under the limits."""
 
 
 def metadata(define: Definer) -> Table:
@@ -60,7 +62,7 @@ def metadata(define: Definer) -> Table:
         storage=BUSY_TABLE,
     )
     column = table.c
-    define.index("metadata_active_idx", column.group_id, where=ACTIVE)
+    define.index("metadata_active_idx", column.group_id, where=COUNTED)
     define.index(
         "metadata_claim_idx", column.submitter, column.priority.desc(), column.id, where="state = 'pending'"
     )

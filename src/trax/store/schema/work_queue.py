@@ -19,6 +19,8 @@ QUEUED = "status = 'queued'"
 READY = f"{QUEUED} AND ready"
 DELAYED = f"{QUEUED} AND NOT ready"
 SCHEDULED = f"{QUEUED} AND origin IN ('schedule', 'retry')"
+STANDING_IN = f"{QUEUED} AND origin IN ('schedule', 'retry', 'requeue')"
+"""What holds back the next scheduled entry of a manifest."""
 
 
 def work_queue(define: Definer) -> Table:
@@ -61,6 +63,9 @@ def work_queue(define: Definer) -> Table:
     define.index("work_queue_ready_in_group_idx", column.group_id, *in_order, where=READY)
     define.index("work_queue_delayed_idx", column.scheduled_at, where=DELAYED)
     define.index("work_queue_one_scheduled_idx", column.manifest_id, where=SCHEDULED, unique=True)
+    define.index(
+        "work_queue_queued_of_manifest_idx", column.manifest_id, where=f"{QUEUED} AND manifest_id IS NOT NULL"
+    )
     define.index(
         "work_queue_unique_key_idx",
         column.unique_key,

@@ -202,6 +202,8 @@ CREATE TABLE trax.work_queue (
 )
  WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
+CREATE INDEX manifest_group_bound_idx ON trax.manifest_group (id) WHERE max_active_jobs IS NOT NULL OR NOT enabled;
+
 CREATE INDEX manifest_batch_idx ON trax.manifest (batch) WHERE batch IS NOT NULL;
 
 CREATE INDEX manifest_due_idx ON trax.manifest (next_due_at) WHERE next_due_at IS NOT NULL;
@@ -210,7 +212,7 @@ CREATE INDEX manifest_group_idx ON trax.manifest (group_id);
 
 CREATE INDEX manifest_parent_idx ON trax.manifest (depends_on_id) WHERE depends_on_id IS NOT NULL;
 
-CREATE INDEX metadata_active_idx ON trax.metadata (group_id) WHERE state IN ('pending', 'in_progress');
+CREATE INDEX metadata_active_idx ON trax.metadata (group_id) WHERE state IN ('pending', 'in_progress') AND NOT exempt;
 
 CREATE INDEX metadata_active_of_manifest_idx ON trax.metadata (manifest_id) WHERE state IN ('pending', 'in_progress') AND manifest_id IS NOT NULL;
 
@@ -241,6 +243,8 @@ CREATE INDEX work_queue_delayed_idx ON trax.work_queue (scheduled_at) WHERE stat
 CREATE INDEX work_queue_manifest_idx ON trax.work_queue (manifest_id) WHERE manifest_id IS NOT NULL;
 
 CREATE UNIQUE INDEX work_queue_one_scheduled_idx ON trax.work_queue (manifest_id) WHERE status = 'queued' AND origin IN ('schedule', 'retry');
+
+CREATE INDEX work_queue_queued_of_manifest_idx ON trax.work_queue (manifest_id) WHERE status = 'queued' AND manifest_id IS NOT NULL;
 
 CREATE INDEX work_queue_ready_idx ON trax.work_queue (group_priority DESC, priority DESC, created_at, id) WHERE status = 'queued' AND ready;
 

@@ -192,6 +192,8 @@ CREATE TABLE trax_work_queue (
     FOREIGN KEY(dead_letter_id) REFERENCES trax_dead_letter (id) ON DELETE SET NULL
 );
 
+CREATE INDEX trax_manifest_group_bound_idx ON trax_manifest_group (id) WHERE max_active_jobs IS NOT NULL OR NOT enabled;
+
 CREATE INDEX trax_manifest_batch_idx ON trax_manifest (batch) WHERE batch IS NOT NULL;
 
 CREATE INDEX trax_manifest_due_idx ON trax_manifest (next_due_at) WHERE next_due_at IS NOT NULL;
@@ -200,7 +202,7 @@ CREATE INDEX trax_manifest_group_idx ON trax_manifest (group_id);
 
 CREATE INDEX trax_manifest_parent_idx ON trax_manifest (depends_on_id) WHERE depends_on_id IS NOT NULL;
 
-CREATE INDEX trax_metadata_active_idx ON trax_metadata (group_id) WHERE state IN ('pending', 'in_progress');
+CREATE INDEX trax_metadata_active_idx ON trax_metadata (group_id) WHERE state IN ('pending', 'in_progress') AND NOT exempt;
 
 CREATE INDEX trax_metadata_active_of_manifest_idx ON trax_metadata (manifest_id) WHERE state IN ('pending', 'in_progress') AND manifest_id IS NOT NULL;
 
@@ -231,6 +233,8 @@ CREATE INDEX trax_work_queue_delayed_idx ON trax_work_queue (scheduled_at) WHERE
 CREATE INDEX trax_work_queue_manifest_idx ON trax_work_queue (manifest_id) WHERE manifest_id IS NOT NULL;
 
 CREATE UNIQUE INDEX trax_work_queue_one_scheduled_idx ON trax_work_queue (manifest_id) WHERE status = 'queued' AND origin IN ('schedule', 'retry');
+
+CREATE INDEX trax_work_queue_queued_of_manifest_idx ON trax_work_queue (manifest_id) WHERE status = 'queued' AND manifest_id IS NOT NULL;
 
 CREATE INDEX trax_work_queue_ready_idx ON trax_work_queue (group_priority DESC, priority DESC, created_at, id) WHERE status = 'queued' AND ready;
 

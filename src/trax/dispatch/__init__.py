@@ -1,0 +1,4 @@
+"""GO: which entries may start now.
+
+capacity    which entries fit under the limits
+"""

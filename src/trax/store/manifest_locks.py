@@ -1,0 +1,39 @@
+"""Locks on manifests' rows: always in the order of their ids, so that two batches cannot block each other."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import select
+
+from trax.store.dialect import id_document, is_sqlite, rows_of
+from trax.store.schema import tables_for
+from trax.store.types import BigId
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sqlalchemy import Connection, Select
+
+
+def lock(connection: Connection, ids: Iterable[int]) -> None:
+    """Wait until nobody else changes these manifests, and keep them until the transaction ends.
+
+    A statement of its own: whoever waited here must read runs and entries with a snapshot taken after the
+    wait, or it sees the manifest as it is and its runs as they were. In SQLite the transaction is the lock.
+    """
+    if not is_sqlite(connection):
+        connection.execute(_lock(connection.dialect.name), {"ids": id_document(ids)})
+
+
+@cache
+def _lock(dialect: str) -> Select[Any]:
+    manifest = tables_for(dialect).manifest
+    given = rows_of(dialect, "ids", {"id": BigId})
+    return (
+        select(manifest.c.id)
+        .join(given, given.c.id == manifest.c.id)
+        .order_by(manifest.c.id)
+        .with_for_update(of=manifest)
+    )

@@ -1,0 +1,59 @@
+"""The workers' rows: who runs trains, and who still lives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import delete, insert, select, update
+
+from trax.records.worker import Worker
+from trax.store.json import parsed
+from trax.store.schema import tables
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from sqlalchemy import Connection
+
+
+def register(connection: Connection, columns: Mapping[str, Any], *, now: datetime) -> int:
+    """Make a row for a worker that starts. Its id is new, so that it is not mistaken for an earlier one."""
+    worker = tables(connection).worker
+    row = {**columns, "started_at": now, "heartbeat_at": now}
+    return connection.execute(insert(worker).values(row).returning(worker.c.id)).scalar_one()
+
+
+def beat(connection: Connection, worker_id: int, *, now: datetime) -> bool:
+    """Say that the worker lives; False when its row is gone, since it was taken for dead."""
+    worker = tables(connection).worker
+    statement = update(worker).where(worker.c.id == worker_id).values(heartbeat_at=now)
+    return connection.execute(statement).rowcount == 1
+
+
+def remove(connection: Connection, worker_id: int) -> None:
+    worker = tables(connection).worker
+    connection.execute(delete(worker).where(worker.c.id == worker_id))
+
+
+def forget_dead(connection: Connection, *, silent_since: datetime) -> int:
+    """Delete the rows of workers that have not beaten since then. A dead worker's runs were failed before."""
+    worker = tables(connection).worker
+    return connection.execute(delete(worker).where(worker.c.heartbeat_at < silent_since)).rowcount
+
+
+def listed(connection: Connection) -> list[Worker]:
+    worker = tables(connection).worker
+    rows = connection.execute(select(worker).order_by(worker.c.id))
+    return [
+        Worker(
+            id=row.id,
+            host=row.host,
+            pid=row.pid,
+            concurrency=row.concurrency,
+            trains=tuple(parsed(row.trains)),
+            started_at=row.started_at,
+            heartbeat_at=row.heartbeat_at,
+        )
+        for row in rows
+    ]

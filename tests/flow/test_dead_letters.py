@@ -1,0 +1,382 @@
+"""What a person does with what gave up."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from threading import Barrier
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sqlalchemy import insert, select
+from tests.support.flow_manager import Yard
+
+from trax import Group, NotFound, Trax, every
+from trax.records import DeadLetterStatus, Origin, QueueStatus
+from trax.store.schema import tables
+
+if TYPE_CHECKING:
+    from trax.store import Connection
+
+TEN = datetime(2027, 3, 1, 10, tzinfo=UTC)
+FIVE_MINUTES = every(minutes=5)
+
+
+def yard(url: str, *external_ids: str, **settings: Any) -> Yard:
+    """Each of these gives up after its first failure."""
+    h = Yard(url, TEN, **settings)
+    for external_id in external_ids or ("sync",):
+        group = Group(external_id, priority=7)
+        h.schedule(h.job, external_id, external_id, FIVE_MINUTES, max_retries=1, priority=4, group=group)
+    return h
+
+
+async def awaiting(h: Yard, *external_ids: str) -> list[int]:
+    """Have each of these give up; their letters' ids."""
+    for external_id in external_ids:
+        h.errors[external_id] = RuntimeError("no luck")
+    await h.run_until_idle()
+    h.errors.clear()
+    letters = {letter.manifest: letter.id for letter in await h.letters("awaiting_intervention")}
+    return [letters[external_id] for external_id in external_ids]
+
+
+def alone(h: Yard, **columns: Any) -> int:
+    """A dead letter of a job without a manifest."""
+    row: dict[str, Any] = {
+        "train": "job",
+        "input": '"alone"',
+        "status": DeadLetterStatus.AWAITING_INTERVENTION,
+        "reason": "failed",
+        "retry_count": 3,
+        "dead_lettered_at": TEN,
+    }
+
+    def inserted(connection: Connection) -> int:
+        letter = tables(connection).dead_letter
+        statement = insert(letter).values(**row | columns).returning(letter.c.id)
+        return connection.execute(statement).scalar_one()
+
+    return h.store.run(inserted)
+
+
+# requeue
+
+
+async def test_requeue_writes_an_entry_and_resolves_the_letter(url: str) -> None:
+    async with yard(url) as h:
+        (letter_id,) = await awaiting(h, "sync")
+        await h.advance(hours=1)
+
+        assert await h.app.dead_letters.requeue([letter_id]) == 1
+
+        entry = h.entry("sync")
+        assert (entry.origin, entry.input, entry.priority) == (Origin.REQUEUE, "sync", 4)
+        assert (entry.dead_letter_id, entry.scheduled_at) == (letter_id, None)
+        letter = await h.app.dead_letters.get(letter_id)
+        assert (letter.status, letter.resolved_at) == (DeadLetterStatus.RETRIED, h.now)
+        assert (letter.note, letter.retry_metadata_id) == ("requeued", None)
+
+
+async def test_a_requeued_letter_names_the_run_that_came_of_it(url: str) -> None:
+    async with yard(url) as h:
+        (letter_id,) = await awaiting(h, "sync")
+        await h.app.dead_letters.requeue([letter_id], note="the disk is larger now")
+
+        await h.work()
+
+        letter = await h.app.dead_letters.get(letter_id)
+        assert letter.note == "the disk is larger now"
+        assert letter.retry_metadata_id is not None
+        assert (await h.app.executions.get(letter.retry_metadata_id)).state == "completed"
+
+
+async def test_after_a_requeue_that_succeeds_the_schedule_goes_on(url: str) -> None:
+    async with yard(url) as h:
+        (letter_id,) = await awaiting(h, "sync")
+        await h.app.dead_letters.requeue([letter_id])
+        await h.run_until_idle()
+
+        await h.advance(minutes=5)
+
+        assert await h.manage() == ["sync"]
+
+
+async def test_a_requeue_that_fails_again_makes_a_second_letter(url: str) -> None:
+    async with yard(url) as h:
+        (first,) = await awaiting(h, "sync")
+        await h.app.dead_letters.requeue([first])
+        h.errors["sync"] = RuntimeError("still no luck")
+
+        await h.run_until_idle()
+
+        statuses = [letter.status for letter in await h.letters()]
+        assert statuses == [DeadLetterStatus.RETRIED, DeadLetterStatus.AWAITING_INTERVENTION]
+
+
+async def test_a_second_letter_needs_as_many_failures_as_the_first(url: str) -> None:
+    h = Yard(url, TEN)
+    h.schedule(h.job, "sync", "sync", FIVE_MINUTES, max_retries=3)
+    async with h:
+        first = await h.dead_letter("sync")
+        await h.app.dead_letters.requeue([first.id])
+
+        await h.fails("sync", 2)
+        await h.manage()
+        assert len(await h.letters()) == 1
+        await h.fails("sync")
+        await h.manage()
+
+        assert [letter.retry_count for letter in await h.letters()] == [3, 3]
+
+
+@pytest.mark.parametrize("origin", ["schedule", "retry", "trigger"])
+async def test_requeue_attaches_to_an_entry_that_is_queued_already(url: str, origin: str) -> None:
+    async with yard(url) as h:
+        (letter_id,) = await awaiting(h, "sync")
+        entry_id = h.insert_entry("sync", origin=origin)
+
+        assert await h.app.dead_letters.requeue([letter_id]) == 1
+
+        entry = h.entry("sync")
+        assert (entry.id, entry.dead_letter_id) == (entry_id, letter_id)
+        await h.work()
+        assert (await h.app.dead_letters.get(letter_id)).retry_metadata_id is not None
+
+
+async def test_requeue_attaches_to_one_entry_of_several(url: str) -> None:
+    async with yard(url) as h:
+        (letter_id,) = await awaiting(h, "sync")
+        first = h.insert_entry("sync", origin="trigger")
+        h.insert_entry("sync", origin="schedule")
+
+        await h.app.dead_letters.requeue([letter_id])
+
+        attached = {entry.id: entry.dead_letter_id for entry in h.queued("sync")}
+        assert len(attached) == 2
+        assert [entry_id for entry_id, letter in attached.items() if letter] == [first]
+
+
+async def test_entries_that_are_no_longer_queued_get_no_letter(url: str) -> None:
+    async with yard(url) as h:
+        (letter_id,) = await awaiting(h, "sync")
+        h.insert_entry("sync", status=QueueStatus.CANCELLED)
+
+        await h.app.dead_letters.requeue([letter_id])
+
+        assert h.entry("sync").origin is Origin.REQUEUE
+
+
+async def test_a_letter_without_a_manifest_is_requeued_with_what_it_carries(url: str) -> None:
+    async with yard(url) as h:
+        group = await h.app.groups.get("sync")
+        letter_id = alone(h, group_id=group.id, priority=9)
+
+        assert await h.app.dead_letters.requeue([letter_id]) == 1
+
+        entry = h.entry()
+        assert (entry.train, entry.input, entry.manifest) == ("job", "alone", None)
+        assert (entry.priority, entry.group, entry.dead_letter_id) == (9, "sync", letter_id)
+        assert group_priorities(h) == [7]
+        await h.work()
+        assert h.ran == ["alone"]
+
+
+def group_priorities(h: Yard) -> list[int]:
+    def asked(connection: Connection) -> list[int]:
+        return list(connection.execute(select(tables(connection).work_queue.c.group_priority)).scalars())
+
+    return h.store.read(asked)
+
+
+async def test_a_disabled_manifest_can_be_requeued(url: str) -> None:
+    async with yard(url) as h:
+        (letter_id,) = await awaiting(h, "sync")
+        await h.app.manifests.disable("sync")
+
+        await h.app.dead_letters.requeue([letter_id])
+        await h.run_until_idle()
+
+        assert h.ran == ["sync", "sync"]
+
+
+async def test_a_dead_letter_does_not_block_a_trigger(url: str) -> None:
+    async with yard(url) as h:
+        await awaiting(h, "sync")
+
+        await h.app.manifests.trigger("sync")
+        await h.run_until_idle()
+
+        assert h.ran == ["sync", "sync"]
+        assert len(await h.letters("awaiting_intervention")) == 1
+
+
+# acknowledge
+
+
+async def test_acknowledge_resolves_with_a_note_and_queues_nothing_itself(url: str) -> None:
+    async with yard(url) as h:
+        (letter_id,) = await awaiting(h, "sync")
+
+        assert await h.app.dead_letters.acknowledge([letter_id], "known, harmless") == 1
+
+        letter = await h.app.dead_letters.get(letter_id)
+        assert (letter.status, letter.note) == (DeadLetterStatus.ACKNOWLEDGED, "known, harmless")
+        assert letter.resolved_at == h.now
+        assert h.queued() == []
+
+
+# many, none, twice
+
+
+@pytest.mark.parametrize("verb", ["requeue", "acknowledge"])
+async def test_what_is_resolved_or_unknown_stays_as_it_is(url: str, verb: str) -> None:
+    async with yard(url) as h:
+        (letter_id,) = await awaiting(h, "sync")
+        await h.app.dead_letters.acknowledge([letter_id], "first")
+        await h.advance(minutes=1)
+        before = await h.letters()
+
+        if verb == "requeue":
+            count = await h.app.dead_letters.requeue([letter_id, 999])
+        else:
+            count = await h.app.dead_letters.acknowledge([letter_id, 999], "second")
+
+        assert count == 0
+        assert (await h.letters(), h.queued()) == (before, [])
+
+
+async def test_only_the_awaiting_ones_of_many_are_resolved(url: str) -> None:
+    async with yard(url, "a", "b", "c") as h:
+        ids = await awaiting(h, "a", "b", "c")
+        await h.app.dead_letters.acknowledge(ids[:1], "first")
+
+        assert await h.app.dead_letters.requeue([*ids, *ids]) == 2
+
+        assert sorted(entry.manifest or "" for entry in h.queued()) == ["b", "c"]
+
+
+async def test_acknowledge_all_leaves_out_what_is_resolved(url: str) -> None:
+    async with yard(url, "a", "b", "c", "d", "e") as h:
+        ids = await awaiting(h, "a", "b", "c", "d", "e")
+        await h.app.dead_letters.acknowledge(ids[:1], "one")
+        await h.app.dead_letters.requeue(ids[1:2])
+
+        assert await h.app.dead_letters.acknowledge_all("a power cut") == 3
+
+        notes = [letter.note for letter in await h.letters()]
+        assert sorted(note or "" for note in notes) == ["a power cut"] * 3 + ["one", "requeued"]
+
+
+async def test_requeue_all_queues_each_once(url: str) -> None:
+    async with yard(url, "a", "b") as h:
+        await awaiting(h, "a", "b")
+        alone(h)
+
+        assert await h.app.dead_letters.requeue_all() == 3
+        assert await h.app.dead_letters.requeue_all() == 0
+
+        assert len(h.queued()) == 3
+
+
+async def test_nothing_to_resolve_is_fine(url: str) -> None:
+    async with yard(url) as h:
+        assert await h.app.dead_letters.requeue([]) == 0
+        assert await h.app.dead_letters.acknowledge([], "none") == 0
+        assert await h.app.dead_letters.requeue_all() == 0
+        assert await h.app.dead_letters.acknowledge_all("none") == 0
+
+
+async def test_an_unknown_letter_cannot_be_looked_at(url: str) -> None:
+    async with yard(url) as h:
+        with pytest.raises(NotFound, match="there is no dead letter 7"):
+            await h.app.dead_letters.get(7)
+
+
+async def test_letters_are_listed_newest_first_by_status_and_manifest(url: str) -> None:
+    async with yard(url, "a", "b") as h:
+        a, b = await awaiting(h, "a", "b")
+        await h.app.dead_letters.acknowledge([a], "seen")
+
+        listed = await h.app.dead_letters.list()
+        assert [letter.id for letter in listed] == sorted([a, b], reverse=True)
+        assert [letter.id for letter in await h.app.dead_letters.list(status="acknowledged")] == [a]
+        assert [letter.id for letter in await h.app.dead_letters.list(manifest="b")] == [b]
+        assert [letter.id for letter in await h.app.dead_letters.list(before=max(a, b))] == [min(a, b)]
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
+@pytest.mark.parametrize("rival", ["requeue", "acknowledge"])
+async def test_of_two_operators_at_once_one_resolves_a_letter(url: str, rival: str) -> None:
+    """Two apps on one database, each with its own connections and threads."""
+    async with yard(url, "a", "b", "c") as h:
+        ids = await awaiting(h, "a", "b", "c")
+        both = Barrier(2)
+
+        def operate(verb: str, order: list[int]) -> int:
+            other = Trax(url)
+            other.parts.store.opened_blocking()
+            both.wait(30)
+            letters = other.dead_letters
+            asked = letters.requeue(order) if verb == "requeue" else letters.acknowledge(order, "seen")
+            try:
+                return asyncio.run(asked)
+            finally:
+                other.close()
+
+        counts = await asyncio.gather(
+            asyncio.to_thread(operate, "requeue", ids), asyncio.to_thread(operate, rival, ids[::-1])
+        )
+
+        assert sum(counts) == 3
+        statuses = [letter.status for letter in await h.letters()]
+        assert len(h.queued()) == statuses.count(DeadLetterStatus.RETRIED)
+        assert DeadLetterStatus.AWAITING_INTERVENTION not in statuses
+
+
+# cleanup
+
+
+async def test_cleanup_forgets_what_was_resolved_long_ago(url: str) -> None:
+    async with yard(url, "old", "newer", "awaiting") as h:
+        old, newer, waiting = await awaiting(h, "old", "newer", "awaiting")
+        await h.app.dead_letters.requeue([old])
+        await h.advance(days=2)
+        await h.app.dead_letters.acknowledge([newer], "seen")
+        await h.advance(days=29)
+
+        assert await h.cycle("dead_letter_cleanup") == 1
+
+        assert sorted(letter.id for letter in await h.letters()) == sorted([newer, waiting])
+
+
+async def test_cleanup_keeps_the_entry_of_a_letter_it_forgets(url: str) -> None:
+    async with yard(url) as h:
+        (letter_id,) = await awaiting(h, "sync")
+        await h.app.dead_letters.requeue([letter_id])
+        await h.advance(days=31)
+
+        assert await h.cycle("dead_letter_cleanup") == 1
+
+        assert h.entry("sync").dead_letter_id is None
+        assert await h.work() == 1
+
+
+async def test_cleanup_can_be_switched_off_and_its_patience_set(url: str) -> None:
+    async with yard(url, auto_purge_dead_letters=False) as h:
+        (letter_id,) = await awaiting(h, "sync")
+        await h.app.dead_letters.acknowledge([letter_id], "seen")
+        await h.advance(days=400)
+
+        assert await h.cycle("dead_letter_cleanup") == 0
+
+
+async def test_retention_is_a_setting(url: str) -> None:
+    async with yard(url, dead_letter_retention_period=timedelta(days=1)) as h:
+        (letter_id,) = await awaiting(h, "sync")
+        await h.app.dead_letters.acknowledge([letter_id], "seen")
+
+        await h.advance(days=1)
+        assert await h.cycle("dead_letter_cleanup") == 0
+        await h.advance(seconds=1)
+        assert await h.cycle("dead_letter_cleanup") == 1

@@ -1,0 +1,301 @@
+"""Manifests that run because another one succeeded."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from tests.support.flow_manager import Yard
+
+from trax import Cancel, Group, Item, every, exclude
+from trax.records import Origin
+
+TEN = datetime(2027, 3, 1, 10, tzinfo=UTC)
+FIVE_MINUTES = every(minutes=5)
+
+
+def chain(url: str) -> Yard:
+    """A every five minutes, B after A, C after B."""
+    h = Yard(url, TEN)
+    h.schedule(h.job, "A", "A", FIVE_MINUTES).then_include(h.job, "B", "B").then_include(h.job, "C", "C")
+    return h
+
+
+def pair(url: str) -> Yard:
+    """A parent every five minutes, and its child."""
+    h = Yard(url, TEN)
+    h.schedule(h.job, "parent", "parent", FIVE_MINUTES).include(h.job, "child", "child")
+    return h
+
+
+async def test_a_dependent_runs_after_each_success_of_its_parent_and_only_then(url: str) -> None:
+    async with pair(url) as h:
+        assert await h.manage() == ["parent"]
+        await h.work()
+        assert await h.manage() == ["child"]
+        await h.advance(minutes=1)
+        await h.work()
+
+        h.now = TEN + timedelta(minutes=4, seconds=59)
+        assert await h.manage() == []
+        h.now = TEN + timedelta(minutes=5)
+        await h.run_until_idle()
+
+        assert h.ran == ["parent", "child", "parent", "child"]
+
+
+async def test_a_restart_does_not_run_a_dependent_again(url: str) -> None:
+    async with pair(url) as h:
+        await h.run_until_idle()
+
+        await h.seed()
+        await h.app.manifests.enable("child")
+
+        assert await h.manage() == []
+
+
+async def test_a_parent_that_fails_or_runs_starts_nobody(url: str) -> None:
+    async with pair(url) as h:
+
+        async def look() -> None:
+            await h.app.manifests.enable("child")
+            assert await h.manage() == []
+
+        h.during["parent"] = look
+        await h.fails("parent")
+
+        assert await h.manage() == ["parent"]
+
+
+async def test_a_cancelled_parent_starts_nobody(url: str) -> None:
+    async with pair(url) as h:
+        h.errors["parent"] = Cancel("stopped")
+
+        await h.run_until_idle()
+
+        assert h.ran == ["parent"]
+
+
+async def test_in_a_chain_each_waits_for_the_one_before(url: str) -> None:
+    async with chain(url) as h:
+        assert await h.manage() == ["A"]
+        await h.work()
+        assert await h.manage() == ["B"]
+        await h.work()
+        assert await h.manage() == ["C"]
+        await h.work()
+
+        assert await h.manage() == []
+
+
+async def test_a_failure_in_a_chain_holds_up_what_comes_after(url: str) -> None:
+    async with chain(url) as h:
+        await h.manage()
+        await h.work()
+
+        await h.fails("B")
+        assert await h.manage() == ["B"]
+        await h.work()
+        assert h.ran == ["A", "B"]
+        await h.app.manifests.disable("A")  # A once is enough
+        await h.app.manifests.trigger("B")
+        await h.run_until_idle()
+
+        assert h.ran == ["A", "B", "B", "C"]
+
+
+async def test_a_dependent_of_a_disabled_parent_waits_until_the_parent_is_enabled(url: str) -> None:
+    async with pair(url) as h:
+        await h.manage()
+        await h.work()
+        await h.app.manifests.disable("parent")
+        assert await h.manage() == []
+
+        await h.app.manifests.enable("parent")
+
+        assert await h.manage() == ["child"]
+
+
+async def test_a_dependent_of_a_parent_that_never_succeeded_rests_when_the_parent_is_enabled(
+    url: str,
+) -> None:
+    async with pair(url) as h:
+        await h.app.manifests.disable("parent")
+        await h.manage()
+
+        await h.app.manifests.enable("parent")
+
+        assert await h.manage() == ["parent"]
+
+
+async def test_the_disabled_group_of_a_parent_does_not_hold_back_its_dependents(url: str) -> None:
+    h = Yard(url, TEN)
+    root = h.schedule(h.job, "parent", "parent", FIVE_MINUTES, group="upstream")
+    root.include(h.job, "child", "child")
+    async with h:
+        await h.manage()
+        await h.work()
+
+        await h.app.groups.update("upstream", enabled=False)
+
+        assert await h.manage() == ["child"]
+
+
+async def test_a_dependent_in_a_disabled_group_waits_until_the_group_is_enabled(url: str) -> None:
+    h = Yard(url, TEN)
+    root = h.schedule(h.job, "parent", "parent", FIVE_MINUTES)
+    root.include(h.job, "child", "child", group=Group("off", enabled=False))
+    async with h:
+        await h.manage()
+        await h.work()
+        assert await h.manage() == []
+
+        await h.app.groups.update("off", enabled=True)
+
+        assert await h.manage() == ["child"]
+
+
+async def test_a_disabled_dependent_catches_up_once_when_it_is_enabled(url: str) -> None:
+    async with pair(url) as h:
+        await h.app.manifests.disable("child")
+        for _ in range(3):
+            await h.run_until_idle()
+            await h.advance(minutes=4)
+            await h.run_until_idle()
+            await h.advance(minutes=1)
+        await h.advance(minutes=-1)
+        assert h.ran == ["parent"] * 3
+
+        await h.app.manifests.enable("child")
+        await h.run_until_idle()
+
+        assert h.ran == ["parent"] * 3 + ["child"]
+
+
+async def test_the_dependents_of_a_deleted_parent_rest(url: str) -> None:
+    async with pair(url) as h:
+        await h.manage()
+        await h.work()
+        await h.app.manifests.delete("parent")
+
+        assert await h.manage() == []
+        assert (await h.manifest("child")).depends_on is None
+
+
+async def test_dependents_that_are_queued_or_active_are_not_queued_again(url: str) -> None:
+    h = Yard(url, TEN)
+    root = h.schedule(h.job, "root", "root", FIVE_MINUTES)
+    for child in ("queued", "pending", "in_progress", "free"):
+        root.include(h.job, child, child)
+    async with h:
+        await h.manage()
+        await h.work()
+        h.insert_entry("queued")
+        h.insert_run("pending", state="pending")
+        h.insert_run("in_progress", state="in_progress")
+
+        assert await h.manage() == ["free"]
+
+
+async def test_a_dependent_with_a_dead_letter_waits_for_a_person(url: str) -> None:
+    async with pair(url) as h:
+        await h.manage()
+        await h.work()
+        await h.app.manifests.disable("parent")
+        await h.app.manifests.enable("parent")
+        h.change_manifest("parent", next_due_at=None)
+        letter = await h.dead_letter("child")
+
+        await h.app.manifests.trigger("parent")
+        await h.work()
+        assert await h.manage() == []
+        await h.app.dead_letters.acknowledge([letter.id], "seen")
+
+        assert await h.manage() == ["child"]
+
+
+async def test_a_success_of_the_parent_during_a_run_of_the_dependent_is_not_lost(url: str) -> None:
+    """The parent succeeds at 10:00 and 10:05; the dependent, begun at 10:01, ends at 10:10."""
+    async with pair(url) as h:
+        await h.manage()
+        await h.work()
+        assert await h.manage() == ["child"]
+        await h.advance(minutes=1)
+
+        async def meanwhile() -> None:
+            h.during.clear()
+            h.now = TEN + timedelta(minutes=5)
+            assert await h.manage() == ["parent"]
+            await h.work()
+            assert await h.manage() == [], "it is still running"
+            h.now = TEN + timedelta(minutes=10) - timedelta(seconds=1)
+
+        h.during["child"] = meanwhile
+        await h.work()
+
+        assert await h.manage() == ["child"]
+        await h.work()
+        assert await h.manage() == []
+
+
+async def test_a_success_of_the_parent_during_a_retry_of_the_dependent_is_not_lost(url: str) -> None:
+    async with pair(url) as h:
+        await h.manage()
+        await h.work()
+        await h.fails("child")
+        assert await h.manage() == ["child"]
+        assert h.entry("child").origin is Origin.RETRY
+        await h.advance(minutes=5)
+        assert await h.manage() == ["parent"]
+        await h.work()
+
+        assert await h.manage() == ["child"], "the retry was for the success before"
+        await h.work()
+        assert await h.manage() == []
+
+
+async def test_a_dependent_of_what_runs_once_runs_after_its_success(url: str) -> None:
+    h = Yard(url, TEN)
+    once = h.app.schedule_once(h.job, "migrate", "migrate", delay=timedelta(0))
+    once.include_many(h.job, "warm", [Item("up", "warm-up", depends_on="migrate")])
+    async with h:
+        await h.run_until_idle()
+
+        assert h.ran == ["migrate", "warm-up"]
+        assert not (await h.manifest("migrate")).enabled
+        assert (await h.manifest("warm-up")).enabled
+
+
+async def test_many_dependents_of_one_parent_all_run(url: str) -> None:
+    h = Yard(url, TEN)
+    root = h.schedule(h.job, "root", "root", FIVE_MINUTES)
+    root.include_many(h.job, "leaf", {f"{number}": f"{number}" for number in range(20)})
+    async with h:
+        await h.run_until_idle()
+
+        assert sorted(h.ran[1:], key=int) == [str(number) for number in range(20)]
+
+
+async def test_an_exclusion_does_not_hold_back_a_dependent_nor_its_retry(url: str) -> None:
+    h = Yard(url, TEN)
+    root = h.schedule(h.job, "parent", "parent", FIVE_MINUTES)
+    root.include(h.job, "child", "child", exclude=exclude.days_of_week("mon"))
+    async with h:
+        await h.manage()
+        await h.work()
+
+        await h.fails("child")
+
+        assert await h.manage() == ["child"]
+        assert h.entry("child").scheduled_at == h.now + timedelta(minutes=5)
+
+
+async def test_a_cancelled_dependent_waits_for_the_next_success_of_its_parent(url: str) -> None:
+    async with pair(url) as h:
+        h.errors["child"] = Cancel("stopped")
+        await h.run_until_idle()
+        assert h.ran == ["parent", "child"]
+
+        await h.advance(minutes=5)
+        await h.run_until_idle()
+
+        assert h.ran == ["parent", "child"] * 2

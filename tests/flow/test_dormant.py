@@ -1,0 +1,259 @@
+"""Dormant dependents: idle until a run of their parent wakes them, with an input made there and then."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from tests.support.flow_manager import Yard
+
+from trax import Group, InvalidInput, Item, NotFound, current, every
+from trax.errors import DefinitionError
+from trax.records import Origin, State
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    import pytest
+
+    from trax.train import Run
+
+TEN = datetime(2027, 3, 1, 10, tzinfo=UTC)
+FIVE_MINUTES = every(minutes=5)
+
+
+def yard(url: str, *, priority: int = 0) -> Yard:
+    """`scan` every five minutes, with the dormant `load-a`, `load-b`, `load-c`, and others beside it."""
+    h = Yard(url, TEN)
+    root = h.schedule(h.job, "scan", "scan", FIVE_MINUTES)
+    loads = [Item(one, f"stored-{one}", depends_on="scan") for one in "abc"]
+    root.include_many(h.job, "load", loads, dormant=True, group=Group("loads", priority=priority))
+    root.include(h.job, "plain", "plain")
+    other = h.schedule(h.job, "other", "other", FIVE_MINUTES, enabled=False)
+    other.include(h.job, "foreign", "foreign", dormant=True)
+    return h
+
+
+def this_run() -> Run:
+    run = current()
+    assert run is not None
+    return run
+
+
+def waking(*wanted: tuple[str, Any], force: bool = False) -> Callable[[], Awaitable[int]]:
+    async def activate() -> int:
+        return await this_run().activate_many(wanted, force=force)
+
+    return activate
+
+
+async def scanning(h: Yard, *wanted: tuple[str, Any], force: bool = False) -> None:
+    """One run of `scan` that wakes these."""
+    h.during["scan"] = waking(*wanted, force=force)
+    await h.app.manifests.trigger("scan")
+    await h.work()
+
+
+def dormant(h: Yard) -> dict[str | None, Any]:
+    """The entries written by an activation: manifest and input."""
+    return {entry.manifest: entry.input for entry in h.queued() if entry.origin is Origin.DORMANT}
+
+
+async def held(h: Yard) -> None:
+    """Keep woken entries in the queue, to look at them."""
+    await h.app.groups.update("loads", enabled=False)
+
+
+async def refusal(h: Yard) -> str | None:
+    """What the last run of `scan` failed with."""
+    runs = await h.app.executions.list(train="job")
+    return next(run.failure_exception for run in runs if run.manifest == "scan")
+
+
+async def test_a_dormant_dependent_sleeps_through_the_success_of_its_parent(url: str) -> None:
+    async with yard(url) as h:
+        await h.run_until_idle()
+        await h.app.manifests.enable("load-a")
+        await h.run_until_idle()
+
+        assert h.ran == ["scan", "plain"]
+
+
+async def test_waking_one_queues_it_with_the_input_given_and_before_others(url: str) -> None:
+    async with yard(url, priority=10) as h:
+        await held(h)
+
+        await scanning(h, ("load-a", "rows 1 to 9"))
+
+        entry = h.entry("load-a")
+        assert (entry.input, entry.train, entry.group) == ("rows 1 to 9", "job", "loads")
+        assert (entry.origin, entry.priority, entry.scheduled_at) == (Origin.DORMANT, 26, None)
+
+
+async def test_the_boost_ends_at_the_highest_priority(url: str) -> None:
+    async with yard(url, priority=20) as h:
+        await held(h)
+
+        await scanning(h, ("load-a", "x"))
+
+        assert h.entry("load-a").priority == 31
+
+
+async def test_what_was_woken_runs_and_sleeps_again(url: str) -> None:
+    async with yard(url) as h:
+        await scanning(h, ("load-a", "A"), ("load-c", "C"))
+        h.during.clear()
+        await h.run_until_idle()
+        await h.advance(minutes=5)
+        await h.run_until_idle()
+
+        assert (h.ran.count("A"), h.ran.count("C"), h.ran.count("scan")) == (1, 1, 2)
+        assert not any(name.startswith("stored") for name in h.ran)
+
+
+async def test_activate_says_how_many_it_woke(url: str) -> None:
+    counts: list[int] = []
+
+    async def activate() -> None:
+        run = this_run()
+        counts.append(await run.activate("load-a", "A"))
+        counts.append(await run.activate("load-a", "A"))
+        counts.append(await run.activate_many([("load-a", "A"), ("load-b", "B"), ("load-c", "C")]))
+        counts.append(await run.activate_many([]))
+
+    async with yard(url) as h:
+        h.during["scan"] = activate
+        await h.manage()
+        await h.work()
+
+    assert counts == [1, 0, 2, 0]
+
+
+async def test_one_that_may_not_be_woken_from_here_leaves_no_entry_at_all(url: str) -> None:
+    async with yard(url) as h:
+        for wrong, error in {
+            "load-z": NotFound,
+            "plain": DefinitionError,
+            "scan": DefinitionError,
+            "foreign": DefinitionError,
+        }.items():
+            await scanning(h, ("load-a", "A"), (wrong, "x"), ("load-b", "B"))
+
+            assert await refusal(h) == error.__name__
+            assert dormant(h) == {}
+        assert h.ran == ["scan"] * 4
+
+
+async def test_an_input_its_train_refuses_leaves_no_entry_at_all(url: str) -> None:
+    async with yard(url) as h:
+        await scanning(h, ("load-a", "A"), ("load-b", 7))
+
+        assert await refusal(h) == InvalidInput.__name__
+        assert dormant(h) == {}
+
+
+async def test_a_run_that_fails_after_waking_others_has_woken_them(url: str) -> None:
+    async with yard(url) as h:
+        await held(h)
+        h.errors["scan"] = RuntimeError("later on")
+
+        await scanning(h, ("load-a", "A"))
+
+        assert dormant(h) == {"load-a": "A"}
+
+
+async def test_outside_a_scheduled_run_nothing_is_woken_and_a_warning_says_so(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with yard(url) as h:
+        h.during["scan"] = waking(("load-a", "A"))
+
+        await h.app.run(h.job, "scan")
+        await h.app.queue(h.job, "scan")
+        await h.app.manifests.disable("scan")
+        await h.work()
+
+        assert h.ran == ["scan", "scan"]
+        assert dormant(h) == {}
+        assert (
+            caplog.messages.count("train 'job' runs without a manifest: it has no dependents to activate")
+            == 2
+        )
+
+
+async def test_one_that_is_queued_or_active_is_passed_over_and_the_others_are_woken(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with yard(url) as h:
+        await held(h)
+        await scanning(h, ("load-a", "first"))
+        h.insert_run("load-b", state="pending")
+
+        await scanning(h, ("load-a", "again"), ("load-b", "B"), ("load-c", "C"))
+
+        assert dormant(h) == {"load-a": "first", "load-c": "C"}
+        assert "manifest load-a is not activated: an entry of it is queued already" in caplog.messages
+        assert "manifest load-b is not activated: a run of it is active" in caplog.messages
+
+
+async def test_a_dead_letter_refuses_activation_unless_it_is_forced(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with yard(url) as h:
+        h.change_manifest("load-a", max_retries=1)
+        h.errors["bad"] = RuntimeError("no luck")
+        await scanning(h, ("load-a", "bad"))
+        await h.manage()
+        assert [letter.manifest for letter in await h.letters()] == ["load-a"]
+        await held(h)
+
+        await scanning(h, ("load-a", "good"), ("load-b", "B"))
+        assert dormant(h) == {"load-b": "B"}
+        assert "manifest load-a is not activated: its dead letter awaits a person" in caplog.messages
+
+        await scanning(h, ("load-a", "good"), force=True)
+        assert dormant(h) == {"load-a": "good", "load-b": "B"}
+
+
+async def test_a_dormant_run_that_fails_is_not_tried_again_but_counts(url: str) -> None:
+    async with yard(url) as h:
+        h.errors["bad"] = RuntimeError("no luck")
+
+        for failures in (1, 2):
+            await scanning(h, ("load-a", "bad"))
+            await h.manage()
+            assert (await h.manifest("load-a")).failure_count == failures
+            assert h.queued("load-a") == []
+        await scanning(h, ("load-a", "bad"))
+        await h.manage()
+
+        assert [letter.retry_count for letter in await h.letters()] == [3]
+
+
+async def test_a_disabled_dormant_dependent_can_be_woken_all_the_same(url: str) -> None:
+    async with yard(url) as h:
+        await h.app.manifests.disable("load-a")
+
+        await scanning(h, ("load-a", "A"))
+
+        assert "A" in h.ran
+
+
+async def test_naming_one_twice_wakes_it_once_with_the_last_input(url: str) -> None:
+    async with yard(url) as h:
+        await held(h)
+
+        await scanning(h, ("load-a", "first"), ("load-a", "last"))
+
+        assert dormant(h) == {"load-a": "last"}
+
+
+async def test_what_was_woken_can_itself_wake_no_dependents_of_its_parent(url: str) -> None:
+    async with yard(url) as h:
+        h.during["A"] = waking(("load-b", "B"))
+
+        await scanning(h, ("load-a", "A"))
+
+        (failed,) = await h.app.executions.list(train="job", state=State.FAILED)
+        assert (failed.manifest, failed.failure_exception) == ("load-a", "DefinitionError")
+        assert "B" not in h.ran

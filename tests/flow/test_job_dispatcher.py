@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from trax.admin.job_dispatcher import AT_ONCE, Dispatched, dispatch
+from trax.dispatch.routing import Routing
+from trax.records import Origin, QueueStatus, State
+from trax.records.external_id import new_external_id
+from trax.records.work_queue_entry import NewEntry
+from trax.settings import Settings
+from trax.store import Store, manifest_groups, metadata, work_queue
+from trax.store.schema import tables
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from sqlalchemy import Connection
+
+
+class Gate:
+    """A queue with groups, and the gate in front of it."""
+
+    def __init__(self, store: Store, now: datetime) -> None:
+        self.store = store
+        self.now = now
+        self._names: dict[int, str] = {}
+
+    def group(self, name: str, *, queued: int = 0, active: int = 0, **settings: Any) -> None:
+        self.store.run(manifest_groups.named, [name], now=self.now)
+        self.store.run(manifest_groups.change, name, {"enabled": True, **settings}, now=self.now)
+        self.queue(name, queued)
+        self.active(name, active)
+
+    def queue(self, group: str | None, count: int, **options: Any) -> None:
+        found = self.store.read(manifest_groups.get, group) if group else None
+        letter = group or "manual"
+        entries = [
+            NewEntry(
+                external_id=f"{letter}{len(self._names) + number}-{new_external_id()}",
+                train="work",
+                origin=Origin.QUEUE,
+                input="{}",
+                group_id=found.id if found else None,
+                group_priority=found.priority if found else 0,
+                **options,
+            )
+            for number in range(count)
+        ]
+        ids = self.store.run(work_queue.add, entries, now=self.now)
+        before = sum(name.startswith(letter) for name in self._names.values())
+        self._names |= {one: f"{letter}{before + place}" for place, one in enumerate(ids, start=1)}
+
+    def active(self, group: str | None, count: int, state: State = State.IN_PROGRESS, **columns: Any) -> None:
+        self.store.run(_insert_runs, group, count, state, columns, self.now)
+
+    def cycle(self, **settings: Any) -> list[str]:
+        """Which entries one cycle lets through, by name, in order."""
+        return [self._names[one] for one in self.dispatched(**settings).entry_ids]
+
+    def dispatched(self, **settings: Any) -> Dispatched:
+        return self.store.run(dispatch, self.store, Settings.load(settings, {}), Routing())
+
+
+def _insert_runs(
+    connection: Connection, group: str | None, count: int, state: State, columns: Any, now: datetime
+) -> None:
+    found = manifest_groups.get(connection, group) if group else None
+    ended = now if state not in (State.PENDING, State.IN_PROGRESS) else None
+    row = {"external_id": "x", "train": "t", "state": state, "created_at": now, "started_at": now}
+    row |= {"ended_at": ended, "group_id": found.id if found else None, **columns}
+    if count:
+        connection.execute(tables(connection).metadata.insert(), [row] * count)
+
+
+@pytest.fixture
+def gate(store: Store, now: datetime) -> Gate:
+    return Gate(store, now)
+
+
+def test_the_worked_example(gate: Gate) -> None:
+    gate.group("A", max_active_jobs=3, priority=20, queued=4)
+    gate.group("B", max_active_jobs=3, priority=10, queued=4)
+
+    assert gate.cycle(max_active_jobs=5) == ["A1", "A2", "A3", "B1", "B2"]
+    assert gate.cycle(max_active_jobs=5) == []
+    assert gate.cycle(max_active_jobs=8) == ["B3"]
+
+
+def test_what_runs_counts_whether_pending_or_in_progress(gate: Gate) -> None:
+    gate.active(None, 2, State.PENDING)
+    gate.active(None, 2, State.IN_PROGRESS)
+    gate.active(None, 5, State.COMPLETED)
+    gate.queue(None, 3)
+
+    assert gate.cycle(max_active_jobs=5) == ["manual1"]
+
+
+def test_only_as_many_as_there_is_room_for(gate: Gate) -> None:
+    gate.active(None, 95)
+    gate.queue(None, 50)
+
+    assert len(gate.cycle(max_active_jobs=100)) == 5
+
+
+def test_exempt_runs_take_no_place(gate: Gate) -> None:
+    gate.active(None, 9, exempt=True)
+    gate.queue(None, 3)
+
+    assert len(gate.cycle(max_active_jobs=2)) == 2
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(None, 7), (0, 0)])
+def test_no_limit_lets_all_through_and_a_limit_of_nothing_nobody(
+    gate: Gate, limit: int | None, expected: int
+) -> None:
+    gate.queue(None, 7)
+
+    assert len(gate.cycle(max_active_jobs=limit)) == expected
+
+
+def test_a_full_group_does_not_hold_back_another(gate: Gate) -> None:
+    gate.group("a", max_active_jobs=1, priority=20, active=1, queued=3)
+    gate.group("b", priority=10, queued=1)
+
+    assert gate.cycle() == ["b1"]
+
+
+def test_entries_without_a_group_ignore_group_limits_and_take_of_the_whole(gate: Gate) -> None:
+    gate.group("a", max_active_jobs=1, priority=20, active=1, queued=3)
+    gate.queue(None, 1)
+
+    assert gate.cycle(max_active_jobs=2) == ["manual1"]
+    assert gate.cycle(max_active_jobs=2) == []
+
+
+def test_the_order_is_group_priority_then_priority_then_age_then_id(gate: Gate) -> None:
+    gate.group("low", priority=0)
+    gate.group("high", priority=5)
+    gate.queue("low", 1, priority=31)
+    gate.queue("high", 2, priority=0)
+    gate.queue("high", 1, priority=9)
+    gate.queue(None, 1, priority=3)
+
+    assert gate.cycle(max_active_jobs=None) == ["high3", "high1", "high2", "low1", "manual1"]
+
+
+def test_a_flooded_full_group_hides_nobody(gate: Gate) -> None:
+    gate.group("flood", max_active_jobs=1, priority=31, active=1, queued=AT_ONCE + 50)
+    gate.group("small", priority=0, queued=1)
+    gate.queue(None, 1)
+
+    assert gate.cycle(max_active_jobs=None) == ["small1", "manual1"]
+
+
+def test_a_group_that_fills_up_on_the_way_hides_nobody_either(gate: Gate) -> None:
+    gate.group("flood", max_active_jobs=2, priority=31, queued=AT_ONCE + 50)
+    gate.group("other", max_active_jobs=3, priority=20, queued=AT_ONCE + 50)
+    gate.group("small", priority=0, queued=2)
+
+    expected = ["flood1", "flood2", "other1", "other2", "other3", "small1", "small2"]
+    assert gate.cycle(max_active_jobs=None) == expected
+
+
+def test_a_group_gets_only_its_share_of_a_cycle(gate: Gate) -> None:
+    gate.group("a", priority=20, queued=5)
+    gate.group("b", priority=10, queued=5)
+    gate.queue(None, 10)
+
+    let_through = gate.cycle(max_active_jobs=None, max_queued_jobs_per_cycle=2)
+
+    assert let_through == ["a1", "a2", "b1", "b2", *(f"manual{number}" for number in range(1, 11))]
+
+
+def test_a_delayed_entry_is_let_through_when_its_moment_comes(gate: Gate) -> None:
+    gate.queue(None, 1, scheduled_at=gate.now + timedelta(minutes=5))
+
+    assert gate.cycle() == []
+    gate.store._clock = lambda: gate.now + timedelta(minutes=5)  # pyright: ignore[reportPrivateUsage]
+    assert gate.cycle() == ["manual1"]
+
+
+def test_a_disabled_group_waits_until_it_is_enabled(gate: Gate) -> None:
+    gate.group("a", enabled=False, queued=2)
+
+    assert gate.cycle() == []
+    gate.store.run(manifest_groups.change, "a", {"enabled": True}, now=gate.now)
+    assert gate.cycle() == ["a1", "a2"]
+
+
+def test_what_is_let_through_becomes_a_pending_run(gate: Gate) -> None:
+    gate.group("a", queued=1)
+    (entry,) = gate.store.read(work_queue.listed)
+
+    (metadata_id,) = gate.dispatched().metadata_ids
+
+    run = gate.store.read(metadata.get, metadata_id)
+    marked = gate.store.read(work_queue.get, entry.id)
+    assert run
+    assert marked
+    assert (run.state, run.train, run.group, run.submitter) == (State.PENDING, "work", "a", "local")
+    assert (run.external_id, run.input, run.created_at) == (entry.external_id, {}, gate.now)
+    assert (marked.status, marked.metadata_id) == (QueueStatus.DISPATCHED, metadata_id)
+    assert marked.dispatched_at == gate.now
+
+
+def test_a_long_queue_is_taken_cycle_by_cycle(gate: Gate) -> None:
+    gate.queue(None, AT_ONCE + 3)
+
+    first, second = (gate.dispatched(max_active_jobs=None) for _ in range(2))
+
+    assert (len(first.metadata_ids), first.more) == (AT_ONCE, True)
+    assert (len(second.metadata_ids), second.more) == (3, False)

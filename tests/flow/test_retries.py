@@ -1,0 +1,388 @@
+"""What follows a run that failed or was cancelled: another try, a dead letter, or the next occurrence."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.flow_manager import Yard
+
+from trax import Cancel, Retry, cron, current, every, exclude
+from trax.records import Origin, State
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from trax.schedule.options import ScheduleKeywords
+
+TEN = datetime(2027, 3, 1, 10, tzinfo=UTC)
+FIVE_MINUTES = every(minutes=5)
+OFTEN = every(seconds=30)
+
+
+def minutes(number: float) -> timedelta:
+    return timedelta(minutes=number)
+
+
+def at(hour: int, minute: int = 0) -> datetime:
+    return datetime(2027, 3, 1, hour, minute, tzinfo=UTC)
+
+
+def yard(url: str, **how: Unpack[ScheduleKeywords]) -> Yard:
+    made = Yard(url, TEN)
+    made.schedule(made.job, "sync", "sync", FIVE_MINUTES, **how)
+    return made
+
+
+async def waits(h: Yard, times: int) -> list[timedelta]:
+    """Fail so many times; how long each retry was told to wait."""
+    told: list[timedelta] = []
+    for _ in range(times):
+        await h.fails("sync")
+        failed_at = h.now
+        assert await h.manage() == ["sync"]
+        entry = h.entry("sync")
+        assert entry.origin is Origin.RETRY
+        told.append((entry.scheduled_at or h.now) - failed_at)
+    return told
+
+
+async def test_each_failure_doubles_the_wait_up_to_an_hour(url: str) -> None:
+    async with yard(url, max_retries=10) as h:
+        assert await waits(h, 6) == [minutes(number) for number in (5, 10, 20, 40, 60, 60)]
+
+
+async def test_a_manifests_own_waits_override_the_apps(url: str) -> None:
+    own = Retry(max_retries=5, delay=minutes(1), multiplier=3, max_delay=minutes(7))
+    async with yard(url, retry=own) as h:
+        assert await waits(h, 4) == [minutes(number) for number in (1, 3, 7, 7)]
+
+
+async def test_jitter_only_ever_adds_to_a_wait(url: str) -> None:
+    async with yard(url, retry=Retry(delay=minutes(10), jitter=0.5)) as h:
+        (told,) = await waits(h, 1)
+
+        assert minutes(10) <= told <= minutes(15)
+
+
+async def test_a_retry_does_not_run_before_its_moment(url: str) -> None:
+    async with yard(url) as h:
+        await h.fails("sync")
+        await h.run_until_idle()
+        await h.advance(minutes=4, seconds=59)
+        await h.run_until_idle()
+        assert len(h.ran) == 1
+
+        await h.advance(seconds=1)
+        await h.run_until_idle()
+
+        assert len(h.ran) == 2
+
+
+async def test_a_retry_is_a_new_record_that_knows_how_many_came_before(url: str) -> None:
+    attempts: list[int] = []
+
+    async def note() -> None:
+        run = current()
+        assert run is not None
+        attempts.append(run.attempt)
+
+    async with yard(url) as h:
+        h.during["sync"] = note
+        await h.fails("sync", 2)
+        await h.manage()
+        await h.advance(minutes=10)
+        await h.work()
+
+        assert attempts == [1, 2, 3]
+        runs = await h.app.executions.list(train="job")
+        assert [run.state for run in runs] == [State.COMPLETED, State.FAILED, State.FAILED]
+
+
+async def test_a_retry_is_for_the_occurrence_that_failed(url: str) -> None:
+    occurrences: list[datetime | None] = []
+
+    async def note() -> None:
+        run = current()
+        assert run is not None
+        occurrences.append(run.scheduled_for)
+
+    async with yard(url) as h:
+        h.during["sync"] = note
+        await h.fails("sync", 2)
+
+        assert occurrences == [TEN, TEN]
+
+
+async def test_the_third_failure_of_three_makes_a_dead_letter_and_no_entry(url: str) -> None:
+    async with yard(url, max_retries=3) as h:
+        await h.fails("sync", 3)
+
+        managed = await h.cycle("manifest_manager")
+
+        assert managed.queued == []
+        (letter,) = await h.letters()
+        assert managed.dead_letters == [letter.id]
+        assert (letter.manifest, letter.train, letter.input) == ("sync", "job", "sync")
+        assert (letter.status, letter.retry_count) == ("awaiting_intervention", 3)
+        assert letter.reason == "failed 3 times in a row; max_retries is 3"
+        assert letter.dead_lettered_at == h.now
+        assert len(h.ran) == 3
+
+
+async def test_a_manifest_gives_up_only_once(url: str) -> None:
+    async with yard(url, max_retries=1) as h:
+        await h.dead_letter("sync")
+
+        await h.app.manifests.enable("sync")
+        await h.advance(days=1)
+        await h.run_until_idle()
+
+        assert len(await h.letters()) == 1
+        assert len(h.ran) == 1
+
+
+async def test_the_first_failure_is_the_last_with_no_retries_to_spare(url: str) -> None:
+    h = Yard(url, TEN)
+    for max_retries in (0, 1):
+        h.schedule(h.job, f"{max_retries}", "x", FIVE_MINUTES, max_retries=max_retries)
+    h.errors["x"] = RuntimeError("no luck")
+    async with h:
+        await h.run_until_idle()
+
+        assert {letter.manifest: letter.retry_count for letter in await h.letters()} == {"0": 1, "1": 1}
+        assert h.queued() == []
+
+
+async def test_what_never_failed_never_gives_up(url: str) -> None:
+    async with yard(url, max_retries=0) as h:
+        for _ in range(3):
+            await h.run_until_idle()
+            await h.advance(minutes=5)
+
+        assert (len(h.ran), await h.letters()) == (3, [])
+
+
+async def test_only_failures_in_a_row_count(url: str) -> None:
+    async with yard(url, max_retries=3) as h:
+        await h.fails("sync", 2)
+        await h.manage()
+        await h.advance(minutes=10)
+        await h.work()
+        assert (await h.manifest("sync")).failure_count == 0
+
+        await h.advance(minutes=5)
+        await h.fails("sync", 2)
+
+        assert await h.manage() == ["sync"]
+        assert await h.letters() == []
+
+
+@pytest.mark.parametrize("resolve", ["requeue", "acknowledge"])
+async def test_failures_before_a_resolution_do_not_count(url: str, resolve: str) -> None:
+    async with yard(url, max_retries=2) as h:
+        letter = await h.dead_letter("sync")
+
+        if resolve == "requeue":
+            await h.app.dead_letters.requeue([letter.id])
+        else:
+            await h.app.dead_letters.acknowledge([letter.id], "seen")
+        await h.fails("sync")
+
+        assert (await h.manifest("sync")).failure_count == 1
+        assert await h.manage() == ["sync"]
+
+
+async def test_some_errors_are_given_up_on_at_once(url: str) -> None:
+    h = Yard(url, TEN)
+
+    @h.app.train(retry=Retry(give_up_on=(ValueError,)))
+    async def parse(text: str) -> int:
+        return int(text)
+
+    h.schedule(parse, "parse", "not a number", FIVE_MINUTES)
+    async with h:
+        await h.run_until_idle()
+
+        (letter,) = await h.letters()
+        assert (letter.manifest, letter.status) == ("parse", "awaiting_intervention")
+        assert h.queued() == []
+
+
+async def test_other_errors_of_the_same_train_are_tried_again(url: str) -> None:
+    h = Yard(url, TEN)
+
+    @h.app.train(retry=Retry(give_up_on=(ValueError,)))
+    async def parse(text: str) -> int:
+        raise OSError(text)
+
+    h.schedule(parse, "parse", "the disk is full", FIVE_MINUTES)
+    async with h:
+        await h.run_until_idle()
+
+        assert (await h.letters(), len(h.queued("parse"))) == ([], 1)
+
+
+async def test_an_input_its_train_refuses_by_now_is_given_up_on_at_once(url: str) -> None:
+    async with yard(url) as h:
+        h.change_manifest("sync", input='{"no": "string"}')
+
+        await h.run_until_idle()
+
+        assert [letter.manifest for letter in await h.letters()] == ["sync"]
+        (run,) = await h.app.executions.list(train="job")
+        assert (run.state, run.failure_exception) == (State.FAILED, "InvalidInput")
+
+
+async def test_once_is_tried_again_until_it_succeeds(url: str) -> None:
+    h = Yard(url, TEN)
+    h.app.schedule_once(h.job, "migrate", "migrate", delay=minutes(0))
+    async with h:
+        await h.fails("migrate", 2)
+        await h.manage()
+        await h.advance(minutes=10)
+        await h.work()
+
+        assert len(h.ran) == 3
+        assert not (await h.manifest("migrate")).enabled
+
+
+async def test_once_gives_up_like_any_other(url: str) -> None:
+    h = Yard(url, TEN)
+    h.app.schedule_once(h.job, "migrate", "migrate", delay=minutes(0))
+    async with h:
+        await h.dead_letter("migrate")
+        await h.advance(days=1)
+        await h.run_until_idle()
+
+        assert len(h.ran) == 3
+
+
+async def test_a_run_started_by_hand_that_fails_counts_but_is_not_tried_again(url: str) -> None:
+    async with yard(url, max_retries=2) as h:
+        h.change_manifest("sync", schedule_type="on_demand", next_due_at=None)
+        h.errors["sync"] = RuntimeError("no luck")
+
+        await h.app.manifests.trigger("sync")
+        await h.run_until_idle()
+        assert (len(h.ran), await h.letters()) == (1, [])
+        await h.app.manifests.trigger("sync")
+        await h.run_until_idle()
+
+        assert [letter.retry_count for letter in await h.letters()] == [2]
+
+
+async def test_a_retry_waits_for_the_end_of_an_exclusion(url: str) -> None:
+    h = Yard(url, at(21, 58))
+    h.schedule(h.job, "sync", "sync", OFTEN, exclude=exclude.time_window("22:00", "06:00"))
+
+    async def take_long() -> None:
+        await h.advance(minutes=3)
+
+    h.during["sync"] = take_long
+    async with h:
+        await h.fails("sync")
+
+        assert await h.manage() == []
+        assert (await h.manifest("sync")).next_due_at == at(6) + timedelta(days=1)
+
+
+async def test_a_manifest_disabled_meanwhile_is_tried_again_once_it_is_enabled(url: str) -> None:
+    async with yard(url) as h:
+        await h.fails("sync")
+        await h.app.manifests.disable("sync")
+        assert await h.manage() == []
+
+        await h.app.manifests.enable("sync")
+
+        assert await h.manage() == ["sync"]
+        assert h.entry().origin is Origin.RETRY
+
+
+async def test_a_run_that_was_failed_meanwhile_is_not_counted_twice(url: str) -> None:
+    async with yard(url) as h:
+
+        async def be_thought_lost() -> None:
+            await h.advance(minutes=61)
+            assert len((await h.cycle("manifest_manager")).reaped) == 1
+
+        h.during["sync"] = be_thought_lost
+        await h.fails("sync")
+
+        assert (await h.manifest("sync")).failure_count == 1
+        (run,) = await h.app.executions.list(train="job")
+        assert run.failure_exception == "StaleInProgressTimeout"
+
+
+# cancelled
+
+
+async def test_a_cancelled_run_is_no_failure_and_the_next_is_at_the_next_occurrence(url: str) -> None:
+    async with yard(url, max_retries=1) as h:
+
+        async def take_two_minutes() -> None:
+            await h.advance(minutes=2)
+
+        h.during["sync"] = take_two_minutes
+        h.errors["sync"] = Cancel("stopped")
+        await h.manage()
+        await h.work()
+
+        manifest = await h.manifest("sync")
+        assert (manifest.failure_count, manifest.next_due_at) == (0, at(10, 7))
+        assert (await h.manage(), await h.letters()) == ([], [])
+        h.now = at(10, 7)
+        assert await h.manage() == ["sync"]
+        assert h.entry().scheduled_at is None
+
+
+async def test_a_cancelled_cron_run_waits_for_the_next_moment_of_the_clock(url: str) -> None:
+    h = Yard(url, TEN)
+    h.schedule(h.job, "hourly", "hourly", cron("30 * * * *"))
+    h.errors["hourly"] = Cancel("stopped")
+    async with h:
+        await h.run_until_idle()
+
+        assert len(h.ran) == 1
+        assert (await h.manifest("hourly")).next_due_at == at(10, 30)
+
+
+async def test_a_run_that_timed_out_does_not_start_again_at_once(url: str) -> None:
+    async with yard(url, timeout=minutes(1), max_retries=1) as h:
+
+        async def overstay() -> None:
+            await h.advance(minutes=1, seconds=1)
+            assert len((await h.cycle("manifest_manager")).timed_out) == 1
+
+        h.during["sync"] = overstay
+        h.errors["sync"] = Cancel("it was asked to stop")
+        await h.run_until_idle()
+
+        (run,) = await h.app.executions.list(train="job")
+        assert (run.state, run.cancel_requested) == (State.CANCELLED, True)
+        assert (await h.letters(), h.queued()) == ([], [])
+        assert (await h.manifest("sync")).next_due_at == h.now + minutes(5)
+
+
+async def test_once_stays_stopped_when_it_was_cancelled(url: str) -> None:
+    h = Yard(url, TEN)
+    h.app.schedule_once(h.job, "migrate", "migrate", delay=minutes(0))
+    h.errors["migrate"] = Cancel("stopped")
+    async with h:
+        await h.run_until_idle()
+        await h.advance(days=1)
+        await h.seed()
+        await h.run_until_idle()
+
+        assert len(h.ran) == 1
+        assert (await h.manifest("migrate")).next_due_at is None
+
+
+async def test_a_cancelled_retry_leaves_the_count_of_failures_as_it_is(url: str) -> None:
+    async with yard(url) as h:
+        await h.fails("sync")
+        await h.fails("sync", error=Cancel("stopped"))
+
+        assert (await h.manifest("sync")).failure_count == 1
+        assert (await h.manifest("sync")).next_due_at == h.now + minutes(5)

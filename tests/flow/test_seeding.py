@@ -1,0 +1,655 @@
+"""What code declares, and what stands in the database after the app has started with it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.flow_seeding import (
+    ORDERS,
+    USERS,
+    Railway,
+    Table,
+    changed_rows,
+    deploy,
+    group_names,
+    in_memory,
+    insert,
+    names,
+    queued,
+    row,
+    rows,
+)
+
+from trax import Group, Item, Retry, cron, every, exclude
+from trax.errors import DefinitionError
+from trax.records import Origin
+from trax.testing import Harness
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+    from pathlib import Path
+
+NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
+FIVE_MINUTES = every(minutes=5)
+TABLES = {name: Table(table=name) for name in ("1", "2", "3")}
+
+
+@pytest.fixture
+def app(url: str) -> Railway:
+    return Railway(url)
+
+
+@pytest.fixture
+async def h(app: Railway) -> AsyncGenerator[Harness]:
+    """A server that runs, with nothing declared yet."""
+    async with Harness(app, now=NOON) as harness:
+        yield harness
+
+
+def version() -> Railway:
+    """The code of the next deployment; it never opens a database of its own."""
+    return Railway()
+
+
+def declaring(*external_ids: str) -> Railway:
+    code = version()
+    for external_id in external_ids:
+        code.schedule(code.sync, external_id, USERS, FIVE_MINUTES)
+    return code
+
+
+# What is written
+
+
+def test_declaring_opens_no_database(tmp_path: Path) -> None:
+    file = tmp_path / "trax.db"
+    app = Railway(f"sqlite:///{file}")
+
+    app.schedule(app.sync, "a", USERS, FIVE_MINUTES).then_include(app.sync, "b", USERS)
+    app.schedule_many(app.sync, "sync", TABLES, FIVE_MINUTES, group=Group("etl", max_active_jobs=3))
+    app.schedule_once(app.sync, "once", USERS, timedelta(hours=1))
+    app.group("etl", priority=20)
+
+    assert not file.exists()
+
+
+async def test_a_manifest_is_written_with_all_that_was_said_about_it(h: Harness) -> None:
+    code = version()
+    code.schedule(
+        code.sync,
+        "users",
+        USERS,
+        cron("0 7 * * mon-fri", tz="Europe/Berlin"),
+        group=Group("etl", max_active_jobs=3, priority=20),
+        priority=5,
+        max_retries=7,
+        retry=Retry(delay=timedelta(seconds=30), multiplier=3),
+        timeout=timedelta(minutes=2),
+        on_misfire="do_nothing",
+        misfire_threshold=timedelta(minutes=3),
+        exclude=[exclude.dates("2027-12-25")],
+        variance=timedelta(seconds=60),
+        max_instances=2,
+    )
+
+    await deploy(h, code)
+
+    kept, stored = await h.app.manifests.get("users"), await row(h, "users")
+    assert (kept.train, kept.input, kept.schedule) == (
+        "sync",
+        {"table": "users"},
+        "0 7 * * mon-fri Europe/Berlin",
+    )
+    assert (kept.group, kept.priority, kept.enabled) == ("etl", 5, True)
+    assert (kept.max_retries, kept.timeout) == (7, timedelta(minutes=2))
+    assert (stored["misfire_policy"], stored["misfire_threshold_seconds"]) == ("do_nothing", 180)
+    assert (stored["variance_seconds"], stored["max_instances"], stored["origin"]) == (60, 2, "declared")
+    assert "2027-12-25" in stored["exclusions"]
+    assert '"delay": 30.0' in stored["retry"]
+    group = await h.app.groups.get("etl")
+    assert (group.max_active_jobs, group.priority, group.enabled) == (3, 20, True)
+
+
+async def test_include_hangs_from_the_root_and_then_include_from_the_one_before(h: Harness) -> None:
+    code = version()
+    (
+        code.schedule(code.sync, "a", USERS, FIVE_MINUTES)
+        .include(code.sync, "b", USERS)
+        .then_include(code.sync, "d", USERS)
+        .include(code.sync, "c", USERS)
+    )
+
+    await deploy(h, code)
+
+    parents = {each.external_id: each.depends_on for each in await h.app.manifests.list()}
+    assert parents == {"a": None, "b": "a", "c": "a", "d": "b"}
+
+
+@in_memory
+async def test_a_parent_may_be_declared_after_its_child(h: Harness) -> None:
+    code = version()
+    code.schedule_many(code.sync, "a", {}, FIVE_MINUTES).include_many(
+        code.sync, "b", [Item("1", USERS, depends_on="later")]
+    )
+    code.schedule(code.sync, "later", USERS, FIVE_MINUTES)
+
+    await deploy(h, code)
+
+    assert (await h.app.manifests.get("b-1")).depends_on == "later"
+
+
+async def test_a_batch_names_its_manifests_and_its_group(h: Harness) -> None:
+    code = version()
+    code.schedule_many(code.sync, "sync", TABLES, FIVE_MINUTES)
+
+    await deploy(h, code)
+
+    made = await h.app.manifests.list()
+    assert [each.external_id for each in made] == ["sync-1", "sync-2", "sync-3"]
+    assert {each.group for each in made} == {"sync"}
+
+
+async def test_a_manifest_without_a_group_gets_one_of_its_own_name(h: Harness) -> None:
+    await deploy(h, declaring("users"))
+
+    assert (await h.app.manifests.get("users")).group == "users"
+
+
+async def test_retries_that_nobody_mentions_are_those_of_the_settings(h: Harness) -> None:
+    code = Railway(default_max_retries=8)
+    code.schedule(code.sync, "unset", USERS, FIVE_MINUTES)
+    code.schedule(code.sync, "never", USERS, FIVE_MINUTES, max_retries=0)
+
+    await deploy(h, code)
+
+    assert {each.external_id: each.max_retries for each in await h.app.manifests.list()} == {
+        "unset": 8,
+        "never": 0,
+    }
+
+
+async def test_what_is_new_runs_at_once_unless_it_is_told_to_wait(h: Harness) -> None:
+    code = declaring("eager")
+    code.schedule(code.sync, "patient", USERS, FIVE_MINUTES, start="next_occurrence")
+    code.schedule(code.sync, "by-hand", USERS, "on_demand")
+    await deploy(h, code)
+
+    await h.cycle("manifest_manager")
+    assert [entry.manifest for entry in await queued(h)] == ["eager"]
+    await h.advance(minutes=5)
+    await h.cycle("manifest_manager")
+
+    assert [entry.manifest for entry in await queued(h)] == ["eager", "patient"]
+
+
+# Writing it again
+
+
+async def test_declaring_the_same_again_changes_no_row(h: Harness) -> None:
+    code = version()
+    code.schedule(
+        code.sync,
+        "users",
+        USERS,
+        every(hours=1, variance=timedelta(minutes=5)),
+        exclude=[exclude.time_window("22:00", "06:00")],
+        timeout=timedelta(seconds=1.5),
+        retry=Retry(delay=timedelta(seconds=0.5)),
+        group=Group("etl", max_active_jobs=3, priority=7, enabled=True),
+    ).then_include(code.sync, "publish", USERS, dormant=True)
+    code.schedule_many(code.sync, "sync", TABLES, cron("@daily"), enabled=False)
+    code.schedule_once(code.sync, "once", USERS, timedelta(hours=1))
+    await deploy(h, code)
+    await h.run_until_idle()
+    await h.advance(hours=2)
+
+    with changed_rows(await h.app.parts.store.opened()) as changes:
+        plan = await deploy(h, code)
+
+    assert changes == []
+    assert (plan.added, plan.changed, plan.unchanged) == ([], [], 6)
+
+
+async def test_a_changed_declaration_keeps_the_manifest_and_its_history(h: Harness) -> None:
+    code = version()
+    code.schedule(code.sync, "users", USERS, FIVE_MINUTES, max_retries=3)
+    await deploy(h, code)
+    await h.run_until_idle()
+    before = await h.app.manifests.get("users")
+
+    code = version()
+    code.schedule(code.sync, "users", ORDERS, cron("0 3 * * *"), max_retries=9)
+    await deploy(h, code)
+
+    after = await h.app.manifests.get("users")
+    assert (after.id, after.last_successful_run) == (before.id, NOON)
+    assert (after.input, after.schedule, after.max_retries) == ({"table": "orders"}, "0 3 * * *", 9)
+    assert [run.manifest for run in await h.app.executions.list(train="sync")] == ["users"]
+
+
+async def test_the_moment_thrown_by_variance_outlives_a_restart(h: Harness) -> None:
+    def code(priority: int | None = None) -> Railway:
+        made = version()
+        made.schedule(
+            made.sync, "users", USERS, every(minutes=5, variance=timedelta(seconds=60)), priority=priority
+        )
+        return made
+
+    await deploy(h, code())
+    await h.run_until_idle()
+    thrown = (await row(h, "users"))["next_scheduled_run"]
+    assert NOON + timedelta(minutes=5) <= thrown <= NOON + timedelta(minutes=6)
+
+    await deploy(h, code())
+    assert (await row(h, "users"))["next_scheduled_run"] == thrown
+    await deploy(h, code(priority=9))
+
+    assert (await row(h, "users"))["next_scheduled_run"] == thrown
+
+
+@in_memory
+async def test_a_new_schedule_is_counted_from_the_last_success(h: Harness) -> None:
+    await deploy(h, declaring("users"))
+    await h.run_until_idle()
+    code = version()
+    code.schedule(code.sync, "users", USERS, every(hours=1))
+
+    await deploy(h, code)
+
+    await h.advance(minutes=59)
+    assert await h.cycle("manifest_manager")
+    assert await queued(h) == []
+    await h.advance(minutes=1)
+    await h.cycle("manifest_manager")
+    assert len(await queued(h)) == 1
+
+
+async def test_what_ran_by_a_schedule_can_become_a_dependent_and_go_back(h: Harness) -> None:
+    await deploy(h, declaring("a", "b"))
+
+    code = version()
+    code.schedule(code.sync, "a", USERS, FIVE_MINUTES).then_include(code.sync, "b", USERS)
+    await deploy(h, code)
+    dependent = await row(h, "b")
+    await deploy(h, declaring("a", "b"))
+    free = await row(h, "b")
+
+    assert (dependent["schedule_type"], dependent["interval_seconds"]) == ("dependent", None)
+    assert dependent["depends_on_id"] == (await row(h, "a"))["id"]
+    assert (free["schedule_type"], free["interval_seconds"], free["depends_on_id"]) == ("interval", 300, None)
+
+
+async def test_a_dependent_that_gets_another_parent_is_looked_at_again(h: Harness) -> None:
+    def code(parent: str) -> Railway:
+        made = declaring("busy")
+        made.schedule(made.broken, "idle", USERS, FIVE_MINUTES).include_many(
+            made.sync, None, [Item("child", USERS, depends_on=parent)]
+        )
+        return made
+
+    await deploy(h, code("idle"))
+    await h.run_until_idle()
+    assert (await h.app.manifests.get("child")).last_successful_run is None
+
+    await deploy(h, code("busy"))
+    await h.run_until_idle()
+
+    assert (await h.app.manifests.get("child")).last_successful_run == NOON
+
+
+async def test_what_runs_once_is_not_pushed_back_by_a_restart(h: Harness) -> None:
+    code = version()
+    code.schedule_once(code.sync, "post-deploy", USERS, timedelta(minutes=10))
+    await deploy(h, code)
+    await h.advance(minutes=9)
+
+    await deploy(h, code)
+
+    await h.advance(seconds=59)
+    await h.cycle("manifest_manager")
+    assert await queued(h) == []
+    await h.advance(seconds=1)
+    await h.cycle("manifest_manager")
+    assert [entry.manifest for entry in await queued(h)] == ["post-deploy"]
+
+
+async def test_what_ran_once_is_switched_off_and_no_restart_brings_it_back(h: Harness) -> None:
+    code = version()
+    code.schedule_once(code.sync, "post-deploy", USERS)
+    await deploy(h, code)
+    await h.run_until_idle()
+    assert not (await h.app.manifests.get("post-deploy")).enabled
+
+    await h.advance(days=1)
+    await deploy(h, code)
+    await h.app.manifests.enable("post-deploy")
+    await h.run_until_idle()
+
+    assert len(await h.app.executions.list(train="sync")) == 1
+
+
+@in_memory
+async def test_what_ran_once_runs_again_when_code_gives_it_a_schedule(h: Harness) -> None:
+    code = version()
+    code.schedule_once(code.sync, "users", USERS)
+    await deploy(h, code)
+    await h.run_until_idle()
+    await h.advance(minutes=5)
+
+    await deploy(h, declaring("users"))
+    await h.run_until_idle()
+
+    assert (await h.app.manifests.get("users")).last_successful_run == h.now
+
+
+# What operators have changed
+
+
+async def test_what_was_disabled_stays_so_unless_code_says_otherwise(h: Harness) -> None:
+    code = declaring("unsaid")
+    code.schedule(code.sync, "on", USERS, FIVE_MINUTES, enabled=True)
+    code.schedule(code.sync, "off", USERS, FIVE_MINUTES, enabled=False)
+    await deploy(h, code)
+    await h.app.manifests.disable("unsaid")
+    await h.app.manifests.disable("on")
+    await h.app.manifests.enable("off")
+
+    await deploy(h, code)
+
+    enabled = {each.external_id: each.enabled for each in await h.app.manifests.list()}
+    assert enabled == {"unsaid": False, "on": True, "off": False}
+
+
+@in_memory
+async def test_a_changed_declaration_leaves_a_disabled_manifest_disabled(h: Harness) -> None:
+    await deploy(h, declaring("users"))
+    await h.app.manifests.disable("users")
+    code = version()
+    code.schedule(code.sync, "users", ORDERS, every(hours=1))
+
+    await deploy(h, code)
+
+    users = await h.app.manifests.get("users")
+    assert (users.enabled, users.input) == (False, {"table": "orders"})
+
+
+async def test_a_group_keeps_what_operators_set_and_code_does_not_mention(h: Harness) -> None:
+    code = declaring("users")
+    code.group("users", priority=3)
+    await deploy(h, code)
+    await h.app.groups.update("users", max_active_jobs=5, priority=9, enabled=False)
+
+    await deploy(h, code)
+
+    group = await h.app.groups.get("users")
+    assert (group.max_active_jobs, group.priority, group.enabled) == (5, 3, False)
+
+
+@in_memory
+async def test_code_takes_a_groups_limit_away_by_saying_none(h: Harness) -> None:
+    await deploy(h, declaring("users"))
+    await h.app.groups.update("users", max_active_jobs=5)
+    code = declaring("users")
+    code.group("users", max_active_jobs=None)
+
+    await deploy(h, code)
+
+    assert (await h.app.groups.get("users")).max_active_jobs is None
+
+
+async def test_a_group_that_code_opens_again_starts_what_waited_in_it(h: Harness) -> None:
+    closed, opened = declaring("users"), declaring("users")
+    closed.group("users", enabled=False)
+    opened.group("users", enabled=True)
+    await deploy(h, closed)
+    await h.cycle("manifest_manager")
+    assert await queued(h) == []
+
+    await deploy(h, opened)
+    await h.cycle("manifest_manager")
+
+    assert [entry.manifest for entry in await queued(h)] == ["users"]
+
+
+async def test_a_parent_that_code_enables_again_starts_who_waited_for_it(h: Harness) -> None:
+    def code(*, enabled: bool) -> Railway:
+        made = version()
+        made.schedule(made.sync, "a", USERS, FIVE_MINUTES, enabled=enabled).then_include(
+            made.sync, "b", USERS
+        )
+        return made
+
+    await deploy(h, code(enabled=True))
+    await h.cycle("manifest_manager")
+    await h.work()
+    await deploy(h, code(enabled=False))
+    await h.run_until_idle()
+    assert (await h.app.manifests.get("b")).last_successful_run is None
+
+    await deploy(h, code(enabled=True))
+    await h.run_until_idle()
+
+    assert (await h.app.manifests.get("b")).last_successful_run == NOON
+
+
+async def test_a_priority_that_code_changes_moves_what_is_queued(h: Harness) -> None:
+    await deploy(h, declaring("users"))
+    await h.cycle("manifest_manager")
+    code = declaring("users")
+    code.group("users", priority=20)
+
+    await deploy(h, code)
+
+    (entry,) = await rows(h, "work_queue")
+    assert (entry["status"], entry["group_priority"]) == ("queued", 20)
+
+
+# What is declared no longer
+
+
+async def test_what_code_no_longer_declares_goes_with_its_history(h: Harness) -> None:
+    code = declaring("stays")
+    code.schedule(code.broken, "goes", USERS, FIVE_MINUTES, max_retries=1)
+    await deploy(h, code)
+    await h.run_until_idle()
+    await h.app.manifests.trigger("goes")
+    assert len(await h.app.dead_letters.list()) == 1
+    kept = await row(h, "stays")
+
+    await deploy(h, declaring("stays"))
+
+    assert await rows(h, "manifest") == [kept]
+    assert await rows(h, "dead_letter") == []
+    assert {entry["manifest_id"] for entry in await rows(h, "work_queue")} == {kept["id"]}
+    assert {run["manifest_id"] for run in await rows(h, "metadata")} == {kept["id"], None}
+    assert await group_names(h) == ["stays"]
+
+
+async def test_what_is_left_of_a_batch_goes_and_the_others_keep_their_history(h: Harness) -> None:
+    code = version()
+    code.schedule_many(code.sync, "sync", TABLES, FIVE_MINUTES)
+    await deploy(h, code)
+    await h.run_until_idle()
+    await h.app.manifests.trigger("sync-3")
+    before = {each.external_id: each for each in await h.app.manifests.list()}
+
+    code = version()
+    code.schedule_many(code.sync, "sync", {"1": TABLES["1"], "2": TABLES["2"]}, FIVE_MINUTES)
+    await deploy(h, code)
+
+    del before["sync-3"]
+    assert {each.external_id: each for each in await h.app.manifests.list()} == before
+    assert {run.manifest for run in await h.app.executions.list(train="sync")} == {"sync-1", "sync-2"}
+    assert await queued(h) == []
+
+
+async def test_nothing_declared_means_nothing_of_it_is_left(app: Railway, h: Harness) -> None:
+    await deploy(h, declaring("a", "b"))
+    await app.manifests.schedule(app.sync, "mine", USERS, FIVE_MINUTES)
+
+    await deploy(h, version())
+
+    assert await names(h) == ["mine"]
+    assert await group_names(h) == ["mine"]
+
+
+async def test_without_pruning_nothing_is_deleted(h: Harness) -> None:
+    await deploy(h, declaring("a", "b"))
+    await h.app.groups.update("a", max_active_jobs=3)
+
+    await deploy(h, Railway(prune_orphaned_manifests=False))
+
+    assert await names(h) == ["a", "b"]
+    assert await group_names(h) == ["a", "b"]
+
+
+async def test_what_was_made_at_run_time_is_never_pruned_until_code_declares_it(
+    app: Railway, h: Harness
+) -> None:
+    await app.manifests.schedule(app.sync, "users", USERS, FIVE_MINUTES)
+    made = await h.app.manifests.get("users")
+    await deploy(h, version())
+    assert await names(h) == ["users"]
+
+    await deploy(h, declaring("users"))
+    assert (await h.app.manifests.get("users")).id == made.id
+    await deploy(h, version())
+
+    assert await names(h) == []
+
+
+async def test_what_code_declares_stays_codes_when_it_is_changed_at_run_time(
+    app: Railway, h: Harness
+) -> None:
+    await deploy(h, declaring("users"))
+    await app.manifests.schedule(app.sync, "users", ORDERS, every(hours=1))
+    assert (await h.app.manifests.get("users")).input == {"table": "orders"}
+
+    await deploy(h, version())
+
+    assert await names(h) == []
+
+
+async def test_a_child_outlives_its_parent_without_it(app: Railway, h: Harness) -> None:
+    await deploy(h, declaring("parent"))
+    await app.manifests.schedule_dependent(app.sync, "child", USERS, "parent")
+
+    await deploy(h, version())
+    await h.run_until_idle()
+
+    child = await h.app.manifests.get("child")
+    assert (child.depends_on, child.schedule_type) == (None, "dependent")
+
+
+async def test_more_manifests_than_one_statement_deletes_go_all_the_same(h: Harness) -> None:
+    code = version()
+    code.schedule_many(code.sync, "many", dict.fromkeys(range(1_100), USERS), FIVE_MINUTES)
+    await deploy(h, code)
+
+    await deploy(h, declaring("last"))
+
+    assert await names(h) == ["last"]
+
+
+async def test_groups_that_hold_nothing_go_and_those_in_use_or_in_code_stay(app: Railway, h: Harness) -> None:
+    await deploy(h, declaring("emptied"))
+    await app.queue(app.sync, USERS, group="waiting")
+    await app.queue(app.sync, USERS, group="done")
+    await insert(
+        h,
+        "metadata",
+        external_id="f" * 32,
+        train="sync",
+        state="pending",
+        created_at=NOON,
+        group_id=(await h.app.groups.get("done")).id,
+    )
+    code = version()
+    code.group("named", max_active_jobs=2)
+    await deploy(h, code)
+    assert await group_names(h) == ["done", "named", "waiting"]
+
+    await h.work()
+    await deploy(h, code)
+
+    assert await group_names(h) == ["done", "named"]
+
+
+# What is refused
+
+
+async def test_a_parent_that_does_not_exist_is_named_and_nothing_is_written(h: Harness) -> None:
+    await deploy(h, declaring("before"))
+    before = await rows(h, "manifest"), await rows(h, "manifest_group")
+    code = declaring("fine")
+    code.schedule_many(code.sync, "a", {}, FIVE_MINUTES).include_many(
+        code.sync, "load", [Item("1", USERS, depends_on="nowhere")]
+    )
+
+    with pytest.raises(DefinitionError, match="'load-1' depends on 'nowhere', which does not exist"):
+        await deploy(h, code)
+
+    assert (await rows(h, "manifest"), await rows(h, "manifest_group")) == before
+
+
+async def test_a_parent_that_code_has_just_dropped_does_not_exist_either(h: Harness) -> None:
+    def code(*, has_parent: bool) -> Railway:
+        made = declaring("parent") if has_parent else version()
+        made.schedule_many(made.sync, "a", {}, FIVE_MINUTES).include_many(
+            made.sync, None, [Item("child", USERS, depends_on="parent")]
+        )
+        return made
+
+    await deploy(h, code(has_parent=True))
+
+    with pytest.raises(DefinitionError, match="'child' depends on 'parent', which does not exist"):
+        await deploy(h, code(has_parent=False))
+
+    assert (await h.app.manifests.get("child")).depends_on == "parent"
+
+
+@in_memory
+async def test_a_parent_made_at_run_time_will_do(app: Railway, h: Harness) -> None:
+    await app.manifests.schedule(app.sync, "parent", USERS, FIVE_MINUTES)
+    code = version()
+    code.schedule_many(code.sync, "a", {}, FIVE_MINUTES).include_many(
+        code.sync, None, [Item("child", USERS, depends_on="parent")]
+    )
+
+    await deploy(h, code)
+
+    assert (await h.app.manifests.get("child")).depends_on == "parent"
+
+
+async def test_groups_that_wait_for_each_other_keep_the_app_from_starting(url: str) -> None:
+    app = Railway(url)
+    app.schedule(app.sync, "a1", USERS, FIVE_MINUTES, group="A").then_include(
+        app.sync, "b1", USERS, group="B"
+    )
+    app.schedule(app.sync, "b2", USERS, FIVE_MINUTES, group="B").then_include(
+        app.sync, "a2", USERS, group="A"
+    )
+
+    with pytest.raises(DefinitionError, match=r"groups must form a DAG.*A, B"):
+        async with Harness(app, now=NOON):
+            pass
+
+    assert await app.manifests.list() == []
+    app.close()
+
+
+async def test_a_dependent_starts_when_its_parent_succeeds_whatever_is_excluded(h: Harness) -> None:
+    code = version()
+    code.schedule(code.sync, "parent", USERS, FIVE_MINUTES).then_include(
+        code.sync, "child", USERS, exclude=exclude.days_of_week("mon")
+    )
+    await deploy(h, code)
+    assert NOON.strftime("%a") == "Mon"
+
+    await h.run_until_idle()
+
+    entries = [each for each in await rows(h, "work_queue") if each["origin"] == Origin.SCHEDULE]
+    assert len(entries) == 2
+    assert (await h.app.manifests.get("child")).last_successful_run == NOON

@@ -1,0 +1,198 @@
+"""Starting a manifest by hand: an extra run, whatever the schedule says."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.flow_seeding import ORDERS, USERS, Railway, Table, in_memory, queued, row, rows
+
+from trax import every, exclude
+from trax.errors import DefinitionError
+from trax.records import Origin
+from trax.testing import Harness
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
+FIVE_MINUTES = every(minutes=5)
+
+
+@pytest.fixture
+def app(url: str) -> Railway:
+    return Railway(url)
+
+
+@pytest.fixture
+async def h(app: Railway) -> AsyncGenerator[Harness]:
+    async with Harness(app, now=NOON) as harness:
+        yield harness
+
+
+async def test_a_trigger_queues_the_manifests_own_input_and_priority(app: Railway, h: Harness) -> None:
+    await app.manifests.schedule(
+        app.sync, "users", ORDERS, "on_demand", priority=7, timeout=timedelta(seconds=30)
+    )
+    await app.groups.update("users", priority=20)
+
+    entry = await app.manifests.trigger("users")
+
+    assert (entry.train, entry.manifest, entry.group) == ("sync", "users", "users")
+    assert (entry.input, entry.priority, entry.origin) == ({"table": "orders"}, 7, Origin.TRIGGER)
+    assert (entry.scheduled_at, entry.created_at) == (None, NOON)
+    assert await queued(h) == [entry]
+    (stored,) = await rows(h, "work_queue")
+    assert (stored["group_priority"], stored["timeout_seconds"], stored["ready"]) == (20, 30, True)
+
+
+async def test_disabled_excluded_or_dead_lettered_it_starts_all_the_same(app: Railway, h: Harness) -> None:
+    await app.manifests.schedule(app.sync, "disabled", USERS, FIVE_MINUTES, enabled=False)
+    await app.manifests.schedule(
+        app.sync, "excluded", USERS, FIVE_MINUTES, exclude=exclude.days_of_week(NOON.weekday())
+    )
+    await app.manifests.schedule(app.broken, "given-up", USERS, FIVE_MINUTES, max_retries=1)
+    await h.run_until_idle()
+    assert [letter.manifest for letter in await app.dead_letters.list()] == ["given-up"]
+    assert [run.manifest for run in await app.executions.list(train="sync")] == []
+
+    for external_id in ("disabled", "excluded", "given-up"):
+        await app.manifests.trigger(external_id)
+
+    assert [entry.manifest for entry in await queued(h)] == ["disabled", "excluded", "given-up"]
+    assert await h.work() == 3
+    assert not (await app.manifests.get("disabled")).enabled
+
+
+async def test_a_delayed_trigger_waits_while_the_schedule_goes_on(app: Railway, h: Harness) -> None:
+    await app.manifests.schedule(app.sync, "users", USERS, FIVE_MINUTES)
+
+    entry = await app.manifests.trigger("users", delay=timedelta(minutes=10))
+    await h.run_until_idle()
+    await h.advance(minutes=5)
+    await h.run_until_idle()
+
+    assert entry.scheduled_at == NOON + timedelta(minutes=10)
+    assert await queued(h) == [entry]
+    assert len(await app.executions.list(train="sync")) == 2
+
+    await h.advance(minutes=5)
+    await h.run_until_idle()
+
+    assert len(await app.executions.list(train="sync")) == 4
+    assert await queued(h) == []
+
+
+async def test_a_second_trigger_finds_the_first(app: Railway, h: Harness) -> None:
+    await app.manifests.schedule(app.sync, "users", USERS, "on_demand")
+
+    first = await app.manifests.trigger("users")
+    second = await app.manifests.trigger("users")
+
+    assert first == second
+    assert await queued(h) == [first]
+    await h.work()
+    assert (await app.manifests.trigger("users")).id != first.id
+
+
+@in_memory
+async def test_a_trigger_takes_the_entry_that_the_schedule_has_written(app: Railway, h: Harness) -> None:
+    await app.manifests.schedule(app.sync, "users", USERS, FIVE_MINUTES)
+    await h.cycle("manifest_manager")
+
+    entry = await app.manifests.trigger("users")
+
+    assert (entry.origin, await queued(h)) == (Origin.SCHEDULE, [entry])
+
+
+async def test_a_trigger_does_not_take_an_entry_that_waits_for_its_moment(app: Railway, h: Harness) -> None:
+    await app.manifests.schedule(app.sync, "users", USERS, "on_demand")
+    later = await app.manifests.trigger("users", delay=timedelta(hours=1))
+
+    now = await app.manifests.trigger("users")
+
+    assert await queued(h) == [later, now]
+
+
+async def test_those_who_trigger_in_the_same_moment_share_one_entry(app: Railway, h: Harness) -> None:
+    await app.manifests.schedule(app.sync, "users", USERS, "on_demand")
+
+    entries = await asyncio.gather(*(app.manifests.trigger("users") for _ in range(8)))
+
+    assert len({entry.id for entry in entries}) == 1
+    assert len(await queued(h)) == 1
+
+
+@in_memory
+@pytest.mark.parametrize("delay", [5, timedelta(seconds=-1)])
+async def test_a_delay_that_makes_no_sense_is_refused(app: Railway, h: Harness, delay: Any) -> None:
+    await app.manifests.schedule(app.sync, "users", USERS, "on_demand")
+
+    with pytest.raises(DefinitionError, match="delay must be a timedelta"):
+        await app.manifests.trigger("users", delay=delay)
+
+    assert await queued(h) == []
+
+
+@in_memory
+async def test_a_trigger_moves_the_interval_only_by_its_success(app: Railway, h: Harness) -> None:
+    await app.manifests.schedule(app.sync, "users", USERS, FIVE_MINUTES)
+    await h.run_until_idle()
+    await h.advance(minutes=3)
+    planned = (await row(h, "users"))["next_due_at"]
+
+    await app.manifests.trigger("users")
+    assert (await row(h, "users"))["next_due_at"] == planned == NOON + timedelta(minutes=5)
+    await h.work()
+
+    users = await app.manifests.get("users")
+    assert (users.last_successful_run, users.next_due_at) == (h.now, h.now + timedelta(minutes=5))
+
+
+@in_memory
+async def test_what_a_trigger_started_wakes_who_depends_on_it(app: Railway, h: Harness) -> None:
+    await app.manifests.schedule(app.sync, "parent", USERS, "on_demand")
+    await app.manifests.schedule_dependent(app.sync, "child", USERS, "parent")
+    await app.manifests.trigger("parent")
+
+    await h.run_until_idle()
+
+    assert (await app.manifests.get("child")).last_successful_run == NOON
+
+
+@in_memory
+async def test_a_trigger_of_what_runs_once_is_its_one_run(app: Railway, h: Harness) -> None:
+    await app.manifests.schedule_once(app.sync, "once", USERS, timedelta(hours=1))
+    await app.manifests.trigger("once")
+    await h.run_until_idle()
+
+    await h.advance(hours=2)
+    await h.run_until_idle()
+
+    assert len(await app.executions.list(train="sync")) == 1
+    assert not (await app.manifests.get("once")).enabled
+
+
+async def test_a_group_starts_all_that_may_start_by_itself(app: Railway, h: Harness) -> None:
+    three = {name: Table(table=name) for name in ("1", "2", "3")}
+    await app.manifests.schedule_many(app.sync, "sync", three, "on_demand")
+    await app.manifests.schedule(app.sync, "disabled", USERS, FIVE_MINUTES, group="sync", enabled=False)
+    await app.manifests.schedule_dependent(app.sync, "dependent", USERS, "sync-1", group="sync")
+    await app.manifests.schedule_dependent(app.sync, "dormant", USERS, "sync-1", group="sync", dormant=True)
+    await app.manifests.schedule(app.sync, "elsewhere", USERS, "on_demand")
+
+    assert await app.groups.trigger("sync") == 3
+
+    assert [entry.manifest for entry in await queued(h)] == ["sync-1", "sync-2", "sync-3"]
+
+
+async def test_a_group_passes_over_those_that_wait_already(app: Railway, h: Harness) -> None:
+    await app.manifests.schedule_many(app.sync, "sync", {"1": USERS, "2": USERS}, "on_demand")
+    await app.manifests.trigger("sync-1")
+
+    assert await app.groups.trigger("sync") == 1
+    assert await app.groups.trigger("sync") == 0
+
+    assert [entry.manifest for entry in await queued(h)] == ["sync-1", "sync-2"]

@@ -1,0 +1,243 @@
+"""Two managers at once, and a manager beside the end of a run. Real connections, real locks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sqlalchemy import text, update
+from tests.support.flow_manager import Yard
+from tests.support.waiting import until
+
+from trax import Item, every
+from trax.admin import activation, resolutions
+from trax.admin.cycle import manage
+from trax.admin.endings import apply_endings
+from trax.admin.manifest_manager import Turn
+from trax.records import Origin, State
+from trax.records.ended import EndKind, ManifestEnd
+from trax.store import manifest_endings
+from trax.store.schema import tables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from concurrent.futures import Future
+
+    from trax.store import Connection
+
+TEN = datetime(2027, 3, 1, 10, tzinfo=UTC)
+FIVE_MINUTES = every(minutes=5)
+PATIENCE_SECONDS = 30
+WAITING = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
+
+
+@pytest.fixture
+def threads() -> Generator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(4) as pool:
+        yield pool
+
+
+class Held:
+    """Something done in a transaction that stays open until it is let go."""
+
+    def __init__(self, h: Yard, threads: ThreadPoolExecutor, work: Callable[[Connection], Any]) -> None:
+        self._done, self._go = Event(), Event()
+        self.future: Future[Any] = threads.submit(h.store.run, self._held, work)
+        assert self._done.wait(PATIENCE_SECONDS)
+
+    def _held(self, connection: Connection, work: Callable[[Connection], Any]) -> Any:
+        try:
+            result = work(connection)
+        finally:
+            self._done.set()
+        assert self._go.wait(PATIENCE_SECONDS)
+        return result
+
+    def let_go(self) -> Any:
+        self._go.set()
+        return self.future.result(PATIENCE_SECONDS)
+
+
+def cycle(h: Yard) -> Callable[[Connection], Any]:
+    return lambda connection: manage(connection, h.store, h.app.parts.settings, Turn())
+
+
+def someone_waits(h: Yard) -> None:
+    """Return once a transaction waits for a lock of another."""
+    until(lambda: h.store.read(lambda connection: connection.execute(WAITING).scalar_one()) > 0)
+
+
+def ending(h: Yard, external_id: str, run: int, kind: EndKind) -> Callable[[Connection], None]:
+    """What a worker writes when a run ends: the record, then its manifest."""
+    state = State.COMPLETED if kind is EndKind.SUCCESS else State.FAILED
+    manifest_id = h.manifest_id(external_id)
+
+    def finish(connection: Connection) -> None:
+        metadata = tables(connection).metadata
+        ended = update(metadata).where(metadata.c.id == run).values(state=state, ended_at=h.now)
+        connection.execute(ended)
+        end = ManifestEnd(manifest_id=manifest_id, kind=kind, ended_at=h.now)
+        apply_endings(connection, [end], h.app.parts.settings, now=h.now)
+
+    return finish
+
+
+async def test_of_two_managers_one_manages_and_the_other_does_not_wait(
+    postgres_url: str, threads: ThreadPoolExecutor
+) -> None:
+    h = Yard(postgres_url, TEN)
+    h.schedule_many({f"{number}": "x" for number in range(20)})
+    async with h:
+        first = Held(h, threads, cycle(h))
+
+        assert h.store.run(cycle(h)) is None, "it came back although the first has not committed"
+
+        assert len(first.let_go().queued) == 20
+        assert len(h.queued()) == 20
+
+
+async def test_many_managers_at_once_write_one_entry_for_each(
+    postgres_url: str, threads: ThreadPoolExecutor
+) -> None:
+    h = Yard(postgres_url, TEN)
+    h.schedule_many({f"{number}": "x" for number in range(50)})
+    async with h:
+        cycles = [threads.submit(h.store.run, cycle(h)) for _ in range(12)]
+        for one in cycles:
+            one.result(PATIENCE_SECONDS)
+
+        entries = Counter(entry.manifest for entry in h.queued())
+        assert (len(entries), set(entries.values())) == (50, {1})
+
+
+async def test_a_manager_waits_for_the_end_of_a_run_and_sees_its_result(
+    postgres_url: str, threads: ThreadPoolExecutor
+) -> None:
+    """It was asked to look while the run was active, and must not take it for active still."""
+    h = Yard(postgres_url, TEN)
+    h.schedule(h.job, "sync", "sync", FIVE_MINUTES)
+    async with h:
+        run = h.insert_run("sync")
+        finish = Held(h, threads, ending(h, "sync", run, EndKind.FAILURE))
+
+        managing = threads.submit(h.store.run, cycle(h))
+        someone_waits(h)
+        finish.let_go()
+
+        assert len(managing.result(PATIENCE_SECONDS).queued) == 1
+        assert h.entry("sync").origin is Origin.RETRY
+
+
+async def test_a_success_of_the_parent_is_not_lost_between_a_manager_and_the_end_of_a_run(
+    postgres_url: str, threads: ThreadPoolExecutor
+) -> None:
+    h = Yard(postgres_url, TEN)
+    h.schedule(h.job, "parent", "parent", FIVE_MINUTES).include(h.job, "child", "child")
+    async with h:
+        await h.run_until_idle()
+        await h.advance(minutes=5)
+        await h.manage()
+        run = h.insert_run("child")
+        await h.work()  # the parent succeeds, and has the manager look at the child
+        finish = Held(h, threads, ending(h, "child", run, EndKind.SUCCESS))
+
+        managing = threads.submit(h.store.run, cycle(h))
+        someone_waits(h)
+        finish.let_go()
+
+        assert len(managing.result(PATIENCE_SECONDS).queued) == 1
+        assert h.entry("child").origin is Origin.SCHEDULE
+
+
+async def test_the_end_of_a_run_waits_for_a_manager_and_changes_what_that_left(
+    postgres_url: str, threads: ThreadPoolExecutor
+) -> None:
+    h = Yard(postgres_url, TEN)
+    h.schedule(h.job, "sync", "sync", FIVE_MINUTES, max_retries=1)
+    async with h:
+        run = h.insert_run("sync")
+        manager = Held(h, threads, cycle(h))  # sees an active run and lets the manifest rest
+
+        finishing = threads.submit(h.store.run, ending(h, "sync", run, EndKind.FAILURE))
+        someone_waits(h)
+        manager.let_go()
+        finishing.result(PATIENCE_SECONDS)
+
+        assert (await h.manifest("sync")).next_due_at == TEN
+        assert len((await h.cycle("manifest_manager")).dead_letters) == 1
+
+
+async def test_the_end_of_a_run_locks_dependents_in_the_order_of_their_ids(
+    postgres_url: str, threads: ThreadPoolExecutor
+) -> None:
+    """Else it could hold one that a manager wants, and want a dependent that the manager holds."""
+    h = Yard(postgres_url, TEN)
+    h.schedule(h.job, "parent", "parent", FIVE_MINUTES).include(h.job, "child", "child")
+    h.schedule(h.job, "last", "last", FIVE_MINUTES)
+    async with h:
+        parent, child, last = (h.manifest_id(name) for name in ("parent", "child", "last"))
+        holding = Held(h, threads, lambda connection: manifest_endings.forgive(connection, [child]))
+        ends = [ManifestEnd(manifest_id=one, kind=EndKind.SUCCESS, ended_at=TEN) for one in (last, parent)]
+
+        finishing = threads.submit(
+            h.store.run, lambda connection: apply_endings(connection, ends, h.app.parts.settings, now=TEN)
+        )
+        someone_waits(h)
+
+        assert h.store.run(_is_free, last), "what comes after the child must not be locked before it"
+        holding.let_go()
+        finishing.result(PATIENCE_SECONDS)
+
+
+def _is_free(connection: Connection, manifest_id: int) -> bool:
+    query = text("SELECT id FROM trax.manifest WHERE id = :id FOR UPDATE SKIP LOCKED")
+    return connection.execute(query, {"id": manifest_id}).scalar() is not None
+
+
+async def test_two_runs_that_wake_the_same_dormant_dependent_write_one_entry(
+    postgres_url: str, threads: ThreadPoolExecutor
+) -> None:
+    h = Yard(postgres_url, TEN)
+    root = h.schedule(h.job, "scan", "scan", FIVE_MINUTES)
+    root.include_many(h.job, "load", [Item(one, one, depends_on="scan") for one in "ab"], dormant=True)
+
+    def waking(*names: str) -> Callable[[Connection], int]:
+        wanted = [(name, '"now"') for name in names]
+        settings = h.app.parts.settings
+        return lambda connection: activation.activate(
+            connection, "scan", wanted, settings, force=False, now=TEN
+        )
+
+    async with h:
+        first = Held(h, threads, waking("load-a", "load-b"))
+        second = threads.submit(h.store.run, waking("load-b", "load-a"))
+        someone_waits(h)
+
+        assert first.let_go() == 2
+        assert second.result(PATIENCE_SECONDS) == 0
+        assert len(h.queued()) == 2
+
+
+async def test_a_manager_beside_a_requeue_writes_no_second_entry(
+    postgres_url: str, threads: ThreadPoolExecutor
+) -> None:
+    h = Yard(postgres_url, TEN)
+    h.schedule(h.job, "sync", "sync", FIVE_MINUTES, max_retries=1)
+    async with h:
+        letter = await h.dead_letter("sync")
+        await h.app.manifests.enable("sync")  # has the manager look
+
+        def requeue(connection: Connection) -> int:
+            return resolutions.requeue(connection, [letter.id], note=None, now=h.now)
+
+        requeueing = Held(h, threads, requeue)
+        managing = threads.submit(h.store.run, cycle(h))
+        someone_waits(h)
+        assert requeueing.let_go() == 1
+        managing.result(PATIENCE_SECONDS)
+
+        assert [entry.origin for entry in h.queued()] == [Origin.REQUEUE]

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from trax.records import State, Worker
+from trax.records.metadata import Ending
+from trax.store import Store, claim, metadata, metadata_sweeps, workers
+from trax.store.schema import tables
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from sqlalchemy import Connection
+
+WORKER = {
+    "host": "box",
+    "host_environment": "server",
+    "host_instance_id": "box-1",
+    "pid": 1,
+    "concurrency": 4,
+    "trains": '["greet"]',
+}
+
+
+def pending(connection: Connection, count: int, now: datetime, **columns: Any) -> list[int]:
+    table = tables(connection).metadata
+    row = {"external_id": "x", "train": "greet", "state": "pending", "created_at": now, "submitter": "local"}
+    made = connection.execute(table.insert().returning(table.c.id), [row | columns] * count)
+    return list(made.scalars())
+
+
+def take(store: Store, slots: int, now: datetime, worker_id: int = 1) -> list[int]:
+    options: dict[str, Any] = {"worker_id": worker_id, "host": "box", "trains": ["greet"], "now": now}
+    return [run.metadata_id for run in store.run(claim.claim, slots=slots, **options)]
+
+
+def test_the_highest_priority_is_taken_first_and_the_older_of_equals(store: Store, now: datetime) -> None:
+    low = store.run(pending, 2, now)
+    high = store.run(pending, 2, now, priority=10)
+
+    assert take(store, 3, now) == [*high, low[0]]
+    assert take(store, 3, now) == [low[1]]
+    assert take(store, 3, now) == []
+
+
+def test_a_claimed_run_is_in_progress_and_held(store: Store, now: datetime) -> None:
+    (waiting,) = store.run(pending, 1, now - timedelta(minutes=1), input='{"a": 1}')
+
+    take(store, 1, now, worker_id=7)
+
+    run = store.read(metadata.get, waiting)
+    assert run
+    assert (run.state, run.worker, run.host, run.started_at) == (State.IN_PROGRESS, 7, "box", now)
+
+
+@pytest.mark.parametrize("columns", [{"train": "other"}, {"submitter": "http"}])
+def test_only_runs_for_this_worker_are_taken(store: Store, now: datetime, columns: dict[str, str]) -> None:
+    store.run(pending, 1, now, **columns)
+
+    assert take(store, 1, now) == []
+
+
+def test_many_workers_take_each_run_once(url: str, now: datetime) -> None:
+    store = Store(url, clock=lambda: now)
+    store.open()
+    waiting = store.run(pending, 100, now)
+    taken: list[int] = []
+
+    def work(worker_id: int) -> None:
+        while some := take(store, 3, now, worker_id):
+            taken.extend(some)
+
+    threads = [threading.Thread(target=work, args=[number]) for number in range(1, 6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(taken) == waiting
+    store.close()
+
+
+def test_a_worker_beats_until_it_is_forgotten(store: Store, now: datetime) -> None:
+    worker_id = store.run(workers.register, WORKER, now=now)
+    later = now + timedelta(seconds=5)
+
+    assert store.run(workers.beat, worker_id, now=later)
+    assert store.read(workers.listed) == [
+        Worker(
+            id=worker_id,
+            host="box",
+            pid=1,
+            concurrency=4,
+            trains=("greet",),
+            started_at=now,
+            heartbeat_at=later,
+        )
+    ]
+    assert store.run(workers.forget_dead, silent_since=later) == 0
+    assert store.run(workers.forget_dead, silent_since=later + timedelta(seconds=1)) == 1
+    assert not store.run(workers.beat, worker_id, now=later)
+
+
+def test_a_worker_that_starts_again_is_another_one(store: Store, now: datetime) -> None:
+    first = store.run(workers.register, WORKER, now=now)
+    store.run(workers.remove, first)
+
+    assert store.run(workers.register, WORKER, now=now) > first
+
+
+def test_the_runs_of_a_silent_worker_are_failed_and_its_late_result_is_refused(
+    store: Store, now: datetime
+) -> None:
+    alive = store.run(workers.register, WORKER, now=now)
+    silent = store.run(workers.register, WORKER, now=now - timedelta(minutes=1))
+    store.run(pending, 2, now)
+    (long_one,) = take(store, 1, now - timedelta(days=2), worker_id=alive)
+    (lost,) = take(store, 1, now, worker_id=silent)
+    why = metadata_sweeps.Failure("rescue", "WorkerLost", "its worker is gone")
+
+    swept = store.run(metadata_sweeps.fail_left_behind, why, alive_since=now - timedelta(seconds=20), now=now)
+
+    assert [run.metadata_id for run in swept] == [lost]
+    late = Ending(metadata_id=lost, worker_id=silent, state=State.COMPLETED)
+    fine = Ending(metadata_id=long_one, worker_id=alive, state=State.COMPLETED)
+    assert store.run(metadata.finish, [late, fine], now=now) == {long_one}
+
+
+def test_a_worker_sees_which_of_its_runs_to_stop(store: Store, now: datetime) -> None:
+    store.run(pending, 3, now)
+    mine = take(store, 2, now, worker_id=1)
+    others = take(store, 1, now, worker_id=2)
+
+    store.run(metadata_sweeps.request_cancel, [mine[0], *others])
+
+    assert store.read(claim.to_cancel, 1) == [mine[0]]

@@ -1,0 +1,259 @@
+"""What happens to a manifest the manager looks at, as tables of values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from trax.records.retry_policy import RetryPolicy
+from trax.records.standing import Parent, Standing, ToDeadLetter, ToQueue, ToRest, ToWait
+from trax.records.states import Origin, ScheduleType
+from trax.records.when import Cron, DaysOfWeek, Interval, Timing
+from trax.schedule.decide import Rules, decide
+
+TEN = datetime(2027, 3, 1, 10, tzinfo=UTC)  # a Monday
+MINUTE = timedelta(minutes=1)
+RULES = Rules(
+    retry=RetryPolicy(delay=5 * MINUTE, multiplier=2.0, max_delay=60 * MINUTE), dependent_priority_boost=16
+)
+TIMING = Timing(
+    schedule_type=ScheduleType.INTERVAL, schedule=Interval(300), created_at=TEN - timedelta(days=1)
+)
+STANDING = Standing(
+    id=1,
+    external_id="sync",
+    train="job",
+    input="null",
+    enabled=True,
+    group_id=1,
+    group_priority=3,
+    group_enabled=True,
+    timing=TIMING,
+    max_retries=3,
+)
+DUE = ToQueue(origin=Origin.SCHEDULE, priority=3, scheduled_for=TEN)
+
+
+def standing(timing: dict[str, Any] | None = None, **changes: Any) -> Standing:
+    return replace(STANDING, timing=replace(TIMING, **timing or {}), **changes)
+
+
+def dependent(success: datetime | None, *, is_open: bool = True, **changes: Any) -> Standing:
+    parent = Parent(is_open=is_open, last_successful_run=success)
+    timing: dict[str, Any] = {"schedule_type": ScheduleType.DEPENDENT, "schedule": None}
+    return standing(timing | changes.pop("timing", {}), parent=parent, **changes)
+
+
+def test_what_is_due_is_queued_for_its_occurrence_with_its_groups_priority() -> None:
+    assert decide(STANDING, RULES, TEN) == DUE
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"enabled": False}, "it is disabled"),
+        ({"has_awaiting_dead_letter": True}, "its dead letter awaits a person"),
+        ({"has_queued_entry": True}, "an entry of it is queued already"),
+        ({"active_runs": 1}, "1 of at most 1 runs are active"),
+        ({"group_enabled": False}, "its group is disabled"),
+        ({"has_awaiting_dead_letter": True, "failure_count": 3}, "its dead letter awaits a person"),
+        ({"has_queued_entry": True, "failure_count": 2}, "an entry of it is queued already"),
+        ({"active_runs": 1, "failure_count": 2}, "1 of at most 1 runs are active"),
+        ({"enabled": False, "failure_count": 3}, "it is disabled"),
+        ({"group_enabled": False, "failure_count": 1}, "its group is disabled"),
+    ],
+)
+def test_what_is_guarded_rests(changes: dict[str, Any], reason: str) -> None:
+    assert decide(standing(**changes), RULES, TEN) == ToRest(reason)
+
+
+@pytest.mark.parametrize("kind", [ScheduleType.NONE, ScheduleType.ON_DEMAND, ScheduleType.DORMANT_DEPENDENT])
+@pytest.mark.parametrize("failures", [0, 2])
+def test_what_is_started_by_hand_rests(kind: ScheduleType, failures: int) -> None:
+    manifest = standing({"schedule_type": kind, "schedule": None}, failure_count=failures)
+
+    assert decide(manifest, RULES, TEN) == ToRest(
+        f"its type is {kind}: it is started by hand or by its parent"
+    )
+
+
+@pytest.mark.parametrize(
+    ("timing", "decision"),
+    [
+        ({"last_successful_run": TEN - MINUTE}, ToWait(TEN + 4 * MINUTE)),
+        ({"last_successful_run": TEN - 5 * MINUTE}, DUE),
+        ({"next_scheduled_run": TEN + MINUTE}, ToWait(TEN + MINUTE)),
+        ({"exclusions": (DaysOfWeek((0,)),)}, ToWait(datetime(2027, 3, 2, tzinfo=UTC))),
+        ({"schedule_type": ScheduleType.ONCE, "scheduled_at": TEN}, DUE),
+        ({"schedule_type": ScheduleType.ONCE, "scheduled_at": TEN + MINUTE}, ToWait(TEN + MINUTE)),
+        (
+            {"schedule_type": ScheduleType.ONCE, "scheduled_at": TEN, "last_successful_run": TEN},
+            ToRest("it was to run once, and has"),
+        ),
+    ],
+)
+def test_time_decides_what_runs_by_time(timing: dict[str, Any], decision: object) -> None:
+    assert decide(standing(timing), RULES, TEN) == decision
+
+
+@pytest.mark.parametrize(
+    ("failures", "max_retries", "gives_up"),
+    [
+        (0, 0, False),
+        (0, 1, False),
+        (1, 0, True),
+        (1, 1, True),
+        (1, 3, False),
+        (2, 3, False),
+        (3, 3, True),
+        (4, 3, True),
+    ],
+)
+def test_it_gives_up_at_max_retries_but_never_without_a_failure(
+    failures: int, max_retries: int, gives_up: bool
+) -> None:
+    manifest = standing(failure_count=failures, max_retries=max_retries)
+
+    assert isinstance(decide(manifest, RULES, TEN), ToDeadLetter) is gives_up
+
+
+@pytest.mark.parametrize(
+    ("failures", "reason"),
+    [
+        (1, "failed once; max_retries is 1"),
+        (2, "failed 2 times in a row; max_retries is 1"),
+    ],
+)
+def test_a_dead_letter_states_both_numbers(failures: int, reason: str) -> None:
+    manifest = standing(failure_count=failures, max_retries=1)
+
+    assert decide(manifest, RULES, TEN) == ToDeadLetter(reason)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"group_enabled": False}, {"has_queued_entry": True}, {"active_runs": 1}], ids=str
+)
+def test_what_holds_back_a_run_does_not_keep_it_from_giving_up(changes: dict[str, Any]) -> None:
+    manifest = standing(failure_count=3, **changes)
+
+    assert isinstance(decide(manifest, RULES, TEN), ToDeadLetter)
+
+
+@pytest.mark.parametrize(("failures", "minutes"), [(1, 5), (2, 10), (3, 20), (4, 40), (5, 60), (500, 60)])
+def test_a_retry_is_for_the_same_occurrence_and_waits(failures: int, minutes: int) -> None:
+    manifest = standing({"last_scheduled_for": TEN - MINUTE}, failure_count=failures, max_retries=1000)
+
+    assert decide(manifest, RULES, TEN) == ToQueue(
+        origin=Origin.RETRY,
+        priority=3,
+        scheduled_for=TEN - MINUTE,
+        scheduled_at=TEN + minutes * MINUTE,
+    )
+
+
+def test_a_retry_that_was_cancelled_waits_for_the_next_occurrence() -> None:
+    manifest = standing({"next_scheduled_run": TEN + MINUTE}, failure_count=1)
+
+    assert decide(manifest, RULES, TEN) == ToWait(TEN + MINUTE)
+
+
+def test_a_manifests_own_waits_come_first_and_chance_stretches_them() -> None:
+    own = RetryPolicy(delay=MINUTE, multiplier=1.0, max_delay=MINUTE, jitter=0.5)
+
+    decision = decide(standing(failure_count=1, retry=own), replace(RULES, chance=1.0), TEN)
+
+    assert isinstance(decision, ToQueue)
+    assert decision.scheduled_at == TEN + 1.5 * MINUTE
+
+
+@pytest.mark.parametrize(
+    ("days", "decision"),
+    [
+        ((0,), ToWait(datetime(2027, 3, 2, tzinfo=UTC))),
+        ((0, 1, 2, 3, 4, 5, 6), ToRest("it is excluded for good")),
+    ],
+)
+def test_a_retry_waits_for_the_end_of_an_exclusion(days: tuple[int, ...], decision: object) -> None:
+    manifest = standing({"exclusions": (DaysOfWeek(days),)}, failure_count=1)
+
+    assert decide(manifest, RULES, TEN) == decision
+
+
+AFTER_PARENT = ToQueue(origin=Origin.SCHEDULE, priority=19, scheduled_for=TEN, consumed_parent_success_at=TEN)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "decision"),
+    [
+        (dependent(TEN), AFTER_PARENT),
+        (dependent(TEN, consumed_parent_success_at=TEN - MINUTE), AFTER_PARENT),
+        (dependent(TEN, timing={"last_successful_run": TEN + MINUTE}), AFTER_PARENT),
+        (
+            dependent(TEN, consumed_parent_success_at=TEN),
+            ToRest("its parent has not succeeded since it was last queued"),
+        ),
+        (dependent(None), ToRest("its parent has not succeeded yet")),
+        (dependent(TEN, is_open=False), ToRest("its parent is disabled or deleted")),
+        (replace(dependent(TEN), parent=None), ToRest("its parent is disabled or deleted")),
+        (dependent(TEN, group_priority=20), replace(AFTER_PARENT, priority=31)),
+        (dependent(TEN, timing={"exclusions": (DaysOfWeek((0,)),)}), AFTER_PARENT),
+        (
+            dependent(TEN, timing={"exclusions": (DaysOfWeek((0,)),)}, failure_count=1),
+            ToQueue(origin=Origin.RETRY, priority=19, scheduled_for=None, scheduled_at=TEN + 5 * MINUTE),
+        ),
+    ],
+)
+def test_a_dependent_follows_the_success_of_its_parent(manifest: Standing, decision: object) -> None:
+    assert decide(manifest, RULES, TEN) == decision
+
+
+OVERLAPPING: dict[str, Any] = {"max_instances": 2, "last_scheduled_for": TEN - 5 * MINUTE}
+
+
+@pytest.mark.parametrize(
+    ("changes", "decision"),
+    [
+        ({}, replace(DUE, look_again_at=TEN + 5 * MINUTE)),
+        ({"active_runs": 1}, replace(DUE, look_again_at=TEN + 5 * MINUTE)),
+        ({"active_runs": 2}, ToRest("2 of at most 2 runs are active")),
+        ({"has_queued_entry": True}, ToWait(TEN + 5 * MINUTE)),
+        (
+            {"active_runs": 1, "latest_attempt": 2, "failure_count": 1},
+            replace(DUE, look_again_at=TEN + 5 * MINUTE),
+        ),
+    ],
+)
+def test_runs_that_may_overlap_are_looked_at_for_every_occurrence(
+    changes: dict[str, Any], decision: object
+) -> None:
+    assert decide(standing(OVERLAPPING, **changes), RULES, TEN) == decision
+
+
+@pytest.mark.parametrize(
+    "timing",
+    [
+        {"schedule_type": ScheduleType.CRON, "schedule": Cron("every now and then")},
+        {"schedule_type": ScheduleType.CRON, "schedule": Cron("0 3 * * *", "Mars/Olympus")},
+        {"schedule_type": ScheduleType.CRON, "schedule": Cron("x"), "max_instances": 2},
+        {"schedule": Interval(0)},
+        {"schedule": None},
+        {"schedule_type": ScheduleType.ONCE},
+        {"exclusions": (DaysOfWeek((0,)),), "time_zone": "Mars/Olympus"},
+        {"broken": "its exclusions cannot be read"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("changes", [{}, {"failure_count": 1}, {"has_queued_entry": True}], ids=str)
+def test_what_cannot_be_evaluated_never_raises(timing: dict[str, Any], changes: dict[str, Any]) -> None:
+    decision = decide(standing(timing, **changes), RULES, TEN)
+
+    assert isinstance(decision, ToRest) or changes == {"failure_count": 1}
+
+
+def test_what_cannot_be_read_is_not_even_tried_again() -> None:
+    manifest = standing({"broken": "its exclusions cannot be read"}, failure_count=1)
+
+    assert decide(manifest, RULES, TEN) == ToRest("its exclusions cannot be read")

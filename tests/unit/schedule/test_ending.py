@@ -1,0 +1,172 @@
+"""What the end of a run means for its manifest, as tables of values."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any
+
+import pytest
+
+from trax.records.ended import EndKind, Held, ManifestChange, ManifestEnd
+from trax.records.states import MisfirePolicy, ScheduleType
+from trax.records.when import Cron, DaysOfWeek, Interval, Misfire, Timing
+from trax.schedule.ending import change_after
+
+TEN = datetime(2027, 3, 1, 10, tzinfo=UTC)  # a Monday
+MINUTE = timedelta(minutes=1)
+BEFORE = TEN - 10 * MINUTE
+TIMING = Timing(
+    schedule_type=ScheduleType.INTERVAL,
+    schedule=Interval(300),
+    created_at=TEN - timedelta(days=1),
+    last_successful_run=BEFORE,
+)
+HELD = Held(id=1, enabled=True, failure_count=1, max_retries=3, next_due_at=None, timing=TIMING)
+UNCHANGED: dict[str, Any] = {
+    "id": 1,
+    "enabled": True,
+    "failure_count": 1,
+    "last_successful_run": BEFORE,
+    "next_scheduled_run": None,
+    "next_due_at": None,
+}
+
+
+def held(**timing: Any) -> Held:
+    return replace(HELD, timing=replace(TIMING, **timing))
+
+
+def end(kind: EndKind, ended_at: datetime = TEN, *, gives_up: bool = False) -> ManifestEnd:
+    return ManifestEnd(manifest_id=1, kind=kind, ended_at=ended_at, gives_up=gives_up)
+
+
+def after(manifest: Held, *ends: ManifestEnd) -> ManifestChange:
+    return change_after(manifest, ends, Random(1))  # noqa: S311 - dice
+
+
+def changes(manifest: Held, *ends: ManifestEnd) -> dict[str, Any]:
+    """What differs from how the row was."""
+    return {name: value for name, value in asdict(after(manifest, *ends)).items() if value != UNCHANGED[name]}
+
+
+SUCCEEDED: dict[str, Any] = {"failure_count": 0, "last_successful_run": TEN}
+DORMANT = ScheduleType.DORMANT_DEPENDENT
+
+
+@pytest.mark.parametrize(
+    ("timing", "change"),
+    [
+        ({}, {"next_due_at": TEN + 5 * MINUTE}),
+        (
+            {"schedule_type": ScheduleType.CRON, "schedule": Cron("30 * * * *")},
+            {"next_due_at": TEN + 30 * MINUTE},
+        ),
+        ({"next_scheduled_run": TEN - MINUTE}, {"next_due_at": TEN + 5 * MINUTE}),
+        ({"schedule_type": ScheduleType.ONCE, "schedule": None, "scheduled_at": TEN}, {"enabled": False}),
+        ({"schedule_type": ScheduleType.DEPENDENT, "schedule": None}, {"next_due_at": TEN}),
+        ({"schedule_type": DORMANT, "schedule": None}, {}),
+        ({"schedule_type": ScheduleType.ON_DEMAND, "schedule": None}, {}),
+        ({"exclusions": (DaysOfWeek((0,)),)}, {"next_due_at": datetime(2027, 3, 2, tzinfo=UTC)}),
+        (
+            {"misfire": Misfire(MisfirePolicy.FIRE_ALL), "last_scheduled_for": TEN - 5 * MINUTE},
+            {"next_due_at": TEN},
+        ),
+        ({"max_instances": 2, "last_scheduled_for": TEN - 4 * MINUTE}, {"next_due_at": TEN + MINUTE}),
+        ({"schedule_type": ScheduleType.CRON, "schedule": Cron("broken")}, {}),
+        ({"broken": "its exclusions cannot be read"}, {}),
+    ],
+    ids=str,
+)
+def test_a_success_resets_the_count_and_says_when_to_look_again(
+    timing: dict[str, Any], change: dict[str, Any]
+) -> None:
+    assert changes(held(**timing), end(EndKind.SUCCESS)) == SUCCEEDED | change
+
+
+def test_a_success_with_variance_throws_the_dice() -> None:
+    change = after(held(schedule=Interval(300, variance_seconds=60)), end(EndKind.SUCCESS))
+
+    assert change.next_scheduled_run == change.next_due_at
+    assert change.next_due_at is not None
+    assert TEN + 5 * MINUTE <= change.next_due_at <= TEN + 6 * MINUTE
+
+
+@pytest.mark.parametrize("kind", list(ScheduleType))
+def test_a_failure_counts_and_is_looked_at_at_once(kind: ScheduleType) -> None:
+    assert changes(held(schedule_type=kind), end(EndKind.FAILURE)) == {"failure_count": 2, "next_due_at": TEN}
+
+
+def test_a_failure_is_not_held_up_by_a_moment_set_beforehand() -> None:
+    change = after(held(next_scheduled_run=TEN + MINUTE), end(EndKind.FAILURE))
+
+    assert (change.next_scheduled_run, change.next_due_at) == (None, TEN)
+
+
+@pytest.mark.parametrize(
+    ("failures", "max_retries", "expected"), [(0, 3, 3), (1, 3, 3), (2, 3, 3), (3, 3, 4), (0, 0, 1)]
+)
+def test_giving_up_uses_up_every_attempt(failures: int, max_retries: int, expected: int) -> None:
+    manifest = replace(HELD, failure_count=failures, max_retries=max_retries)
+
+    assert after(manifest, end(EndKind.FAILURE, gives_up=True)).failure_count == expected
+
+
+@pytest.mark.parametrize(
+    ("timing", "change"),
+    [
+        ({}, {"next_scheduled_run": TEN + 5 * MINUTE, "next_due_at": TEN + 5 * MINUTE}),
+        (
+            {"schedule_type": ScheduleType.CRON, "schedule": Cron("30 * * * *")},
+            {"next_scheduled_run": TEN + 30 * MINUTE, "next_due_at": TEN + 30 * MINUTE},
+        ),
+        (
+            {"schedule_type": ScheduleType.ONCE, "schedule": None, "scheduled_at": TEN},
+            {"enabled": False},
+        ),
+        (
+            {
+                "schedule_type": ScheduleType.ONCE,
+                "schedule": None,
+                "scheduled_at": TEN + MINUTE,
+                "last_successful_run": None,
+            },
+            {"last_successful_run": None, "next_scheduled_run": TEN + MINUTE, "next_due_at": TEN + MINUTE},
+        ),
+        ({"schedule_type": ScheduleType.DEPENDENT, "schedule": None}, {"next_due_at": TEN}),
+        ({"schedule_type": DORMANT, "schedule": None}, {}),
+        ({"max_instances": 2, "last_scheduled_for": TEN - 4 * MINUTE}, {"next_due_at": TEN + MINUTE}),
+    ],
+    ids=str,
+)
+def test_a_cancelled_run_is_followed_by_the_next_regular_occurrence(
+    timing: dict[str, Any], change: dict[str, Any]
+) -> None:
+    assert changes(held(**timing), end(EndKind.CANCELLED)) == change
+
+
+def test_an_interrupted_run_changes_nothing() -> None:
+    assert changes(HELD, end(EndKind.INTERRUPTED)) == {}
+
+
+@pytest.mark.parametrize(
+    ("ends", "failures"),
+    [
+        ([(EndKind.FAILURE, 1), (EndKind.FAILURE, 2)], 3),
+        ([(EndKind.SUCCESS, 2), (EndKind.FAILURE, 1)], 0),
+        ([(EndKind.FAILURE, 2), (EndKind.SUCCESS, 1)], 1),
+        ([(EndKind.CANCELLED, 1), (EndKind.FAILURE, 2)], 2),
+        ([], 1),
+    ],
+)
+def test_ends_count_in_the_order_they_came_in_whatever_the_order_they_are_told(
+    ends: list[tuple[EndKind, int]], failures: int
+) -> None:
+    told = [end(kind, TEN + minute * MINUTE) for kind, minute in ends]
+
+    assert after(HELD, *told).failure_count == failures
+
+
+def test_a_disabled_manifest_stays_disabled() -> None:
+    assert not after(replace(HELD, enabled=False), end(EndKind.SUCCESS)).enabled

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sqlalchemy import insert, select
 from tests.support.flow_manager import Yard
+from tests.support.running import run_queued
 
 from trax import Group, NotFound, Trax, every
 from trax.records import DeadLetterStatus, Origin, QueueStatus
@@ -83,7 +84,7 @@ async def test_a_requeued_letter_names_the_run_that_came_of_it(url: str) -> None
         (letter_id,) = await awaiting(h, "sync")
         await h.app.dead_letters.requeue([letter_id], note="the disk is larger now")
 
-        await h.work()
+        await run_queued(h)
 
         letter = await h.app.dead_letters.get(letter_id)
         assert letter.note == "the disk is larger now"
@@ -140,7 +141,7 @@ async def test_requeue_attaches_to_an_entry_that_is_queued_already(url: str, ori
 
         entry = h.entry("sync")
         assert (entry.id, entry.dead_letter_id) == (entry_id, letter_id)
-        await h.work()
+        await run_queued(h)
         assert (await h.app.dead_letters.get(letter_id)).retry_metadata_id is not None
 
 
@@ -178,7 +179,7 @@ async def test_a_letter_without_a_manifest_is_requeued_with_what_it_carries(url:
         assert (entry.train, entry.input, entry.manifest) == ("job", "alone", None)
         assert (entry.priority, entry.group, entry.dead_letter_id) == (9, "sync", letter_id)
         assert group_priorities(h) == [7]
-        await h.work()
+        await run_queued(h)
         assert h.ran == ["alone"]
 
 
@@ -359,7 +360,7 @@ async def test_cleanup_keeps_the_entry_of_a_letter_it_forgets(url: str) -> None:
         assert await h.cycle("dead_letter_cleanup") == 1
 
         assert h.entry("sync").dead_letter_id is None
-        assert await h.work() == 1
+        assert await run_queued(h) == 1
 
 
 async def test_cleanup_can_be_switched_off_and_its_patience_set(url: str) -> None:

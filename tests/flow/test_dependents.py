@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from tests.support.flow_manager import Yard
+from tests.support.running import run_queued
 
 from trax import Cancel, Group, Item, every, exclude
 from trax.records import Origin
@@ -30,10 +31,10 @@ def pair(url: str) -> Yard:
 async def test_a_dependent_runs_after_each_success_of_its_parent_and_only_then(url: str) -> None:
     async with pair(url) as h:
         assert await h.manage() == ["parent"]
-        await h.work()
+        await run_queued(h)
         assert await h.manage() == ["child"]
         await h.advance(minutes=1)
-        await h.work()
+        await run_queued(h)
 
         h.now = TEN + timedelta(minutes=4, seconds=59)
         assert await h.manage() == []
@@ -78,11 +79,11 @@ async def test_a_cancelled_parent_starts_nobody(url: str) -> None:
 async def test_in_a_chain_each_waits_for_the_one_before(url: str) -> None:
     async with chain(url) as h:
         assert await h.manage() == ["A"]
-        await h.work()
+        await run_queued(h)
         assert await h.manage() == ["B"]
-        await h.work()
+        await run_queued(h)
         assert await h.manage() == ["C"]
-        await h.work()
+        await run_queued(h)
 
         assert await h.manage() == []
 
@@ -90,11 +91,11 @@ async def test_in_a_chain_each_waits_for_the_one_before(url: str) -> None:
 async def test_a_failure_in_a_chain_holds_up_what_comes_after(url: str) -> None:
     async with chain(url) as h:
         await h.manage()
-        await h.work()
+        await run_queued(h)
 
         await h.fails("B")
         assert await h.manage() == ["B"]
-        await h.work()
+        await run_queued(h)
         assert h.ran == ["A", "B"]
         await h.app.manifests.disable("A")  # A once is enough
         await h.app.manifests.trigger("B")
@@ -106,7 +107,7 @@ async def test_a_failure_in_a_chain_holds_up_what_comes_after(url: str) -> None:
 async def test_a_dependent_of_a_disabled_parent_waits_until_the_parent_is_enabled(url: str) -> None:
     async with pair(url) as h:
         await h.manage()
-        await h.work()
+        await run_queued(h)
         await h.app.manifests.disable("parent")
         assert await h.manage() == []
 
@@ -133,7 +134,7 @@ async def test_the_disabled_group_of_a_parent_does_not_hold_back_its_dependents(
     root.include(h.job, "child", "child")
     async with h:
         await h.manage()
-        await h.work()
+        await run_queued(h)
 
         await h.app.groups.update("upstream", enabled=False)
 
@@ -146,7 +147,7 @@ async def test_a_dependent_in_a_disabled_group_waits_until_the_group_is_enabled(
     root.include(h.job, "child", "child", group=Group("off", enabled=False))
     async with h:
         await h.manage()
-        await h.work()
+        await run_queued(h)
         assert await h.manage() == []
 
         await h.app.groups.update("off", enabled=True)
@@ -174,7 +175,7 @@ async def test_a_disabled_dependent_catches_up_once_when_it_is_enabled(url: str)
 async def test_the_dependents_of_a_deleted_parent_rest(url: str) -> None:
     async with pair(url) as h:
         await h.manage()
-        await h.work()
+        await run_queued(h)
         await h.app.manifests.delete("parent")
 
         assert await h.manage() == []
@@ -188,7 +189,7 @@ async def test_dependents_that_are_queued_or_active_are_not_queued_again(url: st
         root.include(h.job, child, child)
     async with h:
         await h.manage()
-        await h.work()
+        await run_queued(h)
         h.insert_entry("queued")
         h.insert_run("pending", state="pending")
         h.insert_run("in_progress", state="in_progress")
@@ -199,14 +200,14 @@ async def test_dependents_that_are_queued_or_active_are_not_queued_again(url: st
 async def test_a_dependent_with_a_dead_letter_waits_for_a_person(url: str) -> None:
     async with pair(url) as h:
         await h.manage()
-        await h.work()
+        await run_queued(h)
         await h.app.manifests.disable("parent")
         await h.app.manifests.enable("parent")
         h.change_manifest("parent", next_due_at=None)
         letter = await h.dead_letter("child")
 
         await h.app.manifests.trigger("parent")
-        await h.work()
+        await run_queued(h)
         assert await h.manage() == []
         await h.app.dead_letters.acknowledge([letter.id], "seen")
 
@@ -217,7 +218,7 @@ async def test_a_success_of_the_parent_during_a_run_of_the_dependent_is_not_lost
     """The parent succeeds at 10:00 and 10:05; the dependent, begun at 10:01, ends at 10:10."""
     async with pair(url) as h:
         await h.manage()
-        await h.work()
+        await run_queued(h)
         assert await h.manage() == ["child"]
         await h.advance(minutes=1)
 
@@ -225,31 +226,31 @@ async def test_a_success_of_the_parent_during_a_run_of_the_dependent_is_not_lost
             h.during.clear()
             h.now = TEN + timedelta(minutes=5)
             assert await h.manage() == ["parent"]
-            await h.work()
+            await run_queued(h)
             assert await h.manage() == [], "it is still running"
             h.now = TEN + timedelta(minutes=10) - timedelta(seconds=1)
 
         h.during["child"] = meanwhile
-        await h.work()
+        await run_queued(h)
 
         assert await h.manage() == ["child"]
-        await h.work()
+        await run_queued(h)
         assert await h.manage() == []
 
 
 async def test_a_success_of_the_parent_during_a_retry_of_the_dependent_is_not_lost(url: str) -> None:
     async with pair(url) as h:
         await h.manage()
-        await h.work()
+        await run_queued(h)
         await h.fails("child")
         assert await h.manage() == ["child"]
         assert h.entry("child").origin is Origin.RETRY
         await h.advance(minutes=5)
         assert await h.manage() == ["parent"]
-        await h.work()
+        await run_queued(h)
 
         assert await h.manage() == ["child"], "the retry was for the success before"
-        await h.work()
+        await run_queued(h)
         assert await h.manage() == []
 
 
@@ -281,7 +282,7 @@ async def test_an_exclusion_does_not_hold_back_a_dependent_nor_its_retry(url: st
     root.include(h.job, "child", "child", exclude=exclude.days_of_week("mon"))
     async with h:
         await h.manage()
-        await h.work()
+        await run_queued(h)
 
         await h.fails("child")
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from tests.support.flow_manager import Yard
+from tests.support.running import run_queued
 
 from trax import Group, InvalidInput, Item, NotFound, current, every
 from trax.errors import DefinitionError
@@ -51,7 +52,7 @@ async def scanning(h: Yard, *wanted: tuple[str, Any], force: bool = False) -> No
     """One run of `scan` that wakes these."""
     h.during["scan"] = waking(*wanted, force=force)
     await h.app.manifests.trigger("scan")
-    await h.work()
+    await run_queued(h)
 
 
 def dormant(h: Yard) -> dict[str | None, Any]:
@@ -124,7 +125,7 @@ async def test_activate_says_how_many_it_woke(url: str) -> None:
     async with yard(url) as h:
         h.during["scan"] = activate
         await h.manage()
-        await h.work()
+        await run_queued(h)
 
     assert counts == [1, 0, 2, 0]
 
@@ -171,7 +172,7 @@ async def test_outside_a_scheduled_run_nothing_is_woken_and_a_warning_says_so(
         await h.app.run(h.job, "scan")
         await h.app.queue(h.job, "scan")
         await h.app.manifests.disable("scan")
-        await h.work()
+        await run_queued(h)
 
         assert h.ran == ["scan", "scan"]
         assert dormant(h) == {}
@@ -187,7 +188,7 @@ async def test_one_that_is_queued_or_active_is_passed_over_and_the_others_are_wo
     async with yard(url) as h:
         await held(h)
         await scanning(h, ("load-a", "first"))
-        h.insert_run("load-b", state="pending")
+        h.insert_run("load-b")
 
         await scanning(h, ("load-a", "again"), ("load-b", "B"), ("load-c", "C"))
 

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.flow_manager import Yard
+from tests.support.running import run_queued
 
 from trax import Cancel, Retry, cron, current, every, exclude
+from trax.admin.cycle import manage
+from trax.admin.manifest_manager import Turn
 from trax.records import Origin, State
 
 if TYPE_CHECKING:
@@ -93,7 +96,7 @@ async def test_a_retry_is_a_new_record_that_knows_how_many_came_before(url: str)
         await h.fails("sync", 2)
         await h.manage()
         await h.advance(minutes=10)
-        await h.work()
+        await run_queued(h)
 
         assert attempts == [1, 2, 3]
         runs = await h.app.executions.list(train="job")
@@ -169,7 +172,7 @@ async def test_only_failures_in_a_row_count(url: str) -> None:
         await h.fails("sync", 2)
         await h.manage()
         await h.advance(minutes=10)
-        await h.work()
+        await run_queued(h)
         assert (await h.manifest("sync")).failure_count == 0
 
         await h.advance(minutes=5)
@@ -242,7 +245,7 @@ async def test_once_is_tried_again_until_it_succeeds(url: str) -> None:
         await h.fails("migrate", 2)
         await h.manage()
         await h.advance(minutes=10)
-        await h.work()
+        await run_queued(h)
 
         assert len(h.ran) == 3
         assert not (await h.manifest("migrate")).enabled
@@ -304,15 +307,19 @@ async def test_a_run_that_was_failed_meanwhile_is_not_counted_twice(url: str) ->
     async with yard(url) as h:
 
         async def be_thought_lost() -> None:
-            await h.advance(minutes=61)
-            assert len((await h.cycle("manifest_manager")).reaped) == 1
+            await h.advance(seconds=21)
+            managed = await h.store.call(manage, h.store, h.app.parts.settings, Turn())
+            assert managed
+            assert len(managed.reaped) == 1
 
         h.during["sync"] = be_thought_lost
-        await h.fails("sync")
+        h.errors["sync"] = RuntimeError("too late")
+        await h.manage()
+        await run_queued(h)
 
         assert (await h.manifest("sync")).failure_count == 1
         (run,) = await h.app.executions.list(train="job")
-        assert run.failure_exception == "StaleInProgressTimeout"
+        assert run.failure_exception == "WorkerLost"
 
 
 # cancelled
@@ -327,7 +334,7 @@ async def test_a_cancelled_run_is_no_failure_and_the_next_is_at_the_next_occurre
         h.during["sync"] = take_two_minutes
         h.errors["sync"] = Cancel("stopped")
         await h.manage()
-        await h.work()
+        await run_queued(h)
 
         manifest = await h.manifest("sync")
         assert (manifest.failure_count, manifest.next_due_at) == (0, at(10, 7))

@@ -21,6 +21,7 @@ from tests.support.flow_seeding import (
     row,
     rows,
 )
+from tests.support.running import run_queued
 
 from trax import Group, InvalidInput, Item, NotFound, cron, every
 from trax.errors import DefinitionError, StoreError
@@ -327,7 +328,7 @@ async def test_a_closed_group_rests_and_goes_on_when_opened(app: Railway, h: Har
 
 async def test_a_groups_new_priority_moves_what_is_queued_but_not_what_was(app: Railway, h: Harness) -> None:
     await app.queue(app.sync, USERS, group="etl")
-    await h.work()
+    await run_queued(h)
     await app.queue(app.sync, USERS, group="etl")
     await app.queue(app.sync, USERS, group="etl", delay=timedelta(hours=1))
     await app.queue(app.sync, USERS, group="other")
@@ -391,7 +392,7 @@ async def test_deleting_a_manifest_deletes_all_that_belongs_to_it(app: Railway, 
     await h.run_until_idle()
     (letter,) = await app.dead_letters.list()
     await app.dead_letters.requeue([letter.id])
-    await h.work()
+    await run_queued(h)
     await app.manifests.trigger("goes")
     run = (await app.executions.list(train="broken"))[0]
     await insert(

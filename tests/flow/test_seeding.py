@@ -21,6 +21,7 @@ from tests.support.flow_seeding import (
     row,
     rows,
 )
+from tests.support.running import run_queued
 
 from trax import Group, Item, Retry, cron, every, exclude
 from trax.errors import DefinitionError
@@ -423,7 +424,7 @@ async def test_a_parent_that_code_enables_again_starts_who_waited_for_it(h: Harn
 
     await deploy(h, code(enabled=True))
     await h.cycle("manifest_manager")
-    await h.work()
+    await run_queued(h)
     await deploy(h, code(enabled=False))
     await h.run_until_idle()
     assert (await h.app.manifests.get("b")).last_successful_run is None
@@ -571,7 +572,7 @@ async def test_groups_that_hold_nothing_go_and_those_in_use_or_in_code_stay(app:
     await deploy(h, code)
     assert await group_names(h) == ["done", "named", "waiting"]
 
-    await h.work()
+    await run_queued(h)
     await deploy(h, code)
 
     assert await group_names(h) == ["done", "named"]

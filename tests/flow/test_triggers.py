@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.flow_seeding import ORDERS, USERS, Railway, Table, in_memory, queued, row, rows
+from tests.support.running import run_queued
 
 from trax import every, exclude
 from trax.errors import DefinitionError
@@ -62,7 +63,7 @@ async def test_disabled_excluded_or_dead_lettered_it_starts_all_the_same(app: Ra
         await app.manifests.trigger(external_id)
 
     assert [entry.manifest for entry in await queued(h)] == ["disabled", "excluded", "given-up"]
-    assert await h.work() == 3
+    assert await run_queued(h) == 3
     assert not (await app.manifests.get("disabled")).enabled
 
 
@@ -93,7 +94,7 @@ async def test_a_second_trigger_finds_the_first(app: Railway, h: Harness) -> Non
 
     assert first == second
     assert await queued(h) == [first]
-    await h.work()
+    await run_queued(h)
     assert (await app.manifests.trigger("users")).id != first.id
 
 
@@ -145,7 +146,7 @@ async def test_a_trigger_moves_the_interval_only_by_its_success(app: Railway, h:
 
     await app.manifests.trigger("users")
     assert (await row(h, "users"))["next_due_at"] == planned == NOON + timedelta(minutes=5)
-    await h.work()
+    await run_queued(h)
 
     users = await app.manifests.get("users")
     assert (users.last_successful_run, users.next_due_at) == (h.now, h.now + timedelta(minutes=5))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sqlalchemy import text, update
 from tests.support.flow_manager import Yard
+from tests.support.running import run_queued
 from tests.support.waiting import until
 
 from trax import Item, every
@@ -142,7 +143,7 @@ async def test_a_success_of_the_parent_is_not_lost_between_a_manager_and_the_end
         await h.advance(minutes=5)
         await h.manage()
         run = h.insert_run("child")
-        await h.work()  # the parent succeeds, and has the manager look at the child
+        await run_queued(h)  # the parent succeeds, and has the manager look at the child
         finish = Held(h, threads, ending(h, "child", run, EndKind.SUCCESS))
 
         managing = threads.submit(h.store.run, cycle(h))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import func, insert, select, update
+from tests.support.running import run_queued
 
 from trax import Group, Trax, every
 from trax.records import DeadLetterStatus, QueueStatus, State
@@ -83,7 +84,7 @@ class Yard(Harness):
         for _ in range(times):
             await self.cycle("manifest_manager")
             self.now = max(self.now, *(entry.scheduled_at or self.now for entry in self.queued(external_id)))
-            assert await self.work() == 1, f"{external_id} did not run"
+            assert await run_queued(self) == 1, f"{external_id} did not run"
         del self.errors[external_id]
 
     async def dead_letter(self, external_id: str) -> DeadLetter:

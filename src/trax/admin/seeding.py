@@ -65,8 +65,8 @@ def seed(
     plan = planned(timetable.manifests, found, groups, settings, now=now, origin=origin)
     _write(connection, plan, on_progress or _ignore, now=now)
     _link_parents(connection, timetable.manifests, now=now)
-    if opened := [row["id"] for row in plan.changed if row["enabled"]]:
-        manifest_endings.wake_dependents(connection, opened, now=now)  # they may have waited for this
+    if changed := [row["id"] for row in plan.changed]:
+        manifest_endings.wake_dependents(connection, changed, now=now)  # they may have waited for this
     return plan
 
 

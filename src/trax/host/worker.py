@@ -27,19 +27,20 @@ HOST: Final = socket.gethostname()
 class Worker:
     """The slots of one process. Each of its turns is one short transaction."""
 
-    def __init__(self, parts: Parts, store: Store, worker_id: int) -> None:
+    def __init__(self, parts: Parts, store: Store, worker_id: int, slots: int) -> None:
         self._parts = parts
         self._store = store
         self.id = worker_id
         self._runner = JobRunner(parts, store, worker_id)
         self._pool: Pool[Claimed, Finished] = Pool(
-            concurrency_of(parts), self._runner.execute, lambda: parts.events.emit(Topic.ENDED)
+            slots, self._runner.execute, lambda: parts.events.emit(Topic.ENDED)
         )
 
     @classmethod
-    async def started(cls, parts: Parts, store: Store) -> Self:
+    async def started(cls, parts: Parts, store: Store, slots: int | None = None) -> Self:
         """Register a worker: its id is new at each start, so nobody mistakes it for an earlier one."""
-        return cls(parts, store, await store.call(_register, store, parts))
+        slots = slots or parts.settings.local_worker_count or os.cpu_count() or 1
+        return cls(parts, store, await store.call(_register, store, parts, slots), slots)
 
     async def claim(self) -> int:
         """Fill the free slots; returns how many runs were taken."""
@@ -107,17 +108,13 @@ class Worker:
         return workers.beat(connection, self.id, now=now), claim.to_cancel(connection, self.id)
 
 
-def concurrency_of(parts: Parts) -> int:
-    return parts.settings.local_worker_count or os.cpu_count() or 1
-
-
-def _register(connection: Connection, store: Store, parts: Parts) -> int:
+def _register(connection: Connection, store: Store, parts: Parts, slots: int) -> int:
     columns = {
         "host": HOST,
         "host_environment": "server",
         "host_instance_id": f"{HOST}-{os.getpid()}",
         "pid": os.getpid(),
-        "concurrency": concurrency_of(parts),
+        "concurrency": slots,
         "trains": json.dumps(parts.trains.names),
     }
     return workers.register(connection, columns, now=store.now(connection))

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 from trax.admin.cycle import manage
 from trax.admin.dead_letter_cleanup import clean_dead_letters
+from trax.admin.job_dispatcher import dispatch
 from trax.admin.manifest_manager import Turn
 from trax.errors import TraxError, did_you_mean
-from trax.host.sequential import Sequential
 from trax.host.startup import start
+from trax.host.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from trax.admin.job_dispatcher import Dispatched
     from trax.admin.manifest_manager import Managed
     from trax.host.app import Trax
 
@@ -29,6 +31,7 @@ class Harness:
         self.app = app
         self.now = now or datetime(2027, 1, 1, tzinfo=UTC)
         self._turns = 0
+        self._workers: list[Worker] = []
 
     async def __aenter__(self) -> Self:
         parts = self.app.parts
@@ -57,6 +60,7 @@ class Harness:
         """One cycle of one duty; gives what it did."""
         duties: Mapping[str, Callable[[], Awaitable[Any]]] = {
             "manifest_manager": self._manage,
+            "job_dispatcher": self._dispatch,
             "dead_letter_cleanup": self._clean_dead_letters,
         }
         if duty not in duties:
@@ -64,20 +68,33 @@ class Harness:
         return await duties[duty]()
 
     async def work(self) -> int:
-        """Run everything that may run now, one after the other; returns how many runs that were."""
-        return await Sequential(self.app.parts, self._store).work()
+        """Claim and run everything pending, one after the other; returns how many runs that were."""
+        worker = await Worker.started(self.app.parts, self._store, slots=1)
+        self._workers.append(worker)
+        try:
+            return await worker.run_all()
+        finally:
+            self._workers.remove(worker)
+            await worker.leave()
 
     async def run_until_idle(self) -> None:
-        """Manager and workers in turn, until nothing changes at this moment."""
+        """Manager, dispatcher and workers in turn, until nothing changes at this moment."""
         while True:
             managed = await self._manage()
+            dispatched = await self._dispatch()
             worked = await self.work()
-            if not worked and (managed is None or not (managed.changed or managed.more)):
+            if not (worked or dispatched.changed or (managed and (managed.changed or managed.more))):
                 return
 
     async def _manage(self) -> Managed | None:
+        for worker in self._workers:
+            await worker.beat()  # a run that moves the clock itself has not lost its worker
         turn, self._turns = Turn(self._turns), self._turns + 1
         return await self._store.call(manage, self._store, self.app.parts.settings, turn)
+
+    async def _dispatch(self) -> Dispatched:
+        parts = self.app.parts
+        return await self._store.call(dispatch, self._store, parts.settings, parts.routing)
 
     async def _clean_dead_letters(self) -> int:
         return await self._store.call(clean_dead_letters, self._store, self.app.parts.settings)

@@ -1,0 +1,389 @@
+"""The engine against the model: whatever happens in whatever order, both must say the same.
+
+`TRAX_MODEL_EXAMPLES=3000 .venv/bin/pytest tests/flow/test_model.py` looks further, at random. What such runs
+have found is told below as short stories.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from hypothesis import HealthCheck, Phase, assume, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from tests.support.model import Plan, What
+from tests.support.railway import ALL, NAMES, Railway, Turn
+from tests.support.stepwise import Engine
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+QUIET: Final = settings(
+    deadline=None,
+    database=None,
+    print_blob=False,
+    stateful_step_count=30,
+    phases=[Phase.generate, Phase.shrink],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+)
+FEW: Final = settings(QUIET, max_examples=5, derandomize=True)
+SOME: Final = settings(QUIET, max_examples=45, derandomize=True)
+WANTED: Final = os.environ.get("TRAX_MODEL_EXAMPLES")
+IN_MEMORY: Final = settings(QUIET, max_examples=int(WANTED), derandomize=False) if WANTED else SOME
+
+names = st.sampled_from(NAMES)
+groups = st.sampled_from(["a", "b"])
+mostly = st.sampled_from([True, True, False])
+hows: st.SearchStrategy[What] = st.sampled_from(
+    ["success", "success", "success", "failure", "failure", "failure", "given_up", "cancelled", "cancelled"]
+)
+turns = st.builds(
+    Turn,
+    minutes=st.sampled_from([0, 0, 1, 2, 5, 7, 10, 20, 40, 61, 7 * 60, 24 * 60, 3 * 24 * 60]),
+    cycles=st.sampled_from([0, 1, ALL, ALL, ALL]),
+    takes=st.sampled_from([0, 1, 1, 2, 3]),
+    hows=st.lists(hows, max_size=3).map(tuple),
+    in_one_batch=st.booleans(),
+)
+
+
+@st.composite
+def plans(draw: st.DrawFn, name: str) -> Plan:
+    parents = NAMES[: NAMES.index(name)]
+    kinds = ["interval", "anchored", "cron", "once"] + ["dependent"] * (3 * bool(parents))
+    kind: Any = draw(st.sampled_from(kinds))
+    is_regular = kind in {"interval", "anchored", "cron"}
+    misfires: Any = st.sampled_from(["fire_once_now", "do_nothing", "fire_all"])
+    excluded = st.sets(st.sampled_from(["noon", "night", "tuesday"]), max_size=2)
+    return Plan(
+        kind=kind,
+        minutes=draw(st.sampled_from([5, 7, 60])),
+        cron=draw(st.sampled_from(["*/15 * * * *", "0 */6 * * *", "30 3 * * *"])) if kind == "cron" else "",
+        parent=draw(st.sampled_from(parents)) if kind == "dependent" else None,
+        exclusions=tuple(sorted(draw(excluded))) if draw(mostly) else (),
+        max_retries=draw(st.sampled_from([0, 1, 2, 3, 7])),
+        max_instances=draw(st.sampled_from([1, 1, 2])) if is_regular else 1,
+        misfire=draw(misfires) if is_regular else "fire_once_now",
+        starts_later=is_regular and draw(st.booleans()),
+        enabled=draw(st.sampled_from([None, None, None, None, True, False])),
+    )
+
+
+class AnyStory(RuleBasedStateMachine):
+    """Somebody does something, then things go on by themselves for a while, then somebody does something."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__()
+        self.railway = Railway(engine)
+        self.model = self.railway.model
+
+    @initialize(data=st.data(), chosen=st.sets(names, min_size=2))
+    def begin(self, data: st.DataObject, chosen: set[str]) -> None:
+        self.railway.deploy(self._code(data, chosen))
+
+    @rule(data=st.data(), name=names, then=turns)
+    def declare(self, data: st.DataObject, name: str, then: Turn) -> None:
+        plan = data.draw(plans(name))
+        assume(plan.parent is None or plan.parent in self.model.jobs)
+        self.railway.declare(name, plan)
+        self.railway.go_on(then)
+
+    @rule(data=st.data(), chosen=st.sets(names, max_size=2), opened=st.sets(groups, max_size=1), then=turns)
+    def deploy(self, data: st.DataObject, chosen: set[str], opened: set[str], then: Turn) -> None:
+        self.railway.deploy(self._code(data, chosen), opened)
+        self.railway.go_on(then)
+
+    def _code(self, data: st.DataObject, chosen: set[str]) -> dict[str, Plan]:
+        code: dict[str, Plan] = {}
+        for name in sorted(chosen):
+            plan = data.draw(plans(name))
+            if plan.parent is None or plan.parent in code or plan.parent in self.railway.code:
+                code[name] = plan
+        return code
+
+    @precondition(lambda self: self.railway.code)
+    @rule(data=st.data(), then=turns)
+    def deploy_less(self, data: st.DataObject, then: Turn) -> None:
+        self.railway.deploy_without(data.draw(st.sampled_from(sorted(self.railway.code))))
+        self.railway.go_on(then)
+
+    @rule(then=turns)
+    def wait(self, then: Turn) -> None:
+        self.railway.go_on(then)
+
+    @rule(then=turns)
+    def wait_for_the_next_look(self, then: Turn) -> None:
+        self.railway.go_to_the_next_look()
+        self.railway.go_on(replace(then, minutes=0))
+
+    @precondition(lambda self: self.model.held())
+    @rule(data=st.data(), then=turns)
+    def crash(self, data: st.DataObject, then: Turn) -> None:
+        self.railway.lose(data.draw(st.sampled_from(self.model.held())))
+        self.railway.go_on(then)
+
+    @precondition(lambda self: self.model.jobs)
+    @rule(data=st.data(), then=turns)
+    def delete(self, data: st.DataObject, then: Turn) -> None:
+        self.railway.delete(self._some_job(data))
+        self.railway.go_on(then)
+
+    @precondition(lambda self: self.model.jobs)
+    @rule(data=st.data(), enabled=mostly, then=turns)
+    def switch(self, data: st.DataObject, enabled: bool, then: Turn) -> None:
+        self.railway.switch(self._some_job(data), enabled=enabled)
+        self.railway.go_on(then)
+
+    @precondition(lambda self: self.model.groups)
+    @rule(data=st.data(), enabled=mostly, then=turns)
+    def switch_group(self, data: st.DataObject, enabled: bool, then: Turn) -> None:
+        self.railway.switch_group(data.draw(st.sampled_from(sorted(self.model.groups))), enabled=enabled)
+        self.railway.go_on(then)
+
+    @precondition(lambda self: self.model.jobs)
+    @rule(data=st.data(), minutes=st.sampled_from([None, None, 10, 90]), then=turns)
+    def trigger(self, data: st.DataObject, minutes: int | None, then: Turn) -> None:
+        self.railway.trigger(self._some_job(data), minutes)
+        self.railway.go_on(then)
+
+    @precondition(lambda self: self.model.dead())
+    @rule(data=st.data(), then=turns)
+    def acknowledge(self, data: st.DataObject, then: Turn) -> None:
+        self.railway.acknowledge(data.draw(st.sampled_from(self.model.dead())))
+        self.railway.go_on(then)
+
+    @precondition(lambda self: self.model.dead())
+    @rule(data=st.data(), then=turns)
+    def requeue(self, data: st.DataObject, then: Turn) -> None:
+        self.railway.requeue(data.draw(st.sampled_from(self.model.dead())))
+        self.railway.go_on(then)
+
+    def _some_job(self, data: st.DataObject) -> str:
+        return data.draw(st.sampled_from(sorted(self.model.jobs)))
+
+
+@contextmanager
+def engine_on(url: str) -> Generator[Engine]:
+    engine = Engine(url)
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+def test_the_engine_does_what_the_model_says() -> None:
+    with engine_on("memory://") as engine:
+        run_state_machine_as_test(lambda: AnyStory(engine), settings=IN_MEMORY)  # pyright: ignore[reportArgumentType]
+
+
+def test_the_engine_does_what_the_model_says_on_postgresql(postgres_url: str) -> None:
+    with engine_on(postgres_url) as engine:
+        run_state_machine_as_test(lambda: AnyStory(engine), settings=FEW)  # pyright: ignore[reportArgumentType]
+
+
+# stories
+
+
+@pytest.fixture
+def railway() -> Generator[Railway]:
+    with engine_on("memory://") as engine:
+        yield Railway(engine)
+
+
+HOURLY: Final = Plan(kind="interval", minutes=60)
+
+
+def test_a_trigger_takes_a_delayed_entry_whose_moment_has_come(railway: Railway) -> None:
+    railway.declare("a1", replace(HOURLY, enabled=False))
+    railway.trigger("a1", minutes=10)
+    railway.go_on(Turn(minutes=10))
+
+    railway.trigger("a1")
+
+    assert len(railway.model.entries) == 1
+
+
+def test_a_run_by_hand_that_is_cancelled_does_not_stop_what_is_to_run_once_later(railway: Railway) -> None:
+    railway.declare("a1", Plan(kind="once", minutes=60))
+    railway.trigger("a1")
+    railway.go_on(Turn(takes=1))
+    railway.switch("a1", enabled=True)
+    railway.go_on(Turn(hows=("cancelled",)))
+
+    railway.go_on(Turn(minutes=60))
+
+    assert [entry.origin for entry in railway.model.entries] == ["schedule"]
+
+
+def test_what_was_to_run_once_and_was_cancelled_is_started_only_by_a_person(railway: Railway) -> None:
+    railway.declare("a1", Plan(kind="once", minutes=5))
+    railway.go_on(Turn(minutes=5, takes=1, hows=("cancelled",)))
+
+    railway.switch_group("a", enabled=True)
+    railway.go_on(Turn(minutes=1))
+    assert railway.model.entries == []
+    railway.switch("a1", enabled=True)
+    railway.go_on(Turn())
+
+    assert [entry.origin for entry in railway.model.entries] == ["schedule"]
+
+
+def test_a_cancelled_retry_waits_for_the_next_occurrence_whoever_asks_to_look(railway: Railway) -> None:
+    railway.declare("a1", HOURLY)
+    railway.go_on(Turn(takes=1, hows=("failure",)))
+    railway.go_on(Turn())
+    railway.go_on(Turn(minutes=5, takes=1, hows=("cancelled",)))
+
+    railway.switch("a1", enabled=True)
+    railway.go_on(Turn())
+    assert railway.model.entries == []
+    railway.go_on(Turn(minutes=60))
+
+    assert [entry.origin for entry in railway.model.entries] == ["retry"]
+
+
+def test_a_failure_is_tried_again_though_a_run_was_cancelled_before_it(railway: Railway) -> None:
+    railway.declare("a1", HOURLY)
+    railway.go_on(Turn(takes=1, hows=("cancelled",)))
+    railway.trigger("a1")
+
+    railway.go_on(Turn(takes=1, hows=("failure",)))
+    railway.go_on(Turn())
+
+    assert [entry.origin for entry in railway.model.entries] == ["retry"]
+
+
+def test_a_cancelled_run_does_not_hide_a_failure_that_ended_with_it(railway: Railway) -> None:
+    railway.declare("a1", replace(HOURLY, max_retries=1))
+    railway.go_on(Turn(takes=1))
+    railway.trigger("a1")
+
+    railway.go_on(Turn(takes=1, hows=("failure", "cancelled"), in_one_batch=True))
+    railway.go_on(Turn())
+
+    assert railway.model.dead() == ["a1"]
+
+
+@pytest.mark.parametrize("takes", [1, 2])
+def test_a_failure_for_good_needs_no_other_run_to_end_first(railway: Railway, takes: int) -> None:
+    railway.declare("a1", replace(HOURLY, max_retries=1))
+    railway.trigger("a1")
+    railway.go_on(Turn(takes=takes, hows=("failure",)))
+
+    railway.go_on(Turn())
+
+    assert railway.model.dead() == ["a1"]
+    assert len(railway.model.entries) + len(railway.model.runs) == 1
+
+
+def test_what_was_requeued_is_not_queued_by_the_schedule_as_well(railway: Railway) -> None:
+    railway.declare("a1", replace(HOURLY, max_retries=1))
+    railway.go_on(Turn(takes=1, hows=("failure",)))
+    railway.go_on(Turn())
+    railway.requeue("a1")
+
+    railway.switch("a1", enabled=True)
+    railway.go_on(Turn(minutes=60))
+
+    assert [entry.origin for entry in railway.model.entries] == ["requeue"]
+
+
+def test_a_letter_that_a_delayed_trigger_took_does_not_hold_up_the_schedule(railway: Railway) -> None:
+    railway.declare("a1", replace(HOURLY, max_retries=1))
+    railway.go_on(Turn(takes=1, hows=("failure",)))
+    railway.trigger("a1", minutes=90)
+    railway.go_on(Turn())
+    railway.requeue("a1")
+
+    railway.go_on(Turn())
+
+    assert [entry.origin for entry in railway.model.entries] == ["trigger", "schedule"]
+
+
+def test_where_runs_overlap_a_failure_is_tried_again_once(railway: Railway) -> None:
+    railway.declare("a1", replace(HOURLY, max_instances=2))
+    railway.go_on(Turn(takes=1, hows=("failure",)))
+    railway.go_on(Turn())
+    railway.go_on(Turn(minutes=5, takes=1))
+
+    railway.switch("a1", enabled=True)
+    railway.go_on(Turn())
+
+    assert railway.model.entries == []
+
+
+def test_a_new_schedule_does_not_put_off_a_dead_letter(railway: Railway) -> None:
+    railway.declare("a1", replace(HOURLY, max_retries=1))
+    railway.go_on(Turn(takes=1, hows=("failure",)))
+
+    railway.declare("a1", Plan(kind="cron", cron="30 3 * * *", max_retries=1, starts_later=True))
+    railway.go_on(Turn())
+
+    assert railway.model.dead() == ["a1"]
+
+
+def test_a_new_rate_keeps_to_the_moments_counted_from_when_the_manifest_was_made(railway: Railway) -> None:
+    railway.declare("a1", replace(HOURLY, enabled=False))
+    railway.go_on(Turn(minutes=2))
+
+    railway.declare("a1", Plan(kind="anchored", minutes=5, starts_later=True, enabled=True))
+    railway.go_on(Turn(minutes=3))
+
+    assert len(railway.model.entries) == 1
+
+
+def test_a_group_that_code_enables_goes_on(railway: Railway) -> None:
+    railway.deploy({"a1": HOURLY})
+    railway.switch_group("a", enabled=False)
+    railway.go_on(Turn())
+
+    railway.deploy({}, opened=["a"])
+    railway.go_on(Turn())
+
+    assert len(railway.model.entries) == 1
+
+
+@pytest.mark.parametrize("parent", [replace(HOURLY, enabled=True), Plan(kind="once", enabled=False)])
+def test_a_parent_that_code_opens_wakes_who_waited_for_it(railway: Railway, parent: Plan) -> None:
+    railway.deploy({"a1": replace(HOURLY, enabled=False), "a2": Plan(kind="dependent", parent="a1")})
+    railway.trigger("a1")
+    railway.go_on(Turn(takes=1, hows=("success",)))
+    railway.go_on(Turn())
+    assert railway.model.entries == []
+
+    railway.deploy({"a1": parent})
+    railway.go_on(Turn())
+
+    assert [entry.job for entry in railway.model.entries] == ["a2"]
+
+
+def test_who_gets_another_parent_is_looked_at(railway: Railway) -> None:
+    railway.deploy({"a1": HOURLY, "a2": HOURLY, "b1": Plan(kind="dependent", parent="a1")})
+    railway.go_on(Turn(takes=2, hows=("failure", "success")))
+    railway.go_on(Turn())
+    assert [entry.job for entry in railway.model.entries] == ["a1"]
+
+    railway.deploy({"b1": Plan(kind="dependent", parent="a2")})
+    railway.go_on(Turn())
+
+    assert [entry.job for entry in railway.model.entries] == ["a1", "b1"]
+
+
+def test_an_exclusion_does_not_hold_back_the_retry_of_a_dependent(railway: Railway) -> None:
+    railway.deploy({"a1": HOURLY, "a2": Plan(kind="dependent", parent="a1", exclusions=("noon",))})
+    railway.go_on(Turn(minutes=30, takes=1, hows=("success",)))
+    railway.go_on(Turn(takes=1, hows=("failure",)))
+
+    railway.go_on(Turn())
+
+    assert [entry.origin for entry in railway.model.entries] == ["retry"]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from trax.records.external_id import new_external_id
 from trax.records.states import PRIORITY_MAX, Origin, QueueStatus
 from trax.records.work_queue_entry import NewEntry, WorkQueueEntry
 from trax.store import manifest_groups, work_queue
@@ -22,10 +21,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What a caller asks for, with its inputs as JSON text that has been checked already."""
+    """What a caller asks for, with its inputs as JSON text that has been checked already.
+
+    `inputs` are by the external id that each entry, and the runs it leads to, will have.
+    """
 
     train: str
-    inputs: Sequence[str]
+    inputs: Mapping[str, str]
     priority: int = 0
     group: str | None = None
     delay: timedelta | None = None
@@ -36,7 +38,7 @@ class Wish:
 def enqueue(connection: Connection, wish: Wish, *, now: datetime) -> list[WorkQueueEntry]:
     """Write one entry for each input, in one go."""
     group = manifest_groups.named(connection, [wish.group], now=now)[wish.group] if wish.group else None
-    entries = [_entry(wish, text, group, now) for text in wish.inputs]
+    entries = [_entry(wish, external_id, text, group, now) for external_id, text in wish.inputs.items()]
     ids = work_queue.add(connection, entries, now=now)
     return [_record(entry_id, entry, wish.group, now) for entry_id, entry in zip(ids, entries, strict=True)]
 
@@ -45,9 +47,9 @@ def clamped(priority: int) -> int:
     return min(max(0, priority), PRIORITY_MAX)
 
 
-def _entry(wish: Wish, text: str, group: ManifestGroup | None, now: datetime) -> NewEntry:
+def _entry(wish: Wish, external_id: str, text: str, group: ManifestGroup | None, now: datetime) -> NewEntry:
     return NewEntry(
-        external_id=new_external_id(),
+        external_id=external_id,
         train=wish.train,
         origin=Origin.QUEUE,
         input=text,

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from trax import Trax
-from trax.records import Origin, QueueStatus
+from trax import Metadata, Trax
+from trax.errors import DefinitionError
+from trax.records import Origin, QueueStatus, State
 from trax.store import Store, work_queue
 
 if TYPE_CHECKING:
@@ -92,3 +93,35 @@ def test_blocking_code_queues_too(app: Trax, opened: Store) -> None:
     entry = app.sync.queue(greet, "Ada", priority=3)
 
     assert opened.read(work_queue.get, entry.id) == entry
+
+
+async def test_on_queue_sees_what_will_be_recorded_and_may_refuse_it(app: Trax, opened: Store) -> None:
+    seen: list[Metadata] = []
+
+    async def look(record: Metadata) -> None:
+        seen.append(record)
+        if record.input == "Mallory":
+            raise PermissionError(record.input)
+
+    @app.train(on_queue=look, group="mail")
+    async def greet(name: str) -> str:
+        return name
+
+    entry = await app.queue(greet, "Ada", priority=5)
+    with pytest.raises(PermissionError, match="Mallory"):
+        await app.queue_many(greet, ["Bob", "Mallory"])
+
+    assert (seen[0].external_id, seen[0].train) == (entry.external_id, "greet")
+    assert (seen[0].state, seen[0].priority, seen[0].group) == (State.PENDING, 5, "mail")
+    assert [one.id for one in opened.read(work_queue.listed)] == [entry.id]
+
+
+def test_an_async_on_queue_cannot_be_asked_from_blocking_code(app: Trax) -> None:
+    async def look(_record: Metadata) -> None: ...
+
+    @app.train(on_queue=look)
+    def greet(name: str) -> str:
+        return name
+
+    with pytest.raises(DefinitionError, match="its on_queue is async"):
+        app.sync.queue(greet, "Ada")

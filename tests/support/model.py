@@ -408,7 +408,8 @@ class Model:
         moment = job.next_after(self.now, self.now) if job.plan.is_regular else job.once_at
         job.note(how, self.now, moment=moment if how == "cancelled" else None)
         if job.plan.kind == "once":
-            is_over = how == "success" or (how == "cancelled" and (job.once_at or self.now) <= self.now)
+            is_ahead = job.last_success is None and job.once_at is not None and job.once_at > self.now
+            is_over = how == "success" or (how == "cancelled" and not is_ahead)
             job.enabled = job.enabled and not is_over
 
     def trigger(self, name: str, delay: timedelta | None) -> bool:

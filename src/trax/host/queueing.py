@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
+from trax.clock import utc_now
+from trax.errors import DefinitionError
 from trax.events import Topic
-from trax.queue import Wish, enqueue
+from trax.queue import Wish, clamped, enqueue
+from trax.records import Metadata, State
+from trax.records.external_id import new_external_id
 from trax.train import Retry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from datetime import timedelta
     from typing import Unpack
 
@@ -44,6 +49,9 @@ class Queueing:
         self, train: Train[In, Any], inputs: Iterable[In], **how: Unpack[QueueKeywords]
     ) -> list[WorkQueueEntry]:
         wish = self._wish(train, inputs, how)
+        for answer in _ask_hook(train, wish):
+            if inspect.isawaitable(answer):
+                await answer
         store = await self._store.opened()
         entries = await store.call(_enqueue, store, wish)
         self._events.emit(Topic.WORK_QUEUE)
@@ -53,6 +61,12 @@ class Queueing:
         self, train: Train[In, Any], inputs: Iterable[In], **how: Unpack[QueueKeywords]
     ) -> list[WorkQueueEntry]:
         wish = self._wish(train, inputs, how)
+        for answer in _ask_hook(train, wish):
+            if inspect.iscoroutine(answer):
+                answer.close()
+                raise DefinitionError(
+                    f"train {train.name!r}: its on_queue is async, and this call is blocking"
+                )
         store = self._store.opened_blocking()
         entries = store.run(_enqueue, store, wish)
         self._events.emit(Topic.WORK_QUEUE)
@@ -63,12 +77,35 @@ class Queueing:
         priority = how.get("priority")
         return Wish(
             train=train.name,
-            inputs=[codec.encode(value) for value in inputs],
+            inputs={new_external_id(): codec.encode(value) for value in inputs},
             priority=options.priority if priority is None else priority,
             group=how.get("group") or options.group,
             delay=how.get("delay"),
             timeout_seconds=options.timeout.total_seconds() if options.timeout else None,
             retry=_retry_json(options, self._settings),
+        )
+
+
+def _ask_hook(train: Train[Any, Any], wish: Wish) -> Iterator[Any]:
+    """Show the train's `on_queue` each run that is asked for, as the record it will have one day.
+
+    It may change nothing, but what it raises keeps the entries from being written.
+    """
+    hook = train.options.on_queue
+    if hook is None:
+        return
+    for external_id, text in wish.inputs.items():
+        yield hook(
+            Metadata(
+                id=0,
+                external_id=external_id,
+                train=wish.train,
+                state=State.PENDING,
+                group=wish.group,
+                priority=clamped(wish.priority),
+                input=json.loads(text),
+                created_at=utc_now(),
+            )
         )
 
 

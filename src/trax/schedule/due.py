@@ -78,8 +78,9 @@ def after_cancellation(timing: Timing, ended_at: datetime) -> Upcoming:
 
 
 def is_ahead(timing: Timing, now: datetime) -> bool:
-    """Whether the moment of what is to run once is still to come."""
-    return timing.scheduled_at is not None and timing.scheduled_at > now
+    """Whether what is to run once has not succeeded yet, and its moment is still to come."""
+    is_later = timing.scheduled_at is not None and timing.scheduled_at > now
+    return is_later and timing.last_successful_run is None
 
 
 def first_look(timing: Timing, start: Literal["now", "next_occurrence"], now: datetime) -> datetime | None:

@@ -238,6 +238,16 @@ def test_what_was_to_run_once_and_was_cancelled_is_started_only_by_a_person(rail
     assert [entry.origin for entry in railway.model.entries] == ["schedule"]
 
 
+def test_who_asks_once_more_for_what_was_cancelled_gets_it(railway: Railway) -> None:
+    railway.declare("a1", Plan(kind="once", minutes=5))
+    railway.go_on(Turn(minutes=5, takes=1, hows=("cancelled",)))
+
+    railway.declare("a1", Plan(kind="once", minutes=5))
+    railway.go_on(Turn(minutes=5))
+
+    assert [entry.origin for entry in railway.model.entries] == ["schedule"]
+
+
 def test_a_cancelled_retry_waits_for_the_next_occurrence_whoever_asks_to_look(railway: Railway) -> None:
     railway.declare("a1", HOURLY)
     railway.go_on(Turn(takes=1, hows=("failure",)))

@@ -263,9 +263,13 @@ class Model:
             self.jobs[name] = job
             self._set_moments(job, plan, was=None, anew=True)
             return
-        was, job.plan, job.parent = job.plan, plan, plan.parent
+        was, was_once_at = job.plan, job.once_at
+        job.plan, job.parent = plan, plan.parent
         job.is_declared = job.is_declared or not anew
         job.most_instances = max(job.most_instances, plan.max_instances)
+        is_asked_for_once_more = anew and was.kind == plan.kind == "once" and job.last_success is None
+        if is_asked_for_once_more and was_once_at is not None and was_once_at <= self.now:
+            job.enabled = True
         job.enabled = self._enabled(job, was)
         self._set_moments(job, plan, was=was, anew=anew)
 

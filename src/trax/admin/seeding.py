@@ -172,7 +172,7 @@ def _columns(
         "train": each.train,
         "input": each.input,
         "group_id": group_id,
-        "enabled": _enabled(each, row),
+        "enabled": _enabled(each, row, now, origin),
         "priority": each.priority,
         "origin": _origin(origin, row),
         "batch": each.batch,
@@ -199,11 +199,19 @@ def _origin(origin: ManifestOrigin, row: Any) -> str:
     return row.origin if row is not None and origin is ManifestOrigin.RUNTIME else origin.value
 
 
-def _enabled(each: Declaration, row: Any) -> bool:
+def _enabled(each: Declaration, row: Any, now: datetime, origin: ManifestOrigin) -> bool:
     """What code does not say, an operator may have said."""
     if each.enabled is not None:
         return each.enabled
-    return True if row is None or _was_done_for_good(each, row) else row.enabled
+    if row is None or _was_done_for_good(each, row):
+        return True
+    return row.enabled or (origin is ManifestOrigin.RUNTIME and _is_asked_for_once_more(each, row, now))
+
+
+def _is_asked_for_once_more(each: Declaration, row: Any, now: datetime) -> bool:
+    """What was to run once and was cancelled was switched off by that: who asks anew switches it on."""
+    was_once = row.schedule_type == ScheduleType.ONCE and row.last_successful_run is None
+    return was_once and each.schedule_type is ScheduleType.ONCE and row.scheduled_at <= now
 
 
 def _was_done_for_good(each: Declaration, row: Any) -> bool:

@@ -37,7 +37,7 @@ QUIET: Final = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
 FEW: Final = settings(QUIET, max_examples=5, derandomize=True)
-SOME: Final = settings(QUIET, max_examples=45, derandomize=True)
+SOME: Final = settings(QUIET, max_examples=40, derandomize=True)
 WANTED: Final = os.environ.get("TRAX_MODEL_EXAMPLES")
 IN_MEMORY: Final = settings(QUIET, max_examples=int(WANTED), derandomize=False) if WANTED else SOME
 

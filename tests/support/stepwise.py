@@ -85,7 +85,6 @@ class Engine:
         self.train = self.app.train("work", junction(_work))
         self._loop = asyncio.Runner()
         self._turns = 0
-        self._held: dict[int, int] = {}
 
     def close(self) -> None:
         self.app.close()

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any
 
 from trax.admin.endings import apply_endings
+from trax.admin.policies import default_policy
 from trax.records.ended import EndKind, ManifestEnd
 from trax.records.metadata import Ending
 from trax.records.retry_policy import RetryPolicy
 from trax.store import dead_letters, entry_retries, metadata
-from trax.store.json import parsed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from trax.settings import Settings
     from trax.store import Connection
@@ -67,9 +67,9 @@ def fail_alone(connection: Connection, failed: Sequence[Ended], settings: Settin
         entry = entries.get(one.external_id)
         if entry is None:
             continue  # it ran without an entry: whoever called it has the exception
-        most, policy = _policy(entry.retry, settings)
-        if one.gives_up or entry.attempt >= max(1, most):
-            letters.append(_letter(entry, one, most))
+        policy = RetryPolicy.from_json(entry.retry) or default_policy(settings)
+        if one.gives_up or entry.attempt >= max(1, policy.max_retries):
+            letters.append(_letter(entry, one, policy.max_retries))
         else:
             wait = policy.wait_after(entry.attempt, chance=_random.random())
             moments[one.external_id] = now + wait
@@ -93,25 +93,6 @@ def _put_back_interrupted(connection: Connection, ended: Sequence[Ended]) -> Non
 
 def _is_failed_alone(one: Ended) -> bool:
     return one.kind is EndKind.FAILURE and one.manifest_id is None
-
-
-def _policy(text: str | None, settings: Settings) -> tuple[int, RetryPolicy]:
-    """The entry's own policy, or the one in the settings."""
-    if text is None:
-        policy = RetryPolicy(
-            delay=settings.default_retry_delay,
-            multiplier=settings.retry_backoff_multiplier,
-            max_delay=settings.max_retry_delay,
-        )
-        return settings.default_max_retries, policy
-    kept = parsed(text)
-    policy = RetryPolicy(
-        delay=timedelta(seconds=kept["delay"]),
-        multiplier=kept["multiplier"],
-        max_delay=timedelta(seconds=kept["max_delay"]),
-        jitter=kept["jitter"],
-    )
-    return kept["max_retries"], policy
 
 
 def _letter(entry: Any, one: Ended, most: int) -> dict[str, Any]:

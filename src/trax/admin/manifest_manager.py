@@ -13,8 +13,8 @@ from random import SystemRandom
 from typing import TYPE_CHECKING, Final
 
 from trax.admin.entries import create_entries
+from trax.admin.policies import default_policy
 from trax.admin.reaping import WORKER_LOST, count_as_failures
-from trax.records.retry_policy import RetryPolicy
 from trax.records.standing import Decision, Standing, ToDeadLetter, ToQueue, ToRest, ToWait
 from trax.schedule.decide import Rules, decide
 from trax.schedule.fair import Waiting, chosen_fairly
@@ -226,13 +226,8 @@ manifest_manager = train(
 
 
 def _rules(settings: Settings) -> Rules:
-    retry = RetryPolicy(
-        delay=settings.default_retry_delay,
-        multiplier=settings.retry_backoff_multiplier,
-        max_delay=settings.max_retry_delay,
-    )
     return Rules(
-        retry=retry,
+        retry=default_policy(settings),
         dependent_priority_boost=settings.dependent_priority_boost,
         chance=SystemRandom().random(),
     )

@@ -6,10 +6,10 @@ manifests there are. What an operator has set and code does not mention stays as
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from trax.admin.policies import policy_of
 from trax.errors import DefinitionError
 from trax.records.exclusions import exclusions_to_json
 from trax.records.states import ManifestOrigin, ScheduleType
@@ -236,10 +236,7 @@ def _max_retries(each: Declaration, settings: Settings) -> int:
 
 
 def _retry_json(retry: Retry | None) -> str | None:
-    if retry is None:
-        return None
-    waits = {"delay": retry.delay.total_seconds(), "max_delay": retry.max_delay.total_seconds()}
-    return json.dumps(waits | {"multiplier": retry.multiplier, "jitter": retry.jitter}, sort_keys=True)
+    return None if retry is None else policy_of(retry).to_json()
 
 
 def _seconds(duration: timedelta | None) -> int | None:

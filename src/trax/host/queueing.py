@@ -6,6 +6,7 @@ import inspect
 import json
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
+from trax.admin.policies import policy_of
 from trax.clock import utc_now
 from trax.errors import DefinitionError
 from trax.events import Topic
@@ -119,10 +120,7 @@ def _retry_json(options: TrainOptions, settings: Settings) -> str | None:
         multiplier=settings.retry_backoff_multiplier,
         max_delay=settings.max_retry_delay,
     )
-    policy = options.policy(default)
-    waits = {"delay": policy.delay.total_seconds(), "max_delay": policy.max_delay.total_seconds()}
-    shape = {"max_retries": policy.max_retries, "multiplier": policy.multiplier, "jitter": policy.jitter}
-    return json.dumps(waits | shape)
+    return policy_of(options.policy(default)).to_json()
 
 
 def _enqueue(connection: Connection, store: Store, wish: Wish) -> list[WorkQueueEntry]:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import func, select, text, update
 
+from trax.records.retry_policy import RetryPolicy
 from trax.records.standing import Parent, Standing
 from trax.records.states import ScheduleType
 from trax.store.dialect import document, id_document, rows_of
 from trax.store.manifest_locks import lock
-from trax.store.manifest_rows import retry_of, timing_of
+from trax.store.manifest_rows import timing_of
 from trax.store.schema import tables, tables_for
 from trax.store.schema.metadata import ACTIVE
 from trax.store.schema.work_queue import STANDING_IN
@@ -119,7 +120,7 @@ def _standing(row: Row[Any], default_threshold: timedelta) -> Standing:
         timing=timing_of(row, default_threshold),
         timeout_seconds=row.timeout_seconds,
         max_retries=row.max_retries,
-        retry=retry_of(row.retry),
+        retry=RetryPolicy.from_json(row.retry),
         failure_count=row.failure_count,
         parent=_parent(row),
         consumed_parent_success_at=row.consumed_parent_success_at,

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from trax.errors import shown
 from trax.records.exclusions import exclusions_from_json
-from trax.records.retry_policy import RetryPolicy
 from trax.records.states import MisfirePolicy, ScheduleType
 from trax.records.when import Cron, Interval, Misfire, Timing
-from trax.store.json import parsed
 
 if TYPE_CHECKING:
     from sqlalchemy import Row
@@ -51,23 +49,6 @@ def schedule_of(row: Row[Any]) -> Schedule | None:
             return Cron(row.cron_expression, row.time_zone, row.variance_seconds)
         case _:
             return None
-
-
-def retry_of(text: str | None) -> RetryPolicy | None:
-    """A manifest's own waits. Without any, or with some that cannot be read, it has those of the app."""
-    if text is None:
-        return None
-    try:
-        kept = parsed(text)
-        return RetryPolicy(
-            delay=timedelta(seconds=kept["delay"]),
-            multiplier=float(kept["multiplier"]),
-            max_delay=timedelta(seconds=kept["max_delay"]),
-            jitter=float(kept["jitter"]),
-        )
-    except (ArithmeticError, LookupError, TypeError, ValueError):
-        logger.warning("a manifest's retry cannot be read, the app's own is used: %s", shown(text))
-        return None
 
 
 def _exclusions(row: Row[Any]) -> tuple[tuple[Exclusion, ...], str | None]:

@@ -1,0 +1,31 @@
+"""Retry policies as they are stored: what code says, and what counts for those that say nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trax.records.retry_policy import RetryPolicy
+
+if TYPE_CHECKING:
+    from trax.settings import Settings
+    from trax.train import Retry
+
+
+def default_policy(settings: Settings) -> RetryPolicy:
+    return RetryPolicy(
+        max_retries=settings.default_max_retries,
+        delay=settings.default_retry_delay,
+        multiplier=settings.retry_backoff_multiplier,
+        max_delay=settings.max_retry_delay,
+    )
+
+
+def policy_of(retry: Retry) -> RetryPolicy:
+    """What code says about trying again, as it is stored."""
+    return RetryPolicy(
+        max_retries=retry.max_retries,
+        delay=retry.delay,
+        multiplier=retry.multiplier,
+        max_delay=retry.max_delay,
+        jitter=retry.jitter,
+    )

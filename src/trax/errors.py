@@ -8,7 +8,10 @@ TraxError
 ├── InvalidInput             an input or output that its declared type refuses
 ├── WiringError              a value a junction asks for is not there at run time
 ├── RunCancelled             the run was cancelled: by a person, a timeout, or itself
+│   └── RunTimedOut          it took longer than it may
 ├── RunInterrupted           the run had to stop before its end and should run again
+├── ProcessDied              the process a cpu train ran in did not survive the run
+├── EntryCancelled           the entry was withdrawn from the work queue before it ran
 ├── NotFound                 no such record
 └── StoreError               the database said no
     ├── InvalidUrl           the address is not one Trax can use
@@ -86,8 +89,20 @@ class RunCancelled(TraxError):
     """The run was cancelled: by a person, a timeout, or itself."""
 
 
+class RunTimedOut(RunCancelled):
+    """The run took longer than it may."""
+
+
 class RunInterrupted(TraxError):
     """The run had to stop before its end and should run again."""
+
+
+class ProcessDied(TraxError):
+    """The process a cpu train ran in did not survive the run: it crashed, was killed, or left by itself."""
+
+
+class EntryCancelled(TraxError):
+    """The entry was withdrawn from the work queue before it ran."""
 
 
 class NotFound(TraxError):

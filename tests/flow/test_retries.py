@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import pytest
 from tests.support.flow_manager import Yard
 from tests.support.running import run_queued
 
-from trax import Cancel, Retry, cron, current, every, exclude
+from trax import Cancel, Retry, cron, current, every, exclude, junction
 from trax.admin.cycle import manage
 from trax.admin.manifest_manager import Turn
 from trax.records import Origin, State
@@ -197,6 +198,42 @@ async def test_failures_before_a_resolution_do_not_count(url: str, resolve: str)
         assert await h.manage() == ["sync"]
 
 
+async def test_failures_may_count_until_a_person_has_dealt_with_them(url: str) -> None:
+    h = Yard(url, TEN, failure_counting="lifetime")
+    h.schedule(h.job, "sync", "sync", FIVE_MINUTES, max_retries=3)
+    async with h:
+        await h.fails("sync", 2)
+        await h.run_until_idle()
+        await h.advance(minutes=10)
+        await h.run_until_idle()
+        assert (await h.manifest("sync")).failure_count == 0, "it succeeded in between"
+
+        await h.advance(minutes=5)
+        await h.fails("sync")
+        await h.manage()
+
+        (letter,) = await h.letters()
+        assert (letter.retry_count, h.queued()) == (3, [])
+        assert letter.reason == "failed 3 times since a person last dealt with it; max_retries is 3"
+        await h.app.dead_letters.acknowledge([letter.id], "seen")
+        await h.fails("sync", 2)
+        await h.manage()
+        assert len(await h.letters()) == 1, "the count began anew"
+
+
+async def test_waits_grow_with_the_failures_in_a_row_however_they_are_counted(url: str) -> None:
+    h = Yard(url, TEN, failure_counting="lifetime")
+    h.schedule(h.job, "sync", "sync", FIVE_MINUTES, max_retries=9)
+    async with h:
+        await h.fails("sync", 2)
+        await h.run_until_idle()
+        await h.advance(minutes=10)
+        await h.run_until_idle()
+        await h.advance(minutes=5)
+
+        assert await waits(h, 1) == [minutes(5)]
+
+
 async def test_some_errors_are_given_up_on_at_once(url: str) -> None:
     h = Yard(url, TEN)
 
@@ -210,7 +247,136 @@ async def test_some_errors_are_given_up_on_at_once(url: str) -> None:
 
         (letter,) = await h.letters()
         assert (letter.manifest, letter.status) == ("parse", "awaiting_intervention")
+        assert letter.retry_count == 1
+        assert letter.reason == (
+            "failed once; trying again would not help after "
+            "ValueError: invalid literal for int() with base 10: 'not a number'"
+        )
         assert h.queued() == []
+
+
+async def test_a_manifest_says_itself_which_errors_it_gives_up_on(url: str) -> None:
+    async with yard(url, retry=Retry(max_retries=5, give_up_on=(LookupError,))) as h:
+        await h.fails("sync")
+        assert await h.manage() == ["sync"], "another error is tried again"
+
+        await h.fails("sync", error=KeyError("users"))
+        await h.manage()
+
+        (letter,) = await h.letters()
+        assert letter.reason == "failed 2 times in a row; trying again would not help after KeyError: 'users'"
+        assert (letter.retry_count, h.queued()) == (2, [])
+        assert (await h.manifest("sync")).failure_count == 2
+
+
+async def test_a_manifests_word_on_giving_up_counts_and_not_its_trains(url: str) -> None:
+    h = Yard(url, TEN)
+
+    @h.app.train(retry=Retry(give_up_on=(ValueError,)))
+    async def parse(text: str) -> int:
+        return int(text)
+
+    h.schedule(parse, "patient", "not a number", FIVE_MINUTES, retry=Retry(max_retries=5))
+    async with h:
+        await h.run_until_idle()
+
+        assert (await h.letters(), len(h.queued("patient"))) == ([], 1)
+
+
+@pytest.mark.parametrize("resolve", ["requeue", "acknowledge"])
+async def test_what_gave_up_is_tried_again_once_a_person_has_dealt_with_it(url: str, resolve: str) -> None:
+    async with yard(url, retry=Retry(max_retries=5, give_up_on=(LookupError,))) as h:
+        await h.fails("sync", error=KeyError("users"))
+        await h.manage()
+        (letter,) = await h.letters()
+
+        if resolve == "requeue":
+            await h.app.dead_letters.requeue([letter.id])
+        else:
+            await h.app.dead_letters.acknowledge([letter.id], "seen")
+        await h.fails("sync")
+
+        assert await h.manage() == ["sync"]
+        assert len(await h.letters()) == 1
+
+
+async def test_a_success_takes_back_that_trying_again_would_not_help(url: str) -> None:
+    async with yard(url, retry=Retry(max_retries=5, give_up_on=(LookupError,))) as h:
+        await h.fails("sync", error=KeyError("users"))
+        await h.app.manifests.trigger("sync")
+
+        await run_queued(h)
+        await h.manage()
+
+        assert await h.letters() == []
+
+
+async def test_what_gave_up_while_it_was_disabled_has_its_letter_once_it_is_enabled(url: str) -> None:
+    async with yard(url, retry=Retry(give_up_on=(LookupError,))) as h:
+        await h.fails("sync", error=KeyError("users"))
+        await h.app.manifests.disable("sync")
+        assert (await h.manage(), await h.letters()) == ([], [])
+
+        await h.app.manifests.enable("sync")
+        await h.manage()
+
+        assert [letter.retry_count for letter in await h.letters()] == [1]
+
+
+async def test_the_policy_that_travels_with_a_job_says_when_to_give_up(url: str) -> None:
+    h = Yard(url, TEN)
+
+    @h.app.train(retry=Retry(max_retries=5, delay=minutes(0), give_up_on=(LookupError,)))
+    async def find(word: str) -> None:
+        raise KeyError(word)
+
+    async with h:
+        await h.app.queue(find, "users")
+        await run_queued(h)
+
+        (letter,) = await h.letters()
+        assert letter.reason == "failed once; trying again would not help after KeyError: 'users'"
+        assert (letter.retry_count, h.queued()) == (1, [])
+
+
+async def test_a_job_alone_keeps_its_policy_through_its_dead_letter(url: str) -> None:
+    h = Yard(url, TEN)
+
+    @h.app.train(retry=Retry(max_retries=2, delay=minutes(1)))
+    async def fail(number: int) -> None:
+        raise ValueError(number)
+
+    async with h:
+        await h.app.queue(fail, 7)
+        await run_queued(h)
+        await h.advance(minutes=1)
+        await run_queued(h)
+        (letter,) = await h.letters()
+
+        await h.app.dead_letters.requeue([letter.id])
+        await run_queued(h)
+
+        assert h.entry().scheduled_at == h.now + minutes(1)
+        await h.advance(minutes=1)
+        await run_queued(h)
+        assert [one.retry_count for one in await h.letters()] == [2, 2]
+
+
+async def test_a_job_alone_waits_with_jitter(url: str) -> None:
+    h = Yard(url, TEN)
+
+    @h.app.train(retry=Retry(delay=minutes(10), jitter=0.5))
+    async def fail(number: int) -> None:
+        raise ValueError(number)
+
+    async with h:
+        await h.app.queue_many(fail, list(range(20)))
+        await run_queued(h)
+
+        told = [(entry.scheduled_at or h.now) - h.now for entry in h.queued()]
+        assert len(told) == 20
+        assert all(minutes(10) <= each <= minutes(15) for each in told)
+        assert len(set(told)) > 1, "each waits its own time"
 
 
 async def test_other_errors_of_the_same_train_are_tried_again(url: str) -> None:
@@ -372,6 +538,85 @@ async def test_a_run_that_timed_out_does_not_start_again_at_once(url: str) -> No
         assert (await h.manifest("sync")).next_due_at == h.now + minutes(5)
 
 
+def overstaying(url: str, *, counts: bool, max_retries: int = 1) -> Yard:
+    """A job that is stopped each time because it takes longer than it may."""
+    h = Yard(url, TEN, timeout_counts_as_failure=counts)
+    h.schedule(h.job, "sync", "sync", FIVE_MINUTES, timeout=minutes(1), max_retries=max_retries)
+
+    async def overstay() -> None:
+        await h.advance(minutes=1, seconds=1)
+        await h.cycle("manifest_manager")  # it is asked to stop
+        await h.cycle("manifest_manager")  # its worker hears of it
+        await asyncio.Event().wait()
+
+    h.during["sync"] = h.during["alone"] = overstay
+    return h
+
+
+async def test_a_timeout_counts_as_a_failure_if_the_setting_says_so(url: str) -> None:
+    async with overstaying(url, counts=True) as h:
+        await h.run_until_idle()
+
+        (run,) = await h.app.executions.list(train="job")
+        assert run.state is State.CANCELLED
+        assert "timed out" in str(run.failure_reason)
+        (letter,) = await h.letters()
+        assert (letter.manifest, letter.retry_count) == ("sync", 1)
+
+
+async def test_a_timeout_that_counts_is_followed_by_a_retry(url: str) -> None:
+    async with overstaying(url, counts=True, max_retries=2) as h:
+        await h.run_until_idle()
+
+        entry = h.entry("sync")
+        assert (entry.origin, entry.scheduled_at) == (Origin.RETRY, h.now + minutes(5))
+
+
+async def test_a_timeout_is_no_failure_unless_the_setting_says_so(url: str) -> None:
+    async with overstaying(url, counts=False) as h:
+        await h.run_until_idle()
+
+        (run,) = await h.app.executions.list(train="job")
+        assert run.state is State.CANCELLED
+        assert "timed out" in str(run.failure_reason)
+        assert (await h.letters(), h.queued()) == ([], [])
+        assert (await h.manifest("sync")).next_due_at == h.now + minutes(5)
+
+
+@pytest.mark.parametrize(("counts", "letters"), [(True, 1), (False, 0)])
+async def test_a_job_alone_that_timed_out_follows_the_same_setting(
+    url: str, counts: bool, letters: int
+) -> None:
+    h = overstaying(url, counts=counts)
+    run_long = h.app.train("run_long", junction(h.told), timeout=minutes(1), max_retries=1)
+    async with h:
+        await h.app.manifests.disable("sync")
+        await h.app.queue(run_long, "alone")
+        await run_queued(h)
+
+        (run,) = await h.app.executions.list(train="run_long")
+        assert run.state is State.CANCELLED
+        assert (len(await h.letters()), h.queued()) == (letters, [])
+
+
+async def test_a_person_who_cancels_makes_no_failure_whatever_the_setting(url: str) -> None:
+    h = Yard(url, TEN, timeout_counts_as_failure=True)
+    h.schedule(h.job, "sync", "sync", FIVE_MINUTES, max_retries=1)
+
+    async def be_cancelled() -> None:
+        await h.app.manifests.cancel("sync")
+        await h.cycle("manifest_manager")
+        await asyncio.Event().wait()
+
+    h.during["sync"] = be_cancelled
+    async with h:
+        await h.run_until_idle()
+
+        (run,) = await h.app.executions.list(train="job")
+        assert run.state is State.CANCELLED
+        assert await h.letters() == []
+
+
 async def test_once_stays_stopped_when_it_was_cancelled(url: str) -> None:
     h = Yard(url, TEN)
     h.app.schedule_once(h.job, "migrate", "migrate", delay=minutes(0))
@@ -393,3 +638,15 @@ async def test_a_cancelled_retry_leaves_the_count_of_failures_as_it_is(url: str)
 
         assert (await h.manifest("sync")).failure_count == 1
         assert (await h.manifest("sync")).next_due_at == h.now + minutes(5)
+
+
+async def test_a_cancelled_retry_is_followed_by_the_next_regular_run(url: str) -> None:
+    async with yard(url) as h:
+        await h.fails("sync")
+        await h.fails("sync", error=Cancel("stopped"))
+
+        await h.advance(minutes=5)
+
+        assert await h.manage() == ["sync"]
+        entry = h.entry()
+        assert (entry.origin, entry.scheduled_at) == (Origin.SCHEDULE, None)

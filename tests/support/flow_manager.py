@@ -32,7 +32,8 @@ class Yard(Harness):
         self.ran: list[str] = []
         self.errors: dict[str, Exception] = {}
         self.during: dict[str, Callable[[], Awaitable[Any]]] = {}
-        self.job = self.app.train(self._told())
+        self.told = self._told()
+        self.job = self.app.train(self.told)
         self.schedule = self.app.schedule
 
     @property

@@ -95,6 +95,7 @@ class Event:
     origin: str = ""
     occurrence: datetime | None = None
     moment: datetime | None = None
+    attempt: int = 1
 
 
 @dataclass(slots=True, kw_only=True)
@@ -139,22 +140,28 @@ class Job:
     @property
     def failures(self) -> int:
         """How many in a row: a success or a person's word begins the row anew."""
-        count = 0
-        for event in self.events:
-            match event.what:
-                case "success" | "acknowledged" | "requeued":
-                    count = 0
-                case "failure":
-                    count += 1
-                case "given_up":
-                    count = max(count + 1, event.plan.max_retries)
-                case _:
-                    pass
-        return count
+        return _failures(self._since_the_row_began())
 
     @property
     def has_failed_for_good(self) -> bool:
-        return self.failures >= max(1, self.plan.max_retries)
+        has_given_up = any(event.what == "given_up" for event in self._since_the_row_began())
+        return has_given_up or self.failures >= max(1, self.plan.max_retries)
+
+    @property
+    def is_to_be_tried_again(self) -> bool:
+        """Whether it failed, and the retry of that was not cancelled."""
+        row = self._since_the_row_began()
+        for number, event in reversed(list(enumerate(row))):
+            if event.what in {"failure", "given_up"}:
+                return True
+            if event.what == "cancelled" and event.attempt > _failures(row[:number]):
+                return False
+        return False
+
+    def _since_the_row_began(self) -> list[Event]:
+        ends = ("success", "acknowledged", "requeued")
+        last = max((number for number, event in enumerate(self.events) if event.what in ends), default=-1)
+        return self.events[last + 1 :]
 
     @property
     def last_success(self) -> datetime | None:
@@ -326,7 +333,7 @@ class Model:
         """The entry that is due, if nothing stands against it."""
         if self.is_held_back(job) or job.has_failed_for_good:
             return None
-        if job.failures and not self._is_being_retried(job):
+        if job.is_to_be_tried_again and not self._is_being_retried(job):
             return self._retry(job, now)
         occurrence = self._occurrence(job, now)
         return None if occurrence is None else self._entry(job, "schedule", now)
@@ -408,9 +415,11 @@ class Model:
         self.runs[number] = Run(job=entry.job, origin=entry.origin, attempt=entry.attempt)
 
     def end(self, number: int, how: What) -> None:
-        job = self.jobs[self.runs.pop(number).job]
+        run = self.runs.pop(number)
+        job = self.jobs[run.job]
         moment = job.next_after(self.now, self.now) if job.plan.is_regular else job.once_at
-        job.note(how, self.now, moment=moment if how == "cancelled" else None)
+        moment = moment if how == "cancelled" else None
+        job.note(how, self.now, moment=moment, attempt=run.attempt)
         if job.plan.kind == "once":
             is_ahead = job.last_success is None and job.once_at is not None and job.once_at > self.now
             is_over = how == "success" or (how == "cancelled" and not is_ahead)
@@ -435,6 +444,10 @@ class Model:
         self.jobs[name].note("requeued", self.now)
         if not any(entry.job == name for entry in self.entries):
             self.entries.append(Entry(job=name, origin="requeue", priority=0, created_at=self.now))
+
+
+def _failures(events: Sequence[Event]) -> int:
+    return sum(event.what in {"failure", "given_up"} for event in events)
 
 
 def group_of(name: str) -> str:

@@ -188,7 +188,11 @@ class Railway:
         self.model.begin(taken.metadata_id, entry)
 
     def _finish(self, ends: dict[int, What], *, in_one_batch: bool) -> None:
-        every = [End(number, ENDS[how], gives_up=how == "given_up") for number, how in ends.items()]
+        attempts = {number: run.attempt for number, run in self.model.runs.items()}
+        every = [
+            End(number, ENDS[how], gives_up=how == "given_up", attempt=attempts[number])
+            for number, how in ends.items()
+        ]
         for batch in [every] if in_one_batch else [[end] for end in every]:
             assert self.engine.finish(batch) == {end.metadata_id for end in batch}
         for number, how in ends.items():

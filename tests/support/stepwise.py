@@ -56,6 +56,7 @@ class End(NamedTuple):
     metadata_id: int
     kind: EndKind
     gives_up: bool = False
+    attempt: int = 1
 
 
 class Seen(NamedTuple):
@@ -163,6 +164,7 @@ class Engine:
                 manifest_id=of_manifests[end.metadata_id],
                 kind=end.kind,
                 ended_at=self.now,
+                attempt=end.attempt,
                 gives_up=end.gives_up,
             )
             for end in ends

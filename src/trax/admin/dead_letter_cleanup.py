@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from trax.admin.recording import leave_record
 from trax.settings import Settings
 from trax.store import Connection, Store, dead_letters
 from trax.train import junction, train
@@ -28,5 +29,8 @@ dead_letter_cleanup = train(
 
 def clean_dead_letters(connection: Connection, store: Store, settings: Settings) -> int:
     """Run one cycle; returns how many letters it deleted."""
-    extra = {Settings: settings, datetime: store.now(connection)}
-    return dead_letter_cleanup.run_blocking(connection, extra=extra)
+    now = store.now(connection)
+    deleted = dead_letter_cleanup.run_blocking(connection, extra={Settings: settings, datetime: now})
+    if deleted:
+        leave_record(connection, dead_letter_cleanup, now=now)
+    return deleted

@@ -6,9 +6,11 @@ from collections import defaultdict
 from random import SystemRandom
 from typing import TYPE_CHECKING
 
+from trax.events import Topic
 from trax.records.ended import EndKind
 from trax.schedule.ending import change_after
 from trax.store import manifest_endings
+from trax.store.announcing import announce
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,3 +39,4 @@ def apply_endings(
     manifest_endings.write(connection, changes)
     if succeeded:
         manifest_endings.wake_dependents(connection, succeeded, now=now)
+    announce(connection, Topic.MANIFEST)

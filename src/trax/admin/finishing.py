@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from trax.admin.endings import apply_endings
 from trax.admin.policies import default_policy
 from trax.records.ended import EndKind, ManifestEnd
 from trax.records.metadata import Ending
-from trax.records.retry_policy import RetryPolicy
+from trax.records.retry_policy import RetryPolicy, gives_up
 from trax.store import dead_letters, entry_retries, metadata
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from trax.settings import Settings
-    from trax.store import Connection
+    from trax.store import Connection, Store
 
 logger = logging.getLogger(__name__)
 
@@ -28,31 +29,52 @@ _random = SystemRandom()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """A run that ended: what the record says, and what it means."""
+    """A run that ended: what the record says, and what it means.
+
+    `raised` are the names of the error's classes, for the stored policy that says whether trying again would
+    help. `gives_up` is what counts where there is none. `delay` is the wait the run asked for itself.
+    """
 
     ending: Ending
     external_id: str
     kind: EndKind
     manifest_id: int | None = None
+    attempt: int = 1
+    raised: tuple[str, ...] = ()
     gives_up: bool = False
+    delay: timedelta | None = None
+
+    @property
+    def error(self) -> str:
+        return f"{self.ending.failure_exception}: {self.ending.failure_reason}"
 
 
 def finish(
-    connection: Connection, ended: Sequence[Ended], settings: Settings, *, now: datetime
+    connection: Connection, ended: Sequence[Ended], settings: Settings, *, store: Store
 ) -> list[Ended]:
     """Write the endings that are still ours to write, and what follows from them; returns those."""
-    done = metadata.finish(connection, [one.ending for one in ended], now=now)
-    ours = [one for one in ended if one.ending.metadata_id in done]
-    for one in ended:
-        if one.ending.metadata_id not in done:
-            logger.warning(
-                "run %s ended as %s too late: it was taken from this worker, its result is not recorded",
-                one.ending.metadata_id,
-                one.ending.state,
-            )
+    if all(one.kind is EndKind.SUCCESS and one.manifest_id is None for one in ended):
+        endings = [one.ending for one in ended]
+        done = metadata.finish_and_commit(connection, endings, now=store.given_now(connection))
+        return _ours(ended, done)
+    now = store.now(connection)
+    ours = _ours(ended, metadata.finish(connection, [_dated(one, now) for one in ended], now=now))
     apply_endings(connection, _manifest_ends(ours, now), settings, now=now)
-    _put_back_interrupted(connection, ours)
+    _put_back_interrupted(connection, ours, now)
     fail_alone(connection, [one for one in ours if _is_failed_alone(one)], settings, now=now)
+    return ours
+
+
+def _ours(ended: Sequence[Ended], done: set[int]) -> list[Ended]:
+    ours = [one for one in ended if one.ending.metadata_id in done]
+    if len(ours) < len(ended):
+        for one in ended:
+            if one.ending.metadata_id not in done:
+                logger.warning(
+                    "run %s ended as %s too late: it was taken from this worker, its result is not recorded",
+                    one.ending.metadata_id,
+                    one.ending.state,
+                )
     return ours
 
 
@@ -67,27 +89,50 @@ def fail_alone(connection: Connection, failed: Sequence[Ended], settings: Settin
         entry = entries.get(one.external_id)
         if entry is None:
             continue  # it ran without an entry: whoever called it has the exception
-        policy = RetryPolicy.from_json(entry.retry) or default_policy(settings)
-        if one.gives_up or entry.attempt >= max(1, policy.max_retries):
-            letters.append(_letter(entry, one, policy.max_retries))
+        own = RetryPolicy.from_json(entry.retry)
+        policy = own or default_policy(settings)
+        is_over = gives_up(own, one.raised, otherwise=one.gives_up)
+        if is_over or entry.attempt >= max(1, policy.max_retries):
+            letters.append(_letter(entry, one, None if is_over else policy.max_retries))
         else:
             wait = policy.wait_after(entry.attempt, chance=_random.random())
-            moments[one.external_id] = now + wait
+            moments[one.external_id] = now + (wait if one.delay is None else one.delay)
     entry_retries.put_back(connection, moments, attempts=1)
     dead_letters.add(connection, letters, now=now)
 
 
 def _manifest_ends(ended: Sequence[Ended], now: datetime) -> list[ManifestEnd]:
     return [
-        ManifestEnd(manifest_id=one.manifest_id, kind=one.kind, ended_at=now, gives_up=one.gives_up)
+        ManifestEnd(
+            manifest_id=one.manifest_id,
+            kind=one.kind,
+            ended_at=now,
+            attempt=one.attempt,
+            error=one.error if one.kind is EndKind.FAILURE else None,
+            raised=one.raised,
+            gives_up=one.gives_up,
+            delay=one.delay,
+        )
         for one in ended
         if one.manifest_id is not None
     ]
 
 
-def _put_back_interrupted(connection: Connection, ended: Sequence[Ended]) -> None:
+def _dated(one: Ended, now: datetime) -> Ending:
+    """What the record says; of a run that was put off, also until when."""
+    if one.delay is None or one.kind is not EndKind.INTERRUPTED:
+        return one.ending
+    reason = f"{one.ending.failure_reason}; it runs again at {now + one.delay:%Y-%m-%d %H:%M:%S} UTC"
+    return replace(one.ending, failure_reason=reason)
+
+
+def _put_back_interrupted(connection: Connection, ended: Sequence[Ended], now: datetime) -> None:
     """An interrupted run goes back to the queue as if it had never begun: a deploy is not a failure."""
-    interrupted = {one.external_id: None for one in ended if one.kind is EndKind.INTERRUPTED}
+    interrupted = {
+        one.external_id: None if one.delay is None else now + one.delay
+        for one in ended
+        if one.kind is EndKind.INTERRUPTED
+    }
     entry_retries.put_back(connection, interrupted, attempts=0)
 
 
@@ -95,15 +140,19 @@ def _is_failed_alone(one: Ended) -> bool:
     return one.kind is EndKind.FAILURE and one.manifest_id is None
 
 
-def _letter(entry: Any, one: Ended, most: int) -> dict[str, Any]:
-    why = "trying again would not help" if one.gives_up else f"max_retries is {most}"
-    error = f"{one.ending.failure_exception}: {one.ending.failure_reason}"
+def _letter(entry: Any, one: Ended, most: int | None) -> dict[str, Any]:
+    """What gave up: it failed as often as it may (`most`), or (None) trying again would not help."""
+    times = "once" if entry.attempt == 1 else f"{entry.attempt} times"
+    given_up = f"failed {times}; trying again would not help after {one.error}"
+    failed = f"failed {times}, the last time with {one.error}; max_retries is {most}"
     return {
         "manifest_id": None,
         "train": entry.train,
         "group_id": entry.group_id,
         "priority": entry.priority,
         "input": entry.input,
-        "reason": f"failed {entry.attempt} times, at last with {error}; {why}",
+        "retry": entry.retry,
+        "timeout_seconds": entry.timeout_seconds,
+        "reason": given_up if most is None else failed,
         "retry_count": entry.attempt,
     }

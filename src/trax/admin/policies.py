@@ -28,4 +28,10 @@ def policy_of(retry: Retry) -> RetryPolicy:
         multiplier=retry.multiplier,
         max_delay=retry.max_delay,
         jitter=retry.jitter,
+        give_up_on=tuple(map(qualified_name, retry.give_up_on)),
     )
+
+
+def qualified_name(kind: type) -> str:
+    """A class as a stored policy names it, since a row can never bring the class itself back."""
+    return f"{kind.__module__}.{kind.__qualname__}"

@@ -27,7 +27,12 @@ def count_as_failures(
 ) -> None:
     """Let the retry policy go on from here: it makes no difference who found out that a run failed."""
     ends = [
-        ManifestEnd(manifest_id=run.manifest_id, kind=EndKind.FAILURE, ended_at=now)
+        ManifestEnd(
+            manifest_id=run.manifest_id,
+            kind=EndKind.FAILURE,
+            ended_at=now,
+            error=f"{run.exception}: {run.reason}",
+        )
         for run in swept
         if run.manifest_id is not None
     ]

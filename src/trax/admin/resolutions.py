@@ -59,5 +59,7 @@ def _entry_of(letter: Any, group_priority: int) -> NewEntry:
         priority=letter.priority,
         group_id=letter.group_id,
         group_priority=group_priority,
+        retry=letter.retry,
+        timeout_seconds=letter.timeout_seconds,
         dead_letter_id=letter.id,
     )

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from trax.admin.seeding import seed
 from trax.admin.triggers import unknown
+from trax.events import Topic
 from trax.records.states import ManifestOrigin
 from trax.schedule.graph import check_graph
 from trax.store import dialect, manifests, seeding
+from trax.store.announcing import announce
 
 if TYPE_CHECKING:
     from trax.records import Manifest
@@ -29,6 +31,7 @@ def schedule(
     names = [each.external_id for each in timetable.manifests]
     if batch is not None:
         seeding.delete_manifests(connection, seeding.undeclared(connection, names, batch=batch))
+    announce(connection, Topic.MANIFEST)
     return manifests.named(connection, names)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from trax.admin.reaping import WORKER_LOST, count_as_failures
 from trax.admin.runtime import check_with_stored
 from trax.admin.seeding import SeedPlan, prune, prune_groups, seed
-from trax.store import dialect, metadata_sweeps
+from trax.store import dialect, metadata_sweeps, workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +42,7 @@ def start(
 def recover(connection: Connection, settings: Settings, *, now: datetime) -> int:
     """Fail the runs whose worker has stopped beating. What a live worker runs is left alone."""
     alive_since = now - settings.worker_lost_after
+    workers.forget_dead(connection, silent_since=alive_since)  # first, as in the manager's cycle
     swept = metadata_sweeps.fail_left_behind(connection, WORKER_LOST, alive_since=alive_since, now=now)
     count_as_failures(connection, swept, settings, now=now)
     return len(swept)

@@ -8,6 +8,7 @@ from trax.admin import activation
 from trax.store import activations
 
 if TYPE_CHECKING:
+    from trax.host.live_settings import LiveSettings
     from trax.host.opening import OpenStore
     from trax.host.parameters import Parameters
     from trax.settings import Settings
@@ -19,23 +20,30 @@ class Activating:
     """Wakes the dormant dependents of the manifest a run belongs to."""
 
     def __init__(
-        self, store: OpenStore, trains: Registry, parameters: Parameters, settings: Settings
+        self, store: OpenStore, trains: Registry, parameters: Parameters, live: LiveSettings
     ) -> None:
         self._store = store
         self._trains = trains
         self._parameters = parameters
-        self._settings = settings
+        self._live = live
 
-    async def __call__(self, run: Run, wanted: list[tuple[str, Any]], force: bool) -> int:  # noqa: FBT001
-        """Inputs are checked before the transaction begins: validators are code of the user's."""
+    async def __call__(self, run: Run, wanted: list[tuple[str, Any]], *, force: bool) -> int:
         store = await self._store.opened()
         trains = await store.ask(_trains, [external_id for external_id, _ in wanted])
-        encoded = [
-            (external_id, self._encoded(trains.get(external_id), value)) for external_id, value in wanted
-        ]
-        return await store.call(_activate, store, run, encoded, self._settings, force=force)
+        encoded = self._encoded(wanted, trains)
+        return await store.call(_activate, store, run, encoded, self._live.now, force=force)
 
-    def _encoded(self, train: str | None, value: Any) -> str:
+    def blocking(self, run: Run, wanted: list[tuple[str, Any]], *, force: bool) -> int:
+        store = self._store.opened_blocking()
+        trains = store.read(_trains, [external_id for external_id, _ in wanted])
+        encoded = self._encoded(wanted, trains)
+        return store.run(_activate, store, run, encoded, self._live.now, force=force)
+
+    def _encoded(self, wanted: list[tuple[str, Any]], trains: dict[str, str]) -> list[tuple[str, str]]:
+        """Inputs are checked before the transaction begins: validators are code of the user's."""
+        return [(external_id, self._text(trains.get(external_id), value)) for external_id, value in wanted]
+
+    def _text(self, train: str | None, value: Any) -> str:
         if train is None:
             return "null"  # the manifest is unknown, which is refused in the transaction
         return self._parameters.of_input(self._trains.get(train)).encode(value)

@@ -4,28 +4,44 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, assert_never
 
+from trax.admin.policies import qualified_name
 from trax.records.ended import EndKind
 from trax.records.metadata import Ending
 from trax.records.states import State
-from trax.train import Cancelled, Done, Failed, Interrupted
+from trax.train import Cancelled, Done, Failed, Interrupted, RetryAfter
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from trax.host.parameters import Parameters
+    from trax.settings import Settings
     from trax.train import Outcome, Train
 
 
 def ending_of(
-    metadata_id: int, outcome: Outcome[Any], train: Train[Any, Any], parameters: Parameters
+    outcome: Outcome[Any],
+    train: Train[Any, Any],
+    parameters: Parameters,
+    *,
+    metadata_id: int,
+    worker_id: int | None = None,
+    junctions: str | None = None,
 ) -> Ending:
     """What the record says."""
     match outcome:
         case Done(value):
-            output = parameters.saved_output(train, value)
-            return Ending(metadata_id=metadata_id, worker_id=None, state=State.COMPLETED, output=output)
+            return Ending(
+                metadata_id=metadata_id,
+                worker_id=worker_id,
+                state=State.COMPLETED,
+                output=parameters.saved_output(train, value),
+                junctions=junctions,
+            )
         case Failed(_, failure):
             return Ending(
                 metadata_id=metadata_id,
-                worker_id=None,
+                worker_id=worker_id,
+                junctions=junctions,
                 state=State.FAILED,
                 failure_junction=failure.junction,
                 failure_exception=failure.type,
@@ -35,21 +51,24 @@ def ending_of(
         case Cancelled(reason) | Interrupted(reason):
             return Ending(
                 metadata_id=metadata_id,
-                worker_id=None,
+                worker_id=worker_id,
+                junctions=junctions,
                 state=State.CANCELLED,
-                failure_exception=type(outcome).__name__,
+                failure_exception="Snooze" if delay_of(outcome) is not None else type(outcome).__name__,
                 failure_reason=reason,
             )
         case _:
             assert_never(outcome)
 
 
-def kind_of(outcome: Outcome[Any]) -> EndKind:
-    """What it means to the manifest."""
+def kind_of(outcome: Outcome[Any], settings: Settings) -> EndKind:
+    """What it means to the manifest, or to the job's own entry."""
     match outcome:
         case Done():
             return EndKind.SUCCESS
         case Failed():
+            return EndKind.FAILURE
+        case Cancelled(timed_out=True) if settings.timeout_counts_as_failure:
             return EndKind.FAILURE
         case Cancelled():
             return EndKind.CANCELLED
@@ -57,6 +76,22 @@ def kind_of(outcome: Outcome[Any]) -> EndKind:
             return EndKind.INTERRUPTED
         case _:
             assert_never(outcome)
+
+
+def delay_of(outcome: Outcome[Any]) -> timedelta | None:
+    """How long the run itself wants to wait before it runs again, if it says so."""
+    match outcome:
+        case Failed(RetryAfter() as wish):
+            return wish.delay
+        case Interrupted(_, delay):
+            return delay
+        case _:
+            return None
+
+
+def raised(outcome: Outcome[Any]) -> tuple[str, ...]:
+    """The names of the error's classes, by which a stored policy knows it."""
+    return tuple(map(qualified_name, type(outcome.error).__mro__)) if isinstance(outcome, Failed) else ()
 
 
 def gives_up(outcome: Outcome[Any], train: Train[Any, Any]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from trax.records.when import Timing
@@ -20,12 +20,20 @@ class EndKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestEnd:
-    """One run of a manifest that ended. `gives_up`: no further attempt would help."""
+    """One run of a manifest that ended.
+
+    A failure also says what went wrong in words, `raised` by which names an error is given up on, whether the
+    train itself would `give up`, and the `delay` it asked for before the next try, if it did.
+    """
 
     manifest_id: int
     kind: EndKind
     ended_at: datetime
+    attempt: int = 1
+    error: str | None = None
+    raised: tuple[str, ...] = ()
     gives_up: bool = False
+    delay: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +43,10 @@ class ManifestChange:
     id: int
     enabled: bool
     failure_count: int
+    lifetime_failures: int
+    gave_up_reason: str | None
+    retry_at: datetime | None
+    attempt_cancelled: bool
     last_successful_run: datetime | None
     next_scheduled_run: datetime | None
     next_due_at: datetime | None
@@ -42,11 +54,15 @@ class ManifestChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """A manifest whose row is locked while the end of its runs is written down."""
+    """A manifest whose row is locked while the end of its runs is written down. `retry` is JSON text."""
 
     id: int
     enabled: bool
+    retry: str | None = None
     failure_count: int
-    max_retries: int
+    lifetime_failures: int = 0
+    gave_up_reason: str | None = None
+    retry_at: datetime | None = None
+    attempt_cancelled: bool = False
     next_due_at: datetime | None
     timing: Timing

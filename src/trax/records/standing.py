@@ -37,6 +37,14 @@ class Standing:
     max_retries: int
     retry: RetryPolicy | None = None
     failure_count: int = 0
+    """Failures in a row."""
+    lifetime_failures: int = 0
+    """Failures since a person last dealt with it."""
+    gave_up_reason: str | None = None
+    retry_at: datetime | None = None
+    """When its last run asked to be tried again, if it did."""
+    attempt_cancelled: bool = False
+    """Its last attempt was cancelled: the next one is its next regular run."""
     parent: Parent | None = None
     consumed_parent_success_at: datetime | None = None
     has_awaiting_dead_letter: bool = False
@@ -67,6 +75,7 @@ class ToDeadLetter:
     """It gave up: write a dead letter."""
 
     reason: str
+    failures: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,13 @@ class State(StrEnum):
     CANCELLED = "cancelled"
 
 
+class CancelReason(StrEnum):
+    """Why a run was asked to stop."""
+
+    REQUESTED = "requested"
+    TIMEOUT = "timeout"
+
+
 class QueueStatus(StrEnum):
     """Where one wish to run stands."""
 
@@ -91,7 +98,7 @@ ACTIVE: Final = (State.PENDING, State.IN_PROGRESS)
 """The states that occupy a slot under the limits."""
 
 STATE_MOVES: Final[Mapping[State, frozenset[State]]] = {
-    State.PENDING: frozenset({State.IN_PROGRESS, State.FAILED}),
+    State.PENDING: frozenset({State.IN_PROGRESS, State.FAILED, State.CANCELLED}),
     State.IN_PROGRESS: frozenset({State.COMPLETED, State.FAILED, State.CANCELLED}),
     State.COMPLETED: frozenset(),
     State.FAILED: frozenset(),

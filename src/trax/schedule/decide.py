@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from trax.errors import DefinitionError
 from trax.records.retry_policy import RetryPolicy
@@ -13,7 +13,7 @@ from trax.schedule.due import Fire, Never, Wait, look, next_overlapping
 from trax.schedule.exclusions import first_allowed
 
 if TYPE_CHECKING:
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
 
 BY_HAND = (ScheduleType.NONE, ScheduleType.ON_DEMAND, ScheduleType.DORMANT_DEPENDENT)
@@ -25,7 +25,13 @@ class Rules:
 
     retry: RetryPolicy
     dependent_priority_boost: int
+    failure_counting: Literal["consecutive", "lifetime"] = "consecutive"
     chance: float = 0.0
+
+    def failures(self, manifest: Standing) -> int:
+        """The failures that count towards giving up."""
+        is_for_life = self.failure_counting == "lifetime"
+        return manifest.lifetime_failures if is_for_life else manifest.failure_count
 
 
 def decide(manifest: Standing, rules: Rules, now: datetime) -> Decision:
@@ -39,8 +45,8 @@ def decide(manifest: Standing, rules: Rules, now: datetime) -> Decision:
 def _decided(manifest: Standing, rules: Rules, now: datetime) -> Decision:
     if reason := _why_it_is_not_looked_at(manifest):
         return ToRest(reason)
-    if manifest.failure_count >= max(1, manifest.max_retries):
-        return ToDeadLetter(_why_it_gave_up(manifest))
+    if manifest.gave_up_reason or rules.failures(manifest) >= max(1, manifest.max_retries):
+        return ToDeadLetter(_why_it_gave_up(manifest, rules), rules.failures(manifest))
     if occupied := _while_occupied(manifest, now):
         return occupied
     if reason := _why_it_is_closed(manifest):
@@ -49,7 +55,7 @@ def _decided(manifest: Standing, rules: Rules, now: datetime) -> Decision:
 
 
 def _next_run(manifest: Standing, rules: Rules, now: datetime) -> Decision:
-    if manifest.failure_count and not manifest.is_being_retried:
+    if manifest.failure_count and not (manifest.is_being_retried or manifest.attempt_cancelled):
         return _another_try(manifest, rules, now)
     if manifest.timing.schedule_type is ScheduleType.DEPENDENT:
         return _after_its_parent(manifest, rules, now)
@@ -64,9 +70,13 @@ def _why_it_is_not_looked_at(manifest: Standing) -> str | None:
     return None
 
 
-def _why_it_gave_up(manifest: Standing) -> str:
-    times = "once" if manifest.failure_count == 1 else f"{manifest.failure_count} times in a row"
-    return f"failed {times}; max_retries is {manifest.max_retries}"
+def _why_it_gave_up(manifest: Standing, rules: Rules) -> str:
+    failures = rules.failures(manifest)
+    if manifest.gave_up_reason and not failures:
+        return manifest.gave_up_reason  # it never ran: nobody took it
+    in_all = "in a row" if rules.failure_counting == "consecutive" else "since a person last dealt with it"
+    times = "once" if failures == 1 else f"{failures} times {in_all}"
+    return f"failed {times}; {manifest.gave_up_reason or f'max_retries is {manifest.max_retries}'}"
 
 
 def _why_it_is_closed(manifest: Standing) -> str | None:
@@ -105,7 +115,8 @@ def _another_try(manifest: Standing, rules: Rules, now: datetime) -> Decision:
     if allowed > now:
         return ToWait(allowed)
     wait = (manifest.retry or rules.retry).wait_after(manifest.failure_count, chance=rules.chance)
-    return _entry(manifest, rules, now, Origin.RETRY, timing.last_scheduled_for, wait=wait)
+    start = manifest.retry_at or now + wait
+    return _entry(manifest, rules, now, Origin.RETRY, timing.last_scheduled_for, start=start)
 
 
 def _after_its_parent(manifest: Standing, rules: Rules, now: datetime) -> Decision:
@@ -136,7 +147,7 @@ def _entry(
     origin: Origin,
     scheduled_for: datetime | None,
     *,
-    wait: timedelta | None = None,
+    start: datetime | None = None,
     consumed: datetime | None = None,
 ) -> ToQueue:
     is_dependent = manifest.timing.schedule_type is ScheduleType.DEPENDENT
@@ -145,7 +156,7 @@ def _entry(
         origin=origin,
         priority=min(manifest.group_priority + boost, PRIORITY_MAX),
         scheduled_for=scheduled_for,
-        scheduled_at=None if wait is None else now + wait,
+        scheduled_at=start,
         consumed_parent_success_at=consumed,
         look_again_at=next_overlapping(manifest.timing, scheduled_for, now),
     )

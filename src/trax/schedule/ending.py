@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from trax.records.ended import EndKind, Held, ManifestChange
+from trax.records.retry_policy import RetryPolicy, gives_up
 from trax.records.states import ScheduleType
 from trax.schedule.due import after_cancellation, after_success, is_ahead
 
@@ -25,6 +26,10 @@ def change_after(manifest: Held, ends: Iterable[ManifestEnd], random: Random) ->
         id=manifest.id,
         enabled=manifest.enabled,
         failure_count=manifest.failure_count,
+        lifetime_failures=manifest.lifetime_failures,
+        gave_up_reason=manifest.gave_up_reason,
+        retry_at=manifest.retry_at,
+        attempt_cancelled=manifest.attempt_cancelled,
         last_successful_run=manifest.timing.last_successful_run,
         next_scheduled_run=manifest.timing.next_scheduled_run,
         next_due_at=manifest.next_due_at,
@@ -46,13 +51,16 @@ def _after(manifest: Held, end: ManifestEnd, random: Random) -> Held:
 
 
 def _succeeded(manifest: Held, end: ManifestEnd, random: Random) -> Held:
-    """The count of failures begins anew; what was to run once is switched off."""
+    """The count of failures in a row begins anew; what was to run once is switched off."""
     timing = manifest.timing
     planned, look_at = after_success(timing, end.ended_at, random)
     return replace(
         manifest,
         enabled=manifest.enabled and timing.schedule_type is not ScheduleType.ONCE,
         failure_count=0,
+        gave_up_reason=None,
+        retry_at=None,
+        attempt_cancelled=False,
         next_due_at=_unless_dependent(manifest, end, look_at),
         timing=replace(timing, last_successful_run=end.ended_at, next_scheduled_run=planned),
     )
@@ -63,17 +71,31 @@ def _failed(manifest: Held, end: ManifestEnd) -> Held:
 
     A moment set beforehand, by a run that was cancelled say, does not hold up what has to be tried again.
     """
-    failures = manifest.failure_count + 1
-    if end.gives_up:
-        failures = max(failures, manifest.max_retries)
-    timing = replace(manifest.timing, next_scheduled_run=None)
-    return replace(manifest, failure_count=failures, next_due_at=end.ended_at, timing=timing)
+    return replace(
+        manifest,
+        failure_count=manifest.failure_count + 1,
+        lifetime_failures=manifest.lifetime_failures + 1,
+        gave_up_reason=_why_it_gives_up(manifest, end) or manifest.gave_up_reason,
+        retry_at=None if end.delay is None else end.ended_at + end.delay,
+        attempt_cancelled=False,
+        next_due_at=end.ended_at,
+        timing=replace(manifest.timing, next_scheduled_run=None),
+    )
+
+
+def _why_it_gives_up(manifest: Held, end: ManifestEnd) -> str | None:
+    """Whether trying again would help is the manifest's to say, and its train's when it says nothing."""
+    policy = RetryPolicy.from_json(manifest.retry)
+    is_over = gives_up(policy, end.raised, otherwise=end.gives_up)
+    return f"trying again would not help after {end.error}" if is_over else None
 
 
 def _cancelled(manifest: Held, end: ManifestEnd) -> Held:
     """Not a failure. The next run is at the next regular occurrence, or a run that timed out would loop.
 
-    What was to run once has none: it is switched off, so that nothing but a person starts it again.
+    So would a retry that is cancelled each time: it is not repeated, but the next regular run follows it. A
+    dependent waits for its parent's next success. What was to run once has no other occurrence: it is
+    switched off, so that nothing but a person starts it again.
     """
     timing = manifest.timing
     planned, look_at = after_cancellation(timing, end.ended_at)
@@ -81,6 +103,8 @@ def _cancelled(manifest: Held, end: ManifestEnd) -> Held:
     return replace(
         manifest,
         enabled=manifest.enabled and not is_over,
+        retry_at=None,
+        attempt_cancelled=manifest.attempt_cancelled or end.attempt > manifest.failure_count,
         next_due_at=_earliest(manifest.next_due_at, _unless_dependent(manifest, end, look_at)),
         timing=replace(timing, next_scheduled_run=planned),
     )

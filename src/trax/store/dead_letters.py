@@ -22,10 +22,21 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Insert, Row, Select
 
 AWAITING = "status = 'awaiting_intervention'"
+GIVEN = (
+    "manifest_id",
+    "train",
+    "group_id",
+    "priority",
+    "input",
+    "retry",
+    "timeout_seconds",
+    "reason",
+    "retry_count",
+)
 
 
 def add(connection: Connection, letters: Sequence[dict[str, Any]], *, now: datetime) -> list[int]:
-    """Write dead letters: manifest_id, train, group_id, priority, input, reason, retry_count of each."""
+    """Write dead letters: what is in GIVEN of each. What has a manifest needs no `retry` and no timeout."""
     if not letters:
         return []
     rows: list[dict[str, Any]] = [letter | {"reason": storable(letter["reason"])} for letter in letters]
@@ -92,9 +103,8 @@ def purge(connection: Connection, *, resolved_before: datetime) -> int:
 @cache
 def _add(dialect: str) -> Insert:
     letter = tables_for(dialect).dead_letter
-    names = ("manifest_id", "train", "group_id", "priority", "input", "reason", "retry_count")
-    given = rows_of(dialect, "letters", {name: letter.c[name].type for name in names})
-    columns: dict[str, Any] = {name: given.c[name] for name in names} | {
+    given = rows_of(dialect, "letters", {name: letter.c[name].type for name in GIVEN})
+    columns: dict[str, Any] = {name: given.c[name] for name in GIVEN} | {
         "status": literal(DeadLetterStatus.AWAITING_INTERVENTION.value, literal_execute=True),
         "dead_lettered_at": bindparam("now", type_=Utc),
     }

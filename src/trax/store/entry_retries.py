@@ -5,9 +5,11 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import literal, select, text, update
+from sqlalchemy import case, literal, select, text, update
 
-from trax.records.states import QueueStatus
+from trax.events import Topic
+from trax.records.states import Origin, QueueStatus
+from trax.store.announcing import announce
 from trax.store.dialect import document, rows_of
 from trax.store.schema import tables_for
 from trax.store.types import Utc
@@ -27,9 +29,14 @@ def of_runs(connection: Connection, external_ids: Iterable[str]) -> dict[str, Ro
 
 
 def put_back(connection: Connection, moments: Mapping[str, datetime | None], *, attempts: int) -> list[int]:
-    """Queue these entries again: at once, or not before a moment. `attempts` is added to their count."""
+    """Queue these entries again: at once, or not before a moment. `attempts` is added to their count.
+
+    What the schedule had written comes back as requeued: by now it may have written the next one, of which
+    there can be only one, and this is not it.
+    """
     if not moments:
         return []
+    announce(connection, Topic.WORK_QUEUE)
     rows: Sequence[dict[str, Any]] = [
         {"external_id": one, "scheduled_at": moment, "ready": moment is None, "attempts": attempts}
         for one, moment in moments.items()
@@ -60,6 +67,9 @@ def _put_back(dialect: str) -> Update:
         .where(queue.c.external_id == given.c.external_id, text("status = 'dispatched'"))
         .values(
             status=literal(QueueStatus.QUEUED.value, literal_execute=True),
+            origin=case(
+                (text("origin IN ('schedule', 'retry')"), Origin.REQUEUE.value), else_=queue.c.origin
+            ),
             ready=given.c.ready,
             scheduled_at=given.c.scheduled_at,
             attempt=queue.c.attempt + given.c.attempts,

@@ -13,6 +13,7 @@ from trax.store.dialect import document, id_document, rows_of
 from trax.store.manifest_locks import lock
 from trax.store.manifest_rows import timing_of
 from trax.store.schema import tables_for
+from trax.store.text import storable
 from trax.store.types import BigId, Utc
 
 if TYPE_CHECKING:
@@ -23,7 +24,24 @@ if TYPE_CHECKING:
 
     from trax.records.ended import ManifestChange
 
-WRITTEN = ("enabled", "failure_count", "last_successful_run", "next_scheduled_run", "next_due_at")
+WRITTEN = (
+    "enabled",
+    "failure_count",
+    "lifetime_failures",
+    "gave_up_reason",
+    "retry_at",
+    "attempt_cancelled",
+    "last_successful_run",
+    "next_scheduled_run",
+    "next_due_at",
+)
+FORGIVEN = {
+    "failure_count": 0,
+    "lifetime_failures": 0,
+    "gave_up_reason": None,
+    "retry_at": None,
+    "attempt_cancelled": False,
+}
 
 
 def hold(
@@ -41,7 +59,9 @@ def hold(
 
 def write(connection: Connection, changes: Sequence[ManifestChange]) -> None:
     if changes:
-        rows = document(asdict(change) for change in changes)
+        rows = document(
+            asdict(change) | {"gave_up_reason": storable(change.gave_up_reason)} for change in changes
+        )
         connection.execute(_write(connection.dialect.name), {"changes": rows})
 
 
@@ -78,8 +98,12 @@ def _held(row: Row[Any], default_threshold: timedelta) -> Held:
     return Held(
         id=row.id,
         enabled=row.enabled,
+        retry=row.retry,
         failure_count=row.failure_count,
-        max_retries=row.max_retries,
+        lifetime_failures=row.lifetime_failures,
+        gave_up_reason=row.gave_up_reason,
+        retry_at=row.retry_at,
+        attempt_cancelled=row.attempt_cancelled,
         next_due_at=row.next_due_at,
         timing=timing_of(row, default_threshold),
     )
@@ -97,7 +121,7 @@ def _write(dialect: str) -> Update:
 def _forgive(dialect: str) -> Update:
     manifest = tables_for(dialect).manifest
     given = rows_of(dialect, "ids", {"id": BigId})
-    return update(manifest).where(manifest.c.id == given.c.id).values(failure_count=0)
+    return update(manifest).where(manifest.c.id == given.c.id).values(FORGIVEN)
 
 
 @cache

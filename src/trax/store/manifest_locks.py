@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import select
 
 from trax.store.dialect import id_document, is_sqlite, rows_of
-from trax.store.schema import tables_for
+from trax.store.schema import tables, tables_for
 from trax.store.types import BigId
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sqlalchemy import Connection, Select
+    from sqlalchemy import ColumnElement, Connection, Select
 
 
 def lock(connection: Connection, ids: Iterable[int]) -> None:
@@ -25,6 +25,13 @@ def lock(connection: Connection, ids: Iterable[int]) -> None:
     """
     if not is_sqlite(connection):
         connection.execute(_lock(connection.dialect.name), {"ids": id_document(ids)})
+
+
+def lock_those(connection: Connection, condition: ColumnElement[bool]) -> list[int]:
+    """Lock the manifests of which this holds, in the same order; returns their ids."""
+    manifest = tables(connection).manifest
+    query = select(manifest.c.id).where(condition).order_by(manifest.c.id).with_for_update(of=manifest)
+    return list(connection.execute(query).scalars())
 
 
 @cache

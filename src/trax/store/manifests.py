@@ -11,6 +11,7 @@ from trax.records.manifest import Manifest
 from trax.records.states import ScheduleType
 from trax.store.dialect import among, document, id_document, rows_of
 from trax.store.json import parsed
+from trax.store.manifest_locks import lock_those
 from trax.store.schema import tables
 from trax.store.schema.work_queue import QUEUED
 
@@ -67,21 +68,17 @@ def listed(
 def set_enabled(connection: Connection, external_id: str, *, enabled: bool, now: datetime) -> int | None:
     """Switch a manifest on or off. Once on, it and whoever depends on it are looked at. Returns its id."""
     manifest = tables(connection).manifest
-    statement = (
-        update(manifest)
-        .where(manifest.c.external_id == external_id)
-        .values(enabled=enabled, updated_at=now)
-        .returning(manifest.c.id)
-    )
-    manifest_id = connection.execute(statement).scalar()
-    if manifest_id is not None and enabled:
-        concerned = (manifest.c.id == manifest_id) | (manifest.c.depends_on_id == manifest_id)
-        connection.execute(update(manifest).where(concerned).values(next_due_at=now))
-    return manifest_id
+    is_it = manifest.c.external_id == external_id
+    if enabled:
+        itself = manifest.alias("itself")
+        its_id = select(itself.c.id).where(itself.c.external_id == external_id).scalar_subquery()
+        look_at(connection, lock_those(connection, is_it | (manifest.c.depends_on_id == its_id)), now=now)
+    statement = update(manifest).where(is_it).values(enabled=enabled, updated_at=now).returning(manifest.c.id)
+    return connection.execute(statement).scalar()
 
 
 def look_at(connection: Connection, manifest_ids: Sequence[int], *, now: datetime) -> None:
-    """Have the manager look at these in its next cycle."""
+    """Have the manager look at these in its next cycle. Whoever calls this has locked them in order."""
     manifest = tables(connection).manifest
     statement = update(manifest).where(among(connection, manifest.c.id)).values(next_due_at=now)
     connection.execute(statement, {"ids": id_document(manifest_ids)})
@@ -89,7 +86,7 @@ def look_at(connection: Connection, manifest_ids: Sequence[int], *, now: datetim
 
 def look_at_group(connection: Connection, group_id: int, *, now: datetime) -> None:
     manifest = tables(connection).manifest
-    connection.execute(update(manifest).where(manifest.c.group_id == group_id).values(next_due_at=now))
+    look_at(connection, lock_those(connection, manifest.c.group_id == group_id), now=now)
 
 
 def to_trigger(

@@ -20,6 +20,7 @@ One run                train         run, attempt, and their blocking forms
                        services      what can be asked for; provision makes and closes it
                        cancellation  asking a run to stop
                        threads       synchronous code in an async run
+                       requests      what a junction raises: Cancel, RetryAfter, Snooze
                        outcome       Done | Failed | Cancelled | Interrupted
                        failure       what an exception carries when it leaves a train
                        context       which recorded run the code is part of
@@ -30,7 +31,7 @@ Around it              registry, names   all trains of an app
 
 from __future__ import annotations
 
-from trax.train.cancellation import Cancel, Cancellation
+from trax.train.cancellation import Cancellation
 from trax.train.check import check_route
 from trax.train.codec import Codec
 from trax.train.context import Run, current, entered
@@ -42,6 +43,7 @@ from trax.train.keys import wired
 from trax.train.options import Hook, Retry, TrainKeywords, TrainOptions
 from trax.train.outcome import Cancelled, Done, Failed, Interrupted, Outcome, error_of, result_of
 from trax.train.registry import Registry
+from trax.train.requests import Cancel, RetryAfter, Snooze
 from trax.train.route import Route, Segment, ShortCircuit, extract, short_circuit, unchecked
 from trax.train.services import Services
 from trax.train.train import Train
@@ -60,12 +62,14 @@ __all__ = [
     "Outcome",
     "Registry",
     "Retry",
+    "RetryAfter",
     "Route",
     "Run",
     "RunKeywords",
     "Segment",
     "Services",
     "ShortCircuit",
+    "Snooze",
     "Train",
     "TrainExceptionData",
     "TrainKeywords",

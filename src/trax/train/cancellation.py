@@ -7,17 +7,13 @@ from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from trax.errors import RunCancelled, RunInterrupted
+from trax.errors import RunCancelled, RunInterrupted, RunTimedOut
 
 if TYPE_CHECKING:
     from asyncio import Task
     from collections.abc import Awaitable
 
 T = TypeVar("T")
-
-
-class Cancel(RunCancelled):
-    """Raise this in a junction to end the run as cancelled, for the reason given."""
 
 
 class Cancellation:
@@ -39,13 +35,18 @@ class Cancellation:
     def __repr__(self) -> str:
         return f"<Cancellation {self.reason!r}>" if self.requested else "<Cancellation, not requested>"
 
-    def cancel(self, reason: str = "cancelled") -> None:
-        """Ask the run to stop for good."""
-        self._request(RunCancelled, reason)
+    def cancel(self, reason: str = "cancelled", *, timed_out: bool = False) -> None:
+        """Ask the run to stop for good; `timed_out` says that it took longer than it may."""
+        self._request(RunTimedOut if timed_out else RunCancelled, reason)
 
     def interrupt(self, reason: str = "interrupted") -> None:
         """Ask the run to stop now and to be run again later."""
         self._request(RunInterrupted, reason)
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether the run was asked to stop because it took longer than it may."""
+        return self._error is RunTimedOut
 
     def raise_if_requested(self) -> None:
         if self.requested:

@@ -39,6 +39,7 @@ class Codec(Generic[T]):
         self._subject = f"{owner} refused its {role}"
         self._declared = declared
         self._record = _record_of(declared)
+        self._is_nothing = declared is None or declared is type(None)
         self._may_hold_floats = traits.may_hold_floats
         self._field_count = len(getattr(self._record, "model_fields", ()))
         self._is_trusted = _validates_itself(self._record) and not traits.must_be_read_back
@@ -49,6 +50,8 @@ class Codec(Generic[T]):
 
     def encode(self, value: T) -> str:
         """The value as JSON text, or InvalidInput naming every field its type refuses."""
+        if value is None and self._is_nothing:
+            return "null"
         if type(value) is not self._record:
             return self._normalised(value)
         try:

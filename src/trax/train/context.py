@@ -7,17 +7,26 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from trax.errors import TraxError, shown
 from trax.train.cancellation import Cancellation
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Iterable
     from typing import TypeAlias
 
-    Activator: TypeAlias = Callable[["Run", list[tuple[str, Any]], bool], Awaitable[int]]
+    Reporter: TypeAlias = Callable[[float, str | None], None]
 
 logger = logging.getLogger(__name__)
+
+
+class Activator(Protocol):
+    """Wakes dormant dependents of a run's manifest, from async code and from blocking code."""
+
+    def __call__(self, run: Run, wanted: list[tuple[str, Any]], /, *, force: bool) -> Awaitable[int]: ...
+
+    def blocking(self, run: Run, wanted: list[tuple[str, Any]], /, *, force: bool) -> int: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,11 +42,19 @@ class Run:
     scheduled_for: datetime | None = None
     cancellation: Cancellation = field(default_factory=Cancellation, repr=False)
     activator: Activator | None = field(default=None, repr=False)
+    reporter: Reporter | None = field(default=None, repr=False)
 
     @property
     def cancelled(self) -> bool:
         """Whether someone asked this run to stop, for good or until later."""
         return self.cancellation.requested
+
+    async def progress(self, fraction: float, message: str | None = None) -> None:
+        """Say how far this run has come, from 0 to 1, and in a few words. Say it as often as you like.
+
+        It is shown within a second: only what was said last is written down, together with other runs.
+        """
+        self.sync.progress(fraction, message)
 
     async def activate(self, external_id: str, value: Any, *, force: bool = False) -> int:
         """Wake a dormant dependent of this manifest, with an input made now; see `activate_many`."""
@@ -49,10 +66,46 @@ class Run:
         One that is queued or running already is passed over, and so is one whose dead letter awaits a person,
         unless `force` is given. Returns how many were woken. Without a manifest there is nothing to wake.
         """
+        activator = self.bound_activator()
+        return 0 if activator is None else await activator(self, list(wanted), force=force)
+
+    @property
+    def sync(self) -> BlockingRun:
+        """The same verbs for synchronous junctions: `run.sync.activate(…)`."""
+        return BlockingRun(self)
+
+    def bound_activator(self) -> Activator | None:
+        """Who wakes dependents, if this run has any to wake."""
         if self.activator is None or self.manifest is None:
             logger.warning("train %r runs without a manifest: it has no dependents to activate", self.train)
-            return 0
-        return await self.activator(self, list(wanted), force)
+            return None
+        return self.activator
+
+
+@dataclass(frozen=True, slots=True)
+class BlockingRun:
+    """What a run can ask for, for code that cannot await: each verb returns when it is done."""
+
+    run: Run
+
+    def progress(self, fraction: float, message: str | None = None) -> None:
+        checked = _checked(fraction)
+        if self.run.reporter is not None:
+            self.run.reporter(checked, message)
+
+    def activate(self, external_id: str, value: Any, *, force: bool = False) -> int:
+        return self.activate_many([(external_id, value)], force=force)
+
+    def activate_many(self, wanted: Iterable[tuple[str, Any]], *, force: bool = False) -> int:
+        activator = self.run.bound_activator()
+        return 0 if activator is None else activator.blocking(self.run, list(wanted), force=force)
+
+
+def _checked(fraction: Any) -> float:
+    is_number = isinstance(fraction, int | float) and not isinstance(fraction, bool)
+    if not (is_number and 0 <= fraction <= 1):
+        raise TraxError(f"progress is a number from 0 to 1 (got {shown(fraction)})")
+    return float(fraction)
 
 
 _current: ContextVar[Run | None] = ContextVar("trax_current_run", default=None)

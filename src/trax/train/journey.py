@@ -7,21 +7,26 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 from uuid import uuid4
 
-from trax.errors import RunCancelled, RunInterrupted, WiringError
+from trax.errors import RunCancelled, RunInterrupted, RunTimedOut, WiringError
 from trax.train.cancellation import Cancellation, held
 from trax.train.declared import name_of
 from trax.train.failure import describe
 from trax.train.keys import key_of
 from trax.train.memory import MISSING, Memory
 from trax.train.outcome import Cancelled, Done, Failed, Interrupted, Outcome, error_of
+from trax.train.requests import Snooze
 from trax.train.threads import in_thread
 from trax.train.wiring import Wiring
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
+    from typing import TypeAlias
 
     from trax.train.plan import Plan, Step
     from trax.train.services import Services
+
+    Observer: TypeAlias = Callable[[str], Awaitable[None] | None]
+    """Hears of each junction before it begins; what it gives, if anything, is awaited first."""
 
 T = TypeVar("T")
 
@@ -35,7 +40,7 @@ class RunKeywords(TypedDict, total=False):
     services: Services | None
     extra: Mapping[Any, Any] | None
     external_id: str | None
-    on_junction: Callable[[str], None] | None
+    on_junction: Observer | None
 
 
 class Journey:
@@ -62,7 +67,7 @@ class Journey:
         services: Services | None = None,
         extra: Mapping[Any, Any] | None = None,
         external_id: str | None = None,
-        on_junction: Callable[[str], None] | None = None,
+        on_junction: Observer | None = None,
     ) -> None:
         self.memory: Memory = {key_of(kind): value for kind, value in extra.items()} if extra else {}
         self.token = cancellation or Cancellation()
@@ -109,9 +114,12 @@ class Journey:
             for step in self._plan.steps:
                 if token.requested:
                     token.raise_if_requested()
-                self._step = step
                 if observe is not None:
-                    observe(step.name)
+                    first = observe(step.name)
+                    if first is not None:
+                        await first
+                    token.raise_if_requested()  # the observer may have found a wish
+                self._step = step
                 error = await self._pass(step)
                 if error is not None:
                     return self._ended(error)
@@ -167,9 +175,11 @@ class Journey:
 
     def _ended(self, error: Exception) -> Failed | Cancelled | Interrupted:
         if isinstance(error, RunCancelled):
-            return Cancelled(str(error) or "cancelled")
+            timed_out = self.token.timed_out or isinstance(error, RunTimedOut)
+            return Cancelled(str(error) or "cancelled", timed_out, error=error)
         if isinstance(error, RunInterrupted):
-            return Interrupted(str(error) or "interrupted")
+            delay = error.delay if isinstance(error, Snooze) else None
+            return Interrupted(str(error) or "interrupted", delay, error=error)
         junction = self._step and self._step.name
         external_id = self._external_id or uuid4().hex
         failure = describe(error, train=self._plan.name, external_id=external_id, junction=junction)

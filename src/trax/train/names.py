@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from trax.errors import DefinitionError, shown
+from trax.records.metadata import ADMINISTRATIVE
 
 LONGEST_NAME = 200
-RESERVED = "trax."
 
 
 def check_name(name: Any, what: str = "a train's name") -> None:
@@ -22,5 +22,7 @@ def check_name(name: Any, what: str = "a train's name") -> None:
 
 
 def check_not_reserved(name: str) -> None:
-    if name.startswith(RESERVED):
-        raise DefinitionError(f"names that start with {RESERVED!r} belong to Trax itself (got {name!r})")
+    if name.startswith(ADMINISTRATIVE):
+        raise DefinitionError(
+            f"names that start with {ADMINISTRATIVE!r} belong to Trax itself (got {name!r})"
+        )

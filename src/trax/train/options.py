@@ -48,6 +48,7 @@ class TrainKeywords(TypedDict, total=False):
     submitter: str | None
     aliases: Sequence[str]
     exclude_from_max_active_jobs: bool
+    concurrency_limit: int | None
     on_queue: Hook | None
     on_started: Hook | None
     on_completed: Hook | None
@@ -68,6 +69,7 @@ class TrainOptions:
     submitter: str | None = None
     aliases: Sequence[str] = ()
     exclude_from_max_active_jobs: bool = False
+    concurrency_limit: int | None = None
     on_queue: Hook | None = None
     on_started: Hook | None = None
     on_completed: Hook | None = None
@@ -79,6 +81,7 @@ class TrainOptions:
         _require(self, "max_retries", "a whole number, 0 or more", _or_none(_is_count))
         _require(self, "timeout", "a timedelta above 0", _or_none(_is_positive_duration))
         _require(self, "priority", f"a whole number from 0 to {HIGHEST_PRIORITY}", _is_priority)
+        _require(self, "concurrency_limit", "a whole number, 1 or more", _or_none(is_limit))
         _require(self, "aliases", "a sequence of names", _are_names)
         for name in ("group", "submitter"):
             _require(
@@ -109,6 +112,10 @@ def _or_none(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def is_limit(value: Any) -> bool:
+    return _is_count(value) and value >= 1
 
 
 def _is_number(value: Any) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Generic, TypeAlias, TypeVar, assert_never
 
-from trax.errors import RunCancelled, RunInterrupted
+from trax.errors import RunCancelled, RunInterrupted, RunTimedOut
 from trax.train.failure import TrainExceptionData
 
 T = TypeVar("T")
@@ -29,16 +30,20 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """Someone, or the run itself, asked it to stop for good."""
+    """Someone, or the run itself, asked it to stop for good; `timed_out`: it took longer than it may."""
 
     reason: str
+    timed_out: bool = False
+    error: Exception | None = field(default=None, kw_only=True, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """The run had to stop and should run again."""
+    """The run had to stop and should run again: at once, or after the `delay` it asked for itself."""
 
     reason: str
+    delay: timedelta | None = None
+    error: Exception | None = field(default=None, kw_only=True, compare=False, repr=False)
 
 
 Outcome: TypeAlias = Done[T_co] | Failed | Cancelled | Interrupted
@@ -56,9 +61,9 @@ def error_of(outcome: Failed | Cancelled | Interrupted) -> Exception:
     match outcome:
         case Failed(error):
             return error
-        case Cancelled(reason):
-            return RunCancelled(reason)
+        case Cancelled(reason, timed_out):
+            return outcome.error or (RunTimedOut(reason) if timed_out else RunCancelled(reason))
         case Interrupted(reason):
-            return RunInterrupted(reason)
+            return outcome.error or RunInterrupted(reason)
         case _:
             assert_never(outcome)

@@ -12,6 +12,7 @@ from trax.train.extract import Extract
 from trax.train.instances import matches
 from trax.train.keys import Key
 from trax.train.memory import MISSING, Memory, Store, Want, recall, wanted, writer
+from trax.train.requests import RetryAfter
 from trax.train.signature import Parameter, keys_asked_for
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Step:
 
     def swallows(self, error: Exception) -> bool:
         """Whether the route goes on after this: a short circuit that raises has nothing to answer with."""
-        return self.is_short_circuit and not isinstance(error, RunCancelled | RunInterrupted)
+        return self.is_short_circuit and not isinstance(error, RunCancelled | RunInterrupted | RetryAfter)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from trax.errors import DefinitionError, UnknownTrain
 from trax.train.names import check_name, check_not_reserved
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from trax.train.train import Train
 
@@ -37,15 +37,26 @@ class Registry:
             raise UnknownTrain(name, self._by_any_name)
         return train
 
+    def synonyms(self, names: Iterable[str]) -> frozenset[str]:
+        """These names, and all others that their trains are found under. An unknown one stays as it is."""
+        trains = [self._by_any_name[name] for name in names if name in self._by_any_name]
+        others = (name for train in trains for name in (train.name, *train.options.aliases))
+        return frozenset((*names, *others))
+
     @property
     def names(self) -> list[str]:
         """The names of all trains, without aliases, sorted."""
         return sorted(self._trains)
 
     @property
-    def names_and_aliases(self) -> list[str]:
-        """Every name a train of this app is found under, sorted."""
-        return sorted(self._by_any_name)
+    def names_and_aliases(self) -> frozenset[str]:
+        """Every name a train of this app is found under."""
+        return frozenset(self._by_any_name)
+
+    @property
+    def cpu_names(self) -> frozenset[str]:
+        """Every name of a train that runs in a process of its own."""
+        return frozenset(name for name, train in self._by_any_name.items() if train.options.cpu)
 
     def __contains__(self, name: str) -> bool:
         return name in self._by_any_name

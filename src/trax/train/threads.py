@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import Executor
 
     from trax.train.cancellation import Cancellation
+
+_threads: ContextVar[Executor | None] = ContextVar("trax_threads", default=None)
+
+
+def use_threads(executor: Executor) -> None:
+    """Let what runs in this context take its threads here, not from the loop's few of its own."""
+    _threads.set(executor)
 
 
 class Returned(NamedTuple):
@@ -35,7 +43,7 @@ async def in_thread(call: Callable[[], Any], token: Cancellation) -> Returned:
     """
     claim = Lock()
     work = partial(_claimed, claim, call)
-    future = asyncio.get_running_loop().run_in_executor(None, copy_context().run, work)
+    future = asyncio.get_running_loop().run_in_executor(_threads.get(), copy_context().run, work)
     cancelled: asyncio.CancelledError | None = None
     while not future.done():
         try:

@@ -281,7 +281,7 @@ async def test_services_are_closed_after_a_run_that_cancelled_itself() -> None:
     outcome = await train("give_up", give_up, services=log.services).attempt(Order(1))
 
     assert outcome == Cancelled("1 client")
-    assert log.lines == ["open client", "close client after RunCancelled"]
+    assert log.lines == ["open client", "close client after Cancel"]
 
 
 async def test_services_are_closed_when_the_task_is_cancelled() -> None:

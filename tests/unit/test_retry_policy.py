@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trax import Retry, TraxError
+from trax.admin.policies import policy_of
+from trax.records.retry_policy import LONGEST, RetryPolicy
+
+NOTHING = timedelta(0)
+DELAYS = st.timedeltas(min_value=NOTHING)
+POLICIES = st.builds(
+    RetryPolicy,
+    delay=DELAYS,
+    multiplier=st.floats(1, 1e300),
+    max_delay=DELAYS,
+    jitter=st.floats(0, 1),
+    max_retries=st.integers(0, 100),
+    give_up_on=st.tuples(st.text(), st.text()),
+)
+FAILURES = st.integers(1, 10_000)
+CHANCES = st.floats(0, 1)
+
+
+@given(POLICIES, FAILURES, CHANCES)
+def test_jitter_adds_at_most_its_share_to_a_wait(policy: RetryPolicy, failures: int, chance: float) -> None:
+    plain = policy.wait_after(failures)
+
+    jittered = policy.wait_after(failures, chance=chance)
+
+    rounding = timedelta(milliseconds=1)  # a century has more microseconds than a float tells apart
+    assert NOTHING <= plain <= policy.max_delay
+    assert min(plain, LONGEST) <= jittered <= min(plain * (1 + policy.jitter), LONGEST) + rounding
+
+
+@given(POLICIES, FAILURES)
+def test_no_wait_is_shorter_than_the_one_before(policy: RetryPolicy, failures: int) -> None:
+    assert policy.wait_after(failures) <= policy.wait_after(failures + 1)
+
+
+@given(POLICIES, st.integers(0, 10**9), st.integers(0, 10**9))
+def test_a_stored_policy_comes_back_as_it_was(policy: RetryPolicy, first: int, most: int) -> None:
+    policy = replace(policy, delay=timedelta(seconds=first), max_delay=timedelta(seconds=most))
+
+    assert RetryPolicy.from_json(policy.to_json()) == policy
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"delay": "soon"}', "null"])
+def test_a_policy_that_cannot_be_read_blocks_nobody(text: str) -> None:
+    assert RetryPolicy.from_json(text) is None
+
+
+def test_exceptions_are_stored_by_their_qualified_names() -> None:
+    policy = policy_of(Retry(give_up_on=(ValueError, TraxError)))
+
+    assert policy.give_up_on == ("builtins.ValueError", "trax.errors.TraxError")

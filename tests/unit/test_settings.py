@@ -78,3 +78,70 @@ def test_an_update_is_checked_like_the_whole() -> None:
     assert settings.updated({"max_active_jobs": 50}).max_active_jobs == 50
     with pytest.raises(InvalidSetting):
         settings.updated({"max_active_jobs": "many"})
+
+
+def test_settings_that_do_not_go_together_are_refused() -> None:
+    with pytest.raises(InvalidSetting, match=r"worker_lost_after \(0:00:20\) must be longer than heartbeat"):
+        Settings.load({"heartbeat_interval": timedelta(seconds=20)}, {})
+
+
+def test_names_in_the_environment_are_parted_by_commas() -> None:
+    settings = Settings.load({}, {"TRAX_METADATA_CLEANUP_TRAINS": "sync, load"})
+
+    assert settings.metadata_cleanup_trains == ("sync", "load")
+    assert Settings.load({}, {"TRAX_METADATA_CLEANUP_TRAINS": ""}).metadata_cleanup_trains == ()
+
+
+def test_who_says_what_a_setting_is() -> None:
+    given = {"polling_interval": timedelta(seconds=1), "max_active_jobs": 5}
+
+    origins = Settings.origins(given, {"TRAX_MAX_ACTIVE_JOBS": "50"})
+
+    assert origins["max_active_jobs"] == "environment"
+    assert origins["job_dispatcher_polling_interval"] == "code"
+    assert origins["save_inputs"] == "default"
+    assert origins.keys() == Settings.model_fields.keys()
+
+
+def test_a_stored_value_that_cannot_work_does_not_take_the_others_with_it() -> None:
+    rows = {
+        "max_active_jobs": 50,
+        "gone_since": True,
+        "retry_backoff_multiplier": 0.5,
+        "heartbeat_interval": 30,
+    }
+
+    settings, refused = Settings.load({}, {}).overridden(rows)
+
+    assert settings == Settings.load({"max_active_jobs": 50}, {})
+    assert refused.keys() == {"gone_since", "retry_backoff_multiplier", "heartbeat_interval"}
+    assert refused["gone_since"] == "there is no setting 'gone_since'"
+    assert "greater than or equal to 1 (got 0.5)" in refused["retry_backoff_multiplier"]
+
+
+def test_stored_values_that_only_go_together_are_taken_together() -> None:
+    rows = {"heartbeat_interval": 30, "worker_lost_after": 90, "max_active_jobs": "many"}
+
+    settings, refused = Settings.load({}, {}).overridden(rows)
+
+    assert settings.heartbeat_interval == timedelta(seconds=30)
+    assert refused.keys() == {"max_active_jobs"}
+
+
+def test_what_is_stored_is_read_back_as_it_was() -> None:
+    settings = Settings.load(
+        {
+            "max_active_jobs": None,
+            "max_retry_delay": timedelta(milliseconds=1500),
+            "metadata_cleanup_trains": ["a"],
+        },
+        {},
+    )
+
+    stored = settings.spelled(name for name in Settings.model_fields if not Settings.is_fixed(name))
+
+    assert Settings.load({}, {}).overridden(stored) == (settings, {})
+
+
+def test_every_setting_says_what_it_means() -> None:
+    assert [name for name, field in Settings.model_fields.items() if not field.description] == []

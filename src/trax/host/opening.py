@@ -6,19 +6,28 @@ import asyncio
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from trax.store import Store
+from trax.errors import InvalidUrl
+from trax.store import Store, dialect
+from trax.store.announcing import Announcer
+from trax.store.listening import can_listen
+from trax.store.url import parsed_url, shown_url
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from trax.clock import Clock
-    from trax.settings import Settings
+    from trax.events import Events
+    from trax.host.live_settings import LiveSettings
+    from trax.store import Connection
 
 
 class OpenStore:
     """Opens the store on first use, so that declaring an app touches no database."""
 
-    def __init__(self, address: str, settings: Settings) -> None:
+    def __init__(self, address: str, live: LiveSettings, events: Events) -> None:
         self._address = address
-        self._settings = settings
+        self._live = live
+        self._events = events
         self._lock = Lock()
         self._store: Store | None = None
         self.clock: Clock | None = None
@@ -33,6 +42,25 @@ class OpenStore:
                 self._store = self._open()
             return self._store
 
+    @property
+    def listen_address(self) -> str | None:
+        """Where other processes are heard; None when nothing is said there, or nobody wants to hear it."""
+        settings = self._live.now
+        if not settings.notifications or not can_listen(self._address):
+            return None
+        if settings.listen_url and not can_listen(settings.listen_url):
+            raise InvalidUrl("listen_url must be the address of the same PostgreSQL, past any pooler")
+        return settings.listen_url or self._address
+
+    @property
+    def shown_address(self) -> str:
+        """The address as it may stand in a message."""
+        return shown_url(parsed_url(self._address))
+
+    def now(self, connection: Connection) -> datetime:
+        """The clock of the store, also on a connection that is not one of its own."""
+        return self.clock() if self.clock else dialect.now(connection)
+
     def close(self) -> None:
         with self._lock:
             store, self._store = self._store, None
@@ -40,9 +68,11 @@ class OpenStore:
             store.close()
 
     def _open(self) -> Store:
-        store = Store(self._address, clock=self.clock)
+        announcer = Announcer(self._events, sends=self._live.now.notifications)
+        store = Store(self._address, clock=self.clock, announcer=announcer)
         try:
-            store.open(skip_migrations=self._settings.skip_migrations)
+            store.open(skip_migrations=self._live.now.skip_migrations)
+            store.read(self._live.refresh)
         except BaseException:
             store.close()
             raise

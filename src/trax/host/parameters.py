@@ -9,7 +9,7 @@ from trax.errors import DefinitionError, InvalidInput
 from trax.train import Codec
 
 if TYPE_CHECKING:
-    from trax.settings import Settings
+    from trax.host.live_settings import LiveSettings
     from trax.train import Registry, Train
 
 logger = logging.getLogger(__name__)
@@ -18,8 +18,8 @@ logger = logging.getLogger(__name__)
 class Parameters:
     """The codecs of an app's trains, each made once, and the rules for what is kept."""
 
-    def __init__(self, settings: Settings, trains: Registry) -> None:
-        self._settings = settings
+    def __init__(self, live: LiveSettings, trains: Registry) -> None:
+        self._live = live
         self._trains = trains
         self._inputs: dict[str, Codec[Any]] = {}
         self._outputs: dict[str, Codec[Any] | None] = {}
@@ -40,15 +40,18 @@ class Parameters:
         return self.of_input(train)
 
     def saved_input(self, text: str) -> str | None:
-        return self._cut(text) if self._settings.save_inputs else None
+        return self._cut(text) if self._live.now.save_inputs else None
 
     def saved_output(self, train: Train[Any, Any], value: Any) -> str | None:
         """The output for the record, or nothing: a train that did its work has succeeded all the same."""
-        codec = self._of_output(train) if self._settings.save_outputs else None
-        if codec is None:
-            return None
+        text = self.written_output(train, value) if self._live.now.save_outputs else None
+        return None if text is None else self._cut(text)
+
+    def written_output(self, train: Train[Any, Any], value: Any) -> str | None:
+        """The whole output as JSON text, or nothing where it has none."""
+        codec = self._of_output(train)
         try:
-            return self._cut(codec.encode(value))
+            return None if codec is None else codec.encode(value)
         except InvalidInput as refused:
             logger.warning("%s; the output is not saved", refused)
             return None
@@ -59,7 +62,7 @@ class Parameters:
         return self._outputs[train.name]
 
     def _cut(self, text: str) -> str:
-        limit = self._settings.max_parameter_bytes
+        limit = self._live.now.max_parameter_bytes
         # No character takes more than four bytes: most texts need not be encoded to be measured.
         if limit is None or 4 * len(text) <= limit or len(text.encode()) <= limit:
             return text

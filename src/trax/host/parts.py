@@ -3,53 +3,73 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from trax.dispatch.routing import Routing
+from trax.dispatch.routing import Submitters
 from trax.events import Events
 from trax.host.activating import Activating
+from trax.host.hooks import Hooks
+from trax.host.identity import Identity
+from trax.host.limits import RunLimits
+from trax.host.live_settings import LiveSettings
+from trax.host.notebook import Notebook
 from trax.host.opening import OpenStore
 from trax.host.parameters import Parameters
+from trax.host.waiting import Waiting
 from trax.schedule.builder import Declarations
-from trax.settings import Settings
 from trax.train import Registry, Services
+
+if TYPE_CHECKING:
+    from trax.dispatch.routing import Routing
+    from trax.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """The parts that resources, loops and tests share."""
 
-    settings: Settings
+    live: LiveSettings
     store: OpenStore
     trains: Registry
     services: Services
+    submitters: Submitters
     parameters: Parameters
     declarations: Declarations
     activating: Activating
+    waiting: Waiting
     events: Events
+    identity: Identity
+    hooks: Hooks
+    limits: RunLimits
+    notebook: Notebook
+
+    @property
+    def settings(self) -> Settings:
+        """The settings now in force. Ask anew each time: an operator may edit them at any moment."""
+        return self.live.now
 
     @property
     def routing(self) -> Routing:
         """What the gate knows of this app's trains, as they are registered by now."""
-        names = [
-            (name, train.options) for train in self.trains for name in (train.name, *train.options.aliases)
-        ]
-        return Routing(
-            submitters={name: options.submitter for name, options in names if options.submitter},
-            exempt=frozenset(name for name, options in names if options.exclude_from_max_active_jobs),
-        )
+        return self.submitters.routing(self.trains)
 
     @classmethod
-    def made(cls, address: str, settings: Settings) -> Self:
-        trains = Registry()
-        store, parameters = OpenStore(address, settings), Parameters(settings, trains)
+    def made(cls, address: str, live: LiveSettings) -> Self:
+        trains, events = Registry(), Events()
+        store, parameters = OpenStore(address, live, events), Parameters(live, trains)
         return cls(
-            settings=settings,
+            live=live,
             store=store,
             trains=trains,
             services=Services(),
+            submitters=Submitters(),
             parameters=parameters,
             declarations=Declarations(parameters.of_registered),
-            activating=Activating(store, trains, parameters, settings),
-            events=Events(),
+            activating=Activating(store, trains, parameters, live),
+            waiting=Waiting(store, events),
+            events=events,
+            identity=Identity.found(live.now),
+            hooks=Hooks(parameters),
+            limits=RunLimits(live),
+            notebook=Notebook(live, events),
         )

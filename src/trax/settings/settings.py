@@ -1,0 +1,268 @@
+"""The settings themselves. Each has its default beside its name, and what it means below."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from trax.errors import InvalidSetting, did_you_mean, shown
+from trax.settings.kinds import (
+    AtLeastOne,
+    Boost,
+    Count,
+    Delay,
+    Duration,
+    Effective,
+    Interval,
+    Labels,
+    LogThreshold,
+    Names,
+    NeverNegative,
+    SettingOrigin,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+PREFIX = "TRAX_"
+
+
+class Settings(BaseModel):
+    """How this installation behaves. An omitted value takes the default beside its name."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_default=True, use_attribute_docstrings=True
+    )
+
+    # the loops
+    manifest_manager_enabled: bool = True
+    """Whether manifests that are due are written to the work queue."""
+    job_dispatcher_enabled: bool = True
+    """Whether queued entries are let through the gate; when off, they accumulate."""
+    manifest_manager_polling_interval: Interval = timedelta(seconds=5)
+    """How long the manager waits at most before it looks again."""
+    job_dispatcher_polling_interval: Interval = timedelta(seconds=2)
+    """How long the dispatcher waits at most before it looks again."""
+
+    # the gate
+    max_active_jobs: Count | None = 10
+    """How many runs may be pending or in progress at once, on all servers together; None: no limit."""
+    max_queued_jobs_per_cycle: AtLeastOne | None = 100
+    """How many entries of one group a cycle of the dispatcher considers; None: all."""
+    max_work_queue_entries_per_cycle: AtLeastOne | None = 200
+    """How many entries a cycle of the manager writes, shared fairly among the groups; None: all."""
+    max_concurrent_dispatch: AtLeastOne = 1
+    """How many calls of each submitter a server has under way at once."""
+    max_dispatch_attempts: NeverNegative = 5
+    """How often a hand-over may fail before it is given up; 0: it is not tried again."""
+    hand_off_timeout: Duration = timedelta(seconds=30)
+    """How long a submitter may take to accept runs before the hand-over counts as failed."""
+    dependent_priority_boost: Boost = 16
+    """What is added to the priority of a run that follows another."""
+
+    # failing and trying again
+    default_max_retries: Annotated[Count, Effective.NEXT_SEEDING] = 3
+    """How many failures make a dead letter, where neither manifest nor train say so."""
+    default_retry_delay: Delay = timedelta(minutes=5)
+    """How long the first retry waits."""
+    retry_backoff_multiplier: Annotated[float, Field(ge=1.0, allow_inf_nan=False)] = 2.0
+    """How much longer each further retry waits; 1.0: always as long."""
+    max_retry_delay: Delay = timedelta(hours=1)
+    """How long a retry waits at most."""
+    default_job_timeout: Duration = timedelta(minutes=20)
+    """How long a run may take before it is asked to stop, where nothing else is said."""
+    timeout_counts_as_failure: bool = False
+    """Whether a run that was stopped for taking too long counts as a failure."""
+    failure_counting: Literal["consecutive", "lifetime"] = "consecutive"
+    """Which failures make a dead letter: those in a row, or all since a person last dealt with it."""
+    stale_pending_timeout: Duration = timedelta(minutes=20)
+    """When a run that was handed to others and never begun counts as failed."""
+    stale_in_progress_timeout: Duration = timedelta(minutes=60)
+    """When a run that no worker holds counts as failed."""
+    default_misfire_policy: Annotated[Literal["fire_once_now", "do_nothing"], Effective.NEXT_SEEDING] = (
+        "fire_once_now"
+    )
+    """What happens to occurrences that were missed, where the manifest does not say."""
+    default_misfire_threshold: Delay = timedelta(seconds=60)
+    """How late is not yet missed."""
+
+    # starting
+    recover_stuck_jobs_on_startup: Annotated[bool, Effective.NEXT_START] = True
+    """Whether a server that starts fails the runs whose worker is gone."""
+    prune_orphaned_manifests: Annotated[bool, Effective.NEXT_START] = True
+    """Whether a server that starts deletes the manifests that code no longer declares."""
+    skip_migrations: Annotated[bool, Effective.FIXED] = False
+    """Whether the tables are only checked, and not brought up to date, when the database is opened."""
+
+    # hearing from other processes
+    notifications: Annotated[bool, Effective.FIXED] = True
+    """Whether processes wake each other through PostgreSQL; when off, they find out at the next poll."""
+    listen_url: Annotated[str | None, Effective.FIXED, Field(repr=False)] = None
+    """Where to listen when the database's own address leads through a pooler; it may hold a password."""
+
+    # the workers
+    local_worker_count: AtLeastOne | None = None
+    """How many runs one process executes at once; None: as many as it has processors."""
+    local_polling_interval: Interval = timedelta(seconds=5)
+    """How long a worker waits at most before it looks again for runs to take."""
+    heartbeat_interval: Interval = timedelta(seconds=5)
+    """How often a worker says that it lives."""
+    worker_lost_after: Interval = timedelta(seconds=20)
+    """How long a worker may be silent before its runs count as failed; longer than its heartbeat."""
+    shutdown_timeout: Delay = timedelta(seconds=30)
+    """How long a worker that stops lets its runs end before it puts them back."""
+
+    max_concurrent_runs: AtLeastOne | None = None
+    """How many `app.run` calls one process carries out at once; the others wait. None: no limit."""
+
+    # the place
+    host_environment: Annotated[str | None, Effective.FIXED] = None
+    """What kind of place this process runs in; None: found out."""
+    host_instance_id: Annotated[str | None, Effective.FIXED] = None
+    """Which instance of that place it is; None: found out."""
+    host_labels: Annotated[Labels, Effective.FIXED] = {}
+    """Words of your own about this process, shown with its worker: `zone=b,team=etl`."""
+
+    # the records
+    save_inputs: bool = True
+    """Whether records keep the input of their run."""
+    save_outputs: bool = True
+    """Whether records keep the output of their run."""
+    max_input_bytes: Count | None = 262_144
+    """What the JSON of an input may measure to be queued; None: no limit."""
+    max_parameter_bytes: Count | None = 262_144
+    """What a saved input or output may measure before a note stands in its place; None: no limit."""
+    capture_logs: Annotated[LogThreshold | None, Effective.NEXT_START] = "information"
+    """From which level on the lines that a run logs are kept with its record; None: none are."""
+    capture_logs_except: Names = ()
+    """Loggers whose lines are not kept; `*` stands for anything."""
+    junction_progress: bool = True
+    """Whether records show the junction that runs, and keep how long each took."""
+    auto_purge_dead_letters: bool = True
+    """Whether dead letters that were dealt with are deleted after a while."""
+    dead_letter_retention_period: Duration = timedelta(days=30)
+    """How long they are kept."""
+    metadata_cleanup_enabled: bool = False
+    """Whether old records are deleted."""
+    metadata_cleanup_interval: Interval = timedelta(minutes=1)
+    """How often that is done."""
+    metadata_cleanup_retention: Duration = timedelta(minutes=30)
+    """How long ago a run must have ended for its record to be deleted."""
+    metadata_cleanup_batch_size: AtLeastOne | None = 1000
+    """How many records are deleted in one transaction; None: all."""
+    metadata_cleanup_trains: Names = ()
+    """Whose records are deleted, beside those of the administrative trains."""
+
+    @classmethod
+    def load(cls, given: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Self:
+        """The settings from keyword arguments, overridden by the environment."""
+        environment = os.environ if environment is None else environment
+        return cls.checked({**cls.with_shorthand(given), **cls._from_environment(environment)})
+
+    def updated(self, changes: Mapping[str, Any]) -> Self:
+        """A copy with some values replaced, checked like the whole."""
+        return self.checked({**self.model_dump(), **self.with_shorthand(changes)})
+
+    @classmethod
+    def checked(cls, values: Mapping[str, Any]) -> Self:
+        try:
+            return cls.model_validate(values)
+        except ValidationError as refused:
+            raise InvalidSetting("; ".join(_told(error) for error in refused.errors())) from None
+
+    def overridden(self, rows: Mapping[str, Any]) -> tuple[Self, dict[str, str]]:
+        """A copy with an operator's values on top, and what had to be left out of them, with the reason.
+
+        A row may have been written by another version of this code: one that cannot work any more must not
+        stop the server, and must not take the others with it.
+        """
+        fixed = [name for name in rows if name in Settings.model_fields and self.is_fixed(name)]
+        refused = dict.fromkeys(fixed, f"it is {Effective.FIXED}")
+        kept = {name: value for name, value in rows.items() if name not in refused}
+        while True:
+            try:
+                return type(self).model_validate({**self.model_dump(), **kept}), refused
+            except ValidationError as error:
+                bad = {name: _told(one) for one in error.errors() for name in _names(one) if name in kept}
+                if not bad:
+                    raise  # not the rows' fault
+            refused |= bad
+            kept = {name: value for name, value in kept.items() if name not in bad}
+
+    def spelled(self, names: Iterable[str]) -> dict[str, Any]:
+        """Some values as plain JSON data, the way they are stored."""
+        return self.model_dump(mode="json", include=set(names))
+
+    @classmethod
+    def effective(cls, name: str) -> Effective:
+        """When an edit of this setting is seen by servers that run."""
+        said = [word for word in cls.model_fields[name].metadata if isinstance(word, Effective)]
+        return said[0] if said else Effective.NEXT_CYCLE
+
+    @classmethod
+    def is_fixed(cls, name: str) -> bool:
+        return cls.effective(name) is Effective.FIXED
+
+    @classmethod
+    def origins(
+        cls, given: Mapping[str, Any], environment: Mapping[str, str] | None = None
+    ) -> dict[str, SettingOrigin]:
+        """Who says what each setting is, as far as `load` can know."""
+        environment = os.environ if environment is None else environment
+        return {
+            **dict.fromkeys(cls.model_fields, SettingOrigin.DEFAULT),
+            **dict.fromkeys(cls.with_shorthand(given), SettingOrigin.CODE),
+            **dict.fromkeys(cls._from_environment(environment), SettingOrigin.ENVIRONMENT),
+        }
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        if self.worker_lost_after <= self.heartbeat_interval:
+            raise PydanticCustomError(
+                "together",
+                "worker_lost_after ({lost}) must be longer than heartbeat_interval ({beat}): "
+                "otherwise every worker would be taken for dead between two beats",
+                {
+                    "lost": str(self.worker_lost_after),
+                    "beat": str(self.heartbeat_interval),
+                    "names": ("heartbeat_interval", "worker_lost_after"),
+                },
+            )
+        return self
+
+    @classmethod
+    def with_shorthand(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """`polling_interval` sets both loops at once; a name of its own still wins."""
+        values = dict(given)
+        if "polling_interval" in values:
+            both = values.pop("polling_interval")
+            values.setdefault("manifest_manager_polling_interval", both)
+            values.setdefault("job_dispatcher_polling_interval", both)
+        return values
+
+    @classmethod
+    def _from_environment(cls, environment: Mapping[str, str]) -> dict[str, Any]:
+        names = {name: PREFIX + name.upper() for name in cls.model_fields}
+        return {
+            name: None if environment[variable].lower() in {"", "none"} else environment[variable]
+            for name, variable in names.items()
+            if variable in environment
+        }
+
+
+def _told(error: Any) -> str:
+    if error["type"] == "together":
+        return error["msg"]
+    name = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        return f"there is no setting {name!r}{did_you_mean(name, Settings.model_fields)}"
+    return f"setting {name!r}: {error['msg']} (got {shown(error['input'])})"
+
+
+def _names(error: Any) -> tuple[str, ...]:
+    """The settings an error is about: one, or several that do not go together."""
+    return error["ctx"]["names"] if error["type"] == "together" else (str(error["loc"][0]),)

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from sqlalchemy import select
+
+from trax.store import Store, settings
+from trax.store.schema import tables
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from sqlalchemy import Connection
+
+
+def written_at(connection: Connection) -> dict[str, datetime]:
+    setting = tables(connection).setting
+    return {row.name: row.updated_at for row in connection.execute(select(setting))}
+
+
+def test_nothing_is_stored_until_somebody_edits(store: Store) -> None:
+    assert store.read(settings.stored) == {}
+
+
+def test_writing_adds_and_changes_and_leaves_the_others(store: Store, now: datetime) -> None:
+    later = now + timedelta(minutes=1)
+    store.run(settings.write, {"max_active_jobs": "5", "save_inputs": "false"}, now=now)
+
+    store.run(settings.write, {"max_active_jobs": "null", "max_retry_delay": '"PT1H"'}, now=later)
+
+    assert store.read(settings.stored) == {
+        "max_active_jobs": "null",
+        "save_inputs": "false",
+        "max_retry_delay": '"PT1H"',
+    }
+    assert store.read(written_at) == {"max_active_jobs": later, "save_inputs": now, "max_retry_delay": later}
+
+
+def test_forgetting_takes_only_what_is_named(store: Store, now: datetime) -> None:
+    store.run(settings.write, {"max_active_jobs": "5", "save_inputs": "false"}, now=now)
+
+    store.run(settings.forget, {"save_inputs", "never_written"})
+    store.run(settings.forget, ())
+    store.run(settings.write, {}, now=now)
+
+    assert store.read(settings.stored) == {"max_active_jobs": "5"}

@@ -4,74 +4,90 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from trax.records.states import PRIORITY_MAX, Origin, QueueStatus
 from trax.records.work_queue_entry import NewEntry, WorkQueueEntry
-from trax.store import manifest_groups, work_queue
+from trax.store import manifest_groups, unique_entries, work_queue
 from trax.store.json import parsed
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from trax.records import ManifestGroup
     from trax.store import Connection
+
+EntryT = TypeVar("EntryT", bound=WorkQueueEntry)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     """What a caller asks for, with its inputs as JSON text that has been checked already.
 
-    `inputs` are by the external id that each entry, and the runs it leads to, will have.
+    `inputs` are by the external id that each entry, and the runs it leads to, will have. With a `unique` key
+    there is one input, and nothing is written while the job of an earlier entry with that key is not over.
     """
 
     train: str
     inputs: Mapping[str, str]
+    origin: Origin = Origin.QUEUE
     priority: int = 0
     group: str | None = None
     delay: timedelta | None = None
+    at: datetime | None = None
+    unique: str | None = None
     timeout_seconds: float | None = None
     retry: str | None = None
 
 
-def enqueue(connection: Connection, wish: Wish, *, now: datetime) -> list[WorkQueueEntry]:
-    """Write one entry for each input, in one go."""
+def enqueue(connection: Connection, wish: Wish, *, now: datetime, record: type[EntryT]) -> list[EntryT]:
+    """Write one entry for each input, in one go; what is returned are records of that kind."""
     group = manifest_groups.named(connection, [wish.group], now=now)[wish.group] if wish.group else None
     entries = [_entry(wish, external_id, text, group, now) for external_id, text in wish.inputs.items()]
+    if wish.unique is not None:
+        return [_only_one(connection, entry, record, now) for entry in entries]
     ids = work_queue.add(connection, entries, now=now)
-    return [_record(entry_id, entry, wish.group, now) for entry_id, entry in zip(ids, entries, strict=True)]
+    return [
+        record(**_fields(entry_id, entry, wish.group, now))
+        for entry_id, entry in zip(ids, entries, strict=True)
+    ]
 
 
 def clamped(priority: int) -> int:
     return min(max(0, priority), PRIORITY_MAX)
 
 
+def _only_one(connection: Connection, entry: NewEntry, record: type[EntryT], now: datetime) -> EntryT:
+    """The entry that has the key: this one, or an earlier one whose job is not over yet."""
+    found = unique_entries.add_or_find(connection, entry, now=now)
+    return record(**found.as_fields())
+
+
 def _entry(wish: Wish, external_id: str, text: str, group: ManifestGroup | None, now: datetime) -> NewEntry:
     return NewEntry(
         external_id=external_id,
         train=wish.train,
-        origin=Origin.QUEUE,
+        origin=wish.origin,
         input=text,
         priority=clamped(wish.priority),
         group_id=group.id if group else None,
         group_priority=group.priority if group else 0,
-        scheduled_at=now + wish.delay if wish.delay else None,
+        unique_key=wish.unique,
+        scheduled_at=now + wish.delay if wish.delay else wish.at,
         timeout_seconds=wish.timeout_seconds,
         retry=wish.retry,
     )
 
 
-def _record(entry_id: int, entry: NewEntry, group: str | None, now: datetime) -> WorkQueueEntry:
-    return WorkQueueEntry(
-        id=entry_id,
-        external_id=entry.external_id,
-        train=entry.train,
-        status=QueueStatus.QUEUED,
-        origin=entry.origin,
-        priority=entry.priority,
-        group=group,
-        input=parsed(entry.input),
-        scheduled_at=entry.scheduled_at,
-        created_at=now,
-    )
+def _fields(entry_id: int, entry: NewEntry, group: str | None, now: datetime) -> dict[str, Any]:
+    return {
+        "id": entry_id,
+        "external_id": entry.external_id,
+        "train": entry.train,
+        "status": QueueStatus.QUEUED,
+        "origin": entry.origin,
+        "priority": entry.priority,
+        "group": group,
+        "input": parsed(entry.input),
+        "scheduled_at": entry.scheduled_at,
+        "created_at": now,
+    }

@@ -10,6 +10,7 @@ from trax.events import Topic
 from trax.host.words import checked_word
 from trax.records.states import DeadLetterStatus
 from trax.store import dead_letters
+from trax.store.announcing import announce
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +25,6 @@ class DeadLetters:
 
     def __init__(self, parts: Parts) -> None:
         self._store = parts.store
-        self._events = parts.events
 
     async def requeue(self, ids: Sequence[int], note: str | None = None) -> int:
         """Queue those of these that still wait again; returns how many that were."""
@@ -64,20 +64,18 @@ class DeadLetters:
 
     async def _requeue(self, ids: list[int] | None, note: str | None) -> int:
         store = await self._store.opened()
-        count = await store.call(_requeue, store, ids, note)
-        self._events.emit(Topic.WORK_QUEUE)
-        return count
+        return await store.call(_requeue, store, ids, note)
 
     async def _acknowledge(self, ids: list[int] | None, note: str) -> int:
         store = await self._store.opened()
-        count = await store.call(_acknowledge, store, ids, note)
-        self._events.emit(Topic.MANIFEST)
-        return count
+        return await store.call(_acknowledge, store, ids, note)
 
 
 def _requeue(connection: Connection, store: Store, ids: list[int] | None, note: str | None) -> int:
+    announce(connection, Topic.MANIFEST)
     return resolutions.requeue(connection, ids, note=note, now=store.now(connection))
 
 
 def _acknowledge(connection: Connection, store: Store, ids: list[int] | None, note: str) -> int:
+    announce(connection, Topic.MANIFEST)
     return resolutions.acknowledge(connection, ids, note=note, now=store.now(connection))

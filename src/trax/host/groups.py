@@ -9,6 +9,7 @@ from trax.errors import NotFound
 from trax.events import Topic
 from trax.schedule.declaration import UNSET, Group, Unset
 from trax.store import manifest_groups, manifests, metadata_sweeps
+from trax.store.announcing import announce
 
 if TYPE_CHECKING:
     from trax.host.parts import Parts
@@ -21,7 +22,6 @@ class Groups:
 
     def __init__(self, parts: Parts) -> None:
         self._store = parts.store
-        self._events = parts.events
 
     async def update(
         self,
@@ -36,17 +36,12 @@ class Groups:
         said = {word: getattr(wanted, word) for word in ("max_active_jobs", "priority", "enabled")}
         changes = {word: value for word, value in said.items() if value is not UNSET}
         store = await self._store.opened()
-        group = await store.call(_update, store, name, changes)
-        self._events.emit(Topic.MANIFEST)
-        self._events.emit(Topic.WORK_QUEUE)
-        return group
+        return await store.call(_update, store, name, changes)
 
     async def trigger(self, name: str) -> int:
         """Start every enabled manifest of the group that depends on no other; returns how many entries."""
         store = await self._store.opened()
-        count = await store.call(_trigger, store, name)
-        self._events.emit(Topic.WORK_QUEUE)
-        return count
+        return await store.call(_trigger, store, name)
 
     async def cancel(self, name: str) -> int:
         """Ask all runs of the group to stop; returns how many."""
@@ -75,6 +70,7 @@ def _update(connection: Connection, store: Store, name: str, changes: dict[str, 
         raise _unknown(name)
     if changes.get("enabled"):
         manifests.look_at_group(connection, group.id, now=now)
+    announce(connection, Topic.MANIFEST, Topic.WORK_QUEUE)
     return group
 
 

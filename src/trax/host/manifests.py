@@ -9,12 +9,14 @@ from trax.admin import runtime, triggers
 from trax.admin.seeding import seed, without_operators
 from trax.admin.triggers import unknown
 from trax.events import Topic
+from trax.host.entry import QueuedEntry
 from trax.host.words import checked_word
 from trax.records.external_id import new_external_id
 from trax.records.states import ScheduleType
 from trax.schedule.builder import Declarations
 from trax.schedule.requirement import DURATION
 from trax.store import dialect, manifests, metadata_sweeps
+from trax.store.announcing import announce
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -38,9 +40,9 @@ class Manifests:
     def __init__(self, parts: Parts) -> None:
         self._store = parts.store
         self._parameters = parts.parameters
-        self._settings = parts.settings
-        self._events = parts.events
+        self._live = parts.live
         self._declared = parts.declarations
+        self._waiting = parts.waiting
 
     async def schedule(
         self, train: Train[In, Any], external_id: str, value: In, when: When, **how: Unpack[ScheduleKeywords]
@@ -97,15 +99,19 @@ class Manifests:
         """No new entries are written; those in the queue already are not withdrawn."""
         await self._switch(external_id, enabled=False)
 
-    async def trigger(self, external_id: str, *, delay: timedelta | None = None) -> WorkQueueEntry:
+    async def trigger(self, external_id: str, *, delay: timedelta | None = None) -> QueuedEntry:
         """Start it now, or after a delay: an extra run, whatever the schedule says."""
-        if delay is not None:
-            DURATION("delay", delay)
+        _check_delay(delay)
         store = await self._store.opened()
         entry = await store.call(_trigger, store, external_id, delay)
-        self._events.emit(Topic.WORK_QUEUE)
-        assert entry is not None  # noqa: S101 - it was written in this transaction
-        return entry
+        return QueuedEntry(**entry.as_fields()).awaited_by(self._waiting)
+
+    def trigger_blocking(self, external_id: str, *, delay: timedelta | None = None) -> QueuedEntry:
+        """The same from code without an event loop: `app.sync.trigger`."""
+        _check_delay(delay)
+        store = self._store.opened_blocking()
+        entry = store.run(_trigger, store, external_id, delay)
+        return QueuedEntry(**entry.as_fields()).awaited_by(self._waiting)
 
     async def cancel(self, external_id: str) -> int:
         """Ask its runs in progress to stop; returns how many."""
@@ -121,8 +127,7 @@ class Manifests:
         """Undo what operators have switched or limited: what code does not say goes back to its default."""
         store = await self._store.opened()
         timetable = without_operators(self._declared.checked())
-        await store.call(_seed, store, timetable, self._settings)
-        self._events.emit(Topic.MANIFEST)
+        await store.call(_seed, store, timetable, self._live.now)
 
     async def get(self, external_id: str) -> Manifest:
         store = await self._store.opened()
@@ -153,25 +158,30 @@ class Manifests:
     async def _write(self, declarations: Declarations, batch: str | None = None) -> list[Manifest]:
         timetable = declarations.checked()
         store = await self._store.opened()
-        written = await store.call(runtime.schedule, store, timetable, self._settings, batch)
-        self._events.emit(Topic.MANIFEST)
-        return written
+        return await store.call(runtime.schedule, store, timetable, self._live.now, batch)
 
     async def _switch(self, external_id: str, *, enabled: bool) -> None:
         store = await self._store.opened()
         await store.call(_set_enabled, store, external_id, enabled=enabled)
-        self._events.emit(Topic.MANIFEST)
+
+
+def _check_delay(delay: timedelta | None) -> None:
+    if delay is not None:
+        DURATION("delay", delay)
 
 
 def _trigger(
     connection: Connection, store: Store, external_id: str, delay: timedelta | None
-) -> WorkQueueEntry | None:
-    return triggers.trigger(connection, external_id, delay=delay, now=store.now(connection))
+) -> WorkQueueEntry:
+    entry = triggers.trigger(connection, external_id, delay=delay, now=store.now(connection))
+    assert entry is not None  # noqa: S101 - it was written in this transaction
+    return entry
 
 
 def _seed(connection: Connection, store: Store, timetable: Timetable, settings: Settings) -> None:
     dialect.take_leader_lock(connection)
     seed(connection, timetable, settings, now=store.now(connection))
+    announce(connection, Topic.MANIFEST)
 
 
 def _cancel(connection: Connection, external_id: str) -> int:
@@ -185,3 +195,4 @@ def _set_enabled(connection: Connection, store: Store, external_id: str, *, enab
     now = store.now(connection)
     if manifests.set_enabled(connection, external_id, enabled=enabled, now=now) is None:
         raise unknown(external_id)
+    announce(connection, Topic.MANIFEST)

@@ -1,40 +1,31 @@
-"""Asking for runs in the background: inputs are checked here, then written to the work queue."""
+"""Asking for runs in the background: inputs are checked, then written to the work queue."""
 
 from __future__ import annotations
 
 import inspect
 import json
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
-from trax.admin.policies import policy_of
 from trax.clock import utc_now
-from trax.errors import DefinitionError
+from trax.errors import DefinitionError, NotFound, TraxError
 from trax.events import Topic
+from trax.host.entry import QueuedEntry
+from trax.host.wishes import text_of_plain, wish_for
 from trax.queue import Wish, clamped, enqueue
 from trax.records import Metadata, State
-from trax.records.external_id import new_external_id
-from trax.train import Retry
+from trax.records.states import Origin
+from trax.store import callers, executions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from datetime import timedelta
-    from typing import Unpack
 
+    from trax.host.opening import OpenStore
     from trax.host.parts import Parts
-    from trax.records import WorkQueueEntry
-    from trax.settings import Settings
+    from trax.host.wishes import ManyKeywords, QueueKeywords
     from trax.store import Connection, Store
-    from trax.train import Train, TrainOptions
-
-In = TypeVar("In")
-
-
-class QueueKeywords(TypedDict, total=False):
-    """How an entry waits: `priority` and `group` replace the train's own, `delay` holds it back."""
-
-    priority: int | None
-    group: str | None
-    delay: timedelta | None
+    from trax.store.callers import Lent
+    from trax.train import Hook, Train
 
 
 class Queueing:
@@ -42,86 +33,133 @@ class Queueing:
 
     def __init__(self, parts: Parts) -> None:
         self._store = parts.store
+        self._trains = parts.trains
         self._parameters = parts.parameters
-        self._events = parts.events
-        self._settings = parts.settings
+        self._wake = partial(parts.events.emit, Topic.WORK_QUEUE)
+        self._live = parts.live
+        self._hooks = parts.hooks
+        self._waiting = parts.waiting
 
-    async def add(
-        self, train: Train[In, Any], inputs: Iterable[In], **how: Unpack[QueueKeywords]
-    ) -> list[WorkQueueEntry]:
-        wish = self._wish(train, inputs, how)
-        for answer in _ask_hook(train, wish):
+    async def one(self, train: Train[Any, Any] | str, value: Any, how: QueueKeywords) -> QueuedEntry:
+        return (await self._add(*self._asked(train, [value], how)))[0]
+
+    async def many(
+        self, train: Train[Any, Any] | str, values: Iterable[Any], how: ManyKeywords
+    ) -> list[QueuedEntry]:
+        return await self._add(*self._asked(train, values, _without_key(how)))
+
+    def one_blocking(self, train: Train[Any, Any] | str, value: Any, how: QueueKeywords) -> QueuedEntry:
+        return self._add_blocking(*self._asked(train, [value], how))[0]
+
+    def many_blocking(
+        self, train: Train[Any, Any] | str, values: Iterable[Any], how: ManyKeywords
+    ) -> list[QueuedEntry]:
+        return self._add_blocking(*self._asked(train, values, _without_key(how)))
+
+    async def rerun(self, metadata_id: int) -> QueuedEntry:
+        """Ask for what a run was asked for: the same train and input, of its own accord and no schedule's."""
+        store = await self._store.opened()
+        found = await store.ask(executions.to_rerun, metadata_id)
+        if found is None:
+            raise NotFound(f"there is no execution {metadata_id}")
+        train = self._trains.get(found.train)
+        text = _kept_input(metadata_id, found.input)
+        self._parameters.of_input(train).decode(text)
+        how: QueueKeywords = {"priority": found.priority, "group": found.group}
+        wish = wish_for(train, [text], how, self._live.now, origin=Origin.RERUN)
+        return (await self._add(train, wish, None))[0]
+
+    def _asked(
+        self, train: Train[Any, Any] | str, values: Iterable[Any], how: QueueKeywords
+    ) -> tuple[Train[Any, Any], Wish, Lent | None]:
+        """Everything that can be wrong with a call is found here, before the database is asked anything."""
+        given = how.get("connection")
+        lent = None if given is None else callers.checked(given)
+        settings = self._live.now
+        if isinstance(train, str):
+            train = self._trains.get(train)
+            codec = self._parameters.of_input(train)
+            texts = (text_of_plain(value, train, codec, settings) for value in values)
+        else:
+            texts = map(self._parameters.of_registered(train).encode, values)
+        return train, wish_for(train, texts, how, settings), lent
+
+    async def _add(self, train: Train[Any, Any], wish: Wish, lent: Lent | None) -> list[QueuedEntry]:
+        for answer in _shown(self._hooks.of_queue(train), wish):
             if inspect.isawaitable(answer):
                 await answer
-        store = await self._store.opened()
-        entries = await store.call(_enqueue, store, wish)
-        self._events.emit(Topic.WORK_QUEUE)
-        return entries
+        if not wish.inputs:
+            return []
+        if lent is None:
+            store = await self._store.opened()
+            entries = await store.call(_enqueue, store, wish)
+        else:
+            ours = self._store
+            entries = await callers.within(lent, ours.shown_address, _enqueue, ours, wish)
+            callers.after_commit(lent, self._wake)
+        return [entry.awaited_by(self._waiting) for entry in entries]
 
-    def add_blocking(
-        self, train: Train[In, Any], inputs: Iterable[In], **how: Unpack[QueueKeywords]
-    ) -> list[WorkQueueEntry]:
-        wish = self._wish(train, inputs, how)
-        for answer in _ask_hook(train, wish):
+    def _add_blocking(self, train: Train[Any, Any], wish: Wish, lent: Lent | None) -> list[QueuedEntry]:
+        if callers.is_async(lent):
+            raise DefinitionError(
+                f"app.sync cannot use {type(lent).__name__}; here it is `await app.queue(…)`"
+            )
+        for answer in _shown(self._hooks.of_queue(train), wish):
             if inspect.iscoroutine(answer):
                 answer.close()
                 raise DefinitionError(
                     f"train {train.name!r}: its on_queue is async, and this call is blocking"
                 )
-        store = self._store.opened_blocking()
-        entries = store.run(_enqueue, store, wish)
-        self._events.emit(Topic.WORK_QUEUE)
-        return entries
+        if not wish.inputs:
+            return []
+        if lent is None:
+            store = self._store.opened_blocking()
+            entries = store.run(_enqueue, store, wish)
+        else:
+            ours = self._store
+            entries = callers.within_blocking(lent, ours.shown_address, _enqueue, ours, wish)
+            callers.after_commit(lent, self._wake)
+        return [entry.awaited_by(self._waiting) for entry in entries]
 
-    def _wish(self, train: Train[In, Any], inputs: Iterable[In], how: QueueKeywords) -> Wish:
-        codec, options = self._parameters.of_registered(train), train.options
-        priority = how.get("priority")
-        return Wish(
-            train=train.name,
-            inputs={new_external_id(): codec.encode(value) for value in inputs},
-            priority=options.priority if priority is None else priority,
-            group=how.get("group") or options.group,
-            delay=how.get("delay"),
-            timeout_seconds=options.timeout.total_seconds() if options.timeout else None,
-            retry=_retry_json(options, self._settings),
+
+def _without_key(how: ManyKeywords) -> QueueKeywords:
+    keyed = cast("QueueKeywords", how)
+    if keyed.get("unique") is not None:
+        raise DefinitionError(
+            "queue_many takes no unique: one key cannot stand for many entries; queue each with its own key"
         )
+    return keyed
 
 
-def _ask_hook(train: Train[Any, Any], wish: Wish) -> Iterator[Any]:
-    """Show the train's `on_queue` each run that is asked for, as the record it will have one day.
+def _shown(hooks: list[Hook], wish: Wish) -> Iterator[Any]:
+    """Show each `on_queue` each run that is asked for, as the record it will have one day.
 
     It may change nothing, but what it raises keeps the entries from being written.
     """
-    hook = train.options.on_queue
-    if hook is None:
-        return
-    for external_id, text in wish.inputs.items():
-        yield hook(
-            Metadata(
-                id=0,
-                external_id=external_id,
-                train=wish.train,
-                state=State.PENDING,
-                group=wish.group,
-                priority=clamped(wish.priority),
-                input=json.loads(text),
-                created_at=utc_now(),
-            )
+    for external_id, text in wish.inputs.items() if hooks else ():
+        record = Metadata(
+            id=0,
+            external_id=external_id,
+            train=wish.train,
+            state=State.PENDING,
+            group=wish.group,
+            priority=clamped(wish.priority),
+            input=json.loads(text),
+            created_at=utc_now(),
         )
+        yield from (hook(record) for hook in hooks)
 
 
-def _retry_json(options: TrainOptions, settings: Settings) -> str | None:
-    """The train's own policy travels with the entry; without one, the settings of the day count."""
-    if options.retry is None and options.max_retries is None:
-        return None
-    default = Retry(
-        max_retries=settings.default_max_retries,
-        delay=settings.default_retry_delay,
-        multiplier=settings.retry_backoff_multiplier,
-        max_delay=settings.max_retry_delay,
-    )
-    return policy_of(options.policy(default)).to_json()
+def _kept_input(metadata_id: int, text: str | None) -> str:
+    if text is None:
+        raise TraxError(f"execution {metadata_id} cannot be run again: its input was not saved (save_inputs)")
+    if text.startswith('{"_truncated": true'):
+        raise TraxError(
+            f"execution {metadata_id} cannot be run again: its input was too large to be saved "
+            "(max_parameter_bytes)"
+        )
+    return text
 
 
-def _enqueue(connection: Connection, store: Store, wish: Wish) -> list[WorkQueueEntry]:
-    return enqueue(connection, wish, now=store.now(connection))
+def _enqueue(connection: Connection, store: Store | OpenStore, wish: Wish) -> list[QueuedEntry]:
+    return enqueue(connection, wish, now=store.now(connection), record=QueuedEntry)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
@@ -28,6 +28,10 @@ class WorkQueueEntry:
     dispatched_at: datetime | None = None
     dispatch_attempts: int = 0
     dead_letter_id: int | None = None
+
+    def as_fields(self) -> dict[str, Any]:
+        """The values by name, as they are: what another record of the same entry is made of."""
+        return {each.name: getattr(self, each.name) for each in fields(WorkQueueEntry)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

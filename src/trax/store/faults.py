@@ -52,13 +52,17 @@ def _told(error: BaseException | None, address: str) -> StoreError:
             return _postgresql(error, address)
         case sqlite3.Error():
             return _sqlite(error, address)
+        case BaseException() if getattr(
+            error, "sqlstate", None
+        ):  # another driver's, on a caller's connection
+            return _postgresql(error, address)
         case _:
             return StoreError(f"{address}: {error}")
 
 
-def _postgresql(error: psycopg.Error, address: str) -> StoreError:
+def _postgresql(error: BaseException, address: str) -> StoreError:
     said = str(error).strip()
-    code = error.sqlstate or _code_of_refusal(said)
+    code: str = getattr(error, "sqlstate", None) or _code_of_refusal(said)
     if code in DENIED:
         return AccessDenied(f"{address} {DENIED[code]}: {said}")
     if code in UNDEFINED:

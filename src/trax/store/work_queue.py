@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy import bindparam, func, literal, literal_column, select, text, update
 from sqlalchemy import insert as insert_into
 
+from trax.events import Topic
 from trax.records.states import Origin, QueueStatus
 from trax.records.work_queue_entry import NewEntry, WorkQueueEntry
+from trax.store.announcing import announce, is_lent
 from trax.store.dialect import bulk_copy, document, reserve_ids, rows_of
 from trax.store.json import parsed
+from trax.store.names import group_id, manifest_id
 from trax.store.schema import tables, tables_for
-from trax.store.schema.work_queue import DELAYED, QUEUED
+from trax.store.schema.work_queue import DELAYED, QUEUED, READY
 from trax.store.types import BigId, Utc
 
 if TYPE_CHECKING:
@@ -27,26 +30,43 @@ if TYPE_CHECKING:
 COPY_ABOVE: Final = 500
 """Up to here one document is as quick, and it gives the ids back by itself."""
 
+WHERE_STATUS: Final = {
+    # In two halves, because each has an index of its own: few may be queued among all that ever were.
+    QueueStatus.QUEUED: f"(({READY}) OR ({DELAYED}))",
+    QueueStatus.DISPATCHED: "status = 'dispatched'",
+    QueueStatus.CANCELLED: "status = 'cancelled'",
+}
+
 GIVEN: Final = tuple(field.name for field in fields(NewEntry))
 values_of: Final = attrgetter(*GIVEN)
 
 
 def add(connection: Connection, entries: Sequence[NewEntry], *, now: datetime) -> list[int]:
-    """Write entries, any number in one go, and return their ids in the same order."""
-    if len(entries) > COPY_ABOVE:
+    """Write entries, any number in one go, and return their ids in the same order.
+
+    A connection that a caller lends us may have any driver below it, so there the documents do it all.
+    """
+    if entries:
+        announce(connection, Topic.WORK_QUEUE)
+    if len(entries) > COPY_ABOVE and not is_lent(connection):
         return _copied_in(connection, entries, now)
-    rows = (dict(zip(GIVEN, values_of(entry), strict=True), ready=_is_ready(entry, now)) for entry in entries)
-    made = connection.execute(
-        _insert_document(connection.dialect.name), {"entries": document(rows), "now": now}
-    )
-    ids = {external_id: entry_id for entry_id, external_id in made}
+    statement = _insert(connection.dialect.name)
+    ids: dict[str, int] = {}
+    for start in range(0, len(entries), COPY_ABOVE):
+        rows = document(row_of(entry, now) for entry in entries[start : start + COPY_ABOVE])
+        made = connection.execute(statement, {"entries": rows, "now": now})
+        ids |= {external_id: entry_id for entry_id, external_id in made}
     return [ids[entry.external_id] for entry in entries]
+
+
+def row_of(entry: NewEntry, now: datetime) -> dict[str, Any]:
+    return dict(zip(GIVEN, values_of(entry), strict=True), ready=_is_ready(entry, now))
 
 
 def get(connection: Connection, entry_id: int) -> WorkQueueEntry | None:
     queue = tables(connection).work_queue
-    row = connection.execute(_records(connection).where(queue.c.id == entry_id)).one_or_none()
-    return _record(row) if row else None
+    row = connection.execute(records(connection).where(queue.c.id == entry_id)).one_or_none()
+    return record(row) if row else None
 
 
 def listed(
@@ -55,23 +75,37 @@ def listed(
     status: QueueStatus | None = None,
     train: str | None = None,
     manifest: str | None = None,
+    group: str | None = None,
+    origin: Origin | None = None,
     before: int | None = None,
     limit: int = 50,
 ) -> list[WorkQueueEntry]:
     """Entries, newest first; `before` is the id of the last one already seen."""
-    t = tables(connection)
-    wanted = {t.work_queue.c.status: status, t.work_queue.c.train: train, t.manifest.c.external_id: manifest}
-    query = _records(connection).order_by(t.work_queue.c.id.desc()).limit(limit)
+    queue = tables(connection).work_queue
+    wanted = {queue.c.train: train, queue.c.origin: origin}
+    query = records(connection).order_by(queue.c.id.desc()).limit(limit)
     query = query.where(*(column == value for column, value in wanted.items() if value is not None))
+    if status is not None:
+        query = query.where(text(WHERE_STATUS[status]))
+    if manifest is not None:
+        query = query.where(queue.c.manifest_id == manifest_id(connection, manifest))
+    if group is not None:
+        query = query.where(queue.c.group_id == group_id(connection, group))
     if before is not None:
-        query = query.where(t.work_queue.c.id < before)
-    return [_record(row) for row in connection.execute(query)]
+        query = query.where(queue.c.id < before)
+    return [record(row) for row in connection.execute(query)]
 
 
 def next_moment(connection: Connection) -> datetime | None:
     """When the earliest delayed entry may run."""
     queue = tables(connection).work_queue
     return connection.execute(select(func.min(queue.c.scheduled_at)).where(text(DELAYED))).scalar()
+
+
+def is_any_ready(connection: Connection) -> bool:
+    """Whether an entry waits that may run now."""
+    queue = tables(connection).work_queue
+    return bool(connection.execute(select(select(queue.c.id).where(text(READY)).exists())).scalar())
 
 
 def attach_dead_letters(connection: Connection, letters: Mapping[int, int]) -> set[int]:
@@ -104,18 +138,22 @@ def _attach_dead_letters(dialect: str) -> Update:
 
 
 @cache
-def _insert_document(dialect: str) -> Insert:
+def _insert(dialect: str) -> Insert:
+    queue = tables_for(dialect).work_queue
+    return insert_into(queue).from_select(*rows_to_insert(dialect)).returning(queue.c.id, queue.c.external_id)
+
+
+@cache
+def rows_to_insert(dialect: str) -> tuple[list[str], Select[*tuple[Any, ...]]]:
+    """The rows of a document of `row_of`, as what is inserted: the columns' names and a selection."""
     queue = tables_for(dialect).work_queue
     kinds = {name: queue.c[name].type for name in (*GIVEN, "ready")}
     given = rows_of(dialect, "entries", kinds)
-    same = {name: given.c[name] for name in kinds}
-    added = {
+    columns: dict[str, Any] = {name: given.c[name] for name in kinds} | {
         "status": literal(QueueStatus.QUEUED.value, literal_execute=True),
         "created_at": bindparam("now", type_=Utc),
     }
-    columns = same | added
-    rows = select(*columns.values())
-    return insert_into(queue).from_select(list(columns), rows).returning(queue.c.id, queue.c.external_id)
+    return list(columns), select(*columns.values())
 
 
 def _copied_in(connection: Connection, entries: Sequence[NewEntry], now: datetime) -> list[int]:
@@ -130,7 +168,7 @@ def _copied_in(connection: Connection, entries: Sequence[NewEntry], now: datetim
     return ids
 
 
-def _records(connection: Connection) -> Select[Any]:
+def records(connection: Connection) -> Select[Any]:
     t = tables(connection)
     return (
         select(
@@ -144,7 +182,7 @@ def _records(connection: Connection) -> Select[Any]:
     )
 
 
-def _record(row: Row[Any]) -> WorkQueueEntry:
+def record(row: Row[Any]) -> WorkQueueEntry:
     return WorkQueueEntry(
         id=row.id,
         external_id=row.external_id,

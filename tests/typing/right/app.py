@@ -7,7 +7,8 @@ from typing import assert_type
 
 from pydantic import BaseModel
 
-from trax import Train, Trax, WorkQueueEntry, junction
+from trax import Metadata, Train, Trax, WorkQueueEntry, junction
+from trax.host.entry import QueuedEntry
 
 
 class SyncTable(BaseModel):
@@ -64,7 +65,11 @@ assert_type(tick, Train[None, int])
 
 async def use() -> None:
     assert_type(await app.run(sync_table, SyncTable(table="users")), Report)
-    assert_type(await app.queue(greet, "Ada", priority=5), WorkQueueEntry)
-    assert_type(await app.queue_many(greet, ["Ada", "Grace"]), list[WorkQueueEntry])
+    assert_type(await app.queue(greet, "Ada", priority=5), QueuedEntry)
+    assert_type(await app.queue("greet", {"any": "thing"}, unique="key"), QueuedEntry)
+    assert_type(await app.queue_many(greet, ["Ada", "Grace"]), list[QueuedEntry])
+    entry: WorkQueueEntry = await app.queue(greet, "Ada")
+    print(entry)
+    assert_type(await (await app.queue(greet, "Ada")).wait(timeout=30), Metadata)
     assert_type(app.sync.run(greet, "Ada"), int)
-    assert_type(app.sync.queue(greet, "Ada"), WorkQueueEntry)
+    assert_type(app.sync.queue(greet, "Ada"), QueuedEntry)

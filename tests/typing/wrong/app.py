@@ -22,6 +22,7 @@ async def use() -> None:
     await app.queue(greet, 5)  # error: reportArgumentType
     await app.queue(greet, "Ada", prority=5)  # error: reportCallIssue
     await app.queue_many(greet, [5])  # error: reportArgumentType
+    await app.queue_many(greet, ["Ada"], unique="key")  # error: reportCallIssue
     app.sync.run(greet, b"Ada")  # error: reportArgumentType
     app.sync.queue(greet, None)  # error: reportArgumentType
     text: str = await app.run(greet, "Ada")  # error: reportAssignmentType

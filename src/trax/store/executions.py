@@ -1,0 +1,74 @@
+"""What people want of a run: that it does not begin, or that it is run once more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from sqlalchemy import literal, select, text, update
+
+from trax.records.states import CancelReason, State
+from trax.store.dialect import among, id_document
+from trax.store.schema import tables
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from sqlalchemy import Connection
+
+
+class Stopped(NamedTuple):
+    """A run that ended before it began."""
+
+    id: int
+    manifest_id: int | None
+    attempt: int
+
+
+class Asked(NamedTuple):
+    """What a run was asked for. `input` is JSON text."""
+
+    train: str
+    input: str | None
+    priority: int
+    group: str | None
+
+
+def cancel_pending(
+    connection: Connection, ids: Sequence[int], *, reason: str, now: datetime
+) -> list[Stopped]:
+    """End those of these runs that nobody has begun; returns those.
+
+    A worker may take one in the same moment. Whoever is second finds that it is not pending any more.
+    """
+    metadata = tables(connection).metadata
+    statement = (
+        update(metadata)
+        .where(among(connection, metadata.c.id), text("state = 'pending'"))
+        .values(
+            state=literal(State.CANCELLED.value, literal_execute=True),
+            ended_at=now,
+            cancel_requested=True,
+            cancel_reason=CancelReason.REQUESTED,
+            failure_exception="Cancelled",
+            failure_reason=reason,
+        )
+        .returning(*(metadata.c[name] for name in Stopped._fields))
+    )
+    return [Stopped(*row) for row in connection.execute(statement, {"ids": id_document(ids)})]
+
+
+def to_rerun(connection: Connection, metadata_id: int) -> Asked | None:
+    t = tables(connection)
+    query = (
+        select(
+            t.metadata.c.train,
+            t.metadata.c.input,
+            t.metadata.c.priority,
+            t.manifest_group.c.name,
+        )
+        .outerjoin(t.manifest_group, t.manifest_group.c.id == t.metadata.c.group_id)
+        .where(t.metadata.c.id == metadata_id)
+    )
+    row = connection.execute(query).one_or_none()
+    return Asked(*row) if row else None

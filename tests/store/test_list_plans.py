@@ -1,0 +1,94 @@
+"""Lists stay quick however long history grows: each walks an index and stops when the page is full."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sqlalchemy import event, text
+
+from trax.records import QueueStatus, State
+from trax.store import Store, metadata, work_queue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from sqlalchemy import Connection
+
+HISTORY = (
+    "INSERT INTO trax.manifest_group (name, created_at, updated_at) VALUES ('g', now(), now())",
+    """INSERT INTO trax.manifest (external_id, train, group_id, origin, schedule_type, misfire_policy,
+         max_retries, created_at, updated_at)
+       SELECT 'm' || n, 'greet', 1, 'runtime', 'on_demand', 'fire_once_now', 3, now(), now()
+       FROM generate_series(1, 500) n""",
+    """INSERT INTO trax.metadata (external_id, train, state, manifest_id, group_id, created_at, started_at,
+         ended_at)
+       SELECT n, 'greet', CASE WHEN n < 20 THEN 'cancelled' WHEN n < 40 THEN 'failed' ELSE 'completed' END,
+         n % 500 + 1, 1, now(), now(), now() FROM generate_series(1, 50000) n""",
+    """INSERT INTO trax.work_queue (external_id, train, status, origin, ready, manifest_id, metadata_id,
+         created_at, dispatched_at)
+       SELECT n, 'greet', CASE WHEN n < 20 THEN 'cancelled' WHEN n < 40 THEN 'queued' ELSE 'dispatched' END,
+         'trigger', true, n % 500 + 1, n, now(), CASE WHEN n >= 40 THEN now() END
+       FROM generate_series(1, 50000) n""",
+    "ANALYZE trax.metadata",
+    "ANALYZE trax.work_queue",
+    "ANALYZE trax.manifest",
+)
+
+
+@pytest.fixture(scope="module")
+def history(postgres_databases: Any) -> Generator[Store]:
+    with postgres_databases.database() as address:
+        store = Store(address)
+        store.run(lambda connection: [connection.execute(text(one)) for one in HISTORY])
+        yield store
+        store.close()
+
+
+def rows_read(store: Store, question: Callable[[Connection], Any]) -> int:
+    """How many rows of the great tables PostgreSQL looks at to answer."""
+    asked: list[tuple[str, Any]] = []
+
+    def explained(connection: Connection) -> int:
+        def note(_c: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+            asked.append((statement, parameters))
+
+        event.listen(connection, "before_cursor_execute", note)
+        question(connection)
+        statement, parameters = asked[0]
+        plan = connection.exec_driver_sql(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", parameters)
+        return read(plan.scalar_one()[0]["Plan"])
+
+    def read(node: dict[str, Any]) -> int:
+        own = 0
+        if node.get("Relation Name") in {"metadata", "work_queue"}:
+            own = (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]
+        return int(own) + sum(read(child) for child in node.get("Plans", ()))
+
+    return store.run(explained)
+
+
+@pytest.mark.parametrize("state", [None, *State])
+def test_runs_of_any_state_are_found_without_walking_history(history: Store, state: State | None) -> None:
+    assert rows_read(history, lambda connection: metadata.listed(connection, state=state)) <= 200
+
+
+def test_runs_of_a_manifest_are_found_without_walking_history(history: Store) -> None:
+    assert rows_read(history, lambda connection: metadata.listed(connection, manifest="m7")) <= 200
+    assert rows_read(history, lambda connection: metadata.listed(connection, manifest="nobody")) <= 200
+
+
+def test_runs_of_a_frequent_train_and_group_are_found_without_walking_history(history: Store) -> None:
+    assert rows_read(history, lambda connection: metadata.listed(connection, train="greet", group="g")) <= 200
+
+
+@pytest.mark.parametrize("status", [None, *QueueStatus])
+def test_entries_of_any_status_are_found_without_walking_history(
+    history: Store, status: QueueStatus | None
+) -> None:
+    assert rows_read(history, lambda connection: work_queue.listed(connection, status=status)) <= 200
+
+
+def test_entries_of_a_manifest_are_found_without_walking_history(history: Store) -> None:
+    assert rows_read(history, lambda connection: work_queue.listed(connection, manifest="m7")) <= 200
+    assert rows_read(history, lambda connection: work_queue.listed(connection, manifest="nobody")) <= 200

@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from trax import Metadata, NotFound, Trax, every
+from trax.errors import UnknownTrain
+from trax.records import State
+from trax.store.schema import tables
+from trax.submitters import Inline
+from trax.testing import Harness
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from trax import Train
+    from trax.store import Connection
+
+
+class Nobody:
+    """Takes everything and does nothing."""
+
+    name = "nobody"
+
+    async def submit(self, batch: Any) -> None: ...
+
+
+class Yard:
+    """An app whose runs wait to be taken up by hand."""
+
+    def __init__(self, app: Trax) -> None:
+        self.app = app
+        self.h = Harness(app)
+        self.ran: list[int] = []
+        app.submitters.default = Nobody()
+
+        @app.train
+        async def work(number: int) -> int:
+            self.ran.append(number)
+            if number < 0:
+                raise ValueError(number)
+            return number
+
+        self.work = work
+
+    async def handed_over(self, train: Train[Any, Any], value: Any) -> Metadata:
+        await self.app.queue(train, value)
+        await self.h.cycle("job_dispatcher")
+        await self.h.cycle("hand_over")
+        return (await self.app.executions.list())[0]
+
+
+@pytest.fixture
+async def yard(url: str) -> AsyncGenerator[Yard]:
+    yard = Yard(Trax(url, max_active_jobs=None))
+    async with asyncio.timeout(60), yard.h:
+        yield yard
+
+
+async def test_a_run_taken_up_runs_under_its_own_record(yard: Yard) -> None:
+    run = await yard.handed_over(yard.work, 7)
+
+    async with yard.app.receiving() as receiver:
+        assert await receiver.take_up(run.id)
+        await receiver.idle()
+
+    (record,) = await yard.app.executions.list()
+    assert (record.id, record.state, record.output) == (run.id, State.COMPLETED, 7)
+    assert (record.submitter, record.worker) == ("nobody", receiver.id)
+
+
+async def test_the_same_run_twice_and_side_by_side_is_executed_once(yard: Yard) -> None:
+    run = await yard.handed_over(yard.work, 7)
+
+    async with yard.app.receiving() as one, yard.app.receiving() as other:
+        ends = [one, other, one, other]
+        taken = await asyncio.gather(*(receiver.take_up(run.id) for receiver in ends))
+        await asyncio.gather(one.idle(), other.idle())
+        again = await one.take_up(run.id)
+
+    assert sorted(taken) == [False, False, False, True]
+    assert not again
+    assert yard.ran == [7]
+
+
+async def test_a_run_that_does_not_exist_is_an_error(yard: Yard) -> None:
+    async with yard.app.receiving() as receiver:
+        with pytest.raises(NotFound, match="no execution 4711"):
+            await receiver.take_up(4711)
+
+
+async def test_a_run_without_code_here_stays_pending_for_others(yard: Yard) -> None:
+    run = await yard.handed_over(yard.work, 7)
+    store = await yard.app.parts.store.opened()
+    await store.call(_change, run.id, train="foreign")
+
+    async with yard.app.receiving() as receiver:
+        with pytest.raises(UnknownTrain, match="'foreign'"):
+            await receiver.take_up(run.id)
+
+    assert (await yard.app.executions.get(run.id)).state == State.PENDING
+
+
+@pytest.mark.parametrize("spoiled", [None, '"seven"'])
+async def test_a_missing_or_unfit_input_is_dead_lettered_with_the_reason(
+    yard: Yard, spoiled: str | None
+) -> None:
+    run = await yard.handed_over(yard.work, 7)
+    store = await yard.app.parts.store.opened()
+    await store.call(_change, run.id, input=spoiled)
+
+    async with yard.app.receiving() as receiver:
+        assert await receiver.take_up(run.id)
+        await receiver.idle()
+
+    record = await yard.app.executions.get(run.id)
+    (letter,) = await yard.app.dead_letters.list()
+    assert (record.state, record.failure_exception) == (State.FAILED, "InvalidInput")
+    assert "train 'work' refused its input" in str(record.failure_reason)
+    assert "train 'work' refused its input" in letter.reason
+
+
+def _change(connection: Connection, metadata_id: int, **columns: Any) -> None:
+    metadata = tables(connection).metadata
+    connection.execute(metadata.update().where(metadata.c.id == metadata_id).values(**columns))
+
+
+async def test_two_trains_with_the_same_input_type_are_told_apart_by_name(yard: Yard) -> None:
+    @yard.app.train
+    async def other(number: int) -> str:
+        return f"other {number}"
+
+    run = await yard.handed_over(other, 7)
+
+    async with yard.app.receiving() as receiver:
+        await receiver.take_up(run.id)
+        await receiver.idle()
+
+    assert (await yard.app.executions.get(run.id)).output == "other 7"
+
+
+async def test_leaving_the_block_lets_runs_end_and_takes_the_worker_away(yard: Yard) -> None:
+    run = await yard.handed_over(yard.work, 7)
+
+    async with yard.app.receiving() as receiver:
+        await receiver.take_up(run.id)
+
+    assert (await yard.app.executions.get(run.id)).state == State.COMPLETED
+    store = await yard.app.parts.store.opened()
+    assert await store.ask(_workers) == 0
+
+
+def _workers(connection: Connection) -> int:
+    return len(connection.execute(tables(connection).worker.select()).all())
+
+
+async def test_inline_executes_within_the_hand_over_with_the_same_records(url: str) -> None:
+    yard = Yard(Trax(url))
+    yard.app.submitters.default = Inline(yard.app)
+    yard.app.schedule(yard.work, "good", 1, every(hours=1))
+    yard.app.schedule(yard.work, "bad", -1, every(hours=1))
+
+    async with asyncio.timeout(60), yard.h:
+        await yard.h.run_until_idle()
+
+        good, bad = await yard.app.manifests.get("good"), await yard.app.manifests.get("bad")
+        assert (good.last_successful_run, good.failure_count) == (yard.h.now, 0)
+        assert (bad.last_successful_run, bad.failure_count) == (None, 1)
+        assert sorted(yard.ran) == [-1, 1]
+        (failed,) = await yard.app.executions.list(state="failed")
+        assert (failed.failure_exception, failed.failure_junction) == ("ValueError", "work")
+
+
+async def test_a_poisoned_job_of_a_manifest_gets_one_dead_letter_and_stops_nobody(url: str) -> None:
+    app = Trax(url)
+    ran: list[int] = []
+
+    @app.train
+    async def work(number: int) -> None:
+        ran.append(number)
+
+    app.schedule(work, "spoiled", 1, every(hours=1))
+    app.schedule(work, "sound", 2, every(hours=1))
+    async with Harness(app) as h:
+        store = await app.parts.store.opened()
+        await store.call(_spoil_manifest, "spoiled")
+        await h.run_until_idle()
+        await h.run_until_idle()
+
+        (letter,) = await app.dead_letters.list()
+        assert (letter.manifest, ran) == ("spoiled", [2])
+        assert "train 'work' refused its input" in letter.reason
+
+
+def _spoil_manifest(connection: Connection, external_id: str) -> None:
+    manifest = tables(connection).manifest
+    statement = manifest.update().where(manifest.c.external_id == external_id)
+    connection.execute(statement.values(input='"seven"'))

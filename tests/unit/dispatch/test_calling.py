@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from trax.dispatch.calling import Call
+from trax.dispatch.submit import Refused, Submission
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BATCH = [Submission(metadata_id=number, external_id=str(number), train="work") for number in (1, 2)]
+
+
+class Remote:
+    name = "remote"
+
+    def __init__(self, submit: Callable[[Any], Any]) -> None:
+        self.submit = submit
+
+
+async def test_an_async_submitter_answers() -> None:
+    async def submit(batch: Any) -> list[Any]:
+        return [None, Refused(f"{len(batch)} are too many")]
+
+    call = Call(Remote(submit), BATCH)
+
+    assert await call.answers(30) == [None, Refused("2 are too many")]
+    await call.ended()
+
+
+async def test_a_blocking_submitter_is_called_in_another_thread() -> None:
+    threads: list[str] = []
+
+    def submit(_batch: Any) -> None:
+        threads.append(threading.current_thread().name)
+
+    call = Call(Remote(submit), BATCH)
+
+    assert await call.answers(30) == [None, None]
+    assert threads == ["trax-submit-remote"]
+
+
+async def test_what_an_async_submitter_raises_is_the_answer_for_each() -> None:
+    async def submit(_batch: Any) -> None:
+        raise OSError("no route")
+
+    answers = await Call(Remote(submit), BATCH).answers(30)
+
+    assert [repr(answer) for answer in answers] == ["OSError('no route')"] * 2
+
+
+@pytest.mark.parametrize("error", [OSError("no route"), StopIteration(), SystemExit(1)])
+async def test_what_a_blocking_submitter_raises_is_the_answer_for_each(error: BaseException) -> None:
+    def submit(_batch: Any) -> None:
+        raise error
+
+    answers = await Call(Remote(submit), BATCH).answers(30)
+
+    assert len(answers) == 2
+    assert all(answer is error or isinstance(answer, Refused) for answer in answers)
+
+
+async def test_a_submitter_that_cancels_itself_has_failed() -> None:
+    async def submit(_batch: Any) -> None:
+        raise asyncio.CancelledError
+
+    first, _ = await Call(Remote(submit), BATCH).answers(30)
+
+    assert "cancelled its own call" in str(first)
+
+
+async def test_a_late_async_submitter_is_cancelled() -> None:
+    stopped = asyncio.Event()
+
+    async def submit(_batch: Any) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    call = Call(Remote(submit), BATCH)
+    await asyncio.sleep(0)
+    first, _ = await call.answers(0)
+
+    assert isinstance(first, TimeoutError)
+    await call.ended()
+    assert stopped.is_set()
+
+
+async def test_a_late_blocking_submitter_has_ended_only_when_it_lets_go() -> None:
+    go_on = threading.Event()
+
+    def submit(_batch: Any) -> None:
+        go_on.wait(30)
+
+    call = Call(Remote(submit), BATCH)
+    first, _ = await call.answers(0)
+    ended = asyncio.ensure_future(call.ended())
+    await asyncio.sleep(0)
+
+    assert isinstance(first, TimeoutError)
+    assert not ended.done()
+    go_on.set()
+    await ended
+
+
+async def test_whoever_stops_waiting_stops_the_call() -> None:
+    begun, stopped = asyncio.Event(), asyncio.Event()
+
+    async def submit(_batch: Any) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    waiting = asyncio.ensure_future(Call(Remote(submit), BATCH).answers(None))
+    await begun.wait()
+    waiting.cancel()
+
+    await asyncio.wait([waiting])
+    await stopped.wait()

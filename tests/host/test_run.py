@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from trax import Cancel, InvalidInput, Metadata, NotFound, RunCancelled, Trax, TraxError, current, junction
 from trax.records import State
+from trax.testing import Harness
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -209,6 +210,34 @@ async def test_what_is_too_large_is_marked_and_not_kept(url: str) -> None:
     record = await only_record(app)
     assert record.input == record.output == {"_truncated": True, "_maxBytes": 100}
     app.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "kept"),
+    [
+        ({"save_inputs": False}, (None, "secret")),
+        ({"save_outputs": False}, ("secret", None)),
+        ({"max_parameter_bytes": 5}, ({"_truncated": True, "_maxBytes": 5},) * 2),
+    ],
+)
+async def test_a_queued_run_keeps_no_more_than_it_may_and_still_gets_it_all(
+    url: str, settings: dict[str, Any], kept: tuple[Any, Any]
+) -> None:
+    app = Trax(url, **settings)
+    seen: list[str] = []
+
+    @app.train
+    async def echo(text: str) -> str:
+        seen.append(text)
+        return text
+
+    async with Harness(app) as h:
+        await app.queue(echo, "secret")
+        await h.run_until_idle()
+
+        record = await only_record(app)
+        assert seen == ["secret"]
+        assert (record.input, record.output) == kept
 
 
 async def test_inputs_and_outputs_can_be_kept_out_of_the_record(url: str) -> None:

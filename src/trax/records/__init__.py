@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from trax.records.dead_letter import DeadLetter
+from trax.records.junction_timing import JunctionTiming
+from trax.records.log_line import LogLine
 from trax.records.manifest import Manifest, ManifestGroup
 from trax.records.metadata import Metadata
 from trax.records.states import (
@@ -21,7 +23,9 @@ from trax.records.worker import Worker
 __all__ = [
     "DeadLetter",
     "DeadLetterStatus",
+    "JunctionTiming",
     "LogLevel",
+    "LogLine",
     "Manifest",
     "ManifestGroup",
     "ManifestOrigin",

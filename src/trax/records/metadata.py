@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
+from trax.records.junction_timing import JunctionTiming
 from trax.records.states import State
+
+ADMINISTRATIVE: Final = "trax."
+"""How the names of the trains begin that run the railway itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +41,9 @@ class Metadata:
     progress: float | None = None
     current_junction: str | None = None
     cancel_requested: bool = False
+    junction_started_at: datetime | None = None
+    progress_message: str | None = None
+    junctions: tuple[JunctionTiming, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +61,10 @@ class NewRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How a run ended. `worker_id` is the fence: only who holds the row may end it. `output` is JSON text."""
+    """How a run ended. `worker_id` is the fence: only who holds the row may end it.
+
+    `output` and `junctions` are JSON text.
+    """
 
     metadata_id: int
     worker_id: int | None
@@ -64,3 +74,15 @@ class Ending:
     failure_exception: str | None = None
     failure_reason: str | None = None
     stack_trace: str | None = None
+    junctions: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressNote:
+    """How far a run has come, told while it runs. Without a fraction, what it told before stays."""
+
+    metadata_id: int
+    current_junction: str | None
+    junction_started_at: datetime | None
+    progress: float | None = None
+    progress_message: str | None = None

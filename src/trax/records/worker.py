@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 
@@ -17,3 +18,6 @@ class Worker:
     trains: tuple[str, ...]
     started_at: datetime
     heartbeat_at: datetime
+    host_environment: str = "server"
+    host_instance_id: str = ""
+    host_labels: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -24,10 +24,11 @@ def register(connection: Connection, columns: Mapping[str, Any], *, now: datetim
     return connection.execute(insert(worker).values(row).returning(worker.c.id)).scalar_one()
 
 
-def beat(connection: Connection, worker_id: int, *, now: datetime) -> bool:
-    """Say that the worker lives; False when its row is gone, since it was taken for dead."""
+def beat(connection: Connection, worker_id: int, *, concurrency: int, now: datetime) -> bool:
+    """Say that the worker lives, with how many slots; False when its row is gone: it was taken for dead."""
     worker = tables(connection).worker
-    statement = update(worker).where(worker.c.id == worker_id).values(heartbeat_at=now)
+    values = {"heartbeat_at": now, "concurrency": concurrency}
+    statement = update(worker).where(worker.c.id == worker_id).values(values)
     return connection.execute(statement).rowcount == 1
 
 
@@ -37,7 +38,7 @@ def remove(connection: Connection, worker_id: int) -> None:
 
 
 def forget_dead(connection: Connection, *, silent_since: datetime) -> int:
-    """Delete the rows of workers that have not beaten since then. A dead worker's runs were failed before."""
+    """Delete the rows of workers that have not beaten since then; in the same transaction their runs fail."""
     worker = tables(connection).worker
     return connection.execute(delete(worker).where(worker.c.heartbeat_at < silent_since)).rowcount
 
@@ -54,6 +55,9 @@ def listed(connection: Connection) -> list[Worker]:
             trains=tuple(parsed(row.trains)),
             started_at=row.started_at,
             heartbeat_at=row.heartbeat_at,
+            host_environment=row.host_environment,
+            host_instance_id=row.host_instance_id,
+            host_labels=parsed(row.host_labels) or {},
         )
         for row in rows
     ]

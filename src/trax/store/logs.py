@@ -1,0 +1,74 @@
+"""The lines that runs logged."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import Integer, exists, insert, select
+
+from trax.records.log_line import LogLine
+from trax.records.states import LogLevel
+from trax.store.dialect import document, rows_of
+from trax.store.schema import tables, tables_for
+from trax.store.text import storable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy import Connection, Insert, Row
+
+    from trax.records.log_line import NewLine
+
+WRITTEN: Final = ("metadata_id", "created_at", "level", "logger", "message", "exception", "stack_trace")
+
+
+def add(connection: Connection, lines: Sequence[NewLine]) -> None:
+    """Keep lines, many at once, in the order given. A run whose record is gone has no log any more."""
+    if lines:
+        rows = [_row(line) | {"position": position} for position, line in enumerate(lines)]
+        connection.execute(_add(connection.dialect.name), {"lines": document(rows)})
+
+
+def of_run(
+    connection: Connection, metadata_id: int, *, after: int | None = None, limit: int = 100
+) -> list[LogLine]:
+    """The lines of a run, oldest first; `after` is the id of the last one already seen."""
+    log = tables(connection).log
+    columns = [log.c[name] for name in ("id", *WRITTEN)]
+    query = select(*columns).where(log.c.metadata_id == metadata_id).order_by(log.c.id).limit(limit)
+    if after is not None:
+        query = query.where(log.c.id > after)
+    return [_line(row) for row in connection.execute(query)]
+
+
+def _line(row: Row[Any]) -> LogLine:
+    return LogLine(
+        id=row.id,
+        metadata_id=row.metadata_id,
+        created_at=row.created_at,
+        level=LogLevel(row.level),
+        logger=row.logger,
+        message=row.message,
+        exception=row.exception,
+        stack_trace=row.stack_trace,
+    )
+
+
+def _row(line: NewLine) -> dict[str, Any]:
+    row = asdict(line)
+    return {name: storable(value) if isinstance(value, str) else value for name, value in row.items()}
+
+
+@cache
+def _add(dialect: str) -> Insert:
+    t = tables_for(dialect)
+    kinds = {name: t.log.c[name].type for name in WRITTEN}
+    given = rows_of(dialect, "lines", {"position": Integer()} | kinds)
+    kept = (
+        select(*(given.c[name] for name in WRITTEN))
+        .where(exists().where(t.metadata.c.id == given.c.metadata_id))
+        .order_by(given.c.position)
+    )
+    return insert(t.log).from_select(list(WRITTEN), kept)

@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trax import Trax
+from trax.host.worker import Worker
+from trax.store import workers
+
+if TYPE_CHECKING:
+    import pytest
+
+
+async def test_a_worker_says_where_it_runs(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("HOSTNAME", "pod-7")
+    app = Trax(url, host_labels={"zone": "b"})
+    store = await app.parts.store.opened()
+
+    worker = await Worker.started(app.parts, store)
+
+    (row,) = await store.ask(workers.listed)
+    assert row.host == app.parts.identity.host
+    assert (row.host_environment, row.host_instance_id) == ("kubernetes", "pod-7")
+    assert row.host_labels == {"zone": "b"}
+    await worker.leave()
+    app.close()

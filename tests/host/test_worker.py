@@ -1,17 +1,24 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.waiting import until
 
 from trax import Cancel, Metadata, Retry, Trax, current
+from trax.admin.finishing import finish
 from trax.admin.job_dispatcher import dispatch
 from trax.dispatch.routing import Routing
+from trax.errors import StoreUnavailable
+from trax.host import worker as worker_module
 from trax.host.worker import Worker
 from trax.records import QueueStatus, State
 from trax.store import metadata_sweeps, work_queue, workers
+from trax.work.watch import LoopWatch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -230,15 +237,170 @@ async def test_hooks_hear_of_queued_runs_too(station: Station) -> None:
     ]
 
 
-async def test_a_worker_that_leaves_is_gone_and_one_that_was_forgotten_is_told(
-    station: Station, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_worker_that_leaves_is_gone(station: Station) -> None:
     worker = await station.start()
+
     await worker.leave()
 
     assert await station.store.ask(workers.listed) == []
-    await worker.beat()
-    assert "was taken for dead" in caplog.text
+
+
+async def test_ten_workers_run_a_hundred_jobs_once_each(station: Station) -> None:
+    ran: list[int] = []
+
+    @station.app.train
+    async def note(number: int) -> None:
+        ran.append(number)
+        await asyncio.sleep(0)
+
+    ten = [await station.start() for _ in range(10)]
+    await station.app.queue_many(note, range(100))
+    await station.dispatch()
+    async with asyncio.timeout(60):
+        done = await asyncio.gather(*(worker.run_all() for worker in ten))
+
+    assert sum(done) == 100
+    assert sorted(ran) == list(range(100))
+    states = [record.state for record in await station.app.executions.list(limit=200)]
+    assert states == [State.COMPLETED] * 100
+
+
+async def test_of_two_trains_with_the_same_input_the_one_that_was_asked_for_runs(station: Station) -> None:
+    @station.app.train
+    async def first(name: str) -> str:
+        return f"first {name}"
+
+    @station.app.train
+    async def second(name: str) -> str:
+        return f"second {name}"
+
+    worker = await station.start()
+    await station.app.queue(second, "Ada")
+    await station.dispatch()
+    await worker.run_all()
+
+    (record,) = await station.records()
+    assert (record.train, record.output) == (second.name, "second Ada")
+    assert first.name != second.name
+
+
+async def test_a_train_that_leaves_python_fails_and_the_worker_goes_on(station: Station) -> None:
+    @station.app.train
+    async def leave(is_async: bool) -> None:
+        await (_exit() if is_async else asyncio.to_thread(sys.exit, 3))
+
+    @station.app.train
+    def leave_blocking(code: int) -> None:
+        sys.exit(code)
+
+    worker = await station.start()
+    await station.app.queue(leave, True)
+    await station.app.queue(leave_blocking, 4)
+    await station.dispatch()
+    assert await worker.run_all() == 2
+
+    failures = [(record.state, record.failure_reason) for record in await station.records()]
+    assert failures == [(State.FAILED, "SystemExit: 3"), (State.FAILED, "SystemExit: 4")]
+
+
+async def test_endings_wait_for_a_database_that_is_away(
+    station: Station, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @station.app.train
+    async def work(number: int) -> int:
+        return number
+
+    worker = await station.start()
+    await station.app.queue_many(work, [1, 2])
+    await station.dispatch()
+    await worker.claim()
+    with monkeypatch.context() as away:
+        away.setattr(worker_module, "finish", _unavailable)
+        with pytest.raises(StoreUnavailable):
+            await worker.drain(30)
+
+    assert await worker.flush() == 2
+    assert [record.output for record in await station.records()] == [1, 2]
+
+
+async def test_an_ending_that_cannot_be_written_fails_its_run_and_no_other(
+    station: Station, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @station.app.train(retry=Retry(max_retries=1))
+    async def work(number: int) -> int:
+        return number
+
+    def picky(connection: Any, ended: Any, *more: Any, **how: Any) -> Any:
+        if any(one.ending.output == "2" for one in ended):
+            raise ValueError("two is too much")
+        return finish(connection, ended, *more, **how)
+
+    monkeypatch.setattr(worker_module, "finish", picky)
+    worker = await station.start()
+    await station.app.queue_many(work, [1, 2, 3])
+    await station.dispatch()
+
+    assert await worker.run_all() == 3
+
+    one, two, three = await station.records()
+    assert (one.output, two.state, three.output) == (1, State.FAILED, 3)
+    assert two.failure_reason == "its end as completed could not be written: two is too much"
+
+
+async def test_a_slow_hook_holds_up_no_other_ending(station: Station) -> None:
+    go_on = asyncio.Event()
+    heard: list[int] = []
+
+    async def slow(record: Metadata) -> None:
+        await go_on.wait()
+        heard.append(record.id)
+
+    @station.app.train(on_completed=slow)
+    async def work(_number: int) -> None: ...
+
+    worker = await station.start()
+    for number in (1, 2):
+        await station.app.queue(work, number)
+        await station.dispatch()
+        await worker.claim()
+        async with asyncio.timeout(30):
+            while not await worker.flush():  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0)
+
+    records = await station.records()
+    assert [record.state for record in records] == [State.COMPLETED] * 2
+    assert heard == []
+    go_on.set()
+    await worker.drain(30)
+    assert sorted(heard) == [record.id for record in records]
+
+
+async def test_a_train_that_blocks_the_loop_is_reported_by_name(
+    station: Station, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(worker_module, "LoopWatch", partial(LoopWatch, blocked_seconds=0.01))
+
+    @station.app.train
+    async def greedy(number: int) -> int:
+        until(lambda: "of train 'greedy'" in caplog.text)
+        return number
+
+    worker = await station.start()
+    await station.app.queue(greedy, 1)
+    await station.dispatch()
+    await worker.run_all()
+    await worker.leave()
+
+    (record,) = await station.records()
+    assert (record.state, f"run {record.id} of train 'greedy'" in caplog.text) == (State.COMPLETED, True)
+
+
+async def _exit() -> None:
+    sys.exit(3)
+
+
+def _unavailable(*_: Any, **__: Any) -> Any:
+    raise StoreUnavailable("away")
 
 
 def _spoil_inputs(connection: Any) -> None:

@@ -3,23 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from trax.admin.finishing import Ended
 from trax.errors import TraxError
-from trax.host.hooks import call_hook, tell_ending
-from trax.host.outcomes import ending_of, gives_up, kind_of
+from trax.host.hooks import Told
+from trax.host.outcomes import delay_of, ending_of, gives_up, kind_of, raised
 from trax.records.ended import EndKind
 from trax.records.metadata import Ending
 from trax.records.states import State
-from trax.train import Cancelled, Outcome, Run, Train, entered
+from trax.train import Cancelled, Done, Failed, Interrupted, Outcome, Run, Train, entered
+from trax.train.failure import describe
+from trax.work.messages import Work
+from trax.work.reference import reference_to
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from trax.host.parts import Parts
+    from trax.host.progress import RunProgress
     from trax.store import Store
     from trax.store.claim import Claimed
     from trax.train import Cancellation
+    from trax.train.journey import Observer
+    from trax.work.processes import Processes
+    from trax.work.reference import Reference
+
+logger = logging.getLogger(__name__)
+
+FACTS: Final = ("metadata_id", "external_id", "train", "manifest", "attempt", "parent_id", "scheduled_for")
+"""What a run in another process knows of itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,25 +42,34 @@ class Finished:
     """A job whose run is over: what is to be written, and who is to be told once it is."""
 
     ended: Ended
-    train: Train[Any, Any] | None = None
+    told: Told | None = None
     outcome: Outcome[Any] | None = None
 
 
 class JobRunner:
     """Runs claimed jobs under their own record."""
 
-    def __init__(self, parts: Parts, store: Store, worker_id: int) -> None:
+    def __init__(
+        self, parts: Parts, store: Store, worker_id: int, processes: Processes | None = None
+    ) -> None:
         self._parts = parts
         self._store = store
         self._worker_id = worker_id
+        self._processes = processes
 
     async def execute(self, job: Claimed, token: Cancellation) -> Finished:
         """Run it; how it ended, and what that means to its manifest, is the answer."""
         try:
             train = self._parts.trains.get(job.train)
             value = self._parts.parameters.of_input(train).decode(job.input or "null")
+            elsewhere = self._processes is not None and train.options.cpu and reference_to(train)
         except TraxError as poison:
             return Finished(self._poisoned(job, poison))
+        told, notebook = Told(train, job.metadata_id, job.input), self._parts.notebook
+        progress = notebook.open(self._store, job.metadata_id, job.external_id, token, is_held=True)
+        kept = job.input and self._parts.parameters.saved_input(job.input)
+        if kept is not job.input:
+            progress.replaced_input = (kept,)
         run = Run(
             metadata_id=job.metadata_id,
             external_id=job.external_id,
@@ -55,26 +79,101 @@ class JobRunner:
             scheduled_for=job.scheduled_for,
             cancellation=token,
             activator=self._parts.activating,
+            reporter=progress.tell,
         )
-        with entered(run):
-            await call_hook(self._store, train, "on_started", job.metadata_id)
-            outcome = await _outcome(train, value, run)
-        return Finished(self._ended(job, train, outcome), train, outcome)
+        try:
+            with entered(run):
+                await self._parts.hooks.started(self._store, told)
+                observer = progress.enter if self._parts.settings.junction_progress else None
+                if elsewhere:
+                    doing = self._elsewhere(elsewhere, job, run, progress)
+                else:
+                    doing = _attempt(train, value, run, observer)
+                outcome = await _outcome(doing)
+        finally:
+            junctions = notebook.end(progress)
+            notebook.close(progress)
+        return Finished(self._ended(job, train, outcome, junctions), told, outcome)
+
+    def failed(self, job: Claimed, error: BaseException) -> Finished:
+        """The ending of a run whose own handling broke: the run fails, and nothing else does."""
+        train = self._parts.trains.get(job.train)
+        logger.error("run %s of train %r broke off", job.metadata_id, job.train, exc_info=error)
+        known = error if isinstance(error, Exception) else TraxError(f"{type(error).__name__}: {error}")
+        failure = describe(known, train=train.name, external_id=job.external_id, junction=None)
+        outcome = Failed(known, failure)
+        return Finished(self._ended(job, train, outcome), Told(train, job.metadata_id, job.input), outcome)
+
+    def unwritable(self, finished: Finished, error: Exception) -> Finished:
+        """A failure in the place of an ending that the database does not take."""
+        ending = finished.ended.ending
+        reason = f"its end as {ending.state} could not be written: {error}"
+        instead = Ending(
+            metadata_id=ending.metadata_id,
+            worker_id=ending.worker_id,
+            state=State.FAILED,
+            failure_exception=type(error).__name__,
+            failure_reason=reason,
+        )
+        return Finished(replace(finished.ended, ending=instead, kind=EndKind.FAILURE, delay=None))
+
+    def not_begun(self, job: Claimed, reason: str) -> Finished:
+        """The ending of a run that was claimed and will not begin here: it goes back to the queue."""
+        return Finished(self._ended(job, self._parts.trains.get(job.train), Interrupted(reason)))
+
+    def _elsewhere(
+        self, reference: Reference, job: Claimed, run: Run, progress: RunProgress
+    ) -> Awaitable[Outcome[Any]]:
+        """The run of a cpu train, in a process of its own; what it asks for and tells is heard here."""
+        assert self._processes is not None  # noqa: S101 - asked before
+        facts = {name: getattr(run, name) for name in FACTS}
+        work = Work(reference, job.input or "null", facts, logging.getLogger().getEffectiveLevel())
+
+        def activate(wanted: list[tuple[str, Any]], force: bool) -> int:  # noqa: FBT001 - as it was sent
+            return self._parts.activating.blocking(run, wanted, force=force)
+
+        desk = {"activate": activate, "progress": progress.tell, "junction": progress.enter, "log": _logged}
+        return self._processes.attempt(work, run.cancellation, desk)
+
+    def is_heard(self, finished: Finished) -> bool:
+        """Whether anybody wants to know how this ended."""
+        if finished.told is None or finished.outcome is None:
+            return False
+        return self._parts.hooks.hears(finished.told.train, finished.outcome)
 
     async def tell(self, finished: Finished) -> None:
-        """Call the train's hook, once the ending is written."""
-        if finished.train is not None and finished.outcome is not None:
-            metadata_id = finished.ended.ending.metadata_id
-            await tell_ending(self._store, finished.train, metadata_id, finished.outcome)
+        """Call the hooks, once the ending is written."""
+        if finished.told is not None and finished.outcome is not None:
+            await self._parts.hooks.ended(self._store, finished.told, finished.outcome)
 
-    def _ended(self, job: Claimed, train: Train[Any, Any], outcome: Outcome[Any]) -> Ended:
-        ending = ending_of(job.metadata_id, outcome, train, self._parts.parameters)
+    def _ended(
+        self, job: Claimed, train: Train[Any, Any], outcome: Outcome[Any], junctions: str | None = None
+    ) -> Ended:
+        ending = ending_of(
+            outcome,
+            train,
+            self._parts.parameters,
+            metadata_id=job.metadata_id,
+            worker_id=self._worker_id,
+            junctions=junctions,
+        )
+        if isinstance(outcome, Done):
+            return Ended(
+                ending=ending,
+                external_id=job.external_id,
+                kind=EndKind.SUCCESS,
+                manifest_id=job.manifest_id,
+                attempt=job.attempt,
+            )
         return Ended(
-            ending=replace(ending, worker_id=self._worker_id),
+            ending=ending,
             external_id=job.external_id,
-            kind=kind_of(outcome),
+            kind=kind_of(outcome, self._parts.settings),
             manifest_id=job.manifest_id,
+            attempt=job.attempt,
+            raised=raised(outcome),
             gives_up=gives_up(outcome, train),
+            delay=delay_of(outcome),
         )
 
     def _poisoned(self, job: Claimed, poison: TraxError) -> Ended:
@@ -95,8 +194,23 @@ class JobRunner:
         )
 
 
-async def _outcome(train: Train[Any, Any], value: Any, run: Run) -> Outcome[Any]:
+def _logged(record: logging.LogRecord) -> None:
+    """A line from another process, as if it had been written here."""
+    known = logging.getLogger(record.name)
+    if known.isEnabledFor(record.levelno):
+        known.handle(record)
+
+
+def _attempt(
+    train: Train[Any, Any], value: Any, run: Run, observer: Observer | None
+) -> Awaitable[Outcome[Any]]:
+    return train.attempt(
+        value, cancellation=run.cancellation, external_id=run.external_id, on_junction=observer
+    )
+
+
+async def _outcome(doing: Awaitable[Outcome[Any]]) -> Outcome[Any]:
     try:
-        return await train.attempt(value, cancellation=run.cancellation, external_id=run.external_id)
+        return await doing
     except asyncio.CancelledError:
         return Cancelled("its task was cancelled")

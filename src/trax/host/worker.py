@@ -2,119 +2,257 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
-import socket
+import time
+from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 
 from trax.admin.finishing import finish
 from trax.events import Topic
+from trax.host.endings import Endings
 from trax.host.job import Finished, JobRunner
+from trax.records.states import CancelReason
 from trax.store import claim, workers
+from trax.store.claim import Taker
 from trax.work.pool import Pool
+from trax.work.processes import Processes
+from trax.work.watch import LoopWatch
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from trax.admin.job_dispatcher import Dispatched
     from trax.host.parts import Parts
     from trax.store import Connection, Store
     from trax.store.claim import Claimed
 
 logger = logging.getLogger(__name__)
 
-HOST: Final = socket.gethostname()
+SECOND: Final = timedelta(seconds=1)
 
 
 class Worker:
     """The slots of one process. Each of its turns is one short transaction."""
 
-    def __init__(self, parts: Parts, store: Store, worker_id: int, slots: int) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        store: Store,
+        worker_id: int,
+        slots: int,
+        *,
+        is_adjustable: bool = False,
+        dispatches: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.id = worker_id
         self._parts = parts
         self._store = store
-        self.id = worker_id
-        self._runner = JobRunner(parts, store, worker_id)
+        self._slots = slots
+        self._is_adjustable = is_adjustable
+        self._dispatches = dispatches
+        self._clock = clock
+        self._beaten_at = clock()
+        self._processes = Processes(min(slots, os.cpu_count() or 1))
+        self._runner = JobRunner(parts, store, worker_id, self._processes)
         self._pool: Pool[Claimed, Finished] = Pool(
-            slots, self._runner.execute, lambda: parts.events.emit(Topic.ENDED)
+            slots,
+            lambda job, token: self._runner.execute(job, token),  # noqa: PLW0108 - of the runner then
+            lambda job, error: self._runner.failed(job, error),  # noqa: PLW0108
+            on_ended=lambda: parts.events.emit(Topic.ENDED),
+            on_begun=lambda: self._watch.wake(),  # noqa: PLW0108 - made below
+            default_timeout=lambda: parts.settings.default_job_timeout / SECOND,
+            clock=clock,
         )
+        self._endings = Endings(partial(store.call, self._finish), self._pool.put_back, lambda: self._runner)
+        self._watch = LoopWatch(lambda: self._pool.runs)
+        self._claiming = asyncio.Lock()
+        self._is_leaving = False
+        self._is_silenced = False
 
     @classmethod
-    async def started(cls, parts: Parts, store: Store, slots: int | None = None) -> Self:
-        """Register a worker: its id is new at each start, so nobody mistakes it for an earlier one."""
-        slots = slots or parts.settings.local_worker_count or os.cpu_count() or 1
-        return cls(parts, store, await store.call(_register, store, parts, slots), slots)
+    async def started(
+        cls,
+        parts: Parts,
+        store: Store,
+        slots: int | None = None,
+        *,
+        dispatches: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> Self:
+        """Register a worker: its id is new at each start, so nobody mistakes it for an earlier one.
+
+        One that `dispatches` comes to the gate itself; others rely on runs being pending for them.
+        """
+        wanted = slots or _slots(parts)
+        worker_id = await store.call(_register, store, parts, wanted, dispatches)
+        is_adjustable = slots is None
+        return cls(
+            parts, store, worker_id, wanted, is_adjustable=is_adjustable, dispatches=dispatches, clock=clock
+        )
 
     async def claim(self) -> int:
         """Fill the free slots; returns how many runs were taken."""
-        if not self._pool.free:
+        if self._is_leaving or not self._pool.wanted or self._is_silent():
             return 0
-        jobs = await self._store.call(self._claim, self._pool.free)
-        await self._pool.start(jobs)
+        async with self._claiming:
+            jobs = await self._store.call(self._claim)
+            await self._begin(jobs)
         return len(jobs)
+
+    async def visit_gate(self, visit: Callable[[Taker], Awaitable[Dispatched]]) -> Dispatched:
+        """Come along to the gate: what is let in for the free slots begins at once."""
+        async with self._claiming:
+            dispatched = await visit(self._taker())
+            await self._begin(dispatched.held)
+        return dispatched
 
     async def flush(self) -> int:
         """Write down what has ended, all of it at once, and then tell the hooks."""
         finished = self._pool.collect()
         if not finished:
             return 0
-        written = await self._store.call(self._finish, finished)
-        for one in written:
-            await self._runner.tell(one)
-        return len(written)
+        return await self._endings.write(finished)
 
     async def beat(self) -> None:
         """Say that this worker lives, and stop the runs that somebody wants stopped."""
+        at = self._clock()
         lives, to_stop = await self._store.call(self._beat)
         if not lives:
-            logger.warning("worker %s was taken for dead; its late results will be refused", self.id)
-        for metadata_id in to_stop:
-            self._pool.cancel(metadata_id, "cancelled by request")
+            await self._begin_anew()
+        self._beaten_at, self._is_silenced = at, False
+        self._adjust()
+        for metadata_id, why in to_stop.items():
+            timed_out = why is CancelReason.TIMEOUT
+            reason = "timed out: it took longer than it may" if timed_out else "cancelled by request"
+            self._pool.cancel(metadata_id, reason, timed_out=timed_out)
+
+    def sweep(self) -> None:
+        """Stop what has run out of time. It comes by itself; ask for it when a clock was moved by hand."""
+        self._pool.sweep()
 
     async def drain(self, seconds: float) -> None:
-        """Let what runs end; what takes too long is interrupted and goes back to the queue."""
+        """Claim nothing more and let what runs end; what takes too long goes back to the queue.
+
+        A second call with less patience cuts the first one short.
+        """
+        self._is_leaving = True
+        async with self._claiming:  # a claim under way may still bring jobs
+            self._give_back("the worker stops")
         if not await self._pool.drained(seconds):
             self._pool.interrupt_all("the worker stops")
             await self._pool.drained()
         await self.flush()
+        await self._endings.told()
 
     async def leave(self) -> None:
         """Take the worker's row away: nobody needs to watch it any more."""
+        self._watch.stop()
+        self._pool.close()
+        await self._processes.close()
         await self._store.call(workers.remove, self.id)
 
     async def run_all(self) -> int:
         """Claim and run everything pending, then return how many runs that were."""
         done = 0
-        while await self.claim():
+        while True:
+            if self._is_silent():
+                await self.beat()  # nobody else does it here
+            if not await self.claim():
+                return done
             await self._pool.drained()
             done += await self.flush()
-        return done
+            await self._endings.told()
 
-    def _claim(self, connection: Connection, slots: int) -> list[Claimed]:
-        return claim.claim(
-            connection,
+    @property
+    def _wanted_slots(self) -> int:
+        """As many as the settings say by now, unless whoever started the worker said how many."""
+        return _slots(self._parts) if self._is_adjustable else self._slots
+
+    def _adjust(self) -> None:
+        if self._slots != self._wanted_slots:
+            self._slots = self._wanted_slots
+            self._pool.resize(self._slots)
+            self._parts.events.emit(Topic.PENDING)
+
+    async def _begin_anew(self) -> None:
+        """Go on as a new worker: this one was taken for dead, and what it held was given to others."""
+        logger.warning("worker %s was taken for dead: its runs are others' now, and it begins anew", self.id)
+        async with self._claiming:
+            self._pool.interrupt_all("its worker was taken for dead")
+            self._give_back("its worker was taken for dead")
+            self.id = await self._store.call(
+                _register, self._store, self._parts, self._slots, self._dispatches
+            )
+            self._runner = JobRunner(self._parts, self._store, self.id, self._processes)
+
+    def _give_back(self, reason: str) -> None:
+        released = [self._runner.not_begun(job, reason) for job in self._pool.release()]
+        if released:
+            self._pool.put_back(released)
+            self._parts.events.emit(Topic.ENDED)
+
+    def _is_silent(self) -> bool:
+        """Whether others may take this worker for dead by now: then it must not take what it cannot keep."""
+        is_silent = self._clock() - self._beaten_at > self._parts.settings.worker_lost_after.total_seconds()
+        if is_silent and not self._is_silenced:
+            logger.warning("worker %s could not say that it lives; it claims nothing until it can", self.id)
+        self._is_silenced = is_silent
+        return is_silent
+
+    async def _begin(self, jobs: Sequence[Claimed]) -> None:
+        if jobs:
+            await self._pool.start(jobs)
+
+    def _claim(self, connection: Connection) -> list[Claimed]:
+        return claim.claim(connection, self._taker(), now=self._store.given_now(connection))
+
+    def _taker(self) -> Taker:
+        trains = self._parts.trains
+        return Taker(
             worker_id=self.id,
-            host=HOST,
-            slots=slots,
-            trains=self._parts.trains.names_and_aliases,
-            now=self._store.now(connection),
+            host=self._parts.identity.host,
+            slots=0 if self._is_leaving or self._is_silent() else self._pool.wanted,
+            trains=trains.names_and_aliases,
+            cpu_slots=self._processes.free,
+            cpu_trains=trains.cpu_names,
         )
 
-    def _finish(self, connection: Connection, finished: list[Finished]) -> list[Finished]:
+    def _finish(self, connection: Connection, finished: Sequence[Finished]) -> list[Finished]:
         ended = [one.ended for one in finished]
-        now = self._store.now(connection)
-        ours = {one.ending.metadata_id for one in finish(connection, ended, self._parts.settings, now=now)}
+        with self._parts.notebook.last_words(one.ending.metadata_id for one in ended) as words:
+            if words is not None:
+                words.write(connection, now=self._store.now(connection))
+            written = finish(connection, ended, self._parts.settings, store=self._store)
+        if len(written) == len(finished):
+            return list(finished)
+        ours = {one.ending.metadata_id for one in written}
         return [one for one in finished if one.ended.ending.metadata_id in ours]
 
-    def _beat(self, connection: Connection) -> tuple[bool, list[int]]:
+    def _beat(self, connection: Connection) -> tuple[bool, dict[int, CancelReason]]:
+        self._parts.live.refresh(connection)
         now = self._store.now(connection)
-        return workers.beat(connection, self.id, now=now), claim.to_cancel(connection, self.id)
+        lives = workers.beat(connection, self.id, concurrency=self._wanted_slots, now=now)
+        return lives, claim.to_cancel(connection, self.id)
 
 
-def _register(connection: Connection, store: Store, parts: Parts, slots: int) -> int:
+def _slots(parts: Parts) -> int:
+    return parts.settings.local_worker_count or os.cpu_count() or 1
+
+
+def _register(connection: Connection, store: Store, parts: Parts, slots: int, dispatches: bool) -> int:  # noqa: FBT001
     columns = {
-        "host": HOST,
-        "host_environment": "server",
-        "host_instance_id": f"{HOST}-{os.getpid()}",
+        "host": parts.identity.host,
+        "host_environment": parts.identity.environment,
+        "host_instance_id": parts.identity.instance_id,
+        "host_labels": json.dumps(parts.identity.labels) if parts.identity.labels else None,
         "pid": os.getpid(),
         "concurrency": slots,
+        "dispatches": dispatches,
         "trains": json.dumps(parts.trains.names),
     }
     return workers.register(connection, columns, now=store.now(connection))

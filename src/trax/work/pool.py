@@ -3,76 +3,130 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+import math
+import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from trax.train import Cancellation
+from trax.train.threads import use_threads
+from trax.work.deadlines import Deadlines
+from trax.work.running import JobT, Running
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from trax.train import Cancellation
+
 SLICE = 32
 """Jobs are started in slices, so that others get their turn on the loop in between."""
 
+MOST_THREADS = 10_000
+"""No limit in earnest: a thread is only made when all others are taken, and the slots bound how many are."""
 
-class Job(Protocol):
-    """Something to run, known by the id of its record."""
-
-    @property
-    def metadata_id(self) -> int: ...
-
-
-JobT = TypeVar("JobT", bound=Job)
 EndedT = TypeVar("EndedT")
 
 
 class Pool(Generic[JobT, EndedT]):
-    """Runs jobs as tasks of one event loop. `execute` must not raise: how a job ended is its answer."""
+    """Runs jobs as tasks of one event loop, each within its time.
+
+    `execute` answers how a job ended. Should it raise all the same, `failed` makes an ending of that: a slot
+    is never lost. More jobs than there are slots wait in a backlog, in the order given.
+    """
 
     def __init__(
         self,
         size: int,
         execute: Callable[[JobT, Cancellation], Awaitable[EndedT]],
+        failed: Callable[[JobT, BaseException], EndedT],
+        *,
         on_ended: Callable[[], None],
+        on_begun: Callable[[], None] = lambda: None,
+        default_timeout: Callable[[], float],
+        prefetch: int = 0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._size = size
+        self._prefetch = prefetch
         self._execute = execute
+        self._failed = failed
         self._on_ended = on_ended
-        self._running: dict[int, tuple[asyncio.Task[Any], Cancellation]] = {}
+        self._on_begun = on_begun
+        self._default_timeout = default_timeout
+        self._clock = clock
+        self._running: dict[int, Running[JobT]] = {}
+        self._backlog: deque[JobT] = deque()
         self._ended: list[EndedT] = []
         self._idle = asyncio.Event()
         self._idle.set()
+        self._deadlines = Deadlines(self._running, clock)
+        self._threads = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="trax-run")
+        self._context = copy_context()  # each run begins with a copy: what one sets, no other sees
+        self._context.run(use_threads, self._threads)
 
     @property
     def free(self) -> int:
-        return self._size - len(self._running)
+        """How many slots nothing runs in."""
+        return max(0, self._size - len(self._running))
+
+    @property
+    def wanted(self) -> int:
+        """How many jobs there is use for: the free slots, and what may wait for the next one."""
+        return max(0, self.free + self._prefetch - len(self._backlog))
 
     @property
     def running(self) -> frozenset[int]:
         return frozenset(self._running)
 
+    @property
+    def runs(self) -> list[Running[JobT]]:
+        """What runs at this moment. Any thread may ask."""
+        return list(self._running.values())
+
+    def resize(self, size: int) -> None:
+        """Have so many slots from now on. What runs in one too many runs to its end."""
+        self._size = size
+
     async def start(self, jobs: Sequence[JobT]) -> None:
-        for number, job in enumerate(jobs, start=1):
-            token = Cancellation()
-            task = asyncio.create_task(self._run(job, token), name=f"trax run {job.metadata_id}")
-            self._running[job.metadata_id] = task, token
-            self._idle.clear()
-            if number % SLICE == 0:
-                await asyncio.sleep(0)
+        fitting = 0 if self._backlog else min(self.free, len(jobs))
+        self._backlog.extend(jobs[fitting:])
+        for begun in range(0, fitting, SLICE):
+            self._begin(jobs[begun : min(begun + SLICE, fitting)])
+            await asyncio.sleep(0)
 
     def collect(self) -> list[EndedT]:
         """The endings since the last time."""
         ended, self._ended = self._ended, []
         return ended
 
-    def cancel(self, metadata_id: int, reason: str) -> None:
-        """Ask a run to stop; nothing happens if it has ended meanwhile."""
-        if metadata_id in self._running:
-            self._running[metadata_id][1].cancel(reason)
+    def put_back(self, ended: Sequence[EndedT]) -> None:
+        """Keep endings that could not be written for the next time."""
+        self._ended[:0] = ended
+
+    def cancel(self, metadata_id: int, reason: str, *, timed_out: bool = False) -> None:
+        """Ask a run to stop; nothing happens if it has ended meanwhile, or was asked before."""
+        run = self._running.get(metadata_id)
+        if run is not None and not run.token.requested:
+            run.token.cancel(reason, timed_out=timed_out)
+            self._deadlines.asked_to_stop(run)
 
     def interrupt_all(self, reason: str) -> None:
         """Ask all runs to stop and to be run again later."""
-        for _, token in list(self._running.values()):
-            token.interrupt(reason)
+        for run in self.runs:
+            if not run.token.requested:
+                run.token.interrupt(reason)
+                self._deadlines.asked_to_stop(run)
+
+    def release(self) -> list[JobT]:
+        """Give up the backlog: these jobs have not begun, and will not."""
+        released = list(self._backlog)
+        self._backlog.clear()
+        return released
+
+    def sweep(self) -> None:
+        """Stop what has run out of time. Comes by itself when it is time."""
+        self._deadlines.sweep()
 
     async def drained(self, seconds: float | None = None) -> bool:
         """Wait until nothing runs any more; False when that took longer than it may."""
@@ -82,10 +136,35 @@ class Pool(Generic[JobT, EndedT]):
             return False
         return True
 
-    async def _run(self, job: JobT, token: Cancellation) -> None:
-        ended = await self._execute(job, token)
+    def close(self) -> None:
+        """Let go of the threads and the timer; what still runs goes on, and is not waited for."""
+        self._deadlines.close()
+        self._threads.shutdown(wait=False)
+
+    def _begin(self, jobs: Sequence[JobT]) -> None:
+        default, now, running = self._default_timeout(), self._clock(), self._running
+        create_task, fresh = asyncio.get_running_loop().create_task, self._context.copy
+        self._idle.clear()
+        soonest = math.inf
+        for job in jobs:
+            seconds = default if job.timeout_seconds is None else job.timeout_seconds
+            running[job.metadata_id] = run = Running(job, now + seconds, seconds)
+            soonest = min(soonest, run.look_at)
+            run.task = create_task(self._run(run), name=f"trax run {job.metadata_id}", context=fresh())
+        self._deadlines.note(soonest)
+        self._on_begun()
+
+    async def _run(self, run: Running[JobT]) -> None:
+        job = run.job
+        try:
+            ended = await self._execute(job, run.token)
+        except (Exception, SystemExit, asyncio.CancelledError) as error:  # noqa: BLE001 - becomes its ending
+            ended = self._failed(job, error)
         self._ended.append(ended)
         del self._running[job.metadata_id]
-        if not self._running:
+        if self._backlog and self.free:
+            self._begin([self._backlog.popleft()])
+        elif not self._running:
             self._idle.set()
-        self._on_ended()
+        if len(self._ended) == 1:  # the first since they were collected; whoever comes finds the others too
+            self._on_ended()

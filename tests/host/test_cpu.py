@@ -1,0 +1,254 @@
+"""Trains that run in processes of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support import heavy
+from tests.support.waiting import until
+
+from trax.admin.job_dispatcher import dispatch
+from trax.dispatch.routing import Routing
+from trax.errors import DefinitionError
+from trax.host.worker import Worker
+from trax.records import Metadata, State
+from trax.store import metadata_sweeps
+from trax.testing import Harness
+from trax.train import Cancelled, Done, Failed
+from trax.work import processes
+from trax.work.messages import packed, unpacked
+from trax.work.reference import Reference, reference_to
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+    from pathlib import Path
+
+    from trax import Trax
+    from trax.store import Store
+    from trax.train import Train
+
+
+class Shed:
+    """The app of `heavy`, one worker, and the way from a queued job to its record."""
+
+    def __init__(self, app: Trax, store: Store, worker: Worker) -> None:
+        self.app = app
+        self.store = store
+        self.worker = worker
+
+    async def queue(self, train: Train[Any, Any], *values: Any) -> None:
+        await self.app.queue_many(train, values)
+        await self.store.call(dispatch, self.store, self.app.parts.settings, Routing())
+
+    async def run(self, train: Train[Any, Any], *values: Any) -> list[Metadata]:
+        await self.queue(train, *values)
+        async with asyncio.timeout(120):
+            await self.worker.run_all()
+        return await self.records()
+
+    async def begin(self, train: Train[Any, Any], marker: Path) -> int:
+        """Start a run, and return its id once it has said that it runs."""
+        await self.queue(train, str(marker))
+        await self.worker.claim()
+        await asyncio.to_thread(until, marker.exists, within_seconds=60)
+        return (await self.records())[-1].id
+
+    async def records(self) -> list[Metadata]:
+        return list(reversed(await self.app.executions.list()))
+
+
+@pytest.fixture
+async def shed(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Shed]:
+    monkeypatch.setattr(processes, "GRACE_SECONDS", 0.0)
+    app = heavy.app
+    store = await app.parts.store.opened()
+    worker = await Worker.started(app.parts, store)
+    yield Shed(app, store, worker)
+    await worker.drain(0)
+    await worker.leave()
+    app.close()
+
+
+async def test_a_cpu_train_runs_in_another_process_with_services_and_its_own_run(shed: Shed) -> None:
+    (record,) = await shed.run(heavy.look, 21)
+
+    assert (record.state, record.failure_reason) == (State.COMPLETED, None)
+    assert record.output["pid"] != os.getpid()
+    assert record.output == {
+        "pid": record.output["pid"],
+        "metadata_id": record.id,
+        "attempt": 1,
+        "manifest": None,
+        "doubled": 42,
+    }
+
+
+async def test_a_process_is_used_again_and_there_are_no_more_than_slots(shed: Shed) -> None:
+    records = await shed.run(heavy.look, *range(8))
+
+    assert [record.state for record in records] == [State.COMPLETED] * 8
+    assert len({record.output["pid"] for record in records}) <= 2
+
+
+@pytest.mark.parametrize(
+    ("what", "exception", "reason"),
+    [
+        ("raise", "KeyError", "'raise'"),
+        ("refuse", "Refusal", "not readable"),
+        ("exit", "ProcessDied", "its process ended itself with exit code 7"),
+        ("leave", "ProcessDied", "its process ended itself with exit code 3"),
+        ("kill", "ProcessDied", "its process was killed by SIGKILL, perhaps for want of memory"),
+    ],
+)
+async def test_a_run_that_fails_or_takes_its_process_along_fails_alone(
+    shed: Shed, what: str, exception: str, reason: str
+) -> None:
+    failed, fine = await shed.run(heavy.fail, what), await shed.run(heavy.look, 1)
+
+    assert (failed[0].state, failed[0].failure_exception, failed[0].failure_reason) == (
+        State.FAILED,
+        exception,
+        reason,
+    )
+    assert fine[-1].state is State.COMPLETED
+
+
+async def test_the_place_of_a_failure_is_known(shed: Shed) -> None:
+    (record,) = await shed.run(heavy.fail, "raise")
+
+    assert record.failure_junction == "fail"
+    assert "heavy.py" in (record.stack_trace or "")
+
+
+@pytest.mark.parametrize("train", [heavy.spin, heavy.wait], ids=["deaf", "waiting"])
+async def test_a_cancelled_run_ends_with_its_process_and_the_next_gets_a_new_one(
+    shed: Shed, train: Train[Any, Any], tmp_path: Path
+) -> None:
+    run_id = await shed.begin(train, tmp_path / "began")
+
+    await shed.store.call(metadata_sweeps.request_cancel, [run_id])
+    await shed.worker.beat()
+    async with asyncio.timeout(60):
+        while not await shed.worker.flush():  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0)
+    records = await shed.run(heavy.look, 1)
+
+    assert [record.state for record in records] == [State.CANCELLED, State.COMPLETED]
+
+
+async def test_a_run_that_listens_may_tidy_up(
+    shed: Shed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "GRACE_SECONDS", 60.0)
+    run_id = await shed.begin(heavy.listen, tmp_path / "began")
+
+    await shed.store.call(metadata_sweeps.request_cancel, [run_id])
+    await shed.worker.beat()
+    async with asyncio.timeout(60):
+        await shed.worker.drain(60)
+
+    assert (tmp_path / "began.tidied").exists()
+    assert (await shed.records())[0].state is State.CANCELLED
+
+
+async def test_a_run_that_must_be_interrupted_goes_back_to_the_queue(shed: Shed, tmp_path: Path) -> None:
+    await shed.begin(heavy.spin, tmp_path / "began")
+
+    async with asyncio.timeout(60):
+        await shed.worker.drain(0)
+
+    (record,) = await shed.records()
+    (entry,) = await shed.app.work_queue.list()
+    assert (record.state, record.failure_exception) == (State.CANCELLED, "Interrupted")
+    assert entry.status == "queued"
+
+
+async def test_a_signal_to_all_processes_is_left_to_the_worker(shed: Shed) -> None:
+    records = await shed.run(heavy.hear, signal.SIGTERM, signal.SIGINT)
+
+    assert [record.state for record in records] == [State.COMPLETED] * 2
+
+
+async def test_no_more_cpu_runs_are_claimed_than_there_are_processes(
+    shed: Shed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    worker = await Worker.started(shed.app.parts, shed.store, slots=4)
+    await shed.queue(heavy.listen, *(str(tmp_path / str(number)) for number in range(3)))
+    await shed.queue(heavy.greet, "Ada")
+
+    assert await worker.claim() == 2
+    assert await worker.claim() == 0
+    await asyncio.to_thread(until, (tmp_path / "0").exists, within_seconds=60)
+    async with asyncio.timeout(60):
+        await worker.drain(0)
+    await worker.leave()
+
+    states = [record.state for record in await shed.records()]
+    assert states == [State.CANCELLED, State.PENDING, State.PENDING, State.COMPLETED]
+
+
+async def test_progress_log_lines_and_dependents_work_across_the_border() -> None:
+    async with Harness(heavy.app) as h:
+        await h.app.queue(heavy.report, 4)
+        async with asyncio.timeout(120):
+            await h.run_until_idle()
+
+        records = {record.train: record for record in await h.app.executions.list()}
+        lines = await h.app.executions.logs(records["report"].id)
+        assert records["report"].progress == 0.25
+        assert [(line.logger, line.message) for line in lines] == [("heavy", "step 1 of 4")]
+        assert (records["wake"].output, records["greet"].output) == (1, "hello Ada")
+        assert "stranger" in (records["wake_a_stranger"].failure_reason or "")
+
+
+async def test_what_no_other_process_can_find_is_given_up_with_the_reason() -> None:
+    app = heavy.made()
+    async with Harness(app) as h:
+        await app.queue(app.trains.get("unreachable"), 1)
+        await h.run_until_idle()
+
+        (record,) = await app.executions.list()
+        assert (record.failure_exception, record.attempt) == ("DefinitionError", 1)
+        assert "at the top level of a module" in (record.failure_reason or "")
+        assert len(await app.dead_letters.list()) == 1
+
+
+def test_a_train_is_found_by_its_own_name_or_within_its_app(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert reference_to(heavy.look) == Reference("look", "tests.support.heavy", "look")
+    assert reference_to(heavy.look).resolved() is heavy.look
+
+    reference_to.cache_clear()
+    look = heavy.look
+    monkeypatch.delattr(heavy, "look")
+
+    assert reference_to(look) == Reference("look", "tests.support.heavy", "app")
+    assert reference_to(look).resolved() is look
+
+
+def test_a_train_that_is_gone_when_the_module_is_imported_is_told_so() -> None:
+    with pytest.raises(DefinitionError, match=r"tests.support.heavy.missing is not there"):
+        Reference("look", "tests.support.heavy", "missing").resolved()
+
+
+def test_how_a_run_ended_travels_even_when_its_guests_cannot(caplog: pytest.LogCaptureFixture) -> None:
+    class Local(Exception):
+        pass
+
+    assert unpacked(packed(Done(1))) == Done(1)
+    assert unpacked(packed(Done(Local()))) == Done(None)
+    assert unpacked(packed(Cancelled("enough", error=Local()))) == Cancelled("enough")
+    assert "cannot leave its process" in caplog.text
+    failed = unpacked(packed(Failed(heavy.Refusal("a", "b"), _described())))
+    assert isinstance(failed, Failed)
+    assert str(failed.error) == "Refusal: a b"
+
+
+def _described() -> Any:
+    from trax.train.failure import describe
+
+    return describe(heavy.Refusal("a", "b"), train="fail", external_id="0" * 32, junction=None)

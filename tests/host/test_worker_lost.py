@@ -1,0 +1,180 @@
+"""A worker that falls silent: what others do then, and what it does when it is back."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from trax import Metadata, Retry, Trax, every
+from trax.host.worker import Worker
+from trax.records import State
+from trax.store import workers
+from trax.testing import Harness
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+
+class Yard:
+    """One worker on the harness's clock, and a train that waits until it is let on."""
+
+    def __init__(self, h: Harness, worker: Worker) -> None:
+        self.h = h
+        self.worker = worker
+        self.started = asyncio.Event()
+        self.go_on = asyncio.Event()
+        self.ran: list[str] = []
+
+    async def work(self, name: str) -> str:
+        self.ran.append(name)
+        self.started.set()
+        await self.go_on.wait()
+        return name
+
+    async def begin(self) -> None:
+        """Let what is queued through the gate, and start it."""
+        await self.h.cycle("job_dispatcher")
+        assert await self.worker.claim() == 1
+        await self.started.wait()
+
+    async def records(self) -> list[Metadata]:
+        return list(reversed(await self.h.app.executions.list()))
+
+    async def workers(self) -> list[int]:
+        store = await self.h.app.parts.store.opened()
+        return [each.id for each in await store.ask(workers.listed)]
+
+
+@pytest.fixture
+async def yard(url: str) -> AsyncGenerator[Yard]:
+    app = Trax(url, local_worker_count=2)
+
+    async def work(name: str) -> str:
+        return await yards[0].work(name)
+
+    app.train(retry=Retry(max_retries=2, delay=timedelta(0)), timeout=timedelta(days=9))(work)
+    async with Harness(app) as h:
+        store = await app.parts.store.opened()
+        worker = await Worker.started(app.parts, store, clock=partial(_seconds, h))
+        yards = [Yard(h, worker)]
+        yield yards[0]
+        await worker.drain(0)
+        await worker.leave()
+
+
+async def test_a_silent_worker_loses_its_runs_and_goes_on_as_a_new_one(
+    yard: Yard, caplog: pytest.LogCaptureFixture
+) -> None:
+    await yard.h.app.queue(yard.h.app.trains.get("work"), "Ada")
+    await yard.begin()
+    old = yard.worker.id
+
+    await yard.h.advance(seconds=21)
+    await yard.h.cycle("manifest_manager")
+    (record,) = await yard.records()
+    assert (record.state, record.failure_exception) == (State.FAILED, "WorkerLost")
+    assert await yard.workers() == []
+
+    await yard.worker.beat()
+    async with asyncio.timeout(30):
+        assert await _written(yard.worker) == 0
+    assert yard.worker.id > old
+    assert await yard.workers() == [yard.worker.id]
+    assert f"worker {old} was taken for dead" in caplog.text
+
+    yard.go_on.set()
+    await yard.begin()
+    async with asyncio.timeout(30):
+        assert await _written(yard.worker) == 1
+    lost, again = await yard.records()
+    assert (lost.state, lost.worker) == (State.FAILED, old)
+    assert (again.state, again.worker, again.attempt) == (State.COMPLETED, yard.worker.id, 2)
+
+
+async def test_a_result_that_comes_too_late_is_refused_and_logged(
+    yard: Yard, caplog: pytest.LogCaptureFixture
+) -> None:
+    await yard.h.app.queue(yard.h.app.trains.get("work"), "Ada")
+    await yard.begin()
+    await yard.h.advance(seconds=21)
+    await yard.h.cycle("manifest_manager")
+
+    yard.go_on.set()
+    async with asyncio.timeout(30):
+        assert await _written(yard.worker) == 0
+
+    (record,) = await yard.records()
+    assert (record.state, record.output) == (State.FAILED, None)
+    assert "ended as completed too late" in caplog.text
+
+
+async def test_the_manifest_of_a_lost_run_is_tried_again_under_its_policy(url: str) -> None:
+    app = Trax(url, local_worker_count=2)
+    started = asyncio.Event()
+
+    @app.train
+    async def work(_name: str) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    app.schedule(work, "daily", "Ada", every(days=1), retry=Retry(max_retries=3, delay=timedelta(minutes=5)))
+    async with Harness(app) as h:
+        worker = await Worker.started(app.parts, await app.parts.store.opened())
+        await h.cycle("manifest_manager")
+        await h.cycle("job_dispatcher")
+        await worker.claim()
+        await started.wait()
+
+        await h.advance(seconds=21)
+        await h.cycle("manifest_manager")
+        assert (await app.manifests.get("daily")).failure_count == 1
+
+        (entry,) = await app.work_queue.list(status="queued")
+        assert (entry.manifest, entry.scheduled_at) == ("daily", h.now + timedelta(minutes=5))
+        await worker.drain(0)
+        await worker.leave()
+
+
+async def test_a_worker_that_beats_keeps_its_run_however_long_it_takes(yard: Yard) -> None:
+    await yard.h.app.queue(yard.h.app.trains.get("work"), "Ada")
+    await yard.begin()
+
+    for _ in range(3):
+        await yard.h.advance(days=1)
+        await yard.worker.beat()
+        await yard.h.cycle("manifest_manager")
+    yard.go_on.set()
+    async with asyncio.timeout(30):
+        assert await _written(yard.worker) == 1
+
+    (record,) = await yard.records()
+    assert record.state is State.COMPLETED
+
+
+async def test_a_worker_that_may_be_taken_for_dead_claims_nothing_until_it_has_beaten(
+    yard: Yard, caplog: pytest.LogCaptureFixture
+) -> None:
+    await yard.h.app.queue(yard.h.app.trains.get("work"), "Ada")
+    await yard.h.cycle("job_dispatcher")
+    await yard.h.advance(seconds=21)
+
+    assert await yard.worker.claim() == 0
+    assert await yard.worker.claim() == 0
+    assert caplog.text.count("could not say that it lives") == 1
+
+    await yard.worker.beat()
+    assert await yard.worker.claim() == 1
+
+
+def _seconds(h: Harness) -> float:
+    return h.now.timestamp()
+
+
+async def _written(worker: Worker) -> int:
+    """How many endings were written, once there is nothing left to write."""
+    await worker._pool.drained()  # pyright: ignore[reportPrivateUsage]
+    return await worker.flush()

@@ -1,0 +1,102 @@
+"""A worker that beats in the moment in which it is taken for dead. Real connections, real locks."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from threading import Event
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlalchemy import text
+from tests.conftest import NOON
+from tests.store.test_claim import WORKER, pending
+from tests.support.waiting import until
+
+from trax.records import State
+from trax.settings import Settings
+from trax.store import Store, metadata, workers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from trax.store import Connection
+
+PATIENCE_SECONDS = 30
+WAITING = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
+
+
+@pytest.fixture
+def store(postgres_url: str) -> Generator[Store]:
+    opened = Store(postgres_url, clock=lambda: NOON)
+    opened.open()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def threads() -> Generator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(2) as pool:
+        yield pool
+
+
+def rescue(connection: Connection) -> None:
+    from trax.admin.startup import recover
+
+    recover(connection, Settings(), now=NOON)
+
+
+def beat(worker_id: int) -> Callable[[Connection], bool]:
+    return lambda connection: workers.beat(connection, worker_id, concurrency=4, now=NOON)
+
+
+def someone_waits(store: Store) -> None:
+    until(lambda: store.read(lambda connection: connection.execute(WAITING).scalar_one()) > 0)
+
+
+def test_a_worker_whose_row_is_about_to_go_learns_that_it_is_dead(
+    store: Store, threads: ThreadPoolExecutor
+) -> None:
+    silent = store.run(workers.register, WORKER, now=NOON - timedelta(minutes=1))
+    done, go = Event(), Event()
+
+    def rescue_slowly(connection: Connection) -> None:
+        rescue(connection)
+        done.set()
+        assert go.wait(PATIENCE_SECONDS)
+
+    rescuing = threads.submit(store.run, rescue_slowly)
+    assert done.wait(PATIENCE_SECONDS)
+    beating = threads.submit(store.run, beat(silent))
+    someone_waits(store)
+    go.set()
+    rescuing.result(PATIENCE_SECONDS)
+
+    assert beating.result(PATIENCE_SECONDS) is False
+
+
+def test_a_worker_whose_beat_comes_first_keeps_its_row_and_its_run(
+    store: Store, threads: ThreadPoolExecutor
+) -> None:
+    silent = store.run(workers.register, WORKER, now=NOON - timedelta(minutes=1))
+    (run,) = store.run(pending, 1, NOON, state="in_progress", started_at=NOON, worker_id=silent)
+    done, go = Event(), Event()
+
+    def beat_slowly(connection: Connection) -> bool:
+        lives = beat(silent)(connection)
+        done.set()
+        assert go.wait(PATIENCE_SECONDS)
+        return lives
+
+    beating = threads.submit(store.run, beat_slowly)
+    assert done.wait(PATIENCE_SECONDS)
+    rescuing = threads.submit(store.run, rescue)
+    someone_waits(store)
+    go.set()
+    rescuing.result(PATIENCE_SECONDS)
+
+    assert beating.result(PATIENCE_SECONDS) is True
+    assert [worker.id for worker in store.read(workers.listed)] == [silent]
+    record = store.read(metadata.get, run)
+    assert record
+    assert record.state is State.IN_PROGRESS

@@ -1,0 +1,291 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from trax.errors import RunTimedOut
+from trax.train import Cancellation, Done, junction, train
+from trax.train.cancellation import held
+from trax.work.deadlines import PATIENCE_SECONDS
+from trax.work.pool import Pool
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+
+colour: ContextVar[str] = ContextVar("colour", default="none")
+
+
+class Job(NamedTuple):
+    metadata_id: int
+    timeout_seconds: float | None = None
+    train: str = "work"
+
+
+class Station:
+    """A pool whose clock moves when told, and whose jobs end when told."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.began: list[int] = []
+        self.gates: dict[int, asyncio.Event] = {}
+        self.execute: Callable[[Job, Cancellation], Awaitable[str]] = self.wait
+        self.pools: list[Pool[Job, str]] = []
+
+    def pool(self, size: int, prefetch: int = 0) -> Pool[Job, str]:
+        pool = Pool[Job, str](
+            size,
+            self._execute,
+            lambda job, error: f"{job.metadata_id} broke with {error!r}",
+            on_ended=lambda: None,
+            default_timeout=lambda: 60.0,
+            prefetch=prefetch,
+            clock=lambda: self.now,
+        )
+        self.pools.append(pool)
+        return pool
+
+    async def _execute(self, job: Job, token: Cancellation) -> str:
+        return await self.execute(job, token)
+
+    async def wait(self, job: Job, token: Cancellation) -> str:
+        self.began.append(job.metadata_id)
+        gate = self.gates.setdefault(job.metadata_id, asyncio.Event())
+        try:
+            await held(token, gate.wait())
+        except Exception as error:  # noqa: BLE001
+            return f"{job.metadata_id} {error!r}"
+        return f"{job.metadata_id} done"
+
+    def end(self, *ids: int) -> None:
+        for each in ids:
+            self.gates[each].set()
+
+
+@pytest.fixture
+async def station() -> AsyncGenerator[Station]:
+    made = Station()
+    yield made
+    for pool in made.pools:
+        pool.close()
+
+
+async def test_a_slot_that_frees_can_be_filled_at_once(station: Station) -> None:
+    pool = station.pool(2)
+
+    await pool.start([Job(1), Job(2)])
+    assert (pool.free, pool.wanted, pool.running) == (0, 0, {1, 2})
+    station.end(1)
+    await _until(lambda: pool.free == 1)
+
+    await pool.start([Job(3)])
+    assert (station.began, pool.running) == ([1, 2, 3], {2, 3})
+    assert pool.collect() == ["1 done"]
+    assert pool.collect() == []
+
+
+async def test_more_than_fits_waits_in_order_and_begins_as_slots_free(station: Station) -> None:
+    pool = station.pool(1, prefetch=2)
+    assert pool.wanted == 3
+
+    await pool.start([Job(1), Job(2), Job(3)])
+    assert (station.began, pool.wanted) == ([1], 0)
+    station.end(1)
+    await _until(lambda: station.began == [1, 2])
+
+    assert pool.wanted == 1
+    assert pool.release() == [Job(3)]
+    station.end(2)
+    assert await pool.drained(30)
+    assert station.began == [1, 2]
+
+
+async def test_a_pool_that_shrinks_lets_what_runs_end_and_begins_less(station: Station) -> None:
+    pool = station.pool(2, prefetch=1)
+    await pool.start([Job(1), Job(2), Job(3)])
+
+    pool.resize(1)
+    assert (pool.free, pool.wanted) == (0, 0)
+
+    station.end(1)
+    await _until(lambda: sorted(pool.running) == [2])
+    assert station.began == [1, 2]
+
+    station.end(2)
+    await _until(lambda: station.began == [1, 2, 3])
+    station.end(3)
+    assert await pool.drained(30)
+
+
+async def test_what_one_run_sets_no_other_run_sees(station: Station) -> None:
+    async def look(job: Job, _token: Cancellation) -> str:
+        seen = colour.get()
+        colour.set(f"set by {job.metadata_id}")
+        return seen
+
+    station.execute = look
+    pool = station.pool(1, prefetch=1)
+
+    await pool.start([Job(1), Job(2)])
+    assert await pool.drained(30)
+
+    assert pool.collect() == ["none", "none"]
+
+
+@pytest.mark.parametrize("error", [ValueError("a bug"), SystemExit(3), asyncio.CancelledError()])
+async def test_a_run_that_breaks_frees_its_slot_and_has_an_ending(
+    station: Station, error: BaseException
+) -> None:
+    async def broken(_job: Job, _token: Cancellation) -> str:
+        raise error
+
+    station.execute = broken
+    pool = station.pool(1)
+
+    await pool.start([Job(1)])
+    assert await pool.drained(30)
+
+    assert (pool.free, pool.collect()) == (1, [f"1 broke with {error!r}"])
+
+
+async def test_what_could_not_be_written_comes_first_the_next_time(station: Station) -> None:
+    pool = station.pool(2)
+    await pool.start([Job(1), Job(2)])
+    station.end(1)
+    await _until(lambda: pool.free == 1)
+    first = pool.collect()
+    station.end(2)
+    assert await pool.drained(30)
+
+    pool.put_back(first)
+
+    assert pool.collect() == ["1 done", "2 done"]
+
+
+async def test_a_run_is_stopped_when_its_time_is_over(station: Station) -> None:
+    pool = station.pool(3)
+    await pool.start([Job(1, 5.0), Job(2), Job(3, 61.0)])
+
+    station.now = 4.9
+    pool.sweep()
+    assert pool.collect() == []
+    station.now = 60.0
+    pool.sweep()
+    await _until(lambda: pool.running == frozenset({3}))
+
+    late = [f"1 {RunTimedOut('timed out after 5 s')!r}", f"2 {RunTimedOut('timed out after 60 s')!r}"]
+    assert sorted(pool.collect()) == late
+
+
+async def test_the_sweep_comes_by_itself(station: Station) -> None:
+    pool = Pool[Job, str](
+        1, station.wait, lambda _job, _error: "broke", on_ended=lambda: None, default_timeout=lambda: 0.001
+    )
+    station.pools.append(pool)
+
+    await pool.start([Job(1)])
+
+    assert await pool.drained(30)
+    assert "timed out after 0.001 s" in pool.collect()[0]
+
+
+async def test_the_time_of_a_job_in_the_backlog_begins_when_it_does(station: Station) -> None:
+    pool = station.pool(1, prefetch=1)
+    await pool.start([Job(1, 100.0), Job(2, 5.0)])
+    station.now = 50.0
+    station.end(1)
+    await _until(lambda: pool.running == frozenset({2}))
+
+    station.now = 54.0
+    pool.sweep()
+    await asyncio.sleep(0)
+    assert pool.running == {2}
+    station.now = 55.0
+    pool.sweep()
+
+    assert await pool.drained(30)
+
+
+async def test_a_run_that_does_not_listen_is_named_once_and_keeps_its_slot(
+    station: Station, caplog: pytest.LogCaptureFixture
+) -> None:
+    go_on = asyncio.Event()
+
+    async def deaf(_job: Job, _token: Cancellation) -> str:
+        await go_on.wait()
+        return "done all the same"
+
+    station.execute = deaf
+    pool = station.pool(1)
+    await pool.start([Job(7, 5.0, "stubborn")])
+    for moment in (5.0, 5.0 + PATIENCE_SECONDS, 1000.0):
+        station.now = moment
+        pool.sweep()
+
+    assert caplog.text.count("run 7 of train 'stubborn' was asked to stop (timed out after 5 s)") == 1
+    assert pool.free == 0
+    go_on.set()
+    assert await pool.drained(30)
+    assert pool.collect() == ["done all the same"]
+
+
+async def test_a_cancelled_run_that_does_not_listen_is_named_too(
+    station: Station, caplog: pytest.LogCaptureFixture
+) -> None:
+    go_on = asyncio.Event()
+
+    async def deaf(_job: Job, _token: Cancellation) -> str:
+        await go_on.wait()
+        return "done"
+
+    station.execute = deaf
+    pool = station.pool(1)
+    await pool.start([Job(1)])
+    pool.cancel(1, "cancelled by request")
+    station.now = PATIENCE_SECONDS
+    pool.sweep()
+
+    assert "was asked to stop (cancelled by request)" in caplog.text
+    go_on.set()
+    assert await pool.drained(30)
+
+
+async def test_a_full_set_of_blocking_trains_runs_side_by_side(station: Station) -> None:
+    many = 64
+    meeting = threading.Barrier(many)
+
+    @junction
+    def meet(number: int) -> int:
+        meeting.wait(30)
+        return number
+
+    whole = train("meet", meet)
+
+    async def run(job: Job, token: Cancellation) -> str:
+        outcome = await whole.attempt(job.metadata_id, cancellation=token)
+        assert isinstance(outcome, Done)
+        return str(outcome.value)
+
+    station.execute = run
+    pool = station.pool(many)
+
+    await pool.start([Job(number) for number in range(many)])
+    assert await pool.drained(60)
+
+    assert sorted(pool.collect()) == sorted(map(str, range(many)))
+
+
+@pytest.fixture(autouse=True)
+def hear_everything(caplog: pytest.LogCaptureFixture) -> Generator[None]:
+    with caplog.at_level(logging.WARNING):
+        yield
+
+
+async def _until(condition: Callable[[], Any]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0)

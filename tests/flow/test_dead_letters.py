@@ -13,7 +13,7 @@ from tests.support.flow_manager import Yard
 from tests.support.running import run_queued
 
 from trax import Group, NotFound, Trax, every
-from trax.records import DeadLetterStatus, Origin, QueueStatus
+from trax.records import DeadLetterStatus, Origin, QueueStatus, State
 from trax.store.schema import tables
 
 if TYPE_CHECKING:
@@ -349,6 +349,20 @@ async def test_cleanup_forgets_what_was_resolved_long_ago(url: str) -> None:
         assert await h.cycle("dead_letter_cleanup") == 1
 
         assert sorted(letter.id for letter in await h.letters()) == sorted([newer, waiting])
+
+
+async def test_a_cleanup_leaves_a_record_if_it_deleted_something(url: str) -> None:
+    async with yard(url) as h:
+        letter = await h.dead_letter("sync")
+        await h.app.dead_letters.acknowledge([letter.id], "seen")
+        assert await h.cycle("dead_letter_cleanup") == 0
+        assert await h.app.executions.list(train="trax.dead_letter_cleanup") == []
+
+        await h.advance(days=31)
+        assert await h.cycle("dead_letter_cleanup") == 1
+
+        (run,) = await h.app.executions.list(train="trax.dead_letter_cleanup")
+        assert (run.state, run.ended_at) == (State.COMPLETED, h.now)
 
 
 async def test_cleanup_keeps_the_entry_of_a_letter_it_forgets(url: str) -> None:

@@ -290,6 +290,28 @@ async def test_an_exclusion_does_not_hold_back_a_dependent_nor_its_retry(url: st
         assert h.entry("child").scheduled_at == h.now + timedelta(minutes=5)
 
 
+async def test_a_cancelled_retry_of_a_dependent_waits_for_the_next_success_of_its_parent(url: str) -> None:
+    h = Yard(url, TEN)
+    h.schedule(h.job, "parent", "parent", every(days=1)).include(h.job, "child", "child")
+    async with h:
+        await h.manage()
+        await run_queued(h)
+        await h.fails("child")
+        h.errors["child"] = Cancel("stopped")
+        for _ in range(10):
+            await h.run_until_idle()
+            await h.advance(hours=2)
+        assert h.ran == ["parent", "child", "child"], "no retry follows a retry that was cancelled"
+        assert (await h.manifest("child")).failure_count == 1
+
+        h.errors.clear()
+        await h.advance(hours=4)
+        await h.run_until_idle()
+
+        assert h.ran == ["parent", "child", "child", "parent", "child"]
+        assert (await h.manifest("child")).failure_count == 0
+
+
 async def test_a_cancelled_dependent_waits_for_the_next_success_of_its_parent(url: str) -> None:
     async with pair(url) as h:
         h.errors["child"] = Cancel("stopped")

@@ -48,6 +48,59 @@ def waking(*wanted: tuple[str, Any], force: bool = False) -> Callable[[], Awaita
     return activate
 
 
+async def test_a_synchronous_junction_wakes_them_from_its_thread(url: str) -> None:
+    h = Yard(url, TEN)
+    woken: list[int] = []
+
+    @h.app.train
+    def scan(_: str) -> None:
+        woken.append(this_run().sync.activate("load-a", "made now"))
+        woken.append(this_run().sync.activate_many([("load-a", "again"), ("load-b", "made now")]))
+
+    loads = [Item(one, f"stored-{one}", depends_on="scan") for one in "abc"]
+    h.schedule(scan, "scan", "scan", FIVE_MINUTES).include_many(
+        h.job, "load", loads, dormant=True, group="loads"
+    )
+    async with h:
+        await held(h)
+        await h.run_until_idle()
+
+        assert woken == [1, 1], "what is queued already is passed over"
+        assert dormant(h) == {"load-a": "made now", "load-b": "made now"}
+
+
+async def test_a_synchronous_junction_that_may_not_wake_one_is_told(url: str) -> None:
+    h = Yard(url, TEN)
+
+    @h.app.train
+    def scan(_: str) -> None:
+        this_run().sync.activate_many([("load-a", "made now"), ("unknown", "made now")])
+
+    root = h.schedule(scan, "scan", "scan", FIVE_MINUTES)
+    root.include(h.job, "load-a", "stored", dormant=True, group="loads")
+    async with h:
+        await h.run_until_idle()
+
+        (run,) = await h.app.executions.list(train="scan")
+        assert (run.state, run.failure_exception) == (State.FAILED, "NotFound")
+        assert dormant(h) == {}
+
+
+async def test_without_a_manifest_a_synchronous_junction_wakes_nobody(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    h = Yard(url, TEN)
+
+    @h.app.train
+    def scan(_: str) -> int:
+        return this_run().sync.activate("load-a", "made now")
+
+    async with h:
+        assert await h.app.run(scan, "scan") == 0
+
+        assert "it has no dependents to activate" in caplog.text
+
+
 async def scanning(h: Yard, *wanted: tuple[str, Any], force: bool = False) -> None:
     """One run of `scan` that wakes these."""
     h.during["scan"] = waking(*wanted, force=force)

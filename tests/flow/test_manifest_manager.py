@@ -17,6 +17,7 @@ from trax.records import Origin, State
 from trax.records.external_id import new_external_id
 from trax.records.work_queue_entry import NewEntry
 from trax.store import manifest_looks, work_queue
+from trax.store.pipeline import run_together
 
 if TYPE_CHECKING:
     from trax.store import Connection
@@ -672,7 +673,8 @@ def _recorded(connection: Connection, seen: list[tuple[str, Any]], due: list[int
 
     event.listen(connection, "before_cursor_execute", note)
     try:
-        assert len(manifest_looks.waiting(connection, now=TEN)) == len(due) == 5
+        (waiting,) = run_together(connection, (manifest_looks.waiting("postgresql"), {"now": TEN}))
+        assert len(waiting) == len(due) == 5
         standings = manifest_looks.standings(connection, due, default_threshold=timedelta(0))
     finally:
         event.remove(connection, "before_cursor_execute", note)

@@ -259,7 +259,7 @@ def test_a_cancelled_retry_waits_for_the_next_occurrence_whoever_asks_to_look(ra
     assert railway.model.entries == []
     railway.go_on(Turn(minutes=60))
 
-    assert [entry.origin for entry in railway.model.entries] == ["retry"]
+    assert [entry.origin for entry in railway.model.entries] == ["schedule"]
 
 
 def test_a_failure_is_tried_again_though_a_run_was_cancelled_before_it(railway: Railway) -> None:

@@ -396,7 +396,7 @@ async def test_deleting_a_manifest_deletes_all_that_belongs_to_it(app: Railway, 
     await app.manifests.trigger("goes")
     run = (await app.executions.list(train="broken"))[0]
     await insert(
-        h, "log", metadata_id=run.id, created_at=NOON, level="information", category="test", message="hello"
+        h, "log", metadata_id=run.id, created_at=NOON, level="information", logger="test", message="hello"
     )
 
     await app.manifests.delete("goes")

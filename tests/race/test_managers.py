@@ -21,7 +21,8 @@ from trax.admin.endings import apply_endings
 from trax.admin.manifest_manager import Turn
 from trax.records import Origin, State
 from trax.records.ended import EndKind, ManifestEnd
-from trax.store import manifest_endings
+from trax.store import manifest_endings, manifests
+from trax.store.manifest_locks import lock
 from trax.store.schema import tables
 
 if TYPE_CHECKING:
@@ -242,3 +243,59 @@ async def test_a_manager_beside_a_requeue_writes_no_second_entry(
         managing.result(PATIENCE_SECONDS)
 
         assert [entry.origin for entry in h.queued()] == [Origin.REQUEUE]
+
+
+async def locks_in_order(
+    h: Yard, threads: ThreadPoolExecutor, work: Callable[[Connection], Any], *, first: str, second: str
+) -> None:
+    """Hold the manifest with the lower id: whoever wants both has to wait for it with empty hands."""
+    ids = {name: h.manifest_id(name) for name in (first, second)}
+    assert ids[first] < ids[second]
+    holder = Held(h, threads, lambda connection: lock(connection, [ids[first]]))
+
+    blocked = threads.submit(h.store.run, work)
+    someone_waits(h)
+
+    taken = text("SELECT id FROM trax.manifest WHERE id = :id FOR UPDATE NOWAIT")
+    h.store.run(lambda connection: connection.execute(taken, {"id": ids[second]}).scalar_one())
+    holder.let_go()
+    blocked.result(PATIENCE_SECONDS)
+
+
+async def test_looking_at_a_group_locks_its_manifests_in_order(
+    postgres_url: str, threads: ThreadPoolExecutor
+) -> None:
+    h = Yard(postgres_url, TEN)
+    h.schedule_many({"a": "x", "b": "x"})
+    async with h:
+        h.change_manifest("many-a", next_due_at=None)  # moves its row behind the other one, in every index
+        group_id = (await h.app.groups.get("many")).id
+
+        await locks_in_order(
+            h,
+            threads,
+            lambda connection: manifests.look_at_group(connection, group_id, now=h.now),
+            first="many-a",
+            second="many-b",
+        )
+
+
+async def test_enabling_a_manifest_locks_it_and_its_dependents_in_order(
+    postgres_url: str, threads: ThreadPoolExecutor
+) -> None:
+    h = Yard(postgres_url, TEN)
+    h.schedule(h.job, "child", "x", FIVE_MINUTES)
+    h.schedule(h.job, "parent", "x", FIVE_MINUTES, enabled=False)
+    async with h:
+        h.change_manifest("child", schedule_type="dependent", depends_on_id=h.manifest_id("parent"))
+
+        await locks_in_order(
+            h,
+            threads,
+            lambda connection: manifests.set_enabled(connection, "parent", enabled=True, now=h.now),
+            first="child",
+            second="parent",
+        )
+
+        assert (await h.manifest("parent")).enabled
+        assert (await h.manifest("child")).next_due_at == h.now

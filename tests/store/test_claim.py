@@ -8,7 +8,9 @@ import pytest
 
 from trax.records import State, Worker
 from trax.records.metadata import Ending
+from trax.records.states import CancelReason
 from trax.store import Store, claim, metadata, metadata_sweeps, workers
+from trax.store.claim import Taker
 from trax.store.schema import tables
 
 if TYPE_CHECKING:
@@ -34,8 +36,8 @@ def pending(connection: Connection, count: int, now: datetime, **columns: Any) -
 
 
 def take(store: Store, slots: int, now: datetime, worker_id: int = 1) -> list[int]:
-    options: dict[str, Any] = {"worker_id": worker_id, "host": "box", "trains": ["greet"], "now": now}
-    return [run.metadata_id for run in store.run(claim.claim, slots=slots, **options)]
+    taker = Taker(worker_id, "box", slots, frozenset({"greet"}))
+    return [run.metadata_id for run in store.run(claim.claim, taker, now=now)]
 
 
 def test_the_highest_priority_is_taken_first_and_the_older_of_equals(store: Store, now: datetime) -> None:
@@ -88,7 +90,7 @@ def test_a_worker_beats_until_it_is_forgotten(store: Store, now: datetime) -> No
     worker_id = store.run(workers.register, WORKER, now=now)
     later = now + timedelta(seconds=5)
 
-    assert store.run(workers.beat, worker_id, now=later)
+    assert store.run(workers.beat, worker_id, concurrency=4, now=later)
     assert store.read(workers.listed) == [
         Worker(
             id=worker_id,
@@ -98,11 +100,13 @@ def test_a_worker_beats_until_it_is_forgotten(store: Store, now: datetime) -> No
             trains=("greet",),
             started_at=now,
             heartbeat_at=later,
+            host_environment="server",
+            host_instance_id="box-1",
         )
     ]
     assert store.run(workers.forget_dead, silent_since=later) == 0
     assert store.run(workers.forget_dead, silent_since=later + timedelta(seconds=1)) == 1
-    assert not store.run(workers.beat, worker_id, now=later)
+    assert not store.run(workers.beat, worker_id, concurrency=4, now=later)
 
 
 def test_a_worker_that_starts_again_is_another_one(store: Store, now: datetime) -> None:
@@ -137,4 +141,4 @@ def test_a_worker_sees_which_of_its_runs_to_stop(store: Store, now: datetime) ->
 
     store.run(metadata_sweeps.request_cancel, [mine[0], *others])
 
-    assert store.read(claim.to_cancel, 1) == [mine[0]]
+    assert store.read(claim.to_cancel, 1) == {mine[0]: CancelReason.REQUESTED}

@@ -1,20 +1,27 @@
 """The JobDispatcher: the one gate. It alone reads the work queue and enforces the limits, exactly.
 
 One cycle is one short transaction under the gate lock: what is counted there is what is there, however many
-servers run. Handing over to slow submitters happens after the commit.
+servers run. It takes two trips to the database: one for the lock and everything that is read, one for what is
+written and the commit. Handing over to slow submitters happens after that.
+
+A worker of the same process may come along to the gate. Then it takes pending runs into its free slots, and
+what is let in for it begins at once, without being pending in between.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from trax.dispatch.capacity import Capacity, select_within
+from trax.dispatch.placing import placed
 from trax.dispatch.routing import Routing
 from trax.settings import Settings
-from trax.store import Connection, admission, dialect
-from trax.store.admission import Admission, Candidate
+from trax.store import Connection, admission, gate
+from trax.store.claim import Claimed, Taker
+from trax.store.gate import Candidate, Sight
 from trax.train import junction, train
 
 if TYPE_CHECKING:
@@ -22,6 +29,25 @@ if TYPE_CHECKING:
 
 AT_ONCE: Final = 500
 """How many entries one cycle lets through at the most; a longer queue is taken cycle by cycle."""
+
+MARGIN: Final = 50
+"""How far to read past the entries there are slots for: some of them may not start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visit:
+    """One visit to the gate: when, unless the database is to say so, and with which worker, if any.
+
+    `settings` are those known so far; `accept` makes of the rows found at the gate those that count. With
+    `waits_for_slots` nobody is let in whom no worker has a slot for: until then it keeps its place in the
+    queue, where whoever is more urgent still overtakes it.
+    """
+
+    now: datetime | None
+    settings: Settings
+    accept: Callable[[dict[str, str]], Settings] | None = None
+    taker: Taker | None = None
+    waits_for_slots: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +74,18 @@ class Selected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispatched:
-    """What one cycle did: the runs it made, in order. `more` asks for another cycle at once."""
+    """What one cycle did: the runs it made, in order, and those the worker that came along now holds.
+
+    `refused` says that someone was not let in, or not taken, who should be once a run has ended. `more` asks
+    for another cycle at once; `next_in` is how many seconds it takes until the next delayed entry may run.
+    """
 
     metadata_ids: list[int]
     entry_ids: list[int]
+    held: list[Claimed]
     refused: bool
     more: bool
+    next_in: float | None
 
     @property
     def changed(self) -> bool:
@@ -61,29 +93,32 @@ class Dispatched:
 
 
 @junction
-def load_queued_jobs(connection: Connection, now: datetime) -> Window:
+def load_queued_jobs(visit: Visit, connection: Connection) -> tuple[Sight, Settings, Window]:
     """Promote what waited for a moment that has come, and read the head of the queue."""
-    admission.promote(connection, now=now)
-    candidates = admission.first(connection, limit=AT_ONCE)
-    return Window(candidates, is_cut=len(candidates) == AT_ONCE)
+    most = _reach(visit)
+    is_bound = visit.settings.max_active_jobs is not None
+    sight = gate.look(connection, most=most, is_bound=is_bound, now=visit.now, taker=visit.taker)
+    settings = visit.accept(sight.settings) if visit.accept else visit.settings
+    candidates = sight.candidates if settings.job_dispatcher_enabled else []
+    return sight, settings, Window(candidates, is_cut=len(candidates) == most)
 
 
 @junction
 def load_dispatch_capacity(
-    window: Window, connection: Connection, settings: Settings
+    visit: Visit, sight: Sight, window: Window, connection: Connection, settings: Settings
 ) -> tuple[Capacity, Contenders]:
-    """Count what runs, only if there is someone to let in; look past full groups if they fill the window."""
-    if not window.candidates:
-        return Capacity(limit=settings.max_active_jobs), Contenders([])
-    limits = admission.bounds(connection)
-    is_bound = settings.max_active_jobs is not None or bool(limits)
-    active = admission.occupancy(connection) if is_bound else {}
+    """Hold what runs against the limits; look past full groups if their entries fill the window."""
+    active = sight.active
+    if active is None:
+        # Not counted, since there was no limit; the settings read at the gate may just have brought one.
+        active = {} if settings.max_active_jobs is None else gate.occupancy(connection)
     capacity = Capacity(
         limit=settings.max_active_jobs,
         active=sum(active.values()),
-        limits=limits,
+        limits=sight.limits,
         active_by_group={group: count for group, count in active.items() if group is not None},
         share=settings.max_queued_jobs_per_cycle,
+        most=_slots(visit, sight),
     )
     return capacity, Contenders(_contenders(connection, window, capacity))
 
@@ -95,46 +130,82 @@ def apply_capacity_limits(capacity: Capacity, contenders: Contenders) -> Selecte
 
 @junction
 def dispatch_jobs(
+    visit: Visit,
+    sight: Sight,
     window: Window,
+    capacity: Capacity,
     contenders: Contenders,
     selected: Selected,
     connection: Connection,
     routing: Routing,
-    now: datetime,
 ) -> Dispatched:
-    """Make the runs of what fits, and mark its entries."""
-    admissions = [
-        Admission(entry.id, routing.submitter_of(entry.train), entry.train in routing.exempt)
-        for entry in selected.candidates
-    ]
+    """Make the runs of what fits, mark its entries, and commit."""
+    entries, taken = selected.candidates, len(sight.claimed)
+    placements = placed(entries, routing, visit.taker, taken=taken)
+    admitted = admission.admit(connection, placements, now=sight.now)
+    next_moment = sight.next_moment
+    may_be_pending = visit.taker is not None and taken >= visit.taker.slots
     return Dispatched(
-        metadata_ids=admission.admit(connection, admissions, now=now),
-        entry_ids=[entry.id for entry in selected.candidates],
-        refused=len(selected.candidates) < len(contenders.candidates),
-        more=window.is_cut and bool(selected.candidates),
+        metadata_ids=admitted.metadata_ids,
+        entry_ids=[entry.id for entry in entries],
+        held=[*sight.claimed, *admitted.held],
+        refused=may_be_pending or len(entries) < len(contenders.candidates),
+        more=bool(entries) and (window.is_cut or len(entries) == capacity.most),
+        next_in=None if next_moment is None else max(0.0, (next_moment - sight.now).total_seconds()),
     )
 
 
 job_dispatcher = train(
     "trax.job_dispatcher",
     load_queued_jobs >> load_dispatch_capacity >> apply_capacity_limits >> dispatch_jobs,
-    extra=(Settings, Routing, datetime),
+    extra=(Connection, Routing),
     exclude_from_max_active_jobs=True,
 )
 
 
-def dispatch(connection: Connection, store: Store, settings: Settings, routing: Routing) -> Dispatched:
-    """One cycle. The clock is read once the lock is held, so that moments of admission are in order."""
-    dialect.take_gate_lock(connection)
-    extra = {Settings: settings, Routing: routing, datetime: store.now(connection)}
-    return job_dispatcher.run_blocking(connection, extra=extra)
+def dispatch(
+    connection: Connection,
+    store: Store,
+    settings: Settings,
+    routing: Routing,
+    *,
+    accept: Callable[[dict[str, str]], Settings] | None = None,
+    taker: Taker | None = None,
+) -> Dispatched:
+    """One cycle, which may end the transaction.
+
+    With a worker at hand it lets in only what there are slots for, unless some go elsewhere than to workers.
+    """
+    visit = Visit(
+        now=store.given_now(connection),
+        settings=settings,
+        accept=accept,
+        taker=taker,
+        waits_for_slots=taker is not None and routing.is_local,
+    )
+    return job_dispatcher.run_blocking(visit, extra={Connection: connection, Routing: routing})
+
+
+def _reach(visit: Visit) -> int:
+    """How far to read: for a few slots not all that one cycle could take."""
+    if visit.taker is None or not visit.waits_for_slots:
+        return AT_ONCE
+    return min(AT_ONCE, 2 * visit.taker.slots + MARGIN)
+
+
+def _slots(visit: Visit, sight: Sight) -> int | None:
+    """How many could be run by someone if they were let in now."""
+    if not visit.waits_for_slots or visit.taker is None:
+        return None
+    return max(0, visit.taker.slots - len(sight.claimed)) + sight.room_elsewhere
 
 
 def _contenders(connection: Connection, window: Window, capacity: Capacity) -> list[Candidate]:
     """The window itself, unless entries that may not start fill it and hide others that might."""
+    if not window.is_cut:
+        return window.candidates
     selected = select_within(capacity, window.candidates)
-    hides_others = window.is_cut and len(selected) < len(window.candidates)
-    if not hides_others or capacity.is_full(len(selected)):
+    if len(selected) == len(window.candidates) or capacity.is_full(len(selected)):
         return window.candidates
     share = capacity.share or AT_ONCE
-    return admission.heads(connection, rooms=capacity.rooms, per_group=min(share, AT_ONCE), limit=AT_ONCE)
+    return gate.heads(connection, rooms=capacity.rooms, per_group=min(share, AT_ONCE), limit=AT_ONCE)

@@ -19,8 +19,9 @@ from trax.records.standing import Decision, Standing, ToDeadLetter, ToQueue, ToR
 from trax.schedule.decide import Rules, decide
 from trax.schedule.fair import Waiting, chosen_fairly
 from trax.settings import Settings
-from trax.store import Connection, dead_letters, manifest_looks, metadata_sweeps
-from trax.store.metadata_sweeps import Failure, Swept
+from trax.store import Connection, dead_letters, manifest_looks, metadata_sweeps, workers
+from trax.store.metadata_sweeps import Failure, Swept, Trouble
+from trax.store.pipeline import run_together
 from trax.train import junction, train
 
 if TYPE_CHECKING:
@@ -104,22 +105,44 @@ class Managed:
 
 
 @junction
-def load_manifests(turn: Turn, connection: Connection, settings: Settings, now: datetime) -> Due:
-    """Whose moment to be looked at has come, chosen fairly among the groups."""
-    waiting = [Waiting(*row) for row in manifest_looks.waiting(connection, now=now)]
+def load_manifests(
+    turn: Turn, connection: Connection, settings: Settings, now: datetime
+) -> tuple[Due, Trouble]:
+    """Whose moment to be looked at has come, chosen fairly among the groups, and whether runs need help."""
+    dialect = connection.dialect.name
+    rows, [trouble] = run_together(
+        connection,
+        (manifest_looks.waiting(dialect), {"now": now}),
+        metadata_sweeps.looking_for_trouble(
+            dialect,
+            default=settings.default_job_timeout,
+            created_before=now - settings.stale_pending_timeout,
+            alive_since=now - settings.worker_lost_after,
+            now=now,
+        ),
+    )
+    waiting = [Waiting(*row) for row in rows]
     chosen = chosen_fairly(waiting, settings.max_work_queue_entries_per_cycle, turn=turn.number)
-    return Due([one.manifest_id for one in chosen], more=len(chosen) < len(waiting))
+    return Due([one.manifest_id for one in chosen], more=len(chosen) < len(waiting)), Trouble(*trouble)
 
 
 @junction
-def cancel_timed_out_jobs(connection: Connection, settings: Settings, now: datetime) -> TimedOut:
+def cancel_timed_out_jobs(
+    trouble: Trouble, connection: Connection, settings: Settings, now: datetime
+) -> TimedOut:
     """Ask every run that takes longer than it may to stop, whether a manifest started it or not."""
+    if not trouble.timed_out:
+        return TimedOut([])
     default = settings.default_job_timeout
     return TimedOut(metadata_sweeps.cancel_timed_out(connection, default=default, now=now))
 
 
 @junction
-def reap_stale_pending_metadata(connection: Connection, settings: Settings, now: datetime) -> ReapedPending:
+def reap_stale_pending_metadata(
+    trouble: Trouble, connection: Connection, settings: Settings, now: datetime
+) -> ReapedPending:
+    if not trouble.stale_pending:
+        return ReapedPending([])
     before = now - settings.stale_pending_timeout
     return ReapedPending(
         metadata_sweeps.fail_stale_pending(connection, STALE_PENDING, created_before=before, now=now)
@@ -128,10 +151,17 @@ def reap_stale_pending_metadata(connection: Connection, settings: Settings, now:
 
 @junction
 def reap_stale_in_progress_metadata(
-    connection: Connection, settings: Settings, now: datetime
+    trouble: Trouble, connection: Connection, settings: Settings, now: datetime
 ) -> ReapedInProgress:
-    """Fail what a silent worker held, at once, and what no worker ever held, after a long time."""
+    """Fail what a silent worker held, at once, and what no worker ever held, after a long time.
+
+    The worker's row goes first: one that beats in this moment either keeps it and its runs, or learns that it
+    has lost both.
+    """
+    if not trouble.left_behind:
+        return ReapedInProgress([])
     alive_since = now - settings.worker_lost_after
+    workers.forget_dead(connection, silent_since=alive_since)
     lost = metadata_sweeps.fail_left_behind(connection, WORKER_LOST, alive_since=alive_since, now=now)
     stale = metadata_sweeps.fail_stale_in_progress(
         connection,
@@ -229,6 +259,7 @@ def _rules(settings: Settings) -> Rules:
     return Rules(
         retry=default_policy(settings),
         dependent_priority_boost=settings.dependent_priority_boost,
+        failure_counting=settings.failure_counting,
         chance=SystemRandom().random(),
     )
 
@@ -244,7 +275,7 @@ def _dead_lettered(
             "priority": standing.priority,
             "input": standing.input,
             "reason": decision.reason,
-            "retry_count": standing.failure_count,
+            "retry_count": decision.failures,
         }
         for standing, decision in decisions
         if isinstance(decision, ToDeadLetter)

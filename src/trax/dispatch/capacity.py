@@ -22,7 +22,7 @@ Entry = TypeVar("Entry", bound=Waiting)
 class Capacity:
     """What may run, and what runs. A limit of None is no limit; a group that has none is not in `limits`.
 
-    `share` bounds how many of one group are let through in one go.
+    `share` bounds how many of one group are let through in one go, `most` how many in all.
     """
 
     limit: int | None
@@ -30,6 +30,7 @@ class Capacity:
     limits: Mapping[int, int] = field(default_factory=dict[int, int])
     active_by_group: Mapping[int, int] = field(default_factory=dict[int, int])
     share: int | None = None
+    most: int | None = None
 
     @property
     def rooms(self) -> dict[int, int]:
@@ -39,6 +40,8 @@ class Capacity:
         }
 
     def is_full(self, started: int) -> bool:
+        if self.most is not None and started >= self.most:
+            return True
         return self.limit is not None and self.active + started >= self.limit
 
     def group_is_full(self, group_id: int | None, started: int) -> bool:

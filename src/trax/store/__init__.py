@@ -7,6 +7,8 @@ Async code comes through one door, `await store.call(fn, …)`; blocking code ca
     engine.py       how connections open and transactions begin
     dialect.py      what truly differs: locks, clock, notify, copy, documents
     pipeline.py     several statements in one round trip
+    announcing.py   what a transaction tells others when it commits
+    listening.py    hearing it, on a connection of its own
     faults.py       driver errors, wrapped once
     schema/         the tables
     migrations/     how they came to be, and `migrate`

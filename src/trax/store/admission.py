@@ -1,29 +1,28 @@
-"""Passing the gate: what waits there, what runs, and who is let through. All of it under the gate lock.
-
-The order is the group's priority, the entry's, the moment it was written, its id. Both reads of it walk an
-index and stop when they have enough, so that they cost the same with ten entries waiting or ten million.
-"""
+"""Passing the gate: entries are marked dispatched, and their runs made. Under the gate lock, in one trip."""
 
 from __future__ import annotations
 
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import bindparam, func, insert, literal, select, text, true, update
+from sqlalchemy import bindparam, case, insert, select, text, update
 
+from trax.events import Topic
 from trax.records.states import QueueStatus, State
-from trax.store.dialect import document, is_sqlite, reserve_ids, rows_of
+from trax.store.announcing import announce, notifications
+from trax.store.claim import Claimed, held_columns
+from trax.store.dialect import document, is_sqlite, next_id, reserve_ids, rows_of
+from trax.store.pipeline import commit_together
 from trax.store.schema import tables, tables_for
-from trax.store.schema.manifest import BOUND
-from trax.store.schema.metadata import COUNTED
-from trax.store.schema.work_queue import DELAYED, READY
-from trax.store.types import SQLITE, BigId, Utc
+from trax.store.types import SQLITE, BigId, Utc, word
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
 
-    from sqlalchemy import ColumnElement, Connection, Insert, Select, Table, Update
+    from sqlalchemy import Connection, Insert, Update
+
+    from trax.store.pipeline import Step
 
 COPIED = (
     "external_id",
@@ -38,179 +37,94 @@ COPIED = (
 )
 """What a run takes over from its entry."""
 
-
-class Candidate(NamedTuple):
-    """An entry at the gate."""
-
-    id: int
-    train: str
-    group_id: int | None
-    group_priority: int
-    priority: int
-    created_at: datetime
+MADE = ("metadata_id", "submitter", "exempt", "worker_id", "host")
 
 
 class Admission(NamedTuple):
-    """An entry that is let through: who gets it, and whether it occupies a place under the limits."""
+    """An entry that is let through: who gets it, and whether it occupies a place under the limits.
+
+    With a worker the run begins at once, held by that worker on its host; without, it is pending.
+    """
 
     entry_id: int
     submitter: str
     exempt: bool = False
+    worker_id: int | None = None
+    host: str | None = None
+    answers_letter: bool = False
 
 
-def promote(connection: Connection, *, now: datetime) -> int:
-    """Make ready what waited for a moment that has come."""
-    queue = tables(connection).work_queue
-    statement = update(queue).where(text(DELAYED), queue.c.scheduled_at <= now).values(ready=True)
-    return connection.execute(statement).rowcount
+class Admitted(NamedTuple):
+    """The runs that were made, in order, and those of them that began at once."""
+
+    metadata_ids: list[int]
+    held: list[Claimed]
 
 
-def bounds(connection: Connection) -> dict[int, int]:
-    """The limit of each group that has one; 0 for one that is disabled."""
-    group = tables(connection).manifest_group
-    rows = connection.execute(select(group.c.id, group.c.max_active_jobs, group.c.enabled).where(text(BOUND)))
-    return {row.id: row.max_active_jobs if row.enabled else 0 for row in rows}
-
-
-def occupancy(connection: Connection) -> dict[int | None, int]:
-    """How many runs occupy a place, by group; None for those without one. Derived from live rows, always."""
-    metadata = tables(connection).metadata
-    query = select(metadata.c.group_id, func.count()).where(text(COUNTED)).group_by(metadata.c.group_id)
-    return {row[0]: row[1] for row in connection.execute(query)}
-
-
-def first(connection: Connection, *, limit: int) -> list[Candidate]:
-    """The first entries in order, whatever group they belong to."""
-    rows = connection.execute(_first(connection.dialect.name), {"most": limit})
-    return [Candidate(*row) for row in rows]
-
-
-def heads(connection: Connection, *, rooms: Mapping[int, int], per_group: int, limit: int) -> list[Candidate]:
-    """The first entries of every group, in order, as many of each as it has room for.
-
-    A full group may have flooded the queue. Going from group to group passes it over in one step, where
-    walking the queue in order would wade through all of it.
-    """
-    given = {
-        "rooms": document({"id": group_id, "room": room} for group_id, room in rooms.items()),
-        "per_group": per_group,
-        "most": limit,
-    }
-    return [Candidate(*row) for row in connection.execute(_heads(connection.dialect.name), given)]
-
-
-def admit(connection: Connection, admissions: Sequence[Admission], *, now: datetime) -> list[int]:
-    """Mark the entries dispatched and make their runs, pending; returns the runs' ids, in order.
+def admit(connection: Connection, admissions: Sequence[Admission], *, now: datetime) -> Admitted:
+    """Mark the entries dispatched, make their runs, and commit.
 
     Ids rise in the order of admission, since that is the order in which workers take what is equally urgent.
     """
     if not admissions:
-        return []
-    ids = reserve_ids(connection, tables(connection).metadata, len(admissions))
-    rows = document(
-        {"id": one.entry_id, "metadata_id": metadata_id, "submitter": one.submitter, "exempt": one.exempt}
-        for one, metadata_id in zip(admissions, ids, strict=True)
+        return Admitted([], [])
+    dialect = connection.dialect.name
+    if any(one.worker_id is None for one in admissions):
+        announce(connection, Topic.PENDING)
+    given = {"rows": document(_rows(connection, admissions)), "now": now}
+    marking: list[Step] = [(_mark(dialect), given)] if is_sqlite(connection) else []
+    answering: list[Step] = [(_answer_letters(dialect), given)] if _any_answers(admissions) else []
+    notifying = notifications(connection)
+    results = commit_together(connection, *marking, (_make(dialect), given), *answering, *notifying)
+    made = sorted(results[len(marking)])
+    return Admitted(
+        metadata_ids=[row[0] for row in made],
+        held=[Claimed(*row[:-1]) for row in made if row[-1] is not None],
     )
-    given = {"rows": rows, "now": now}
+
+
+def _any_answers(admissions: Sequence[Admission]) -> bool:
+    return any(one.answers_letter for one in admissions)
+
+
+def _rows(connection: Connection, admissions: Sequence[Admission]) -> list[dict[str, Any]]:
+    rows = [
+        {
+            "id": one.entry_id,
+            "place": place,
+            "submitter": one.submitter,
+            "exempt": one.exempt,
+            "worker_id": one.worker_id,
+            "host": one.host,
+        }
+        for place, one in enumerate(admissions)
+    ]
     if is_sqlite(connection):
-        connection.execute(_mark(SQLITE), given)
-    made = set(connection.execute(_make(connection.dialect.name), given).scalars())
-    connection.execute(_answer_letters(connection.dialect.name), given)
-    return [one for one in ids if one in made]
-
-
-def _order(source: Any) -> tuple[ColumnElement[Any], ...]:
-    return source.c.group_priority.desc(), source.c.priority.desc(), source.c.created_at, source.c.id
-
-
-def _columns(queue: Table) -> list[ColumnElement[Any]]:
-    return [queue.c[name] for name in Candidate._fields]
-
-
-@cache
-def _first(dialect: str) -> Select[Any]:
-    queue = tables_for(dialect).work_queue
-    return select(*_columns(queue)).where(text(READY)).order_by(*_order(queue)).limit(bindparam("most"))
-
-
-@cache
-def _heads(dialect: str) -> Select[Any]:
-    queue = tables_for(dialect).work_queue
-    room = rows_of(dialect, "rooms", {"id": BigId, "room": BigId})
-    open_groups = _open_groups(_groups_present(queue), room)
-    found = (_heads_in_sqlite if dialect == SQLITE else _heads_by_lateral)(queue, open_groups)
-    fitting = select(*(found.c[name] for name in Candidate._fields)).where(found.c.place <= found.c.room)
-    alone = select(*_columns(queue)).where(text(READY), queue.c.group_id.is_(None))
-    without_group = alone.order_by(*_order(queue)[1:]).limit(bindparam("most")).subquery("without_group")
-    both = fitting.union_all(select(without_group)).subquery("heads")
-    return select(both).order_by(*_order(both)).limit(bindparam("most"))
-
-
-def _groups_present(queue: Table) -> Any:
-    """The groups that have an entry waiting, found by jumping from each to the next in the index."""
-    smallest = select(func.min(queue.c.group_id).label("group_id")).where(text(READY))
-    present = smallest.cte("present", recursive=True)
-    following = (
-        select(func.min(queue.c.group_id))
-        .where(text(READY), queue.c.group_id > present.c.group_id)
-        .scalar_subquery()
-    )
-    return present.union_all(select(following).where(present.c.group_id.is_not(None)))
-
-
-def _open_groups(present: Any, room: Any) -> Any:
-    """The groups with room; one without a limit has room for all that is asked of it."""
-    left = func.coalesce(room.c.room, bindparam("per_group", type_=BigId))
-    return (
-        select(present.c.group_id, left.label("room"))
-        .select_from(present.outerjoin(room, room.c.id == present.c.group_id))
-        .where(present.c.group_id.is_not(None), left > 0)
-        .subquery("open_groups")
-    )
-
-
-def _heads_by_lateral(queue: Table, open_groups: Any) -> Any:
-    head = _heads_of(queue, open_groups).lateral("head")
-    joined = open_groups.join(head, true())
-    return select(head, open_groups.c.room, _place(head)).select_from(joined).subquery("found")
-
-
-def _heads_in_sqlite(queue: Table, open_groups: Any) -> Any:
-    """SQLite has no LATERAL; a list of ids for each group does the same."""
-    inner = queue.alias("inner_queue")
-    ids = _heads_of(inner, open_groups).with_only_columns(inner.c.id).correlate(open_groups)
-    joined = open_groups.join(queue, queue.c.id.in_(ids))
-    return select(*_columns(queue), open_groups.c.room, _place(queue)).select_from(joined).subquery("found")
-
-
-def _place(source: Any) -> ColumnElement[int]:
-    within_group = func.row_number().over(partition_by=source.c.group_id, order_by=_order(source)[1:])
-    return within_group.label("place")
-
-
-def _heads_of(queue: Any, open_groups: Any) -> Select[Any]:
-    return (
-        select(*_columns(queue))
-        .where(text(READY), queue.c.group_id == open_groups.c.group_id)
-        .order_by(*_order(queue)[1:])
-        .limit(bindparam("per_group"))
-    )
+        ids = reserve_ids(connection, tables(connection).metadata, len(rows))
+        for row, metadata_id in zip(rows, ids, strict=True):
+            row["metadata_id"] = metadata_id
+    return rows
 
 
 def _given(dialect: str) -> Any:
+    """The admissions with the ids of their runs; PostgreSQL counts those up in the order of admission."""
     t = tables_for(dialect)
-    kinds: dict[str, Any] = {"id": BigId, "metadata_id": BigId}
-    kinds |= {"submitter": t.metadata.c.submitter.type, "exempt": t.metadata.c.exempt.type}
-    return rows_of(dialect, "rows", kinds)
+    kinds: dict[str, Any] = {"id": BigId, "place": BigId, "worker_id": BigId}
+    kinds |= {name: t.metadata.c[name].type for name in ("submitter", "exempt", "host")}
+    if dialect == SQLITE:
+        return rows_of(dialect, "rows", kinds | {"metadata_id": BigId})
+    rows = rows_of(dialect, "rows", kinds)
+    in_order = select(rows).order_by(rows.c.place).subquery("in_order")
+    return select(in_order, next_id(t.metadata).label("metadata_id")).cte("given")
 
 
-def _mark(dialect: str) -> Update:
-    queue, given = tables_for(dialect).work_queue, _given(dialect)
+def _marking(dialect: str, given: Any) -> Update:
+    queue = tables_for(dialect).work_queue
     return (
         update(queue)
         .where(queue.c.id == given.c.id, text("status = 'queued'"))
         .values(
-            status=literal(QueueStatus.DISPATCHED.value, literal_execute=True),
+            status=word(QueueStatus.DISPATCHED),
             metadata_id=given.c.metadata_id,
             dispatched_at=bindparam("now", type_=Utc),
         )
@@ -218,39 +132,48 @@ def _mark(dialect: str) -> Update:
 
 
 @cache
+def _mark(dialect: str) -> Update:
+    return _marking(dialect, _given(dialect))
+
+
+def _marked(dialect: str) -> Any:
+    """The entries that were marked, beside what was said about them. PostgreSQL marks them right here."""
+    queue, given = tables_for(dialect).work_queue, _given(dialect)
+    wanted: list[Any] = [*(queue.c[name] for name in COPIED), *(given.c[name] for name in MADE)]
+    if dialect != SQLITE:
+        marking: Any = _marking(dialect, given).returning(*wanted)
+        return marking.cte("marked")
+    both = select(*wanted).join_from(queue, given, given.c.id == queue.c.id)
+    return both.where(queue.c.metadata_id == given.c.metadata_id).subquery("marked")
+
+
+@cache
 def _make(dialect: str) -> Insert:
-    """Make the runs. PostgreSQL marks the entries in the same statement, and makes runs of what it marked."""
-    t = tables_for(dialect)
-    given = _given(dialect)
-    if dialect == SQLITE:
-        source: Any = t.work_queue
-        rows = select().join_from(source, given, given.c.id == source.c.id)
-    else:
-        wanted = [t.work_queue.c[name] for name in ("id", "metadata_id", *COPIED)]
-        source = _mark(dialect).returning(*wanted).cte("marked")
-        rows = select().join_from(source, given, given.c.id == source.c.id)
-    columns: dict[str, Any] = {name: source.c[name] for name in COPIED} | {
-        "id": given.c.metadata_id,
-        "state": literal(State.PENDING.value, literal_execute=True),
-        "created_at": bindparam("now", type_=Utc),
-        "submitter": given.c.submitter,
-        "exempt": given.c.exempt,
+    metadata, marked = tables_for(dialect).metadata, _marked(dialect)
+    now = bindparam("now", type_=Utc)
+    is_held = marked.c.worker_id.is_not(None)
+    columns: dict[str, Any] = {name: marked.c[name] for name in (*COPIED, *MADE[1:])} | {
+        "id": marked.c.metadata_id,
+        "state": case((is_held, word(State.IN_PROGRESS)), else_=word(State.PENDING)),
+        "created_at": now,
+        "started_at": case((is_held, now)),
     }
-    chosen = rows.add_columns(*columns.values()).where(source.c.metadata_id == given.c.metadata_id)
-    return insert(t.metadata).from_select(list(columns), chosen).returning(t.metadata.c.id)
+    rows = select(*columns.values()).order_by(marked.c.metadata_id)
+    made = insert(metadata).from_select(list(columns), rows)
+    return made.returning(*held_columns(dialect), metadata.c.worker_id)
 
 
 @cache
 def _answer_letters(dialect: str) -> Update:
     """Note on a dead letter that was requeued which run it led to."""
     t = tables_for(dialect)
-    given = _given(dialect)
+    given = rows_of(dialect, "rows", {"id": BigId})
     return (
         update(t.dead_letter)
         .where(
             t.dead_letter.c.id == t.work_queue.c.dead_letter_id,
             t.work_queue.c.id == given.c.id,
-            t.work_queue.c.metadata_id == given.c.metadata_id,
+            t.work_queue.c.metadata_id.is_not(None),
         )
-        .values(retry_metadata_id=given.c.metadata_id)
+        .values(retry_metadata_id=t.work_queue.c.metadata_id)
     )

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import bindparam, literal, select, text, update
+from sqlalchemy import Text, bindparam, literal_column, select, text, update
 
-from trax.records.states import State
-from trax.store.dialect import among, document, id_document, rows_of
+from trax.records.states import CancelReason, State
+from trax.store.dialect import document, moment, rows_of
+from trax.store.pipeline import run_together
 from trax.store.schema import tables, tables_for
-from trax.store.types import BigId, Utc
+from trax.store.types import BigId, word
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
     from datetime import datetime
 
-    from sqlalchemy import Connection, Select, Update
+    from sqlalchemy import ColumnElement, Connection, Select, Update
+
+    from trax.store.pipeline import Rows, Step
 
 PENDING_HERE = "state = 'pending' AND submitter = 'local'"
 
@@ -36,42 +39,75 @@ class Claimed(NamedTuple):
     manifest: str | None = None
 
 
-def claim(
-    connection: Connection, *, worker_id: int, host: str, slots: int, trains: Iterable[str], now: datetime
-) -> list[Claimed]:
-    """Move up to `slots` pending runs to this worker, highest priority first, the older of equals first.
+class Taker(NamedTuple):
+    """A worker that takes runs: who it is, how many more it can run, and the names of what it can run."""
+
+    worker_id: int
+    host: str
+    slots: int
+    trains: frozenset[str]
+    cpu_slots: int = 0
+    cpu_trains: frozenset[str] = frozenset()
+
+    @property
+    def shares(self) -> list[tuple[frozenset[str], int]]:
+        """Which trains to take, and how many runs of them: of cpu trains as many as there are processes."""
+        if not self.cpu_trains or self.cpu_slots >= self.slots:
+            return [(self.trains, self.slots)]
+        shares = [(self.cpu_trains, self.cpu_slots), (self.trains - self.cpu_trains, self.slots)]
+        return [(trains, slots) for trains, slots in shares if trains and slots]
+
+
+def claim(connection: Connection, taker: Taker, *, now: datetime | None) -> list[Claimed]:
+    """Move pending runs to this worker, as many as it has slots, highest priority first, older ones first.
 
     Two workers may want the same row. The loser finds it locked or already taken, and gets another one
     instead of waiting.
     """
-    given = {
-        "trains": document({"name": name} for name in trains),
-        "slots": slots,
-        "worker_id": worker_id,
-        "host": host,
-        "now": now,
-    }
-    rows = [Claimed(*row) for row in connection.execute(_claim(connection.dialect.name), given)]
-    names = _manifests_of(connection, {run.manifest_id for run in rows if run.manifest_id is not None})
-    runs = [run._replace(manifest=names.get(run.manifest_id)) for run in rows]
-    return sorted(runs, key=lambda run: (-run.priority, run.metadata_id))
+    return claimed(run_together(connection, *claiming(connection, taker, now)))
 
 
-def _manifests_of(connection: Connection, ids: set[int]) -> dict[int | None, str]:
-    if not ids:
-        return {}
-    manifest = tables(connection).manifest
-    query = select(manifest.c.id, manifest.c.external_id).where(among(connection, manifest.c.id))
-    return {row.id: row.external_id for row in connection.execute(query, {"ids": id_document(ids)})}
+def claiming(connection: Connection, taker: Taker, now: datetime | None) -> list[Step]:
+    """The same as steps, for those that have more to do in the same trip."""
+    same = {"worker_id": taker.worker_id, "host": taker.host, "now": now}
+    statement = _claim(connection.dialect.name)
+    return [(statement, {**same, "trains": _names(trains), "slots": slots}) for trains, slots in taker.shares]
 
 
-def to_cancel(connection: Connection, worker_id: int) -> list[int]:
-    """The runs of this worker that somebody wants stopped."""
+def claimed(results: Sequence[Rows]) -> list[Claimed]:
+    """What these steps have given, in the order in which to begin."""
+    runs = [Claimed(*row) for rows in results for row in rows]
+    runs.sort(key=lambda run: (-run.priority, run.metadata_id))
+    return runs
+
+
+def held_columns(dialect: str) -> list[ColumnElement[Any]]:
+    """What a worker wants to know of a run it holds."""
+    t = tables_for(dialect)
+    # Spelled out, since SQLAlchemy does not tie a subquery to the table of an INSERT.
+    name = f"SELECT named.external_id FROM {t.manifest.fullname} named WHERE named.id"  # noqa: S608 - ours
+    manifest = literal_column(f"({name} = {t.metadata.fullname}.manifest_id)", Text)
+    return [*(t.metadata.c[column] for column in ("id", *Claimed._fields[1:-1])), manifest]
+
+
+@lru_cache(maxsize=8)
+def _names(trains: frozenset[str]) -> str:
+    return document({"name": name} for name in sorted(trains))
+
+
+def is_any_pending(connection: Connection) -> bool:
     metadata = tables(connection).metadata
-    query = select(metadata.c.id).where(
+    return connection.execute(select(metadata.c.id).where(text(PENDING_HERE)).limit(1)).first() is not None
+
+
+def to_cancel(connection: Connection, worker_id: int) -> dict[int, CancelReason]:
+    """The runs of this worker that are to stop, and why."""
+    metadata = tables(connection).metadata
+    query = select(metadata.c.id, metadata.c.cancel_reason).where(
         text("state = 'in_progress'"), metadata.c.worker_id == worker_id, metadata.c.cancel_requested
     )
-    return list(connection.execute(query).scalars())
+    rows = connection.execute(query)
+    return {row.id: CancelReason(row.cancel_reason or CancelReason.REQUESTED) for row in rows}
 
 
 @cache
@@ -90,15 +126,14 @@ def _wanted(dialect: str) -> Select[Any]:
 @cache
 def _claim(dialect: str) -> Update:
     metadata = tables_for(dialect).metadata
-    held = [metadata.c[name] for name in ("id", *Claimed._fields[1:-1])]
     return (
         update(metadata)
         .where(metadata.c.id.in_(_wanted(dialect)))
         .values(
-            state=literal(State.IN_PROGRESS.value, literal_execute=True),
+            state=word(State.IN_PROGRESS),
             worker_id=bindparam("worker_id", type_=BigId),
             host=bindparam("host"),
-            started_at=bindparam("now", type_=Utc),
+            started_at=moment(dialect),
         )
-        .returning(*held)
+        .returning(*held_columns(dialect))
     )

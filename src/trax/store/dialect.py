@@ -7,9 +7,10 @@ the write transaction itself is the lock: it begins IMMEDIATE, and there is only
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import Text, bindparam, cast, column, func, select
+from sqlalchemy import Text, bindparam, cast, column, func, literal_column, select, true
 from sqlalchemy.dialects import postgresql, sqlite
 
 from trax.clock import utc_now
@@ -19,12 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from sqlalchemy import BindParameter, ColumnElement, Connection, FromClause, Table
+    from sqlalchemy import BindParameter, ColumnElement, Connection, FromClause, Select, Table
     from sqlalchemy.types import TypeEngine
 
 LEADER_LOCK: Final = 0x7472_6178_0001
 GATE_LOCK: Final = 0x7472_6178_0002
 MIGRATION_LOCK: Final = 0x7472_6178_0003
+SETTINGS_LOCK: Final = 0x7472_6178_0004
+CLEANUP_LOCK: Final = 0x7472_6178_0005
 CHANNEL: Final = "trax"
 
 Insert = postgresql.Insert | sqlite.Insert
@@ -43,9 +46,13 @@ def now(connection: Connection) -> datetime:
 
 def try_leader_lock(connection: Connection) -> bool:
     """True for the one server that may manage manifests in this moment; the others do not wait."""
-    if is_sqlite(connection):
-        return True
-    return connection.execute(select(func.pg_try_advisory_xact_lock(LEADER_LOCK))).scalar_one()
+    return bool(connection.execute(leader_lock(connection.dialect.name)).scalar_one())
+
+
+@cache
+def leader_lock(dialect: str) -> Select[Any]:
+    """The same as a statement; in SQLite the transaction is the lock."""
+    return select(true() if dialect == SQLITE else func.pg_try_advisory_xact_lock(LEADER_LOCK))
 
 
 def take_leader_lock(connection: Connection) -> None:
@@ -54,21 +61,41 @@ def take_leader_lock(connection: Connection) -> None:
         connection.execute(select(func.pg_advisory_xact_lock(LEADER_LOCK)))
 
 
-def take_gate_lock(connection: Connection) -> None:
-    """Wait for the gate.
+def gate_lock(connection: Connection) -> list[tuple[Select[Any, Any, Any], dict[str, Any]]]:
+    """The step that waits for the gate; in SQLite the transaction has done so already.
 
     A statement of its own: what is counted under the lock must be seen by a snapshot taken after the wait.
     The two switches ride along. The head-of-group read does a millisecond of work and would pay fifty for
     compiling it; counting by bitmap never clears the dead entries that every finish leaves behind.
     """
-    if not is_sqlite(connection):
-        connection.execute(
-            select(
-                func.set_config("jit", "off", True),  # noqa: FBT003
-                func.set_config("enable_bitmapscan", "off", True),  # noqa: FBT003
-                func.pg_advisory_xact_lock(GATE_LOCK),
-            )
-        )
+    return [] if is_sqlite(connection) else [(_gate_lock(), {})]
+
+
+def take_gate_lock(connection: Connection) -> None:
+    for step in gate_lock(connection):
+        connection.execute(*step)
+
+
+@cache
+def _gate_lock() -> Select[Any, Any, Any]:
+    return select(
+        func.set_config("jit", "off", True),  # noqa: FBT003
+        func.set_config("enable_bitmapscan", "off", True),  # noqa: FBT003
+        func.pg_advisory_xact_lock(GATE_LOCK),
+    )
+
+
+def seconds_between(dialect: str, earlier: ColumnElement[Any], later: Any) -> ColumnElement[Any]:
+    """How much time has passed, to a tenth of a millisecond; where that matters, Python compares again."""
+    if dialect == SQLITE:
+        return (func.julianday(later) - func.julianday(earlier)) * 86_400
+    return func.extract("epoch", later - earlier)
+
+
+def moment(dialect: str) -> ColumnElement[datetime]:
+    """The parameter `now`; PostgreSQL puts the moment of the statement where it is None."""
+    given = bindparam("now", type_=Utc)
+    return given if dialect == SQLITE else func.coalesce(given, func.statement_timestamp(), type_=Utc)
 
 
 def take_migration_lock(connection: Connection) -> None:
@@ -76,10 +103,31 @@ def take_migration_lock(connection: Connection) -> None:
         connection.execute(select(func.pg_advisory_xact_lock(MIGRATION_LOCK)))
 
 
+def try_cleanup_lock(connection: Connection) -> bool:
+    """True for the one server that may delete old records in this moment; two could block each other."""
+    if is_sqlite(connection):
+        return True
+    return connection.execute(select(func.pg_try_advisory_xact_lock(CLEANUP_LOCK))).scalar_one()
+
+
+def take_settings_lock(connection: Connection) -> None:
+    """Wait until no other operator edits: what is checked together must be written together."""
+    if not is_sqlite(connection):
+        connection.execute(select(func.pg_advisory_xact_lock(SETTINGS_LOCK)))
+
+
 def notify(connection: Connection, topic: str) -> None:
     """Wake the loops of other processes, if and when this transaction commits. SQLite has only the poll."""
     if not is_sqlite(connection):
-        connection.execute(select(func.pg_notify(CHANNEL, topic)))
+        connection.execute(*notification(topic))
+
+
+def notification(payload: str) -> tuple[Select[Any], dict[str, str]]:
+    """The statement that tells whoever listens, and its parameters."""
+    return _NOTIFY, {"payload": payload}
+
+
+_NOTIFY: Final = select(func.pg_notify(literal_column(f"'{CHANNEL}'"), bindparam("payload", type_=Text)))
 
 
 def insert(connection: Connection, table: Table) -> Insert:
@@ -144,9 +192,15 @@ def reserve_ids(connection: Connection, table: Table, count: int) -> list[int]:
         query = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = ?"
         last = connection.exec_driver_sql(query, (table.name,)).scalar_one()
         return list(range(last + 1, last + 1 + count))
-    sequence = func.pg_get_serial_sequence(f"{table.schema}.{table.name}", "id")
-    numbers = select(func.nextval(sequence)).select_from(func.generate_series(1, count).table_valued())
+    numbers = select(next_id(table)).select_from(func.generate_series(1, count).table_valued())
     return list(connection.execute(numbers).scalars())
+
+
+def next_id(table: Table) -> ColumnElement[int]:
+    """The next id of a table in PostgreSQL, one for each row that asks."""
+    # Asked for in a subquery, the sequence is looked up once and not for each row.
+    sequence = select(func.pg_get_serial_sequence(f"{table.schema}.{table.name}", "id")).scalar_subquery()
+    return func.nextval(sequence, type_=BigId)
 
 
 def bulk_copy(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import func, select, text, update
+from sqlalchemy import bindparam, func, literal_column, select, text, update
 
 from trax.records.retry_policy import RetryPolicy
 from trax.records.standing import Parent, Standing
@@ -29,17 +29,17 @@ MOST_AT_ONCE: Final = 10_000
 """How many due manifests one cycle looks at; a greater flood is taken oldest first, cycle by cycle."""
 
 
-def waiting(connection: Connection, *, now: datetime) -> list[tuple[int, int, int]]:
-    """The manifests to look at now: (id, group id, the group's priority), whoever waits longest first."""
-    t = tables(connection)
-    query = (
+@cache
+def waiting(dialect: str) -> Select[Any, Any, Any]:
+    """Asks who is to be looked at `now`: (id, group id, the group's priority), who waits longest first."""
+    t = tables_for(dialect)
+    return (
         select(t.manifest.c.id, t.manifest.c.group_id, t.manifest_group.c.priority)
         .join(t.manifest_group, t.manifest_group.c.id == t.manifest.c.group_id)
-        .where(t.manifest.c.next_due_at <= now)
+        .where(t.manifest.c.next_due_at <= bindparam("now", type_=Utc))
         .order_by(t.manifest.c.next_due_at, t.manifest.c.id)
-        .limit(MOST_AT_ONCE)
+        .limit(literal_column(str(MOST_AT_ONCE)))
     )
-    return [tuple(row) for row in connection.execute(query)]
 
 
 def next_look(connection: Connection) -> datetime | None:
@@ -122,6 +122,10 @@ def _standing(row: Row[Any], default_threshold: timedelta) -> Standing:
         max_retries=row.max_retries,
         retry=RetryPolicy.from_json(row.retry),
         failure_count=row.failure_count,
+        lifetime_failures=row.lifetime_failures,
+        gave_up_reason=row.gave_up_reason,
+        retry_at=row.retry_at,
+        attempt_cancelled=row.attempt_cancelled,
         parent=_parent(row),
         consumed_parent_success_at=row.consumed_parent_success_at,
         has_awaiting_dead_letter=row.awaiting > 0,

@@ -6,25 +6,32 @@ from dataclasses import asdict
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import bindparam, func, insert, literal, select, update
+from sqlalchemy import bindparam, func, insert, select, update
 
-from trax.records.metadata import Metadata
+from trax.records.junction_timing import timings_from_json
+from trax.records.metadata import ADMINISTRATIVE, Metadata
 from trax.records.states import State
-from trax.store.dialect import document, rows_of
+from trax.store.announcing import notifications
+from trax.store.dialect import among, document, id_document, moment, rows_of
 from trax.store.json import parsed
+from trax.store.names import group_id, manifest_id
+from trax.store.pipeline import commit_together, run_together
 from trax.store.schema import tables, tables_for
 from trax.store.text import storable
-from trax.store.types import BigId, Utc
+from trax.store.types import BigId, Utc, word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from sqlalchemy import Connection, Row, Select, Update
+    from sqlalchemy import Connection, Insert, Row, Select, Update
 
     from trax.records.metadata import Ending, NewRun
+    from trax.store.pipeline import Rows, Step
 
-WRITTEN: Final = ("output", "failure_junction", "failure_exception", "failure_reason", "stack_trace")
+OF_SUCCESS: Final = ("output", "junctions")
+OF_FAILURE: Final = ("failure_junction", "failure_exception", "failure_reason", "stack_trace")
+WRITTEN: Final = (*OF_SUCCESS, *OF_FAILURE)
 
 
 def begin(connection: Connection, run: NewRun, *, now: datetime) -> int:
@@ -34,14 +41,33 @@ def begin(connection: Connection, run: NewRun, *, now: datetime) -> int:
     return connection.execute(insert(metadata).values(values).returning(metadata.c.id)).scalar_one()
 
 
+def add_completed(connection: Connection, *, external_id: str, train: str, now: datetime) -> None:
+    """Record, in one go, a cycle of an administrative train that is over."""
+    given = {"external_id": external_id, "train": train, "now": now}
+    run_together(connection, (_add_completed(connection.dialect.name), given))
+
+
 def finish(connection: Connection, endings: Sequence[Ending], *, now: datetime) -> set[int]:
     """End runs, many at once. Returns the ids that were still ours to end.
 
     A run that somebody else has ended meanwhile (its worker was thought lost) stays as it is.
     """
-    rows = [_row(ending) for ending in endings]
-    ended = connection.execute(_finish(connection.dialect.name), {"endings": document(rows), "now": now})
-    return set(ended.scalars())
+    return finished(run_together(connection, finishing(connection, endings, now=now))[0])
+
+
+def finish_and_commit(connection: Connection, endings: Sequence[Ending], *, now: datetime | None) -> set[int]:
+    """The same for runs that nothing else follows from: the commit goes along in the same trip."""
+    step = finishing(connection, endings, now=now)
+    return finished(commit_together(connection, step, *notifications(connection))[0])
+
+
+def finishing(connection: Connection, endings: Sequence[Ending], *, now: datetime | None) -> Step:
+    rows = document(map(_row, endings))
+    return _finish(connection.dialect.name), {"endings": rows, "now": now}
+
+
+def finished(rows: Rows) -> set[int]:
+    return {row[0] for row in rows}
 
 
 def get(connection: Connection, metadata_id: int) -> Metadata | None:
@@ -50,27 +76,77 @@ def get(connection: Connection, metadata_id: int) -> Metadata | None:
     return _record(row) if row else None
 
 
+def of_ids(connection: Connection, ids: Sequence[int]) -> dict[int, Metadata]:
+    """These runs, by their ids."""
+    if not ids:
+        return {}
+    query = _records(connection).where(among(connection, tables(connection).metadata.c.id))
+    return {row.id: _record(row) for row in connection.execute(query, {"ids": id_document(ids)})}
+
+
 def listed(
     connection: Connection,
     *,
     state: State | None = None,
     train: str | None = None,
+    manifest: str | None = None,
+    group: str | None = None,
+    parent_id: int | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
     before: int | None = None,
     limit: int = 50,
+    admin: bool = False,
 ) -> list[Metadata]:
-    """Runs, newest first; `before` is the id of the last one already seen."""
+    """Runs, newest first; `before` is the id of the last one already seen.
+
+    Those of administrative trains are left out, unless `admin` wants them or `train` names one.
+    """
     metadata = tables(connection).metadata
-    wanted = {metadata.c.state: state, metadata.c.train: train}
+    wanted = {metadata.c.state: state, metadata.c.train: train, metadata.c.parent_id: parent_id}
     query = _records(connection).order_by(metadata.c.id.desc()).limit(limit)
     query = query.where(*(column == value for column, value in wanted.items() if value is not None))
+    if manifest is not None:
+        query = query.where(metadata.c.manifest_id == manifest_id(connection, manifest))
+    if group is not None:
+        query = query.where(metadata.c.group_id == group_id(connection, group))
+    if since is not None:
+        query = query.where(metadata.c.created_at >= since)
+    if until is not None:
+        query = query.where(metadata.c.created_at < until)
+    if not admin and train is None:
+        query = query.where(metadata.c.train.not_like(f"{ADMINISTRATIVE}%"))
     if before is not None:
         query = query.where(metadata.c.id < before)
     return [_record(row) for row in connection.execute(query)]
 
 
 def _row(ending: Ending) -> dict[str, Any]:
-    row = asdict(ending)
-    return {name: storable(value) if isinstance(value, str) else value for name, value in row.items()}
+    """What there is to write: what a document does not mention is null."""
+    row: dict[str, Any] = {
+        "metadata_id": ending.metadata_id,
+        "worker_id": ending.worker_id,
+        "state": ending.state,
+    }
+    for name in OF_SUCCESS if ending.state is State.COMPLETED else WRITTEN:
+        value = getattr(ending, name)
+        if value is not None:
+            row[name] = storable(value)
+    return row
+
+
+@cache
+def _add_completed(dialect: str) -> Insert:
+    now = bindparam("now", type_=Utc)
+    return insert(tables_for(dialect).metadata).values(
+        external_id=bindparam("external_id"),
+        train=bindparam("train"),
+        state=word(State.COMPLETED),
+        exempt=True,
+        created_at=now,
+        started_at=now,
+        ended_at=now,
+    )
 
 
 @cache
@@ -80,7 +156,7 @@ def _finish(dialect: str) -> Update:
     given = rows_of(dialect, "endings", kinds | {name: metadata.c[name].type for name in WRITTEN})
     # Opaque on purpose: told plainly, the planner expects one running row and walks the document for each.
     still_ours = func.coalesce(
-        (metadata.c.state == literal(State.IN_PROGRESS.value, literal_execute=True))
+        (metadata.c.state == word(State.IN_PROGRESS))
         & metadata.c.worker_id.is_not_distinct_from(given.c.worker_id),
         False,
     )
@@ -89,7 +165,7 @@ def _finish(dialect: str) -> Update:
         .where(metadata.c.id == given.c.metadata_id, still_ours)
         .values(
             state=given.c.state,
-            ended_at=bindparam("now", type_=Utc),
+            ended_at=moment(dialect),
             current_junction=None,
             junction_started_at=None,
             **{name: given.c[name] for name in WRITTEN},
@@ -138,4 +214,7 @@ def _record(row: Row[Any]) -> Metadata:
         progress=row.progress,
         current_junction=row.current_junction,
         cancel_requested=row.cancel_requested,
+        junction_started_at=row.junction_started_at,
+        progress_message=row.progress_message,
+        junctions=timings_from_json(row.junctions, row.started_at),
     )

@@ -6,19 +6,23 @@ from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import select, text, update
+from sqlalchemy import Float, bindparam, func, or_, select, text, update
 
-from trax.records.states import State
-from trax.store.dialect import id_document, rows_of
+from trax.events import Topic
+from trax.records.states import CancelReason, State
+from trax.store.announcing import announce
+from trax.store.dialect import id_document, rows_of, seconds_between
 from trax.store.schema import tables, tables_for
 from trax.store.text import storable
-from trax.store.types import BigId
+from trax.store.types import BigId, Utc
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-    from sqlalchemy import ColumnElement, Connection, Update
+    from sqlalchemy import ColumnElement, Connection, Select, Table, TextClause, Update
+
+    from trax.store.pipeline import Step
 
 IN_PROGRESS = "state = 'in_progress'"
 PENDING = "state = 'pending'"
@@ -42,36 +46,58 @@ class Swept(NamedTuple):
     reason: str
 
 
+class Trouble(NamedTuple):
+    """What there is to attend to: most of the time, nothing."""
+
+    timed_out: bool
+    stale_pending: bool
+    left_behind: bool
+
+
+def looking_for_trouble(
+    dialect: str, *, default: timedelta, created_before: datetime, alive_since: datetime, now: datetime
+) -> Step:
+    """The step that tells, in one trip with other questions, whether any of the sweeps below has work."""
+    given = {
+        "now": now,
+        "default_seconds": default.total_seconds(),
+        "created_before": created_before,
+        "alive_since": alive_since,
+    }
+    return _trouble(dialect), given
+
+
 def cancel_timed_out(connection: Connection, *, default: timedelta, now: datetime) -> list[int]:
     """Ask every run that takes longer than it may to stop. Time counts from the start of its execution."""
-    metadata = tables(connection).metadata
-    running = select(metadata.c.id, metadata.c.started_at, metadata.c.timeout_seconds).where(
-        text(IN_PROGRESS), ~metadata.c.cancel_requested, metadata.c.started_at.is_not(None)
-    )
+    given = {"now": now, "default_seconds": default.total_seconds()}
     late = [
         row.id
-        for row in connection.execute(running)
+        for row in connection.execute(_nearly_timed_out(connection.dialect.name), given)
         if now - row.started_at > _allowed(row.timeout_seconds, default)
     ]
-    return request_cancel(connection, late)
+    return request_cancel(connection, late, CancelReason.TIMEOUT)
 
 
-def request_cancel(connection: Connection, ids: Iterable[int]) -> list[int]:
+def request_cancel(
+    connection: Connection, ids: Iterable[int], reason: CancelReason = CancelReason.REQUESTED
+) -> list[int]:
     """Flag those of these runs that are in progress; returns which."""
     ids = list(ids)
     if not ids:
         return []
-    wanted = id_document(ids)
-    return list(connection.execute(_request_cancel(connection.dialect.name), {"ids": wanted}).scalars())
+    given = {"ids": id_document(ids), "reason": reason.value}
+    asked = list(connection.execute(_request_cancel(connection.dialect.name), given).scalars())
+    if asked:
+        announce(connection, Topic.CANCEL)
+    return asked
 
 
 def fail_stale_pending(
     connection: Connection, why: Failure, *, created_before: datetime, now: datetime
 ) -> list[Swept]:
     """Fail what was handed to somebody else and never begun. What waits for our own workers is not stale."""
-    metadata = tables(connection).metadata
-    handed_over = text("submitter IS NOT NULL AND submitter <> 'local'")
-    return _fail(connection, why, text(PENDING), metadata.c.created_at < created_before, handed_over, now=now)
+    is_stale = _handed_over_before(tables(connection).metadata, created_before)
+    return _fail(connection, why, *is_stale, now=now)
 
 
 def fail_stale_in_progress(
@@ -80,7 +106,9 @@ def fail_stale_in_progress(
     """Fail what began long ago and is held by no worker that still beats."""
     metadata = tables(connection).metadata
     is_old = metadata.c.started_at < started_before
-    return _fail(connection, why, text(IN_PROGRESS), is_old, _is_left(connection, alive_since), now=now)
+    return _fail(
+        connection, why, text(IN_PROGRESS), is_old, _is_left(connection.dialect.name, alive_since), now=now
+    )
 
 
 def fail_left_behind(
@@ -88,7 +116,9 @@ def fail_left_behind(
 ) -> list[Swept]:
     """Fail what a worker held that has stopped beating. A live worker's run is never touched."""
     held = tables(connection).metadata.c.worker_id.is_not(None)
-    return _fail(connection, why, text(IN_PROGRESS), held, _is_left(connection, alive_since), now=now)
+    return _fail(
+        connection, why, text(IN_PROGRESS), held, _is_left(connection.dialect.name, alive_since), now=now
+    )
 
 
 def _fail(
@@ -113,8 +143,36 @@ def _fail(
     return [Swept(row.id, row.manifest_id, row.external_id, why.exception, why.reason) for row in rows]
 
 
-def _is_left(connection: Connection, alive_since: datetime) -> ColumnElement[bool]:
-    t = tables(connection)
+def _handed_over_before(metadata: Table, moment: Any) -> tuple[ColumnElement[bool] | TextClause, ...]:
+    since = func.coalesce(metadata.c.submitted_at, metadata.c.created_at)
+    return text(PENDING), text("submitter IS NOT NULL AND submitter <> 'local'"), since < moment
+
+
+@cache
+def _nearly_timed_out(dialect: str) -> Select[Any, Any, Any]:
+    """Those whose time is up, or will be in a second: the database's arithmetic is not exact enough."""
+    metadata = tables_for(dialect).metadata
+    allowed = func.coalesce(metadata.c.timeout_seconds, bindparam("default_seconds", type_=Float))
+    ran = seconds_between(dialect, metadata.c.started_at, bindparam("now", type_=Utc))
+    return select(metadata.c.id, metadata.c.started_at, metadata.c.timeout_seconds).where(
+        text(IN_PROGRESS), ~metadata.c.cancel_requested, ran > allowed - 1
+    )
+
+
+@cache
+def _trouble(dialect: str) -> Select[bool, bool, bool]:
+    t = tables_for(dialect)
+    alive_since = bindparam("alive_since", type_=Utc)
+    stale = select(t.metadata.c.id).where(
+        *_handed_over_before(t.metadata, bindparam("created_before", type_=Utc))
+    )
+    left = select(t.metadata.c.id).where(text(IN_PROGRESS), _is_left(dialect, alive_since))
+    silent = select(t.worker.c.id).where(t.worker.c.heartbeat_at < alive_since)
+    return select(_nearly_timed_out(dialect).exists(), stale.exists(), or_(left.exists(), silent.exists()))
+
+
+def _is_left(dialect: str, alive_since: Any) -> ColumnElement[bool]:
+    t = tables_for(dialect)
     beats = select(t.worker.c.id).where(
         t.worker.c.id == t.metadata.c.worker_id, t.worker.c.heartbeat_at >= alive_since
     )
@@ -136,6 +194,6 @@ def _request_cancel(dialect: str) -> Update:
             metadata.c.state == State.IN_PROGRESS.value,
             ~metadata.c.cancel_requested,
         )
-        .values(cancel_requested=True)
+        .values(cancel_requested=True, cancel_reason=bindparam("reason"))
         .returning(metadata.c.id)
     )

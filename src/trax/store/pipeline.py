@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Step = tuple["Executable", "Mapping[str, Any]"]
 Rows = list[tuple[Any, ...]]
+Sent = tuple[Any, str, Any]
 
 
 def run_together(connection: Connection, *steps: Step) -> list[Rows]:
@@ -31,10 +32,9 @@ def run_together(connection: Connection, *steps: Step) -> list[Rows]:
     """
     if is_sqlite(connection):
         return [_run_alone(connection, *step) for step in steps]
-    driver: Any = connection.connection.driver_connection
-    with driver.pipeline():
-        cursors = [_send(driver, connection.dialect, *step) for step in steps]
-    return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
+    with _driver(connection).pipeline():
+        sent = [_send(connection, *step) for step in steps]
+    return [_received(connection, *one) for one in sent]
 
 
 def commit_together(connection: Connection, *steps: Step) -> list[Rows]:
@@ -43,15 +43,19 @@ def commit_together(connection: Connection, *steps: Step) -> list[Rows]:
         rows = run_together(connection, *steps)
         connection.commit()
         return rows
-    driver: Any = connection.connection.driver_connection
+    driver = _driver(connection)
     try:
         with driver.pipeline():
-            cursors = [_send(driver, connection.dialect, *step) for step in steps]
+            sent = [_send(connection, *step) for step in steps]
             connection.commit()
     except BaseException:
         driver.rollback()  # SQLAlchemy believes in the commit and would give the connection back as it is
         raise
-    return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
+    return [_received(connection, *one) for one in sent]
+
+
+def _driver(connection: Connection) -> Any:
+    return connection.connection.driver_connection
 
 
 def _run_alone(connection: Connection, statement: Executable, parameters: Mapping[str, Any]) -> Rows:
@@ -59,11 +63,20 @@ def _run_alone(connection: Connection, statement: Executable, parameters: Mappin
     return [tuple(row) for row in result] if result.returns_rows else []
 
 
-def _send(driver: Any, dialect: Dialect, statement: Executable, parameters: Mapping[str, Any]) -> Any:
-    compiled = _compiled(statement, dialect)
-    cursor = driver.cursor()
-    cursor.execute(compiled.string, compiled.construct_params(dict(parameters)))
-    return cursor
+def _send(connection: Connection, statement: Executable, parameters: Mapping[str, Any]) -> Sent:
+    """Whoever listens to the engine hears of these statements like of any other."""
+    compiled = _compiled(statement, connection.dialect)
+    cursor, given = _driver(connection).cursor(), compiled.construct_params(dict(parameters))
+    for hear in connection.dispatch.before_cursor_execute:
+        hear(connection, cursor, compiled.string, given, None, False)  # noqa: FBT003
+    cursor.execute(compiled.string, given)
+    return cursor, compiled.string, given
+
+
+def _received(connection: Connection, cursor: Any, text: str, given: Any) -> Rows:
+    for hear in connection.dispatch.after_cursor_execute:
+        hear(connection, cursor, text, given, None, False)  # noqa: FBT003
+    return cursor.fetchall() if cursor.description else []
 
 
 @lru_cache(maxsize=256)

@@ -8,10 +8,13 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
+from trax.clock import utc_now
 from trax.store import dialect
+from trax.store.announcing import ANNOUNCED, Announced, Announcer
 from trax.store.engine import READING, open_engine
 from trax.store.faults import translated
 from trax.store.migrations import ensure_current, migrate
+from trax.store.pipeline import commit_together
 from trax.store.url import parsed_url, shown_url
 
 if TYPE_CHECKING:
@@ -32,8 +35,16 @@ class Store:
     `read` and `ask` are for functions that only look: in SQLite they do not wait for a writer.
     """
 
-    def __init__(self, address: str, *, clock: Clock | None = None, pool_size: int = 5) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        clock: Clock | None = None,
+        pool_size: int = 5,
+        announcer: Announcer | None = None,
+    ) -> None:
         url = parsed_url(address)
+        self.announcer = announcer or Announcer()
         self.address = shown_url(url)
         self._clock = clock
         with translated(self.address):
@@ -52,6 +63,12 @@ class Store:
     def now(self, connection: Connection) -> datetime:
         """The database's clock, or the one a test has set."""
         return self._clock() if self._clock else dialect.now(connection)
+
+    def given_now(self, connection: Connection) -> datetime | None:
+        """The moment to hand to a statement that can read PostgreSQL's clock itself: None there."""
+        if self._clock is not None:
+            return self._clock()
+        return utc_now() if dialect.is_sqlite(connection) else None
 
     def run(self, function: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         with self._transaction() as connection:
@@ -73,12 +90,16 @@ class Store:
 
     @contextmanager
     def _transaction(self, **options: Any) -> Generator[Connection]:
+        announced = options[ANNOUNCED] = Announced(self.announcer)
         with (
             translated(self.address),
             self._engine.connect().execution_options(**options) as connection,
             connection.begin(),
         ):
             yield connection
+            if steps := announced.for_others(connection):
+                commit_together(connection, *steps)
+        self.announcer.tell_here(announced.topics)
 
     async def _hop(self, work: Callable[[], T]) -> T:
         """One hop to a thread for the whole transaction.

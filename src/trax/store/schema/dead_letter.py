@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Column, Integer, SmallInteger, Text
+from sqlalchemy import Column, Float, Integer, SmallInteger, Text
 
 from trax.records.states import DeadLetterStatus
 from trax.store.schema.define import identity
@@ -25,6 +25,8 @@ def dead_letter(define: Definer) -> Table:
         Column("group_id", BigId),
         Column("priority", SmallInteger, nullable=False, server_default="0"),
         Column("input", JsonText),
+        Column("retry", JsonText),
+        Column("timeout_seconds", Float),
         Column("status", Text, nullable=False),
         Column("reason", Text, nullable=False),
         Column("retry_count", Integer, nullable=False),

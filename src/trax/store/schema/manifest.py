@@ -66,6 +66,10 @@ def manifest(define: Definer) -> Table:
         Column("retry", JsonText),
         Column("timeout_seconds", Float),
         Column("failure_count", Integer, nullable=False, server_default="0"),
+        Column("lifetime_failures", Integer, nullable=False, server_default="0"),
+        Column("gave_up_reason", Text),
+        Column("retry_at", Utc),
+        Column("attempt_cancelled", Boolean, nullable=False, server_default=false()),
         Column("last_successful_run", Utc),
         Column("last_scheduled_for", Utc),
         Column("next_scheduled_run", Utc),
@@ -80,6 +84,7 @@ def manifest(define: Definer) -> Table:
         define.check("max_retries_range", "max_retries >= 0"),
         define.check("max_instances_range", "max_instances >= 1"),
         define.check("failure_count_range", "failure_count >= 0"),
+        define.check("lifetime_failures_range", "lifetime_failures >= 0"),
         define.check("variance_range", "variance_seconds >= 0"),
         define.check("cron_has_expression", "schedule_type <> 'cron' OR cron_expression IS NOT NULL"),
         define.check(

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 ACTIVE = "state IN ('pending', 'in_progress')"
 COUNTED = f"{ACTIVE} AND NOT exempt"
 """What occupies a place under the limits."""
+OUTBOX = "state = 'pending' AND submitted_at IS NULL AND submitter <> 'local'"
+"""What is still to be handed over."""
 
 
 def metadata(define: Definer) -> Table:
@@ -37,6 +39,7 @@ def metadata(define: Definer) -> Table:
         Column("created_at", Utc, nullable=False),
         Column("scheduled_for", Utc),
         Column("submitted_at", Utc),
+        Column("handing_over_until", Utc),
         Column("started_at", Utc),
         Column("ended_at", Utc),
         Column("timeout_seconds", Float),
@@ -45,10 +48,12 @@ def metadata(define: Definer) -> Table:
         Column("host", Text),
         Column("exempt", Boolean, nullable=False, server_default=false()),
         Column("cancel_requested", Boolean, nullable=False, server_default=false()),
+        Column("cancel_reason", Text),
         Column("current_junction", Text),
         Column("junction_started_at", Utc),
         Column("progress", Float),
         Column("progress_message", Text),
+        Column("junctions", JsonText),
         Column("failure_junction", Text),
         Column("failure_exception", Text),
         Column("failure_reason", Text),
@@ -58,7 +63,9 @@ def metadata(define: Definer) -> Table:
         define.check("attempt_range", "attempt >= 1"),
         define.check("progress_range", "progress BETWEEN 0 AND 1"),
         define.check("ended_when_terminal", "(state IN ('pending', 'in_progress')) = (ended_at IS NULL)"),
-        define.check("started_when_run", "state IN ('pending', 'failed') OR started_at IS NOT NULL"),
+        define.check(
+            "started_when_run", "state IN ('pending', 'failed', 'cancelled') OR started_at IS NOT NULL"
+        ),
         storage=BUSY_TABLE,
     )
     column = table.c
@@ -66,8 +73,11 @@ def metadata(define: Definer) -> Table:
     define.index(
         "metadata_claim_idx", column.submitter, column.priority.desc(), column.id, where="state = 'pending'"
     )
+    define.index("metadata_outbox_idx", column.submitter, column.priority.desc(), column.id, where=OUTBOX)
     define.index("metadata_running_idx", column.worker_id, where="state = 'in_progress'")
     define.index("metadata_failed_idx", column.id, where="state = 'failed'")
+    define.index("metadata_cancelled_idx", column.id, where="state = 'cancelled'")
+    define.index("metadata_ended_idx", column.train, column.ended_at, where="ended_at IS NOT NULL")
     define.index("metadata_manifest_idx", column.manifest_id, column.id, where="manifest_id IS NOT NULL")
     define.index(
         "metadata_active_of_manifest_idx", column.manifest_id, where=f"{ACTIVE} AND manifest_id IS NOT NULL"
@@ -83,7 +93,7 @@ def log(define: Definer) -> Table:
         Column("metadata_id", BigId, define.to("metadata", ondelete="CASCADE")),
         Column("created_at", Utc, nullable=False),
         Column("level", Text, nullable=False),
-        Column("category", Text, nullable=False),
+        Column("logger", Text, nullable=False),
         Column("message", Text, nullable=False),
         Column("exception", Text),
         Column("stack_trace", Text),

@@ -21,6 +21,8 @@ DELAYED = f"{QUEUED} AND NOT ready"
 SCHEDULED = f"{QUEUED} AND origin IN ('schedule', 'retry')"
 STANDING_IN = f"{QUEUED} AND origin IN ('schedule', 'retry', 'requeue')"
 """What holds back the next scheduled entry of a manifest."""
+KEYED = "unique_key IS NOT NULL"
+"""Whoever holds a key, queued or not: it is freed when somebody asks for it and the holder's job is over."""
 
 
 def work_queue(define: Definer) -> Table:
@@ -66,12 +68,8 @@ def work_queue(define: Definer) -> Table:
     define.index(
         "work_queue_queued_of_manifest_idx", column.manifest_id, where=f"{QUEUED} AND manifest_id IS NOT NULL"
     )
-    define.index(
-        "work_queue_unique_key_idx",
-        column.unique_key,
-        where=f"{QUEUED} AND unique_key IS NOT NULL",
-        unique=True,
-    )
-    define.index("work_queue_manifest_idx", column.manifest_id, where="manifest_id IS NOT NULL")
+    define.index("work_queue_unique_key_idx", column.unique_key, column.train, where=KEYED, unique=True)
+    define.index("work_queue_manifest_idx", column.manifest_id, column.id, where="manifest_id IS NOT NULL")
+    define.index("work_queue_cancelled_idx", column.id, where="status = 'cancelled'")
     define.index("work_queue_dead_letter_idx", column.dead_letter_id, where="dead_letter_id IS NOT NULL")
     return table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Column, Integer, Text
+from sqlalchemy import Boolean, Column, Integer, Text, false
 
 from trax.store.schema.define import identity
 from trax.store.types import JsonText, Utc
@@ -28,6 +28,7 @@ def worker(define: Definer) -> Table:
         Column("host_labels", JsonText),
         Column("pid", Integer, nullable=False),
         Column("concurrency", Integer, nullable=False),
+        Column("dispatches", Boolean, nullable=False, server_default=false()),
         Column("trains", JsonText, nullable=False),
         Column("started_at", Utc, nullable=False),
         Column("heartbeat_at", Utc, nullable=False),

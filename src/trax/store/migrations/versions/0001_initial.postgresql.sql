@@ -27,6 +27,7 @@ CREATE TABLE trax.worker (
     host_labels JSON,
     pid INTEGER NOT NULL,
     concurrency INTEGER NOT NULL,
+    dispatches BOOLEAN DEFAULT false NOT NULL,
     trains JSON NOT NULL,
     started_at TIMESTAMP WITH TIME ZONE NOT NULL,
     heartbeat_at TIMESTAMP WITH TIME ZONE NOT NULL,
@@ -62,6 +63,10 @@ CREATE TABLE trax.manifest (
     retry JSON,
     timeout_seconds FLOAT,
     failure_count INTEGER DEFAULT '0' NOT NULL,
+    lifetime_failures INTEGER DEFAULT '0' NOT NULL,
+    gave_up_reason TEXT,
+    retry_at TIMESTAMP WITH TIME ZONE,
+    attempt_cancelled BOOLEAN DEFAULT false NOT NULL,
     last_successful_run TIMESTAMP WITH TIME ZONE,
     last_scheduled_for TIMESTAMP WITH TIME ZONE,
     next_scheduled_run TIMESTAMP WITH TIME ZONE,
@@ -77,6 +82,7 @@ CREATE TABLE trax.manifest (
     CONSTRAINT max_retries_range CHECK (max_retries >= 0),
     CONSTRAINT max_instances_range CHECK (max_instances >= 1),
     CONSTRAINT failure_count_range CHECK (failure_count >= 0),
+    CONSTRAINT lifetime_failures_range CHECK (lifetime_failures >= 0),
     CONSTRAINT variance_range CHECK (variance_seconds >= 0),
     CONSTRAINT cron_has_expression CHECK (schedule_type <> 'cron' OR cron_expression IS NOT NULL),
     CONSTRAINT interval_has_seconds CHECK (schedule_type <> 'interval' OR (interval_seconds IS NOT NULL AND interval_seconds > 0)),
@@ -102,6 +108,7 @@ CREATE TABLE trax.metadata (
     created_at TIMESTAMP WITH TIME ZONE NOT NULL,
     scheduled_for TIMESTAMP WITH TIME ZONE,
     submitted_at TIMESTAMP WITH TIME ZONE,
+    handing_over_until TIMESTAMP WITH TIME ZONE,
     started_at TIMESTAMP WITH TIME ZONE,
     ended_at TIMESTAMP WITH TIME ZONE,
     timeout_seconds FLOAT,
@@ -110,10 +117,12 @@ CREATE TABLE trax.metadata (
     host TEXT,
     exempt BOOLEAN DEFAULT false NOT NULL,
     cancel_requested BOOLEAN DEFAULT false NOT NULL,
+    cancel_reason TEXT,
     current_junction TEXT,
     junction_started_at TIMESTAMP WITH TIME ZONE,
     progress FLOAT,
     progress_message TEXT,
+    junctions JSON,
     failure_junction TEXT,
     failure_exception TEXT,
     failure_reason TEXT,
@@ -124,7 +133,7 @@ CREATE TABLE trax.metadata (
     CONSTRAINT attempt_range CHECK (attempt >= 1),
     CONSTRAINT progress_range CHECK (progress BETWEEN 0 AND 1),
     CONSTRAINT ended_when_terminal CHECK ((state IN ('pending', 'in_progress')) = (ended_at IS NULL)),
-    CONSTRAINT started_when_run CHECK (state IN ('pending', 'failed') OR started_at IS NOT NULL),
+    CONSTRAINT started_when_run CHECK (state IN ('pending', 'failed', 'cancelled') OR started_at IS NOT NULL),
     FOREIGN KEY(manifest_id) REFERENCES trax.manifest (id),
     FOREIGN KEY(parent_id) REFERENCES trax.metadata (id) ON DELETE SET NULL
 )
@@ -137,6 +146,8 @@ CREATE TABLE trax.dead_letter (
     group_id BIGINT,
     priority SMALLINT DEFAULT '0' NOT NULL,
     input JSON,
+    retry JSON,
+    timeout_seconds FLOAT,
     status TEXT NOT NULL,
     reason TEXT NOT NULL,
     retry_count INTEGER NOT NULL,
@@ -156,7 +167,7 @@ CREATE TABLE trax.log (
     metadata_id BIGINT,
     created_at TIMESTAMP WITH TIME ZONE NOT NULL,
     level TEXT NOT NULL,
-    category TEXT NOT NULL,
+    logger TEXT NOT NULL,
     message TEXT NOT NULL,
     exception TEXT,
     stack_trace TEXT,
@@ -216,11 +227,17 @@ CREATE INDEX metadata_active_idx ON trax.metadata (group_id) WHERE state IN ('pe
 
 CREATE INDEX metadata_active_of_manifest_idx ON trax.metadata (manifest_id) WHERE state IN ('pending', 'in_progress') AND manifest_id IS NOT NULL;
 
+CREATE INDEX metadata_cancelled_idx ON trax.metadata (id) WHERE state = 'cancelled';
+
 CREATE INDEX metadata_claim_idx ON trax.metadata (submitter, priority DESC, id) WHERE state = 'pending';
+
+CREATE INDEX metadata_ended_idx ON trax.metadata (train, ended_at) WHERE ended_at IS NOT NULL;
 
 CREATE INDEX metadata_failed_idx ON trax.metadata (id) WHERE state = 'failed';
 
 CREATE INDEX metadata_manifest_idx ON trax.metadata (manifest_id, id) WHERE manifest_id IS NOT NULL;
+
+CREATE INDEX metadata_outbox_idx ON trax.metadata (submitter, priority DESC, id) WHERE state = 'pending' AND submitted_at IS NULL AND submitter <> 'local';
 
 CREATE INDEX metadata_parent_idx ON trax.metadata (parent_id) WHERE parent_id IS NOT NULL;
 
@@ -236,11 +253,13 @@ CREATE INDEX dead_letter_retry_idx ON trax.dead_letter (retry_metadata_id) WHERE
 
 CREATE INDEX log_metadata_idx ON trax.log (metadata_id, id);
 
+CREATE INDEX work_queue_cancelled_idx ON trax.work_queue (id) WHERE status = 'cancelled';
+
 CREATE INDEX work_queue_dead_letter_idx ON trax.work_queue (dead_letter_id) WHERE dead_letter_id IS NOT NULL;
 
 CREATE INDEX work_queue_delayed_idx ON trax.work_queue (scheduled_at) WHERE status = 'queued' AND NOT ready;
 
-CREATE INDEX work_queue_manifest_idx ON trax.work_queue (manifest_id) WHERE manifest_id IS NOT NULL;
+CREATE INDEX work_queue_manifest_idx ON trax.work_queue (manifest_id, id) WHERE manifest_id IS NOT NULL;
 
 CREATE UNIQUE INDEX work_queue_one_scheduled_idx ON trax.work_queue (manifest_id) WHERE status = 'queued' AND origin IN ('schedule', 'retry');
 
@@ -250,5 +269,5 @@ CREATE INDEX work_queue_ready_idx ON trax.work_queue (group_priority DESC, prior
 
 CREATE INDEX work_queue_ready_in_group_idx ON trax.work_queue (group_id, priority DESC, created_at, id) WHERE status = 'queued' AND ready;
 
-CREATE UNIQUE INDEX work_queue_unique_key_idx ON trax.work_queue (unique_key) WHERE status = 'queued' AND unique_key IS NOT NULL;
+CREATE UNIQUE INDEX work_queue_unique_key_idx ON trax.work_queue (unique_key, train) WHERE unique_key IS NOT NULL;
 

@@ -26,6 +26,7 @@ CREATE TABLE trax_worker (
     host_labels TEXT,
     pid INTEGER NOT NULL,
     concurrency INTEGER NOT NULL,
+    dispatches BOOLEAN DEFAULT 0 NOT NULL,
     trains TEXT NOT NULL,
     started_at VARCHAR(27) NOT NULL,
     heartbeat_at VARCHAR(27) NOT NULL,
@@ -59,6 +60,10 @@ CREATE TABLE trax_manifest (
     retry TEXT,
     timeout_seconds FLOAT,
     failure_count INTEGER DEFAULT '0' NOT NULL,
+    lifetime_failures INTEGER DEFAULT '0' NOT NULL,
+    gave_up_reason TEXT,
+    retry_at VARCHAR(27),
+    attempt_cancelled BOOLEAN DEFAULT 0 NOT NULL,
     last_successful_run VARCHAR(27),
     last_scheduled_for VARCHAR(27),
     next_scheduled_run VARCHAR(27),
@@ -73,6 +78,7 @@ CREATE TABLE trax_manifest (
     CONSTRAINT max_retries_range CHECK (max_retries >= 0),
     CONSTRAINT max_instances_range CHECK (max_instances >= 1),
     CONSTRAINT failure_count_range CHECK (failure_count >= 0),
+    CONSTRAINT lifetime_failures_range CHECK (lifetime_failures >= 0),
     CONSTRAINT variance_range CHECK (variance_seconds >= 0),
     CONSTRAINT cron_has_expression CHECK (schedule_type <> 'cron' OR cron_expression IS NOT NULL),
     CONSTRAINT interval_has_seconds CHECK (schedule_type <> 'interval' OR (interval_seconds IS NOT NULL AND interval_seconds > 0)),
@@ -98,6 +104,7 @@ CREATE TABLE trax_metadata (
     created_at VARCHAR(27) NOT NULL,
     scheduled_for VARCHAR(27),
     submitted_at VARCHAR(27),
+    handing_over_until VARCHAR(27),
     started_at VARCHAR(27),
     ended_at VARCHAR(27),
     timeout_seconds FLOAT,
@@ -106,10 +113,12 @@ CREATE TABLE trax_metadata (
     host TEXT,
     exempt BOOLEAN DEFAULT 0 NOT NULL,
     cancel_requested BOOLEAN DEFAULT 0 NOT NULL,
+    cancel_reason TEXT,
     current_junction TEXT,
     junction_started_at VARCHAR(27),
     progress FLOAT,
     progress_message TEXT,
+    junctions TEXT,
     failure_junction TEXT,
     failure_exception TEXT,
     failure_reason TEXT,
@@ -119,7 +128,7 @@ CREATE TABLE trax_metadata (
     CONSTRAINT attempt_range CHECK (attempt >= 1),
     CONSTRAINT progress_range CHECK (progress BETWEEN 0 AND 1),
     CONSTRAINT ended_when_terminal CHECK ((state IN ('pending', 'in_progress')) = (ended_at IS NULL)),
-    CONSTRAINT started_when_run CHECK (state IN ('pending', 'failed') OR started_at IS NOT NULL),
+    CONSTRAINT started_when_run CHECK (state IN ('pending', 'failed', 'cancelled') OR started_at IS NOT NULL),
     FOREIGN KEY(manifest_id) REFERENCES trax_manifest (id),
     FOREIGN KEY(parent_id) REFERENCES trax_metadata (id) ON DELETE SET NULL
 );
@@ -131,6 +140,8 @@ CREATE TABLE trax_dead_letter (
     group_id INTEGER,
     priority SMALLINT DEFAULT '0' NOT NULL,
     input TEXT,
+    retry TEXT,
+    timeout_seconds FLOAT,
     status TEXT NOT NULL,
     reason TEXT NOT NULL,
     retry_count INTEGER NOT NULL,
@@ -149,7 +160,7 @@ CREATE TABLE trax_log (
     metadata_id INTEGER,
     created_at VARCHAR(27) NOT NULL,
     level TEXT NOT NULL,
-    category TEXT NOT NULL,
+    logger TEXT NOT NULL,
     message TEXT NOT NULL,
     exception TEXT,
     stack_trace TEXT,
@@ -206,11 +217,17 @@ CREATE INDEX trax_metadata_active_idx ON trax_metadata (group_id) WHERE state IN
 
 CREATE INDEX trax_metadata_active_of_manifest_idx ON trax_metadata (manifest_id) WHERE state IN ('pending', 'in_progress') AND manifest_id IS NOT NULL;
 
+CREATE INDEX trax_metadata_cancelled_idx ON trax_metadata (id) WHERE state = 'cancelled';
+
 CREATE INDEX trax_metadata_claim_idx ON trax_metadata (submitter, priority DESC, id) WHERE state = 'pending';
+
+CREATE INDEX trax_metadata_ended_idx ON trax_metadata (train, ended_at) WHERE ended_at IS NOT NULL;
 
 CREATE INDEX trax_metadata_failed_idx ON trax_metadata (id) WHERE state = 'failed';
 
 CREATE INDEX trax_metadata_manifest_idx ON trax_metadata (manifest_id, id) WHERE manifest_id IS NOT NULL;
+
+CREATE INDEX trax_metadata_outbox_idx ON trax_metadata (submitter, priority DESC, id) WHERE state = 'pending' AND submitted_at IS NULL AND submitter <> 'local';
 
 CREATE INDEX trax_metadata_parent_idx ON trax_metadata (parent_id) WHERE parent_id IS NOT NULL;
 
@@ -226,11 +243,13 @@ CREATE INDEX trax_dead_letter_retry_idx ON trax_dead_letter (retry_metadata_id) 
 
 CREATE INDEX trax_log_metadata_idx ON trax_log (metadata_id, id);
 
+CREATE INDEX trax_work_queue_cancelled_idx ON trax_work_queue (id) WHERE status = 'cancelled';
+
 CREATE INDEX trax_work_queue_dead_letter_idx ON trax_work_queue (dead_letter_id) WHERE dead_letter_id IS NOT NULL;
 
 CREATE INDEX trax_work_queue_delayed_idx ON trax_work_queue (scheduled_at) WHERE status = 'queued' AND NOT ready;
 
-CREATE INDEX trax_work_queue_manifest_idx ON trax_work_queue (manifest_id) WHERE manifest_id IS NOT NULL;
+CREATE INDEX trax_work_queue_manifest_idx ON trax_work_queue (manifest_id, id) WHERE manifest_id IS NOT NULL;
 
 CREATE UNIQUE INDEX trax_work_queue_one_scheduled_idx ON trax_work_queue (manifest_id) WHERE status = 'queued' AND origin IN ('schedule', 'retry');
 
@@ -240,5 +259,5 @@ CREATE INDEX trax_work_queue_ready_idx ON trax_work_queue (group_priority DESC, 
 
 CREATE INDEX trax_work_queue_ready_in_group_idx ON trax_work_queue (group_id, priority DESC, created_at, id) WHERE status = 'queued' AND ready;
 
-CREATE UNIQUE INDEX trax_work_queue_unique_key_idx ON trax_work_queue (unique_key) WHERE status = 'queued' AND unique_key IS NOT NULL;
+CREATE UNIQUE INDEX trax_work_queue_unique_key_idx ON trax_work_queue (unique_key, train) WHERE unique_key IS NOT NULL;
 

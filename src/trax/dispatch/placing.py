@@ -1,0 +1,42 @@
+"""Who runs what was let in: a worker at the gate as far as it has slots, else whoever comes for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trax.dispatch.routing import LOCAL
+from trax.store.admission import Admission
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trax.dispatch.routing import Routing
+    from trax.store.claim import Taker
+    from trax.store.gate import Candidate
+
+
+def placed(
+    entries: Sequence[Candidate], routing: Routing, taker: Taker | None, *, taken: int = 0
+) -> list[Admission]:
+    """Give the worker what it can run, in order, until its slots are full; `taken` of them are already."""
+    free = taker.slots - taken if taker else 0
+    cpu_free = taker.cpu_slots if taker else 0
+    placements: list[Admission] = []
+    for entry in entries:
+        submitter, worker_id, host = routing.submitter_of(entry.train), None, None
+        if taker is not None and free > 0 and submitter == LOCAL and entry.train in taker.trains:
+            is_cpu = entry.train in taker.cpu_trains
+            if not is_cpu or cpu_free > 0:
+                worker_id, host = taker.worker_id, taker.host
+                free, cpu_free = free - 1, cpu_free - is_cpu
+        placements.append(
+            Admission(
+                entry_id=entry.id,
+                submitter=submitter,
+                exempt=entry.train in routing.exempt,
+                worker_id=worker_id,
+                host=host,
+                answers_letter=entry.dead_letter_id is not None,
+            )
+        )
+    return placements

@@ -1,0 +1,39 @@
+"""The beginning of a manager's cycle, in one trip: who leads, when it is, and what operators have set."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sqlalchemy import select
+
+from trax.store.dialect import leader_lock, moment
+from trax.store.pipeline import run_together
+from trax.store.settings import edited
+from trax.store.types import in_utc
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from sqlalchemy import Connection, Select
+
+
+class Begun(NamedTuple):
+    """`leads` is true for the one server that may manage manifests in this moment; others do not wait."""
+
+    leads: bool
+    now: datetime
+    settings: dict[str, str]
+
+
+def begin(connection: Connection, *, now: datetime | None) -> Begun:
+    dialect = connection.dialect.name
+    lock, moments, settings = run_together(
+        connection, (leader_lock(dialect), {}), (_moment(dialect), {"now": now}), (edited(dialect), {})
+    )
+    return Begun(lock[0][0], in_utc(moments[0][0]), dict(settings))
+
+
+@cache
+def _moment(dialect: str) -> Select[Any]:
+    return select(moment(dialect))

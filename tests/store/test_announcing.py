@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlalchemy import create_engine
+
+from trax.events import Events, Topic
+from trax.records.states import Origin
+from trax.records.work_queue_entry import NewEntry
+from trax.store import Store, work_queue
+from trax.store.announcing import Announcer, announce
+from trax.store.listening import Bell, Line
+from trax.store.url import parsed_url
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from datetime import datetime
+
+    from trax.store import Connection
+
+
+class Heard(list[Topic]):
+    """What a process was told, in order."""
+
+    def __init__(self) -> None:
+        self.events = Events()
+        for topic in Topic:
+            self.events.listen(topic, lambda topic=topic: self.append(topic))
+
+
+@contextmanager
+def opened(url: str, announcer: Announcer) -> Generator[Store]:
+    store = Store(url, announcer=announcer)
+    store.open()
+    yield store
+    store.close()
+
+
+@contextmanager
+def listening(url: str) -> Generator[Line]:
+    bell = Bell()
+    with Line.opened(url, bell) as line:
+        yield line
+    bell.close()
+
+
+def change(connection: Connection) -> None:
+    announce(connection, Topic.MANIFEST, Topic.WORK_QUEUE)
+    announce(connection, Topic.WORK_QUEUE)
+
+
+def fail(connection: Connection) -> None:
+    announce(connection, Topic.WORK_QUEUE)
+    raise LookupError
+
+
+def test_this_process_hears_what_was_committed_and_nothing_else(url: str) -> None:
+    heard = Heard()
+
+    with opened(url, Announcer(heard.events)) as store:
+        with pytest.raises(LookupError):
+            store.run(fail)
+        assert heard == []
+        store.run(change)
+
+    assert sorted(heard) == [Topic.MANIFEST, Topic.WORK_QUEUE]
+
+
+def test_others_hear_each_topic_of_a_transaction_once(postgres_url: str) -> None:
+    here, there = Heard(), Heard()
+    other = Announcer(there.events)
+
+    with opened(postgres_url, Announcer(here.events)) as store, listening(postgres_url) as line:
+        with pytest.raises(LookupError):
+            store.run(fail)
+        store.run(change)
+        payloads = line.heard(30)
+        other.hear(payloads)
+
+    assert len(payloads) == 2
+    assert sorted(there) == [Topic.MANIFEST, Topic.WORK_QUEUE]
+
+
+def test_a_thousand_entries_are_told_once(postgres_url: str, now: datetime) -> None:
+    entries = [
+        NewEntry(external_id=str(number), train="greet", origin=Origin.QUEUE, input="null")
+        for number in range(1000)
+    ]
+
+    with opened(postgres_url, Announcer()) as store, listening(postgres_url) as line:
+        store.run(work_queue.add, entries, now=now)
+        payloads = line.heard(30)
+
+    assert len(payloads) == 1
+
+
+def test_a_flood_wakes_each_loop_once() -> None:
+    heard = Heard()
+
+    Announcer(heard.events).hear(["work_queue abc"] * 1000 + ["pending def"] * 1000)
+
+    assert sorted(heard) == [Topic.PENDING, Topic.WORK_QUEUE]
+
+
+def test_what_a_process_has_sent_itself_it_does_not_hear_again(postgres_url: str) -> None:
+    heard = Heard()
+    announcer = Announcer(heard.events)
+
+    with opened(postgres_url, announcer) as store, listening(postgres_url) as line:
+        store.run(change)
+        heard.clear()
+        announcer.hear(line.heard(30))
+
+    assert heard == []
+
+
+def test_what_another_version_says_is_passed_over() -> None:
+    heard = Heard()
+
+    Announcer(heard.events).hear(["something new abc", "", "pending"])
+
+    assert heard == [Topic.PENDING]
+
+
+def test_what_a_loop_here_answers_for_is_not_sent_as_long_as_it_does(postgres_url: str) -> None:
+    announcer = Announcer()
+    is_enabled = True
+
+    with opened(postgres_url, announcer) as store, listening(postgres_url) as line:
+        forget = announcer.answer(Topic.WORK_QUEUE, lambda: is_enabled)
+        store.run(change)
+        answered = line.heard(30)
+        is_enabled = False
+        store.run(lambda connection: announce(connection, Topic.WORK_QUEUE))
+        switched_off = line.heard(30)
+        is_enabled = True
+        forget()
+        store.run(lambda connection: announce(connection, Topic.WORK_QUEUE))
+        forgotten = line.heard(30)
+
+    assert [payload.split()[0] for payload in answered] == ["manifest"]
+    assert len(switched_off) == len(forgotten) == 1
+
+
+def test_switched_off_nothing_is_sent(postgres_url: str) -> None:
+    with (
+        opened(postgres_url, Announcer(sends=False)) as silent,
+        opened(postgres_url, Announcer()) as store,
+        listening(postgres_url) as line,
+    ):
+        silent.run(change)
+        store.run(lambda connection: announce(connection, Topic.PENDING))
+        payloads = line.heard(30)
+
+    assert [payload.split()[0] for payload in payloads] == ["pending"]
+
+
+def test_on_a_connection_that_was_lent_the_database_tells_at_commit(postgres_url: str) -> None:
+    engine = create_engine(parsed_url(postgres_url))
+
+    with listening(postgres_url) as line:
+        with engine.begin() as connection:
+            announce(connection, Topic.WORK_QUEUE)
+        payloads = line.heard(30)
+
+    engine.dispose()
+    assert payloads == ["work_queue"]

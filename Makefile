@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: help demo test check fmt bench locks clean
+.PHONY: help demo test check fmt bench peers locks clean
 
 help:
 	@echo "make demo    run the real system on the embedded default and show it at work"
@@ -30,19 +30,30 @@ fmt: $(READY)
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
 
-bench: $(READY)
+bench: $(READY) peers
 	@$(BIN)/python -m bench $(ARGS)
+
+# Whom we are measured beside has an environment of its own; without it the rest can still be measured.
+peers: $(READY)
+	@$(MAKE) --silent --no-print-directory .venv-bench/ready || echo "the peers could not be installed"
 
 locks: .venv/uv
 	@$(BIN)/python requirements/lock.py $(if $(UPGRADE),--upgrade)
 
 clean:
-	rm -rf .venv
+	rm -rf .venv .venv-bench
 
 $(READY): .venv/uv requirements/dev.txt pyproject.toml
 	@echo "installing into .venv …"
 	@$(BIN)/uv pip sync --quiet --require-hashes --compile-bytecode requirements/dev.txt
 	@$(BIN)/uv pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.venv-bench/ready: requirements/bench.txt | $(READY)
+	@echo "installing peers into .venv-bench …"
+	@rm -f $@
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-bench
+	@$(BIN)/uv pip sync --quiet --require-hashes --python .venv-bench/bin/python requirements/bench.txt
 	@touch $@
 
 .venv/uv: requirements/uv.txt requirements/bootstrap.py

@@ -1,11 +1,48 @@
-"""Run the benchmarks: all of them, or those named (`make bench ARGS=train`)."""
+"""Run the benchmarks: all of them, or those named (`make bench ARGS="drain --jobs 200000"`)."""
 
 from __future__ import annotations
 
 import importlib
-import sys
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 
-BENCHES = ("train", "store", "schedules")
+from bench.options import Options
 
-for name in sys.argv[1:] or BENCHES:
-    importlib.import_module(f"bench.{name}").main()
+PLAIN = {
+    "train": "what a train costs over awaiting its functions",
+    "store": "entries in one call and one by one, beside the bare driver",
+    "schedules": "a cycle of the manager among many manifests, and seeding",
+}
+SIZED = {
+    "drain": "working off a full queue, beside PgQueuer and the bare SQL (--jobs, --rounds)",
+    "enqueue": "jobs coming in, many a call and one a call, beside PgQueuer (--rounds)",
+    "pickup": "from the call to the start of the job on an idle system, beside PgQueuer",
+    "admission": "one cycle of the gate behind a flooded group, from 1 k to 1 M entries",
+    "idle": "memory, processor and transactions of a process with nothing to do",
+}
+BENCHES = PLAIN | SIZED
+
+
+def main() -> None:
+    usual = Options()
+    parser = ArgumentParser(
+        prog="python -m bench",
+        description="\n".join(f"{name:<11}{what}" for name, what in BENCHES.items()),
+        formatter_class=RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="which to run; all if none is named")
+    parser.add_argument("--jobs", type=int, default=usual.jobs, help="how many to drain (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=usual.rounds, help="how often (%(default)s)")
+    parser.add_argument("--quick", action="store_true", help="only see that it works; means nothing")
+    given = parser.parse_args()
+    unknown = [name for name in given.names if name not in BENCHES]
+    if unknown:
+        parser.error(f"there is no bench {', '.join(unknown)}; there are {', '.join(BENCHES)}")
+    options = Options(jobs=given.jobs, rounds=given.rounds, quick=given.quick)
+    if options.quick:
+        print("quick: only to see that everything works; the figures mean nothing")
+    for name in given.names or BENCHES:
+        bench = importlib.import_module(f"bench.{name}")
+        bench.main(options) if name in SIZED else bench.main()
+
+
+main()

@@ -18,6 +18,7 @@ LOCKS = {
     "uv.txt": ["requirements/uv.in"],
     "dev.txt": ["pyproject.toml", "--group", "dev", "--extra", "localpg"],
     "core.txt": ["pyproject.toml"],
+    "bench.txt": ["requirements/bench.in"],
 }
 
 

@@ -12,6 +12,7 @@ The folders are the journey of a job:
     store/         the database: one implementation, two dialects
     records/       plain frozen values: what the tables hold
     host/          the app object and the wiring
+    submitters/    where runs may go beside our own workers
     cli/           the `trax` command
     testing/       for your tests and ours
 
@@ -24,9 +25,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trax.errors import InvalidInput, NotFound, RunCancelled, RunInterrupted, TraxError
+    from trax.dispatch.submit import Refused, Submission, Submitter
+    from trax.errors import (
+        EntryCancelled,
+        InvalidInput,
+        NotFound,
+        RunCancelled,
+        RunInterrupted,
+        RunTimedOut,
+        TraxError,
+    )
     from trax.host.app import Trax
-    from trax.records import DeadLetter, Manifest, ManifestGroup, Metadata, WorkQueueEntry
+    from trax.records import DeadLetter, LogLine, Manifest, ManifestGroup, Metadata, WorkQueueEntry
     from trax.records.when import Calendar
     from trax.schedule import Group, Item, cron, every, exclude, fire_all
     from trax.train import (
@@ -39,7 +49,9 @@ if TYPE_CHECKING:
         Junction,
         Outcome,
         Retry,
+        RetryAfter,
         Route,
+        Snooze,
         Train,
         current,
         extract,
@@ -56,21 +68,29 @@ __all__ = [
     "Cancelled",
     "DeadLetter",
     "Done",
+    "EntryCancelled",
     "Failed",
     "Group",
     "Interrupted",
     "InvalidInput",
     "Item",
     "Junction",
+    "LogLine",
     "Manifest",
     "ManifestGroup",
     "Metadata",
     "NotFound",
     "Outcome",
+    "Refused",
     "Retry",
+    "RetryAfter",
     "Route",
     "RunCancelled",
     "RunInterrupted",
+    "RunTimedOut",
+    "Snooze",
+    "Submission",
+    "Submitter",
     "Train",
     "Trax",
     "TraxError",
@@ -88,9 +108,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    "trax.errors": "InvalidInput NotFound RunCancelled RunInterrupted TraxError",
+    "trax.dispatch.submit": "Refused Submission Submitter",
+    "trax.errors": "EntryCancelled InvalidInput NotFound RunCancelled RunInterrupted RunTimedOut TraxError",
     "trax.host.app": "Trax",
-    "trax.records": "DeadLetter Manifest ManifestGroup Metadata WorkQueueEntry",
+    "trax.records": "DeadLetter LogLine Manifest ManifestGroup Metadata WorkQueueEntry",
     "trax.records.when": "Calendar",
     "trax.schedule": "Group Item cron every exclude fire_all",
 }

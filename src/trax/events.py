@@ -21,6 +21,9 @@ class Topic(StrEnum):
     WORK_QUEUE = "work_queue"
     PENDING = "pending"
     ENDED = "ended"
+    FINISHED = "finished"
+    CANCEL = "cancel"
+    SETTING = "setting"
 
 
 class Events:

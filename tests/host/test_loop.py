@@ -9,7 +9,7 @@ from trax.errors import StoreUnavailable
 from trax.host.loop import Loop
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
 LONG = 3600.0
 
@@ -113,3 +113,79 @@ async def test_any_thread_may_wake_a_loop() -> None:
         await turns.get()
     loop.stop()
     await running
+
+
+async def test_what_fails_again_and_again_is_said_once_and_so_is_its_return(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    turns: list[int] = []
+
+    async def turn(loop: Loop) -> float | None:
+        turns.append(len(turns))
+        if len(turns) <= 5:
+            raise StoreUnavailable("gone")
+        if len(turns) == 7:
+            loop.stop()
+        return 0
+
+    await ran(turn, poll_seconds=0.001)
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "loop test: a turn failed, trying again: gone",
+        "loop test: goes on, after 5 turns that failed",
+    ]
+
+
+async def test_a_loop_that_polls_rarely_does_not_wait_that_long_after_a_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waits: list[float] = []
+
+    async def wait_for(waited: Coroutine[None, None, bool], seconds: float) -> None:
+        waited.close()
+        waits.append(seconds)
+
+    monkeypatch.setattr(asyncio, "wait_for", wait_for)
+
+    async def turn(loop: Loop) -> float | None:
+        if len(waits) == 5:
+            loop.stop()
+        raise ValueError
+
+    await ran(turn)
+
+    assert waits == [0.5, 1, 2, 5, 5, 5]
+
+
+async def test_a_turn_knows_whether_anybody_asked_for_it() -> None:
+    asked: list[bool] = []
+    answers = iter([0, 0.0005, None, None, 0])
+
+    async def turn(loop: Loop) -> float | None:
+        asked.append(loop.is_asked)
+        if len(asked) == 4:
+            loop.wake()
+        if len(asked) == 5:
+            loop.stop()
+        return next(answers)
+
+    await ran(turn, poll_seconds=0.001)
+
+    assert asked == [True, True, True, False, True]
+
+
+async def test_another_kind_of_failure_is_news(caplog: pytest.LogCaptureFixture) -> None:
+    troubles = iter(
+        [StoreUnavailable("gone"), StoreUnavailable("gone"), KeyError("a bug"), KeyError("a bug")]
+    )
+
+    async def turn(loop: Loop) -> float | None:
+        for trouble in troubles:
+            raise trouble
+        loop.stop()
+        return None
+
+    await ran(turn, poll_seconds=0.001)
+
+    assert [record.levelname for record in caplog.records] == ["WARNING", "ERROR"]

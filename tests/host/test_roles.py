@@ -4,8 +4,12 @@ import asyncio
 from datetime import timedelta
 
 import pytest
+from tests.support.waiting import until
 
 from trax import Trax, every
+from trax.errors import DefinitionError, InvalidUrl, TraxError
+from trax.records import State
+from trax.store import metadata, workers
 
 HOUR = timedelta(hours=1)
 
@@ -100,3 +104,99 @@ async def test_operators_are_heard_at_once(app: Trax) -> None:
         assert await runs.get() == "Ada"
         await app.manifests.schedule(greet, "new", "Grace", every(hours=1))
         assert await runs.get() == "Grace"
+
+
+async def test_a_scheduler_lets_jobs_through_and_runs_none(app: Trax) -> None:
+    ran: list[str] = []
+
+    @app.train
+    async def greet(name: str) -> None:
+        ran.append(name)
+
+    await app.start("scheduler")
+    await app.queue(greet, "Ada")
+    await asyncio.to_thread(until, lambda: _states(app) == [State.PENDING])
+    await app.stop()
+
+    assert ran == []
+
+
+async def test_a_worker_lets_nothing_through(url: str) -> None:
+    app = Trax(url, polling_interval=0.1, local_polling_interval=0.1, heartbeat_interval=0.1)
+
+    @app.train
+    async def greet(_name: str) -> None: ...
+
+    await app.start("worker")
+    entry = await app.queue(greet, "Ada")
+    await asyncio.to_thread(until, lambda: _has_beaten(app))
+    states = _states(app)
+    await app.stop()
+
+    assert entry.id
+    assert states == []
+
+
+async def test_concurrency_is_how_many_jobs_run_at_once(app: Trax) -> None:
+    meeting = asyncio.Barrier(7)
+
+    @app.train
+    async def meet(_number: int) -> None:
+        await meeting.wait()
+
+    await app.start(concurrency=7)
+    await app.queue_many(meet, range(7))
+    async with asyncio.timeout(30):
+        await asyncio.to_thread(until, lambda: _states(app) == [State.COMPLETED] * 7)
+    await app.stop()
+
+
+async def test_a_role_that_does_not_exist_is_told_with_those_that_do(app: Trax) -> None:
+    with pytest.raises(DefinitionError, match="no role 'works'; the roles are all, scheduler, worker"):
+        await app.start("works")
+
+
+async def test_hurrying_puts_back_what_runs(app: Trax) -> None:
+    started, hurry = asyncio.Event(), asyncio.Event()
+    ended: list[str] = []
+
+    @app.train
+    async def long(_number: int) -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("interrupted")
+
+    await app.start()
+    await app.queue(long, 1)
+    await started.wait()
+    stopping = asyncio.create_task(app.stop(hurry))
+    hurry.set()
+    async with asyncio.timeout(20):  # less than it would have been given
+        await stopping
+
+    assert ended == ["interrupted"]
+
+
+def _states(app: Trax) -> list[State]:
+    store = app.parts.store.opened_blocking()
+    return [record.state for record in store.read(metadata.listed)]
+
+
+def _has_beaten(app: Trax) -> bool:
+    (worker,) = app.parts.store.opened_blocking().read(workers.listed)
+    return worker.heartbeat_at > worker.started_at
+
+
+async def test_an_app_that_runs_is_not_started_twice(app: Trax) -> None:
+    async with app:
+        with pytest.raises(TraxError, match="runs already"):
+            await app.start("worker")
+
+
+async def test_listening_at_an_address_that_says_nothing_is_refused_at_the_start(postgres_url: str) -> None:
+    app = Trax(postgres_url, listen_url="sqlite:///trax.db")
+
+    with pytest.raises(InvalidUrl, match="listen_url must be the address of the same PostgreSQL"):
+        await app.start()

@@ -16,6 +16,10 @@ command = App(
     name="trax", help="Background jobs and schedules that must not be lost.", version_flags=["--version"]
 )
 command.command("trax.cli.run:run", name="run", help="Run every role in this process.")
+command.command(
+    "trax.cli.scheduler:scheduler", name="scheduler", help="Fire schedules and open the gate; run no job."
+)
+command.command("trax.cli.worker:worker", name="worker", help="Run queued jobs, in one or more processes.")
 command.command("trax.cli.db:db", name="db", help="The tables and their version.")
 command.command("trax.cli.demo:demo", name="demo", help="Run a small train and show its records.")
 

@@ -21,14 +21,19 @@ FORMS: Final = "name it as module:app or file.py:app"
 
 def load_app(given: str | None) -> Trax:
     """The app that was named, or the one in the environment."""
-    name = given or os.environ.get(VARIABLE)
-    if not name:
-        raise DefinitionError(f"which app? {FORMS}, or set ${VARIABLE}")
+    name = app_name(given)
     place, colon, attribute = name.rpartition(":")
     if not colon or not place or not attribute:
         raise DefinitionError(f"{name!r} names no app; {FORMS}")
     module = _from_file(Path(place)) if place.endswith(".py") else _from_module(place)
     return _app_in(module, attribute, place)
+
+
+def app_name(given: str | None) -> str:
+    name = given or os.environ.get(VARIABLE)
+    if not name:
+        raise DefinitionError(f"which app? {FORMS}, or set ${VARIABLE}")
+    return name
 
 
 def _from_file(file: Path) -> ModuleType:

@@ -5,4 +5,10 @@ recorded.py     a run here and now, with its record and hooks
 sync.py         `app.sync`, the same verbs for blocking code
 executions.py   `app.executions`
 opening.py      the store, opened when first needed
+roles.py        what a process does: all duties, a scheduler's or a worker's; from start to stop
+duties.py       each duty as a loop: what a turn does, and when the next is wanted
+loop.py         one duty, turn after turn
+listen.py       what other processes announce wakes the loops of this one
+signals.py      SIGTERM and SIGINT: stop, hurry, now
+processes.py    several worker processes under one parent
 """

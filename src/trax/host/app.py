@@ -5,29 +5,36 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, Protocol, Self, TypeVar, overload
 
+from trax.errors import TraxError
 from trax.host.dead_letters import DeadLetters
 from trax.host.executions import Executions
 from trax.host.groups import Groups
+from trax.host.live_settings import LiveSettings
 from trax.host.manifests import Manifests
 from trax.host.parts import Parts
 from trax.host.queueing import Queueing
+from trax.host.receiving import receiving
 from trax.host.recorded import RecordedRun
-from trax.host.roles import running
-from trax.host.signals import stop_signal
+from trax.host.roles import Role, Running
+from trax.host.settings import AppSettings
+from trax.host.signals import StopSignals
 from trax.host.startup import patiently, start
 from trax.host.sync import Sync
-from trax.settings import Settings
+from trax.host.work_queue import WorkQueue
 from trax.store.url import chosen_url
 from trax.train import train as train_over
 from trax.train import train_of
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Awaitable, Callable, Iterable
     from contextlib import AbstractAsyncContextManager
     from typing import Unpack
 
-    from trax.host.queueing import QueueKeywords
-    from trax.records import WorkQueueEntry
+    from trax.dispatch.submit import Submitter
+    from trax.host.entry import QueuedEntry
+    from trax.host.receiving import Receiver
+    from trax.host.wishes import ManyKeywords, QueueKeywords
     from trax.train import Segment, Train, TrainKeywords
     from trax.train.services import Made, Managed
 
@@ -55,22 +62,36 @@ class Trax:
     Declaring touches no database; it is opened, and migrated, when it is first needed.
     """
 
-    def __init__(self, url: str | None = None, **settings: Any) -> None:
-        self.parts = Parts.made(chosen_url(url), Settings.load(settings))
+    def __init__(
+        self, url: str | None = None, *, submitter: Submitter | None = None, **settings: Any
+    ) -> None:
+        self.parts = Parts.made(chosen_url(url), LiveSettings.load(settings))
         """What the app is made of, for those that run it."""
         self._queueing = Queueing(self.parts)
         self.trains = self.parts.trains
+        self.submitters = self.parts.submitters
+        if submitter is not None:
+            self.submitters.default = submitter
         self.schedule = self.parts.declarations.schedule
         self.schedule_many = self.parts.declarations.schedule_many
         self.schedule_once = self.parts.declarations.schedule_once
         self.group = self.parts.declarations.group
         self.calendar = self.parts.declarations.calendar
+        self.on_queue = self.parts.hooks.on_queue
+        self.on_started = self.parts.hooks.on_started
+        self.on_completed = self.parts.hooks.on_completed
+        self.on_failed = self.parts.hooks.on_failed
+        self.on_cancelled = self.parts.hooks.on_cancelled
+        self.on_state_changed = self.parts.hooks.on_state_changed
+        self.limit_runs = self.parts.limits.set
         self.manifests = Manifests(self.parts)
         self.groups = Groups(self.parts)
         self.dead_letters = DeadLetters(self.parts)
-        self.executions = Executions(self.parts.store)
+        self.settings = AppSettings(self.parts)
+        self.executions = Executions(self.parts, self._queueing)
+        self.work_queue = WorkQueue(self.parts)
         self.sync = Sync(self, self._queueing)
-        self._duties: AbstractAsyncContextManager[None] | None = None
+        self._running: Running | None = None
 
     @overload
     def train(
@@ -107,19 +128,31 @@ class Trax:
         """Answer junctions that ask for `kind` with what `factory` gives, made at most once a run."""
         self.parts.services.provide(kind, factory, close=close)
 
+    def route(self, *trains: Train[Any, Any], to: Submitter | str) -> None:
+        """Have others execute these trains: a submitter, or the name of one; "local" is our own workers."""
+        for train in trains:
+            self.parts.parameters.of_registered(train)
+            self.submitters.route(train.name, to)
+
+    def receiving(self, *, concurrency: int | None = None) -> AbstractAsyncContextManager[Receiver]:
+        """Take up runs that a submitter handed to this process: `await receiver.take_up(metadata_id)`."""
+        return receiving(self.parts, concurrency=concurrency)
+
     async def run(self, train: Train[In, Out], value: In) -> Out:
         """Run here and now, recorded; what the train raises reaches the caller as it is."""
-        return await RecordedRun(await self.parts.store.opened(), train, self.parts.parameters).of(value)
+        return await RecordedRun(self.parts, await self.parts.store.opened(), train).of(value)
 
-    async def queue(self, train: Train[In, Any], value: In, **how: Unpack[QueueKeywords]) -> WorkQueueEntry:
-        """Ask for a run in the background."""
-        return (await self._queueing.add(train, [value], **how))[0]
+    async def queue(
+        self, train: Train[In, Any] | str, value: In, **how: Unpack[QueueKeywords]
+    ) -> QueuedEntry:
+        """Ask for a run in the background. A train that is named takes its input as plain data."""
+        return await self._queueing.one(train, value, how)
 
     async def queue_many(
-        self, train: Train[In, Any], values: Iterable[In], **how: Unpack[QueueKeywords]
-    ) -> list[WorkQueueEntry]:
+        self, train: Train[In, Any] | str, values: Iterable[In], **how: Unpack[ManyKeywords]
+    ) -> list[QueuedEntry]:
         """Ask for any number of runs in one transaction."""
-        return await self._queueing.add(train, values, **how)
+        return await self._queueing.many(train, values, how)
 
     async def __aenter__(self) -> Self:
         """Open the store, bring its manifests in line with what is declared, and run every duty."""
@@ -129,32 +162,50 @@ class Trax:
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    async def start(self, on_progress: Callable[[int, int], None] | None = None) -> None:
-        """What entering the block does; `on_progress` hears how far seeding has come."""
-        parts = self.parts
+    async def start(
+        self,
+        roles: str = "all",
+        *,
+        concurrency: int | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """What entering the block does, for "all" roles, or as a "scheduler" or a "worker" only.
+
+        A worker runs `concurrency` jobs at once. `on_progress` hears how far seeding has come.
+        """
+        if self._running is not None:
+            raise TraxError("this app runs already; an app has one role at a time in one process")
+        parts, role = self.parts, Role.named(roles)
         timetable = parts.declarations.checked()
+        self.submitters.check(self.trains)
         try:
             store = await patiently(parts.store.opened)
-            await start(store, timetable, parts.settings, on_progress=on_progress)
-            duties = running(parts, store)
-            await duties.__aenter__()
+            if role.schedules:
+                await start(store, timetable, parts.settings, on_progress=on_progress)
+            self._running = await Running.started(parts, store, role, slots=concurrency)
         except BaseException:
             self.close()
             raise
-        self._duties = duties
 
-    async def stop(self) -> None:
-        """Let what is under way end, then let go of the database."""
-        duties, self._duties = self._duties, None
-        if duties is not None:
-            await duties.__aexit__(None, None, None)
-        self.close()
+    async def stop(self, hurry: asyncio.Event | None = None) -> None:
+        """Let what is under way end, then let go of the database; `hurry` interrupts it when it is set."""
+        running, self._running = self._running, None
+        try:
+            if running is not None:
+                await running.stop(hurry)
+        finally:
+            self.close()
 
-    async def serve(self) -> None:
-        """Run every duty until SIGTERM or SIGINT, then let what is under way end."""
-        async with self:
-            await stop_signal()
+    async def serve(self, roles: str = "all", *, concurrency: int | None = None) -> None:
+        """Run until SIGTERM or SIGINT, then let what is under way end; a second signal interrupts it."""
+        with StopSignals() as signals:
+            await signals.unless_asked(self.start(roles, concurrency=concurrency))
+            try:
+                await signals.asked.wait()
+            finally:
+                await self.stop(signals.hurried)
 
     def close(self) -> None:
         """Let go of the database. It is opened again if it is needed again."""
+        self.parts.notebook.shut()
         self.parts.store.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from trax.errors import StoreError
 
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-JITTER = 0.2
+JITTER: Final = 0.2
+PAUSES: Final = (0.5, 1.0, 2.0, 5.0)
+"""How long a loop waits after a turn that failed, if its own poll is not sooner."""
 
 
 class Loop:
@@ -28,16 +30,21 @@ class Loop:
         self, name: str, turn: Callable[[], Awaitable[float | None]], *, poll_seconds: Callable[[], float]
     ) -> None:
         self.name = name
+        self.is_asked = True
+        """Whether this turn was woken or wanted. If not, only the poll came round; nothing is expected."""
         self._turn = turn
         self._poll_seconds = poll_seconds
         self._woken = asyncio.Event()
         self._stopping = False
+        self._failures = 0
+        self._last_failure: type[Exception] | None = None
         self._home = asyncio.get_running_loop()
 
     def wake(self) -> None:
         """Ask for a turn now. Any thread may."""
-        if not self._home.is_closed():
-            self._home.call_soon_threadsafe(self._woken.set)
+        if self._woken.is_set() or self._home.is_closed():
+            return
+        self._home.call_soon_threadsafe(self._woken.set)
 
     def stop(self) -> None:
         """Let the turn under way end, and begin no other."""
@@ -51,16 +58,31 @@ class Loop:
 
     async def _guarded_turn(self) -> float | None:
         try:
-            return await self._turn()
-        except StoreError as error:
+            wanted = await self._turn()
+        except Exception as error:  # noqa: BLE001 - whatever it was, the next turn may go well
+            self._note_failure(error)
+            return PAUSES[min(self._failures, len(PAUSES)) - 1]
+        if self._failures:
+            logger.info("loop %s: goes on, after %s turns that failed", self.name, self._failures)
+            self._failures = 0
+        return wanted
+
+    def _note_failure(self, error: Exception) -> None:
+        """Say it once: a database that is gone for an hour is one piece of news, not a thousand."""
+        is_known = self._failures > 0 and type(error) is self._last_failure
+        self._failures += 1
+        self._last_failure = type(error)
+        if is_known:
+            logger.debug("loop %s: failed again: %s", self.name, error)
+        elif isinstance(error, StoreError):
             logger.warning("loop %s: a turn failed, trying again: %s", self.name, error)
-        except Exception:
-            logger.exception("loop %s: a turn failed, trying again", self.name)
-        return None
+        else:
+            logger.error("loop %s: a turn failed, trying again", self.name, exc_info=error)
 
     async def _sleep(self, wanted: float | None) -> None:
         poll = self._poll_seconds() * random.uniform(1 - JITTER, 1)  # noqa: S311 - spreads servers in time
         seconds = poll if wanted is None else min(wanted, poll)
+        self.is_asked = wanted is not None and wanted <= poll
         if seconds <= 0:
             await asyncio.sleep(0)
             return
@@ -68,3 +90,4 @@ class Loop:
             await asyncio.wait_for(self._woken.wait(), seconds)
         except TimeoutError:
             return
+        self.is_asked = True

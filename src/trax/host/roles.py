@@ -1,134 +1,164 @@
-"""What a server does while it runs: each duty in a loop of its own, and who wakes whom.
-
-manager ──queued──► dispatcher ──admitted──► claimer ──ended──► finisher ──► the three before it
-"""
+"""What a process does while it runs: all duties, those of a scheduler, or those of a worker."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+import logging
+from enum import StrEnum
+from typing import TYPE_CHECKING, Self
 
-from trax.admin.cycle import manage
-from trax.admin.dead_letter_cleanup import clean_dead_letters
-from trax.admin.job_dispatcher import dispatch
-from trax.admin.manifest_manager import Turn
+from trax.errors import DefinitionError, StoreError
 from trax.events import Topic
-from trax.host.loop import Loop
+from trax.host import duties
+from trax.host.handing_over import HandingOver, handing_over
+from trax.host.listen import Ear
 from trax.host.worker import Worker
-from trax.store import manifest_looks, work_queue
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable, Mapping
-    from datetime import datetime
+    from collections.abc import Callable, Iterable
 
+    from trax.host.loop import Loop
     from trax.host.parts import Parts
-    from trax.store import Connection, Store
+    from trax.store import Store
 
-CLEAN_UP_SECONDS = 3600
+logger = logging.getLogger(__name__)
 
 
-@asynccontextmanager
-async def running(parts: Parts, store: Store) -> AsyncGenerator[None]:
-    """Run every duty in this process until the block ends; then let what is under way end."""
-    worker = await Worker.started(parts, store)
-    manager, dispatcher = _manager(parts, store), _dispatcher(parts, store)
-    claimer, finisher = _claimer(parts, worker), _finisher(parts, worker)
-    loops = (manager, dispatcher, claimer, finisher, _heartbeat(parts, worker), _cleaner(parts, store))
-    wakes = (
-        parts.events.listen(Topic.MANIFEST, manager.wake),
-        parts.events.listen(Topic.WORK_QUEUE, dispatcher.wake),
-        parts.events.listen(Topic.PENDING, claimer.wake),
-        parts.events.listen(Topic.ENDED, finisher.wake),
-    )
-    tasks = {loop: asyncio.create_task(loop.run(), name=f"trax {loop.name}") for loop in loops}
+class Role(StrEnum):
+    """What this process is for."""
+
+    ALL = "all"
+    SCHEDULER = "scheduler"
+    WORKER = "worker"
+
+    @classmethod
+    def named(cls, name: str) -> Self:
+        try:
+            return cls(name)
+        except ValueError:
+            raise DefinitionError(f"there is no role {name!r}; the roles are {', '.join(cls)}") from None
+
+    @property
+    def schedules(self) -> bool:
+        return self is not Role.WORKER
+
+    @property
+    def works(self) -> bool:
+        return self is not Role.SCHEDULER
+
+
+class Running:
+    """The duties of one process, from start to stop."""
+
+    def __init__(
+        self, parts: Parts, store: Store, role: Role, worker: Worker | None, listen_address: str | None
+    ) -> None:
+        self._parts = parts
+        self._worker = worker
+        self._undo: list[Callable[[], None]] = []
+        self._before: list[Loop] = []
+        """Those that bring new work: they stop first."""
+        self._after: list[Loop] = []
+        """Those that what runs still needs: it is beaten for and written down while it drains."""
+        self._handing: list[HandingOver] = []
+        self._dispatching: duties.Dispatching | None = None
+        if role.schedules:
+            self._schedule(store)
+        if worker is not None:
+            self._work(store, worker)
+        self._tasks = {
+            loop: asyncio.create_task(loop.run(), name=f"trax {loop.name}") for loop in self._loops
+        }
+        self._ear = None if listen_address is None else Ear(listen_address, store.announcer)
+
+    @classmethod
+    async def started(cls, parts: Parts, store: Store, role: Role, *, slots: int | None = None) -> Self:
+        listen_address = parts.store.listen_address
+        is_needed = role is Role.WORKER or parts.submitters.leave_work_here(parts.trains)
+        worker = None
+        if role.works and is_needed:
+            worker = await Worker.started(parts, store, slots, dispatches=role.schedules)
+        return cls(parts, store, role, worker, listen_address)
+
+    async def stop(self, hurry: asyncio.Event | None = None) -> None:
+        """Begin nothing new and let what is under way end; `hurry` puts it back to the queue at once."""
+        if self._ear is not None:
+            await asyncio.to_thread(self._ear.close)
+        try:
+            await self._stopped(self._before)
+            under_way = [*self._handing, *([self._worker] if self._worker else [])]
+            hurry = hurry or asyncio.Event()
+            await asyncio.gather(*(self._drain(one, hurry) for one in under_way))
+        finally:
+            await self._stopped(self._loops)
+            for undo in self._undo:
+                undo()
+        if self._worker is not None:
+            await _leave(self._worker)
+
+    @property
+    def _loops(self) -> list[Loop]:
+        return [*self._before, *self._after]
+
+    def _schedule(self, store: Store) -> None:
+        parts = self._parts
+        self._dispatching = duties.Dispatching(parts, store, self._worker)
+        manager, dispatcher = duties.manager(parts, store), self._dispatching.loop
+        cleaner = duties.metadata_cleaner(parts, store)
+        self._before += [manager, dispatcher, cleaner, duties.dead_letter_cleaner(parts, store)]
+        self._wake(Topic.MANIFEST, manager)
+        self._wake(Topic.WORK_QUEUE, dispatcher)
+        self._wake(Topic.SETTING, manager, dispatcher, cleaner)
+        for submitter in parts.submitters:
+            handing, hand_over = handing_over(parts, store, submitter)
+            self._handing.append(handing)
+            self._before.append(hand_over)
+            self._wake(Topic.PENDING, hand_over)
+            self._wake(Topic.SETTING, hand_over)
+        answer = store.announcer.answer
+        self._undo += [
+            answer(Topic.MANIFEST, lambda: parts.settings.manifest_manager_enabled),
+            answer(Topic.WORK_QUEUE, lambda: parts.settings.job_dispatcher_enabled),
+        ]
+
+    def _work(self, store: Store, worker: Worker) -> None:
+        parts = self._parts
+        heartbeat = duties.heartbeat(parts, worker)
+        intake = self._dispatching.loop if self._dispatching else duties.claimer(parts, worker)
+        finisher = duties.finisher(parts, store, worker, self._dispatching)
+        if self._dispatching is None:
+            self._before.append(intake)
+        self._after += [finisher, heartbeat]
+        self._wake(Topic.PENDING, intake)
+        self._wake(Topic.ENDED, finisher)
+        self._wake(Topic.CANCEL, heartbeat)
+        self._wake(Topic.SETTING, intake, heartbeat)
+
+    def _wake(self, topic: Topic, *loops: Loop) -> None:
+        self._undo += [self._parts.events.listen(topic, loop.wake) for loop in loops]
+
+    async def _stopped(self, loops: Iterable[Loop]) -> None:
+        loops = list(loops)
+        for loop in loops:
+            loop.stop()
+        await asyncio.gather(*(self._tasks[loop] for loop in loops))
+
+    async def _drain(self, under_way: Worker | HandingOver, hurry: asyncio.Event) -> None:
+        patience = self._parts.settings.shutdown_timeout.total_seconds()
+        draining = asyncio.create_task(under_way.drain(patience))
+        hurrying = asyncio.create_task(hurry.wait())
+        try:
+            await asyncio.wait({draining, hurrying}, return_when=asyncio.FIRST_COMPLETED)
+            if not draining.done():
+                await under_way.drain(0)
+        finally:
+            hurrying.cancel()
+            await draining
+
+
+async def _leave(worker: Worker) -> None:
+    """Without a database nobody can be told; the row is then found silent, and forgotten."""
     try:
-        yield
-    finally:
-        # First no new work; what runs is still beaten for and written down while it drains.
-        await _stopped((manager, dispatcher, claimer), tasks)
-        await worker.drain(parts.settings.shutdown_timeout.total_seconds())
-        await _stopped(tasks, tasks)
-        for forget in wakes:
-            forget()
         await worker.leave()
-
-
-async def _stopped(loops: Iterable[Loop], tasks: Mapping[Loop, asyncio.Task[None]]) -> None:
-    loops = list(loops)
-    for loop in loops:
-        loop.stop()
-    await asyncio.gather(*(tasks[loop] for loop in loops))
-
-
-def _manager(parts: Parts, store: Store) -> Loop:
-    turns = 0
-
-    async def turn() -> float | None:
-        nonlocal turns
-        if not parts.settings.manifest_manager_enabled:
-            return None
-        turns += 1
-        managed = await store.call(manage, store, parts.settings, Turn(turns))
-        if managed is not None and managed.queued:
-            parts.events.emit(Topic.WORK_QUEUE)
-        if managed is not None and managed.more:
-            return 0
-        return await store.ask(_seconds_to_next_look, store)
-
-    interval = parts.settings.manifest_manager_polling_interval.total_seconds
-    return Loop("manifest_manager", turn, poll_seconds=interval)
-
-
-def _dispatcher(parts: Parts, store: Store) -> Loop:
-    async def turn() -> float | None:
-        if not parts.settings.job_dispatcher_enabled:
-            return None
-        dispatched = await store.call(dispatch, store, parts.settings, parts.routing)
-        if dispatched.changed:
-            parts.events.emit(Topic.PENDING)
-        if dispatched.more:
-            return 0
-        return await store.ask(_seconds_to_next_entry, store)
-
-    interval = parts.settings.job_dispatcher_polling_interval.total_seconds
-    return Loop("job_dispatcher", turn, poll_seconds=interval)
-
-
-def _claimer(parts: Parts, worker: Worker) -> Loop:
-    async def turn() -> None:
-        await worker.claim()
-
-    return Loop("claimer", turn, poll_seconds=parts.settings.local_polling_interval.total_seconds)
-
-
-def _finisher(parts: Parts, worker: Worker) -> Loop:
-    async def turn() -> None:
-        if await worker.flush():
-            for topic in (Topic.MANIFEST, Topic.WORK_QUEUE, Topic.PENDING):
-                parts.events.emit(topic)
-
-    return Loop("finisher", turn, poll_seconds=parts.settings.local_polling_interval.total_seconds)
-
-
-def _heartbeat(parts: Parts, worker: Worker) -> Loop:
-    return Loop("heartbeat", worker.beat, poll_seconds=parts.settings.heartbeat_interval.total_seconds)
-
-
-def _cleaner(parts: Parts, store: Store) -> Loop:
-    async def turn() -> None:
-        await store.call(clean_dead_letters, store, parts.settings)
-
-    return Loop("dead_letter_cleanup", turn, poll_seconds=lambda: CLEAN_UP_SECONDS)
-
-
-def _seconds_to_next_look(connection: Connection, store: Store) -> float | None:
-    return _seconds_until(manifest_looks.next_look(connection), store.now(connection))
-
-
-def _seconds_to_next_entry(connection: Connection, store: Store) -> float | None:
-    return _seconds_until(work_queue.next_moment(connection), store.now(connection))
-
-
-def _seconds_until(moment: datetime | None, now: datetime) -> float | None:
-    return None if moment is None else max(0.0, (moment - now).total_seconds())
+    except StoreError as error:
+        logger.warning("worker %s could not take its row away: %s", worker.id, error)

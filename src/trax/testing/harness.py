@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
 
-from trax.admin.cycle import manage
 from trax.admin.dead_letter_cleanup import clean_dead_letters
-from trax.admin.job_dispatcher import dispatch
 from trax.admin.manifest_manager import Turn
 from trax.errors import TraxError, did_you_mean
+from trax.host.duties import clean_metadata_now, dispatch_now, manage_now
+from trax.host.handing_over import HandingOver
 from trax.host.startup import start
 from trax.host.worker import Worker
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from trax.admin.job_dispatcher import Dispatched
     from trax.admin.manifest_manager import Managed
+    from trax.admin.metadata_cleanup import Cleaned
     from trax.host.app import Trax
 
 
@@ -36,6 +38,7 @@ class Harness:
     async def __aenter__(self) -> Self:
         parts = self.app.parts
         parts.store.clock = lambda: self.now
+        parts.notebook.by_hand = True
         self._store = await parts.store.opened()
         try:
             await self.seed()
@@ -50,7 +53,9 @@ class Harness:
     async def seed(self) -> None:
         """What a server does when it starts: recover, seed, prune. Call it again for a restart."""
         parts = self.app.parts
-        await start(self._store, parts.declarations.checked(), parts.settings)
+        self.app.submitters.check(self.app.trains)
+        settings = await self._store.ask(parts.live.refresh)
+        await start(self._store, parts.declarations.checked(), settings)
 
     async def advance(self, **units: float) -> None:
         """Move the clock, nothing else: `advance(minutes=5)`."""
@@ -61,7 +66,10 @@ class Harness:
         duties: Mapping[str, Callable[[], Awaitable[Any]]] = {
             "manifest_manager": self._manage,
             "job_dispatcher": self._dispatch,
+            "hand_over": self._hand_over,
             "dead_letter_cleanup": self._clean_dead_letters,
+            "metadata_cleanup": self._clean_metadata,
+            "notebook": self._write_notes,
         }
         if duty not in duties:
             raise TraxError(f"there is no duty {duty!r}{did_you_mean(duty, duties)}")
@@ -78,11 +86,11 @@ class Harness:
             await worker.leave()
 
     async def run_until_idle(self) -> None:
-        """Manager, dispatcher and workers in turn, until nothing changes at this moment."""
+        """Manager, dispatcher, submitters and workers in turn, until nothing changes at this moment."""
         while True:
             managed = await self._manage()
             dispatched = await self._dispatch()
-            worked = await self.work()
+            worked = await self._hand_over() + await self.work()
             if not (worked or dispatched.changed or (managed and (managed.changed or managed.more))):
                 return
 
@@ -90,11 +98,32 @@ class Harness:
         for worker in self._workers:
             await worker.beat()  # a run that moves the clock itself has not lost its worker
         turn, self._turns = Turn(self._turns), self._turns + 1
-        return await self._store.call(manage, self._store, self.app.parts.settings, turn)
+        return await self._store.call(manage_now, self._store, self.app.parts, turn)
 
     async def _dispatch(self) -> Dispatched:
-        parts = self.app.parts
-        return await self._store.call(dispatch, self._store, parts.settings, parts.routing)
+        return await self._store.call(dispatch_now, self._store, self.app.parts)
+
+    async def _hand_over(self) -> int:
+        """Call every submitter for all that waits for it; returns how many runs that were."""
+        handed = 0
+        for submitter in self.app.submitters:
+            handing = HandingOver(self.app.parts, self._store, submitter)
+            while taken := await handing.turn():
+                handed += taken
+                await handing.drain()
+        return handed
 
     async def _clean_dead_letters(self) -> int:
-        return await self._store.call(clean_dead_letters, self._store, self.app.parts.settings)
+        settings = await self._store.ask(self.app.parts.live.refresh)
+        return await self._store.call(clean_dead_letters, self._store, settings)
+
+    async def _clean_metadata(self) -> list[Cleaned]:
+        """What each batch deleted: one after the other, until one finds less than it may."""
+        batches: list[Cleaned] = []
+        while not batches or batches[-1].more:
+            batches.append(await self._store.call(clean_metadata_now, self._store, self.app.parts))
+        return [batch for batch in batches if batch.deleted]
+
+    async def _write_notes(self) -> None:
+        """Write the log lines and the progress of the runs that go on."""
+        await asyncio.to_thread(self.app.parts.notebook.write)

@@ -130,7 +130,40 @@ def test_it_gives_up_at_max_retries_but_never_without_a_failure(
 def test_a_dead_letter_states_both_numbers(failures: int, reason: str) -> None:
     manifest = standing(failure_count=failures, max_retries=1)
 
-    assert decide(manifest, RULES, TEN) == ToDeadLetter(reason)
+    assert decide(manifest, RULES, TEN) == ToDeadLetter(reason, failures)
+
+
+def test_what_trying_again_would_not_help_gives_up_with_the_failures_it_really_had() -> None:
+    manifest = standing(failure_count=1, max_retries=3, gave_up_reason="trying again would not help")
+
+    assert decide(manifest, RULES, TEN) == ToDeadLetter("failed once; trying again would not help", 1)
+
+
+@pytest.mark.parametrize(
+    ("in_a_row", "since", "decision"),
+    [
+        (1, 2, None),
+        (1, 3, ToDeadLetter("failed 3 times since a person last dealt with it; max_retries is 3", 3)),
+    ],
+)
+def test_failures_may_be_counted_over_the_successes_between_them(
+    in_a_row: int, since: int, decision: ToDeadLetter | None
+) -> None:
+    manifest = standing(failure_count=in_a_row, lifetime_failures=since, max_retries=3)
+
+    for_life = decide(manifest, replace(RULES, failure_counting="lifetime"), TEN)
+
+    assert isinstance(for_life, ToQueue) if decision is None else for_life == decision
+    assert isinstance(decide(manifest, RULES, TEN), ToQueue)
+
+
+def test_waits_follow_the_failures_in_a_row_however_they_are_counted() -> None:
+    manifest = standing(failure_count=1, lifetime_failures=9, max_retries=10)
+
+    decision = decide(manifest, replace(RULES, failure_counting="lifetime"), TEN)
+
+    assert isinstance(decision, ToQueue)
+    assert decision.scheduled_at == TEN + 5 * MINUTE
 
 
 @pytest.mark.parametrize(
@@ -154,10 +187,25 @@ def test_a_retry_is_for_the_same_occurrence_and_waits(failures: int, minutes: in
     )
 
 
-def test_a_retry_that_was_cancelled_waits_for_the_next_occurrence() -> None:
+def test_a_retry_that_was_cancelled_is_followed_by_the_next_regular_run() -> None:
+    manifest = standing({"next_scheduled_run": TEN + MINUTE}, failure_count=1, attempt_cancelled=True)
+
+    assert decide(manifest, RULES, TEN) == ToWait(TEN + MINUTE)
+    assert decide(manifest, RULES, TEN + MINUTE) == replace(DUE, scheduled_for=TEN + MINUTE)
+
+
+def test_a_retry_waits_for_a_moment_set_beforehand() -> None:
     manifest = standing({"next_scheduled_run": TEN + MINUTE}, failure_count=1)
 
     assert decide(manifest, RULES, TEN) == ToWait(TEN + MINUTE)
+
+
+@pytest.mark.parametrize("retry_at", [TEN - MINUTE, TEN, TEN + 90 * MINUTE])
+def test_a_run_that_says_when_to_try_again_is_believed(retry_at: datetime) -> None:
+    decision = decide(standing(failure_count=1, retry_at=retry_at), RULES, TEN)
+
+    assert isinstance(decision, ToQueue)
+    assert (decision.origin, decision.scheduled_at) == (Origin.RETRY, retry_at)
 
 
 def test_a_manifests_own_waits_come_first_and_chance_stretches_them() -> None:
@@ -203,6 +251,14 @@ AFTER_PARENT = ToQueue(origin=Origin.SCHEDULE, priority=19, scheduled_for=TEN, c
         (
             dependent(TEN, timing={"exclusions": (DaysOfWeek((0,)),)}, failure_count=1),
             ToQueue(origin=Origin.RETRY, priority=19, scheduled_for=None, scheduled_at=TEN + 5 * MINUTE),
+        ),
+        (
+            dependent(TEN, consumed_parent_success_at=TEN, failure_count=1, attempt_cancelled=True),
+            ToRest("its parent has not succeeded since it was last queued"),
+        ),
+        (
+            dependent(TEN, consumed_parent_success_at=TEN - MINUTE, failure_count=1, attempt_cancelled=True),
+            AFTER_PARENT,
         ),
     ],
 )

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from trax.records.ended import EndKind, Held, ManifestChange, ManifestEnd
+from trax.records.retry_policy import RetryPolicy
 from trax.records.states import MisfirePolicy, ScheduleType
 from trax.records.when import Cron, DaysOfWeek, Interval, Misfire, Timing
 from trax.schedule.ending import change_after
@@ -23,11 +24,15 @@ TIMING = Timing(
     created_at=TEN - timedelta(days=1),
     last_successful_run=BEFORE,
 )
-HELD = Held(id=1, enabled=True, failure_count=1, max_retries=3, next_due_at=None, timing=TIMING)
+HELD = Held(id=1, enabled=True, failure_count=1, lifetime_failures=4, next_due_at=None, timing=TIMING)
 UNCHANGED: dict[str, Any] = {
     "id": 1,
     "enabled": True,
     "failure_count": 1,
+    "lifetime_failures": 4,
+    "gave_up_reason": None,
+    "retry_at": None,
+    "attempt_cancelled": False,
     "last_successful_run": BEFORE,
     "next_scheduled_run": None,
     "next_due_at": None,
@@ -38,8 +43,8 @@ def held(**timing: Any) -> Held:
     return replace(HELD, timing=replace(TIMING, **timing))
 
 
-def end(kind: EndKind, ended_at: datetime = TEN, *, gives_up: bool = False) -> ManifestEnd:
-    return ManifestEnd(manifest_id=1, kind=kind, ended_at=ended_at, gives_up=gives_up)
+def end(kind: EndKind, ended_at: datetime = TEN, **more: Any) -> ManifestEnd:
+    return ManifestEnd(manifest_id=1, kind=kind, ended_at=ended_at, **more)
 
 
 def after(manifest: Held, *ends: ManifestEnd) -> ManifestChange:
@@ -95,7 +100,11 @@ def test_a_success_with_variance_throws_the_dice() -> None:
 
 @pytest.mark.parametrize("kind", list(ScheduleType))
 def test_a_failure_counts_and_is_looked_at_at_once(kind: ScheduleType) -> None:
-    assert changes(held(schedule_type=kind), end(EndKind.FAILURE)) == {"failure_count": 2, "next_due_at": TEN}
+    assert changes(held(schedule_type=kind), end(EndKind.FAILURE)) == {
+        "failure_count": 2,
+        "lifetime_failures": 5,
+        "next_due_at": TEN,
+    }
 
 
 def test_a_failure_is_not_held_up_by_a_moment_set_beforehand() -> None:
@@ -104,13 +113,73 @@ def test_a_failure_is_not_held_up_by_a_moment_set_beforehand() -> None:
     assert (change.next_scheduled_run, change.next_due_at) == (None, TEN)
 
 
-@pytest.mark.parametrize(
-    ("failures", "max_retries", "expected"), [(0, 3, 3), (1, 3, 3), (2, 3, 3), (3, 3, 4), (0, 0, 1)]
-)
-def test_giving_up_uses_up_every_attempt(failures: int, max_retries: int, expected: int) -> None:
-    manifest = replace(HELD, failure_count=failures, max_retries=max_retries)
+VALUE_ERROR = ("builtins.ValueError", "builtins.Exception", "builtins.BaseException", "builtins.object")
+POLICY = RetryPolicy(delay=MINUTE, multiplier=1.0, max_delay=MINUTE)
 
-    assert after(manifest, end(EndKind.FAILURE, gives_up=True)).failure_count == expected
+
+@pytest.mark.parametrize(
+    ("given_up_on", "raised", "train_says", "gives_up"),
+    [
+        (None, VALUE_ERROR, True, True),
+        (None, VALUE_ERROR, False, False),
+        ((), VALUE_ERROR, True, False),
+        (("builtins.ValueError",), VALUE_ERROR, False, True),
+        (("builtins.Exception",), VALUE_ERROR, False, True),
+        (("builtins.KeyError",), VALUE_ERROR, True, False),
+        (("builtins.KeyError",), (), True, True),
+    ],
+)
+def test_the_manifests_policy_says_whether_to_give_up_and_else_the_train(
+    given_up_on: tuple[str, ...] | None, raised: tuple[str, ...], train_says: bool, gives_up: bool
+) -> None:
+    retry = None if given_up_on is None else replace(POLICY, give_up_on=given_up_on).to_json()
+    failure = end(EndKind.FAILURE, error="ValueError: no", raised=raised, gives_up=train_says)
+
+    change = after(replace(HELD, retry=retry), failure)
+
+    reason = "trying again would not help after ValueError: no" if gives_up else None
+    assert (change.gave_up_reason, change.failure_count) == (reason, 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"), [(EndKind.FAILURE, "no"), (EndKind.CANCELLED, "no"), (EndKind.SUCCESS, None)]
+)
+def test_what_has_given_up_takes_it_back_only_when_it_succeeds(kind: EndKind, reason: str | None) -> None:
+    assert after(replace(HELD, gave_up_reason="no"), end(kind)).gave_up_reason == reason
+
+
+@pytest.mark.parametrize(
+    ("kind", "delay", "retry_at"),
+    [
+        (EndKind.FAILURE, 2 * MINUTE, TEN + 2 * MINUTE),
+        (EndKind.FAILURE, 0 * MINUTE, TEN),
+        (EndKind.FAILURE, None, None),
+        (EndKind.SUCCESS, None, None),
+        (EndKind.CANCELLED, None, None),
+    ],
+)
+def test_a_failure_may_say_when_to_try_again_until_the_next_run_has_ended(
+    kind: EndKind, delay: timedelta | None, retry_at: datetime | None
+) -> None:
+    assert after(replace(HELD, retry_at=BEFORE), end(kind, delay=delay)).retry_at == retry_at
+
+
+@pytest.mark.parametrize(
+    ("kind", "attempt", "was_cancelled", "is_cancelled"),
+    [
+        (EndKind.CANCELLED, 2, False, True),
+        (EndKind.CANCELLED, 1, False, False),  # started by hand, say: the retry is still to come
+        (EndKind.CANCELLED, 1, True, True),
+        (EndKind.FAILURE, 2, True, False),
+        (EndKind.SUCCESS, 2, True, False),
+    ],
+)
+def test_a_retry_that_was_cancelled_is_remembered_until_the_next_end(
+    kind: EndKind, attempt: int, was_cancelled: bool, is_cancelled: bool
+) -> None:
+    manifest = replace(HELD, attempt_cancelled=was_cancelled)
+
+    assert after(manifest, end(kind, attempt=attempt)).attempt_cancelled is is_cancelled
 
 
 @pytest.mark.parametrize(

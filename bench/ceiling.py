@@ -1,0 +1,98 @@
+"""How fast the server alone could go: the statements of admission and finish, without Python in between.
+
+They are recorded from the real functions, one batch after the other on one connection, and then sent again
+as they are to a database in the same state, each transaction in one trip.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import psycopg
+
+from bench.filling import GLOBAL_LIMIT
+from trax.admin.finishing import Ended, finish
+from trax.admin.job_dispatcher import dispatch
+from trax.dispatch.routing import Routing
+from trax.records.ended import EndKind
+from trax.records.metadata import Ending
+from trax.records.states import State
+from trax.settings import Settings
+from trax.store.claim import Taker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trax.store import Connection, Store
+    from trax.store.claim import Claimed
+
+WORKER = 1
+SETTINGS = Settings.load({"max_active_jobs": GLOBAL_LIMIT}, {})
+
+
+class Statement(NamedTuple):
+    query: Any
+    parameters: Any
+    options: dict[str, Any]
+
+
+Transaction = list[Statement]
+
+
+def record(store: Store, slots: int) -> list[Transaction]:
+    """Do all the jobs of a filled store, and return what was said to the server."""
+    transactions: list[Transaction] = []
+    while True:
+        jobs: list[Claimed] = store.run(_recorded, transactions, _admit, store, slots)
+        if not jobs:
+            return transactions[:-1]
+        store.run(_recorded, transactions, _finish, store, jobs)
+
+
+def replay(url: str, transactions: list[Transaction]) -> float:
+    """Say it all again; returns how many seconds that took."""
+    with psycopg.connect(url, prepare_threshold=None) as connection:
+        started = time.perf_counter()
+        for transaction in transactions:
+            with connection.pipeline():
+                for one in transaction:
+                    connection.cursor().execute(one.query, one.parameters, **one.options)
+                connection.commit()
+        return time.perf_counter() - started
+
+
+class _Recording(psycopg.Cursor[Any]):
+    said: ClassVar[Transaction] = []
+
+    def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
+        self.said.append(Statement(query, params, options))
+        return super().execute(query, params, **options)
+
+
+def _recorded(
+    connection: Connection, transactions: list[Transaction], work: Callable[..., Any], *arguments: Any
+) -> Any:
+    driver: Any = connection.connection.driver_connection
+    usual, driver.cursor_factory = driver.cursor_factory, _Recording
+    _Recording.said.clear()
+    try:
+        return work(connection, *arguments)
+    finally:
+        driver.cursor_factory = usual
+        transactions.append(_Recording.said.copy())
+
+
+def _admit(connection: Connection, store: Store, slots: int) -> list[Claimed]:
+    """Let in as many as the worker that comes along has slots for, which it then holds."""
+    taker = Taker(WORKER, "bench", slots, frozenset({"noop"}))
+    return dispatch(connection, store, SETTINGS, Routing(), taker=taker).held
+
+
+def _finish(connection: Connection, store: Store, jobs: list[Claimed]) -> None:
+    ended = [Ended(ending=_ending(job), external_id=job.external_id, kind=EndKind.SUCCESS) for job in jobs]
+    finish(connection, ended, SETTINGS, store=store)
+
+
+def _ending(job: Claimed) -> Ending:
+    return Ending(metadata_id=job.metadata_id, worker_id=WORKER, state=State.COMPLETED, output="null")

@@ -1,0 +1,111 @@
+"""Processes that a benchmark starts and talks to in lines: words go in, JSON comes out.
+
+Both ends are here, and nothing but the standard library, since a peer lives in an environment of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from threading import Timer
+from typing import IO, TYPE_CHECKING, Any, Final, cast
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Generator, Mapping
+
+PROJECT: Final = Path(__file__).parent.parent
+END_SECONDS: Final = 30
+SILENT_SECONDS: Final = 60
+
+
+class ChildFailed(Exception):
+    """A process ended before it said what it was asked."""
+
+
+class Child:
+    """The parent's end."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self._heard: dict[str, Any] = {}
+
+    def tell(self, word: str) -> None:
+        """Say a word; the child answers when it is ready to."""
+        into = cast("IO[str]", self._process.stdin)
+        into.write(word + "\n")
+        into.flush()
+
+    def hear(self, name: str) -> Any:
+        """Wait for the value of this name; others that come before it are kept.
+
+        A child that is silent for too long is killed, so that nobody waits for ever.
+        """
+        while name not in self._heard:
+            line = self._line()
+            if not line:
+                raise ChildFailed(f"process {self._process.pid} ended before it said {name!r}; see above")
+            self._heard |= json.loads(line)
+        return self._heard.pop(name)
+
+    def _line(self) -> str:
+        watchdog = Timer(SILENT_SECONDS, self._process.kill)
+        watchdog.start()
+        try:
+            return cast("IO[str]", self._process.stdout).readline()
+        finally:
+            watchdog.cancel()
+
+    def end(self) -> None:
+        """Say no more, and wait for the end; a child that does not come to it is killed."""
+        try:
+            self._process.communicate(timeout=END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+
+
+@contextmanager
+def child(
+    python: Path, module: str, *arguments: str, environment: Mapping[str, str] | None = None
+) -> Generator[Child]:
+    """Start a process and wait until it is ready; leaving the block ends it."""
+    with subprocess.Popen(
+        [python, "-m", module, *arguments],
+        cwd=PROJECT,
+        env=os.environ | (environment or {}),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        started = Child(process)
+        try:
+            started.hear("ready")
+            yield started
+        finally:
+            started.end()
+
+
+@contextmanager
+def several(
+    count: int, python: Path, module: str, *arguments: str, environment: Mapping[str, str] | None = None
+) -> Generator[list[Child]]:
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(child(python, module, *arguments, environment=environment))
+            for _ in range(count)
+        ]
+
+
+def say(**values: Any) -> None:
+    """The child's end: answer."""
+    print(json.dumps(values), flush=True)
+
+
+async def words() -> AsyncIterator[str]:
+    """The child's end: what it is told, until its input ends."""
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        yield line.strip()

@@ -1,0 +1,92 @@
+"""What `trax run` with 100 idle slots costs: memory, processor time, and transactions."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import psycopg
+
+from bench.children import PROJECT
+from bench.databases import commits, database
+from bench.figures import goal
+from bench.options import Options
+from trax.store import Store
+from trax.testing import postgres
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+SLOTS: Final = 100
+WARM_UP_SECONDS: Final = 5
+START_SECONDS: Final = 60
+GOAL_MEGABYTES: Final = 150
+GOAL_SHARE: Final = 0.01
+PROC: Final = Path("/proc")
+
+
+def main(options: Options) -> None:
+    seconds = options.sized(20, 2)
+    print(f"idle: `trax run` with {SLOTS} slots and nothing to do, for {seconds} s on PostgreSQL")
+    if not PROC.is_dir():
+        print("  (memory and processor time are read from /proc, which this system does not have)")
+        return
+    with postgres(durable=True) as server, database(server) as url, _running(url) as pid:
+        time.sleep(WARM_UP_SECONDS)
+        cpu, done, started = _cpu_seconds(pid), commits(server, url), time.perf_counter()
+        time.sleep(seconds)
+        took = time.perf_counter() - started
+        share = (_cpu_seconds(pid) - cpu) / took
+        a_second = (commits(server, url) - done) / took
+        megabytes = _megabytes(pid)
+    goal("memory", f"{megabytes:.0f} MB", f"below {GOAL_MEGABYTES} MB", met=megabytes < GOAL_MEGABYTES)
+    goal("processor", f"{share:.2%} of a core", f"below {GOAL_SHARE:.0%}", met=share < GOAL_SHARE)
+    print(f"          transactions: {a_second:.1f} a second")
+
+
+@contextmanager
+def _running(url: str) -> Generator[int]:
+    """The process, once its worker has said that it is there."""
+    store = Store(url)
+    store.open()
+    store.close()
+    with subprocess.Popen(
+        [Path(sys.executable).with_name("trax"), "run", "bench.railway:app", "--concurrency", str(SLOTS)],
+        cwd=PROJECT,
+        env=os.environ | {"TRAX_DATABASE_URL": url},
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        try:
+            _wait_for_worker(url, process)
+            yield process.pid
+        finally:
+            process.terminate()
+
+
+def _wait_for_worker(url: str, process: subprocess.Popen[bytes]) -> None:
+    give_up = time.monotonic() + START_SECONDS
+    with psycopg.connect(url, autocommit=True) as connection:
+        while connection.execute("SELECT 1 FROM trax.worker").fetchone() is None:
+            assert process.poll() is None, f"trax run ended with status {process.returncode}"
+            assert time.monotonic() < give_up, "trax run does not start"
+            time.sleep(0.1)
+
+
+def _cpu_seconds(pid: int) -> float:
+    """What the process has used so far, in Python and in the kernel."""
+    fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _megabytes(pid: int) -> float:
+    resident = int((PROC / str(pid) / "statm").read_text().split()[1])
+    return resident * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+if __name__ == "__main__":
+    main(Options())

@@ -1,0 +1,184 @@
+"""The duties of a server, each a loop: what one turn does, whom it wakes, and when it wants the next.
+
+manager ──queued──► dispatcher ──admitted──► claimer ──ended──► finisher ──► the three before it
+
+Where dispatcher and worker share a process there is no claimer: the worker comes along to the gate.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from trax.admin.cycle import manage
+from trax.admin.dead_letter_cleanup import clean_dead_letters
+from trax.admin.job_dispatcher import dispatch
+from trax.admin.manifest_manager import Turn
+from trax.admin.metadata_cleanup import Disposable, clean_metadata
+from trax.events import Topic
+from trax.host.loop import Loop
+from trax.store import claim, manifest_looks, work_queue
+from trax.store.announcing import announce
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from trax.admin.job_dispatcher import Dispatched
+    from trax.admin.manifest_manager import Managed
+    from trax.admin.metadata_cleanup import Cleaned
+    from trax.host.parts import Parts
+    from trax.host.worker import Worker
+    from trax.store import Connection, Store
+    from trax.store.claim import Taker
+
+CLEAN_UP_SECONDS: Final = 3600
+OTHERS_SECONDS: Final = 0.05
+"""When to look again after another server was managing: it may have read before something changed."""
+
+
+def manager(parts: Parts, store: Store) -> Loop:
+    turns = 0
+
+    async def turn() -> float | None:
+        nonlocal turns
+        turns += 1
+        managed = await store.call(manage_now, store, parts, Turn(turns))
+        if not parts.settings.manifest_manager_enabled:
+            return None
+        if managed is not None and managed.more:
+            return 0
+        wanted = await store.ask(_seconds_to_next_look, store)
+        return wanted if managed is not None or wanted is None else max(wanted, OTHERS_SECONDS)
+
+    return Loop("manifest_manager", turn, poll_seconds=lambda: _seconds(parts, "manifest_manager_polling"))
+
+
+class Dispatching:
+    """The dispatcher's loop. It remembers whether anybody was refused: only then does a freed slot matter."""
+
+    def __init__(self, parts: Parts, store: Store, worker: Worker | None = None) -> None:
+        self._parts = parts
+        self._store = store
+        self._worker = worker
+        self._frees = 0
+        self._has_refused = False
+        self.loop = Loop(
+            "job_dispatcher", self._turn, poll_seconds=lambda: _seconds(parts, "job_dispatcher_polling")
+        )
+
+    def free(self) -> None:
+        """Runs have ended, and that is committed."""
+        self._frees += 1
+        if self._has_refused:
+            self.loop.wake()
+
+    async def _turn(self) -> float | None:
+        if not self.loop.is_asked:
+            wanted = await self._store.ask(_seconds_to_next_entry, self._store, self._worker is not None)
+            if wanted != 0:
+                return wanted  # nobody waits: leave the gate to others
+        frees = self._frees
+        dispatched = await (self._worker.visit_gate(self._visit) if self._worker else self._visit())
+        self._has_refused = dispatched.refused
+        is_outdated = dispatched.refused and frees != self._frees  # it may have counted before the end
+        if dispatched.more or is_outdated:
+            return 0
+        return dispatched.next_in
+
+    async def _visit(self, taker: Taker | None = None) -> Dispatched:
+        return await self._store.call(dispatch_now, self._store, self._parts, taker)
+
+
+def claimer(parts: Parts, worker: Worker) -> Loop:
+    async def turn() -> None:
+        await worker.claim()
+
+    return Loop("claimer", turn, poll_seconds=lambda: _seconds(parts, "local_polling"))
+
+
+def finisher(parts: Parts, store: Store, worker: Worker, dispatching: Dispatching | None) -> Loop:
+    async def turn() -> None:
+        if not await worker.flush():
+            return
+        parts.events.emit(Topic.FINISHED)
+        if dispatching is not None:
+            dispatching.free()
+        else:
+            parts.events.emit(Topic.PENDING)
+            await store.call(_wake_the_refused)
+
+    return Loop("finisher", turn, poll_seconds=lambda: _seconds(parts, "local_polling"))
+
+
+def heartbeat(parts: Parts, worker: Worker) -> Loop:
+    return Loop("heartbeat", worker.beat, poll_seconds=lambda: _seconds(parts, "heartbeat"))
+
+
+def dead_letter_cleaner(parts: Parts, store: Store) -> Loop:
+    async def turn() -> None:
+        await store.call(clean_dead_letters, store, parts.settings)
+
+    return Loop("dead_letter_cleanup", turn, poll_seconds=lambda: CLEAN_UP_SECONDS)
+
+
+def metadata_cleaner(parts: Parts, store: Store) -> Loop:
+    async def turn() -> float | None:
+        cleaned = await store.call(clean_metadata_now, store, parts)
+        return 0 if cleaned.more else None
+
+    return Loop("metadata_cleanup", turn, poll_seconds=lambda: _seconds(parts, "metadata_cleanup"))
+
+
+def _seconds(parts: Parts, which: str) -> float:
+    """An interval of this moment: an operator may edit it while the loop runs."""
+    interval: Any = getattr(parts.settings, f"{which}_interval")
+    return interval.total_seconds()
+
+
+def manage_now(connection: Connection, store: Store, parts: Parts, turn: Turn) -> Managed | None:
+    """One cycle with the settings of this moment, read in its own transaction; None when switched off."""
+    managed = manage(connection, store, parts.settings, turn, accept=parts.live.accept)
+    if managed is not None and managed.reaped:
+        announce(connection, Topic.WORK_QUEUE)  # the places of those runs are free
+    return managed
+
+
+def dispatch_now(
+    connection: Connection, store: Store, parts: Parts, taker: Taker | None = None
+) -> Dispatched:
+    """One cycle; it reads the settings of this moment along with everything else."""
+    return dispatch(connection, store, parts.settings, parts.routing, accept=parts.live.accept, taker=taker)
+
+
+def clean_metadata_now(connection: Connection, store: Store, parts: Parts) -> Cleaned:
+    settings = parts.live.refresh(connection)
+    names = parts.trains.synonyms(settings.metadata_cleanup_trains)
+    return clean_metadata(connection, store, settings, Disposable(names))
+
+
+def _wake_the_refused(connection: Connection) -> None:
+    """A slot is free again, and whoever was refused one is in another process.
+
+    This is asked after the finish is committed: an entry that is written later than this question finds the
+    slot free by itself.
+    """
+    if work_queue.is_any_ready(connection):
+        announce(connection, Topic.WORK_QUEUE)
+
+
+def _seconds_to_next_look(connection: Connection, store: Store) -> float | None:
+    return _seconds_until(manifest_looks.next_look(connection), store, connection)
+
+
+def _seconds_to_next_moment(connection: Connection, store: Store) -> float | None:
+    return _seconds_until(work_queue.next_moment(connection), store, connection)
+
+
+def _seconds_to_next_entry(connection: Connection, store: Store, works: bool) -> float | None:  # noqa: FBT001
+    """0 when one waits now, else how long until the first delayed one does."""
+    if work_queue.is_any_ready(connection) or (works and claim.is_any_pending(connection)):
+        return 0
+    return _seconds_to_next_moment(connection, store)
+
+
+def _seconds_until(moment: datetime | None, store: Store, connection: Connection) -> float | None:
+    return None if moment is None else max(0.0, (moment - store.now(connection)).total_seconds())

@@ -1,0 +1,140 @@
+"""Schedulers and workers as processes of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+TRAX = Path(sys.executable).with_name("trax")
+JOBS = """
+import asyncio
+import os
+from pathlib import Path
+
+from trax import Trax, every
+
+app = Trax(polling_interval=0.1, local_polling_interval=0.1)
+
+@app.train
+async def meet(place: str) -> None:
+    Path(place).write_text(str(os.getpid()))
+    while len(list(Path().glob("place-*"))) < 2:
+        await asyncio.sleep(0.01)
+    print(f"met in {os.getpid()}", flush=True)
+    while Path("stay").exists():
+        await asyncio.sleep(0.01)
+
+app.schedule_many(meet, "meet", {str(number): f"place-{number}" for number in (1, 2)}, every(hours=1))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "jobs.py").write_text(JOBS, encoding="utf-8")
+    return tmp_path
+
+
+@contextmanager
+def started(folder: Path, *words: str) -> Generator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [TRAX, *words], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def lines(process: subprocess.Popen[str], count: int) -> list[str]:
+    assert process.stdout
+    return [process.stdout.readline().strip() for _ in range(count)]
+
+
+def ended(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> tuple[int, str, str]:
+    process.send_signal(number)
+    out, told = process.communicate(timeout=60)
+    return process.returncode, out, told
+
+
+def test_a_worker_runs_what_a_scheduler_lets_through(folder: Path) -> None:
+    with started(folder, "scheduler", "jobs.py:app") as scheduler:
+        with started(folder, "worker", "jobs:app", "--concurrency", "2") as worker:
+            met = lines(worker, 2)
+            worker_ended = ended(worker)
+        scheduler_ended = ended(scheduler)
+
+    assert met == [f"met in {worker.pid}"] * 2
+    assert "worker: 1 trains and 2 schedules" in worker_ended[2]
+    assert "scheduler: 1 trains and 2 schedules" in scheduler_ended[2]
+    assert (worker_ended[0], scheduler_ended[0], scheduler_ended[1]) == (0, 0, "")
+
+
+def test_several_processes_work_side_by_side_and_end_together(folder: Path) -> None:
+    with started(folder, "scheduler", "jobs.py:app"):
+        command = ("worker", "jobs.py:app", "--processes", "2", "--concurrency", "1")
+        with started(folder, *command) as parent:
+            met = lines(parent, 2)
+            code, _, told = ended(parent, signal.SIGINT)
+
+    assert len(set(met)) == 2
+    assert f"met in {parent.pid}" not in met
+    assert told.count("stopping") == 2
+    assert code == 0
+
+
+def test_the_processes_end_with_their_parent_however_it_ends(folder: Path) -> None:
+    with started(folder, "scheduler", "jobs.py:app"):
+        command = ("worker", "jobs.py:app", "--processes", "2", "--concurrency", "1")
+        with started(folder, *command) as parent:
+            lines(parent, 2)
+            code, _, told = ended(parent, signal.SIGKILL)  # returns when nobody holds its output any more
+
+    assert told.count("stopping") == 2
+    assert code == -signal.SIGKILL
+
+
+def test_one_that_dies_is_replaced(folder: Path) -> None:
+    (folder / "stay").touch()
+
+    with started(folder, "scheduler", "jobs.py:app"):
+        command = ("worker", "jobs.py:app", "--processes", "2", "--concurrency", "1")
+        with started(folder, *command) as parent:
+            victim = int(lines(parent, 2)[0].rpartition(" ")[2])
+            os.kill(victim, signal.SIGKILL)
+            assert parent.stderr
+            while "starts in 0.5 s" not in (said := parent.stderr.readline()):
+                pass
+            while " runs as " not in parent.stderr.readline():
+                pass
+            (folder / "stay").unlink()
+            code, _, _ = ended(parent)
+
+    assert "was ended by SIGKILL" in said
+    assert code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["nojobs.py:app", "--processes", "2"], 1, "trax: there is no file 'nojobs.py'"),
+        (["jobs.py:app", "--processes", "0"], 2, "Must be >= 1"),
+        (["jobs.py:app", "--concurrency", "0"], 2, "Must be >= 1"),
+    ],
+)
+def test_what_cannot_work_is_told_before_anything_starts(
+    folder: Path, words: list[str], code: int, said: str
+) -> None:
+    failed = subprocess.run([TRAX, "worker", *words], cwd=folder, capture_output=True, text=True, check=False)
+
+    assert failed.returncode == code
+    assert said in failed.stderr + failed.stdout

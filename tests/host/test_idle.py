@@ -1,0 +1,100 @@
+"""What a server asks the database while nothing happens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sqlalchemy import event
+
+from trax import Trax, every
+from trax.host import duties
+from trax.host.worker import Worker
+from trax.records import QueueStatus
+from trax.store import work_queue
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from trax.host.loop import Loop
+    from trax.records import WorkQueueEntry
+    from trax.store import Connection, Store
+
+A_FEW = 5.0
+
+
+class Counter:
+    """Counts the statements that reach the database."""
+
+    def __init__(self, store: Store) -> None:
+        self.statements: list[str] = []
+        engine = store._engine  # pyright: ignore[reportPrivateUsage]
+        event.listen(engine, "before_cursor_execute", self._note)
+
+    def _note(self, _connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if not statement.startswith("BEGIN"):
+            self.statements.append(statement)
+
+    async def of_a_poll(self, loop: Loop) -> int:
+        """How many statements a turn costs that nobody asked for."""
+        loop.is_asked = False
+        before = len(self.statements)
+        await loop._turn()  # pyright: ignore[reportPrivateUsage]
+        return len(self.statements) - before
+
+
+@pytest.fixture
+async def app(url: str) -> AsyncGenerator[Trax]:
+    app = Trax(url)
+
+    @app.train
+    async def note(_word: str) -> None: ...
+
+    app.schedule(note, "asleep", "x", every(hours=1), enabled=False)
+    yield app
+    app.close()
+
+
+async def test_an_idle_server_asks_a_few_questions_a_second_in_all_roles_together(app: Trax) -> None:
+    store, parts = await app.parts.store.opened(), app.parts
+    worker = await Worker.started(parts, store)
+    counter = Counter(store)
+    dispatching = duties.Dispatching(parts, store)
+    loops = [
+        duties.manager(parts, store),
+        dispatching.loop,
+        duties.claimer(parts, worker),
+        duties.finisher(parts, store, worker, dispatching),
+        duties.heartbeat(parts, worker),
+    ]
+
+    a_second = 0.0
+    for loop in loops:
+        poll_seconds = loop._poll_seconds()  # pyright: ignore[reportPrivateUsage]
+        a_second += await counter.of_a_poll(loop) / poll_seconds
+
+    await worker.leave()
+    assert 0 < a_second <= A_FEW
+
+
+async def test_an_idle_dispatcher_leaves_the_gate_to_others_and_asks_twice_at_the_most(app: Trax) -> None:
+    store = await app.parts.store.opened()
+    counter = Counter(store)
+
+    assert await counter.of_a_poll(duties.Dispatching(app.parts, store).loop) <= 2
+
+    assert not [statement for statement in counter.statements if "advisory" in statement]
+
+
+async def test_a_poll_finds_what_no_wake_up_told_of(app: Trax) -> None:
+    store = await app.parts.store.opened()
+    await app.queue(app.trains.get("note"), "x")
+
+    await Counter(store).of_a_poll(duties.Dispatching(app.parts, store).loop)
+
+    (entry,) = await store.ask(_dispatched)
+    assert entry.metadata_id is not None
+
+
+def _dispatched(connection: Connection) -> list[WorkQueueEntry]:
+    return work_queue.listed(connection, status=QueueStatus.DISPATCHED)

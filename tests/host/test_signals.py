@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from trax import Trax
+from trax.host.signals import STOPPING, StopSignals
+
+
+@pytest.mark.parametrize("number", STOPPING)
+async def test_the_first_signal_asks_and_the_second_hurries(number: int) -> None:
+    async with asyncio.timeout(30):
+        with StopSignals() as signals:
+            os.kill(os.getpid(), number)
+            await signals.asked.wait()
+            assert not signals.hurried.is_set()
+
+            os.kill(os.getpid(), number)
+            await signals.hurried.wait()
+
+
+async def test_a_start_is_broken_off_by_a_signal() -> None:
+    began, ended = asyncio.Event(), list[str]()
+
+    async def start() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            ended.append("broken off")
+            raise
+
+    async with asyncio.timeout(30):
+        with StopSignals() as signals:
+            starting = asyncio.create_task(signals.unless_asked(start()))
+            await began.wait()
+            os.kill(os.getpid(), signal.SIGTERM)
+            await starting
+
+    assert ended == ["broken off"]
+
+
+async def test_a_start_that_fails_says_why() -> None:
+    async def start() -> None:
+        raise LookupError("no such thing")
+
+    with StopSignals() as signals, pytest.raises(LookupError, match="no such thing"):
+        await signals.unless_asked(start())
+
+
+async def test_an_app_serves_until_it_is_asked_to_end(url: str) -> None:
+    app = Trax(url)
+
+    @app.train
+    async def greet(_name: str) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    async with asyncio.timeout(60):
+        serving = asyncio.create_task(app.serve())
+        await app.queue(greet, "Ada")
+        await serving

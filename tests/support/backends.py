@@ -1,0 +1,25 @@
+"""Looking at a PostgreSQL server from outside: who is connected, and cutting them off."""
+
+from __future__ import annotations
+
+import psycopg
+
+from trax.store.listening import NAME
+
+HERE = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+
+
+def listening(url: str) -> int:
+    """How many processes listen."""
+    with psycopg.connect(url) as connection:
+        question = f"SELECT count(*) {HERE} AND application_name = %s AND query ILIKE 'listen%%'"
+        found = connection.execute(question.encode(), [NAME]).fetchone()
+    assert found
+    return found[0]
+
+
+def cut_off(url: str, *, only: str = "%") -> None:
+    """End every connection whose program is called like this, in the middle of whatever it does."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        ending = f"SELECT pg_terminate_backend(pid) {HERE} AND application_name LIKE %s"
+        connection.execute(ending.encode(), [only])

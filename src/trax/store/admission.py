@@ -118,7 +118,7 @@ def _given(dialect: str) -> Any:
     return select(in_order, next_id(t.metadata).label("metadata_id")).cte("given")
 
 
-def _marking(dialect: str, given: Any) -> Update:
+def _marking(dialect: str, given: Any) -> Any:
     queue = tables_for(dialect).work_queue
     return (
         update(queue)
@@ -141,8 +141,7 @@ def _marked(dialect: str) -> Any:
     queue, given = tables_for(dialect).work_queue, _given(dialect)
     wanted: list[Any] = [*(queue.c[name] for name in COPIED), *(given.c[name] for name in MADE)]
     if dialect != SQLITE:
-        marking: Any = _marking(dialect, given).returning(*wanted)
-        return marking.cte("marked")
+        return _marking(dialect, given).returning(*wanted).cte("marked")
     both = select(*wanted).join_from(queue, given, given.c.id == queue.c.id)
     return both.where(queue.c.metadata_id == given.c.metadata_id).subquery("marked")
 

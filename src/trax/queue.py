@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from trax.records.states import PRIORITY_MAX, Origin, QueueStatus
 from trax.records.work_queue_entry import NewEntry, WorkQueueEntry
-from trax.store import manifest_groups, unique_entries, work_queue
+from trax.store import manifest_groups, quick_add, unique_entries, work_queue
 from trax.store.json import parsed
 
 if TYPE_CHECKING:
@@ -52,6 +52,34 @@ def enqueue(connection: Connection, wish: Wish, *, now: datetime, record: type[E
     ]
 
 
+def enqueue_quickly(
+    connection: Connection, wish: Wish, *, now: datetime | None, record: type[EntryT]
+) -> list[EntryT] | None:
+    """The same in one trip or two, where the wish is plain; None where it is not, or its group is new.
+
+    The transaction may be over after it, so it must be one of our own.
+    """
+    if not _is_plain(wish):
+        return None
+    entries = [_entry(wish, external_id, text, None, None) for external_id, text in wish.inputs.items()]
+    if wish.group is None:
+        added = quick_add.add_and_commit(connection, entries, now=now)
+    else:
+        added = quick_add.add_to_group(connection, entries, wish.group, now=now)
+    if not added:
+        return None
+    return [
+        record(**_fields(added[one.external_id][0], one, wish.group, added[one.external_id][1]))
+        for one in entries
+    ]
+
+
+def _is_plain(wish: Wish) -> bool:
+    """Whether its entries are few, may run at once, and nobody must be asked about them."""
+    may_run_at_once = wish.delay is None and wish.at is None
+    return may_run_at_once and wish.unique is None and 0 < len(wish.inputs) <= work_queue.COPY_ABOVE
+
+
 def clamped(priority: int) -> int:
     return min(max(0, priority), PRIORITY_MAX)
 
@@ -62,7 +90,9 @@ def _only_one(connection: Connection, entry: NewEntry, record: type[EntryT], now
     return record(**found.as_fields())
 
 
-def _entry(wish: Wish, external_id: str, text: str, group: ManifestGroup | None, now: datetime) -> NewEntry:
+def _entry(
+    wish: Wish, external_id: str, text: str, group: ManifestGroup | None, now: datetime | None
+) -> NewEntry:
     return NewEntry(
         external_id=external_id,
         train=wish.train,
@@ -72,7 +102,7 @@ def _entry(wish: Wish, external_id: str, text: str, group: ManifestGroup | None,
         group_id=group.id if group else None,
         group_priority=group.priority if group else 0,
         unique_key=wish.unique,
-        scheduled_at=now + wish.delay if wish.delay else wish.at,
+        scheduled_at=now + wish.delay if wish.delay and now else wish.at,
         timeout_seconds=wish.timeout_seconds,
         retry=wish.retry,
     )

@@ -12,6 +12,7 @@ from trax.records.external_id import new_external_id
 from trax.records.work_queue_entry import NewEntry
 from trax.settings import Settings
 from trax.store import Store, manifest_groups, metadata, work_queue
+from trax.store.claim import Taker
 from trax.store.schema import tables
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class Gate:
     def __init__(self, store: Store, now: datetime) -> None:
         self.store = store
         self.now = now
-        self._names: dict[int, str] = {}
+        self.names: dict[int, str] = {}
 
     def group(self, name: str, *, queued: int = 0, active: int = 0, **settings: Any) -> None:
         self.store.run(manifest_groups.named, [name], now=self.now)
@@ -39,7 +40,7 @@ class Gate:
         letter = group or "manual"
         entries = [
             NewEntry(
-                external_id=f"{letter}{len(self._names) + number}-{new_external_id()}",
+                external_id=f"{letter}{len(self.names) + number}-{new_external_id()}",
                 train="work",
                 origin=Origin.QUEUE,
                 input="{}",
@@ -50,18 +51,26 @@ class Gate:
             for number in range(count)
         ]
         ids = self.store.run(work_queue.add, entries, now=self.now)
-        before = sum(name.startswith(letter) for name in self._names.values())
-        self._names |= {one: f"{letter}{before + place}" for place, one in enumerate(ids, start=1)}
+        before = sum(name.startswith(letter) for name in self.names.values())
+        self.names |= {one: f"{letter}{before + place}" for place, one in enumerate(ids, start=1)}
 
     def active(self, group: str | None, count: int, state: State = State.IN_PROGRESS, **columns: Any) -> None:
         self.store.run(_insert_runs, group, count, state, columns, self.now)
 
     def cycle(self, **settings: Any) -> list[str]:
         """Which entries one cycle lets through, by name, in order."""
-        return [self._names[one] for one in self.dispatched(**settings).entry_ids]
+        return [self.names[one] for one in self.dispatched(**settings).entry_ids]
 
-    def dispatched(self, **settings: Any) -> Dispatched:
-        return self.store.run(dispatch, self.store, Settings.load(settings, {}), Routing())
+    def dispatched(self, *, slots: int | None = None, **settings: Any) -> Dispatched:
+        """One cycle, to which a worker with so many free slots may come along."""
+        taker = None if slots is None else Taker(1, "box", slots, frozenset({"work"}))
+        return self.store.run(dispatch, self.store, Settings.load(settings, {}), Routing(), taker=taker)
+
+    @property
+    def waiting(self) -> set[str]:
+        return {
+            self.names[entry.id] for entry in self.store.read(work_queue.listed, status=QueueStatus.QUEUED)
+        }
 
 
 def _insert_runs(
@@ -85,8 +94,21 @@ def test_the_worked_example(gate: Gate) -> None:
     gate.group("B", max_active_jobs=3, priority=10, queued=4)
 
     assert gate.cycle(max_active_jobs=5) == ["A1", "A2", "A3", "B1", "B2"]
+    assert gate.waiting == {"A4", "B3", "B4"}
     assert gate.cycle(max_active_jobs=5) == []
     assert gate.cycle(max_active_jobs=8) == ["B3"]
+
+
+@pytest.mark.parametrize(("slots", "taken"), [(10, 5), (5, 5), (4, 4), (1, 1)])
+def test_the_worked_example_with_a_worker_at_hand(gate: Gate, slots: int, taken: int) -> None:
+    gate.group("A", max_active_jobs=3, priority=20, queued=4)
+    gate.group("B", max_active_jobs=3, priority=10, queued=4)
+
+    dispatched = gate.dispatched(max_active_jobs=5, slots=slots)
+
+    begun = [gate.store.read(metadata.get, run.metadata_id) for run in dispatched.held]
+    assert [gate.names[one] for one in dispatched.entry_ids] == ["A1", "A2", "A3", "B1", "B2"][:taken]
+    assert [run and (run.state, run.worker) for run in begun] == [(State.IN_PROGRESS, 1)] * taken
 
 
 def test_what_runs_counts_whether_pending_or_in_progress(gate: Gate) -> None:
@@ -128,6 +150,20 @@ def test_a_full_group_does_not_hold_back_another(gate: Gate) -> None:
     assert gate.cycle() == ["b1"]
 
 
+def test_groups_fill_up_to_their_limits_where_there_is_no_other(gate: Gate) -> None:
+    gate.group("A", max_active_jobs=2, priority=24, queued=4)
+    gate.group("B", max_active_jobs=3, priority=0, queued=5)
+
+    assert gate.cycle(max_active_jobs=None) == ["A1", "A2", "B1", "B2", "B3"]
+
+
+def test_a_group_limited_to_nothing_waits_and_the_others_do_not(gate: Gate) -> None:
+    gate.group("A", max_active_jobs=0, priority=20, queued=3)
+    gate.group("B", priority=10, queued=2)
+
+    assert gate.cycle(max_active_jobs=None) == ["B1", "B2"]
+
+
 def test_entries_without_a_group_ignore_group_limits_and_take_of_the_whole(gate: Gate) -> None:
     gate.group("a", max_active_jobs=1, priority=20, active=1, queued=3)
     gate.queue(None, 1)
@@ -145,6 +181,15 @@ def test_the_order_is_group_priority_then_priority_then_age_then_id(gate: Gate) 
     gate.queue(None, 1, priority=3)
 
     assert gate.cycle(max_active_jobs=None) == ["high3", "high1", "high2", "low1", "manual1"]
+
+
+def test_of_equals_the_one_that_was_written_first_goes_first(gate: Gate) -> None:
+    noon = gate.now
+    for minutes_ago in (1, 3, 2):
+        gate.now = noon - timedelta(minutes=minutes_ago)
+        gate.queue(None, 1)
+
+    assert gate.cycle() == ["manual2", "manual3", "manual1"]
 
 
 def test_a_flooded_full_group_hides_nobody(gate: Gate) -> None:

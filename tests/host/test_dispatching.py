@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,8 +13,10 @@ from trax.host.duties import Dispatching
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-NOTHING = Dispatched(metadata_ids=[], entry_ids=[], held=[], refused=False, more=False, next_in=None)
-REFUSED = Dispatched(metadata_ids=[], entry_ids=[], held=[], refused=True, more=False, next_in=None)
+NOTHING = Dispatched(
+    metadata_ids=[], entry_ids=[], held=[], refused=False, awaits_slots=False, more=False, next_in=None
+)
+REFUSED = replace(NOTHING, refused=True)
 
 
 class Gate:

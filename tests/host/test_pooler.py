@@ -32,7 +32,8 @@ def forget_the_session(store: Store) -> list[str]:
             " UNION ALL SELECT 'listening to ' || channel FROM pg_listening_channels() channel"
             " UNION ALL SELECT 'temporary ' || relname FROM pg_class WHERE relpersistence = 't'"
             " UNION ALL SELECT 'setting ' || name FROM pg_settings"
-            " WHERE source = 'session' AND name IN ('jit', 'enable_bitmapscan', 'search_path', 'TimeZone')"
+            " WHERE source = 'session'"
+            " AND name IN ('jit', 'enable_bitmapscan', 'enable_seqscan', 'search_path', 'TimeZone')"
         )
         leftovers.extend(row[0] for row in held)
         connection.execute("DISCARD ALL")

@@ -134,11 +134,12 @@ def test_the_runs_of_a_silent_worker_are_failed_and_its_late_result_is_refused(
     assert store.run(metadata.finish, [late, fine], now=now) == {long_one}
 
 
-def test_a_worker_sees_which_of_its_runs_to_stop(store: Store, now: datetime) -> None:
+def test_a_worker_sees_what_it_holds_and_which_of_that_to_stop(store: Store, now: datetime) -> None:
     store.run(pending, 3, now)
     mine = take(store, 2, now, worker_id=1)
     others = take(store, 1, now, worker_id=2)
 
     store.run(metadata_sweeps.request_cancel, [mine[0], *others])
 
-    assert store.read(claim.to_cancel, 1) == {mine[0]: CancelReason.REQUESTED}
+    held = {run.metadata_id: run.to_stop for run in store.read(claim.held, 1)}
+    assert held == {mine[0]: CancelReason.REQUESTED, mine[1]: None}

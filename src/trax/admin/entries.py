@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from trax.events import Topic
 from trax.records.external_id import new_external_id
 from trax.records.states import Origin
 from trax.records.work_queue_entry import NewEntry
 from trax.store import manifest_looks, work_queue
-from trax.store.savepoint import Refused, savepoint
+from trax.store.announcing import announce
+from trax.store.savepoint import Refused, savepoint, try_together
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +30,8 @@ def create_entries(
     if not wanted:
         return []
     try:
+        if len(wanted) <= work_queue.COPY_ABOVE:
+            return _create_together(connection, wanted, now)
         with savepoint(connection):
             return _create(connection, wanted, now)
     except Refused:
@@ -45,9 +49,25 @@ def _create_alone(connection: Connection, one: tuple[Standing, ToQueue], now: da
         return []
 
 
+def _create_together(
+    connection: Connection, wanted: Sequence[tuple[Standing, ToQueue]], now: datetime
+) -> list[int]:
+    dialect, entries = connection.dialect.name, [_entry(*one) for one in wanted]
+    adding = work_queue.adding(dialect, entries, now=now)
+    noting = manifest_looks.noting_queued(dialect, _notes(wanted))
+    ids = {external_id: entry_id for entry_id, external_id in try_together(connection, adding, noting)[0]}
+    announce(connection, Topic.WORK_QUEUE)
+    return [ids[entry.external_id] for entry in entries]
+
+
 def _create(connection: Connection, wanted: Sequence[tuple[Standing, ToQueue]], now: datetime) -> list[int]:
     ids = work_queue.add(connection, [_entry(*one) for one in wanted], now=now)
-    notes = [
+    manifest_looks.note_queued(connection, _notes(wanted))
+    return ids
+
+
+def _notes(wanted: Sequence[tuple[Standing, ToQueue]]) -> list[dict[str, Any]]:
+    return [
         {
             "id": standing.id,
             "next_due_at": decision.look_again_at,
@@ -56,8 +76,6 @@ def _create(connection: Connection, wanted: Sequence[tuple[Standing, ToQueue]], 
         }
         for standing, decision in wanted
     ]
-    manifest_looks.note_queued(connection, notes)
-    return ids
 
 
 def _entry(standing: Standing, decision: ToQueue) -> NewEntry:

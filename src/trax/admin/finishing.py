@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from random import SystemRandom
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 
     from trax.settings import Settings
     from trax.store import Connection, Store
-
-logger = logging.getLogger(__name__)
 
 _random = SystemRandom()
 
@@ -66,16 +63,7 @@ def finish(
 
 
 def _ours(ended: Sequence[Ended], done: set[int]) -> list[Ended]:
-    ours = [one for one in ended if one.ending.metadata_id in done]
-    if len(ours) < len(ended):
-        for one in ended:
-            if one.ending.metadata_id not in done:
-                logger.warning(
-                    "run %s ended as %s too late: it was taken from this worker, its result is not recorded",
-                    one.ending.metadata_id,
-                    one.ending.state,
-                )
-    return ours
+    return [one for one in ended if one.ending.metadata_id in done]
 
 
 def fail_alone(connection: Connection, failed: Sequence[Ended], settings: Settings, *, now: datetime) -> None:

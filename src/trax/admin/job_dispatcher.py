@@ -25,6 +25,8 @@ from trax.store.gate import Candidate, Sight
 from trax.train import junction, train
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from trax.store import Store
 
 AT_ONCE: Final = 500
@@ -76,16 +78,20 @@ class Selected:
 class Dispatched:
     """What one cycle did: the runs it made, in order, and those the worker that came along now holds.
 
-    `refused` says that someone was not let in, or not taken, who should be once a run has ended. `more` asks
-    for another cycle at once; `next_in` is how many seconds it takes until the next delayed entry may run.
+    `refused` says that someone was not let in, or not taken, who should be once a run has ended; with
+    `awaits_slots` a slot of the worker is all it takes. `leaves_some` says that entries stay behind. `more`
+    asks for another cycle at once; `next_in` is how many seconds pass until a delayed entry may run.
     """
 
     metadata_ids: list[int]
     entry_ids: list[int]
     held: list[Claimed]
     refused: bool
+    awaits_slots: bool
     more: bool
     next_in: float | None
+    leaves_some: bool = False
+    """Whether somebody stays in the queue who could run now, if there was a place or a slot somewhere."""
 
     @property
     def changed(self) -> bool:
@@ -112,14 +118,7 @@ def load_dispatch_capacity(
     if active is None:
         # Not counted, since there was no limit; the settings read at the gate may just have brought one.
         active = {} if settings.max_active_jobs is None else gate.occupancy(connection)
-    capacity = Capacity(
-        limit=settings.max_active_jobs,
-        active=sum(active.values()),
-        limits=sight.limits,
-        active_by_group={group: count for group, count in active.items() if group is not None},
-        share=settings.max_queued_jobs_per_cycle,
-        most=_slots(visit, sight),
-    )
+    capacity = capacity_under(settings, sight.limits, active, most=_slots(visit, sight))
     return capacity, Contenders(_contenders(connection, window, capacity))
 
 
@@ -141,17 +140,20 @@ def dispatch_jobs(
 ) -> Dispatched:
     """Make the runs of what fits, mark its entries, and commit."""
     entries, taken = selected.candidates, len(sight.claimed)
-    placements = placed(entries, routing, visit.taker, taken=taken)
+    placements = placed(entries, routing, visit.taker, taken=sight.claimed)
     admitted = admission.admit(connection, placements, now=sight.now)
     next_moment = sight.next_moment
-    may_be_pending = visit.taker is not None and taken >= visit.taker.slots
+    leaves_some = window.is_cut or len(entries) < len(contenders.candidates)
+    is_full = visit.taker is not None and taken + len(admitted.held) >= visit.taker.slots
     return Dispatched(
         metadata_ids=admitted.metadata_ids,
         entry_ids=[entry.id for entry in entries],
         held=[*sight.claimed, *admitted.held],
-        refused=may_be_pending or len(entries) < len(contenders.candidates),
+        refused=is_full or leaves_some,
+        awaits_slots=is_full,
         more=bool(entries) and (window.is_cut or len(entries) == capacity.most),
         next_in=None if next_moment is None else max(0.0, (next_moment - sight.now).total_seconds()),
+        leaves_some=leaves_some,
     )
 
 
@@ -184,6 +186,24 @@ def dispatch(
         waits_for_slots=taker is not None and routing.is_local,
     )
     return job_dispatcher.run_blocking(visit, extra={Connection: connection, Routing: routing})
+
+
+def capacity_under(
+    settings: Settings,
+    limits: Mapping[int, int],
+    active: Mapping[int | None, int],
+    *,
+    most: int | None = None,
+) -> Capacity:
+    """What may run, beside what runs."""
+    return Capacity(
+        limit=settings.max_active_jobs,
+        active=sum(active.values()),
+        limits=limits,
+        active_by_group={group: count for group, count in active.items() if group is not None},
+        share=settings.max_queued_jobs_per_cycle,
+        most=most,
+    )
 
 
 def _reach(visit: Visit) -> int:

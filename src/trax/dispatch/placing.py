@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trax.dispatch.routing import Routing
-    from trax.store.claim import Taker
+    from trax.store.claim import Claimed, Taker
     from trax.store.gate import Candidate
 
 
 def placed(
-    entries: Sequence[Candidate], routing: Routing, taker: Taker | None, *, taken: int = 0
+    entries: Sequence[Candidate], routing: Routing, taker: Taker | None, *, taken: Sequence[Claimed] = ()
 ) -> list[Admission]:
-    """Give the worker what it can run, in order, until its slots are full; `taken` of them are already."""
-    free = taker.slots - taken if taker else 0
-    cpu_free = taker.cpu_slots if taker else 0
+    """Give the worker what it can run, in order, until its slots are full; `taken` is in some already."""
+    free = taker.slots - len(taken) if taker else 0
+    cpu_free = taker.cpu_slots - sum(run.train in taker.cpu_trains for run in taken) if taker else 0
     placements: list[Admission] = []
     for entry in entries:
         submitter, worker_id, host = routing.submitter_of(entry.train), None, None

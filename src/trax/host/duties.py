@@ -61,6 +61,8 @@ class Dispatching:
         self._worker = worker
         self._frees = 0
         self._has_refused = False
+        self._leaves_some = False
+        self._awaits_slots = False
         self.loop = Loop(
             "job_dispatcher", self._turn, poll_seconds=lambda: _seconds(parts, "job_dispatcher_polling")
         )
@@ -71,6 +73,11 @@ class Dispatching:
         if self._has_refused:
             self.loop.wake()
 
+    def vacate(self) -> None:
+        """Runs have ended and their slots are empty, but their places under the limits are not free yet."""
+        if self._awaits_slots:
+            self.loop.wake()
+
     async def _turn(self) -> float | None:
         if not self.loop.is_asked:
             wanted = await self._store.ask(_seconds_to_next_entry, self._store, self._worker is not None)
@@ -78,11 +85,22 @@ class Dispatching:
                 return wanted  # nobody waits: leave the gate to others
         frees = self._frees
         dispatched = await (self._worker.visit_gate(self._visit) if self._worker else self._visit())
-        self._has_refused = dispatched.refused
+        self._has_refused, self._awaits_slots = dispatched.refused, dispatched.awaits_slots
+        await self._tell_others(dispatched)
         is_outdated = dispatched.refused and frees != self._frees  # it may have counted before the end
         if dispatched.more or is_outdated:
             return 0
         return dispatched.next_in
+
+    async def _tell_others(self, dispatched: Dispatched) -> None:
+        """Let other servers look for themselves, once: they may have a slot, or be the next to free a place.
+
+        What is queued in this process is told to nobody else, since it comes to the gate itself.
+        """
+        is_news = dispatched.leaves_some and not self._leaves_some
+        self._leaves_some = dispatched.leaves_some
+        if is_news:
+            await self._store.call(self._store.announcer.pass_on, Topic.WORK_QUEUE)
 
     async def _visit(self, taker: Taker | None = None) -> Dispatched:
         return await self._store.call(dispatch_now, self._store, self._parts, taker)
@@ -100,11 +118,11 @@ def finisher(parts: Parts, store: Store, worker: Worker, dispatching: Dispatchin
         if not await worker.flush():
             return
         parts.events.emit(Topic.FINISHED)
-        if dispatching is not None:
+        if dispatching is not None and not dispatching.loop.is_stopping:
             dispatching.free()
         else:
             parts.events.emit(Topic.PENDING)
-            await store.call(_wake_the_refused)
+            await store.call(wake_the_refused)
 
     return Loop("finisher", turn, poll_seconds=lambda: _seconds(parts, "local_polling"))
 
@@ -155,7 +173,7 @@ def clean_metadata_now(connection: Connection, store: Store, parts: Parts) -> Cl
     return clean_metadata(connection, store, settings, Disposable(names))
 
 
-def _wake_the_refused(connection: Connection) -> None:
+def wake_the_refused(connection: Connection) -> None:
     """A slot is free again, and whoever was refused one is in another process.
 
     This is asked after the finish is committed: an entry that is written later than this question finds the

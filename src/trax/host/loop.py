@@ -51,6 +51,10 @@ class Loop:
         self._stopping = True
         self.wake()
 
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping
+
     async def run(self) -> None:
         while not self._stopping:
             self._woken.clear()  # before the turn, so that a wake-up during it is not lost

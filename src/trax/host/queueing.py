@@ -12,7 +12,7 @@ from trax.errors import DefinitionError, NotFound, TraxError
 from trax.events import Topic
 from trax.host.entry import QueuedEntry
 from trax.host.wishes import text_of_plain, wish_for
-from trax.queue import Wish, clamped, enqueue
+from trax.queue import Wish, clamped, enqueue, enqueue_quickly
 from trax.records import Metadata, State
 from trax.records.states import Origin
 from trax.store import callers, executions
@@ -63,7 +63,7 @@ class Queueing:
         if found is None:
             raise NotFound(f"there is no execution {metadata_id}")
         train = self._trains.get(found.train)
-        text = _kept_input(metadata_id, found.input)
+        text = kept_input(metadata_id, found.input)
         self._parameters.of_input(train).decode(text)
         how: QueueKeywords = {"priority": found.priority, "group": found.group}
         wish = wish_for(train, [text], how, self._live.now, origin=Origin.RERUN)
@@ -92,7 +92,7 @@ class Queueing:
             return []
         if lent is None:
             store = await self._store.opened()
-            entries = await store.call(_enqueue, store, wish)
+            entries = await store.call(_enqueue_in_own, store, wish)
         else:
             ours = self._store
             entries = await callers.within(lent, ours.shown_address, _enqueue, ours, wish)
@@ -114,7 +114,7 @@ class Queueing:
             return []
         if lent is None:
             store = self._store.opened_blocking()
-            entries = store.run(_enqueue, store, wish)
+            entries = store.run(_enqueue_in_own, store, wish)
         else:
             ours = self._store
             entries = callers.within_blocking(lent, ours.shown_address, _enqueue, ours, wish)
@@ -150,7 +150,7 @@ def _shown(hooks: list[Hook], wish: Wish) -> Iterator[Any]:
         yield from (hook(record) for hook in hooks)
 
 
-def _kept_input(metadata_id: int, text: str | None) -> str:
+def kept_input(metadata_id: int, text: str | None) -> str:
     if text is None:
         raise TraxError(f"execution {metadata_id} cannot be run again: its input was not saved (save_inputs)")
     if text.startswith('{"_truncated": true'):
@@ -159,6 +159,12 @@ def _kept_input(metadata_id: int, text: str | None) -> str:
             "(max_parameter_bytes)"
         )
     return text
+
+
+def _enqueue_in_own(connection: Connection, store: Store, wish: Wish) -> list[QueuedEntry]:
+    """In a transaction of our own, which may be over with it."""
+    quickly = enqueue_quickly(connection, wish, now=store.given_now(connection), record=QueuedEntry)
+    return _enqueue(connection, store, wish) if quickly is None else quickly
 
 
 def _enqueue(connection: Connection, store: Store | OpenStore, wish: Wish) -> list[QueuedEntry]:

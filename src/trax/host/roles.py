@@ -54,8 +54,11 @@ class Running:
         self, parts: Parts, store: Store, role: Role, worker: Worker | None, listen_address: str | None
     ) -> None:
         self._parts = parts
+        self._store = store
         self._worker = worker
         self._undo: list[Callable[[], None]] = []
+        self._answers: list[Callable[[], None]] = []
+        """How to stop answering for what others would do otherwise."""
         self._before: list[Loop] = []
         """Those that bring new work: they stop first."""
         self._after: list[Loop] = []
@@ -86,6 +89,8 @@ class Running:
             await asyncio.to_thread(self._ear.close)
         try:
             await self._stopped(self._before)
+            for forget in self._answers:
+                forget()
             under_way = [*self._handing, *([self._worker] if self._worker else [])]
             hurry = hurry or asyncio.Event()
             await asyncio.gather(*(self._drain(one, hurry) for one in under_way))
@@ -94,7 +99,7 @@ class Running:
             for undo in self._undo:
                 undo()
         if self._worker is not None:
-            await _leave(self._worker)
+            await _leave(self._worker, self._store)
 
     @property
     def _loops(self) -> list[Loop]:
@@ -116,7 +121,7 @@ class Running:
             self._wake(Topic.PENDING, hand_over)
             self._wake(Topic.SETTING, hand_over)
         answer = store.announcer.answer
-        self._undo += [
+        self._answers += [
             answer(Topic.MANIFEST, lambda: parts.settings.manifest_manager_enabled),
             answer(Topic.WORK_QUEUE, lambda: parts.settings.job_dispatcher_enabled),
         ]
@@ -131,6 +136,8 @@ class Running:
         self._after += [finisher, heartbeat]
         self._wake(Topic.PENDING, intake)
         self._wake(Topic.ENDED, finisher)
+        if self._dispatching is not None:
+            self._undo.append(parts.events.listen(Topic.ENDED, self._dispatching.vacate))
         self._wake(Topic.CANCEL, heartbeat)
         self._wake(Topic.SETTING, intake, heartbeat)
 
@@ -156,9 +163,10 @@ class Running:
             await draining
 
 
-async def _leave(worker: Worker) -> None:
+async def _leave(worker: Worker, store: Store) -> None:
     """Without a database nobody can be told; the row is then found silent, and forgotten."""
     try:
+        await store.call(duties.wake_the_refused)
         await worker.leave()
     except StoreError as error:
         logger.warning("worker %s could not take its row away: %s", worker.id, error)

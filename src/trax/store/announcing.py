@@ -89,6 +89,11 @@ class Announcer:
         sent = (topic for topic in topics if not self._is_answered(topic))
         return [dialect.notification(f"{topic} {self._sender}") for topic in sent]
 
+    def pass_on(self, connection: Connection, topic: Topic) -> None:
+        """Send a topic to others although a loop here answers for it: it could not do everything."""
+        if self._sends:
+            dialect.notify(connection, f"{topic} {self._sender}")
+
     def tell_here(self, topics: AbstractSet[Topic]) -> None:
         for topic in topics:
             self._events.emit(topic)

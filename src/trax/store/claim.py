@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from sqlalchemy import ColumnElement, Connection, Select, Update
+    from sqlalchemy import ColumnElement, Connection, Row, Select, Update
 
     from trax.store.pipeline import Rows, Step
 
@@ -37,6 +37,17 @@ class Claimed(NamedTuple):
     scheduled_for: datetime | None
     timeout_seconds: float | None
     manifest: str | None = None
+
+
+class Held(NamedTuple):
+    """A run that a worker holds by what its record says; `to_stop` is why it is to stop, if it is."""
+
+    metadata_id: int
+    external_id: str
+    train: str
+    manifest_id: int | None
+    attempt: int
+    to_stop: CancelReason | None
 
 
 class Taker(NamedTuple):
@@ -100,14 +111,17 @@ def is_any_pending(connection: Connection) -> bool:
     return connection.execute(select(metadata.c.id).where(text(PENDING_HERE)).limit(1)).first() is not None
 
 
-def to_cancel(connection: Connection, worker_id: int) -> dict[int, CancelReason]:
-    """The runs of this worker that are to stop, and why."""
+def held(connection: Connection, worker_id: int) -> list[Held]:
+    """The runs of this worker, and which of them are to stop."""
     metadata = tables(connection).metadata
-    query = select(metadata.c.id, metadata.c.cancel_reason).where(
-        text("state = 'in_progress'"), metadata.c.worker_id == worker_id, metadata.c.cancel_requested
-    )
-    rows = connection.execute(query)
-    return {row.id: CancelReason(row.cancel_reason or CancelReason.REQUESTED) for row in rows}
+    columns = [metadata.c[name] for name in ("id", *Held._fields[1:-1], "cancel_requested", "cancel_reason")]
+    query = select(*columns).where(text("state = 'in_progress'"), metadata.c.worker_id == worker_id)
+    return [_held(row) for row in connection.execute(query)]
+
+
+def _held(row: Row[Any]) -> Held:
+    why = CancelReason(row.cancel_reason or CancelReason.REQUESTED) if row.cancel_requested else None
+    return Held(row.id, row.external_id, row.train, row.manifest_id, row.attempt, why)
 
 
 @cache

@@ -61,12 +61,13 @@ def take_leader_lock(connection: Connection) -> None:
         connection.execute(select(func.pg_advisory_xact_lock(LEADER_LOCK)))
 
 
-def gate_lock(connection: Connection) -> list[tuple[Select[Any, Any, Any], dict[str, Any]]]:
+def gate_lock(connection: Connection) -> list[tuple[Select[Any, Any, Any, Any], dict[str, Any]]]:
     """The step that waits for the gate; in SQLite the transaction has done so already.
 
     A statement of its own: what is counted under the lock must be seen by a snapshot taken after the wait.
-    The two switches ride along. The head-of-group read does a millisecond of work and would pay fifty for
-    compiling it; counting by bitmap never clears the dead entries that every finish leaves behind.
+    The switches ride along. The head-of-group read does a millisecond of work and would pay fifty for
+    compiling it; counting by bitmap never clears the dead entries that every finish leaves behind; and with
+    many runs under way or many entries waiting, the planner would look for them among all there ever were.
     """
     return [] if is_sqlite(connection) else [(_gate_lock(), {})]
 
@@ -77,10 +78,11 @@ def take_gate_lock(connection: Connection) -> None:
 
 
 @cache
-def _gate_lock() -> Select[Any, Any, Any]:
+def _gate_lock() -> Select[Any, Any, Any, Any]:
     return select(
         func.set_config("jit", "off", True),  # noqa: FBT003
         func.set_config("enable_bitmapscan", "off", True),  # noqa: FBT003
+        func.set_config("enable_seqscan", "off", True),  # noqa: FBT003
         func.pg_advisory_xact_lock(GATE_LOCK),
     )
 
@@ -127,7 +129,12 @@ def notification(payload: str) -> tuple[Select[Any], dict[str, str]]:
     return _NOTIFY, {"payload": payload}
 
 
-_NOTIFY: Final = select(func.pg_notify(literal_column(f"'{CHANNEL}'"), bindparam("payload", type_=Text)))
+def notifying() -> ColumnElement[Any]:
+    """Tells whoever listens the parameter `payload`, as part of a statement."""
+    return func.pg_notify(literal_column(f"'{CHANNEL}'"), bindparam("payload", type_=Text))
+
+
+_NOTIFY: Final = select(notifying())
 
 
 def insert(connection: Connection, table: Table) -> Insert:

@@ -22,7 +22,7 @@ from trax.store.settings import edited
 from trax.store.types import SQLITE, BigId, in_utc
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from datetime import datetime
 
     from sqlalchemy import ColumnElement, Connection, Select, Table, Update
@@ -72,26 +72,30 @@ def look(
 
     Everything in one trip. The moment is read once the lock is held, so that moments of admission are in
     order. What runs is counted only if there is a limit (`is_bound` for the global one) to hold it against.
+
+    Others commit between any two of these reads. Who waits is read before what runs is counted, for that is
+    skipped when nobody waits; the moment comes after the count, so that a place is never given away before
+    the record says that it was left.
     """
     dialect = connection.dialect.name
     lock = gate_lock(connection)
     reads: list[Step] = [
-        (_moment(dialect), {"now": now}),
         (edited(dialect), {}),
         (_promote(dialect), {"now": now}),
         (_limits(dialect), {}),
+        (first_in_order(dialect), {"most": most}),
         (_occupancy(dialect), {"is_bound": is_bound}),
-        (_first(dialect), {"most": most}),
+        (_moment(dialect), {"now": now}),
         (_elsewhere(dialect), {}),
     ]
     takes = [] if taker is None else claiming(connection, taker, now)
     results = run_together(connection, *lock, *reads, *takes)[len(lock) :]
-    moments, settings, _, limits, active, waiting, [(next_moment, room)], *taken = results
+    settings, _, limit_rows, waiting, active, moments, [(next_moment, room)], *taken = results
     return Sight(
         now=in_utc(moments[0][0]),
         settings=dict(settings),
-        limits={group_id: limit if enabled else 0 for group_id, limit, enabled in limits},
-        active=counted(active) if is_bound or limits else None,
+        limits=_limits_by_group(limit_rows),
+        active=counted(active) if is_bound or limit_rows else None,
         candidates=[Candidate(*row) for row in waiting],
         next_moment=in_utc(next_moment) if next_moment else None,
         room_elsewhere=max(0, room),
@@ -103,6 +107,15 @@ def occupancy(connection: Connection) -> dict[int | None, int]:
     """How many runs occupy a place, by group; None for those without one. Derived from live rows, always."""
     statement = _occupancy(connection.dialect.name)
     return counted(run_together(connection, (statement, {"is_bound": True}))[0])
+
+
+def limits(connection: Connection) -> dict[int, int]:
+    """The groups that have a limit, 0 for one that is disabled."""
+    return _limits_by_group(connection.execute(_limits(connection.dialect.name)))
+
+
+def _limits_by_group(rows: Iterable[Any]) -> dict[int, int]:
+    return {group_id: limit if enabled else 0 for group_id, limit, enabled in rows}
 
 
 def counted(rows: Rows) -> dict[int | None, int]:
@@ -172,7 +185,8 @@ def _columns(queue: Table) -> list[ColumnElement[Any]]:
 
 
 @cache
-def _first(dialect: str) -> Select[Any]:
+def first_in_order(dialect: str) -> Select[Any]:
+    """Asks for the first `most` candidates."""
     queue = tables_for(dialect).work_queue
     return select(*_columns(queue)).where(text(READY)).order_by(*_order(queue)).limit(bindparam("most"))
 
@@ -185,7 +199,9 @@ def _heads(dialect: str) -> Select[Any]:
     found = (_heads_in_sqlite if dialect == SQLITE else _heads_by_lateral)(queue, open_groups)
     fitting = select(*(found.c[name] for name in Candidate._fields)).where(found.c.place <= found.c.room)
     alone = select(*_columns(queue)).where(text(READY), queue.c.group_id.is_(None))
-    without_group = alone.order_by(*_order(queue)[1:]).limit(bindparam("most")).subquery("without_group")
+    # The group is null in all of them; named all the same, or the index is not known to be in this order.
+    in_order = alone.order_by(queue.c.group_id, *_order(queue)[1:])
+    without_group = in_order.limit(bindparam("most")).subquery("without_group")
     both = fitting.union_all(select(without_group)).subquery("heads")
     return select(both).order_by(*_order(both)).limit(bindparam("most"))
 

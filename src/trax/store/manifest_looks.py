@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Row, ScalarSelect, Select, Table, Update
     from sqlalchemy.types import TypeEngine
 
+    from trax.store.pipeline import Step
+
 MOST_AT_ONCE: Final = 10_000
 """How many due manifests one cycle looks at; a greater flood is taken oldest first, cycle by cycle."""
 
@@ -51,6 +53,11 @@ def next_look(connection: Connection) -> datetime | None:
 def standings(connection: Connection, ids: Sequence[int], *, default_threshold: timedelta) -> list[Standing]:
     """How these manifests stand, in the order asked for. Their rows stay locked until the cycle ends."""
     lock(connection, ids)
+    return glance(connection, ids, default_threshold=default_threshold)
+
+
+def glance(connection: Connection, ids: Sequence[int], *, default_threshold: timedelta) -> list[Standing]:
+    """The same for those that only look, and hold nobody up."""
     rows = connection.execute(_standings(connection.dialect.name), {"ids": id_document(ids)})
     found = {row.id: _standing(row, default_threshold) for row in rows}
     return [found[one] for one in ids if one in found]
@@ -65,8 +72,11 @@ def look_again(connection: Connection, moments: dict[int, datetime | None]) -> N
 
 def note_queued(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
     """Remember what an entry was written for: which occurrence, and which success of the parent."""
-    if rows:
-        connection.execute(_note_queued(connection.dialect.name), {"rows": document(rows)})
+    connection.execute(*noting_queued(connection.dialect.name, rows))
+
+
+def noting_queued(dialect: str, rows: Sequence[dict[str, Any]]) -> Step:
+    return _note_queued(dialect), {"rows": document(rows)}
 
 
 @cache

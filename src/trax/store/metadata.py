@@ -61,6 +61,23 @@ def finish_and_commit(connection: Connection, endings: Sequence[Ending], *, now:
     return finished(commit_together(connection, step, *notifications(connection))[0])
 
 
+def written_before(connection: Connection, endings: Sequence[Ending]) -> set[int]:
+    """Which of these runs their worker has ended just so already: only its answer was lost on the way.
+
+    Whoever takes a run from its worker ends it in words of their own.
+    """
+    metadata = tables(connection).metadata
+    query = select(metadata.c.id, metadata.c.worker_id, metadata.c.state, metadata.c.failure_exception)
+    ids = id_document(one.metadata_id for one in endings)
+    found = connection.execute(query.where(among(connection, metadata.c.id)), {"ids": ids})
+    said = {row.id: tuple(row)[1:] for row in found}
+    return {
+        one.metadata_id
+        for one in endings
+        if said.get(one.metadata_id) == (one.worker_id, one.state, storable(one.failure_exception))
+    }
+
+
 def finishing(connection: Connection, endings: Sequence[Ending], *, now: datetime | None) -> Step:
     rows = document(map(_row, endings))
     return _finish(connection.dialect.name), {"endings": rows, "now": now}

@@ -11,6 +11,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from psycopg.pq import TransactionStatus
+
 from trax.store.dialect import is_sqlite
 
 if TYPE_CHECKING:
@@ -44,6 +46,8 @@ def commit_together(connection: Connection, *steps: Step) -> list[Rows]:
         connection.commit()
         return rows
     driver = _driver(connection)
+    if len(steps) == 1 and driver.info.transaction_status == TransactionStatus.IDLE:
+        return [_run_by_itself(connection, driver, steps[0])]
     try:
         with driver.pipeline():
             sent = [_send(connection, *step) for step in steps]
@@ -52,6 +56,17 @@ def commit_together(connection: Connection, *steps: Step) -> list[Rows]:
         driver.rollback()  # SQLAlchemy believes in the commit and would give the connection back as it is
         raise
     return [_received(connection, *one) for one in sent]
+
+
+def _run_by_itself(connection: Connection, driver: Any, step: Step) -> Rows:
+    """One statement is a transaction of its own: it needs no BEGIN before it and no COMMIT after it."""
+    driver.autocommit = True
+    try:
+        rows = _received(connection, *_send(connection, *step))
+    finally:
+        driver.autocommit = False
+    connection.commit()  # nothing is left to do, but SQLAlchemy must know
+    return rows
 
 
 def _driver(connection: Connection) -> Any:

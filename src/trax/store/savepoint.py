@@ -3,21 +3,43 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import psycopg
+from sqlalchemy import text
 from sqlalchemy.exc import DataError, IntegrityError
 
 from trax.errors import StoreError
+from trax.store.dialect import is_sqlite
+from trax.store.pipeline import run_together
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from sqlalchemy import Connection
 
+    from trax.store.pipeline import Rows, Step
+
+
+BEGIN_PART: Final = text("SAVEPOINT trax_part")
+END_PART: Final = text("RELEASE SAVEPOINT trax_part")
+UNDO_PART: Final = text("ROLLBACK TO SAVEPOINT trax_part")
+
 
 class Refused(StoreError):
     """The database refused these rows; the transaction goes on without them."""
+
+
+def try_together(connection: Connection, *steps: Step) -> list[Rows]:
+    """Run these in one trip, as a part of the transaction that may fail alone."""
+    if is_sqlite(connection):
+        with savepoint(connection):
+            return run_together(connection, *steps)
+    try:
+        return run_together(connection, (BEGIN_PART, {}), *steps, (END_PART, {}))[1:-1]
+    except (psycopg.DataError, psycopg.IntegrityError) as error:
+        connection.execute(UNDO_PART)
+        raise Refused(str(error).strip()) from error
 
 
 @contextmanager

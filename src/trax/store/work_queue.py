@@ -7,7 +7,7 @@ from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import bindparam, func, literal, literal_column, select, text, update
+from sqlalchemy import bindparam, func, literal_column, select, text, update
 from sqlalchemy import insert as insert_into
 
 from trax.events import Topic
@@ -19,13 +19,15 @@ from trax.store.json import parsed
 from trax.store.names import group_id, manifest_id
 from trax.store.schema import tables, tables_for
 from trax.store.schema.work_queue import DELAYED, QUEUED, READY
-from trax.store.types import BigId, Utc
+from trax.store.types import BigId, Utc, word
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from sqlalchemy import Connection, Insert, Row, Select, Update
+
+    from trax.store.pipeline import Step
 
 COPY_ABOVE: Final = 500
 """Up to here one document is as quick, and it gives the ids back by itself."""
@@ -57,6 +59,12 @@ def add(connection: Connection, entries: Sequence[NewEntry], *, now: datetime) -
         made = connection.execute(statement, {"entries": rows, "now": now})
         ids |= {external_id: entry_id for entry_id, external_id in made}
     return [ids[entry.external_id] for entry in entries]
+
+
+def adding(dialect: str, entries: Sequence[NewEntry], *, now: datetime) -> Step:
+    """The same for not very many, as a step: it gives (id, external id) of each."""
+    rows = document(row_of(entry, now) for entry in entries)
+    return _insert(dialect), {"entries": rows, "now": now}
 
 
 def row_of(entry: NewEntry, now: datetime) -> dict[str, Any]:
@@ -105,7 +113,9 @@ def next_moment(connection: Connection) -> datetime | None:
 def is_any_ready(connection: Connection) -> bool:
     """Whether an entry waits that may run now."""
     queue = tables(connection).work_queue
-    return bool(connection.execute(select(select(queue.c.id).where(text(READY)).exists())).scalar())
+    # In order, or a long queue tempts the planner to look for any of it among all that was ever queued.
+    first = select(queue.c.id).where(text(READY)).order_by(queue.c.group_priority.desc()).limit(1)
+    return connection.execute(first).first() is not None
 
 
 def attach_dead_letters(connection: Connection, letters: Mapping[int, int]) -> set[int]:
@@ -150,7 +160,7 @@ def rows_to_insert(dialect: str) -> tuple[list[str], Select[*tuple[Any, ...]]]:
     kinds = {name: queue.c[name].type for name in (*GIVEN, "ready")}
     given = rows_of(dialect, "entries", kinds)
     columns: dict[str, Any] = {name: given.c[name] for name in kinds} | {
-        "status": literal(QueueStatus.QUEUED.value, literal_execute=True),
+        "status": word(QueueStatus.QUEUED),
         "created_at": bindparam("now", type_=Utc),
     }
     return list(columns), select(*columns.values())

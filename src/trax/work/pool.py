@@ -48,7 +48,8 @@ class Pool(Generic[JobT, EndedT]):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._size = size
-        self._prefetch = prefetch
+        self.prefetch = prefetch
+        """How many may wait for a slot, so that one that frees is filled at once."""
         self._execute = execute
         self._failed = failed
         self._on_ended = on_ended
@@ -57,6 +58,9 @@ class Pool(Generic[JobT, EndedT]):
         self._clock = clock
         self._running: dict[int, Running[JobT]] = {}
         self._backlog: deque[JobT] = deque()
+        self._is_beginning = False
+        self.ended_count = 0
+        """How many have ended, ever."""
         self._ended: list[EndedT] = []
         self._idle = asyncio.Event()
         self._idle.set()
@@ -73,11 +77,25 @@ class Pool(Generic[JobT, EndedT]):
     @property
     def wanted(self) -> int:
         """How many jobs there is use for: the free slots, and what may wait for the next one."""
-        return max(0, self.free + self._prefetch - len(self._backlog))
+        return max(0, self.free + self.prefetch - len(self._backlog))
+
+    @property
+    def size(self) -> int:
+        return self._size
 
     @property
     def running(self) -> frozenset[int]:
         return frozenset(self._running)
+
+    @property
+    def known(self) -> list[int]:
+        """What runs, and what waits to."""
+        return [*self._running, *(job.metadata_id for job in self._backlog)]
+
+    @property
+    def ended(self) -> Sequence[EndedT]:
+        """The endings that nobody has collected."""
+        return self._ended
 
     @property
     def runs(self) -> list[Running[JobT]]:
@@ -88,11 +106,18 @@ class Pool(Generic[JobT, EndedT]):
         """Have so many slots from now on. What runs in one too many runs to its end."""
         self._size = size
 
+    def add(self, jobs: Sequence[JobT]) -> None:
+        """Take these on: what fits begins, a slice at once and the rest in the turns of the loop to come."""
+        if jobs:
+            self._idle.clear()
+            self._backlog.extend(jobs)
+            self._begin_slice()
+
     async def start(self, jobs: Sequence[JobT]) -> None:
-        fitting = 0 if self._backlog else min(self.free, len(jobs))
-        self._backlog.extend(jobs[fitting:])
-        for begun in range(0, fitting, SLICE):
-            self._begin(jobs[begun : min(begun + SLICE, fitting)])
+        """The same, and wait until all that fits has begun."""
+        self.add(jobs)
+        await asyncio.sleep(0)
+        while self._is_beginning:  # noqa: ASYNC110 - each turn of the loop begins a slice
             await asyncio.sleep(0)
 
     def collect(self) -> list[EndedT]:
@@ -122,6 +147,8 @@ class Pool(Generic[JobT, EndedT]):
         """Give up the backlog: these jobs have not begun, and will not."""
         released = list(self._backlog)
         self._backlog.clear()
+        if not self._running:
+            self._idle.set()
         return released
 
     def sweep(self) -> None:
@@ -140,6 +167,14 @@ class Pool(Generic[JobT, EndedT]):
         """Let go of the threads and the timer; what still runs goes on, and is not waited for."""
         self._deadlines.close()
         self._threads.shutdown(wait=False)
+
+    def _begin_slice(self) -> None:
+        count = min(SLICE, self.free, len(self._backlog))
+        if count:
+            self._begin([self._backlog.popleft() for _ in range(count)])
+        self._is_beginning = bool(self._backlog) and self.free > 0
+        if self._is_beginning:
+            asyncio.get_running_loop().call_soon(self._begin_slice)
 
     def _begin(self, jobs: Sequence[JobT]) -> None:
         default, now, running = self._default_timeout(), self._clock(), self._running
@@ -161,9 +196,11 @@ class Pool(Generic[JobT, EndedT]):
         except (Exception, SystemExit, asyncio.CancelledError) as error:  # noqa: BLE001 - becomes its ending
             ended = self._failed(job, error)
         self._ended.append(ended)
+        self.ended_count += 1
         del self._running[job.metadata_id]
-        if self._backlog and self.free:
-            self._begin([self._backlog.popleft()])
+        if self._backlog:
+            if self.free and not self._is_beginning:
+                self._begin([self._backlog.popleft()])
         elif not self._running:
             self._idle.set()
         if len(self._ended) == 1:  # the first since they were collected; whoever comes finds the others too

@@ -34,21 +34,25 @@ def test_the_worked_example() -> None:
 @pytest.mark.parametrize(
     ("capacity", "entries", "expected"),
     [
-        (Capacity(limit=100, active=95), queued(A, 50, "A"), 5),
-        (Capacity(limit=5, active=4), queued(A, 3, "A"), 1),
-        (Capacity(limit=None, limits={A: 2, B: 3}), queued(A, 4, "A") + queued(B, 5, "B"), 5),
-        (Capacity(limit=None), queued(A, 7, "A"), 7),
-        (Capacity(limit=0), queued(A, 3, "A"), 0),
-        (Capacity(limit=None, limits={A: 0}), queued(A, 3, "A") + queued(B, 2, "B"), 2),
+        (Capacity(limit=100, active=95), queued(A, 50, "A"), "A1 A2 A3 A4 A5"),
+        (Capacity(limit=5, active=4), queued(A, 3, "A"), "A1"),
+        (
+            Capacity(limit=None, limits={A: 2, B: 3}),
+            queued(A, 4, "A") + queued(B, 5, "B"),
+            "A1 A2 B1 B2 B3",
+        ),
+        (Capacity(limit=None), queued(A, 7, "A"), "A1 A2 A3 A4 A5 A6 A7"),
+        (Capacity(limit=0), queued(A, 3, "A"), ""),
+        (Capacity(limit=None, limits={A: 0}), queued(A, 3, "A") + queued(B, 2, "B"), "B1 B2"),
         (
             Capacity(limit=None, active=1, limits={A: 1}, active_by_group={A: 1}),
             queued(None, 1, "m") + queued(A, 3, "A"),
-            1,
+            "m1",
         ),
     ],
 )
-def test_the_table_of_situations(capacity: Capacity, entries: list[Entry], expected: int) -> None:
-    assert len(select_within(capacity, entries)) == expected
+def test_the_table_of_situations(capacity: Capacity, entries: list[Entry], expected: str) -> None:
+    assert names(capacity, entries) == expected.split()
 
 
 def test_an_entry_without_a_group_takes_of_the_whole() -> None:

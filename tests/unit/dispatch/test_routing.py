@@ -43,6 +43,12 @@ def test_a_route_holds_for_the_names_a_train_had_before() -> None:
     ]
 
 
+def test_a_train_is_exempt_under_all_the_names_it_had() -> None:
+    exempt = a_train("ping", aliases=["probe"], exclude_from_max_active_jobs=True)
+
+    assert Submitters().routing([exempt, a_train()]).exempt == {"ping", "probe"}
+
+
 def test_a_default_gets_the_rest_also_trains_of_other_servers() -> None:
     submitters = Submitters()
     submitters.default = Remote("cluster")

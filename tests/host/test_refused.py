@@ -1,0 +1,183 @@
+"""Whoever was refused at the gate is let in as soon as a place is free. Nobody polls within a test."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.host.test_processes_together import NEVER
+from tests.support.backends import listening
+from tests.support.waiting import until
+
+from trax import Trax
+from trax.host import duties
+from trax.host.worker import Worker
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from trax import Train
+    from trax.admin.job_dispatcher import Dispatched
+    from trax.host.parts import Parts
+    from trax.store import Connection, Store
+
+
+class Town:
+    """Apps that know the same train, on one database; each run of it lasts until it is let go."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.began: asyncio.Queue[tuple[Trax, str]] = asyncio.Queue()
+        self.holds: dict[str, asyncio.Event] = {}
+        self._refusals: asyncio.Queue[Parts] = asyncio.Queue()
+        self._draining = asyncio.Event()
+
+    def app(self, **settings: Any) -> Trax:
+        app = Trax(self.url, **{**NEVER, **settings})
+
+        @app.train
+        async def note(word: str) -> None:
+            self.began.put_nowait((app, word))
+            if word in self.holds:
+                await self.holds[word].wait()
+
+        return app
+
+    def hold(self, word: str) -> str:
+        self.holds[word] = asyncio.Event()
+        return word
+
+    def let_go(self, word: str) -> None:
+        self.holds[word].set()
+
+    async def refused_by(self, app: Trax) -> None:
+        """Wait until a cycle of this app has left somebody in the queue."""
+        while await self._refusals.get() is not app.parts:
+            pass
+
+    async def stop_and_let_go(self, app: Trax, word: str) -> None:
+        """Let a run end while its server waits for that in order to stop."""
+        stopping = asyncio.create_task(app.stop())
+        await self._draining.wait()
+        self.let_go(word)
+        await stopping
+
+    def watch(self, patch: pytest.MonkeyPatch) -> None:
+        """Notice who refuses somebody, and when a worker drains."""
+        home, dispatch_now, drain = asyncio.get_running_loop(), duties.dispatch_now, Worker.drain
+
+        def dispatch(connection: Connection, store: Store, parts: Parts, *taker: Any) -> Dispatched:
+            dispatched = dispatch_now(connection, store, parts, *taker)
+            if dispatched.leaves_some:
+                home.call_soon_threadsafe(self._refusals.put_nowait, parts)
+            return dispatched
+
+        async def drained(worker: Worker, seconds: float) -> None:
+            self._draining.set()
+            await drain(worker, seconds)
+
+        patch.setattr(duties, "dispatch_now", dispatch)
+        patch.setattr(Worker, "drain", drained)
+
+    @asynccontextmanager
+    async def running(self, *apps: tuple[Trax, str], beside: int = 0) -> AsyncGenerator[None]:
+        """Start each app in its role, and wait until all of them listen."""
+        async with AsyncExitStack() as stack, asyncio.timeout(30):
+            for app, role in apps:
+                await app.start(role)
+                stack.push_async_callback(app.stop)
+            await asyncio.to_thread(until, lambda: listening(self.url) == len(apps) + beside)
+            yield
+
+    @asynccontextmanager
+    async def two_servers(self, **settings: Any) -> AsyncGenerator[tuple[Trax, Trax]]:
+        """Both do everything. The one that is named first runs a long job, the other one nothing."""
+        servers = [self.app(**settings), self.app(**settings)]
+        async with self.running(*((server, "all") for server in servers)):
+            await servers[0].queue(note(servers[0]), self.hold("long"))
+            busy, _ = await self.began.get()
+            yield busy, next(server for server in servers if server is not busy)
+
+
+def note(app: Trax) -> Train[Any, Any]:
+    return app.trains.get("note")
+
+
+@pytest.fixture
+async def town(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Town:
+    town = Town(postgres_url)
+    town.watch(monkeypatch)
+    return town
+
+
+async def test_a_full_group_that_has_flooded_the_queue_is_refilled(url: str) -> None:
+    app = Trax(url, local_worker_count=4, max_active_jobs=None, **NEVER)
+    app.group("flood", max_active_jobs=2)
+    ran, all_ran = list[int](), asyncio.Event()
+
+    @app.train(group="flood")
+    async def note(number: int) -> None:
+        ran.append(number)
+        if len(ran) == 200:
+            all_ran.set()
+
+    async with asyncio.timeout(30), app:
+        await app.queue_many(note, range(200))
+        await all_ran.wait()
+
+    assert sorted(ran) == list(range(200))
+
+
+async def test_a_place_freed_by_a_server_that_was_full_before_anybody_waited(town: Town) -> None:
+    async with town.two_servers(max_active_jobs=1) as (_, other):
+        await other.queue(note(other), "refused")
+        await town.refused_by(other)
+        town.let_go("long")
+        _, word = await town.began.get()
+
+    assert word == "refused"
+
+
+async def test_a_slot_of_another_server_is_not_left_empty(town: Town) -> None:
+    async with town.two_servers(local_worker_count=1) as (busy, other):
+        await busy.queue(note(busy), "next")
+        began = await town.began.get()
+        town.let_go("long")
+
+    assert began == (other, "next")
+
+
+async def test_a_place_freed_by_a_server_that_stops(town: Town) -> None:
+    async with town.two_servers(max_active_jobs=1) as (stopping, other):
+        await other.queue(note(other), "refused")
+        await town.refused_by(other)
+        await town.stop_and_let_go(stopping, "long")
+        began = await town.began.get()
+
+    assert began == (other, "refused")
+
+
+async def test_a_place_freed_by_a_worker_that_stops(town: Town) -> None:
+    scheduler, stopping, other = (town.app(max_active_jobs=1) for _ in range(3))
+
+    async with town.running((scheduler, "scheduler"), (stopping, "worker")):
+        await scheduler.queue(note(scheduler), town.hold("long"))
+        await town.began.get()
+        async with town.running((other, "worker"), beside=2):
+            await scheduler.queue(note(scheduler), "refused")
+            await town.refused_by(scheduler)
+            await town.stop_and_let_go(stopping, "long")
+            began = await town.began.get()
+
+    assert began == (other, "refused")
+
+
+async def test_what_a_server_that_stops_puts_back_is_taken_by_another(town: Town) -> None:
+    async with town.two_servers(shutdown_timeout=0) as (stopping, other):
+        await stopping.stop()
+        began = await town.began.get()
+        town.let_go("long")
+
+    assert began == (other, "long")

@@ -1,0 +1,21 @@
+"""Two processes at the gate of one file, where only the poll tells one what the other did."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.race.test_gate import check
+from tests.support.crowd import Crowd
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OFTEN = 0.1
+
+
+async def test_two_servers_let_in_no_more_than_allowed(tmp_path: Path) -> None:
+    crowd = Crowd(tmp_path, f"sqlite:///{tmp_path}/trax.db", jobs=500, groups=5, limit=6, poll=OFTEN)
+
+    await crowd.run(["run --concurrency 4"] * 2)
+
+    check(crowd)

@@ -1,0 +1,214 @@
+"""A worker that comes along to the gate: what it gets, what it leaves, and what it sees there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.gatehouse import Gatehouse
+
+from trax.dispatch.routing import Routing
+from trax.records import QueueStatus, State
+from trax.store import work_queue
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from trax.store import Store
+
+
+@pytest.fixture
+def gate(store: Store, now: datetime) -> Gatehouse:
+    return Gatehouse(store, now)
+
+
+def ids(held: Any) -> list[int]:
+    return [run.metadata_id for run in held]
+
+
+def test_what_is_let_in_for_a_worker_has_begun_when_it_is_committed(gate: Gatehouse) -> None:
+    (entry,) = gate.queue(1)
+
+    visited = gate.visit(slots=3)
+
+    (run,) = gate.runs()
+    marked = gate.store.read(work_queue.get, entry)
+    assert marked
+    assert (marked.status, marked.metadata_id) == (QueueStatus.DISPATCHED, run.id)
+    assert (run.state, run.worker, run.host) == (State.IN_PROGRESS, 7, "box")
+    assert (run.created_at, run.started_at) == (gate.now, gate.now)
+    assert ids(visited.held) == visited.metadata_ids == [run.id]
+
+
+def test_what_there_are_no_slots_for_keeps_its_place_in_the_queue(gate: Gatehouse) -> None:
+    entries = gate.queue(5)
+
+    visited = gate.visit(slots=2)
+
+    assert visited.entry_ids == entries[:2]
+    assert len(visited.held) == 2
+    assert visited.refused
+    assert gate.queued() == entries[2:]
+    assert gate.runs("pending") == []
+
+
+def test_whoever_is_more_urgent_overtakes_what_was_left_in_the_queue(gate: Gatehouse) -> None:
+    gate.queue(3)
+    gate.visit(slots=1)
+    (urgent,) = gate.queue(1, priority=9)
+
+    assert gate.visit(slots=1).entry_ids == [urgent]
+
+
+def test_a_worker_without_a_slot_lets_nobody_in(gate: Gatehouse) -> None:
+    entries = gate.queue(2)
+
+    visited = gate.visit(slots=0)
+
+    assert (visited.held, visited.refused) == ([], True)
+    assert gate.queued() == entries
+
+
+def test_workers_that_do_not_come_to_the_gate_are_provided_for_and_not_more(gate: Gatehouse) -> None:
+    gate.someone_elsewhere(3)
+    entries = gate.queue(9)
+
+    first = gate.visit(slots=2)
+    second = gate.visit(slots=0)
+
+    assert len(first.held) == 2
+    assert len(gate.runs("pending")) == 3
+    assert (second.metadata_ids, second.held) == ([], [])
+    assert gate.queued() == entries[5:]
+
+
+def test_workers_that_come_to_the_gate_themselves_need_nothing_pending(gate: Gatehouse) -> None:
+    gate.someone_elsewhere(3, dispatches=True)
+    entries = gate.queue(9)
+
+    gate.visit(slots=2)
+
+    assert gate.runs("pending") == []
+    assert gate.queued() == entries[2:]
+
+
+def test_runs_left_pending_are_taken_before_anybody_is_let_in(gate: Gatehouse) -> None:
+    left = gate.pending(2)
+    high = gate.queue(3, priority=9)
+
+    visited = gate.visit(slots=3)
+
+    assert ids(visited.held)[:2] == left
+    assert visited.entry_ids == high[:1]
+    assert gate.queued() == high[1:]
+    assert {run.state for run in gate.runs()} == {State.IN_PROGRESS}
+
+
+def test_a_worker_whose_slots_are_filled_by_what_was_pending_lets_nobody_in(gate: Gatehouse) -> None:
+    left = gate.pending(3)
+    entries = gate.queue(1)
+
+    visited = gate.visit(slots=2)
+
+    assert (ids(visited.held), visited.refused) == (left[:2], True)
+    assert gate.queued() == entries
+
+
+def test_pending_runs_that_were_taken_still_count_against_the_limit(gate: Gatehouse) -> None:
+    gate.pending(2)
+    entries = gate.queue(3)
+
+    visited = gate.visit(slots=9, limit=3)
+
+    assert len(visited.held) == 3
+    assert gate.queued() == entries[1:]
+
+
+def test_cpu_trains_begin_only_where_a_process_is_free_for_them(gate: Gatehouse) -> None:
+    gate.queue(3, train="heavy", priority=9)
+    gate.queue(1, train="light")
+
+    visited = gate.visit(slots=4, trains=["heavy", "light"], cpu_slots=1, cpu_trains=frozenset({"heavy"}))
+
+    assert [run.train for run in visited.held] == ["heavy", "light"]
+    assert [run.train for run in gate.runs("pending")] == ["heavy", "heavy"]
+
+
+def test_cpu_trains_taken_from_what_was_pending_use_up_the_processes(gate: Gatehouse) -> None:
+    left = gate.pending(1, train="heavy")
+    gate.queue(1, train="heavy")
+
+    visited = gate.visit(slots=4, trains=["heavy"], cpu_slots=1, cpu_trains=frozenset({"heavy"}))
+
+    assert ids(visited.held) == left
+    assert len(gate.runs("pending")) == 1
+
+
+def test_a_train_the_worker_does_not_know_waits_for_one_that_does(gate: Gatehouse) -> None:
+    gate.queue(1, train="strange")
+
+    visited = gate.visit(slots=4)
+
+    (run,) = gate.runs()
+    assert (run.state, run.worker, run.started_at, run.submitter) == (State.PENDING, None, None, "local")
+    assert visited.held == []
+
+
+def test_nothing_is_held_back_where_some_trains_go_elsewhere(gate: Gatehouse) -> None:
+    gate.queue(4)
+    gate.queue(2, train="far")
+
+    visited = gate.visit(slots=1, routing=Routing(submitters={"far": "cluster"}))
+
+    assert gate.queued() == []
+    assert len(visited.held) == 1
+    assert [run.submitter for run in gate.runs("pending")] == ["local"] * 3 + ["cluster"] * 2
+
+
+def test_a_run_for_a_submitter_is_never_begun_by_a_worker(gate: Gatehouse) -> None:
+    gate.queue(1)
+
+    visited = gate.visit(slots=4, routing=Routing(submitters={"work": "cluster"}))
+
+    assert visited.held == []
+    assert [run.state for run in gate.runs()] == [State.PENDING]
+
+
+def test_a_dispatcher_that_was_switched_off_lets_nobody_in_but_pending_runs_are_taken(
+    gate: Gatehouse,
+) -> None:
+    left = gate.pending(1)
+    entries = gate.queue(2)
+    gate.edit("job_dispatcher_enabled", "false")
+
+    visited = gate.visit(slots=4)
+
+    assert (ids(visited.held), visited.metadata_ids) == (left, [])
+    assert gate.queued() == entries
+
+
+def test_a_limit_that_an_operator_has_just_set_counts_in_the_same_visit(gate: Gatehouse) -> None:
+    gate.pending(2, state="in_progress", started_at=gate.now, worker_id=8)
+    entries = gate.queue(4)
+    gate.edit("max_active_jobs", "3")
+
+    visited = gate.visit(slots=9, limit=None)
+
+    assert len(visited.held) == 1
+    assert gate.queued() == entries[1:]
+
+
+def test_a_limit_that_an_operator_has_just_lifted_holds_nobody_back(gate: Gatehouse) -> None:
+    gate.queue(4)
+    gate.edit("max_active_jobs", "null")
+
+    assert len(gate.visit(slots=9, limit=1).held) == 4
+
+
+def test_entries_without_a_group_are_found_in_order_behind_a_flood(gate: Gatehouse) -> None:
+    gate.group("flood", max_active_jobs=0, priority=31)
+    gate.queue(100, group="flood")
+    low, high = gate.queue(1), gate.queue(2, priority=9)
+
+    assert gate.visit(slots=2).entry_ids == high
+    assert gate.visit(slots=2).entry_ids == low

@@ -1,0 +1,80 @@
+"""What others commit while somebody looks at the gate, before each of the statements of that look."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sqlalchemy import event
+from tests.support.gatehouse import Gatehouse
+
+from trax.admin.job_dispatcher import Dispatched, dispatch
+from trax.dispatch.routing import Routing
+from trax.records.metadata import Ending
+from trax.records.states import State
+from trax.settings import Settings
+from trax.store import Store, metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from sqlalchemy import Connection
+
+STATEMENTS = range(8)
+"""The lock, and what is read and written under it."""
+
+
+@pytest.fixture
+def gate(postgres_url: str) -> Generator[Gatehouse]:
+    store = Store(postgres_url)
+    store.open()
+    yield Gatehouse(store, store.read(store.now))
+    store.close()
+
+
+def visit_while(gate: Gatehouse, place: int, happens: Callable[[], object]) -> Dispatched:
+    """One visit with a limit of one; something happens right before the statement at this place."""
+    statements = 0
+
+    def hear(connection: Connection, *_: Any) -> None:
+        nonlocal statements
+        if statements == place:
+            driver: Any = connection.connection.driver_connection
+            with driver.pipeline():
+                pass  # what was sent before has been answered when this ends
+            happens()
+        statements += 1
+
+    def visit(connection: Connection) -> Dispatched:
+        event.listen(connection, "before_cursor_execute", hear)
+        return dispatch(connection, gate.store, Settings(max_active_jobs=1), Routing())
+
+    visited = gate.store.run(visit)
+    assert statements > place
+    return visited
+
+
+@pytest.mark.parametrize("place", STATEMENTS)
+def test_an_entry_that_is_written_meanwhile_does_not_pass_a_full_gate(gate: Gatehouse, place: int) -> None:
+    gate.pending(1)
+
+    visited = visit_while(gate, place, lambda: gate.queue(1))
+
+    assert visited.metadata_ids == []
+
+
+@pytest.mark.parametrize("place", STATEMENTS)
+def test_a_run_that_ends_meanwhile_has_ended_before_the_next_is_let_in(gate: Gatehouse, place: int) -> None:
+    (running,) = gate.pending(1, state="in_progress", started_at=gate.now, worker_id=7)
+    gate.queue(1)
+
+    def end() -> None:
+        ending = Ending(metadata_id=running, worker_id=7, state=State.COMPLETED)
+        gate.store.run(metadata.finish_and_commit, [ending], now=None)
+
+    visited = visit_while(gate, place, end)
+
+    earlier, *later = gate.runs()
+    assert len(later) == len(visited.metadata_ids)
+    assert earlier.ended_at
+    assert all(earlier.ended_at <= run.created_at for run in later)

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trax.dispatch.placing import placed
+from trax.dispatch.routing import Routing
+from trax.store.claim import Claimed, Taker
+from trax.store.gate import Candidate
+
+NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
+ELSEWHERE = Routing(submitters={"far": "cluster"}, exempt=frozenset({"small"}))
+HEAVY = frozenset({"heavy"})
+
+
+def waiting(*trains: str, **columns: Any) -> list[Candidate]:
+    first = Candidate(0, "", None, 0, 0, NOON, None)._replace(**columns)
+    return [first._replace(id=number, train=train) for number, train in enumerate(trains, start=1)]
+
+
+def taken(*trains: str) -> list[Claimed]:
+    return [Claimed(number, "x", train, None, None, 1, 0, None, None) for number, train in enumerate(trains)]
+
+
+def worker(slots: int, *trains: str, cpu_slots: int = 0) -> Taker:
+    return Taker(7, "box", slots, frozenset(trains), cpu_slots, HEAVY)
+
+
+def places(*given: Any, **options: Any) -> list[int | None]:
+    return [one.worker_id for one in placed(*given, **options)]
+
+
+def test_a_worker_gets_the_first_it_has_slots_for() -> None:
+    assert places(waiting("work", "work", "work"), Routing(), worker(2, "work")) == [7, 7, None]
+
+
+def test_without_a_worker_at_the_gate_all_of_it_is_pending() -> None:
+    first, second = placed(waiting("work", "far"), ELSEWHERE, None)
+
+    assert (first.worker_id, first.host, first.submitter) == (None, None, "local")
+    assert (second.worker_id, second.host, second.submitter) == (None, None, "cluster")
+
+
+def test_whoever_holds_a_run_says_where() -> None:
+    (one,) = placed(waiting("work"), Routing(), worker(1, "work"))
+
+    assert (one.entry_id, one.worker_id, one.host) == (1, 7, "box")
+
+
+def test_what_goes_elsewhere_or_is_not_known_takes_no_slot() -> None:
+    assert places(waiting("far", "strange", "work"), ELSEWHERE, worker(1, "far", "work")) == [None, None, 7]
+
+
+def test_slots_that_are_filled_already_are_not_given_twice() -> None:
+    taker = worker(2, "work")
+
+    assert places(waiting("work", "work"), Routing(), taker, taken=taken("work")) == [7, None]
+    assert places(waiting("work"), Routing(), taker, taken=taken("work", "work", "work")) == [None]
+
+
+def test_cpu_trains_get_as_many_slots_as_there_are_processes_left() -> None:
+    taker = worker(4, "heavy", "work", cpu_slots=2)
+
+    assert places(waiting("heavy", "heavy", "heavy", "work"), Routing(), taker) == [7, 7, None, 7]
+    assert places(waiting("heavy", "heavy"), Routing(), taker, taken=taken("heavy")) == [7, None]
+
+
+def test_what_takes_no_place_and_what_answers_a_letter_is_noted() -> None:
+    exempt, plain = placed(waiting("small", "work"), ELSEWHERE, None)
+    (answer,) = placed(waiting("work", dead_letter_id=3), Routing(), None)
+
+    assert (exempt.exempt, plain.exempt) == (True, False)
+    assert (answer.answers_letter, plain.answers_letter) == (True, False)
+
+
+TRAINS = st.sampled_from(["work", "heavy", "far", "strange"])
+
+
+@given(
+    entries=st.lists(TRAINS, max_size=20),
+    before=st.lists(st.sampled_from(["work", "heavy"]), max_size=6),
+    slots=st.integers(0, 8),
+    cpu_slots=st.integers(0, 4),
+)
+def test_nobody_gets_more_than_it_has_room_for_and_no_slot_stays_empty_that_could_be_filled(
+    entries: list[str], before: list[str], slots: int, cpu_slots: int
+) -> None:
+    taker = worker(slots, "work", "heavy", "far", cpu_slots=cpu_slots)
+
+    placements = placed(waiting(*entries), ELSEWHERE, taker, taken=taken(*before))
+
+    held = [train for train, one in zip(entries, placements, strict=True) if one.worker_id is not None]
+    left = [train for train, one in zip(entries, placements, strict=True) if one.worker_id is None]
+    room, cpu_room = slots - len(before), cpu_slots - before.count("heavy")
+    assert [one.entry_id for one in placements] == list(range(1, len(entries) + 1))
+    assert set(held) <= {"work", "heavy"}
+    assert len(held) <= max(0, room)
+    assert held.count("heavy") <= max(0, cpu_room)
+    if "work" in left:
+        assert len(held) >= room

@@ -18,6 +18,13 @@ def listening(url: str) -> int:
     return found[0]
 
 
+def is_in_transaction(url: str, name: str) -> bool:
+    """Whether a program of this name is in the middle of a transaction."""
+    with psycopg.connect(url) as connection:
+        question = f"SELECT 1 {HERE} AND application_name = %s AND xact_start IS NOT NULL"
+        return connection.execute(question.encode(), [name]).fetchone() is not None
+
+
 def cut_off(url: str, *, only: str = "%") -> None:
     """End every connection whose program is called like this, in the middle of whatever it does."""
     with psycopg.connect(url, autocommit=True) as connection:

@@ -17,33 +17,57 @@ logger = logging.getLogger(__name__)
 
 
 class Endings:
-    """Writes what has ended. `put_back` takes what could not be written, to be collected another time."""
+    """Writes what has ended. `put_back` takes what could not be written, to be collected another time.
+
+    `written_before` tells what an earlier try has written whose answer was lost with the connection.
+    """
 
     def __init__(
         self,
         write: Callable[[Sequence[Finished]], Awaitable[list[Finished]]],
+        written_before: Callable[[Sequence[Finished]], Awaitable[set[int]]],
         put_back: Callable[[Sequence[Finished]], None],
         runner: Callable[[], JobRunner],
     ) -> None:
         self._write = write
+        self._written_before = written_before
         self._put_back = put_back
         self._runner = runner
         self._telling: set[asyncio.Task[None]] = set()
+        self._writing: list[Sequence[Finished]] = []
+        self.lost: set[int] = set()
+        """Runs whose end no database takes. They are not run again before this worker has ended."""
+
+    @property
+    def under_way(self) -> list[Finished]:
+        """What is being written at this moment."""
+        return [one for batch in self._writing for one in batch]
 
     async def write(self, finished: Sequence[Finished]) -> int:
         """Write them all at once, and begin to tell the hooks; returns how many were still ours to write."""
-        written = await self._written(finished)
-        heard = [one for one in written if self._runner().is_heard(one)]
-        if heard:
-            telling = asyncio.create_task(self._tell(heard), name="trax hooks")
-            self._telling.add(telling)
-            telling.add_done_callback(self._telling.discard)
-        return len(written)
+        self._writing.append(finished)
+        try:
+            written = await self._written(finished)
+            self._begin_telling(written)
+            if len(written) == len(finished):
+                return len(written)
+            before = await self._accounted(finished, written)
+            self._begin_telling(before)
+            return len(written) + len(before)
+        finally:
+            self._writing.remove(finished)
 
     async def told(self) -> None:
         """Wait until every hook has been told."""
         while self._telling:
             await asyncio.wait(self._telling)
+
+    def _begin_telling(self, written: Sequence[Finished]) -> None:
+        heard = [one for one in written if self._runner().is_heard(one)]
+        if heard:
+            telling = asyncio.create_task(self._tell(heard), name="trax hooks")
+            self._telling.add(telling)
+            telling.add_done_callback(self._telling.discard)
 
     async def _tell(self, finished: Sequence[Finished]) -> None:
         """In a task of its own: a hook may take its time, and no other ending waits for that."""
@@ -60,6 +84,24 @@ class Endings:
             logger.exception("%s endings could not be written; each is now written alone", len(finished))
             return await self._written_singly(finished)
 
+    async def _accounted(self, finished: Sequence[Finished], written: Sequence[Finished]) -> list[Finished]:
+        """Those that were written all the same, at an earlier try. The others were taken from this worker."""
+        accounted = {*map(_id, written), *self.lost}
+        refused = [one for one in finished if _id(one) not in accounted]
+        try:
+            before = await self._written_before(refused)
+        except (StoreUnavailable, asyncio.CancelledError):
+            self._put_back(refused)
+            raise
+        for one in refused:
+            if _id(one) not in before:
+                logger.warning(
+                    "run %s ended as %s too late: it was taken from this worker, its result is not recorded",
+                    _id(one),
+                    one.ended.ending.state,
+                )
+        return [one for one in refused if _id(one) in before]
+
     async def _written_singly(self, finished: Sequence[Finished]) -> list[Finished]:
         """Find the ending that spoils the batch. Its run fails, with the reason; the others are written."""
         written: list[Finished] = []
@@ -70,7 +112,8 @@ class Endings:
                 self._put_back(finished[number:])
                 raise
             except Exception:
-                logger.exception("run %s: its end is lost", one.ended.ending.metadata_id)
+                logger.exception("run %s: its end is lost", _id(one))
+                self.lost.add(_id(one))
         return written
 
     async def _written_somehow(self, one: Finished) -> list[Finished]:
@@ -80,3 +123,7 @@ class Endings:
             raise
         except Exception as error:  # noqa: BLE001 - goes into the record
             return await self._write([self._runner().unwritable(one, error)])
+
+
+def _id(finished: Finished) -> int:
+    return finished.ended.ending.metadata_id

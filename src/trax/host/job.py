@@ -13,7 +13,7 @@ from trax.host.hooks import Told
 from trax.host.outcomes import delay_of, ending_of, gives_up, kind_of, raised
 from trax.records.ended import EndKind
 from trax.records.metadata import Ending
-from trax.records.states import State
+from trax.records.states import CancelReason, State
 from trax.train import Cancelled, Done, Failed, Interrupted, Outcome, Run, Train, entered
 from trax.train.failure import describe
 from trax.work.messages import Work
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from trax.host.parts import Parts
     from trax.host.progress import RunProgress
     from trax.store import Store
-    from trax.store.claim import Claimed
+    from trax.store.claim import Claimed, Held
     from trax.train import Cancellation
     from trax.train.journey import Observer
     from trax.work.processes import Processes
@@ -121,6 +121,13 @@ class JobRunner:
         """The ending of a run that was claimed and will not begin here: it goes back to the queue."""
         return Finished(self._ended(job, self._parts.trains.get(job.train), Interrupted(reason)))
 
+    def strayed(self, job: Held) -> Finished:
+        """The ending of a run that is ours by its record only. It goes back, unless nobody wants it now."""
+        train = self._parts.trains.get(job.train)
+        if job.to_stop is CancelReason.REQUESTED:
+            return Finished(self._ended(job, train, Cancelled("cancelled by request")))
+        return Finished(self._ended(job, train, Interrupted("its worker never learned that it had taken it")))
+
     def _elsewhere(
         self, reference: Reference, job: Claimed, run: Run, progress: RunProgress
     ) -> Awaitable[Outcome[Any]]:
@@ -147,7 +154,11 @@ class JobRunner:
             await self._parts.hooks.ended(self._store, finished.told, finished.outcome)
 
     def _ended(
-        self, job: Claimed, train: Train[Any, Any], outcome: Outcome[Any], junctions: str | None = None
+        self,
+        job: Claimed | Held,
+        train: Train[Any, Any],
+        outcome: Outcome[Any],
+        junctions: str | None = None,
     ) -> Ended:
         ending = ending_of(
             outcome,

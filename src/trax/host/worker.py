@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import os
@@ -16,8 +15,9 @@ from trax.events import Topic
 from trax.host.endings import Endings
 from trax.host.job import Finished, JobRunner
 from trax.records.states import CancelReason
-from trax.store import claim, workers
+from trax.store import claim, metadata, workers
 from trax.store.claim import Taker
+from trax.work.claiming import Claiming
 from trax.work.pool import Pool
 from trax.work.processes import Processes
 from trax.work.watch import LoopWatch
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from trax.admin.job_dispatcher import Dispatched
     from trax.host.parts import Parts
     from trax.store import Connection, Store
-    from trax.store.claim import Claimed
+    from trax.store.claim import Claimed, Held
 
 logger = logging.getLogger(__name__)
 
@@ -68,9 +68,14 @@ class Worker:
             default_timeout=lambda: parts.settings.default_job_timeout / SECOND,
             clock=clock,
         )
-        self._endings = Endings(partial(store.call, self._finish), self._pool.put_back, lambda: self._runner)
+        self._endings = Endings(
+            partial(store.call, self._finish),
+            partial(store.ask, _written_before),
+            self._pool.put_back,
+            lambda: self._runner,
+        )
         self._watch = LoopWatch(lambda: self._pool.runs)
-        self._claiming = asyncio.Lock()
+        self._claiming = Claiming()
         self._is_leaving = False
         self._is_silenced = False
 
@@ -105,10 +110,17 @@ class Worker:
         return len(jobs)
 
     async def visit_gate(self, visit: Callable[[Taker], Awaitable[Dispatched]]) -> Dispatched:
-        """Come along to the gate: what is let in for the free slots begins at once."""
+        """Come along to the gate: what is let in for the free slots begins at once.
+
+        Where jobs are so short that many end during one visit, as many are taken in advance. What takes its
+        time is not: another worker may have a slot for it sooner.
+        """
         async with self._claiming:
+            ended_before = self._pool.ended_count
             dispatched = await visit(self._taker())
-            await self._begin(dispatched.held)
+            self._pool.add(dispatched.held)
+            ended = self._pool.ended_count - ended_before
+            self._pool.prefetch = min(ended, self._pool.size) if 8 * ended >= self._pool.size else 0
         return dispatched
 
     async def flush(self) -> int:
@@ -119,17 +131,21 @@ class Worker:
         return await self._endings.write(finished)
 
     async def beat(self) -> None:
-        """Say that this worker lives, and stop the runs that somebody wants stopped."""
-        at = self._clock()
-        lives, to_stop = await self._store.call(self._beat)
+        """Say that this worker lives, stop the runs that somebody wants stopped, put back what strayed."""
+        at, before = self._clock(), self._claiming.before(self._known())
+        lives, held = await self._store.call(self._beat)
         if not lives:
             await self._begin_anew()
         self._beaten_at, self._is_silenced = at, False
         self._adjust()
-        for metadata_id, why in to_stop.items():
-            timed_out = why is CancelReason.TIMEOUT
-            reason = "timed out: it took longer than it may" if timed_out else "cancelled by request"
-            self._pool.cancel(metadata_id, reason, timed_out=timed_out)
+        for run in held:
+            if run.to_stop is not None:
+                timed_out = run.to_stop is CancelReason.TIMEOUT
+                reason = "timed out: it took longer than it may" if timed_out else "cancelled by request"
+                self._pool.cancel(run.metadata_id, reason, timed_out=timed_out)
+        if lives:
+            strays = self._claiming.strays((run.metadata_id for run in held), before)
+            self._put_back_strays([run for run in held if run.metadata_id in strays])
 
     def sweep(self) -> None:
         """Stop what has run out of time. It comes by itself; ask for it when a clock was moved by hand."""
@@ -196,6 +212,19 @@ class Worker:
             self._pool.put_back(released)
             self._parts.events.emit(Topic.ENDED)
 
+    def _known(self) -> list[int]:
+        """The runs this worker knows of: those it has not begun, those that run, those to be written down."""
+        ended = (*self._pool.ended, *self._endings.under_way)
+        return [*self._pool.known, *self._endings.lost, *(one.ended.ending.metadata_id for one in ended)]
+
+    def _put_back_strays(self, strays: Sequence[Held]) -> None:
+        """Nobody will run what is ours by its record only, and as long as we beat nobody takes it from us."""
+        if strays:
+            ids = [run.metadata_id for run in strays]
+            logger.warning("worker %s holds runs %s without running them; they are put back", self.id, ids)
+            self._pool.put_back([self._runner.strayed(run) for run in strays])
+            self._parts.events.emit(Topic.ENDED)
+
     def _is_silent(self) -> bool:
         """Whether others may take this worker for dead by now: then it must not take what it cannot keep."""
         is_silent = self._clock() - self._beaten_at > self._parts.settings.worker_lost_after.total_seconds()
@@ -233,11 +262,15 @@ class Worker:
         ours = {one.ending.metadata_id for one in written}
         return [one for one in finished if one.ended.ending.metadata_id in ours]
 
-    def _beat(self, connection: Connection) -> tuple[bool, dict[int, CancelReason]]:
+    def _beat(self, connection: Connection) -> tuple[bool, list[Held]]:
         self._parts.live.refresh(connection)
         now = self._store.now(connection)
         lives = workers.beat(connection, self.id, concurrency=self._wanted_slots, now=now)
-        return lives, claim.to_cancel(connection, self.id)
+        return lives, claim.held(connection, self.id)
+
+
+def _written_before(connection: Connection, finished: Sequence[Finished]) -> set[int]:
+    return metadata.written_before(connection, [one.ended.ending for one in finished])
 
 
 def _slots(parts: Parts) -> int:

@@ -1,0 +1,93 @@
+"""A database that goes away under load: it cuts connections, restarts, crashes, or its answers get lost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.backends import cut_off
+from tests.support.chaos import Town, town
+from tests.support.chaos_proxy import proxy_to
+from tests.support.databases import PostgresDatabases
+from tests.support.waiting import until
+
+from trax.records import State
+from trax.testing.postgres import Server, postgres_server
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+    from trax.testing.postgres import StopMode
+
+NAMES = [f"job-{number}" for number in range(400)]
+NEVER = 60
+"""Nobody is taken for dead while the database is away: what goes on, goes on by itself."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Generator[Server]:
+    with postgres_server(durable=True) as started:
+        yield started
+
+
+@pytest.fixture
+def yard(postgres_url: str, tmp_path: Path) -> Generator[Town]:
+    with town(tmp_path, _named(postgres_url)) as built:
+        yield built
+
+
+def start(yard: Town, url: str) -> None:
+    """Two that do everything, one that only works."""
+    for role in ("run", "run", "worker"):
+        yard.start(role, url=url, local_worker_count=4, max_active_jobs=10, worker_lost_after=NEVER)
+    yard.has_workers(3)
+
+
+def test_every_connection_may_be_cut_again_and_again(yard: Town, postgres_url: str) -> None:
+    start(yard, postgres_url)
+    yard.queue(*NAMES)
+
+    for share in range(1, 8):
+        until(lambda share=share: yard.count(State.COMPLETED) >= share * len(NAMES) // 8)
+        cut_off(postgres_url, only="trax%")
+    yard.has_completed(NAMES, at_most=10)
+
+    yard.nothing_is_lost_or_doubled(NAMES)
+    assert yard.count(State.FAILED) == 0
+
+
+def test_a_commit_may_be_answered_to_nobody(yard: Town, postgres_url: str) -> None:
+    names = NAMES[:200]
+    with proxy_to(postgres_url) as proxy:
+        start(yard, proxy.url)
+        proxy.every = 9
+        yard.queue(*names)
+        yard.has_completed(names, at_most=10)
+
+    assert proxy.lost > 5
+    yard.nothing_is_lost_or_doubled(names)
+    assert yard.count(State.FAILED) == 0
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+def test_the_server_may_stop_and_come_back(server: Server, tmp_path: Path, mode: StopMode) -> None:
+    databases = PostgresDatabases(server.url)
+    with databases.database() as url, town(tmp_path, _named(url)) as yard:
+        start(yard, url)
+        yard.queue(*NAMES)
+
+        for share in (1, 2, 3):
+            until(lambda share=share: yard.count(State.COMPLETED) >= share * len(NAMES) // 4)
+            server.restart(mode)
+            yard.forget()
+        yard.has_completed(NAMES, at_most=10)
+
+        yard.nothing_is_lost_or_doubled(NAMES)
+        assert yard.count(State.FAILED) == 0
+
+
+def _named(url: str) -> str:
+    """The address for whoever only looks on: it is not cut off with the others."""
+    return f"{url}?application_name=onlooker"

@@ -1,0 +1,95 @@
+"""Processes that are asked to stop, or whose parent or child dies, while there is work."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.chaos import Town, process_state, town
+from tests.support.waiting import until
+
+from trax.records import State
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+NAMES = [f"job-{number}" for number in range(200)]
+HELD = NAMES[:4]
+
+
+@pytest.fixture
+def yard(postgres_url: str, tmp_path: Path) -> Generator[Town]:
+    with town(tmp_path, postgres_url) as built:
+        yield built
+
+
+def test_a_deploy_under_load_fails_nothing_and_counts_nothing(yard: Town) -> None:
+    yard.start("scheduler", max_active_jobs=8)
+    old = [yard.start("worker", "--concurrency", "4") for _ in range(2)]
+    yard.has_workers(2)
+    yard.hold(*HELD)
+    yard.queue(*NAMES)
+    held = yard.began(*HELD)
+    until(lambda: yard.count(State.COMPLETED) > len(NAMES) // 8)
+
+    new = yard.start("worker", "--concurrency", "4")
+    codes = [process.ended(signal.SIGTERM) for process in old]
+    until(lambda: all(len(yard.ran(name)) > 1 for name in HELD))
+    yard.release(*HELD)
+    yard.has_completed(NAMES, at_most=8)
+
+    assert codes == [0, 0]
+    yard.nothing_is_lost_or_doubled(NAMES)
+    assert (yard.count(State.FAILED), {record.attempt for record in yard.records()}) == (0, {1})
+    for run in held:
+        interrupted, *_, completed = yard.records(run.name)
+        assert (interrupted.id, interrupted.failure_exception) == (run.metadata_id, "Interrupted")
+        assert completed.output == new.pid
+
+
+def test_what_a_killed_process_of_several_ran_is_run_again(yard: Town) -> None:
+    yard.start("scheduler", worker_lost_after=2)
+    parent = yard.start("worker", "--processes", "2", "--concurrency", "1", worker_lost_after=2)
+    yard.has_workers(2)
+    yard.hold("one", "two")
+    yard.queue("one", "two")
+    victim, other = yard.began("one", "two")
+
+    os.kill(victim.pid, signal.SIGKILL)
+    until(lambda: len(yard.ran("one")) == 2)
+    yard.release("one", "two")
+    yard.has_completed(["one", "two"])
+
+    replacement = yard.ran("one")[-1]
+    assert len({parent.pid, victim.pid, other.pid, replacement.pid}) == 4
+    assert [record.failure_exception for record in yard.records("one")] == ["WorkerLost", None]
+    yard.nothing_is_lost_or_doubled(["one", "two"])
+    assert parent.ended(signal.SIGTERM) == 0
+
+
+def test_when_the_parent_is_killed_its_processes_stop_as_if_asked(yard: Town) -> None:
+    yard.start("scheduler")
+    parent = yard.start("worker", "--processes", "2", "--concurrency", "1")
+    yard.has_workers(2)
+    yard.hold("one", "two")
+    yard.queue("one", "two")
+    began = yard.began("one", "two")
+
+    assert parent.ended(signal.SIGKILL) == -signal.SIGKILL
+    until(lambda: not any(is_alive(run.pid) for run in began))
+    assert yard.workers() == []
+    yard.release("one", "two")
+    yard.start("worker")
+    yard.has_completed(["one", "two"])
+
+    assert {record.failure_exception for record in yard.records()} == {"Interrupted", None}
+    assert {record.attempt for record in yard.records()} == {1}
+    yard.nothing_is_lost_or_doubled(["one", "two"])
+
+
+def is_alive(pid: int) -> bool:
+    """Whether it runs; one that has ended and that nobody has asked after does not."""
+    return process_state(pid) not in {None, "Z"}

@@ -1,0 +1,194 @@
+"""Real processes on one database, which may be killed, stopped and cut off, and what came of their work."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from contextlib import ExitStack, contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tests.support.waiting import until
+
+from trax import Retry, Trax
+from trax.records import State
+from trax.store import gate, metadata, workers
+
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Generator, Iterable
+
+    from trax import Metadata
+    from trax.records import Worker
+    from trax.store import Store
+
+TRAX = Path(sys.executable).with_name("trax")
+HERE = Path(__file__).parent
+BEAT_SECONDS = 0.2
+RETRY = Retry(max_retries=5, delay=timedelta(0))
+QUICK = {
+    "heartbeat_interval": BEAT_SECONDS,
+    "manifest_manager_polling_interval": 0.1,
+    "job_dispatcher_polling_interval": 0.1,
+    "local_polling_interval": 0.1,
+    "shutdown_timeout": 0.1,
+}
+
+
+class Ran(NamedTuple):
+    """One execution, as the job itself has noted it."""
+
+    metadata_id: int
+    name: str
+    pid: int
+
+
+class Process:
+    """One `trax` command under way. What it logs goes to a file."""
+
+    def __init__(self, folder: Path, command: list[str | Path], environment: dict[str, str]) -> None:
+        self._log = folder / f"log-{len(list(folder.glob('log-*')))}"
+        with self._log.open("wb") as log:
+            self._popen = subprocess.Popen(
+                command, cwd=folder, env={**os.environ, **environment}, stdout=log, stderr=log
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text(encoding="utf-8")
+
+    def send(self, number: signal.Signals) -> None:
+        self._popen.send_signal(number)
+
+    def ended(self, number: signal.Signals | None = None) -> int:
+        """Send a signal, and wait for the end; returns the exit code."""
+        if number is not None:
+            self.send(number)
+        return self._popen.wait(60)
+
+    def end(self) -> None:
+        self._popen.kill()
+        self._popen.wait(60)
+
+
+class Town:
+    """Processes that share a database and a folder."""
+
+    def __init__(self, folder: Path, url: str, stack: ExitStack, jobs: str) -> None:
+        self._folder = folder
+        self._url = url
+        self._stack = stack
+        self._jobs = jobs
+        self._client = Trax(url)
+        self._client.train(retry=RETRY)(work)
+        stack.callback(self._client.close)
+
+    @property
+    def store(self) -> Store:
+        return self._client.parts.store.opened_blocking()
+
+    def forget(self) -> None:
+        """Let go of our own connections: they are dead when the server has stopped."""
+        self._client.close()
+
+    def start(self, *words: str, url: str | None = None, dies: str | None = None, **settings: Any) -> Process:
+        """Run a command of trax; settings are those that make it quick, and these."""
+        given = {f"TRAX_{name.upper()}": str(value) for name, value in {**QUICK, **settings}.items()}
+        given["TRAX_DATABASE_URL"] = url or self._url
+        if dies is not None:
+            given["DIES"] = dies
+        role, *more = words
+        process = Process(self._folder, [TRAX, role, f"{HERE / self._jobs}:app", *more], given)
+        self._stack.callback(process.end)
+        return process
+
+    def queue(self, *names: str) -> None:
+        self._client.sync.queue_many("work", names)
+
+    def hold(self, *names: str) -> None:
+        """Let these jobs go on until they are released."""
+        for name in names:
+            (self._folder / f"hold-{name}").touch()
+
+    def release(self, *names: str) -> None:
+        for name in names:
+            (self._folder / f"hold-{name}").unlink()
+
+    def lines(self, file: str) -> list[str]:
+        path = self._folder / file
+        return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+    def ran(self, name: str | None = None) -> list[Ran]:
+        """What was executed, in order; of one job, or of all."""
+        noted = [Ran(int(one), which, int(pid)) for one, which, pid in map(str.split, self.lines("ran"))]
+        return [run for run in noted if name in {None, run.name}]
+
+    def began(self, *names: str) -> list[Ran]:
+        """Wait until each of these jobs has begun; returns its last execution."""
+        until(lambda: all(self.ran(name) for name in names))
+        return [self.ran(name)[-1] for name in names]
+
+    def records(self, name: str | None = None) -> list[Metadata]:
+        found = reversed(self.store.read(metadata.listed, train="work", limit=100_000))
+        return [record for record in found if name in {None, record.input}]
+
+    def count(self, state: State) -> int:
+        return sum(record.state is state for record in self.records())
+
+    def active(self) -> int:
+        """How many runs occupy a place under the limits."""
+        return sum(self.store.read(gate.occupancy).values())
+
+    def workers(self) -> list[Worker]:
+        return self.store.read(workers.listed)
+
+    def has_workers(self, count: int) -> None:
+        """Wait until so many workers are there."""
+        until(lambda: len(self.workers()) == count)
+
+    def has_completed(self, names: Iterable[str], *, at_most: int | None = None) -> None:
+        """Wait until each of these jobs is done; whenever we look, no more than so many may be active."""
+        wanted = set(names)
+
+        def are_done() -> bool:
+            if at_most is not None:
+                assert self.active() <= at_most
+            return wanted <= {record.input for record in self.records() if record.state is State.COMPLETED}
+
+        until(are_done, within_seconds=60)
+
+    def nothing_is_lost_or_doubled(self, names: Iterable[str]) -> None:
+        """Each of these jobs has one completed record, no record was executed twice, and nothing is left."""
+        records, ran = self.records(), self.ran()
+        completed = [record for record in records if record.state is State.COMPLETED]
+        assert Counter(record.input for record in completed) == Counter(names)
+        assert max(Counter(run.metadata_id for run in ran).values()) == 1
+        assert {record.id for record in completed} <= {run.metadata_id for run in ran}
+        assert self.active() == 0
+
+
+@contextmanager
+def town(folder: Path, url: str, jobs: str = "chaos_jobs.py") -> Generator[Town]:
+    """A town whose processes are all gone after the block."""
+    with ExitStack() as stack:
+        yield Town(folder, url, stack, jobs)
+
+
+def process_state(pid: int) -> str | None:
+    """One letter: R runs, S sleeps, T stands still, Z has ended and nobody has asked. None: it is gone."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    return stat.rpartition(")")[2].split()[0]
+
+
+async def work(_name: str) -> None:
+    """The train as whoever queues it knows it."""

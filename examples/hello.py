@@ -10,4 +10,5 @@ def greet(name: str) -> str:
     return f"Hello, {name}!"
 
 
-print(app.sync.run(greet, "Ada"))
+if __name__ == "__main__":
+    print(app.sync.run(greet, "Ada"))

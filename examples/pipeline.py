@@ -35,13 +35,14 @@ class Till:
     def __exit__(self, *_: object) -> None:
         print("  the till closes")
 
-    def take(self, amount: float) -> None:
-        print(f"  the till takes {amount:.2f}")
+    def book(self, amount: float) -> None:
+        print(f"  the till books {amount:.2f}")
 
 
 @junction
-def on_the_house(order: Order) -> Receipt | None:
-    return Receipt(f"{order.customer} drinks for free") if order.customer == "Grace" else None
+def on_account(order: Order) -> Receipt | None:
+    """A short circuit: what it returns is the result, and the rest of the route still runs."""
+    return Receipt(f"{order.customer} pays at the end of the month") if order.customer == "Grace" else None
 
 
 @junction
@@ -53,7 +54,7 @@ async def price(order: Order) -> Invoice:
 def charge(invoice: Invoice, order: Order, till: Till) -> Receipt:
     if order.customer == "Mallory":
         raise PermissionError(f"{order.customer} has no credit")
-    till.take(invoice.total)
+    till.book(invoice.total)
     return Receipt(f"{order.customer} paid {invoice.total:.2f}")
 
 
@@ -63,7 +64,7 @@ async def tell(record: Metadata, error: Exception) -> None:
 
 app = Trax("memory://")
 app.provide(Till, Till)
-serve = app.train("serve", short_circuit(on_the_house) >> price >> charge, on_failed=tell)
+serve = app.train("serve", short_circuit(on_account) >> price >> charge, on_failed=tell)
 
 
 async def main() -> None:
@@ -77,4 +78,5 @@ async def main() -> None:
             print(f"  {receipt.text}")
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main())

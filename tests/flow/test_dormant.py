@@ -206,6 +206,16 @@ async def test_an_input_its_train_refuses_leaves_no_entry_at_all(url: str) -> No
         assert dormant(h) == {}
 
 
+async def test_an_input_that_measures_too_much_leaves_no_entry_at_all(url: str) -> None:
+    async with yard(url) as h:
+        await h.app.settings.update(max_input_bytes=20)
+
+        await scanning(h, ("load-a", "A"), ("load-b", "x" * 19))
+
+        assert await refusal(h) == InvalidInput.__name__
+        assert dormant(h) == {}
+
+
 async def test_a_run_that_fails_after_waking_others_has_woken_them(url: str) -> None:
     async with yard(url) as h:
         await held(h)

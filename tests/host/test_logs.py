@@ -10,6 +10,7 @@ import pytest
 from tests.support.waiting import until
 
 from trax import Trax, current
+from trax.errors import DefinitionError
 from trax.host import capture
 from trax.records import LogLevel, State
 from trax.store import logs
@@ -89,6 +90,25 @@ async def test_a_queued_run_has_its_lines_as_soon_as_it_has_ended(app: Trax) -> 
             (line,) = await app.executions.logs(run.id)
             assert line.message == f"number {run.input}"
             assert timedelta() <= h.now - line.created_at < timedelta(minutes=1)
+
+
+async def test_many_lines_are_read_page_by_page(app: Trax) -> None:
+    @app.train
+    async def work(count: int) -> None:
+        for number in range(count):
+            logger.info("line %s", number)
+
+    await app.run(work, 5)
+    (run,) = await app.executions.list()
+
+    first = await app.executions.logs(run.id, limit=3)
+    rest = await app.executions.logs(run.id, after=first[-1].id)
+
+    assert [line.message for line in (*first, *rest)] == [f"line {number}" for number in range(5)]
+    assert len(first) == 3
+    assert await app.executions.logs(run.id + 1) == []
+    with pytest.raises(DefinitionError, match="limit must be"):
+        await app.executions.logs(run.id, limit=0)
 
 
 async def test_a_nested_run_has_lines_of_its_own(app: Trax) -> None:

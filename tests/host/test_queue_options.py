@@ -160,6 +160,19 @@ async def test_an_input_that_measures_too_much_is_refused(app: Trax, value: str)
     assert len(await app.work_queue.list()) == 1
 
 
+async def test_a_schedule_whose_input_measures_too_much_is_refused(app: Trax) -> None:
+    greet, large, hourly = app.trains.get("greet"), "x" * 199, every(hours=1)
+    said = "manifest 'greet-ada': train 'greet' refused its input.* max_input_bytes is 200"
+
+    with pytest.raises(InvalidInput, match=said):
+        app.schedule(greet, "greet-ada", large, hourly)
+    with pytest.raises(InvalidInput, match=said):
+        await app.manifests.schedule(greet, "greet-ada", large, hourly)
+    await app.manifests.schedule(greet, "greet-grace", "x" * 198, hourly)
+
+    assert [manifest.external_id for manifest in await app.manifests.list()] == ["greet-grace"]
+
+
 async def test_a_train_of_another_app_is_refused(app: Trax) -> None:
     other = Trax("memory://")
 

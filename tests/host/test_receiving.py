@@ -85,6 +85,21 @@ async def test_the_same_run_twice_and_side_by_side_is_executed_once(yard: Yard) 
     assert yard.ran == [7]
 
 
+@pytest.mark.parametrize("state", [state for state in State if state is not State.PENDING])
+async def test_a_run_that_is_not_pending_is_not_taken_up_and_stays_as_it_is(yard: Yard, state: State) -> None:
+    run = await yard.handed_over(yard.work, 7)
+    store = await yard.app.parts.store.opened()
+    ended = None if state is State.IN_PROGRESS else run.created_at
+    await store.call(_change, run.id, state=state, started_at=run.created_at, ended_at=ended)
+    before = await yard.app.executions.get(run.id)
+
+    async with yard.app.receiving() as receiver:
+        assert not await receiver.take_up(run.id)
+
+    assert await yard.app.executions.get(run.id) == before
+    assert yard.ran == []
+
+
 async def test_a_run_that_does_not_exist_is_an_error(yard: Yard) -> None:
     async with yard.app.receiving() as receiver:
         with pytest.raises(NotFound, match="no execution 4711"):

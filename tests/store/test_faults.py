@@ -47,6 +47,21 @@ def test_the_address_comes_from_the_argument_then_the_environment_then_the_defau
     assert chosen_url(None, {}) == "sqlite:///trax.db"
 
 
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("memory://", "memory://"),
+        ("sqlite:///trax.db", "sqlite:///trax.db"),
+        ("postgresql://ada:secret@box/db", "postgresql://ada:***@box/db"),
+    ],
+)
+def test_an_address_is_shown_as_it_was_written_without_its_password(address: str, shown: str) -> None:
+    store = Store(address)
+
+    assert store.address == shown
+    store.close()
+
+
 def test_an_unreachable_server_is_a_passing_fault_and_keeps_the_password() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
@@ -57,6 +72,7 @@ def test_an_unreachable_server_is_a_passing_fault_and_keeps_the_password() -> No
 
     assert failed.value.transient
     assert "secret" not in str(failed.value)
+    assert len(str(failed.value).splitlines()) == 1
     store.close()
 
 

@@ -46,7 +46,7 @@ class Activating:
     def _text(self, train: str | None, value: Any) -> str:
         if train is None:
             return "null"  # the manifest is unknown, which is refused in the transaction
-        return self._parameters.of_input(self._trains.get(train)).encode(value)
+        return self._parameters.measured(self._trains.get(train)).encode(value)
 
 
 def _trains(connection: Connection, external_ids: list[str]) -> dict[str, str]:

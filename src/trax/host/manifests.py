@@ -153,7 +153,7 @@ class Manifests:
         return await store.ask(manifests.listed, after=after, limit=limit, **wanted)
 
     def _declarations(self) -> Declarations:
-        return Declarations(self._parameters.of_registered)
+        return Declarations(self._parameters.measured)
 
     async def _write(self, declarations: Declarations, batch: str | None = None) -> list[Manifest]:
         timetable = declarations.checked()

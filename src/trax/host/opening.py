@@ -6,11 +6,11 @@ import asyncio
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from trax.errors import InvalidUrl
+from trax.errors import InvalidUrl, SchemaNotMigrated
 from trax.store import Store, dialect
 from trax.store.announcing import Announcer
 from trax.store.listening import can_listen
-from trax.store.url import parsed_url, shown_url
+from trax.store.url import has_no_file_yet, parsed_url, shown_url
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -32,6 +32,8 @@ class OpenStore:
         self._store: Store | None = None
         self.clock: Clock | None = None
         """Set before the store is opened, by tests that own the time."""
+        self.migrates = True
+        """Set before the store is opened, by commands that only look and must not change a table."""
 
     async def opened(self) -> Store:
         return self._store or await asyncio.to_thread(self.opened_blocking)
@@ -41,6 +43,10 @@ class OpenStore:
             if self._store is None:
                 self._store = self._open()
             return self._store
+
+    def unopened(self) -> Store | None:
+        """A store of its own, as it stands, for whoever closes it; None when there is not even a file."""
+        return None if has_no_file_yet(self._address) else Store(self._address, clock=self.clock)
 
     @property
     def listen_address(self) -> str | None:
@@ -68,10 +74,12 @@ class OpenStore:
             store.close()
 
     def _open(self) -> Store:
+        if not self.migrates and has_no_file_yet(self._address):
+            raise SchemaNotMigrated(f"there is no database {self.shown_address} yet; run `trax db migrate`")
         announcer = Announcer(self._events, sends=self._live.now.notifications)
         store = Store(self._address, clock=self.clock, announcer=announcer)
         try:
-            store.open(skip_migrations=self._live.now.skip_migrations)
+            store.open(skip_migrations=self._live.now.skip_migrations or not self.migrates)
             store.read(self._live.refresh)
         except BaseException:
             store.close()

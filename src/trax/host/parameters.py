@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from trax.errors import DefinitionError, InvalidInput
+from trax.errors import DefinitionError, FieldError, InvalidInput
 from trax.train import Codec
 
 if TYPE_CHECKING:
     from trax.host.live_settings import LiveSettings
+    from trax.settings import Settings
     from trax.train import Registry, Train
 
 logger = logging.getLogger(__name__)
@@ -39,6 +40,10 @@ class Parameters:
             )
         return self.of_input(train)
 
+    def measured(self, train: Train[Any, Any]) -> Measured:
+        """The way in for what will be queued some day: by a schedule, or by a run that wakes another."""
+        return Measured(self.of_registered(train), train, self._live)
+
     def saved_input(self, text: str) -> str | None:
         return self._cut(text) if self._live.now.save_inputs else None
 
@@ -63,10 +68,36 @@ class Parameters:
 
     def _cut(self, text: str) -> str:
         limit = self._live.now.max_parameter_bytes
-        # No character takes more than four bytes: most texts need not be encoded to be measured.
-        if limit is None or 4 * len(text) <= limit or len(text.encode()) <= limit:
+        if limit is None or _size(text, limit) <= limit:
             return text
         return f'{{"_truncated": true, "_maxBytes": {limit}}}'
+
+
+class Measured:
+    """Writes the inputs of one train, and refuses those that are too large to be queued."""
+
+    def __init__(self, codec: Codec[Any], train: Train[Any, Any], live: LiveSettings) -> None:
+        self._codec = codec
+        self._train = train
+        self._live = live
+
+    def encode(self, value: Any) -> str:
+        return fitting(self._codec.encode(value), self._train, self._live.now)
+
+
+def fitting(text: str, train: Train[Any, Any], settings: Settings) -> str:
+    """The same text, if an input may be as large."""
+    limit = settings.max_input_bytes
+    if limit is None or (size := _size(text, limit)) <= limit:
+        return text
+    message = f"its JSON measures {size} bytes, and max_input_bytes is {limit}"
+    raise InvalidInput(f"train {train.name!r} refused its input", [FieldError("", message, text)])
+
+
+def _size(text: str, limit: int) -> int:
+    """In bytes. No character takes more than four: most texts need not be encoded to know that they fit."""
+    at_most = 4 * len(text)
+    return at_most if at_most <= limit else len(text.encode())
 
 
 def _codec_if_possible(train: Train[Any, Any]) -> Codec[Any] | None:

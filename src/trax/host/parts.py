@@ -64,7 +64,7 @@ class Parts:
             services=Services(),
             submitters=Submitters(),
             parameters=parameters,
-            declarations=Declarations(parameters.of_registered),
+            declarations=Declarations(parameters.measured),
             activating=Activating(store, trains, parameters, live),
             waiting=Waiting(store, events),
             events=events,

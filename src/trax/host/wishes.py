@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from trax.admin.policies import policy_of
-from trax.errors import DefinitionError, FieldError, InvalidInput
+from trax.errors import DefinitionError
 from trax.host.checks import MOMENT, WHOLE
+from trax.host.parameters import fitting
 from trax.queue import Wish
 from trax.records.external_id import new_external_id
 from trax.records.states import Origin
@@ -80,7 +81,7 @@ def wish_for(
     return Wish(
         train=train.name,
         origin=origin,
-        inputs={new_external_id(): _fitting(text, train, settings) for text in texts},
+        inputs={new_external_id(): fitting(text, train, settings) for text in texts},
         priority=said.get("priority", options.priority),
         group=said.get("group", options.group),
         delay=said.get("delay"),
@@ -97,16 +98,7 @@ def text_of_plain(value: Any, train: Train[Any, Any], codec: Codec[Any], setting
         text = json.dumps(value, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
         return codec.encode(value)  # not plain: an instance of the type itself, or something it refuses
-    return codec.encode(codec.decode(_fitting(text, train, settings)))
-
-
-def _fitting(text: str, train: Train[Any, Any], settings: Settings) -> str:
-    limit = settings.max_input_bytes
-    # No character takes more than four bytes: most texts need not be encoded to be measured.
-    if limit is None or 4 * len(text) <= limit or (size := len(text.encode())) <= limit:
-        return text
-    message = f"its JSON measures {size} bytes, and max_input_bytes is {limit}"
-    raise InvalidInput(f"train {train.name!r} refused its input", [FieldError("", message, text)])
+    return codec.encode(codec.decode(fitting(text, train, settings)))
 
 
 def _retry_json(options: TrainOptions, said: dict[str, Any], settings: Settings) -> str | None:

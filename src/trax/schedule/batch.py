@@ -10,11 +10,12 @@ from trax.errors import DefinitionError, shown
 from trax.schedule.declaration import Item
 from trax.schedule.declare import declared
 from trax.schedule.options import ScheduleKeywords, options_of
-from trax.train import Codec, Train
+from trax.train import Train
 from trax.train.names import check_name
 
 if TYPE_CHECKING:
     from trax.schedule.declaration import Declaration
+    from trax.schedule.declare import Encoder
     from trax.schedule.occasion import Occasion
     from trax.schedule.options import ScheduleOptions
 
@@ -45,7 +46,7 @@ class Batch(Generic[In]):
         return "a batch" if self.name is None else f"batch {self.name!r}"
 
     def declared(
-        self, items: Items[In], occasion_of: Callable[[Item[In]], Occasion], codec: Codec[In]
+        self, items: Items[In], occasion_of: Callable[[Item[In]], Occasion], codec: Encoder
     ) -> list[tuple[Declaration, ScheduleOptions]]:
         """Each item as a declaration, with the options it was made by."""
         listed = self._listed(items)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from trax.errors import DefinitionError, InvalidInput, shown
 from trax.records.states import ScheduleType
@@ -17,7 +17,13 @@ from trax.train.names import check_name
 if TYPE_CHECKING:
     from trax.schedule.occasion import Occasion
     from trax.schedule.options import ScheduleOptions
-    from trax.train import Codec, Retry
+    from trax.train import Retry
+
+
+class Encoder(Protocol):
+    """Turns an input into JSON text, or says why it may not be one."""
+
+    def encode(self, value: Any) -> str: ...
 
 
 def declared(
@@ -27,7 +33,7 @@ def declared(
     occasion: Occasion,
     options: ScheduleOptions,
     *,
-    codec: Codec[Any],
+    codec: Encoder,
     group: str | None = None,
     batch: str | None = None,
 ) -> Declaration:
@@ -89,7 +95,7 @@ def _check_fit(external_id: str, occasion: Occasion, options: ScheduleOptions) -
             )
 
 
-def _encoded(external_id: str, train: Train[Any, Any], value: Any, codec: Codec[Any]) -> str:
+def _encoded(external_id: str, train: Train[Any, Any], value: Any, codec: Encoder) -> str:
     try:
         return codec.encode(value)
     except InvalidInput as refused:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from trax.errors import DefinitionError
 from trax.schedule.declaration import UNSET, GroupDeclaration, Timetable
+from trax.schedule.declare import Encoder
 from trax.schedule.graph import check_graph, parents_first
 from trax.train import Codec, Train
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from trax.schedule.declaration import Declaration, Group
     from trax.schedule.options import ScheduleOptions
 
-CodecOf: TypeAlias = Callable[[Train[Any, Any]], Codec[Any]]
+CodecOf: TypeAlias = Callable[[Train[Any, Any]], Encoder]
 
 
 class Ledger:

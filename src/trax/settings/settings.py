@@ -133,7 +133,7 @@ class Settings(BaseModel):
     save_outputs: bool = True
     """Whether records keep the output of their run."""
     max_input_bytes: Count | None = 262_144
-    """What the JSON of an input may measure to be queued; None: no limit."""
+    """What the JSON of an input may measure to be queued or scheduled; None: no limit."""
     max_parameter_bytes: Count | None = 262_144
     """What a saved input or output may measure before a note stands in its place; None: no limit."""
     capture_logs: Annotated[LogThreshold | None, Effective.NEXT_START] = "information"

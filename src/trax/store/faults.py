@@ -70,7 +70,7 @@ def _postgresql(error: BaseException, address: str) -> StoreError:
     if code.startswith(TRANSIENT_CLASSES):
         return StoreUnavailable(f"{address}: {said}")
     if not code and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-        return StoreUnavailable(f"{address} cannot be reached: {said}")
+        return StoreUnavailable(f"{address} cannot be reached: {' '.join(said.split())}")
     return StoreError(f"{address}: {said}")
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 DEFAULT: Final = "sqlite:///trax.db"
 VARIABLE: Final = "TRAX_DATABASE_URL"
 MEMORY: Final = ":memory:"
+IN_MEMORY: Final = "memory://"
 KNOWN: Final = "use postgresql://user@host/database, sqlite:///file.db or memory://"
 
 
@@ -27,7 +28,7 @@ def chosen_url(given: str | None, environment: Mapping[str, str] | None = None) 
 
 
 def parsed_url(address: str) -> URL:
-    if address == "memory://":
+    if address == IN_MEMORY:
         return URL.create("sqlite", database=MEMORY)
     try:
         url = make_url(address)
@@ -63,6 +64,8 @@ def has_no_file_yet(address: str) -> bool:
 
 def shown_url(url: URL) -> str:
     """The address without its password, as it may stand in a message."""
+    if url.database == MEMORY:
+        return IN_MEMORY
     return url.render_as_string(hide_password=True).replace("+psycopg", "")
 
 

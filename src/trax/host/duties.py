@@ -7,6 +7,7 @@ Where dispatcher and worker share a process there is no claimer: the worker come
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from trax.admin.cycle import manage
@@ -18,6 +19,7 @@ from trax.events import Topic
 from trax.host.loop import Loop
 from trax.store import claim, manifest_looks, work_queue
 from trax.store.announcing import announce
+from trax.store.suspended import end_suspended
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from trax.host.worker import Worker
     from trax.store import Connection, Store
     from trax.store.claim import Taker
+
+logger = logging.getLogger(__name__)
 
 CLEAN_UP_SECONDS: Final = 3600
 OTHERS_SECONDS: Final = 0.05
@@ -129,6 +133,17 @@ def finisher(parts: Parts, store: Store, worker: Worker, dispatching: Dispatchin
 
 def heartbeat(parts: Parts, worker: Worker) -> Loop:
     return Loop("heartbeat", worker.beat, poll_seconds=lambda: _seconds(parts, "heartbeat"))
+
+
+def rescuer(parts: Parts, store: Store) -> Loop:
+    """Frees what a suspended process holds: it takes no lock, so it never waits for one itself."""
+
+    async def turn() -> None:
+        ended = await store.ask(end_suspended, idle_for=parts.settings.worker_lost_after)
+        if ended:
+            logger.warning("%s sessions stood still inside a transaction and were ended", ended)
+
+    return Loop("rescuer", turn, poll_seconds=lambda: _seconds(parts, "heartbeat"))
 
 
 def dead_letter_cleaner(parts: Parts, store: Store) -> Loop:

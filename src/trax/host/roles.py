@@ -111,6 +111,7 @@ class Running:
         manager, dispatcher = duties.manager(parts, store), self._dispatching.loop
         cleaner = duties.metadata_cleaner(parts, store)
         self._before += [manager, dispatcher, cleaner, duties.dead_letter_cleaner(parts, store)]
+        self._before.append(duties.rescuer(parts, store))
         self._wake(Topic.MANIFEST, manager)
         self._wake(Topic.WORK_QUEUE, dispatcher)
         self._wake(Topic.SETTING, manager, dispatcher, cleaner)

@@ -20,6 +20,7 @@ READING: Final = "trax_reading"
 BUSY_SECONDS: Final = 30
 IDLE_SECONDS: Final = 5
 CONNECT_SECONDS: Final = 10
+APPLICATION_NAME: Final = "trax"
 OLDEST_SQLITE: Final = (3, 35, 0)
 
 
@@ -31,7 +32,7 @@ def _postgresql_engine(url: URL, pool_size: int) -> Engine:
     options: dict[str, Any] = {
         "prepare_threshold": None,  # a pooler may give each transaction another server connection
         "connect_timeout": CONNECT_SECONDS,
-        "application_name": "trax",
+        "application_name": APPLICATION_NAME,
     }
     options = {name: value for name, value in options.items() if name not in url.query}
     engine = create_engine(url, connect_args=options, pool_size=pool_size, max_overflow=pool_size)

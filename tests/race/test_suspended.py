@@ -1,0 +1,71 @@
+"""A process that is stopped inside a transaction must not hold up the others for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+from sqlalchemy import text
+from tests.support.waiting import until
+
+from trax import Trax
+from trax.host import duties
+from trax.store import Store, dialect
+from trax.store.suspended import end_suspended
+from trax.testing import Harness
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from trax.store import Connection
+
+
+@pytest.fixture
+def suspended(postgres_url: str) -> Generator[int]:
+    """A session like ours that holds the gate and says nothing more."""
+    connection = psycopg.connect(postgres_url, application_name="trax")
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", (dialect.GATE_LOCK,))
+    yield connection.info.backend_pid
+    connection.close()
+
+
+def is_there(connection: Connection, pid: int) -> bool:
+    query = text("SELECT count(*) FROM pg_stat_activity WHERE pid = :pid")
+    return bool(connection.execute(query, {"pid": pid}).scalar_one())
+
+
+async def test_the_gate_of_a_suspended_process_is_opened_for_the_others(
+    postgres_url: str, suspended: int
+) -> None:
+    app = Trax(postgres_url, heartbeat_interval=0.1, worker_lost_after=0.2)
+
+    @app.train
+    async def work(number: int) -> None: ...
+
+    async with Harness(app) as h:
+        await app.queue(work, 1)
+        store = await app.parts.store.opened()
+        rescue = duties.rescuer(app.parts, store)
+
+        async with asyncio.timeout(30):
+            while store.read(is_there, suspended):
+                await rescue._turn()  # pyright: ignore[reportPrivateUsage]
+
+        assert (await h.cycle("job_dispatcher")).changed
+
+
+async def test_a_session_that_has_only_just_paused_or_is_not_ours_is_left_alone(
+    postgres_url: str, suspended: int
+) -> None:
+    store = Store(postgres_url)
+    with psycopg.connect(postgres_url, application_name="shop") as another:
+        another.execute("SELECT 1")
+
+        assert store.run(end_suspended, idle_for=timedelta(hours=1)) == 0
+        assert store.run(end_suspended, idle_for=timedelta(0)) == 1
+        assert store.read(is_there, another.info.backend_pid)
+        until(lambda: not store.read(is_there, suspended))
+    store.close()

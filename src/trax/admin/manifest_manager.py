@@ -13,10 +13,10 @@ from random import SystemRandom
 from typing import TYPE_CHECKING, Final
 
 from trax.admin.entries import create_entries
-from trax.admin.policies import default_policy
+from trax.admin.policies import rules_of
 from trax.admin.reaping import WORKER_LOST, count_as_failures
 from trax.records.standing import Decision, Standing, ToDeadLetter, ToQueue, ToRest, ToWait
-from trax.schedule.decide import Rules, decide
+from trax.schedule.decide import decide
 from trax.schedule.fair import Waiting, chosen_fairly
 from trax.settings import Settings
 from trax.store import Connection, dead_letters, manifest_looks, metadata_sweeps, workers
@@ -195,7 +195,7 @@ def reap_failed_jobs(
         list(dict.fromkeys([*due.manifest_ids, *reaped])),
         default_threshold=settings.default_misfire_threshold,
     )
-    rules = _rules(settings)
+    rules = rules_of(settings, chance=SystemRandom().random())
     decisions = [(standing, decide(standing, rules, now)) for standing in standings]
     return Looked(decisions, _dead_lettered(connection, decisions, now))
 
@@ -253,15 +253,6 @@ manifest_manager = train(
     extra=(Connection, Settings, datetime),
     exclude_from_max_active_jobs=True,
 )
-
-
-def _rules(settings: Settings) -> Rules:
-    return Rules(
-        retry=default_policy(settings),
-        dependent_priority_boost=settings.dependent_priority_boost,
-        failure_counting=settings.failure_counting,
-        chance=SystemRandom().random(),
-    )
 
 
 def _dead_lettered(

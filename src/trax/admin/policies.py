@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trax.records.retry_policy import RetryPolicy
+from trax.schedule.decide import Rules
 
 if TYPE_CHECKING:
     from trax.settings import Settings
@@ -17,6 +18,16 @@ def default_policy(settings: Settings) -> RetryPolicy:
         delay=settings.default_retry_delay,
         multiplier=settings.retry_backoff_multiplier,
         max_delay=settings.max_retry_delay,
+    )
+
+
+def rules_of(settings: Settings, *, chance: float = 0.0) -> Rules:
+    """What decides about a manifest beside itself."""
+    return Rules(
+        retry=default_policy(settings),
+        dependent_priority_boost=settings.dependent_priority_boost,
+        failure_counting=settings.failure_counting,
+        chance=chance,
     )
 
 

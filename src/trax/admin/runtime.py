@@ -13,6 +13,8 @@ from trax.store import dialect, manifests, seeding
 from trax.store.announcing import announce
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from trax.records import Manifest
     from trax.schedule.declaration import Timetable
     from trax.settings import Settings
@@ -44,9 +46,9 @@ def delete(connection: Connection, external_id: str) -> None:
     seeding.delete_manifests(connection, ids)
 
 
-def check_with_stored(connection: Connection, timetable: Timetable) -> None:
-    """Refuse circles, also those that go through manifests that are there already."""
-    stored = seeding.dependencies(connection)
+def check_with_stored(connection: Connection, timetable: Timetable, *, gone: Sequence[str] = ()) -> None:
+    """Refuse circles, also those that go through manifests that are there already, and are not to go."""
+    stored = [row for row in seeding.dependencies(connection) if not {*row[:2]} & {*gone}]
     groups = {name: group for row in stored for name, group in (row[::2], row[1::2])}
     parents = [each.depends_on for each in timetable.manifests if each.depends_on is not None]
     groups |= {parent.external_id: parent.group for parent in manifests.named(connection, parents)}

@@ -126,16 +126,21 @@ def _seed_groups(
     groups = list(groups)
     found = manifest_groups.named(connection, (group.name for group in groups), now=now)
     for group in groups:
-        said = {name: getattr(group, name) for name in ("max_active_jobs", "priority", "enabled")}
         kept = found[group.name]
-        changes = {
-            name: value for name, value in said.items() if value is not UNSET and value != getattr(kept, name)
-        }
+        changes = group_changes(group, kept)
         if changes:
             manifest_groups.change(connection, group.name, changes, now=now)
         if changes.get("enabled"):
             manifests.look_at_group(connection, kept.id, now=now)
     return found
+
+
+def group_changes(group: GroupDeclaration, kept: ManifestGroup) -> dict[str, Any]:
+    """What code says of a group that is otherwise there."""
+    said = {name: getattr(group, name) for name in ("max_active_jobs", "priority", "enabled")}
+    return {
+        name: value for name, value in said.items() if value is not UNSET and value != getattr(kept, name)
+    }
 
 
 def _write(
@@ -152,14 +157,24 @@ def _write(
 
 def _link_parents(connection: Connection, declarations: Sequence[Declaration], *, now: datetime) -> None:
     parents = {each.external_id: each.depends_on for each in declarations}
-    named = {parent for parent in parents.values() if parent is not None}
-    missing = sorted(named - parents.keys() - seeding.existing(connection, named - parents.keys()).keys())
-    if missing:
+    elsewhere = parents_elsewhere(declarations)
+    check_parents(declarations, elsewhere - seeding.existing(connection, elsewhere).keys())
+    seeding.link(connection, parents, now=now)
+
+
+def parents_elsewhere(declarations: Sequence[Declaration]) -> set[str]:
+    """Those that are depended on and not declared."""
+    named = {each.depends_on for each in declarations if each.depends_on is not None}
+    return named - {each.external_id for each in declarations}
+
+
+def check_parents(declarations: Sequence[Declaration], missing: Iterable[str]) -> None:
+    parents = {each.external_id: each.depends_on for each in declarations}
+    if missing := sorted(missing):
         child = next(one for one, parent in parents.items() if parent == missing[0])
         raise DefinitionError(
             f"{child!r} depends on {missing[0]!r}, which does not exist; schedule the parent first"
         )
-    seeding.link(connection, parents, now=now)
 
 
 def _columns(

@@ -55,6 +55,9 @@ def status(
     return 0 if found.state == "current" else NEEDS_MIGRATION
 
 
+db.command("trax.cli.doctor:doctor", name="doctor")
+
+
 def _document(address: str, found: SchemaStatus) -> str:
     return json.dumps(
         {"database": address, "state": found.state, "current": found.current, "wanted": found.wanted}

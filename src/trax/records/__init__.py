@@ -7,6 +7,7 @@ from trax.records.junction_timing import JunctionTiming
 from trax.records.log_line import LogLine
 from trax.records.manifest import Manifest, ManifestGroup
 from trax.records.metadata import Metadata
+from trax.records.reason import Reason
 from trax.records.states import (
     DeadLetterStatus,
     LogLevel,
@@ -33,6 +34,7 @@ __all__ = [
     "MisfirePolicy",
     "Origin",
     "QueueStatus",
+    "Reason",
     "ScheduleType",
     "State",
     "WorkQueueEntry",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from trax.records.retry_policy import RetryPolicy
@@ -87,9 +87,10 @@ class ToWait:
 
 @dataclass(frozen=True, slots=True)
 class ToRest:
-    """Nothing to do until something happens to it."""
+    """Nothing to do until something happens to it. `code` is the reason in one word, for programs."""
 
     reason: str
+    code: str = field(default="never_due", compare=False)
 
 
 Decision = ToQueue | ToDeadLetter | ToWait | ToRest

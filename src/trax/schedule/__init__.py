@@ -27,6 +27,7 @@ Decisions              decide       what happens to a manifest the manager looks
                        answers      the three answers
 
 For people             describe     schedules in words
+                       preview      the next runs, and what summer time does to them
 """
 
 from __future__ import annotations

@@ -39,18 +39,18 @@ def decide(manifest: Standing, rules: Rules, now: datetime) -> Decision:
     try:
         return _decided(manifest, rules, now)
     except DefinitionError as broken:  # a zone this server does not know, say: it must not stop the others
-        return ToRest(str(broken))
+        return ToRest(str(broken), "broken")
 
 
 def _decided(manifest: Standing, rules: Rules, now: datetime) -> Decision:
-    if reason := _why_it_is_not_looked_at(manifest):
-        return ToRest(reason)
+    if left_alone := _left_alone(manifest):
+        return left_alone
     if manifest.gave_up_reason or rules.failures(manifest) >= max(1, manifest.max_retries):
         return ToDeadLetter(_why_it_gave_up(manifest, rules), rules.failures(manifest))
     if occupied := _while_occupied(manifest, now):
         return occupied
-    if reason := _why_it_is_closed(manifest):
-        return ToRest(reason)
+    if closed := _closed(manifest):
+        return closed
     return _next_run(manifest, rules, now)
 
 
@@ -62,11 +62,11 @@ def _next_run(manifest: Standing, rules: Rules, now: datetime) -> Decision:
     return _when_due(manifest, rules, now)
 
 
-def _why_it_is_not_looked_at(manifest: Standing) -> str | None:
+def _left_alone(manifest: Standing) -> ToRest | None:
     if not manifest.enabled:
-        return "it is disabled"
+        return ToRest("it is disabled", "disabled")
     if manifest.has_awaiting_dead_letter:
-        return "its dead letter awaits a person"
+        return ToRest("its dead letter awaits a person", "dead_letter")
     return None
 
 
@@ -79,26 +79,28 @@ def _why_it_gave_up(manifest: Standing, rules: Rules) -> str:
     return f"failed {times}; {manifest.gave_up_reason or f'max_retries is {manifest.max_retries}'}"
 
 
-def _why_it_is_closed(manifest: Standing) -> str | None:
+def _closed(manifest: Standing) -> ToRest | None:
+    kind = manifest.timing.schedule_type
     if manifest.timing.broken:
-        return manifest.timing.broken
+        return ToRest(manifest.timing.broken, "broken")
     if not manifest.group_enabled:
-        return "its group is disabled"
-    if manifest.timing.schedule_type in BY_HAND:
-        return f"its type is {manifest.timing.schedule_type}: it is started by hand or by its parent"
-    if manifest.timing.schedule_type is ScheduleType.DEPENDENT:
-        return None if manifest.parent and manifest.parent.is_open else "its parent is disabled or deleted"
+        return ToRest("its group is disabled", "group_disabled")
+    if kind in BY_HAND:
+        return ToRest(f"its type is {kind}: it is started by hand or by its parent", "by_hand")
+    if kind is ScheduleType.DEPENDENT and not (manifest.parent and manifest.parent.is_open):
+        return ToRest("its parent is disabled or deleted", "parent_closed")
     return None
 
 
 def _while_occupied(manifest: Standing, now: datetime) -> Decision | None:
     """One entry at a time, and no more runs than may overlap."""
     if manifest.active_runs >= manifest.timing.max_instances:
-        return ToRest(f"{manifest.active_runs} of at most {manifest.timing.max_instances} runs are active")
+        most = manifest.timing.max_instances
+        return ToRest(f"{manifest.active_runs} of at most {most} runs are active", "active")
     if not manifest.has_queued_entry:
         return None
     upcoming = next_overlapping(manifest.timing, manifest.timing.last_scheduled_for, now)
-    return ToRest("an entry of it is queued already") if upcoming is None else ToWait(upcoming)
+    return ToRest("an entry of it is queued already", "queued") if upcoming is None else ToWait(upcoming)
 
 
 def _another_try(manifest: Standing, rules: Rules, now: datetime) -> Decision:
@@ -111,7 +113,7 @@ def _another_try(manifest: Standing, rules: Rules, now: datetime) -> Decision:
     wanted = max(timing.next_scheduled_run or now, now)  # an attempt that was cancelled puts off the next
     allowed = wanted if is_dependent else first_allowed(timing.exclusions, timing.time_zone, wanted)
     if allowed is None:
-        return ToRest("it is excluded for good")
+        return ToRest("it is excluded for good", "excluded")
     if allowed > now:
         return ToWait(allowed)
     wait = (manifest.retry or rules.retry).wait_after(manifest.failure_count, chance=rules.chance)
@@ -124,9 +126,9 @@ def _after_its_parent(manifest: Standing, rules: Rules, now: datetime) -> Decisi
     success = manifest.parent.last_successful_run if manifest.parent else None
     consumed = manifest.consumed_parent_success_at
     if success is None:
-        return ToRest("its parent has not succeeded yet")
+        return ToRest("its parent has not succeeded yet", "parent")
     if consumed is not None and success <= consumed:
-        return ToRest("its parent has not succeeded since it was last queued")
+        return ToRest("its parent has not succeeded since it was last queued", "parent")
     return _entry(manifest, rules, now, Origin.SCHEDULE, success, consumed=success)
 
 

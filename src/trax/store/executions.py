@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from sqlalchemy import literal, select, text, update
+from sqlalchemy import func, literal, select, text, update
 
 from trax.records.states import CancelReason, State
 from trax.store.dialect import among, id_document
@@ -26,12 +26,14 @@ class Stopped(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What a run was asked for. `input` is JSON text."""
+    """What a run was asked for, and how it was to be run. `input` and `retry` are JSON text."""
 
     train: str
     input: str | None
     priority: int
     group: str | None
+    timeout_seconds: float | None
+    retry: str | None
 
 
 def cancel_pending(
@@ -66,8 +68,12 @@ def to_rerun(connection: Connection, metadata_id: int) -> Asked | None:
             t.metadata.c.input,
             t.metadata.c.priority,
             t.manifest_group.c.name,
+            t.metadata.c.timeout_seconds,
+            func.coalesce(t.work_queue.c.retry, t.manifest.c.retry),
         )
         .outerjoin(t.manifest_group, t.manifest_group.c.id == t.metadata.c.group_id)
+        .outerjoin(t.work_queue, t.work_queue.c.external_id == t.metadata.c.external_id)
+        .outerjoin(t.manifest, t.manifest.c.id == t.metadata.c.manifest_id)
         .where(t.metadata.c.id == metadata_id)
     )
     row = connection.execute(query).one_or_none()

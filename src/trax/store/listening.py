@@ -34,6 +34,20 @@ def can_listen(address: str) -> bool:
     return parsed_url(address).drivername != SQLITE
 
 
+@contextmanager
+def connected(address: str) -> Generator[psycopg.Connection[Any]]:
+    """A connection of its own, which commits by itself."""
+    url = parsed_url(address)
+    dialect: Any = PGDialect_psycopg()
+    words, options = dialect.create_connect_args(url)
+    wanted: dict[str, Any] = {**ALIVE, "connect_timeout": CONNECT_SECONDS, "application_name": NAME}
+    with (
+        translated(shown_url(url)),
+        psycopg.connect(*words, **(wanted | options), autocommit=True) as connection,
+    ):
+        yield connection
+
+
 class Bell:
     """Ends a wait from any thread."""
 
@@ -64,17 +78,9 @@ class Line:
     @classmethod
     @contextmanager
     def opened(cls, address: str, bell: Bell) -> Generator[Self]:
-        url = parsed_url(address)
-        shown = shown_url(url)
-        dialect: Any = PGDialect_psycopg()
-        words, options = dialect.create_connect_args(url)
-        wanted: dict[str, Any] = {**ALIVE, "connect_timeout": CONNECT_SECONDS, "application_name": NAME}
-        with (
-            translated(shown),
-            psycopg.connect(*words, **(wanted | options), autocommit=True) as connection,
-        ):
+        with connected(address) as connection:
             connection.execute(f"LISTEN {CHANNEL}".encode())
-            line = cls(connection, bell, shown)
+            line = cls(connection, bell, shown_url(parsed_url(address)))
             try:
                 yield line
             finally:

@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 def named(connection: Connection, names: Iterable[str], *, now: datetime) -> dict[str, ManifestGroup]:
     """The groups of these names; those that did not exist are made, with no limit."""
     wanted = set(names)
-    found = _of_names(connection, wanted)
+    found = of_names(connection, wanted)
     missing = wanted - found.keys()
     if missing:
         connection.execute(_add(connection), {"names": _document(missing), "now": now})
-        found |= _of_names(connection, missing)
+        found |= of_names(connection, missing)
     return found
 
 
 def get(connection: Connection, name: str) -> ManifestGroup | None:
-    return _of_names(connection, {name}).get(name)
+    return of_names(connection, {name}).get(name)
 
 
 def priorities(connection: Connection, ids: Iterable[int]) -> dict[int, int]:
@@ -71,7 +71,8 @@ def change(connection: Connection, name: str, changes: Mapping[str, Any], *, now
     return group_id is not None
 
 
-def _of_names(connection: Connection, names: set[str]) -> dict[str, ManifestGroup]:
+def of_names(connection: Connection, names: set[str]) -> dict[str, ManifestGroup]:
+    """Those of these that exist."""
     rows = connection.execute(_by_name(connection.dialect.name), {"names": _document(names)})
     return {row.name: _record(row) for row in rows}
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import bindparam, delete, func, insert, select, text, update
 
-from trax.store.dialect import document, rows_of
+from trax.store.dialect import among, document, id_document, rows_of
 from trax.store.schema import tables, tables_for
 from trax.store.schema.metadata import ACTIVE
 from trax.store.schema.work_queue import QUEUED
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from sqlalchemy import Connection, Insert, Row, Select, Update
+    from sqlalchemy import ColumnElement, Connection, Insert, Row, Select, Update
 
 DECLARED: Final = (
     "train",
@@ -100,6 +100,13 @@ def undeclared(connection: Connection, keep: Iterable[str], *, batch: str | None
     return list(connection.execute(query.order_by(manifest.c.id), {"keep": kept}).scalars())
 
 
+def names_of(connection: Connection, ids: Sequence[int]) -> list[str]:
+    manifest = tables(connection).manifest
+    query = select(manifest.c.external_id).where(among(connection, manifest.c.id))
+    given = {"ids": id_document(ids)}
+    return list(connection.execute(query.order_by(manifest.c.external_id), given).scalars())
+
+
 def delete_manifests(connection: Connection, ids: Sequence[int]) -> None:
     """Delete manifests with all that belongs to them; whoever depends on them is left without a parent."""
     t = tables(connection)
@@ -112,19 +119,38 @@ def delete_manifests(connection: Connection, ids: Sequence[int]) -> None:
 
 def delete_empty_groups(connection: Connection, keep: Iterable[str]) -> int:
     """Delete groups that code does not name and that hold no manifest, no queued entry and no active run."""
+    statement = delete(tables(connection).manifest_group).where(*_is_empty(connection))
+    return connection.execute(statement, _kept(keep)).rowcount
+
+
+def empty_groups(connection: Connection, keep: Iterable[str], *, besides: Iterable[int] = ()) -> list[str]:
+    """The groups that would be deleted, once these manifests are gone with all that belongs to them."""
+    group = tables(connection).manifest_group
+    query = select(group.c.name).where(*_is_empty(connection)).order_by(group.c.name)
+    return list(connection.execute(query, _kept(keep, besides)).scalars())
+
+
+def _is_empty(connection: Connection) -> list[ColumnElement[bool]]:
     t = tables(connection)
     group = t.manifest_group
-    given = rows_of(connection.dialect.name, "keep", {"name": group.c.name.type})
+    named = rows_of(connection.dialect.name, "keep", {"name": group.c.name.type})
+    gone = select(rows_of(connection.dialect.name, "gone", {"id": BigId}).c.id)
     inside = (
-        select(t.manifest.c.id).where(t.manifest.c.group_id == group.c.id),
-        select(t.work_queue.c.id).where(t.work_queue.c.group_id == group.c.id, text(QUEUED)),
-        select(t.metadata.c.id).where(t.metadata.c.group_id == group.c.id, text(ACTIVE)),
+        select(t.manifest.c.id).where(t.manifest.c.group_id == group.c.id, t.manifest.c.id.not_in(gone)),
+        *(
+            select(table.c.id).where(
+                table.c.group_id == group.c.id,
+                text(condition),
+                func.coalesce(table.c.manifest_id, 0).not_in(gone),
+            )
+            for table, condition in ((t.work_queue, QUEUED), (t.metadata, ACTIVE))
+        ),
     )
-    statement = delete(group).where(
-        group.c.name.not_in(select(given.c.name)), *(~thing.exists() for thing in inside)
-    )
-    kept = document({"name": name} for name in keep)
-    return connection.execute(statement, {"keep": kept}).rowcount
+    return [group.c.name.not_in(select(named.c.name)), *(~thing.exists() for thing in inside)]
+
+
+def _kept(names: Iterable[str], gone: Iterable[int] = ()) -> dict[str, str]:
+    return {"keep": document({"name": name} for name in names), "gone": id_document(gone)}
 
 
 @cache

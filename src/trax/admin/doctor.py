@@ -1,0 +1,101 @@
+"""What is well with the database, and what is not. No I/O: give it what was read, get findings."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from trax.records.finding import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from trax.store.doctor import Bloat, LeftBehind, OldTransaction, SqliteState
+    from trax.store.migrations import SchemaStatus
+
+LONG_TRANSACTION: Final = timedelta(minutes=5)
+MANY_DEAD_ROWS: Final = 50_000
+SKEW: Final = timedelta(seconds=5)
+MUCH_FREE: Final = 0.5
+WORTH_A_VACUUM_BYTES: Final = 100 * 1024**2
+FULL: Final = 2
+
+
+def of_schema(found: SchemaStatus) -> Finding:
+    match found.state:
+        case "current":
+            return Finding("schema", f"the tables are current, at {found.current}")
+        case "missing":
+            return Finding("schema", "there are no Trax tables", "run `trax db migrate`")
+        case "old":
+            wanted = f"the tables are at {found.current}, this version of Trax needs {found.wanted}"
+            return Finding("schema", wanted, "run `trax db migrate`")
+        case "newer":
+            return Finding("schema", f"the tables are newer ({found.current}) than this Trax", "upgrade Trax")
+
+
+def of_clocks(skew: timedelta) -> Finding:
+    """The database's clock is the only one that decides; ours dates logs and what people compare."""
+    text = f"the clocks here and there are {abs(skew).total_seconds():.1f} s apart"
+    return Finding("clock", text, "let both follow the same time server" if abs(skew) > SKEW else None)
+
+
+def of_oldest_transaction(oldest: OldTransaction | None) -> Finding:
+    if oldest is None or oldest.age_seconds < LONG_TRANSACTION.total_seconds():
+        return Finding("transactions", "no transaction has been open for long")
+    age = timedelta(seconds=round(oldest.age_seconds))
+    asked = f", its last query began at {oldest.query_started_at:%H:%M:%S}" if oldest.query_started_at else ""
+    return Finding(
+        "transactions",
+        f"process {oldest.pid} ({oldest.application or 'unnamed'}) has a transaction open for {age}{asked}; "
+        "dead rows cannot be cleaned up meanwhile",
+        f"end it where it was begun, or SELECT pg_terminate_backend({oldest.pid})",
+    )
+
+
+def of_bloat(tables: Sequence[Bloat]) -> Iterator[Finding]:
+    bloated = [one for one in tables if one.dead > MANY_DEAD_ROWS and one.dead > one.live]
+    for one in bloated:
+        text = f"table {one.table} has {one.dead} dead rows beside {one.live} live ones"
+        yield Finding("bloat", text, f"VACUUM (ANALYZE) trax.{one.table}; then see why autovacuum did not")
+    if not bloated:
+        yield Finding("bloat", "no table is full of dead rows")
+
+
+def of_autovacuum(*, is_on: bool) -> Finding:
+    if is_on:
+        return Finding("autovacuum", "autovacuum is on")
+    return Finding("autovacuum", "autovacuum is off", "set autovacuum = on in postgresql.conf")
+
+
+def of_pooler(*, is_stable: bool, hears: bool) -> Finding:
+    if hears:
+        through = "" if is_stable else "; a pooler gives each transaction another connection, which is fine"
+        return Finding("notifications", f"LISTEN works{through}")
+    return Finding(
+        "notifications",
+        "LISTEN does not work through this address: servers find each other's work by polling alone",
+        "set listen_url (TRAX_LISTEN_URL) to the address of PostgreSQL itself, past the pooler",
+    )
+
+
+def of_left_behind(found: LeftBehind) -> Iterator[Finding]:
+    fix = "start a scheduler (`trax run` or `trax scheduler`): it removes them, and tries their runs again"
+    silent = len(found.worker_ids)
+    text = f"silent workers whose rows are still there: {silent}"
+    yield Finding("workers", text, fix if silent else None)
+    waiting = len(found.pending_ids)
+    stuck = "start a worker that has their trains, or see why their submitter does not take them"
+    yield Finding("pending", f"runs that nobody took up in time: {waiting}", stuck if waiting else None)
+
+
+def of_sqlite(found: SqliteState) -> Iterator[Finding]:
+    is_wal, is_full = found.journal_mode in ("wal", "memory"), found.synchronous >= FULL
+    local = "keep the file on a local disk: a network file system cannot share memory between processes"
+    yield Finding("journal", f"the journal mode is {found.journal_mode}", None if is_wal else local)
+    safe = "remove what sets PRAGMA synchronous: a crash may lose what was committed"
+    yield Finding("synchronous", f"synchronous is {found.synchronous}", None if is_full else safe)
+    size, free = found.pages * found.page_bytes, found.free_pages / max(1, found.pages)
+    is_hollow = size > WORTH_A_VACUUM_BYTES and free > MUCH_FREE
+    text = f"the file has {size / 1024**2:.1f} MiB, {free:.0%} of it free"
+    yield Finding("size", text, "run VACUUM while no server runs" if is_hollow else None)

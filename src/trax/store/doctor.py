@@ -1,0 +1,118 @@
+"""What is read to say how well the database is. Nothing is written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from sqlalchemy import func, select, text
+
+from trax.store.listening import connected
+from trax.store.schema import tables
+from trax.store.schema.define import SCHEMA
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from sqlalchemy import Connection
+
+HEAR_SECONDS: Final = 2.0
+CHANNEL: Final = "trax_doctor"
+COUNTED_AT_MOST: Final = 1000
+
+OLDEST: Final = text("""
+    SELECT pid, extract(epoch FROM clock_timestamp() - xact_start)::float, query_start, application_name
+    FROM pg_stat_activity
+    WHERE datname = current_database() AND xact_start IS NOT NULL AND pid <> pg_backend_pid()
+      AND backend_type = 'client backend'
+    ORDER BY xact_start LIMIT 1
+""")
+BLOAT: Final = text("""
+    SELECT relname, n_live_tup, n_dead_tup FROM pg_stat_user_tables
+    WHERE schemaname = :schema ORDER BY n_dead_tup DESC
+""")
+
+
+class OldTransaction(NamedTuple):
+    """The transaction that has been open for longest: what it might still see cannot be vacuumed."""
+
+    pid: int
+    age_seconds: float
+    query_started_at: datetime | None
+    application: str
+
+
+class Bloat(NamedTuple):
+    """How many rows of a table live, and how many dead ones wait for vacuum."""
+
+    table: str
+    live: int
+    dead: int
+
+
+class PostgresqlState(NamedTuple):
+    """What PostgreSQL says of itself."""
+
+    oldest: OldTransaction | None
+    bloat: list[Bloat]
+    autovacuum: bool
+    backend_pid: int
+
+
+class SqliteState(NamedTuple):
+    """What SQLite says of its file."""
+
+    journal_mode: str
+    synchronous: int
+    pages: int
+    free_pages: int
+    page_bytes: int
+
+
+class LeftBehind(NamedTuple):
+    """Workers that fell silent and whose rows are still there, and runs that nobody took up; bounded."""
+
+    worker_ids: tuple[int, ...]
+    pending_ids: tuple[int, ...]
+
+
+def postgresql(connection: Connection) -> PostgresqlState:
+    oldest = connection.execute(OLDEST).one_or_none()
+    bloat = connection.execute(BLOAT, {"schema": SCHEMA})
+    return PostgresqlState(
+        oldest=OldTransaction(*oldest) if oldest else None,
+        bloat=[Bloat(*row) for row in bloat],
+        autovacuum=connection.execute(text("SHOW autovacuum")).scalar_one() == "on",
+        backend_pid=backend_pid(connection),
+    )
+
+
+def backend_pid(connection: Connection) -> int:
+    return connection.execute(select(func.pg_backend_pid())).scalar_one()
+
+
+def sqlite(connection: Connection) -> SqliteState:
+    names = ("journal_mode", "synchronous", "page_count", "freelist_count", "page_size")
+    return SqliteState(*(_pragma(connection, name) for name in names))
+
+
+def left_behind(connection: Connection, *, silent_since: datetime, created_before: datetime) -> LeftBehind:
+    t = tables(connection)
+    silent = select(t.worker.c.id).where(t.worker.c.heartbeat_at < silent_since)
+    waiting = select(t.metadata.c.id).where(
+        text("state = 'pending'"), t.metadata.c.created_at < created_before
+    )
+    return LeftBehind(
+        *(tuple(connection.execute(query.limit(COUNTED_AT_MOST)).scalars()) for query in (silent, waiting))
+    )
+
+
+def hears(address: str, *, seconds: float = HEAR_SECONDS) -> bool:
+    """Whether LISTEN works there: a pooler in transaction mode takes the word and loses it."""
+    with connected(address) as listener, connected(address) as speaker:
+        listener.execute(f"LISTEN {CHANNEL}".encode())
+        speaker.execute(f"NOTIFY {CHANNEL}".encode())
+        return any(True for _ in listener.notifies(timeout=seconds, stop_after=1))
+
+
+def _pragma(connection: Connection, name: str) -> Any:
+    return connection.exec_driver_sql(f"PRAGMA {name}").scalar()

@@ -1,0 +1,76 @@
+"""How the whole stands, in one look. Every part of it reads an index, and not far."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import func, select, text
+
+from trax.records.status import COUNTED_TO, Status
+from trax.store import workers
+from trax.store.schema import tables
+from trax.store.schema.work_queue import DELAYED, READY
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from sqlalchemy import Connection, ScalarSelect, Table
+
+    from trax.store.schema import Tables
+
+RECENT: Final = timedelta(hours=1)
+
+
+def read(connection: Connection, *, now: datetime, lost_after: timedelta) -> Status:
+    """What waits, what runs and which workers have beaten lately."""
+    t = tables(connection)
+    counts: dict[str, ScalarSelect[Any]] = {
+        "ready": _count(t.work_queue, READY),
+        "delayed": _count(t.work_queue, DELAYED),
+        "pending": _count(t.metadata, "state = 'pending'"),
+        "pending_local": _count(t.metadata, "state = 'pending' AND submitter = 'local'"),
+        "running": _count(t.metadata, "state = 'in_progress'"),
+        "failed_last_hour": _failed(t, since=now - RECENT),
+        "dead_letters": _count(t.dead_letter, "status = 'awaiting_intervention'"),
+        "manifests_enabled": _manifests(t, enabled=True),
+        "manifests_disabled": _manifests(t, enabled=False),
+        "next_due_at": select(func.min(t.manifest.c.next_due_at)).scalar_subquery(),
+        "next_delayed_at": select(func.min(t.work_queue.c.scheduled_at))
+        .where(text(DELAYED))
+        .scalar_subquery(),
+        "ready_since": _ready_since(t),
+    }
+    row = connection.execute(select(*(count.label(name) for name, count in counts.items()))).one()
+    living = [one for one in workers.listed(connection) if one.heartbeat_at >= now - lost_after]
+    return Status(now=now, workers=tuple(living), **dict(zip(counts, row, strict=True)))
+
+
+def _count(table: Table, condition: str) -> ScalarSelect[int]:
+    some = select(table.c.id).select_from(table).where(text(condition)).limit(COUNTED_TO).subquery()
+    return select(func.count()).select_from(some).scalar_subquery()
+
+
+def _failed(t: Tables, *, since: datetime) -> ScalarSelect[int]:
+    """Among the latest failures: what failed long ago is not walked through."""
+    latest = (
+        select(t.metadata.c.ended_at)
+        .where(text("state = 'failed'"))
+        .order_by(t.metadata.c.id.desc())
+        .limit(COUNTED_TO)
+        .subquery()
+    )
+    return select(func.count()).select_from(latest).where(latest.c.ended_at >= since).scalar_subquery()
+
+
+def _manifests(t: Tables, *, enabled: bool) -> ScalarSelect[int]:
+    """Among the first manifests: nothing is indexed by whether they are enabled."""
+    some = select(t.manifest.c.enabled).limit(COUNTED_TO).subquery()
+    return select(func.count()).select_from(some).where(some.c.enabled.is_(enabled)).scalar_subquery()
+
+
+def _ready_since(t: Tables) -> ScalarSelect[datetime]:
+    queue = t.work_queue.c
+    since = func.coalesce(queue.scheduled_at, queue.created_at, type_=queue.created_at.type)
+    order = (queue.group_priority.desc(), queue.priority.desc(), queue.created_at, queue.id)
+    return select(since).where(text(READY)).order_by(*order).limit(1).scalar_subquery()

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+TRAX = Path(sys.executable).with_name("trax")
+JOBS = """
+from trax import Trax, cron
+
+app = Trax()
+
+@app.train
+def greet(name: str) -> None:
+    raise AssertionError(name)
+
+seven = cron("0 7 * * *", tz="Europe/Berlin")
+app.schedule(greet, "ada", "Ada", seven, start="next_occurrence", group="people")
+"""
+SEED = """
+import asyncio
+from jobs import app
+
+async def seed():
+    await app.start("scheduler")
+    await app.stop()
+
+asyncio.run(seed())
+"""
+
+
+def run(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words, capture_output=True, text=True, check=False, cwd=folder)
+
+
+def test_a_plan_tells_what_starting_would_change(tmp_path: Path) -> None:
+    (tmp_path / "jobs.py").write_text(JOBS, encoding="utf-8")
+
+    first = run(TRAX, "plan", "jobs:app", folder=tmp_path)
+    made_by_asking = (tmp_path / "trax.db").exists()
+    run(sys.executable, "-c", SEED, folder=tmp_path)
+    settled = run(TRAX, "plan", "jobs:app", folder=tmp_path)
+    (tmp_path / "jobs.py").write_text(JOBS.replace("0 7", "0 8"), encoding="utf-8")
+    changed = run(TRAX, "plan", "jobs:app", folder=tmp_path)
+    as_json = run(TRAX, "plan", "jobs:app", "--json", folder=tmp_path)
+
+    assert (first.returncode, made_by_asking) == (2, False)
+    assert first.stdout.startswith("+ group people\n+ manifest ada\n    runs at ")
+    assert " 07:00:00 CE" in first.stdout
+    assert (settled.returncode, settled.stdout) == (0, "nothing would change\n")
+    assert changed.stdout.startswith("~ manifest ada\n    cron_expression: '0 7 * * *' -> '0 8 * * *'\n")
+    assert json.loads(as_json.stdout)["changes"][0]["differences"] == [
+        {"name": "cron_expression", "old": "0 7 * * *", "new": "0 8 * * *"}
+    ]

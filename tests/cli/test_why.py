@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+TRAX = Path(sys.executable).with_name("trax")
+JOBS = """
+from trax import Trax, every
+
+app = Trax(job_dispatcher_enabled=False)
+
+@app.train
+def greet(name: str) -> None:
+    raise AssertionError(name)
+
+app.schedule(greet, "greet-ada", "Ada", every(hours=1))
+entry = app.sync.queue(greet, "Ada")
+print(entry.id)
+app.close()
+"""
+
+
+def run(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words, capture_output=True, text=True, check=False, cwd=folder)
+
+
+def test_a_command_says_why_an_entry_waits(tmp_path: Path) -> None:
+    (tmp_path / "jobs.py").write_text(JOBS, encoding="utf-8")
+    entry = run(sys.executable, "jobs.py", folder=tmp_path).stdout.strip()
+
+    by_database = run(TRAX, "why", entry, folder=tmp_path)
+    (tmp_path / "jobs.py").write_text(JOBS.partition("entry =")[0], encoding="utf-8")
+    by_app = run(TRAX, "why", entry, "--app", "jobs:app", "--json", folder=tmp_path)
+    unknown = run(TRAX, "why", "greet-ada", folder=tmp_path)
+
+    assert (by_database.returncode, by_database.stdout) == (0, "no worker is alive\n")
+    assert [reason["code"] for reason in json.loads(by_app.stdout)["reasons"]] == [
+        "dispatcher_off",
+        "no_worker",
+    ]
+    assert (unknown.returncode, unknown.stderr) == (1, "trax: there is no manifest 'greet-ada'\n")
+
+
+def test_asking_makes_no_database(tmp_path: Path) -> None:
+    asked = run(TRAX, "why", "greet-ada", folder=tmp_path)
+
+    assert asked.returncode == 1
+    assert asked.stderr.startswith("trax: there is no database sqlite:///trax.db yet")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_asking_an_app_makes_no_database_either(tmp_path: Path) -> None:
+    (tmp_path / "jobs.py").write_text(JOBS.partition("entry =")[0], encoding="utf-8")
+
+    asked = run(TRAX, "why", "greet-ada", "--app", "jobs.py:app", folder=tmp_path)
+
+    assert asked.stderr == "trax: there is no database sqlite:///trax.db yet; run `trax db migrate`\n"
+    assert not (tmp_path / "trax.db").exists()

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from trax import Item, Trax, cron, every
+from trax.admin.planning import Change, Difference, Stored, plan, stored
+from trax.errors import DefinitionError
+from trax.host.planning import planned_start
+from trax.testing import Harness
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+
+def version(url: str, *, declare: bool = True) -> tuple[Trax, Any]:
+    app = Trax(url)
+
+    @app.train
+    async def greet(name: str) -> None:
+        raise AssertionError(name)
+
+    if declare:
+        app.schedule(greet, "ada", "Ada", every(hours=1), group="people")
+        app.schedule(greet, "grace", "Grace", cron("0 7 * * *"), group="people")
+    return app, greet
+
+
+async def planned(running: Trax, wanted: Trax, now: datetime) -> list[Change]:
+    """What starting the one would change in the database of the other."""
+    store = await running.parts.store.opened()
+    timetable, settings = wanted.parts.declarations.checked(), wanted.parts.settings
+    return plan(timetable, await store.ask(stored, timetable, settings), settings, now=now)
+
+
+async def test_what_was_seeded_needs_no_change(url: str) -> None:
+    app, _ = version(url)
+    async with Harness(app) as h:
+        assert await planned(app, app, h.now) == []
+
+
+async def test_the_plan_is_what_starting_then_changes(url: str) -> None:
+    app, _ = version(url)
+    later, greet = version("memory://", declare=False)
+    later.schedule(greet, "ada", "Ada", every(hours=2), group="ladies")
+    later.schedule(greet, "edith", "Edith", every(hours=1)).include(greet, "after", "After")
+    async with Harness(app) as h:
+        changes = await planned(app, later, h.now)
+
+    by_name = {(one.kind, one.name): one for one in changes}
+    assert {key: one.verb for key, one in by_name.items()} == {
+        ("manifest", "grace"): "remove",
+        ("group", "ladies"): "add",
+        ("group", "edith"): "add",
+        ("group", "after"): "add",
+        ("manifest", "ada"): "change",
+        ("manifest", "edith"): "add",
+        ("manifest", "after"): "add",
+    }
+    assert by_name["manifest", "ada"].differences == (
+        Difference("group", "people", "ladies"),
+        Difference("interval_seconds", 3600, 7200),
+    )
+    assert len(by_name["manifest", "edith"].next_runs) == 5
+    assert by_name["manifest", "after"].next_runs == ()
+
+
+async def test_a_group_that_nothing_is_left_in_goes_with_it(url: str) -> None:
+    app, _ = version(url)
+    later, _ = version("memory://", declare=False)
+    async with Harness(app) as h:
+        changes = await planned(app, later, h.now)
+
+    assert [(one.verb, one.name) for one in changes] == [
+        ("remove", "ada"),
+        ("remove", "grace"),
+        ("remove", "people"),
+    ]
+
+
+async def test_a_change_of_parent_is_seen(url: str) -> None:
+    app, _ = version(url)
+    later, greet = version("memory://", declare=False)
+    later.schedule(greet, "ada", "Ada", every(hours=1), group="people").include(
+        greet, "grace", "Grace", group="people"
+    )
+    async with Harness(app) as h:
+        [change] = await planned(app, later, h.now)
+
+    assert change.name == "grace"
+    assert Difference("depends_on", None, "ada") in change.differences
+
+
+async def test_what_operators_have_set_is_told_apart(url: str) -> None:
+    app, _ = version(url)
+    async with Harness(app) as h:
+        await app.manifests.disable("ada")
+        await app.groups.update("people", max_active_jobs=3)
+
+        changes = await planned(app, app, h.now)
+
+    assert changes == [
+        Change(
+            verb="keep",
+            kind="group",
+            name="people",
+            differences=(Difference("max_active_jobs", 3, None),),
+        ),
+        Change(
+            verb="keep",
+            kind="manifest",
+            name="ada",
+            differences=(Difference("enabled", False, True),),
+        ),
+    ]
+
+
+async def test_a_parent_that_goes_is_refused_as_at_the_start(url: str, now: datetime) -> None:
+    app, _ = version(url)
+    later, greet = version("memory://", declare=False)
+    later.parts.declarations.after("ada").include(greet, "child", "Child")
+
+    async with Harness(app):
+        with pytest.raises(DefinitionError, match="'child' depends on 'ada', which does not exist"):
+            await planned(app, later, now)
+
+
+async def test_an_empty_database_gets_everything_and_stays_empty(empty_url: str) -> None:
+    app, _ = version(empty_url)
+
+    first = await planned_start(app.parts)
+    again = await planned_start(app.parts)
+
+    assert [(one.verb, one.name) for one in first] == [("add", "people"), ("add", "ada"), ("add", "grace")]
+    assert [one.name for one in again] == [one.name for one in first]
+    assert plan(app.parts.declarations.checked(), Stored(), app.parts.settings, now=first[1].next_runs[0].at)
+
+
+async def test_a_circle_through_what_is_stored_is_refused_as_at_the_start(url: str) -> None:
+    app, greet = version(url)
+    later, greet_later = version("memory://", declare=False)
+    backwards = [Item("a", "Ada", depends_on="child")]
+    later.schedule(greet_later, "root", "Root", every(hours=1)).include_many(greet_later, "ad", backwards)
+    async with Harness(app) as h:
+        await app.manifests.schedule(greet, "ad-a", "Ada", every(hours=1))
+        await app.manifests.schedule_dependent(greet, "child", "Child", "ad-a")
+
+        with pytest.raises(DefinitionError, match="in a circle"):
+            await planned(app, later, h.now)

@@ -1,0 +1,251 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.store.test_claim import WORKER, pending
+
+from trax import NotFound, Retry, Trax, every, exclude
+from trax.store import workers
+from trax.testing import Harness
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from trax import Reason, Submission
+
+
+def app_at(url: str, **settings: Any) -> Trax:
+    app = Trax(url, **settings)
+
+    @app.train
+    async def greet(name: str) -> None:
+        if name == "nobody":
+            raise ValueError(name)
+
+    return app
+
+
+def greet_of(app: Trax) -> Any:
+    return app.trains.get("greet")
+
+
+def codes(reasons: list[Reason]) -> list[str]:
+    return [reason.code for reason in reasons]
+
+
+async def test_what_is_due_is_taken_by_the_next_cycle(url: str) -> None:
+    app = app_at(url)
+    app.schedule(greet_of(app), "ada", "Ada", every(hours=1))
+    async with Harness(app):
+        [reason] = await app.why("ada")
+
+    assert (reason.code, str(reason)) == ("due", "it is due; the next cycle takes it")
+
+
+async def test_a_manifest_waits_for_its_next_occurrence(url: str) -> None:
+    app = app_at(url)
+    app.schedule(greet_of(app), "ada", "Ada", every(hours=1))
+    async with Harness(app) as h:
+        await h.run_until_idle()
+
+        [reason] = await app.why("ada")
+
+        assert (reason.code, reason.until) == ("waiting", h.now + timedelta(hours=1))
+
+
+async def test_an_exclusion_is_told_apart_from_waiting(url: str, now: datetime) -> None:
+    app = app_at(url)
+    app.schedule(greet_of(app), "ada", "Ada", every(hours=1), exclude=[exclude.time_window("11:00", "15:00")])
+    async with Harness(app, now):
+        [reason] = await app.why("ada")
+
+    assert (reason.code, reason.until) == ("excluded", now + timedelta(hours=3))
+
+
+async def test_everything_that_stands_against_a_run_is_told_in_order(url: str) -> None:
+    app = app_at(url)
+    app.schedule(greet_of(app), "nobody", "nobody", every(hours=1), group="people", max_retries=1)
+    async with Harness(app) as h:
+        await h.run_until_idle()
+        await h.cycle("manifest_manager")
+        [letter] = await app.dead_letters.list()
+        await app.manifests.disable("nobody")
+        await app.groups.update("people", enabled=False)
+
+        reasons = await app.why("nobody")
+
+    assert codes(reasons) == ["disabled", "dead_letter", "group_disabled"]
+    assert reasons[1].ids == (letter.id,)
+    assert reasons[1].text == f"dead letter {letter.id} awaits a person"
+    assert "'people'" in reasons[2].text
+
+
+async def test_a_dependent_names_the_parent_it_waits_for(url: str) -> None:
+    app = app_at(url)
+    app.schedule(greet_of(app), "ada", "Ada", every(hours=1)).include(greet_of(app), "grace", "Grace")
+    async with Harness(app):
+        [reason] = await app.why("grace")
+
+    assert reason.code == "parent"
+    assert reason.text == "its parent has not succeeded yet (it depends on 'ada')"
+
+
+async def test_a_failed_manifest_waits_for_its_next_try(url: str) -> None:
+    app = app_at(url)
+    retry = Retry(max_retries=3, delay=timedelta(minutes=5))
+    app.schedule(greet_of(app), "nobody", "nobody", every(hours=1), retry=retry)
+    async with Harness(app) as h:
+        await h.run_until_idle()
+
+        queued, again = await app.why("nobody")
+
+        assert (queued.code, again.code) == ("queued", "retry")
+        assert (again.until, again.ids) == (h.now + timedelta(minutes=5), queued.ids)
+
+
+async def test_a_manager_that_is_switched_off_is_told(url: str) -> None:
+    app = app_at(url, manifest_manager_enabled=False)
+    app.schedule(greet_of(app), "ada", "Ada", every(hours=1))
+    async with Harness(app):
+        assert codes(await app.why("ada")) == ["manager_off"]
+
+
+async def test_a_full_group_is_named_with_the_runs_that_fill_it(url: str) -> None:
+    app = app_at(url, max_active_jobs=5)
+    app.group("people", max_active_jobs=1)
+    async with Harness(app) as h:
+        running = await app.queue(greet_of(app), "Ada", group="people")
+        waiting = await app.queue(greet_of(app), "Grace", group="people")
+        await h.cycle("job_dispatcher")
+        run = (await app.work_queue.get(running.id)).metadata_id
+
+        full, worker = await app.why(waiting.id)
+
+    assert (full.code, full.ids) == ("group_full", (run,))
+    assert full.text == "its group 'people' is full: 1 of at most 1 runs"
+    assert worker.text == "no worker is alive"
+
+
+async def test_a_full_group_also_holds_what_was_put_off_and_is_not_promoted_yet(url: str) -> None:
+    app = app_at(url)
+    app.group("people", max_active_jobs=1)
+    async with Harness(app) as h:
+        await app.queue(greet_of(app), "Ada", group="people")
+        later = await app.queue(greet_of(app), "Grace", group="people", delay=timedelta(minutes=1))
+        await h.cycle("job_dispatcher")
+        await h.advance(minutes=1)
+
+        assert codes(await app.why(later.id)) == ["group_full", "no_worker"]
+
+
+async def test_the_limit_of_all_comes_before_that_of_the_group(url: str) -> None:
+    app = app_at(url, max_active_jobs=1)
+    app.group("people", max_active_jobs=1)
+    async with Harness(app) as h:
+        await app.queue(greet_of(app), "Ada", group="people")
+        waiting = await app.queue(greet_of(app), "Grace", group="people")
+        await h.cycle("job_dispatcher")
+
+        assert codes(await app.why(waiting.id)) == ["full", "group_full", "no_worker"]
+
+
+async def test_an_entry_is_behind_those_that_fill_what_is_left(url: str) -> None:
+    app = app_at(url, max_active_jobs=1)
+    async with Harness(app):
+        last = await app.queue(greet_of(app), "Ada", priority=1)
+        urgent = await app.queue(greet_of(app), "Grace", priority=9)
+
+        behind, _ = await app.why(last.id)
+
+        assert (behind.code, behind.text, behind.ids) == ("behind", "1 entry comes before it", (urgent.id,))
+        assert codes(await app.why(urgent.id)) == ["no_worker"]
+
+
+async def test_workers_must_live_have_the_train_and_a_free_slot(url: str) -> None:
+    app = app_at(url)
+    async with Harness(app) as h:
+        store = await app.parts.store.opened()
+        entry = await app.queue(greet_of(app), "Ada")
+        await store.call(workers.register, {**WORKER, "trains": '["other"]'}, now=h.now)
+        others = await app.why(entry.id)
+        await store.call(workers.register, {**WORKER, "concurrency": 1}, now=h.now)
+
+        free = await app.why(entry.id)
+        await store.call(pending, 1, h.now)
+        taken = await app.why(entry.id)
+        await h.advance(minutes=1)
+        gone = await app.why(entry.id)
+
+    assert [str(reason) for reason in others] == ["no live worker has train 'greet'"]
+    assert codes(free) == ["due"]
+    assert codes(taken) == ["no_slot"]
+    assert [str(reason) for reason in gone] == ["no worker is alive"]
+
+
+async def test_an_entry_that_was_put_off_says_until_when(url: str) -> None:
+    app = app_at(url)
+    async with Harness(app) as h:
+        entry = await app.queue(greet_of(app), "Ada", delay=timedelta(minutes=5))
+
+        [reason] = await app.why(str(entry.id))
+
+        assert (reason.code, reason.until) == ("delayed", h.now + timedelta(minutes=5))
+
+
+async def test_a_dispatcher_that_is_switched_off_is_told_first(url: str) -> None:
+    app = app_at(url, job_dispatcher_enabled=False)
+    app.group("people", enabled=False)
+    async with Harness(app):
+        entry = await app.queue(greet_of(app), "Ada", group="people")
+
+        assert codes(await app.why(entry.id)) == ["dispatcher_off", "group_disabled", "no_worker"]
+
+
+async def test_what_passed_the_gate_says_what_has_become_of_it(url: str) -> None:
+    app = app_at(url)
+    app.schedule(greet_of(app), "ada", "Ada", every(hours=1))
+    async with Harness(app) as h:
+        entry, withdrawn = [await app.queue(greet_of(app), name) for name in ("Ada", "Grace")]
+        await app.work_queue.cancel([withdrawn.id])
+        await h.cycle("manifest_manager")
+        await h.cycle("job_dispatcher")
+        pending, of_manifest = await app.why(entry.id), await app.why("ada")
+        await h.work()
+
+        assert codes(pending) == codes(of_manifest)[:2] == ["no_worker", "pending"]
+        assert codes(await app.why(entry.id)) == ["over"]
+        assert codes(await app.why(withdrawn.id)) == ["withdrawn"]
+
+
+async def test_what_is_handed_over_names_its_submitter(url: str) -> None:
+    class Post:
+        name = "post"
+
+        async def submit(self, batch: Sequence[Submission], /) -> None:
+            raise AssertionError(batch)
+
+    app = app_at(url)
+    app.route(greet_of(app), to=Post())
+    async with Harness(app) as h:
+        entry = await app.queue(greet_of(app), "Ada")
+        queued = await app.why(entry.id)
+        await h.cycle("job_dispatcher")
+
+        [reason] = await app.why(entry.id)
+
+    assert codes(queued) == ["due"]
+    assert "is for 'post' to begin" in reason.text
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [("adda", "there is no manifest 'adda'"), (99, "there is no entry 99"), ("99", "entry 99")],
+)
+async def test_what_is_not_there_is_refused(what: str | int, said: str) -> None:
+    app = app_at("memory://")
+    async with Harness(app):
+        with pytest.raises(NotFound, match=said):
+            await app.why(what)

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.store.test_claim import WORKER, pending
+
+from trax.host.doctor import examined
+from trax.store import Connection, Store, doctor, workers
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def address(url: str, tmp_path: Path) -> str:
+    """A database that two stores can share, migrated."""
+    address = f"sqlite:///{tmp_path}/shared.db" if url == "memory://" else url
+    store = Store(address)
+    store.open()
+    store.close()
+    return address
+
+
+def test_a_fresh_database_is_well(address: str) -> None:
+    findings = examined(address)
+
+    assert [finding for finding in findings if finding.is_wrong] == []
+    codes = {finding.code for finding in findings}
+    assert {"schema", "workers", "pending"} < codes
+    assert ("notifications" in codes) is address.startswith("postgresql")
+    assert ("journal" in codes) is address.startswith("sqlite")
+
+
+def test_what_was_left_behind_is_found(address: str) -> None:
+    store = Store(address)
+    now = store.read(store.now)
+    store.run(workers.register, WORKER, now=now - timedelta(minutes=1))
+    store.run(workers.register, WORKER, now=now)
+    store.run(pending, 2, now - timedelta(hours=1))
+    store.run(pending, 1, now)
+    store.close()
+
+    wrong = [finding.text for finding in examined(address) if finding.is_wrong]
+
+    assert wrong == [
+        "silent workers whose rows are still there: 1",
+        "runs that nobody took up in time: 2",
+    ]
+
+
+def test_a_database_without_tables_says_how_to_make_them(empty_url: str) -> None:
+    wrong = [finding for finding in examined(empty_url) if finding.is_wrong]
+
+    assert [(finding.code, finding.fix) for finding in wrong] == [("schema", "run `trax db migrate`")]
+
+
+def test_the_oldest_transaction_is_that_of_somebody_else(postgres_url: str) -> None:
+    holding, looking = Store(postgres_url), Store(postgres_url)
+
+    def held_open(connection: Connection) -> tuple[int, doctor.OldTransaction | None]:
+        return doctor.backend_pid(connection), looking.read(doctor.postgresql).oldest
+
+    try:
+        pid, oldest = holding.read(held_open)
+    finally:
+        holding.close()
+        looking.close()
+
+    assert oldest is not None
+    assert (oldest.pid, oldest.application, oldest.age_seconds >= 0) == (pid, "trax", True)

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from trax.records.status import COUNTED_TO, Status, problems
+from trax.records.worker import Worker
+
+NOW = datetime(2027, 3, 1, 12, tzinfo=UTC)
+LONG_AGO = NOW - timedelta(minutes=2)
+WORKER = Worker(id=1, host="box", pid=1, concurrency=4, trains=(), started_at=NOW, heartbeat_at=NOW)
+QUIET = Status(
+    now=NOW,
+    ready=0,
+    delayed=0,
+    pending=0,
+    pending_local=0,
+    running=0,
+    failed_last_hour=0,
+    dead_letters=0,
+    manifests_enabled=0,
+    manifests_disabled=0,
+    next_due_at=None,
+    next_delayed_at=None,
+    ready_since=None,
+    workers=(),
+)
+
+
+def test_nothing_is_wrong_where_nothing_waits() -> None:
+    assert problems(QUIET) == []
+
+
+def test_a_moment_that_has_just_come_is_no_problem() -> None:
+    just_now = NOW - timedelta(seconds=30)
+
+    assert problems(replace(QUIET, next_due_at=just_now, next_delayed_at=just_now)) == []
+
+
+def test_moments_that_passed_long_ago_tell_that_no_scheduler_runs() -> None:
+    said = problems(replace(QUIET, next_due_at=LONG_AGO, next_delayed_at=LONG_AGO, workers=(WORKER,)))
+
+    assert said == [
+        "no scheduler looks at manifests: one is due since 11:58:00 UTC",
+        "no scheduler looks at the queue: an entry waits since 11:58:00 UTC",
+    ]
+
+
+def test_runs_for_workers_need_one() -> None:
+    waiting = replace(QUIET, pending=COUNTED_TO, pending_local=COUNTED_TO)
+
+    assert problems(waiting) == ["no worker lives, and 10000+ are pending for one"]
+    assert problems(replace(waiting, workers=(WORKER,))) == []
+
+
+def test_entries_that_are_executed_elsewhere_need_no_worker() -> None:
+    stuck = replace(QUIET, ready=3, ready_since=LONG_AGO)
+
+    assert problems(stuck) == ["no worker lives, and 3 are ready in the queue"]
+    assert problems(replace(stuck, running=1)) == []
+    assert problems(replace(stuck, ready_since=NOW)) == []

@@ -8,7 +8,9 @@ The folders are the journey of a job:
     train/      1  what runs: junctions, routes, memory by type. Knows no database
     schedule/   2  when: declarations, cron, exclusions, what is due. Pure
     queue       3  wishes to run
-    admin/         the trains that run the railway: the manager, seeding, dead letters
+    dispatch/   4  go: which wishes fit under the limits, and who gets them
+    work/       5  do: the slots that runs are executed in
+    admin/         the trains that run the railway: the manager, the gate, endings, dead letters
     store/         the database: one implementation, two dialects
     records/       plain frozen values: what the tables hold
     host/          the app object and the wiring
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
         TraxError,
     )
     from trax.host.app import Trax
-    from trax.records import DeadLetter, LogLine, Manifest, ManifestGroup, Metadata, WorkQueueEntry
+    from trax.records import DeadLetter, LogLine, Manifest, ManifestGroup, Metadata, Reason, WorkQueueEntry
     from trax.records.when import Calendar
     from trax.schedule import Group, Item, cron, every, exclude, fire_all
     from trax.train import (
@@ -81,6 +83,7 @@ __all__ = [
     "Metadata",
     "NotFound",
     "Outcome",
+    "Reason",
     "Refused",
     "Retry",
     "RetryAfter",
@@ -111,7 +114,7 @@ _HOMES = {
     "trax.dispatch.submit": "Refused Submission Submitter",
     "trax.errors": "EntryCancelled InvalidInput NotFound RunCancelled RunInterrupted RunTimedOut TraxError",
     "trax.host.app": "Trax",
-    "trax.records": "DeadLetter LogLine Manifest ManifestGroup Metadata WorkQueueEntry",
+    "trax.records": "DeadLetter LogLine Manifest ManifestGroup Metadata Reason WorkQueueEntry",
     "trax.records.when": "Calendar",
     "trax.schedule": "Group Item cron every exclude fire_all",
 }

@@ -41,7 +41,7 @@ def test_a_schedule_runs_until_the_process_is_asked_to_end(folder: Path, name: s
         _, told = running.communicate(timeout=60)
 
     assert running.returncode == 0
-    assert "1 trains and 1 schedules on sqlite:///trax.db" in told
+    assert "1 train and 1 schedule on sqlite:///trax.db" in told
     assert "stopping" in told
 
 

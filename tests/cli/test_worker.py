@@ -74,8 +74,8 @@ def test_a_worker_runs_what_a_scheduler_lets_through(folder: Path) -> None:
         scheduler_ended = ended(scheduler)
 
     assert met == [f"met in {worker.pid}"] * 2
-    assert "worker: 1 trains and 2 schedules" in worker_ended[2]
-    assert "scheduler: 1 trains and 2 schedules" in scheduler_ended[2]
+    assert "worker: 1 train and 2 schedules" in worker_ended[2]
+    assert "scheduler: 1 train and 2 schedules" in scheduler_ended[2]
     assert (worker_ended[0], scheduler_ended[0], scheduler_ended[1]) == (0, 0, "")
 
 
@@ -127,14 +127,26 @@ def test_one_that_dies_is_replaced(folder: Path) -> None:
     ("words", "code", "said"),
     [
         (["nojobs.py:app", "--processes", "2"], 1, "trax: there is no file 'nojobs.py'"),
-        (["jobs.py:app", "--processes", "0"], 2, "Must be >= 1"),
-        (["jobs.py:app", "--concurrency", "0"], 2, "Must be >= 1"),
+        (
+            ["jobs.py:app", "--processes", "0"],
+            2,
+            'trax: Invalid value "0" for --processes. Must be >= 1. See `trax worker --help`.',
+        ),
+        (
+            ["jobs.py:app", "--concurrency", "-1"],
+            2,
+            'trax: Invalid value "-1" for --concurrency. Must be >= 1. See `trax worker --help`.',
+        ),
+        (
+            ["jobs.py:app", "--concurency", "2"],
+            2,
+            "trax: Unknown option: --concurency. Did you mean --concurrency? See `trax worker --help`.",
+        ),
     ],
 )
-def test_what_cannot_work_is_told_before_anything_starts(
+def test_what_cannot_work_is_told_in_one_line_before_anything_starts(
     folder: Path, words: list[str], code: int, said: str
 ) -> None:
     failed = subprocess.run([TRAX, "worker", *words], cwd=folder, capture_output=True, text=True, check=False)
 
-    assert failed.returncode == code
-    assert said in failed.stderr + failed.stdout
+    assert (failed.returncode, failed.stdout, failed.stderr) == (code, "", said + "\n")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import event, text
 
 from trax.records import QueueStatus, State
-from trax.store import Store, metadata, work_queue
+from trax.store import Store, metadata, status, why, work_queue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -92,3 +94,26 @@ def test_entries_of_any_status_are_found_without_walking_history(
 def test_entries_of_a_manifest_are_found_without_walking_history(history: Store) -> None:
     assert rows_read(history, lambda connection: work_queue.listed(connection, manifest="m7")) <= 200
     assert rows_read(history, lambda connection: work_queue.listed(connection, manifest="nobody")) <= 200
+
+
+def test_how_the_whole_stands_is_found_without_walking_history(history: Store) -> None:
+    def question(connection: Connection) -> None:
+        status.read(connection, now=datetime.now(UTC), lost_after=timedelta(seconds=20))
+
+    assert rows_read(history, question) <= 200
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        why.holders,
+        partial(why.holders, group_id=1),
+        why.occupancy,
+        partial(why.occupants, manifest_id=7),
+        partial(why.slots_taken, worker_ids=[1], most=10),
+    ],
+)
+def test_what_holds_a_job_is_found_without_walking_history(
+    history: Store, question: Callable[[Connection], Any]
+) -> None:
+    assert rows_read(history, question) <= 200

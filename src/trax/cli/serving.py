@@ -53,9 +53,14 @@ async def _serve(app: Trax, roles: str, console: Console, concurrency: int | Non
 
 async def _greeting(app: Trax, roles: str) -> str:
     address = (await app.parts.store.opened()).address
-    count = len(app.parts.declarations.checked().manifests)
+    schedules = len(app.parts.declarations.checked().manifests)
     what = "" if roles == "all" else f"{roles}: "
-    return f"{what}{len(app.trains)} trains and {count} schedules on {address}; Ctrl-C stops"
+    said = f"{_counted(len(app.trains), 'train')} and {_counted(schedules, 'schedule')}"
+    return f"{what}{said} on {address}; Ctrl-C stops"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 class SeedingBar:

@@ -11,4 +11,5 @@ loop.py         one duty, turn after turn
 listen.py       what other processes announce wakes the loops of this one
 signals.py      SIGTERM and SIGINT: stop, hurry, now
 processes.py    several worker processes under one parent
+why.py          `app.why`; planning, linting and doctor: what `trax plan`, `lint` and `db doctor` ask
 """

@@ -20,6 +20,7 @@ from trax.host.settings import AppSettings
 from trax.host.signals import StopSignals
 from trax.host.startup import patiently, start
 from trax.host.sync import Sync
+from trax.host.why import why
 from trax.host.work_queue import WorkQueue
 from trax.store.url import chosen_url
 from trax.train import train as train_over
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from trax.host.entry import QueuedEntry
     from trax.host.receiving import Receiver
     from trax.host.wishes import ManyKeywords, QueueKeywords
+    from trax.records.reason import Reason
     from trax.train import Segment, Train, TrainKeywords
     from trax.train.services import Made, Managed
 
@@ -154,6 +156,10 @@ class Trax:
         """Ask for any number of runs in one transaction."""
         return await self._queueing.many(train, values, how)
 
+    async def why(self, what: str | int) -> list[Reason]:
+        """What keeps a manifest (its external id) or an entry (its number) from running, what holds first."""
+        return await why(self.parts, what)
+
     async def __aenter__(self) -> Self:
         """Open the store, bring its manifests in line with what is declared, and run every duty."""
         await self.start()
@@ -182,7 +188,7 @@ class Trax:
             store = await patiently(parts.store.opened)
             if role.schedules:
                 await start(store, timetable, parts.settings, on_progress=on_progress)
-            self._running = await Running.started(parts, store, role, slots=concurrency)
+            self._running = await patiently(lambda: Running.started(parts, store, role, slots=concurrency))
         except BaseException:
             self.close()
             raise

@@ -1,0 +1,92 @@
+"""What operators' commands share: they need a database, and not the app's code."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+from cyclopts import CycloptsError, Parameter, validators
+
+from trax.cli import db
+from trax.errors import SchemaNotMigrated
+from trax.host.app import Trax
+from trax.records.states import DeadLetterStatus, Origin, QueueStatus, ScheduleType, State
+from trax.store.url import VARIABLE, chosen_url, has_no_file_yet
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+T = TypeVar("T")
+
+DatabaseUrl = db.DatabaseUrl
+AsJson = Annotated[bool, Parameter("--json", negative=(), help="One JSON document.")]
+Yes = Annotated[bool, Parameter("--yes", negative=(), help="Do it without asking.")]
+Everything = Annotated[bool, Parameter("--all", negative=(), help="All of them.")]
+CodeOf = Annotated[
+    str | None, Parameter("--app", help="module:app or file.py:app, which has its own database.")
+]
+Limit = Annotated[int, Parameter(help="How many at most.", validator=validators.Number(gte=1, lte=1000))]
+Before = Annotated[int | None, Parameter(help="Read on: the id of the last one already seen.")]
+After = Annotated[str | None, Parameter(help="Read on: the last one already seen.")]
+Id = Annotated[int, Parameter(validator=validators.Number(gte=0, lt=2**63))]
+Ids = Annotated[int, Parameter(name="IDS", validator=validators.Number(gte=0, lt=2**63))]
+RunState = Annotated[State | None, Parameter(help="Only those.", name_transform=str.lower)]
+EntryStatus = Annotated[QueueStatus | None, Parameter(help="Only those.")]
+EntryOrigin = Annotated[Origin | None, Parameter(help="Only those asked for by this.")]
+LetterStatus = Annotated[DeadLetterStatus | None, Parameter(help="Only those.", name_transform=str.lower)]
+KindOfSchedule = Annotated[
+    ScheduleType | None, Parameter("--schedule-type", help="Only those.", name_transform=str.lower)
+]
+
+
+def operate(database_url: str | None, verb: Callable[[Trax], Awaitable[T]], *, app: str | None = None) -> T:
+    """Do one thing with the database that was named, or with the one of an app."""
+    operated = _bare(database_url) if app is None else _loaded(app, database_url)
+    try:
+        return asyncio.run(_awaited(verb, operated))
+    finally:
+        operated.close()
+
+
+def misuse(message: str, *command: str) -> CycloptsError:
+    """What is wrong with a command that can be read and makes no sense."""
+    return CycloptsError(message, command_chain=command)
+
+
+def confirm(what: str, *, yes: bool, command: Sequence[str]) -> bool:
+    """Ask before much is changed at once. Who cannot be asked has to say it beforehand."""
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise misuse(f"{what}? Nobody is there to ask; say --yes.", *command)
+    sys.stderr.write(f"{what}? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() in {"y", "yes"}:
+        return True
+    sys.stderr.write("trax: nothing was done\n")
+    return False
+
+
+async def _awaited(verb: Callable[[Trax], Awaitable[T]], app: Trax) -> T:
+    return await verb(app)
+
+
+def _bare(database_url: str | None) -> Trax:
+    """An app without trains. It changes no tables: that is for servers and `trax db migrate`."""
+    address = chosen_url(database_url)
+    if has_no_file_yet(address):
+        raise SchemaNotMigrated(
+            f"there is no database {address} yet; start the app, run `trax db migrate`, or name another "
+            f"with --database-url or ${VARIABLE}"
+        )
+    settings: dict[str, Any] = {"skip_migrations": True}
+    return Trax(address, **settings)
+
+
+def _loaded(app: str, database_url: str | None) -> Trax:
+    from trax.cli.loading import load_app
+
+    if database_url is not None:
+        raise misuse("Say either --app or --database-url: an app has its own database.")
+    return load_app(app)

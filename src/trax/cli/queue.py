@@ -1,0 +1,139 @@
+"""`trax queue …`: what waits at the gate."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated, Final
+
+from cyclopts import App, Parameter
+
+from trax.cli.operating import (
+    AsJson,
+    Before,
+    CodeOf,
+    DatabaseUrl,
+    EntryOrigin,
+    EntryStatus,
+    Id,
+    Ids,
+    Limit,
+    misuse,
+    operate,
+)
+from trax.cli.showing import say, show_list, show_one
+
+if TYPE_CHECKING:
+    from trax.host.app import Trax
+    from trax.host.entry import QueuedEntry
+    from trax.host.wishes import QueueKeywords
+
+LISTED: Final = (
+    "id",
+    "train",
+    "status",
+    "origin",
+    "priority",
+    "manifest",
+    "group",
+    "created_at",
+    "scheduled_at",
+)
+
+queue = App(name="queue", help="What waits at the gate, and what was let through it.")
+
+
+@queue.command
+def add(
+    train: str,
+    value: Annotated[str, Parameter(name="INPUT", help="Its input as JSON.")] = "null",
+    /,
+    *,
+    priority: int | None = None,
+    group: str | None = None,
+    delay: Annotated[float | None, Parameter(help="Seconds from now.")] = None,
+    unique: Annotated[str | None, Parameter(help="A key that one unfinished job may have.")] = None,
+    max_retries: int | None = None,
+    app: CodeOf = None,
+    database_url: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask for a run.
+
+    With --app the input is checked against the train's type now, and what the train says of priority,
+    group, retries and timeout counts. Without it, name and input are taken as they are: workers check them.
+    An input that its train refuses becomes a dead letter; a name no worker knows waits for one that does.
+    """
+    how: QueueKeywords = {
+        "priority": priority,
+        "group": group,
+        "delay": None if delay is None else timedelta(seconds=delay),
+        "unique": unique,
+        "max_retries": max_retries,
+    }
+    given, has_code = _parsed(value), app is not None
+
+    async def ask(operated: Trax) -> QueuedEntry:
+        if has_code:
+            return await operated.queue(train, given, **how)
+        from trax.host import bare
+
+        return await bare.queue(operated.parts, train, given, how)
+
+    entry = operate(database_url, ask, app=app)
+    if as_json:
+        show_one(entry, as_json=True)
+    else:
+        say(f"{entry.train} is queued as entry {entry.id}")
+
+
+@queue.command(name="list")
+def list_(
+    *,
+    status: EntryStatus = None,
+    train: str | None = None,
+    manifest: str | None = None,
+    group: str | None = None,
+    origin: EntryOrigin = None,
+    before: Before = None,
+    limit: Limit = 50,
+    database_url: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """List entries, newest first."""
+    found = operate(
+        database_url,
+        lambda app: app.work_queue.list(
+            status=status,
+            train=train,
+            manifest=manifest,
+            group=group,
+            origin=origin,
+            before=before,
+            limit=limit,
+        ),
+    )
+    show_list(found, LISTED, as_json=as_json)
+
+
+@queue.command
+def show(entry_id: Id, /, *, database_url: DatabaseUrl = None, as_json: AsJson = False) -> None:
+    """Show one entry."""
+    show_one(operate(database_url, lambda app: app.work_queue.get(entry_id)), as_json=as_json)
+
+
+@queue.command
+def cancel(*ids: Ids, database_url: DatabaseUrl = None) -> int:
+    """Withdraw entries that are still queued; `trax executions cancel` stops what runs already."""
+    if not ids:
+        raise misuse("Which entries? Name their ids.", "queue", "cancel")
+    count = operate(database_url, lambda app: app.work_queue.cancel(ids))
+    say(f"withdrawn: {count} of {len(set(ids))}")
+    return 0 if count == len(set(ids)) else 1
+
+
+def _parsed(value: str) -> object:
+    try:
+        return json.loads(value)
+    except ValueError as wrong:
+        raise misuse(f"The input is not JSON: {wrong}.", "queue", "add") from None

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from trax.cli.moments import moment, relative, span
+
+NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
+
+
+def test_a_moment_is_exact_and_relative() -> None:
+    elsewhere = (NOON - timedelta(minutes=5)).astimezone()
+
+    assert moment(elsewhere, NOON) == "2027-03-01 11:55:00Z (5 min ago)"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0.4, "now"), (40, "in 40 s"), (-3600, "1 h ago"), (-3725, "1 h 2 min ago")]
+)
+def test_the_distance_is_told_in_two_units_at_most(seconds: float, said: str) -> None:
+    assert relative(NOON + timedelta(seconds=seconds), NOON) == said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0.25, "0.25 s"), (90, "1 min 30 s"), (86400 + 59, "1 d"), (90000, "1 d 1 h")]
+)
+def test_a_span_is_told_in_two_units_at_most(seconds: float, said: str) -> None:
+    assert span(timedelta(seconds=seconds)) == said

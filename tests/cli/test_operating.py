@@ -1,0 +1,200 @@
+"""What all of an operator's commands have in common."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.cli.conftest import Railway
+from tests.support.operator import Operator
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TRAX = Path(sys.executable).with_name("trax")
+
+
+class Typing(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["manifests", "show", "nobody"], 1, "trax: there is no manifest 'nobody'"),
+        (["manifests", "trigger", "nobody"], 1, "trax: there is no manifest 'nobody'"),
+        (["groups", "trigger", "nobody"], 1, "trax: there is no group 'nobody'"),
+        (["groups", "cancel", "nobody", "--yes"], 1, "trax: there is no group 'nobody'"),
+        (["queue", "show", "9"], 1, "trax: there is no entry 9 in the work queue"),
+        (["queue", "add", "trax.mine", "1"], 1, "trax: names that start with 'trax.' belong to Trax itself"),
+        (["executions", "logs", "9"], 1, "trax: there is no execution 9"),
+        (["executions", "rerun", "9"], 1, "trax: there is no execution 9"),
+        (["dead-letters", "show", "9"], 1, "trax: there is no dead letter 9"),
+        (["settings", "set", "max_active=1"], 1, "trax: there is no setting 'max_active'; did you mean"),
+        (["settings", "get", "listen_url"], 1, "trax: setting 'listen_url' is set in code or environment"),
+        (["queue", "add", "greet", "{"], 2, "trax: The input is not JSON"),
+        (["queue", "list", "--status", "waiting"], 2, 'trax: Invalid value "waiting" for --status.'),
+        (["queue", "cancel"], 2, "trax: Which entries? Name their ids. See `trax queue cancel --help`."),
+        (["executions", "cancel"], 2, "trax: Which executions? Name their ids."),
+        (["executions", "list", "--limit", "0"], 2, 'trax: Invalid value "0" for --limit.'),
+        (["dead-letters", "requeue"], 2, "trax: Which dead letters? Name their ids, or say --all."),
+        (["dead-letters", "requeue", "1", "--all"], 2, "trax: Which dead letters?"),
+        (["groups", "set", "etl"], 2, "trax: Nothing to set: say --max-active-jobs"),
+        (["settings", "set", "max_active_jobs"], 2, "trax: 'max_active_jobs' changes nothing"),
+    ],
+)
+def test_what_goes_wrong_is_one_line_and_a_code_to_trust(
+    operator: Operator, trains: Railway, words: Sequence[str], code: int, said: str
+) -> None:
+    asyncio.run(trains.runs())
+
+    told = operator(*words)
+
+    assert (told.code, told.out) == (code, "")
+    assert told.err.startswith(said)
+    assert told.err.count("\n") == 1
+
+
+def test_asking_makes_no_database(operator: Operator, tmp_path: Path) -> None:
+    told = operator("queue", "list")
+
+    assert (told.code, list(tmp_path.iterdir())) == (1, [])
+    assert "run `trax db migrate`" in told.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["manifests", "delete", "greet-ada"],
+        ["groups", "cancel", "etl"],
+        ["dead-letters", "requeue", "--all"],
+        ["dead-letters", "ack", "--all", "--note", "known"],
+        ["settings", "reset"],
+    ],
+)
+def test_much_at_once_is_confirmed(
+    operator: Operator, trains: Railway, monkeypatch: pytest.MonkeyPatch, words: Sequence[str]
+) -> None:
+    asyncio.run(trains.runs(0))
+
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    unasked = operator(*words)
+    monkeypatch.setattr("sys.stdin", Typing("n\n"))
+    declined = operator(*words)
+    monkeypatch.setattr("sys.stdin", Typing("y\n"))
+    agreed = operator(*words)
+
+    assert (unasked.code, declined.code, agreed.code) == (2, 1, 0)
+    assert "Nobody is there to ask; say --yes." in unasked.err
+    assert declined.err.endswith("[y/N] trax: nothing was done\n")
+    assert (unasked.out, declined.out) == ("", "")
+
+
+def test_what_a_job_says_cannot_steer_the_terminal(operator: Operator, trains: Railway) -> None:
+    asyncio.run(trains.runs())
+    operator("queue", "add", "complain", json.dumps("\x1b[2J\tgone\nagain"))
+    asyncio.run(trains.runs())
+
+    listed = operator("executions", "list", "--state", "failed")
+    shown = operator("executions", "show", "3")
+
+    assert listed.lines[0][-1] == "[2J gone again"
+    assert "[2J" in shown.out
+    assert "\x1b" not in shown.out
+
+
+def test_a_terminal_shows_a_table_and_a_pipe_plain_lines(trains: Railway, operator: Operator) -> None:
+    asyncio.run(trains.runs())
+
+    words = [str(TRAX), "manifests", "list", "--database-url", operator.url]
+    seen = in_terminal(words)
+    piped = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+
+    assert "\x1b[1mexternal id" in seen
+    assert "greet-ada" in seen
+    assert "\t" not in seen
+    assert piped.splitlines()[1].startswith(
+        "greet-ada\tgreet\tetl\tevery 1:00:00\tyes\t0\t2027-03-01 13:00:00Z"
+    )
+
+
+def in_terminal(words: Sequence[str]) -> str:
+    ours, theirs = pty.openpty()
+    wide = {**os.environ, "COLUMNS": "160", "TERM": "xterm-256color"}
+    with subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs, env=wide) as process:
+        os.close(theirs)
+        seen = b""
+        while part := _read(ours):
+            seen += part
+    os.close(ours)
+    assert process.returncode == 0
+    return seen.decode()
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # the other side has hung up
+        return b""
+
+
+def test_a_reader_that_leaves_early_is_no_error(trains: Railway, operator: Operator) -> None:
+    asyncio.run(trains.runs())
+
+    reading, writing = os.pipe()
+    os.close(reading)
+    words = [TRAX, "manifests", "list", "--database-url", operator.url]
+    left = subprocess.run(words, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+
+    assert (left.returncode, left.stderr) == (141, "")
+
+
+def test_the_same_commands_work_on_postgresql(postgres_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    servers, operator = Railway(postgres_url), Operator(postgres_url, capsys)
+    asyncio.run(servers.runs(0))
+
+    operator("queue", "add", "greet", '{"name": "Bob"}', "--priority", "5")
+    operator("groups", "set", "etl", "--max-active-jobs", "2")
+    operator("manifests", "trigger", "greet-ada")
+    (failed,) = operator.ids("executions", "list", "--state", "failed")
+    rerun = operator("executions", "rerun", str(failed))
+    requeued = operator("dead-letters", "requeue", "--all", "--yes")
+    operator("settings", "set", "max_active_jobs=50")
+    before = operator.json("status")
+    asyncio.run(servers.runs())
+    after = operator.json("status")
+
+    assert (rerun.code, requeued.out) == (0, "requeued: 1\n")
+    assert (before["ready"], after["ready"], after["dead_letters"]) == (4, 0, 2)
+    outputs = {record["output"] for record in operator.json("executions", "list", "--train", "greet")}
+    assert outputs == {"Hello, Ada!", "Hello, Bob!"}
+    assert operator.json("groups", "show", "etl")["max_active_jobs"] == 2
+
+
+def test_completion_is_installed_for_the_shell(tmp_path: Path) -> None:
+    home = {**os.environ, "HOME": str(tmp_path), "SHELL": "/bin/bash"}
+
+    subprocess.run([TRAX, "--install-completion"], env=home, capture_output=True, check=True)
+
+    (script,) = tmp_path.rglob("completions/trax")
+    assert "dead-letters" in script.read_text(encoding="utf-8")
+
+
+def test_help_imports_no_database_and_no_command() -> None:
+    asked = "import sys; from trax.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
+    heavy = "print([m for m in sys.modules if m in {'sqlalchemy', 'pydantic', 'trax.host.app'}])"
+
+    helped = subprocess.run([sys.executable, "-c", asked + heavy], capture_output=True, text=True, check=True)
+
+    assert "executions" in helped.stdout
+    assert helped.stdout.splitlines()[-1] == "[]"

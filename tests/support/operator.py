@@ -1,0 +1,54 @@
+"""An operator at the command line: what they type, and what they are told."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from trax.cli import main
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True)
+class Told:
+    code: Any
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[list[str]]:
+        """What stands below the header, cell by cell."""
+        return [line.split("\t") for line in self.out.splitlines()[1:]]
+
+
+class Operator:
+    """Runs commands in this process, against one database."""
+
+    def __init__(self, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+        self.url = url
+        self._capsys = capsys
+
+    def __call__(self, *words: str) -> Told:
+        return self.plainly(*words, "--database-url", self.url)
+
+    def plainly(self, *words: str) -> Told:
+        """Without naming the database."""
+        self._capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main(list(words))
+        said = self._capsys.readouterr()
+        code = ended.value.code
+        return Told(code, said.out, said.err) if isinstance(code, int) else Told(1, said.out, f"{code}\n")
+
+    def json(self, *words: str) -> Any:
+        told = self(*words, "--json")
+        assert (told.code, told.err) == (0, "")
+        return json.loads(told.out)
+
+    def ids(self, *words: str) -> Sequence[int]:
+        return [record["id"] for record in self.json(*words)]

@@ -133,11 +133,11 @@ class Worker:
     async def beat(self) -> None:
         """Say that this worker lives, stop the runs that somebody wants stopped, put back what strayed."""
         at, before = self._clock(), self._claiming.before(self._known())
-        lives, held = await self._store.call(self._beat)
+        lives, held, slots = await self._store.call(self._beat)
         if not lives:
             await self._begin_anew()
         self._beaten_at, self._is_silenced = at, False
-        self._adjust()
+        self._adjust(slots)
         for run in held:
             if run.to_stop is not None:
                 timed_out = run.to_stop is CancelReason.TIMEOUT
@@ -189,10 +189,11 @@ class Worker:
         """As many as the settings say by now, unless whoever started the worker said how many."""
         return _slots(self._parts) if self._is_adjustable else self._slots
 
-    def _adjust(self) -> None:
-        if self._slots != self._wanted_slots:
-            self._slots = self._wanted_slots
-            self._pool.resize(self._slots)
+    def _adjust(self, slots: int) -> None:
+        """Have as many slots as the row says by now: others count on that number."""
+        if self._slots != slots:
+            self._slots = slots
+            self._pool.resize(slots)
             self._parts.events.emit(Topic.PENDING)
 
     async def _begin_anew(self) -> None:
@@ -262,11 +263,11 @@ class Worker:
         ours = {one.ending.metadata_id for one in written}
         return [one for one in finished if one.ended.ending.metadata_id in ours]
 
-    def _beat(self, connection: Connection) -> tuple[bool, list[Held]]:
+    def _beat(self, connection: Connection) -> tuple[bool, list[Held], int]:
         self._parts.live.refresh(connection)
-        now = self._store.now(connection)
-        lives = workers.beat(connection, self.id, concurrency=self._wanted_slots, now=now)
-        return lives, claim.held(connection, self.id)
+        now, slots = self._store.now(connection), self._wanted_slots
+        lives = workers.beat(connection, self.id, concurrency=slots, now=now)
+        return lives, claim.held(connection, self.id), slots
 
 
 def _written_before(connection: Connection, finished: Sequence[Finished]) -> set[int]:

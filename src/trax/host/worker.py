@@ -110,17 +110,12 @@ class Worker:
         return len(jobs)
 
     async def visit_gate(self, visit: Callable[[Taker], Awaitable[Dispatched]]) -> Dispatched:
-        """Come along to the gate: what is let in for the free slots begins at once.
-
-        Where jobs are so short that many end during one visit, as many are taken in advance. What takes its
-        time is not: another worker may have a slot for it sooner.
-        """
+        """Come along to the gate: what is let in for the free slots begins at once."""
         async with self._claiming:
             ended_before = self._pool.ended_count
             dispatched = await visit(self._taker())
             self._pool.add(dispatched.held)
-            ended = self._pool.ended_count - ended_before
-            self._pool.prefetch = min(ended, self._pool.size) if 8 * ended >= self._pool.size else 0
+            self._pool.foresee(self._pool.ended_count - ended_before)
         return dispatched
 
     async def flush(self) -> int:

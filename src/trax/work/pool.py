@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 SLICE = 32
 """Jobs are started in slices, so that others get their turn on the loop in between."""
 
+FEW = 8
+"""Less than this part of the slots ending meanwhile is nothing to prepare for."""
+
 MOST_THREADS = 10_000
 """No limit in earnest: a thread is only made when all others are taken, and the slots bound how many are."""
 
@@ -105,6 +108,15 @@ class Pool(Generic[JobT, EndedT]):
     def resize(self, size: int) -> None:
         """Have so many slots from now on. What runs in one too many runs to its end."""
         self._size = size
+
+    def foresee(self, ended: int) -> None:
+        """So many ended while new ones were fetched: as many may wait in line the next time.
+
+        The number falls by halves, since fetching many and fetching few take turns. Where jobs take their
+        time it is nothing: another worker may have a slot for them sooner.
+        """
+        expected = max(ended, self.prefetch // 2)
+        self.prefetch = min(expected, self._size) if expected * FEW >= self._size else 0
 
     def add(self, jobs: Sequence[JobT]) -> None:
         """Take these on: what fits begins, a slice at once and the rest in the turns of the loop to come."""

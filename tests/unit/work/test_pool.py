@@ -289,3 +289,26 @@ async def _until(condition: Callable[[], Any]) -> None:
     async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0)
+
+
+async def test_where_jobs_are_short_as_many_wait_in_line_as_end_meanwhile(station: Station) -> None:
+    pool = station.pool(8)
+
+    pool.foresee(0)
+    assert pool.prefetch == 0
+
+    pool.foresee(6)
+    assert (pool.prefetch, pool.wanted) == (6, 14)
+
+    pool.foresee(0)
+    assert pool.prefetch == 3, "it falls by halves"
+    pool.foresee(20)
+    assert pool.prefetch == 8, "never more than there are slots"
+
+
+async def test_a_job_now_and_then_is_nothing_to_prepare_for(station: Station) -> None:
+    pool = station.pool(100)
+
+    pool.foresee(12)
+
+    assert pool.prefetch == 0

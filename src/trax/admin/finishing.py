@@ -133,14 +133,4 @@ def _letter(entry: Any, one: Ended, most: int | None) -> dict[str, Any]:
     times = "once" if entry.attempt == 1 else f"{entry.attempt} times"
     given_up = f"failed {times}; trying again would not help after {one.error}"
     failed = f"failed {times}, the last time with {one.error}; max_retries is {most}"
-    return {
-        "manifest_id": None,
-        "train": entry.train,
-        "group_id": entry.group_id,
-        "priority": entry.priority,
-        "input": entry.input,
-        "retry": entry.retry,
-        "timeout_seconds": entry.timeout_seconds,
-        "reason": given_up if most is None else failed,
-        "retry_count": entry.attempt,
-    }
+    return dead_letters.of_entry(entry, given_up if most is None else failed, retry_count=entry.attempt)

@@ -104,7 +104,11 @@ def _give_up(
     of_manifests = {
         entry.manifest_id: reasons[entry.id] for entry in entries if entry.manifest_id is not None
     }
-    alone = [_letter(entry, reasons[entry.id]) for entry in entries if entry.manifest_id is None]
+    alone = [
+        dead_letters.of_entry(entry, reasons[entry.id], retry_count=entry.dispatch_attempts + 1)
+        for entry in entries
+        if entry.manifest_id is None
+    ]
     dead_letters.add(connection, alone, now=now)
     if of_manifests:
         hand_off.give_up_manifests(connection, of_manifests, now=now)
@@ -114,17 +118,3 @@ def _give_up(
 def _reason(attempts: int, why: str) -> str:
     times = "once" if attempts == 1 else f"{attempts} times"
     return f"its dispatch failed {times}, at last with {why}; it never ran"
-
-
-def _letter(entry: Any, reason: str) -> dict[str, Any]:
-    return {
-        "manifest_id": None,
-        "train": entry.train,
-        "group_id": entry.group_id,
-        "priority": entry.priority,
-        "input": entry.input,
-        "retry": entry.retry,
-        "timeout_seconds": entry.timeout_seconds,
-        "reason": reason,
-        "retry_count": entry.dispatch_attempts + 1,
-    }

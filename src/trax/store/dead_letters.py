@@ -35,6 +35,13 @@ GIVEN = (
 )
 
 
+def of_entry(entry: Row[Any], reason: str, *, retry_count: int) -> dict[str, Any]:
+    """The letter of a job without a manifest: it carries all that is needed to queue it again."""
+    carried = ("train", "group_id", "priority", "input", "retry", "timeout_seconds")
+    same = {name: getattr(entry, name) for name in carried}
+    return {**same, "manifest_id": None, "reason": reason, "retry_count": retry_count}
+
+
 def add(connection: Connection, letters: Sequence[dict[str, Any]], *, now: datetime) -> list[int]:
     """Write dead letters: what is in GIVEN of each. What has a manifest needs no `retry` and no timeout."""
     if not letters:

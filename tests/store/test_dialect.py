@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from sqlalchemy import Boolean, Float, Text, func, select
 from tests.support.waiting import until
 
-from trax.store import Store, dialect
+from trax.clock import utc_now
+from trax.store import Store, dialect, leading
 from trax.store.schema import tables
 from trax.store.types import BigId, JsonText, Utc
 
@@ -44,6 +45,10 @@ KINDS: dict[str, Any] = {
     "moment": Utc(),
     "json": JsonText,
 }
+
+
+def leads(connection: Connection) -> bool:
+    return leading.begin(connection, now=utc_now()).leads
 
 
 @pytest.fixture
@@ -88,10 +93,10 @@ def test_one_server_leads_and_the_other_does_not_wait(two: tuple[Store, Store]) 
     first, second = two
 
     def lead_while_the_other_tries(connection: Connection) -> tuple[bool, bool]:
-        return dialect.try_leader_lock(connection), second.run(dialect.try_leader_lock)
+        return leads(connection), second.run(leads)
 
     assert first.run(lead_while_the_other_tries) == (True, False)
-    assert second.run(dialect.try_leader_lock)
+    assert second.run(leads)
 
 
 def test_the_gate_lets_in_one_at_a_time_and_the_next_sees_what_was_done(
@@ -144,9 +149,7 @@ def test_a_notification_is_sent_when_its_transaction_commits(
     assert heard == ["work_queue"]
 
 
-@pytest.mark.parametrize(
-    "step", [dialect.try_leader_lock, dialect.take_gate_lock, dialect.take_migration_lock]
-)
+@pytest.mark.parametrize("step", [leads, dialect.take_gate_lock, dialect.take_migration_lock])
 def test_every_lock_can_be_taken_in_either_dialect(store: Store, step: Any) -> None:
     assert store.run(step) in {True, None}
 

@@ -41,7 +41,6 @@ class Receiver(Worker):
             if job is None:
                 return False
             await self._pool.start([job])
-        self._watch.wake()
         return True
 
     async def idle(self) -> None:

@@ -106,7 +106,7 @@ class Worker:
             return 0
         async with self._claiming:
             jobs = await self._store.call(self._claim)
-            await self._begin(jobs)
+            await self._pool.start(jobs)
         return len(jobs)
 
     async def visit_gate(self, visit: Callable[[Taker], Awaitable[Dispatched]]) -> Dispatched:
@@ -228,10 +228,6 @@ class Worker:
             logger.warning("worker %s could not say that it lives; it claims nothing until it can", self.id)
         self._is_silenced = is_silent
         return is_silent
-
-    async def _begin(self, jobs: Sequence[Claimed]) -> None:
-        if jobs:
-            await self._pool.start(jobs)
 
     def _claim(self, connection: Connection) -> list[Claimed]:
         return claim.claim(connection, self._taker(), now=self._store.given_now(connection))

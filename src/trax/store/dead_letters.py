@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import bindparam, delete, insert, literal, select, text, update
+from sqlalchemy import bindparam, delete, insert, select, text, update
 
 from trax.records.dead_letter import DeadLetter
 from trax.records.states import DeadLetterStatus
@@ -13,7 +13,7 @@ from trax.store.dialect import among, document, id_document, rows_of
 from trax.store.json import parsed
 from trax.store.schema import tables, tables_for
 from trax.store.text import storable
-from trax.store.types import Utc
+from trax.store.types import Utc, word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,7 +112,7 @@ def _add(dialect: str) -> Insert:
     letter = tables_for(dialect).dead_letter
     given = rows_of(dialect, "letters", {name: letter.c[name].type for name in GIVEN})
     columns: dict[str, Any] = {name: given.c[name] for name in GIVEN} | {
-        "status": literal(DeadLetterStatus.AWAITING_INTERVENTION.value, literal_execute=True),
+        "status": word(DeadLetterStatus.AWAITING_INTERVENTION),
         "dead_lettered_at": bindparam("now", type_=Utc),
     }
     return insert(letter).from_select(list(columns), select(*columns.values())).returning(letter.c.id)

@@ -44,14 +44,12 @@ def now(connection: Connection) -> datetime:
     return connection.execute(select(func.clock_timestamp(type_=Utc))).scalar_one()
 
 
-def try_leader_lock(connection: Connection) -> bool:
-    """True for the one server that may manage manifests in this moment; the others do not wait."""
-    return bool(connection.execute(leader_lock(connection.dialect.name)).scalar_one())
-
-
 @cache
 def leader_lock(dialect: str) -> Select[Any]:
-    """The same as a statement; in SQLite the transaction is the lock."""
+    """Asks whether this server may manage manifests in this moment: one may, and the others do not wait.
+
+    In SQLite the transaction is the lock.
+    """
     return select(true() if dialect == SQLITE else func.pg_try_advisory_xact_lock(LEADER_LOCK))
 
 
@@ -191,6 +189,12 @@ def _postgresql_rows(bound: BindParameter[str], columns: Mapping[str, TypeEngine
 
 def _is_json(kind: TypeEngine[Any]) -> bool:
     return isinstance(kind, Json)
+
+
+@cache
+def reading_moment(dialect: str) -> Select[Any]:
+    """Asks what `now` is."""
+    return select(moment(dialect))
 
 
 def reserve_ids(connection: Connection, table: Table, count: int) -> list[int]:

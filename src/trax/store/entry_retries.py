@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import case, literal, select, text, update
+from sqlalchemy import case, select, text, update
 
 from trax.events import Topic
 from trax.records.states import Origin, QueueStatus
 from trax.store.announcing import announce
 from trax.store.dialect import document, rows_of
 from trax.store.schema import tables_for
-from trax.store.types import Utc
+from trax.store.types import Utc, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -66,7 +66,7 @@ def _put_back(dialect: str) -> Update:
         update(queue)
         .where(queue.c.external_id == given.c.external_id, text("status = 'dispatched'"))
         .values(
-            status=literal(QueueStatus.QUEUED.value, literal_execute=True),
+            status=word(QueueStatus.QUEUED),
             origin=case(
                 (text("origin IN ('schedule', 'retry')"), Origin.REQUEUE.value), else_=queue.c.origin
             ),

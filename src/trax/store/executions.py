@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from sqlalchemy import func, literal, select, text, update
+from sqlalchemy import func, select, text, update
 
 from trax.records.states import CancelReason, State
 from trax.store.dialect import among, id_document
 from trax.store.schema import tables
+from trax.store.types import word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +49,7 @@ def cancel_pending(
         update(metadata)
         .where(among(connection, metadata.c.id), text("state = 'pending'"))
         .values(
-            state=literal(State.CANCELLED.value, literal_execute=True),
+            state=word(State.CANCELLED),
             ended_at=now,
             cancel_requested=True,
             cancel_reason=CancelReason.REQUESTED,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from sqlalchemy import Boolean, bindparam, func, or_, select, text, true, update
 
 from trax.store.claim import PENDING_HERE, Claimed, claimed, claiming
-from trax.store.dialect import document, gate_lock, moment, rows_of
+from trax.store.dialect import document, gate_lock, moment, reading_moment, rows_of
 from trax.store.pipeline import run_together
 from trax.store.schema import tables_for
 from trax.store.schema.manifest import BOUND
@@ -85,7 +85,7 @@ def look(
         (_limits(dialect), {}),
         (first_in_order(dialect), {"most": most}),
         (_occupancy(dialect), {"is_bound": is_bound}),
-        (_moment(dialect), {"now": now}),
+        (reading_moment(dialect), {"now": now}),
         (_elsewhere(dialect), {}),
     ]
     takes = [] if taker is None else claiming(connection, taker, now)
@@ -134,11 +134,6 @@ def heads(connection: Connection, *, rooms: Mapping[int, int], per_group: int, l
         "most": limit,
     }
     return [Candidate(*row) for row in connection.execute(_heads(connection.dialect.name), given)]
-
-
-@cache
-def _moment(dialect: str) -> Select[Any]:
-    return select(moment(dialect))
 
 
 @cache

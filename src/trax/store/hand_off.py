@@ -17,7 +17,7 @@ from trax.store.manifest_locks import lock
 from trax.store.schema import tables_for
 from trax.store.schema.metadata import OUTBOX
 from trax.store.text import storable
-from trax.store.types import BigId, Utc
+from trax.store.types import BigId, Utc, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -156,7 +156,7 @@ def _fail(dialect: str) -> Update:
         update(metadata)
         .where(metadata.c.id == given.c.metadata_id, func.coalesce(and_(text(OUTBOX), still_ours), False))
         .values(
-            state=literal(State.FAILED.value, literal_execute=True),
+            state=word(State.FAILED),
             ended_at=bindparam("now", type_=Utc),
             handing_over_until=None,
             failure_junction=bindparam("junction", type_=Text),
@@ -173,7 +173,7 @@ def _entries_of(dialect: str) -> Select[Any]:
     return (
         select(queue)
         .join(given, given.c.external_id == queue.c.external_id)
-        .where(queue.c.status == literal(QueueStatus.DISPATCHED.value, literal_execute=True))
+        .where(queue.c.status == word(QueueStatus.DISPATCHED))
         .order_by(queue.c.id)
         .with_for_update(of=queue)
     )
@@ -187,7 +187,7 @@ def _put_back(dialect: str) -> Update:
         update(queue)
         .where(queue.c.id == given.c.id)
         .values(
-            status=literal(QueueStatus.QUEUED.value, literal_execute=True),
+            status=word(QueueStatus.QUEUED),
             ready=False,
             scheduled_at=given.c.scheduled_at,
             dispatch_attempts=queue.c.dispatch_attempts + literal(1, Integer),
@@ -205,7 +205,7 @@ def _supersede(dialect: str) -> Update:
         update(queue)
         .where(queue.c.id == given.c.id)
         .values(
-            status=literal(QueueStatus.CANCELLED.value, literal_execute=True),
+            status=word(QueueStatus.CANCELLED),
             dispatch_attempts=queue.c.dispatch_attempts + literal(1, Integer),
             dispatched_at=None,
         )

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from sqlalchemy import select
-
-from trax.store.dialect import leader_lock, moment
+from trax.store.dialect import leader_lock, reading_moment
 from trax.store.pipeline import run_together
 from trax.store.settings import edited
 from trax.store.types import in_utc
@@ -15,7 +12,7 @@ from trax.store.types import in_utc
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from sqlalchemy import Connection, Select
+    from sqlalchemy import Connection
 
 
 class Begun(NamedTuple):
@@ -29,11 +26,6 @@ class Begun(NamedTuple):
 def begin(connection: Connection, *, now: datetime | None) -> Begun:
     dialect = connection.dialect.name
     lock, moments, settings = run_together(
-        connection, (leader_lock(dialect), {}), (_moment(dialect), {"now": now}), (edited(dialect), {})
+        connection, (leader_lock(dialect), {}), (reading_moment(dialect), {"now": now}), (edited(dialect), {})
     )
     return Begun(lock[0][0], in_utc(moments[0][0]), dict(settings))
-
-
-@cache
-def _moment(dialect: str) -> Select[Any]:
-    return select(moment(dialect))

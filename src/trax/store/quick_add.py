@@ -5,15 +5,15 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import bindparam, insert, select, true
+from sqlalchemy import insert, select, true
 
 from trax.events import Topic
 from trax.store.announcing import announce, notifications
-from trax.store.dialect import document, moment, notifying, rows_of
+from trax.store.dialect import document, notifying
 from trax.store.pipeline import commit_together, run_together
 from trax.store.schema import tables_for
-from trax.store.types import in_utc, word
-from trax.store.work_queue import GIVEN, values_of
+from trax.store.types import in_utc
+from trax.store.work_queue import row_of, rows_to_insert
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +52,7 @@ def add_to_group(
 
 
 def _document(entries: Sequence[NewEntry]) -> str:
-    return document(dict(zip(GIVEN, values_of(entry), strict=True)) for entry in entries)
+    return document(row_of(entry, None) for entry in entries)
 
 
 def _added(rows: Any) -> dict[str, Added]:
@@ -68,18 +68,6 @@ def _insert_and_tell(dialect: str) -> Select[Any]:
 
 @cache
 def _insert(dialect: str, *, in_group: bool = False) -> Any:
-    t = tables_for(dialect)
-    given = rows_of(dialect, "entries", {name: t.work_queue.c[name].type for name in GIVEN})
-    columns: dict[str, Any] = {name: given.c[name] for name in GIVEN} | {
-        "status": word("queued"),
-        "ready": true(),
-        "created_at": moment(dialect),
-    }
-    source: Any = given
-    if in_group:
-        group = t.manifest_group
-        columns |= {"group_id": group.c.id, "group_priority": group.c.priority}
-        source = given.join(group, group.c.name == bindparam("group_name"))
-    rows = select(*columns.values()).select_from(source)
-    written = t.work_queue.c.id, t.work_queue.c.external_id, t.work_queue.c.created_at
-    return insert(t.work_queue).from_select(list(columns), rows).returning(*written)
+    queue = tables_for(dialect).work_queue
+    rows = rows_to_insert(dialect, in_group=in_group)
+    return insert(queue).from_select(*rows).returning(queue.c.id, queue.c.external_id, queue.c.created_at)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from sqlalchemy import literal, select, text, update
+from sqlalchemy import select, text, update
 
 from trax.records.states import QueueStatus
 from trax.store.dialect import among, id_document
 from trax.store.schema import tables
 from trax.store.schema.work_queue import QUEUED
+from trax.store.types import word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +41,7 @@ def withdraw(connection: Connection, ids: Sequence[int]) -> list[Withdrawn]:
     statement = (
         update(queue)
         .where(among(connection, queue.c.id), text(QUEUED))
-        .values(status=literal(QueueStatus.CANCELLED.value, literal_execute=True))
+        .values(status=word(QueueStatus.CANCELLED))
         .returning(*(queue.c[name] for name in Withdrawn._fields))
     )
     return [Withdrawn(*row) for row in connection.execute(statement, {"ids": id_document(ids)})]

@@ -14,12 +14,12 @@ from trax.events import Topic
 from trax.records.states import Origin, QueueStatus
 from trax.records.work_queue_entry import NewEntry, WorkQueueEntry
 from trax.store.announcing import announce, is_lent
-from trax.store.dialect import bulk_copy, document, reserve_ids, rows_of
+from trax.store.dialect import bulk_copy, document, moment, reserve_ids, rows_of
 from trax.store.json import parsed
 from trax.store.names import group_id, manifest_id
 from trax.store.schema import tables, tables_for
 from trax.store.schema.work_queue import DELAYED, QUEUED, READY
-from trax.store.types import BigId, Utc, word
+from trax.store.types import BigId, word
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -67,7 +67,7 @@ def adding(dialect: str, entries: Sequence[NewEntry], *, now: datetime) -> Step:
     return _insert(dialect), {"entries": rows, "now": now}
 
 
-def row_of(entry: NewEntry, now: datetime) -> dict[str, Any]:
+def row_of(entry: NewEntry, now: datetime | None) -> dict[str, Any]:
     return dict(zip(GIVEN, values_of(entry), strict=True), ready=_is_ready(entry, now))
 
 
@@ -124,9 +124,9 @@ def attach_dead_letters(connection: Connection, letters: Mapping[int, int]) -> s
     return set(connection.execute(_attach_dead_letters(connection.dialect.name), {"rows": rows}).scalars())
 
 
-def _is_ready(entry: NewEntry, now: datetime) -> bool:
+def _is_ready(entry: NewEntry, now: datetime | None) -> bool:
     """Only what could run now stands in the ready index; the rest is promoted when its moment comes."""
-    return entry.scheduled_at is None or entry.scheduled_at <= now
+    return entry.scheduled_at is None or (now is not None and entry.scheduled_at <= now)
 
 
 @cache
@@ -154,16 +154,23 @@ def _insert(dialect: str) -> Insert:
 
 
 @cache
-def rows_to_insert(dialect: str) -> tuple[list[str], Select[*tuple[Any, ...]]]:
-    """The rows of a document of `row_of`, as what is inserted: the columns' names and a selection."""
-    queue = tables_for(dialect).work_queue
+def rows_to_insert(dialect: str, *, in_group: bool = False) -> tuple[list[str], Select[*tuple[Any, ...]]]:
+    """The rows of a document of `row_of`, as what is inserted: the columns' names and a selection.
+
+    With `in_group` they belong to the group of the parameter `group_name`, and are none if there is none.
+    """
+    queue, group = tables_for(dialect).work_queue, tables_for(dialect).manifest_group
     kinds = {name: queue.c[name].type for name in (*GIVEN, "ready")}
     given = rows_of(dialect, "entries", kinds)
     columns: dict[str, Any] = {name: given.c[name] for name in kinds} | {
         "status": word(QueueStatus.QUEUED),
-        "created_at": bindparam("now", type_=Utc),
+        "created_at": moment(dialect),
     }
-    return list(columns), select(*columns.values())
+    if not in_group:
+        return list(columns), select(*columns.values())
+    columns |= {"group_id": group.c.id, "group_priority": group.c.priority}
+    source = given.join(group, group.c.name == bindparam("group_name"))
+    return list(columns), select(*columns.values()).select_from(source)
 
 
 def _copied_in(connection: Connection, entries: Sequence[NewEntry], now: datetime) -> list[int]:

@@ -75,12 +75,19 @@ class Sent:
 
 
 @pytest.fixture(scope="module")
-def store(postgres_databases: Any) -> Generator[Store]:
+def crowded(postgres_databases: Any) -> Generator[str]:
     with postgres_databases.database() as address:
         store = Store(address)
         store.run(lambda connection: [connection.execute(text(one)) for one in CROWDED])
-        yield store
         store.close()
+        yield address
+
+
+@pytest.fixture(scope="module", params=["", "?prepare_statements=off"], ids=["directly", "through a pooler"])
+def store(crowded: str, request: pytest.FixtureRequest) -> Generator[Store]:
+    store = Store(crowded + request.param)
+    yield store
+    store.close()
 
 
 @pytest.fixture(scope="module")

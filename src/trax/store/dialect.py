@@ -29,6 +29,8 @@ MIGRATION_LOCK: Final = 0x7472_6178_0003
 SETTINGS_LOCK: Final = 0x7472_6178_0004
 CLEANUP_LOCK: Final = 0x7472_6178_0005
 CHANNEL: Final = "trax"
+WIDE_WAYS: Final = ("enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit")
+"""Ways to read much of a table, which our connections to PostgreSQL leave out unless they are asked to."""
 
 Insert = postgresql.Insert | sqlite.Insert
 
@@ -83,6 +85,17 @@ def _gate_lock() -> Select[Any, Any, Any, Any]:
         func.set_config("enable_seqscan", "off", True),  # noqa: FBT003
         func.pg_advisory_xact_lock(GATE_LOCK),
     )
+
+
+def plan_freely(connection: Connection) -> None:
+    """Let this transaction read widely: what follows looks at much of a table, and PostgreSQL knows how."""
+    if not is_sqlite(connection):
+        connection.execute(_all_ways())
+
+
+@cache
+def _all_ways() -> Select[Any]:
+    return select(*(func.set_config(name, "on", True) for name in WIDE_WAYS))  # noqa: FBT003
 
 
 def seconds_between(dialect: str, earlier: ColumnElement[Any], later: Any) -> ColumnElement[Any]:

@@ -1,0 +1,144 @@
+"""PostgreSQL keeps plans between statements, where that is safe, and a plan made early stays a good one."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sqlalchemy import text
+
+from trax.admin.job_dispatcher import dispatch
+from trax.dispatch.routing import Routing
+from trax.queue import Wish, enqueue_quickly
+from trax.records import WorkQueueEntry
+from trax.records.external_id import new_external_id
+from trax.records.metadata import Ending
+from trax.records.states import State
+from trax.settings import Settings
+from trax.store import Store, metadata
+from trax.store.claim import Taker
+from trax.store.dialect import plan_freely
+from trax.store.engine import PREPARE_AFTER, keep_plans
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from sqlalchemy import Connection
+
+pytestmark = pytest.mark.postgresql
+
+OFTEN = 3 * PREPARE_AFTER
+HISTORY = 20_000
+
+
+@pytest.fixture
+def one_connection(postgres_url: str) -> Generator[Store]:
+    """A store whose transactions all come over the same connection, one after the other."""
+    store = Store(postgres_url, pool_size=1)
+    yield store
+    store.close()
+
+
+def go_through(store: Store) -> int:
+    """One job on its whole way: queued, let in with the worker at hand, finished; a transaction each."""
+    wish = Wish(train="work", inputs={new_external_id(): "1"})
+    store.run(enqueue_quickly, wish, now=None, record=WorkQueueEntry)
+    taker = Taker(7, "box", 100, frozenset({"work"}))
+    let_in = store.run(dispatch, store, Settings(max_active_jobs=100), Routing(), taker=taker)
+    endings = [Ending(metadata_id=run.metadata_id, worker_id=7, state=State.COMPLETED) for run in let_in.held]
+    return len(store.run(metadata.finish_and_commit, endings, now=None))
+
+
+def read_in_sequence(store: Store) -> int:
+    """How many rows were read so far by walking a table from its beginning to its end."""
+    store.run(lambda connection: connection.execute(text("SELECT pg_stat_force_next_flush()")))
+    query = "SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE relname IN ('work_queue', 'metadata')"
+    return int(store.run(lambda connection: connection.execute(text(query)).scalar_one()))
+
+
+def test_statements_that_come_often_are_prepared(one_connection: Store) -> None:
+    for _ in range(OFTEN):
+        go_through(one_connection)
+
+    query = text("SELECT count(*) FROM pg_prepared_statements WHERE generic_plans > 0")
+    assert one_connection.run(lambda connection: connection.execute(query).scalar_one()) > PREPARE_AFTER
+
+
+def test_a_plan_made_for_empty_tables_is_right_for_full_ones(one_connection: Store) -> None:
+    for _ in range(OFTEN):
+        go_through(one_connection)
+    one_connection.run(fill_with_history)
+
+    before = read_in_sequence(one_connection)
+
+    assert go_through(one_connection) == 1
+
+    assert read_in_sequence(one_connection) == before
+
+
+def fill_with_history(connection: Connection) -> None:
+    connection.execute(
+        text(
+            """INSERT INTO trax.metadata
+                 (external_id, train, state, created_at, started_at, ended_at, submitter)
+               SELECT n, 'work', 'completed', now(), now(), now(), 'local' FROM generate_series(1, :many) n"""
+        ),
+        {"many": HISTORY},
+    )
+    connection.execute(
+        text(
+            """INSERT INTO trax.work_queue
+                 (external_id, train, status, origin, ready, metadata_id, created_at, dispatched_at)
+               SELECT 'h' || n, 'work', 'dispatched', 'queue', true, n, now(), now()
+               FROM generate_series(1, :many) n"""
+        ),
+        {"many": HISTORY},
+    )
+
+
+def test_whoever_reads_widely_may_say_so(one_connection: Store) -> None:
+    def ways(connection: Connection) -> set[str]:
+        plan_freely(connection)
+        shown = "SELECT current_setting('enable_seqscan') UNION SELECT current_setting('enable_hashjoin')"
+        return set(connection.execute(text(shown)).scalars())
+
+    assert one_connection.run(ways) == {"on"}
+    narrow = one_connection.run(lambda c: c.execute(text("SHOW enable_seqscan")).scalar_one())
+    assert narrow == "off", "it was said for that transaction only"
+
+
+def test_the_address_can_forbid_it(postgres_url: str) -> None:
+    store = Store(f"{postgres_url}?prepare_statements=off", pool_size=1)
+    for _ in range(OFTEN):
+        go_through(store)
+
+    query = text("SELECT count(*) FROM pg_prepared_statements")
+    assert store.run(lambda connection: connection.execute(query).scalar_one()) == 0
+    store.close()
+
+
+class Pooled:
+    """A connection through a pooler: that greets, and a server answers."""
+
+    def __init__(self, *, answers: int) -> None:
+        self.info = SimpleNamespace(backend_pid=1)
+        self.prepare_threshold: int | None = None
+        self.said: list[str] = []
+        self._answers = answers
+
+    def execute(self, statement: str) -> Any:
+        self.said.append(statement)
+        return SimpleNamespace(fetchall=lambda: [(self._answers,)])
+
+    def commit(self) -> None: ...
+
+
+@pytest.mark.parametrize(("answers", "threshold", "said"), [(1, PREPARE_AFTER, 2), (2, None, 1)])
+def test_nothing_is_prepared_behind_a_pooler(answers: int, threshold: int | None, said: int) -> None:
+    connection = Pooled(answers=answers)
+
+    keep_plans(connection, None)
+
+    assert connection.prepare_threshold == threshold
+    assert len(connection.said) == said, "and the session is left as it was"

@@ -18,7 +18,7 @@ from trax.admin.job_dispatcher import dispatch
 from trax.dispatch.routing import Routing
 from trax.settings import Settings
 from trax.store import Store
-from trax.store.dialect import bulk_copy
+from trax.store.copying import bulk_copy
 from trax.store.schema import tables
 from trax.testing import postgres
 

@@ -18,7 +18,7 @@ from trax.admin.manifest_manager import Turn
 from trax.host.startup import start
 from trax.settings import Settings
 from trax.store import Store
-from trax.store.dialect import bulk_copy
+from trax.store.copying import bulk_copy
 from trax.store.schema import tables
 from trax.testing import postgres
 

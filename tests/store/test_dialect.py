@@ -13,6 +13,7 @@ from tests.support.waiting import until
 
 from trax.clock import utc_now
 from trax.store import Store, dialect, leading
+from trax.store.copying import bulk_copy
 from trax.store.schema import tables
 from trax.store.types import BigId, JsonText, Utc
 
@@ -160,7 +161,7 @@ def test_reserved_ids_are_given_to_nobody_else(store: Store) -> None:
         first = dialect.reserve_ids(connection, table, 3)
         names = ("id", "external_id", "train", "state", "created_at")
         now = store.now(connection)
-        dialect.bulk_copy(connection, table, names, [(one, "x", "t", "pending", now) for one in first])
+        bulk_copy(connection, table, names, [(one, "x", "t", "pending", now) for one in first])
         return [*first, *dialect.reserve_ids(connection, table, 2)]
 
     ids = store.run(reserve_twice)

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from datetime import timedelta
+import logging
 from random import SystemRandom
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trax.admin.endings import apply_endings
 from trax.admin.policies import default_policy
 from trax.records.ended import EndKind, ManifestEnd
-from trax.records.metadata import Ending
 from trax.records.retry_policy import RetryPolicy, gives_up
 from trax.store import dead_letters, entry_retries, metadata
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
+    from trax.records.metadata import Ending
     from trax.settings import Settings
     from trax.store import Connection, Store
+
+logger = logging.getLogger(__name__)
 
 _random = SystemRandom()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class Ended(NamedTuple):
     """A run that ended: what the record says, and what it means.
 
     `raised` are the names of the error's classes, for the stored policy that says whether trying again would
@@ -82,6 +82,7 @@ def fail_alone(connection: Connection, failed: Sequence[Ended], settings: Settin
         is_over = gives_up(own, one.raised, otherwise=one.gives_up)
         if is_over or entry.attempt >= max(1, policy.max_retries):
             letters.append(_letter(entry, one, None if is_over else policy.max_retries))
+            _warn(entry, one)
         else:
             wait = policy.wait_after(entry.attempt, chance=_random.random())
             moments[one.external_id] = now + (wait if one.delay is None else one.delay)
@@ -111,7 +112,7 @@ def _dated(one: Ended, now: datetime) -> Ending:
     if one.delay is None or one.kind is not EndKind.INTERRUPTED:
         return one.ending
     reason = f"{one.ending.failure_reason}; it runs again at {now + one.delay:%Y-%m-%d %H:%M:%S} UTC"
-    return replace(one.ending, failure_reason=reason)
+    return one.ending._replace(failure_reason=reason)
 
 
 def _put_back_interrupted(connection: Connection, ended: Sequence[Ended], now: datetime) -> None:
@@ -126,6 +127,15 @@ def _put_back_interrupted(connection: Connection, ended: Sequence[Ended], now: d
 
 def _is_failed_alone(one: Ended) -> bool:
     return one.kind is EndKind.FAILURE and one.manifest_id is None
+
+
+def _warn(entry: Any, one: Ended) -> None:
+    logger.warning(
+        "run %s of train %r gave up: a dead letter awaits a person",
+        one.ending.metadata_id,
+        entry.train,
+        extra={"train": entry.train, "metadata_id": one.ending.metadata_id, "attempt": entry.attempt},
+    )
 
 
 def _letter(entry: Any, one: Ended, most: int | None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from trax.events import Topic
 from trax.records.states import QueueStatus, State
 from trax.store.announcing import announce, notifications
 from trax.store.claim import Claimed, held_columns
-from trax.store.dialect import document, is_sqlite, next_id, reserve_ids, rows_of
+from trax.store.dialect import is_sqlite, next_id, quick_document, reserve_ids, rows_of
 from trax.store.pipeline import commit_together
 from trax.store.schema import tables, tables_for
 from trax.store.types import SQLITE, BigId, Utc, word
@@ -71,7 +71,7 @@ def admit(connection: Connection, admissions: Sequence[Admission], *, now: datet
     dialect = connection.dialect.name
     if any(one.worker_id is None for one in admissions):
         announce(connection, Topic.PENDING)
-    given = {"rows": document(_rows(connection, admissions)), "now": now}
+    given = {"rows": quick_document(dialect, _rows(connection, admissions)), "now": now}
     marking: list[Step] = [(_mark(dialect), given)] if is_sqlite(connection) else []
     answering: list[Step] = [(_answer_letters(dialect), given)] if _any_answers(admissions) else []
     notifying = notifications(connection)

@@ -42,6 +42,15 @@ def notifications(connection: Connection) -> list[Step]:
     return [] if announced is None else announced.for_others(connection)
 
 
+def send_last(connection: Connection, step: Step) -> bool:
+    """Have a statement, whose answer nobody needs, go along with the commit; False if that cannot be."""
+    announced = connection.get_execution_options().get(ANNOUNCED)
+    if announced is None or dialect.is_sqlite(connection):
+        return False
+    announced.last.append(step)
+    return True
+
+
 def is_lent(connection: Connection) -> bool:
     """Whether a caller opened this connection: any driver may be below it, and nobody collects topics."""
     return ANNOUNCED not in connection.get_execution_options()
@@ -52,13 +61,15 @@ class Announced:
 
     def __init__(self, announcer: Announcer) -> None:
         self.topics: set[Topic] = set()
+        self.last: list[Step] = []
         self._told: set[Topic] = set()
         self._announcer = announcer
 
     def for_others(self, connection: Connection) -> list[Step]:
         """What to send before the commit that has not been sent."""
         untold, self._told = self.topics - self._told, set(self.topics)
-        return self._announcer.for_others(connection, untold) if untold else []
+        last, self.last = self.last, []
+        return [*last, *self._announcer.for_others(connection, untold)] if untold else last
 
 
 class Announcer:

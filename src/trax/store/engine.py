@@ -64,7 +64,7 @@ def keep_plans(connection: Any, _record: Any) -> None:
     """
     [[backend_pid]] = connection.execute("SELECT pg_backend_pid()").fetchall()
     if backend_pid == connection.info.backend_pid:
-        connection.execute(";".join(f"SET {name} = off" for name in WIDE_WAYS))
+        connection.execute(";".join(["SET TimeZone = 'UTC'", *(f"SET {name} = off" for name in WIDE_WAYS)]))
         connection.prepare_threshold = PREPARE_AFTER
         connection.prepared_max = PREPARED_AT_MOST
     connection.commit()

@@ -5,6 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from pydantic_core import from_json
+
 
 def parsed(text: str | None) -> Any:
-    return None if text is None else json.loads(text)
+    if text is None:
+        return None
+    try:
+        return from_json(text)
+    except ValueError:  # half of a surrogate pair: not proper text, but whoever wrote it can have it back
+        return json.loads(text)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import select
 
 from trax.store.dialect import id_document, is_sqlite, rows_of
+from trax.store.pipeline import run_together
 from trax.store.schema import tables, tables_for
 from trax.store.types import BigId
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, Select
 
+    from trax.store.pipeline import Step
+
 
 def lock(connection: Connection, ids: Iterable[int]) -> None:
     """Wait until nobody else changes these manifests, and keep them until the transaction ends.
@@ -23,8 +26,12 @@ def lock(connection: Connection, ids: Iterable[int]) -> None:
     A statement of its own: whoever waited here must read runs and entries with a snapshot taken after the
     wait, or it sees the manifest as it is and its runs as they were. In SQLite the transaction is the lock.
     """
-    if not is_sqlite(connection):
-        connection.execute(_lock(connection.dialect.name), {"ids": id_document(ids)})
+    run_together(connection, *locking(connection, ids))
+
+
+def locking(connection: Connection, ids: Iterable[int]) -> list[Step]:
+    """The same as steps, for those that have more to do in the same trip."""
+    return [] if is_sqlite(connection) else [(_lock(connection.dialect.name), {"ids": id_document(ids)})]
 
 
 def lock_those(connection: Connection, condition: ColumnElement[bool]) -> list[int]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import bindparam, func, literal_column, select, text, update
 
 from trax.records.retry_policy import RetryPolicy
 from trax.records.standing import Parent, Standing
 from trax.records.states import ScheduleType
-from trax.store.dialect import document, id_document, rows_of
-from trax.store.manifest_locks import lock
+from trax.store.dialect import document, id_document, quick_document, rows_of
+from trax.store.manifest_locks import locking
 from trax.store.manifest_rows import timing_of
+from trax.store.pipeline import run_together
 from trax.store.schema import tables, tables_for
 from trax.store.schema.metadata import ACTIVE
 from trax.store.schema.work_queue import STANDING_IN
@@ -22,13 +23,60 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime, timedelta
 
-    from sqlalchemy import ColumnElement, Connection, Row, ScalarSelect, Select, Table, Update
+    from sqlalchemy import ColumnElement, Connection, ScalarSelect, Select, Table, Update
     from sqlalchemy.types import TypeEngine
 
     from trax.store.pipeline import Step
 
 MOST_AT_ONCE: Final = 10_000
 """How many due manifests one cycle looks at; a greater flood is taken oldest first, cycle by cycle."""
+
+
+class Looked(NamedTuple):
+    """A manifest's row as the manager reads it, and beside it what else decides."""
+
+    id: int
+    external_id: str
+    train: str
+    input: str | None
+    enabled: bool
+    priority: int
+    group_id: int
+    timeout_seconds: float | None
+    max_retries: int
+    retry: str | None
+    failure_count: int
+    lifetime_failures: int
+    gave_up_reason: str | None
+    retry_at: datetime | None
+    attempt_cancelled: bool
+    consumed_parent_success_at: datetime | None
+    schedule_type: str
+    interval_seconds: int | None
+    anchored: bool
+    variance_seconds: int | None
+    cron_expression: str | None
+    scheduled_at: datetime | None
+    exclusions: str | None
+    time_zone: str
+    misfire_policy: str
+    misfire_threshold_seconds: float | None
+    misfire_limit: int | None
+    max_instances: int
+    created_at: datetime
+    last_successful_run: datetime | None
+    last_scheduled_for: datetime | None
+    next_scheduled_run: datetime | None
+    group_priority: int
+    group_enabled: bool
+    parent_id: int | None
+    parent_enabled: bool | None
+    parent_type: str | None
+    parent_success: datetime | None
+    awaiting: int
+    queued: int
+    active: int
+    latest_attempt: int
 
 
 @cache
@@ -52,14 +100,20 @@ def next_look(connection: Connection) -> datetime | None:
 
 def standings(connection: Connection, ids: Sequence[int], *, default_threshold: timedelta) -> list[Standing]:
     """How these manifests stand, in the order asked for. Their rows stay locked until the cycle ends."""
-    lock(connection, ids)
-    return glance(connection, ids, default_threshold=default_threshold)
+    return _standings(connection, ids, default_threshold, *locking(connection, ids))
 
 
 def glance(connection: Connection, ids: Sequence[int], *, default_threshold: timedelta) -> list[Standing]:
     """The same for those that only look, and hold nobody up."""
-    rows = connection.execute(_standings(connection.dialect.name), {"ids": id_document(ids)})
-    found = {row.id: _standing(row, default_threshold) for row in rows}
+    return _standings(connection, ids, default_threshold)
+
+
+def _standings(
+    connection: Connection, ids: Sequence[int], default_threshold: timedelta, *before: Step
+) -> list[Standing]:
+    looking: Step = (_looking(connection.dialect.name), {"ids": id_document(ids)})
+    *_, rows = run_together(connection, *before, looking)
+    found = {row[0]: _standing(Looked(*row), default_threshold) for row in rows}
     return [found[one] for one in ids if one in found]
 
 
@@ -76,11 +130,12 @@ def note_queued(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def noting_queued(dialect: str, rows: Sequence[dict[str, Any]]) -> Step:
-    return _note_queued(dialect), {"rows": document(rows)}
+    return _note_queued(dialect), {"rows": quick_document(dialect, rows)}
 
 
 @cache
-def _standings(dialect: str) -> Select[Any]:
+def _looking(dialect: str) -> Select[Any]:
+    """Asks for `Looked` of each."""
     t = tables_for(dialect)
     manifest, group, parent = t.manifest, t.manifest_group, t.manifest.alias("parent")
     given = rows_of(dialect, "ids", {"id": BigId})
@@ -94,7 +149,7 @@ def _standings(dialect: str) -> Select[Any]:
     latest = select(func.coalesce(func.max(runs.c.attempt), 0)).where(*is_active).scalar_subquery()
     return (
         select(
-            manifest,
+            *(manifest.c[name] for name in Looked._fields if name in manifest.c),
             group.c.priority.label("group_priority"),
             group.c.enabled.label("group_enabled"),
             parent.c.id.label("parent_id"),
@@ -116,7 +171,7 @@ def _count(table: Table, is_its: ColumnElement[bool], condition: str) -> ScalarS
     return select(func.count()).select_from(table).where(is_its, text(condition)).scalar_subquery()
 
 
-def _standing(row: Row[Any], default_threshold: timedelta) -> Standing:
+def _standing(row: Looked, default_threshold: timedelta) -> Standing:
     return Standing(
         id=row.id,
         external_id=row.external_id,
@@ -145,11 +200,13 @@ def _standing(row: Row[Any], default_threshold: timedelta) -> Standing:
     )
 
 
-def _parent(row: Row[Any]) -> Parent | None:
+def _parent(row: Looked) -> Parent | None:
     if row.parent_id is None:
         return None
     is_done_for_good = row.parent_type == ScheduleType.ONCE and row.parent_success is not None
-    return Parent(is_open=row.parent_enabled or is_done_for_good, last_successful_run=row.parent_success)
+    return Parent(
+        is_open=bool(row.parent_enabled) or is_done_for_good, last_successful_run=row.parent_success
+    )
 
 
 @cache

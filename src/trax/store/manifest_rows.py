@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +11,10 @@ from trax.records.states import MisfirePolicy, ScheduleType
 from trax.records.when import Cron, Interval, Misfire, Timing
 
 if TYPE_CHECKING:
-    from sqlalchemy import Row
-
     from trax.records.when import Exclusion, Schedule
 
-logger = logging.getLogger(__name__)
 
-
-def timing_of(row: Row[Any], default_threshold: timedelta) -> Timing:
+def timing_of(row: Any, default_threshold: timedelta) -> Timing:
     exclusions, broken = _exclusions(row)
     return Timing(
         schedule_type=ScheduleType(row.schedule_type),
@@ -39,7 +34,7 @@ def timing_of(row: Row[Any], default_threshold: timedelta) -> Timing:
     )
 
 
-def schedule_of(row: Row[Any]) -> Schedule | None:
+def schedule_of(row: Any) -> Schedule | None:
     match row.schedule_type:
         case ScheduleType.INTERVAL:
             return Interval(
@@ -51,7 +46,7 @@ def schedule_of(row: Row[Any]) -> Schedule | None:
             return None
 
 
-def _exclusions(row: Row[Any]) -> tuple[tuple[Exclusion, ...], str | None]:
+def _exclusions(row: Any) -> tuple[tuple[Exclusion, ...], str | None]:
     """The exclusions, and why they cannot be read: a newer server may have written a kind unknown here."""
     try:
         return exclusions_from_json(row.exclusions), None
@@ -59,6 +54,6 @@ def _exclusions(row: Row[Any]) -> tuple[tuple[Exclusion, ...], str | None]:
         return (), f"its exclusions cannot be read: {shown(row.exclusions)}"
 
 
-def _threshold(row: Row[Any], default: timedelta) -> timedelta:
+def _threshold(row: Any, default: timedelta) -> timedelta:
     own = row.misfire_threshold_seconds
     return default if own is None else timedelta(seconds=own)

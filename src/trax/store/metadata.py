@@ -11,8 +11,8 @@ from sqlalchemy import bindparam, func, insert, select, update
 from trax.records.junction_timing import timings_from_json
 from trax.records.metadata import ADMINISTRATIVE, Metadata
 from trax.records.states import State
-from trax.store.announcing import notifications
-from trax.store.dialect import among, document, id_document, moment, rows_of
+from trax.store.announcing import notifications, send_last
+from trax.store.dialect import among, id_document, moment, quick_document, rows_of
 from trax.store.json import parsed
 from trax.store.names import group_id, manifest_id
 from trax.store.pipeline import commit_together, run_together
@@ -44,7 +44,9 @@ def begin(connection: Connection, run: NewRun, *, now: datetime) -> int:
 def add_completed(connection: Connection, *, external_id: str, train: str, now: datetime) -> None:
     """Record, in one go, a cycle of an administrative train that is over."""
     given = {"external_id": external_id, "train": train, "now": now}
-    run_together(connection, (_add_completed(connection.dialect.name), given))
+    adding: Step = (_add_completed(connection.dialect.name), given)
+    if not send_last(connection, adding):
+        run_together(connection, adding)
 
 
 def finish(connection: Connection, endings: Sequence[Ending], *, now: datetime) -> set[int]:
@@ -79,8 +81,8 @@ def written_before(connection: Connection, endings: Sequence[Ending]) -> set[int
 
 
 def finishing(connection: Connection, endings: Sequence[Ending], *, now: datetime | None) -> Step:
-    rows = document(map(_row, endings))
-    return _finish(connection.dialect.name), {"endings": rows, "now": now}
+    dialect = connection.dialect.name
+    return _finish(dialect), {"endings": quick_document(dialect, map(_row, endings)), "now": now}
 
 
 def finished(rows: Rows) -> set[int]:

@@ -91,7 +91,7 @@ def _send(connection: Connection, statement: Executable, parameters: Mapping[str
 def _received(connection: Connection, cursor: Any, text: str, given: Any) -> Rows:
     for hear in connection.dispatch.after_cursor_execute:
         hear(connection, cursor, text, given, None, False)  # noqa: FBT003
-    return cursor.fetchall() if cursor.description else []
+    return cursor.fetchall() if cursor.pgresult.nfields else []  # its description would be made for nothing
 
 
 @lru_cache(maxsize=256)

@@ -35,7 +35,9 @@ class Utc(TypeDecorator[datetime]):
     def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:  # noqa: ARG002
         if value is None:
             return None
-        return datetime.fromisoformat(value) if isinstance(value, str) else value.astimezone(UTC)
+        if isinstance(value, str):
+            return datetime.fromisoformat(value)
+        return value if value.tzinfo is UTC else value.astimezone(UTC)
 
 
 class Json(UserDefinedType[str]):
@@ -64,7 +66,7 @@ def word(value: str) -> ColumnElement[str]:
 def in_utc(moment: datetime) -> datetime:
     if moment.tzinfo is None:
         raise ValueError(f"{moment!r} has no time zone; give an aware datetime such as datetime.now(UTC)")
-    return moment.astimezone(UTC)
+    return moment if moment.tzinfo is UTC else moment.astimezone(UTC)
 
 
 def utc_text(moment: datetime) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from functools import cache
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import bindparam, func, literal_column, select, text, update
@@ -14,7 +12,8 @@ from trax.events import Topic
 from trax.records.states import Origin, QueueStatus
 from trax.records.work_queue_entry import NewEntry, WorkQueueEntry
 from trax.store.announcing import announce, is_lent
-from trax.store.dialect import bulk_copy, document, moment, reserve_ids, rows_of
+from trax.store.copying import bulk_copy
+from trax.store.dialect import among, document, id_document, moment, quick_document, reserve_ids, rows_of
 from trax.store.json import parsed
 from trax.store.names import group_id, manifest_id
 from trax.store.schema import tables, tables_for
@@ -39,8 +38,7 @@ WHERE_STATUS: Final = {
     QueueStatus.CANCELLED: "status = 'cancelled'",
 }
 
-GIVEN: Final = tuple(field.name for field in fields(NewEntry))
-values_of: Final = attrgetter(*GIVEN)
+GIVEN: Final = NewEntry._fields
 
 
 def add(connection: Connection, entries: Sequence[NewEntry], *, now: datetime) -> list[int]:
@@ -63,18 +61,24 @@ def add(connection: Connection, entries: Sequence[NewEntry], *, now: datetime) -
 
 def adding(dialect: str, entries: Sequence[NewEntry], *, now: datetime) -> Step:
     """The same for not very many, as a step: it gives (id, external id) of each."""
-    rows = document(row_of(entry, now) for entry in entries)
+    rows = quick_document(dialect, (row_of(entry, now) for entry in entries))
     return _insert(dialect), {"entries": rows, "now": now}
 
 
 def row_of(entry: NewEntry, now: datetime | None) -> dict[str, Any]:
-    return dict(zip(GIVEN, values_of(entry), strict=True), ready=_is_ready(entry, now))
+    return {**entry._asdict(), "ready": _is_ready(entry, now)}
 
 
 def get(connection: Connection, entry_id: int) -> WorkQueueEntry | None:
     queue = tables(connection).work_queue
     row = connection.execute(records(connection).where(queue.c.id == entry_id)).one_or_none()
     return record(row) if row else None
+
+
+def of_ids(connection: Connection, ids: Sequence[int]) -> dict[int, WorkQueueEntry]:
+    """These entries, by their ids."""
+    query = records(connection).where(among(connection, tables(connection).work_queue.c.id))
+    return {row.id: record(row) for row in connection.execute(query, {"ids": id_document(ids)})}
 
 
 def listed(
@@ -178,7 +182,7 @@ def _copied_in(connection: Connection, entries: Sequence[NewEntry], now: datetim
     ids = reserve_ids(connection, queue, len(entries))
     names = ("id", "status", "created_at", "ready", *GIVEN)
     rows = (
-        (entry_id, QueueStatus.QUEUED.value, now, _is_ready(entry, now), *values_of(entry))
+        (entry_id, QueueStatus.QUEUED.value, now, _is_ready(entry, now), *entry)
         for entry_id, entry in zip(ids, entries, strict=True)
     )
     bulk_copy(connection, queue, names, rows)

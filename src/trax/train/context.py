@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,7 +12,7 @@ from trax.errors import TraxError, shown
 from trax.train.cancellation import Cancellation
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
     from typing import TypeAlias
 
     Reporter: TypeAlias = Callable[[float, str | None], None]
@@ -77,7 +76,11 @@ class Run:
     def bound_activator(self) -> Activator | None:
         """Who wakes dependents, if this run has any to wake."""
         if self.activator is None or self.manifest is None:
-            logger.warning("train %r runs without a manifest: it has no dependents to activate", self.train)
+            logger.warning(
+                "train %r runs without a manifest: it has no dependents to activate",
+                self.train,
+                extra={"train": self.train, "metadata_id": self.metadata_id},
+            )
             return None
         return self.activator
 
@@ -116,11 +119,17 @@ def current() -> Run | None:
     return _current.get()
 
 
-@contextmanager
-def entered(run: Run) -> Generator[Run]:
-    """Make this the current run inside the block."""
-    token = _current.set(run)
-    try:
-        yield run
-    finally:
-        _current.reset(token)
+class entered:  # noqa: N801 - read as a word: `with entered(run):`
+    """Make this the current run inside the block. Spelled out, since every run comes through here."""
+
+    __slots__ = ("_run", "_token")
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def __enter__(self) -> Run:
+        self._token = _current.set(self._run)
+        return self._run
+
+    def __exit__(self, *_: object) -> None:
+        _current.reset(self._token)

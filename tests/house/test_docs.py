@@ -21,9 +21,13 @@ if TYPE_CHECKING:
 
 PROJECT = Path(__file__).parent.parent.parent
 PAGES = sorted([*PROJECT.glob("*.md"), *(PROJECT / "docs").rglob("*.md")])
-EXAMPLES = sorted((PROJECT / "examples").glob("*.py"))
+EXAMPLES_OF_TESTS = sorted((PROJECT / "examples").glob("test_*.py"))
+EXAMPLES = sorted(set((PROJECT / "examples").glob("*.py")) - set(EXAMPLES_OF_TESTS))
 SNIPPET = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 DRAWING = re.compile(r"^```mermaid\nstateDiagram-v2\n(.*?)^```", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\]\((?!\w+:)([^)#\s]*)(?:#([^)\s]+))?\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 ARROW = re.compile(r"^\s*(\w+) --> (\w+)", re.MULTILINE)
 
 with_snippets = [page for page in PAGES if SNIPPET.search(page.read_text(encoding="utf-8"))]
@@ -52,6 +56,26 @@ def test_the_snippets_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pyt
         asyncio.run(running)
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
+def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
+    text = FENCED.sub("", page.read_text(encoding="utf-8"))
+
+    for target, anchor in LINK.findall(text):
+        linked = page.parent / target if target else page
+        assert linked.exists(), target
+        assert not anchor or slug(anchor) in anchors(linked), f"{target}#{anchor}"
+
+
+def anchors(page: Path) -> set[str]:
+    """The names by which others may point into a page: those of its headings."""
+    return {slug(heading) for heading in HEADING.findall(FENCED.sub("", page.read_text(encoding="utf-8")))}
+
+
+def slug(heading: str) -> str:
+    """A heading as it stands in an address. How many hyphens stand in a row is up to who renders it."""
+    return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\- ]", "", heading).strip().lower())
+
+
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_an_example_runs(example: Path, tmp_path: Path) -> None:
     ended = subprocess.run(
@@ -62,9 +86,23 @@ def test_an_example_runs(example: Path, tmp_path: Path) -> None:
     assert ended.stdout
 
 
+@pytest.mark.parametrize("example", EXAMPLES_OF_TESTS, ids=lambda example: example.name)
+def test_the_tests_of_an_example_pass(example: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", example],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout
+
+
 def test_there_are_snippets_and_examples() -> None:
     assert PROJECT / "README.md" in with_snippets
     assert EXAMPLES
+    assert EXAMPLES_OF_TESTS
 
 
 def moves(table: Mapping[Any, frozenset[Any]]) -> set[tuple[str, str]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from trax import Retry, Trax, current, every
+from trax import Retry, Trax, current, every, junction
 
 app = Trax("memory://", local_worker_count=2, max_active_jobs=None)
 
@@ -42,6 +42,19 @@ class Refusal(Exception):
 
     def __init__(self, first: str, second: str) -> None:
         super().__init__(f"{first} {second}")
+
+
+@junction
+def halve(number: int) -> float:
+    return number / 2
+
+
+@junction
+def show(half: float) -> str:
+    return str(half)
+
+
+in_two_steps = app.train("in_two_steps", halve >> show, cpu=True)
 
 
 @app.train(cpu=True, aliases=["looked"])

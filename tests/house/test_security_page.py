@@ -1,0 +1,116 @@
+"""What the page says users of PostgreSQL may do is what they can do, and no more."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+from sqlalchemy import make_url
+
+from trax import Trax, every
+from trax.cli import main
+from trax.errors import AccessDenied
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from tests.support.databases import PostgresDatabases
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "security.md"
+SQL = re.compile(r"^```sql\n(.*?)^```", re.DOTALL | re.MULTILINE)
+ROLES = ("trax_owner", "trax_app", "trax_web", "trax_read")
+PASSWORDS: dict[str, str] = dict(zip(ROLES, ("one", "two", "three", "four"), strict=True))
+
+
+@pytest.fixture(scope="module")
+def address_of(postgres_databases: PostgresDatabases) -> Generator[Callable[[str], str]]:
+    """The addresses of the users, after both parts of the page were typed in."""
+    by_the_administrator, by_the_owner = SQL.findall(PAGE.read_text(encoding="utf-8"))
+    with postgres_databases.database(migrated=False) as given:
+        url = make_url(given)
+
+        def address_of(role: str) -> str:
+            return url.set(username=role, password=PASSWORDS[role]).render_as_string(hide_password=False)
+
+        execute(given, by_the_administrator.replace("DATABASE jobs", f"DATABASE {url.database}"))
+        try:
+            with pytest.raises(SystemExit, match="0"):
+                main(["db", "migrate", "--database-url", address_of("trax_owner")])
+            execute(address_of("trax_owner"), by_the_owner)
+            yield address_of
+        finally:
+            for role in ROLES:
+                execute(given, f"DROP OWNED BY {role} CASCADE; DROP ROLE {role}")
+
+
+def execute(address: str, statements: str) -> None:
+    with psycopg.connect(address) as connection:
+        connection.execute(statements.encode())
+
+
+def railway(address: str) -> Trax:
+    app = Trax(address, skip_migrations=True)
+
+    @app.train(group="mail")
+    async def send(to: str) -> str:
+        return f"sent to {to}"
+
+    return app
+
+
+@pytest.mark.postgresql
+async def test_the_app_runs_everything_and_migrates_nothing(address_of: Callable[[str], str]) -> None:
+    app = railway(address_of("trax_app"))
+    app.schedule(app.trains.get("send"), "daily", "ada", every(days=1))
+
+    async with app:
+        entry = await app.queue("send", "grace", unique="grace", max_retries=1)
+        assert (await entry.wait(timeout=30)).output == "sent to grace"
+        assert len(await app.queue_many("send", [f"reader {number}" for number in range(600)])) == 600
+        await app.settings.update(max_active_jobs=50)
+        await app.groups.update("mail", max_active_jobs=5)
+        await app.manifests.disable("daily")
+
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        execute(address_of("trax_app"), "ALTER TABLE trax.metadata ADD COLUMN more TEXT")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        execute(address_of("trax_app"), "DELETE FROM trax.alembic_version")
+
+
+@pytest.mark.postgresql
+async def test_a_web_application_may_queue_and_wait_and_nothing_else(
+    address_of: Callable[[str], str],
+) -> None:
+    web, server = railway(address_of("trax_web")), railway(address_of("trax_app"))
+
+    async with server:
+        for _ in range(2):  # the second time the key of a job that is over is taken over
+            entry = await web.queue("send", "ada", unique="ada", group="new")
+            assert (await entry.wait(timeout=30)).state == "completed"
+    entries = await web.queue_many("send", [f"reader {number}" for number in range(600)])
+
+    with pytest.raises(AccessDenied):
+        await web.work_queue.cancel([entries[0].id])
+    with pytest.raises(AccessDenied):
+        await web.settings.update(max_active_jobs=1)
+    web.close()
+
+
+@pytest.mark.postgresql
+async def test_a_reader_does_not_write(address_of: Callable[[str], str]) -> None:
+    reader = railway(address_of("trax_read"))
+
+    assert await reader.dead_letters.list() == []
+    with pytest.raises(AccessDenied):
+        await reader.queue("send", "ada")
+    reader.close()
+
+
+@pytest.mark.postgresql
+def test_commands_that_look_need_no_more_than_a_reader(address_of: Callable[[str], str]) -> None:
+    for words in (["status"], ["executions", "list"], ["db", "status"], ["db", "doctor"]):
+        with pytest.raises(SystemExit, match="0"):
+            main([*words, "--database-url", address_of("trax_read")])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trax.errors import StoreUnavailable
 
@@ -63,15 +63,17 @@ class Endings:
             await asyncio.wait(self._telling)
 
     def _begin_telling(self, written: Sequence[Finished]) -> None:
-        heard = [one for one in written if self._runner().is_heard(one)]
-        if heard:
-            telling = asyncio.create_task(self._tell(heard), name="trax hooks")
+        runner = self._runner()
+        heard = [one for one in written if runner.is_heard(one)]
+        if heard or (written and runner.is_observed):
+            telling = asyncio.create_task(self._tell(written, heard), name="trax hooks")
             self._telling.add(telling)
             telling.add_done_callback(self._telling.discard)
 
-    async def _tell(self, finished: Sequence[Finished]) -> None:
+    async def _tell(self, written: Sequence[Finished], heard: Sequence[Finished]) -> None:
         """In a task of its own: a hook may take its time, and no other ending waits for that."""
-        for one in finished:
+        await self._runner().observe(written)
+        for one in heard:
             await self._runner().tell(one)
 
     async def _written(self, finished: Sequence[Finished]) -> list[Finished]:
@@ -99,7 +101,9 @@ class Endings:
                     "run %s ended as %s too late: it was taken from this worker, its result is not recorded",
                     _id(one),
                     one.ended.ending.state,
+                    extra=_extra(one),
                 )
+                _end_span(one)
         return [one for one in refused if _id(one) in before]
 
     async def _written_singly(self, finished: Sequence[Finished]) -> list[Finished]:
@@ -112,8 +116,9 @@ class Endings:
                 self._put_back(finished[number:])
                 raise
             except Exception:
-                logger.exception("run %s: its end is lost", _id(one))
+                logger.exception("run %s: its end is lost", _id(one), extra=_extra(one))
                 self.lost.add(_id(one))
+                _end_span(one)
         return written
 
     async def _written_somehow(self, one: Finished) -> list[Finished]:
@@ -123,6 +128,18 @@ class Endings:
             raise
         except Exception as error:  # noqa: BLE001 - goes into the record
             return await self._write([self._runner().unwritable(one, error)])
+
+
+def _end_span(unwritten: Finished) -> None:
+    if unwritten.span is not None:
+        unwritten.span.end(None)
+
+
+def _extra(finished: Finished) -> dict[str, Any]:
+    """Which run it was, for a line in the log."""
+    ended, told = finished.ended, finished.told
+    train = {} if told is None else {"train": told.train.name}
+    return {**train, "metadata_id": ended.ending.metadata_id, "attempt": ended.attempt}
 
 
 def _id(finished: Finished) -> int:

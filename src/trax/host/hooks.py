@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import json
 import logging
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar, assert_never
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, assert_never
 
 from trax.errors import DefinitionError, shown
 from trax.store import metadata
@@ -25,8 +25,7 @@ HookT = TypeVar("HookT", bound="Hook")
 NAMES = ("on_queue", "on_started", "on_completed", "on_failed", "on_cancelled", "on_state_changed")
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(NamedTuple):
     """Which run a hook is told of. `input` is JSON text, also when the record does not keep it."""
 
     train: Train[Any, Any]
@@ -100,7 +99,8 @@ class Hooks:
             record = await store.ask(metadata.get, told.metadata_id)
             record = record and self._completed(record, told, outcome)
         except Exception:
-            logger.exception("train %r: its hooks %s could not be told", told.train.name, name)
+            extra = {"train": told.train.name, "metadata_id": told.metadata_id, "hook": name}
+            logger.exception("train %r: its hooks %s could not be told", told.train.name, name, extra=extra)
             return
         whose = f"train {told.train.name!r}: "
         for hook in shared[name]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trax.admin.finishing import Ended
 from trax.errors import TraxError
@@ -20,14 +19,17 @@ from trax.work.messages import Work
 from trax.work.reference import reference_to
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Sequence
 
+    from trax.host.far import Far
     from trax.host.parts import Parts
     from trax.host.progress import RunProgress
+    from trax.host.telemetry.spans import RunSpan
     from trax.store import Store
     from trax.store.claim import Claimed, Held
     from trax.train import Cancellation
     from trax.train.journey import Observer
+    from trax.work.messages import Desk
     from trax.work.processes import Processes
     from trax.work.reference import Reference
 
@@ -37,25 +39,31 @@ FACTS: Final = ("metadata_id", "external_id", "train", "manifest", "attempt", "p
 """What a run in another process knows of itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(NamedTuple):
     """A job whose run is over: what is to be written, and who is to be told once it is."""
 
     ended: Ended
     told: Told | None = None
     outcome: Outcome[Any] | None = None
+    span: RunSpan | None = None
 
 
 class JobRunner:
     """Runs claimed jobs under their own record."""
 
     def __init__(
-        self, parts: Parts, store: Store, worker_id: int, processes: Processes | None = None
+        self,
+        parts: Parts,
+        store: Store,
+        worker_id: int,
+        processes: Processes | None = None,
+        far: Far | None = None,
     ) -> None:
         self._parts = parts
         self._store = store
         self._worker_id = worker_id
         self._processes = processes
+        self._far = far
 
     async def execute(self, job: Claimed, token: Cancellation) -> Finished:
         """Run it; how it ended, and what that means to its manifest, is the answer."""
@@ -81,24 +89,42 @@ class JobRunner:
             activator=self._parts.activating,
             reporter=progress.tell,
         )
+        telemetry = self._parts.telemetry.now
+        span = None if telemetry is None else telemetry.begun(run, worker_id=self._worker_id)
         try:
             with entered(run):
                 await self._parts.hooks.started(self._store, told)
                 observer = progress.enter if self._parts.settings.junction_progress else None
-                if elsewhere:
-                    doing = self._elsewhere(elsewhere, job, run, progress)
+                if span is not None:
+                    is_here = not (elsewhere or self._far)
+                    observer = span.observing(train, observer, token, is_here=is_here)
+                if self._far is not None:
+                    desk = self._desk(run, progress, observer)
+                    doing = self._far.attempt(train, job.input or "null", run, desk)
+                elif elsewhere:
+                    doing = self._elsewhere(elsewhere, job, run, progress, observer)
                 else:
                     doing = _attempt(train, value, run, observer)
                 outcome = await _outcome(doing)
         finally:
             junctions = notebook.end(progress)
             notebook.close(progress)
-        return Finished(self._ended(job, train, outcome, junctions), told, outcome)
+        if span is not None:
+            span.stop(outcome)
+        if isinstance(outcome, Failed):
+            _say_failed(job, outcome)
+        return Finished(self._ended(job, train, outcome, junctions), told, outcome, span)
 
     def failed(self, job: Claimed, error: BaseException) -> Finished:
         """The ending of a run whose own handling broke: the run fails, and nothing else does."""
         train = self._parts.trains.get(job.train)
-        logger.error("run %s of train %r broke off", job.metadata_id, job.train, exc_info=error)
+        logger.error(
+            "run %s of train %r broke off",
+            job.metadata_id,
+            job.train,
+            exc_info=error,
+            extra=_extra(job),
+        )
         known = error if isinstance(error, Exception) else TraxError(f"{type(error).__name__}: {error}")
         failure = describe(known, train=train.name, external_id=job.external_id, junction=None)
         outcome = Failed(known, failure)
@@ -115,7 +141,8 @@ class JobRunner:
             failure_exception=type(error).__name__,
             failure_reason=reason,
         )
-        return Finished(replace(finished.ended, ending=instead, kind=EndKind.FAILURE, delay=None))
+        ended = finished.ended._replace(ending=instead, kind=EndKind.FAILURE, delay=None)
+        return Finished(ended, span=finished.span)
 
     def not_begun(self, job: Claimed, reason: str) -> Finished:
         """The ending of a run that was claimed and will not begin here: it goes back to the queue."""
@@ -129,24 +156,45 @@ class JobRunner:
         return Finished(self._ended(job, train, Interrupted("its worker never learned that it had taken it")))
 
     def _elsewhere(
-        self, reference: Reference, job: Claimed, run: Run, progress: RunProgress
+        self,
+        reference: Reference,
+        job: Claimed,
+        run: Run,
+        progress: RunProgress,
+        observer: Observer | None,
     ) -> Awaitable[Outcome[Any]]:
         """The run of a cpu train, in a process of its own; what it asks for and tells is heard here."""
         assert self._processes is not None  # noqa: S101 - asked before
         facts = {name: getattr(run, name) for name in FACTS}
         work = Work(reference, job.input or "null", facts, logging.getLogger().getEffectiveLevel())
+        return self._processes.attempt(work, run.cancellation, self._desk(run, progress, observer))
+
+    def _desk(self, run: Run, progress: RunProgress, observer: Observer | None) -> Desk:
+        """What is done here for a run that is executed elsewhere."""
 
         def activate(wanted: list[tuple[str, Any]], force: bool) -> int:  # noqa: FBT001 - as it was sent
             return self._parts.activating.blocking(run, wanted, force=force)
 
-        desk = {"activate": activate, "progress": progress.tell, "junction": progress.enter, "log": _logged}
-        return self._processes.attempt(work, run.cancellation, desk)
+        entered = observer or progress.enter
+        return {"activate": activate, "progress": progress.tell, "junction": entered, "log": logged}
 
     def is_heard(self, finished: Finished) -> bool:
         """Whether anybody wants to know how this ended."""
         if finished.told is None or finished.outcome is None:
             return False
         return self._parts.hooks.hears(finished.told.train, finished.outcome)
+
+    @property
+    def is_observed(self) -> bool:
+        """Whether anybody measures how runs go."""
+        return self._parts.telemetry.now is not None
+
+    async def observe(self, finished: Sequence[Finished]) -> None:
+        """Tell how long they took, once their endings are written."""
+        telemetry = self._parts.telemetry.now
+        if telemetry is not None:
+            spans = {one.ended.ending.metadata_id: one.span for one in finished}
+            await telemetry.ended(self._store, spans)
 
     async def tell(self, finished: Finished) -> None:
         """Call the hooks, once the ending is written."""
@@ -205,7 +253,17 @@ class JobRunner:
         )
 
 
-def _logged(record: logging.LogRecord) -> None:
+def _say_failed(job: Claimed, failed: Failed) -> None:
+    """For who reads the log of a server; the record says more, and the retry policy knows what follows."""
+    what = f"{failed.failure.type}: {failed.failure.message}"
+    logger.info("run %s of train %r failed: %s", job.metadata_id, job.train, what, extra=_extra(job))
+
+
+def _extra(job: Claimed) -> dict[str, Any]:
+    return {"metadata_id": job.metadata_id, "train": job.train, "attempt": job.attempt}
+
+
+def logged(record: logging.LogRecord) -> None:
     """A line from another process, as if it had been written here."""
     known = logging.getLogger(record.name)
     if known.isEnabledFor(record.levelno):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from trax.host.acting import note
 from trax.host.hooks import Told
+from trax.host.job import logged
 from trax.host.outcomes import ending_of
 from trax.records.external_id import new_external_id
 from trax.records.metadata import NewRun
@@ -14,26 +16,49 @@ from trax.store import metadata
 from trax.train import Cancellation, Cancelled, Run, current, entered, result_of
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Awaitable, Coroutine
 
+    from trax.host.far import Far
     from trax.host.notebook import LastWords
     from trax.host.parts import Parts
     from trax.host.progress import RunProgress
+    from trax.host.telemetry.spans import RunSpan
     from trax.records.metadata import Ending
     from trax.store import Connection, Store
     from trax.train import Outcome, Train
+    from trax.train.journey import Observer
 
 T = TypeVar("T")
 Out = TypeVar("Out")
 
 
+class Caller(NamedTuple):
+    """Who asked for a run from another process: the run it is part of, if any, and what stops it."""
+
+    metadata_id: int | None
+    cancellation: Cancellation
+
+
 class RecordedRun(Generic[Out]):
     """One run of a train and the record it leaves."""
 
-    def __init__(self, parts: Parts, store: Store, train: Train[Any, Out]) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        store: Store,
+        train: Train[Any, Out],
+        *,
+        far: Far | None = None,
+        caller: Caller | None = None,
+    ) -> None:
         self._parts = parts
         self._store = store
         self._train = train
+        self._far = far
+        self._caller = caller
+        self.metadata_id: int | None = None
+        """Its record, as soon as there is one."""
+        self._span: RunSpan | None = None
 
     async def of(self, given: Any) -> Out:
         """Run the train; what it raises reaches the caller as it is, and the record tells the same."""
@@ -45,16 +70,27 @@ class RecordedRun(Generic[Out]):
                 self._store, run.metadata_id, run.external_id, run.cancellation, is_held=False
             )
             told = Told(self._train, run.metadata_id, text)
+            telemetry = self._parts.telemetry.now
+            self._span = None if telemetry is None else telemetry.begun(run)
             try:
-                with entered(replace(run, reporter=progress.tell)):
+                with entered(replace(run, reporter=progress.tell)) as run:
                     await self._parts.hooks.started(self._store, told)
-                    outcome = await self._outcome(told, progress, codec.decode(text))
+                    value = codec.decode(text)
+                    attempt = (
+                        self._attempt(value, progress)
+                        if self._far is None
+                        else self._there(run, text, progress)
+                    )
+                    outcome = await self._outcome(told, progress, attempt)
                     return await self._end(told, progress, outcome)
             finally:
                 self._parts.notebook.close(progress)
+                if self._span is not None:
+                    self._span.leave()
+                    self._span.end(None)
 
     async def _begun(self, text: str) -> Run:
-        parent = current()
+        parent = self._caller or current()
         new = NewRun(
             external_id=new_external_id(),
             train=self._train.name,
@@ -64,22 +100,40 @@ class RecordedRun(Generic[Out]):
             host=self._parts.identity.host,
             exempt=self._train.options.exclude_from_max_active_jobs,
         )
+        self.metadata_id = await self._store.call(self._begin, new)
         return Run(
-            metadata_id=await self._store.call(self._begin, new),
+            metadata_id=self.metadata_id,
             external_id=new.external_id,
             train=new.train,
             parent_id=new.parent_id,
             cancellation=parent.cancellation if parent else Cancellation(),
         )
 
-    async def _outcome(self, told: Told, progress: RunProgress, value: Any) -> Outcome[Out]:
+    def _attempt(self, value: Any, progress: RunProgress) -> Awaitable[Outcome[Out]]:
+        return self._train.attempt(
+            value,
+            cancellation=progress.token,
+            external_id=progress.external_id,
+            on_junction=self._observer(progress),
+        )
+
+    def _there(self, run: Run, text: str, progress: RunProgress) -> Awaitable[Outcome[Out]]:
+        assert self._far is not None  # noqa: S101 - asked before
+        entered = self._observer(progress) or progress.enter
+        desk = {"progress": progress.tell, "junction": entered, "log": logged}
+        return self._far.attempt(self._train, text, run, desk)
+
+    def _observer(self, progress: RunProgress) -> Observer | None:
+        observer = progress.enter if self._parts.settings.junction_progress else None
+        if self._span is None:
+            return observer
+        return self._span.observing(self._train, observer, progress.token, is_here=self._far is None)
+
+    async def _outcome(
+        self, told: Told, progress: RunProgress, attempt: Awaitable[Outcome[Out]]
+    ) -> Outcome[Out]:
         try:
-            return await self._train.attempt(
-                value,
-                cancellation=progress.token,
-                external_id=progress.external_id,
-                on_junction=progress.enter if self._parts.settings.junction_progress else None,
-            )
+            return await attempt
         except asyncio.CancelledError:
             stopped = Cancelled("the caller was cancelled")
             await _unhindered(self._end(told, progress, stopped, is_raised=False))
@@ -90,9 +144,13 @@ class RecordedRun(Generic[Out]):
     ) -> Any:
         """Write the ending, tell the hooks, and give or raise what the caller gets."""
         junctions = self._parts.notebook.end(progress)
+        if self._span is not None:
+            self._span.stop(outcome)
         ending = ending_of(outcome, self._train, self._parts.parameters, metadata_id=told.metadata_id)
-        ending = replace(ending, junctions=junctions)
+        ending = ending._replace(junctions=junctions)
         await _unhindered(self._written(ending))
+        if self._parts.telemetry.now is not None:
+            await self._parts.telemetry.now.ended(self._store, {told.metadata_id: self._span})
         await self._parts.hooks.ended(self._store, told, outcome)
         return result_of(outcome) if is_raised else None
 
@@ -101,7 +159,10 @@ class RecordedRun(Generic[Out]):
             await self._store.call(self._finish, ending, words)
 
     def _begin(self, connection: Connection, new: NewRun) -> int:
-        return metadata.begin(connection, new, now=self._store.now(connection))
+        now = self._store.now(connection)
+        metadata_id = metadata.begin(connection, new, now=now)
+        note(connection, "trains.run", "train", [new.train], now=now, after={"execution_id": metadata_id})
+        return metadata_id
 
     def _finish(self, connection: Connection, ending: Ending, words: LastWords | None) -> None:
         now = self._store.now(connection)

@@ -1,0 +1,154 @@
+"""The wheel has everything and nothing else, and works where only it and what it needs is installed."""
+
+from __future__ import annotations
+
+import os
+import re
+import zipfile
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.installing import PROJECT, Environment, built, unpacked
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LOCKED = ("celery", "http", "localpg", "otel", "sqs", "web")
+"""The extras whose packages are pinned for our own tests."""
+
+PARTS_OF_EXTRAS = ("trax.web", "trax.submitters", "trax.host.telemetry")
+"""Where modules may need more than the core; whoever uses them from elsewhere asks for them politely."""
+
+HELP_SECONDS = 0.3
+
+IMPORT_ALL = """
+import importlib, pkgutil, trax
+
+for module in pkgutil.walk_packages(trax.__path__, "trax."):
+    if ".migrations.env" in module.name or ".versions." in module.name:
+        continue
+    try:
+        importlib.import_module(module.name)
+    except ModuleNotFoundError as missing:
+        print(module.name, missing.name.partition(".")[0])
+"""
+JOB = """
+import asyncio, pathlib, trax
+from trax import Trax
+
+app = Trax("sqlite:///jobs.db")
+
+@app.train
+async def double(number: int) -> int:
+    return 2 * number
+
+async def main() -> None:
+    async with app:
+        entry = await app.queue(double, 21)
+        print((await entry.wait(timeout=30)).output, "site-packages" in trax.__file__)
+
+asyncio.run(main())
+"""
+LISTENING = """
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from trax import Trax
+
+trace.set_tracer_provider(TracerProvider())
+print(type(Trax("memory://").parts.telemetry.now).__name__)
+"""
+DOORS = {
+    "otel": (LISTENING, "Instruments"),
+    "web": ("from trax import Trax; print(callable(Trax('memory://').web()))", "True"),
+}
+"""What an extra is for, as a program, and what it prints."""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built("wheel", tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def core(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    return Environment(tmp_path_factory.mktemp("core") / "venv", wheel, compiles=True)
+
+
+def packed(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def test_the_wheel_has_all_of_the_package_and_nothing_else(wheel: Path) -> None:
+    source = PROJECT / "src"
+    files = {path for path in source.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+
+    names = {name for name in packed(wheel) if ".dist-info/" not in name}
+
+    assert names == {str(path.relative_to(source)) for path in files}
+    assert {"trax/py.typed", "trax/store/migrations/versions/0001_initial.postgresql.sql"} <= names
+
+
+def test_the_sdist_makes_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
+    source = unpacked(built("sdist", tmp_path / "sdist"), tmp_path / "source")
+
+    again = built("wheel", tmp_path / "again", source=source)
+
+    assert packed(again) == packed(wheel)
+
+
+def test_a_job_runs_with_the_core_alone(core: Environment, tmp_path: Path) -> None:
+    assert core.python(JOB, tmp_path) == "42 True"
+
+
+def test_only_parts_that_are_extras_need_more_than_the_core(core: Environment, tmp_path: Path) -> None:
+    missing = [line.split() for line in core.python(IMPORT_ALL, tmp_path).splitlines()]
+
+    assert missing
+    assert [(module, name) for module, name in missing if not module.startswith(PARTS_OF_EXTRAS)] == []
+    assert [(module, name) for module, name in missing if name == "trax"] == []
+
+
+def test_help_is_quick(core: Environment, tmp_path: Path) -> None:
+    seconds = min(cpu_seconds(core, tmp_path) for _ in range(3))
+
+    assert seconds < HELP_SECONDS
+
+
+def cpu_seconds(core: Environment, folder: Path) -> float:
+    """What this process's children have used: no matter who else keeps the machine busy."""
+    before = os.times()
+    assert core.trax("--help", folder=folder).returncode == 0
+    after = os.times()
+    return after.children_user + after.children_system - before.children_user - before.children_system
+
+
+def test_what_needs_an_extra_names_it(core: Environment, tmp_path: Path) -> None:
+    address = ("--database-url", "sqlite:///jobs.db")
+    assert core.trax("db", "migrate", *address, folder=tmp_path).returncode == 0
+
+    ended = core.trax("dashboard", *address, folder=tmp_path)
+
+    assert ended.returncode == 1
+    assert re.fullmatch(
+        r"trax: .* needs '\w+', which is not installed: pip install 'trax-scheduler\[web\]'\n", ended.stderr
+    )
+
+
+@pytest.mark.parametrize("extra", LOCKED)
+def test_an_extra_brings_what_it_needs(extra: str, wheel: Path, tmp_path: Path) -> None:
+    environment = Environment(tmp_path / "venv", wheel, extra)
+
+    assert environment.python(BROUGHT.format(extra=extra), tmp_path) == "True"
+    if extra in DOORS:
+        program, printed = DOORS[extra]
+        assert environment.python(program, tmp_path) == printed
+
+
+BROUGHT = """
+import re
+from importlib.metadata import requires, version
+
+wanted = [one for one in requires("trax-scheduler") if "extra == '{extra}'" in one]
+print(bool(wanted) and all(version(re.match(r"[\\w.-]+", one)[0]) for one in wanted))
+"""

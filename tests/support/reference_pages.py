@@ -1,0 +1,196 @@
+"""The pages of docs/reference/, made from what they describe.
+
+`python -m tests.support.reference_pages` writes them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+from tests.support import observability_page, settings_page
+from tests.support.reference import code, defaults_of, fields_table, signature, table
+
+import trax
+from trax import cron, errors, exclude
+from trax.cli import command
+from trax.host.hooks import NAMES, Hooks
+from trax.host.wishes import QueueKeywords
+from trax.records import DeadLetter, LogLine, Manifest, ManifestGroup, Metadata, Reason, WorkQueueEntry
+from trax.schedule.builder import Declarations
+from trax.schedule.cron import CronWriter
+from trax.schedule.declaration import Group, Item
+from trax.schedule.every import every
+from trax.schedule.misfire import fire_all
+from trax.schedule.options import ScheduleKeywords
+from trax.train import Retry
+from trax.train.options import TrainKeywords, TrainOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+FOLDER = Path(__file__).parent.parent.parent / "docs" / "reference"
+RECORDS = (Metadata, WorkQueueEntry, Manifest, ManifestGroup, DeadLetter, LogLine, Reason)
+CRONS = ("secondly", "minutely", "hourly", "daily", "weekly", "monthly")
+EXCLUSIONS = ("days_of_week", "dates", "date_range", "time_window", "outside")
+
+
+def trains() -> str:
+    return f"""\
+# Train options
+
+Keywords of `app.train(name, route, …)` and `@app.train(…)`; see [trains](../trains.md).
+
+{fields_table(TrainKeywords, defaults_of(TrainOptions))}
+## Retry
+
+{said(Retry)} See [retries](../retries.md).
+
+{fields_table(Retry, defaults_of(Retry))}
+## Hooks
+
+Of the app, for every train; a train has all but the last for itself. See [hooks](../hooks.md).
+
+{calls({f"app.{name}": getattr(Hooks, name) for name in NAMES}, brief=True)}"""
+
+
+def schedules() -> str:
+    return f"""\
+# Schedule options
+
+Keywords of `app.schedule`, `schedule_many`, `schedule_once`, `include` and `then_include`, and of the same
+verbs of `app.manifests`; see [schedules](../schedules.md). What is left out is left to the train, and then to
+the [settings](settings.md).
+
+{fields_table(ScheduleKeywords)}
+## When
+
+{calls({"every": every, "cron": cron.__call__} | {f"cron.{one}": getattr(CronWriter, one) for one in CRONS})}
+## What was missed
+
+{calls({"fire_all": fire_all})}
+## When not
+
+For the option `exclude`; see [exclusions](../exclusions.md).
+
+{calls({f"exclude.{one}": getattr(exclude, one) for one in EXCLUSIONS})}
+Manifests can share their windows:
+
+{calls({"app.calendar": Declarations.calendar})}
+## One of a batch
+
+{said(Item)}
+
+{fields_table(Item)}"""
+
+
+def queueing() -> str:
+    return f"""\
+# Queue options
+
+Keywords of `app.queue` and `app.sync.queue`, and but for `unique` of both `queue_many`; see
+[queue](../queue.md).
+
+{fields_table(QueueKeywords)}"""
+
+
+def groups() -> str:
+    return f"""\
+# Group options
+
+Keywords of `app.group(name, …)`, of `Group(name, …)` as the `group` of a schedule, and of
+`app.groups.update(name, …)`; see [limits](../limits.md). What is left out stays as it is, also what an
+operator has changed.
+
+{fields_table(Group)}"""
+
+
+def records() -> str:
+    head = """\
+# Records
+
+What the resources of an app give: frozen values, with the same names in Python, in JSON and on the command
+line. Moments are aware and in UTC.
+
+"""
+    return head + "\n".join(f"## {kind.__name__}\n\n{said(kind)}\n\n{fields_table(kind)}" for kind in RECORDS)
+
+
+def failures() -> str:
+    tree = (errors.__doc__ or "").partition("\n\n")[2].strip()
+    kinds = [
+        kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, errors.TraxError)
+    ]
+    rows = [(code(_address(kind)), said(kind)) for kind in kinds]
+    return f"""\
+# Errors
+
+```
+{tree}
+```
+
+{table(("Name", "Meaning"), rows)}"""
+
+
+def commands() -> str:
+    with patch.object(sys, "argv", ["trax"]):  # or the name of this program stands in every usage
+        text = command.generate_docs()
+    return text.replace("# trax\n", "# The command line\n", 1).rstrip() + "\n"
+
+
+PAGES: Mapping[str, tuple[str, Callable[[], str]]] = {
+    "trains.md": ("Options of a train, `Retry`, hooks", trains),
+    "schedules.md": ("Options of a schedule, `every`, `cron`, exclusions, batches", schedules),
+    "queue.md": ("Options of `app.queue`", queueing),
+    "groups.md": ("Options of a group", groups),
+    "settings.md": ("Settings", settings_page.page),
+    "records.md": ("Attributes of records", records),
+    "errors.md": ("Errors", failures),
+    "observability.md": ("Loggers, spans and metrics", observability_page.page),
+    "commands.md": ("Every command and its options", commands),
+}
+
+INDEX = "index.md"
+NAMES_OF_PAGES = (INDEX, *PAGES)
+
+
+def index() -> str:
+    lines = "".join(f"- [{title}]({name})\n" for name, (title, _) in PAGES.items())
+    return f"""\
+# Reference
+
+Made from the code itself, so it is as the code is.
+
+{lines}"""
+
+
+def page(name: str) -> str:
+    return index() if name == INDEX else PAGES[name][1]()
+
+
+def said(thing: Any, *, whole: bool = False) -> str:
+    """The first lines of a docstring, or the whole of it."""
+    words = inspect.getdoc(thing)
+    assert words, f"{thing!r} needs a docstring"
+    return " ".join((words if whole else words.partition("\n\n")[0]).split())
+
+
+def calls(functions: Mapping[str, Callable[..., Any]], *, brief: bool = False) -> str:
+    """One row a function: how it is called, unless `brief`, and what it is for."""
+    rows = [
+        (code(name if brief else signature(name, function)), said(function, whole=True))
+        for name, function in functions.items()
+    ]
+    return table(("Call", "Meaning"), rows)
+
+
+def _address(kind: type) -> str:
+    return f"trax.{kind.__name__}" if kind.__name__ in trax.__all__ else f"trax.errors.{kind.__name__}"
+
+
+if __name__ == "__main__":
+    for name in NAMES_OF_PAGES:
+        (FOLDER / name).write_text(page(name), encoding="utf-8")

@@ -64,21 +64,6 @@ def test_an_error_is_one_clear_line(tmp_path: Path, url: str, said: str) -> None
     assert "Traceback" in debugged.stderr
 
 
-def test_the_demo_runs_and_shows_its_records(tmp_path: Path) -> None:
-    shown = trax("demo", folder=tmp_path)
-
-    assert (shown.returncode, shown.stderr) == (0, "")
-    for words in (
-        "Ada paid 7.00",
-        "Mallory has no credit",
-        "completed",
-        "PermissionError",
-        "refused its input",
-    ):
-        assert words in shown.stdout
-    assert (tmp_path / "trax-demo" / "trax.db").exists()
-
-
 def test_help_names_the_commands(tmp_path: Path) -> None:
     helped = trax("--help", folder=tmp_path)
 

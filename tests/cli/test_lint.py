@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -26,3 +27,50 @@ def test_linting_needs_no_database_and_exits_by_what_it_found(tmp_path: Path) ->
     assert (clean.returncode, clean.stdout) == (0, "nothing to complain about\n")
     assert (faulty.returncode, faulty.stdout.count("\n")) == (1, 1)
     assert not (tmp_path / "trax.db").exists()
+
+
+SOUND = """
+from pydantic import BaseModel
+from trax import Trax
+
+class Hello(BaseModel):
+    name: str
+
+app = Trax("sqlite:///trax.db")
+
+@app.train
+async def greet(hello: Hello) -> str:
+    return hello.name
+"""
+CHANGED = SOUND.replace("name: str", "name: str\n    town: str")
+
+
+def before_a_deploy(folder: Path, code: str, *words: str) -> subprocess.CompletedProcess[str]:
+    (folder / "jobs.py").write_text(code, encoding="utf-8")
+    command = [TRAX, "lint", "jobs:app", "--queued", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+
+
+def test_what_waits_is_read_with_the_new_code_before_it_is_deployed(tmp_path: Path) -> None:
+    nothing_there = before_a_deploy(tmp_path, SOUND)
+    for name in ("Ada", "Bob"):
+        words = [TRAX, "queue", "add", "greet", f'{{"name": "{name}"}}', "--app", "jobs:app"]
+        subprocess.run(words, check=True, capture_output=True, cwd=tmp_path)
+    same = before_a_deploy(tmp_path, SOUND)
+    changed = before_a_deploy(tmp_path, CHANGED)
+    some = before_a_deploy(tmp_path, CHANGED, "--most", "1", "--json")
+    gone = before_a_deploy(tmp_path, SOUND.replace("greet", "welcome"))
+
+    assert (nothing_there.returncode, same.returncode) == (0, 0), same.stderr
+    assert same.stdout == "nothing to complain about\nread all 2 of the inputs that wait\n"
+    assert changed.returncode == 1
+    assert changed.stdout.splitlines() == [
+        "train 'greet': 2 inputs that wait could not be read: town: Field required (entry 1)",
+        "read all 2 of the inputs that wait",
+    ]
+    found = json.loads(some.stdout)["queued"]
+    assert (found["count"], found["is_all"]) == (1, False)
+    assert found["unreadable"] == [
+        {"train": "greet", "fields": ["town: Field required"], "count": 1, "example": "entry 1"}
+    ]
+    assert (gone.returncode, gone.stdout.count("this code has no such train")) == (1, 1)

@@ -225,3 +225,18 @@ def test_settings_are_read_changed_and_reset(operator: Operator) -> None:
     assert operator("settings", "get", "max_active_jobs").out == "10\n"
     assert operator("settings", "reset", "--yes").out == "reset: all\n"
     assert {said["origin"] for said in operator.json("settings", "get").values()} == {"default"}
+
+
+def test_dead_letters_are_requeued_by_kind_of_failure(trains: Railway, operator: Operator) -> None:
+    asyncio.run(trains.runs(0, 0))
+
+    told = operator("dead-letters", "groups")
+    ((fingerprint, count, train, failure),) = told.lines
+    assert (count, train, failure) == ("3", "divide", "ZeroDivisionError: division by zero")
+    assert operator.json("dead-letters", "groups")[0]["sample"]["train"] == "divide"
+
+    canary = operator("dead-letters", "requeue", "--fingerprint", fingerprint, "--limit", "1")
+    assert (canary.code, canary.out) == (0, "requeued: 1\n")
+    rest = operator("dead-letters", "ack", "--fingerprint", fingerprint, "--note", "known")
+    assert (rest.code, rest.out) == (0, "acknowledged: 2\n")
+    assert operator("dead-letters", "requeue", "1", "--fingerprint", fingerprint).code == 2

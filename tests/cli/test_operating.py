@@ -46,7 +46,7 @@ class Typing(io.StringIO):
         (["queue", "cancel"], 2, "trax: Which entries? Name their ids. See `trax queue cancel --help`."),
         (["executions", "cancel"], 2, "trax: Which executions? Name their ids."),
         (["executions", "list", "--limit", "0"], 2, 'trax: Invalid value "0" for --limit.'),
-        (["dead-letters", "requeue"], 2, "trax: Which dead letters? Name their ids, or say --all."),
+        (["dead-letters", "requeue"], 2, "trax: Which dead letters? Name their ids, or"),
         (["dead-letters", "requeue", "1", "--all"], 2, "trax: Which dead letters?"),
         (["groups", "set", "etl"], 2, "trax: Nothing to set: say --max-active-jobs"),
         (["settings", "set", "max_active_jobs"], 2, "trax: 'max_active_jobs' changes nothing"),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from trax.cli.serving import farewell
 from trax.records import QueueStatus, State
 from trax.store import Store, metadata, work_queue
 
@@ -124,3 +125,15 @@ def test_a_third_signal_ends_a_server_that_cannot_end(folder: Path) -> None:
         server.communicate(timeout=60)
 
     assert server.returncode == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize(
+    ("under_way", "said"),
+    [
+        ([], "stopping"),
+        (["greet"], "stopping: waiting up to 30 s for 1 run to end (greet); "),
+        (["sync", "greet", "sync"], "stopping: waiting up to 30 s for 3 runs to end (2 of sync, greet); "),
+    ],
+)
+def test_the_end_says_what_it_waits_for(under_way: list[str], said: str) -> None:
+    assert farewell(under_way, 30).startswith(said)

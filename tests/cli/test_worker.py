@@ -36,6 +36,27 @@ async def meet(place: str) -> None:
 
 app.schedule_many(meet, "meet", {str(number): f"place-{number}" for number in (1, 2)}, every(hours=1))
 """
+PICKY = """
+import asyncio
+from pathlib import Path
+
+from trax import Trax, every
+
+app = Trax(polling_interval=0.1, local_polling_interval=0.1)
+
+@app.train
+async def meet(side: str) -> None:
+    Path(f"place-{side}").touch()
+    while len(list(Path().glob("place-*"))) < 2:
+        await asyncio.sleep(0.01)
+    print(f"met on the {side}", flush=True)
+
+@app.train
+async def wave() -> None: ...
+
+for side in ("left", "right"):
+    app.schedule(meet, side, side, every(hours=1), group=side)
+"""
 
 
 @pytest.fixture
@@ -123,6 +144,22 @@ def test_one_that_dies_is_replaced(folder: Path) -> None:
     assert code == 0
 
 
+def test_processes_take_only_what_they_are_told_to(folder: Path) -> None:
+    """The two jobs need each other, so they only end if both workers take theirs."""
+    (folder / "jobs.py").write_text(PICKY, encoding="utf-8")
+    with started(folder, "scheduler", "jobs.py:app"):
+        rest = ("--processes", "2", "--concurrency", "1")
+        with started(
+            folder, "worker", "jobs.py:app", "--trains", "meet,wave", "--groups", "left", *rest
+        ) as one:
+            with started(folder, "worker", "jobs.py:app", "--groups", "right") as other:
+                met = (lines(one, 1), lines(other, 1))
+                ended(other)
+            ended(one)
+
+    assert met == (["met on the left"], ["met on the right"])
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
@@ -141,6 +178,16 @@ def test_one_that_dies_is_replaced(folder: Path) -> None:
             ["jobs.py:app", "--concurency", "2"],
             2,
             "trax: Unknown option: --concurency. Did you mean --concurrency? See `trax worker --help`.",
+        ),
+        (
+            ["jobs.py:app", "--trains", "meat"],
+            1,
+            "trax: no train is registered as 'meat'; did you mean 'meet'?",
+        ),
+        (
+            ["jobs.py:app", "--groups", "left,,right"],
+            1,
+            "trax: groups must be a list of names, at least one (got ['left', '', 'right'])",
         ),
     ],
 )

@@ -17,11 +17,19 @@ MISUNDERSTOOD: Final = 2
 READER_LEFT: Final = 141
 """What a shell says of a program that was ended by SIGPIPE."""
 
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("trax-scheduler")
+
+
 command = App(
     name="trax",
     help="""Background jobs and schedules that must not be lost.
 
     What goes wrong is told in one line; with --debug, at length.""",
+    version=_version,
     version_flags=["--version"],
 )
 command.command(
@@ -46,6 +54,13 @@ command.command(
     Until Ctrl-C or SIGTERM. It needs a scheduler, here or elsewhere, that lets jobs through.""",
 )
 command.command(
+    "trax.cli.dashboard:dashboard",
+    name="dashboard",
+    help="""Serve the dashboard and the API of a database.
+
+    Until Ctrl-C or SIGTERM. It needs only the database; no job runs here.""",
+)
+command.command(
     "trax.cli.why:why",
     name="why",
     help="""Say why a manifest or a queued entry is not running.
@@ -58,6 +73,11 @@ command.command(
     help="""Show what starting an app would change, and change nothing.
 
     Exits with 0 if nothing would change, else with 2.""",
+)
+command.command(
+    "trax.cli.imports:imports",
+    name="import",
+    help="Show what cron, Celery beat or APScheduler runs as manifests.",
 )
 command.command(
     "trax.cli.lint:lint",
@@ -82,7 +102,14 @@ command.command(
 command.command(
     "trax.cli.settings:settings", name="settings", help="What operators may change while servers run."
 )
-command.command("trax.cli.demo:demo", name="demo", help="Run a small train and show its records.")
+command.command("trax.cli.audit:audit", name="audit", help="What operators did, and undoing it.")
+command.command(
+    "trax.cli.demo:demo",
+    name="demo",
+    help="""Run a small company's jobs and show what happened.
+
+    On a database file of its own, until Ctrl-C; in a pipe for 20 seconds.""",
+)
 command.register_install_completion_command()  # pyright: ignore[reportUnknownMemberType]
 
 

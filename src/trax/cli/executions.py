@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
-from trax.cli.operating import AsJson, Before, DatabaseUrl, Id, Ids, Limit, RunState, misuse, operate
+from trax.cli.operating import AsJson, Before, DatabaseUrl, Id, Ids, Limit, Reason, RunState, misuse, operate
 from trax.cli.showing import cleaned, say, show_json, show_list, show_one
 from trax.records.states import ACTIVE, State
 
@@ -87,21 +87,23 @@ def logs(
 
 
 @executions.command
-def cancel(*ids: Ids, database_url: DatabaseUrl = None) -> int:
+def cancel(*ids: Ids, reason: Reason = None, database_url: DatabaseUrl = None) -> int:
     """Stop runs that are not over: at once, or as soon as their worker hears of it."""
     if not ids:
         raise misuse("Which executions? Name their ids.", "executions", "cancel")
-    stopped = operate(database_url, lambda app: app.executions.cancel(ids))
+    stopped = operate(database_url, lambda app: app.executions.cancel(ids), reason=reason)
     say(f"stopped or asked to stop: {len(stopped)} of {len(set(ids))}")
     return 0 if len(stopped) == len(set(ids)) else 1
 
 
 @executions.command
-def rerun(metadata_id: Id, /, *, database_url: DatabaseUrl = None, as_json: AsJson = False) -> None:
+def rerun(
+    metadata_id: Id, /, *, reason: Reason = None, database_url: DatabaseUrl = None, as_json: AsJson = False
+) -> None:
     """Queue the same train with the same input once more."""
     from trax.host import bare
 
-    entry = operate(database_url, lambda app: bare.rerun(app.parts, metadata_id))
+    entry = operate(database_url, lambda app: bare.rerun(app.parts, metadata_id), reason=reason)
     if as_json:
         show_one(entry, as_json=True)
     else:

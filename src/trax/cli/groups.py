@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
 
-from trax.cli.operating import After, AsJson, DatabaseUrl, Limit, Yes, confirm, misuse, operate
+from trax.cli.operating import After, AsJson, DatabaseUrl, Limit, Reason, Yes, confirm, misuse, operate
 from trax.cli.showing import say, show_list, show_one
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def set_(
     ] = None,
     priority: Annotated[int | None, Parameter(help="0 to 31; the highest goes first.")] = None,
     enabled: Annotated[bool | None, Parameter(negative="--disabled", help="Whether its jobs run.")] = None,
+    reason: Reason = None,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
@@ -54,22 +55,24 @@ def set_(
         raise misuse(
             "Nothing to set: say --max-active-jobs, --priority, --enabled or --disabled.", "groups", "set"
         )
-    show_one(operate(database_url, lambda app: app.groups.update(name, **changes)), as_json=as_json)
+    show_one(
+        operate(database_url, lambda app: app.groups.update(name, **changes), reason=reason), as_json=as_json
+    )
 
 
 @groups.command
-def trigger(name: str, /, *, database_url: DatabaseUrl = None) -> None:
+def trigger(name: str, /, *, reason: Reason = None, database_url: DatabaseUrl = None) -> None:
     """Run each of its enabled manifests that depends on no other."""
 
     async def trigger(app: Trax) -> int:
         await app.groups.get(name)
         return await app.groups.trigger(name)
 
-    say(f"queued: {operate(database_url, trigger)}")
+    say(f"queued: {operate(database_url, trigger, reason=reason)}")
 
 
 @groups.command
-def cancel(name: str, /, *, yes: Yes = False, database_url: DatabaseUrl = None) -> int:
+def cancel(name: str, /, *, yes: Yes = False, reason: Reason = None, database_url: DatabaseUrl = None) -> int:
     """Ask all its runs in progress to stop."""
 
     async def cancel(app: Trax) -> int:
@@ -78,5 +81,5 @@ def cancel(name: str, /, *, yes: Yes = False, database_url: DatabaseUrl = None) 
 
     if not confirm(f"Stop every run of group {name!r}", yes=yes, command=("groups", "cancel")):
         return 1
-    say(f"asked to stop: {operate(database_url, cancel)}")
+    say(f"asked to stop: {operate(database_url, cancel, reason=reason)}")
     return 0

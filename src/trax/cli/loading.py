@@ -21,12 +21,18 @@ FORMS: Final = "name it as module:app or file.py:app"
 
 def load_app(given: str | None) -> Trax:
     """The app that was named, or the one in the environment."""
-    name = app_name(given)
-    place, colon, attribute = name.rpartition(":")
-    if not colon or not place or not attribute:
-        raise DefinitionError(f"{name!r} names no app; {FORMS}")
-    module = _from_file(Path(place)) if place.endswith(".py") else _from_module(place)
+    module, attribute, place = _located(app_name(given))
     return _app_in(module, attribute, place)
+
+
+def load_object(name: str) -> Any:
+    """Whatever goes by that name: another library's app, say."""
+    module, attribute, place = _located(name)
+    if not hasattr(module, attribute):
+        raise DefinitionError(
+            f"{place} has nothing named {attribute!r}{did_you_mean(attribute, vars(module))}"
+        )
+    return getattr(module, attribute)
 
 
 def app_name(given: str | None) -> str:
@@ -34,6 +40,14 @@ def app_name(given: str | None) -> str:
     if not name:
         raise DefinitionError(f"which app? {FORMS}, or set ${VARIABLE}")
     return name
+
+
+def _located(name: str) -> tuple[ModuleType, str, str]:
+    place, colon, attribute = name.rpartition(":")
+    if not colon or not place or not attribute:
+        raise DefinitionError(f"{name!r} names no app; {FORMS}")
+    module = _from_file(Path(place)) if place.endswith(".py") else _from_module(place)
+    return module, attribute, place
 
 
 def _from_file(file: Path) -> ModuleType:

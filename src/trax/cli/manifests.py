@@ -7,7 +7,17 @@ from typing import Annotated, Final
 
 from cyclopts import App, Parameter
 
-from trax.cli.operating import After, AsJson, DatabaseUrl, KindOfSchedule, Limit, Yes, confirm, operate
+from trax.cli.operating import (
+    After,
+    AsJson,
+    DatabaseUrl,
+    KindOfSchedule,
+    Limit,
+    Reason,
+    Yes,
+    confirm,
+    operate,
+)
 from trax.cli.showing import say, show_list, show_one
 
 LISTED: Final = ("external_id", "train", "group", "schedule", "enabled", "failure_count", "next_due_at")
@@ -46,16 +56,16 @@ def show(external_id: str, /, *, database_url: DatabaseUrl = None, as_json: AsJs
 
 
 @manifests.command
-def enable(external_id: str, /, *, database_url: DatabaseUrl = None) -> None:
+def enable(external_id: str, /, *, reason: Reason = None, database_url: DatabaseUrl = None) -> None:
     """Let it run again when it is due."""
-    operate(database_url, lambda app: app.manifests.enable(external_id))
+    operate(database_url, lambda app: app.manifests.enable(external_id), reason=reason)
     say(f"{external_id} is enabled")
 
 
 @manifests.command
-def disable(external_id: str, /, *, database_url: DatabaseUrl = None) -> None:
+def disable(external_id: str, /, *, reason: Reason = None, database_url: DatabaseUrl = None) -> None:
     """Let it not run any more; what is queued already stays queued."""
-    operate(database_url, lambda app: app.manifests.disable(external_id))
+    operate(database_url, lambda app: app.manifests.disable(external_id), reason=reason)
     say(f"{external_id} is disabled")
 
 
@@ -65,12 +75,13 @@ def trigger(
     /,
     *,
     delay: Annotated[float | None, Parameter(help="Seconds from now.")] = None,
+    reason: Reason = None,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
     """Run it once more, whatever its schedule says."""
     later = None if delay is None else timedelta(seconds=delay)
-    entry = operate(database_url, lambda app: app.manifests.trigger(external_id, delay=later))
+    entry = operate(database_url, lambda app: app.manifests.trigger(external_id, delay=later), reason=reason)
     if as_json:
         show_one(entry, as_json=True)
     else:
@@ -78,18 +89,20 @@ def trigger(
 
 
 @manifests.command
-def cancel(external_id: str, /, *, database_url: DatabaseUrl = None) -> None:
+def cancel(external_id: str, /, *, reason: Reason = None, database_url: DatabaseUrl = None) -> None:
     """Ask its runs in progress to stop."""
-    count = operate(database_url, lambda app: app.manifests.cancel(external_id))
+    count = operate(database_url, lambda app: app.manifests.cancel(external_id), reason=reason)
     say(f"asked to stop: {count}")
 
 
 @manifests.command
-def delete(external_id: str, /, *, yes: Yes = False, database_url: DatabaseUrl = None) -> int:
+def delete(
+    external_id: str, /, *, yes: Yes = False, reason: Reason = None, database_url: DatabaseUrl = None
+) -> int:
     """Delete it with its history, its entries and its dead letters."""
     what = f"Delete {external_id!r} with its whole history"
     if not confirm(what, yes=yes, command=("manifests", "delete")):
         return 1
-    operate(database_url, lambda app: app.manifests.delete(external_id))
+    operate(database_url, lambda app: app.manifests.delete(external_id), reason=reason)
     say(f"{external_id} is deleted")
     return 0

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import sys
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 from cyclopts import CycloptsError, Parameter, validators
 
 from trax.cli import db
 from trax.errors import SchemaNotMigrated
+from trax.host.acting import acting
 from trax.host.app import Trax
+from trax.records.audit import Actor, Via
 from trax.records.states import DeadLetterStatus, Origin, QueueStatus, ScheduleType, State
 from trax.store.url import VARIABLE, chosen_url, has_no_file_yet
 
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+NOBODY: Final = "unknown"
+
 DatabaseUrl = db.DatabaseUrl
 AsJson = Annotated[bool, Parameter("--json", negative=(), help="One JSON document.")]
 Yes = Annotated[bool, Parameter("--yes", negative=(), help="Do it without asking.")]
@@ -26,6 +31,7 @@ Everything = Annotated[bool, Parameter("--all", negative=(), help="All of them."
 CodeOf = Annotated[
     str | None, Parameter("--app", help="module:app or file.py:app, which has its own database.")
 ]
+Reason = Annotated[str | None, Parameter(help="Why, for the audit.")]
 Limit = Annotated[int, Parameter(help="How many at most.", validator=validators.Number(gte=1, lte=1000))]
 Before = Annotated[int | None, Parameter(help="Read on: the id of the last one already seen.")]
 After = Annotated[str | None, Parameter(help="Read on: the last one already seen.")]
@@ -40,11 +46,21 @@ KindOfSchedule = Annotated[
 ]
 
 
-def operate(database_url: str | None, verb: Callable[[Trax], Awaitable[T]], *, app: str | None = None) -> T:
-    """Do one thing with the database that was named, or with the one of an app."""
-    operated = _bare(database_url) if app is None else _loaded(app, database_url)
+def operate(
+    database_url: str | None,
+    verb: Callable[[Trax], Awaitable[T]],
+    *,
+    app: str | None = None,
+    reason: str | None = None,
+) -> T:
+    """Do one thing with the database that was named, or with the one of an app.
+
+    What it changes is written down in the name of who is logged in at this machine.
+    """
+    operated = bare_app(database_url) if app is None else _loaded(app, database_url)
     try:
-        return asyncio.run(_awaited(verb, operated))
+        with acting(Actor(_user(), Via.CLI), reason=reason):
+            return asyncio.run(_awaited(verb, operated))
     finally:
         operated.close()
 
@@ -68,11 +84,18 @@ def confirm(what: str, *, yes: bool, command: Sequence[str]) -> bool:
     return False
 
 
+def _user() -> str:
+    try:
+        return getpass.getuser() or NOBODY
+    except (KeyError, OSError):  # a process need not have a name
+        return NOBODY
+
+
 async def _awaited(verb: Callable[[Trax], Awaitable[T]], app: Trax) -> T:
     return await verb(app)
 
 
-def _bare(database_url: str | None) -> Trax:
+def bare_app(database_url: str | None) -> Trax:
     """An app without trains. It changes no tables: that is for servers and `trax db migrate`."""
     address = chosen_url(database_url)
     if has_no_file_yet(address):

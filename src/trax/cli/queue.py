@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -18,6 +19,7 @@ from trax.cli.operating import (
     Id,
     Ids,
     Limit,
+    Reason,
     misuse,
     operate,
 )
@@ -55,6 +57,7 @@ def add(
     unique: Annotated[str | None, Parameter(help="A key that one unfinished job may have.")] = None,
     max_retries: int | None = None,
     app: CodeOf = None,
+    reason: Reason = None,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
@@ -80,7 +83,7 @@ def add(
 
         return await bare.queue(operated.parts, train, given, how)
 
-    entry = operate(database_url, ask, app=app)
+    entry = operate(database_url, ask, app=app, reason=reason)
     if as_json:
         show_one(entry, as_json=True)
     else:
@@ -123,11 +126,11 @@ def show(entry_id: Id, /, *, database_url: DatabaseUrl = None, as_json: AsJson =
 
 
 @queue.command
-def cancel(*ids: Ids, database_url: DatabaseUrl = None) -> int:
+def cancel(*ids: Ids, reason: Reason = None, database_url: DatabaseUrl = None) -> int:
     """Withdraw entries that are still queued; `trax executions cancel` stops what runs already."""
     if not ids:
         raise misuse("Which entries? Name their ids.", "queue", "cancel")
-    count = operate(database_url, lambda app: app.work_queue.cancel(ids))
+    count = operate(database_url, lambda app: app.work_queue.cancel(ids), reason=reason)
     say(f"withdrawn: {count} of {len(set(ids))}")
     return 0 if count == len(set(ids)) else 1
 
@@ -136,4 +139,6 @@ def _parsed(value: str) -> object:
     try:
         return json.loads(value)
     except ValueError as wrong:
-        raise misuse(f"The input is not JSON: {wrong}.", "queue", "add") from None
+        as_text = shlex.quote(json.dumps(value, ensure_ascii=False))
+        hint = f"The input is not JSON: {wrong}. If it is meant as text, write {as_text}."
+        raise misuse(hint, "queue", "add") from None

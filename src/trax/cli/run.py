@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from trax.cli.doorway import WebHost, WebPort, opened
 from trax.cli.loading import load_app
+from trax.cli.log_setup import LogFormat, LogLevel, Logs
 from trax.cli.serving import AppName, Concurrency, serve
 
 
-def run(app: AppName = None, /, *, concurrency: Concurrency = None) -> None:
+def run(
+    app: AppName = None,
+    /,
+    *,
+    concurrency: Concurrency = None,
+    log_format: LogFormat = None,
+    log_level: LogLevel = None,
+    web: WebPort = None,
+    web_host: WebHost = "127.0.0.1",
+) -> None:
     """Run every role in this process until Ctrl-C or SIGTERM: schedules fire, queued jobs run."""
-    serve(load_app(app), "all", concurrency=concurrency)
+    loaded = load_app(app)
+    doorway = None if web is None else opened(web, web_host, by="trax run --web")
+    serve(loaded, "all", Logs(log_format, log_level), concurrency=concurrency, doorway=doorway)

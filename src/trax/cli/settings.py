@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
-from trax.cli.operating import AsJson, CodeOf, DatabaseUrl, Yes, confirm, misuse, operate
+from trax.cli.operating import AsJson, CodeOf, DatabaseUrl, Reason, Yes, confirm, misuse, operate
 from trax.cli.showing import in_line, say, show_json, show_rows
 from trax.errors import InvalidSetting
 from trax.host.live_settings import check_known
@@ -56,6 +56,7 @@ def get(
 def set_(
     *changes: Annotated[str, Parameter(name="NAME=VALUE")],
     app: CodeOf = None,
+    reason: Reason = None,
     database_url: DatabaseUrl = None,
 ) -> None:
     """Change settings on every server, all of these or none; `NAME=none` means no limit.
@@ -65,7 +66,7 @@ def set_(
     wanted = dict(map(_change, changes))
     if not wanted:
         raise misuse("Nothing to set: say NAME=VALUE.", "settings", "set")
-    operate(database_url, lambda operated: operated.settings.update(**wanted), app=app)
+    operate(database_url, lambda operated: operated.settings.update(**wanted), app=app, reason=reason)
     say(f"set: {', '.join(wanted)}")
 
 
@@ -74,12 +75,13 @@ def reset(
     *names: str,
     yes: Yes = False,
     app: CodeOf = None,
+    reason: Reason = None,
     database_url: DatabaseUrl = None,
 ) -> int:
     """Undo operators' edits of these settings, or of all: what code and environment say counts again."""
     if not names and not confirm("Reset every setting", yes=yes, command=("settings", "reset")):
         return 1
-    operate(database_url, lambda operated: operated.settings.reset(*names), app=app)
+    operate(database_url, lambda operated: operated.settings.reset(*names), app=app, reason=reason)
     say(f"reset: {', '.join(names) or 'all'}")
     return 0
 

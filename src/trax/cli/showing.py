@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from pydantic_core import to_json
 from rich.console import Console
 from rich.table import Table
 
-from trax.cli.moments import moment, span
+from trax.cli.moments import moment, relative, span
 from trax.clock import utc_now
 
 if TYPE_CHECKING:
@@ -23,22 +23,24 @@ def show_list(records: Sequence[Any], names: Sequence[str], *, as_json: bool) ->
     if as_json:
         show_json([as_mapping(record) for record in records])
         return
-    rows = [[in_line(getattr(record, name)) for name in names] for record in records]
+    in_cell = in_column if sys.stdout.isatty() else in_line
+    rows = [[in_cell(getattr(record, name)) for name in names] for record in records]
     show_rows([name.replace("_", " ") for name in names], rows)
 
 
-def show_rows(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+def show_rows(header: Sequence[str], rows: Iterable[Sequence[str]], *, to: TextIO | None = None) -> None:
     """In a pipe the columns are parted by tabs, so that `cut` finds them."""
-    if not sys.stdout.isatty():
+    out = to or sys.stdout
+    if not out.isatty():
         for row in (header, *rows):
-            say("\t".join(row))
+            print("\t".join(row), file=out, flush=True)
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in header:
         table.add_column(name, overflow="fold")  # an id that is cut short cannot be typed again
     for row in rows:
         table.add_row(*row)
-    Console(markup=False, highlight=False, emoji=False).print(table)
+    Console(file=out, markup=False, highlight=False, emoji=False).print(table)
 
 
 def show_one(record: Any, *, as_json: bool) -> None:
@@ -87,6 +89,11 @@ def spelled(value: Any) -> str:
 
 def in_line(value: Any) -> str:
     return " ".join(cleaned(spelled(value)).split())
+
+
+def in_column(value: Any) -> str:
+    """On a screen there is little room: a moment is how far away it is."""
+    return relative(value, utc_now()) if isinstance(value, datetime) else in_line(value)
 
 
 def cleaned(text: str) -> str:

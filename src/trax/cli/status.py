@@ -10,14 +10,11 @@ from cyclopts import Parameter
 from trax.cli.moments import moment, relative
 from trax.cli.operating import AsJson, DatabaseUrl, operate
 from trax.cli.showing import as_mapping, say, show_json, show_rows
+from trax.host.status import status as read_status
 from trax.records.status import COUNTED_TO, Status, problems
-from trax.store import status as store_status
 
 if TYPE_CHECKING:
     from datetime import datetime
-
-    from trax.host.app import Trax
-    from trax.store import Connection, Store
 
 Check = Annotated[
     bool, Parameter(negative=(), help="Say only what is wrong, a line each, and exit with 1 if anything is.")
@@ -30,7 +27,7 @@ def status(*, check: Check = False, database_url: DatabaseUrl = None, as_json: A
     Wrong is: a database that cannot be used; runs that wait for a worker while none lives; a manifest or a
     delayed entry that nobody has taken up for a minute.
     """
-    found = operate(database_url, _read)
+    found = operate(database_url, lambda app: read_status(app.parts))
     wrong = problems(found)
     if as_json:
         show_json({**as_mapping(found), "problems": wrong})
@@ -41,17 +38,6 @@ def status(*, check: Check = False, database_url: DatabaseUrl = None, as_json: A
             sys.stdout.flush()
             print(f"trax: {one}", file=sys.stderr)  # noqa: T201
     return 1 if check and wrong else 0
-
-
-async def _read(app: Trax) -> Status:
-    store = await app.parts.store.opened()
-    return await store.ask(_read_now, store, app)
-
-
-def _read_now(connection: Connection, store: Store, app: Trax) -> Status:
-    return store_status.read(
-        connection, now=store.now(connection), lost_after=app.parts.settings.worker_lost_after
-    )
 
 
 def _show(found: Status) -> None:

@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from trax.host.log_formats import message_of
 from trax.records.log_line import EXCEPTION_CHARACTERS, LOGGER_CHARACTERS, MESSAGE_CHARACTERS, NewLine
 from trax.records.states import LogLevel
 from trax.train import current
@@ -152,17 +153,10 @@ def _caught(metadata_id: int, record: logging.LogRecord) -> Caught:
         record.created,
         next(level for level, number in LEVELS.items() if record.levelno >= number or number == 1),
         record.name[:LOGGER_CHARACTERS],
-        _message(record)[:MESSAGE_CHARACTERS],
+        message_of(record)[:MESSAGE_CHARACTERS],
         said and said[:EXCEPTION_CHARACTERS],
         whole and whole[-MESSAGE_CHARACTERS:],  # the end says most
     )
-
-
-def _message(record: logging.LogRecord) -> str:
-    try:
-        return record.getMessage()
-    except Exception:  # noqa: BLE001 - arguments that do not fit must not lose the line, let alone the run
-        return f"{record.msg} (its arguments do not fit)"
 
 
 def _lost(metadata_id: int, count: int) -> Caught:

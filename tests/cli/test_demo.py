@@ -1,0 +1,141 @@
+"""The demo as a newcomer meets it."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from tests.support.terminal import CTRL_C, terminal
+
+TRAX = Path(sys.executable).with_name("trax")
+LINE: Final = re.compile(
+    r"^(\w+) +(\d+) +(\d+) +(\d+) +(\d+) +(?:[\d.]+ s|-) +(?:[\d.]+ s|-)(?: +(\d+))?$", re.MULTILINE
+)
+COUNTED: Final = """
+SELECT train, count(*), sum(state = 'completed'), sum(state = 'failed'), sum(attempt > 1)
+FROM trax_metadata WHERE train NOT LIKE 'trax.%' AND id > ? GROUP BY train
+"""
+OVERLAPPING: Final = """
+SELECT max(many) FROM (
+  SELECT (SELECT count(*) FROM trax_metadata b WHERE b.train = 'send_email'
+          AND b.started_at <= a.started_at AND coalesce(b.ended_at, '9') > a.started_at) AS many
+  FROM trax_metadata a WHERE a.train = 'send_email')
+"""
+
+
+def demo(folder: Path, seconds: float) -> str:
+    """What it tells a pipe."""
+    ended = subprocess.run(
+        [TRAX, "demo", "--seconds", str(seconds)], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    return ended.stdout
+
+
+def asked(folder: Path, question: str, *given: Any) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(folder / "trax-demo" / "trax.db")) as connection:
+        return connection.execute(question, given).fetchall()
+
+
+def reported(told: str) -> dict[str, tuple[int, ...]]:
+    return {line[0]: tuple(map(int, line[1:5])) for line in LINE.findall(told)}
+
+
+@pytest.fixture(scope="module")
+def visited(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """One visit, long enough for a dead letter and for a retry that succeeds."""
+    folder = tmp_path_factory.mktemp("demo")
+    return folder, demo(folder, 6)
+
+
+def test_the_report_says_what_the_records_say(visited: tuple[Path, str]) -> None:
+    folder, told = visited
+
+    counted = {train: tuple(numbers) for train, *numbers in asked(folder, COUNTED, 0)}
+
+    assert reported(told) == counted
+    assert counted["send_email"][0] > 10
+    assert counted["sync_warehouse"][:4] == (3, 1, 2, 2)
+    assert counted["convert_prices"][:4] == (2, 0, 2, 1)
+    assert {
+        "extract_sales",
+        "transform_sales",
+        "publish_report",
+        "order_goods",
+        "roast_beans",
+    } <= counted.keys()
+
+
+def test_the_limit_that_was_kept_is_measured(visited: tuple[Path, str]) -> None:
+    folder, told = visited
+
+    ((most,),) = asked(folder, OVERLAPPING)
+
+    assert most == 3
+    assert f"At most {most} emails were sent at once; their limit is 3." in told
+
+
+def test_the_dead_letter_comes_with_commands_that_work(visited: tuple[Path, str]) -> None:
+    folder, told = visited
+
+    shown, queued = typed(folder, told, "see why"), typed(folder, told, "queue it again")
+
+    assert "trax-demo/rates.csv is missing" in shown
+    assert queued == "requeued: 1 of 1\n"
+
+
+def typed(folder: Path, told: str, after: str) -> str:
+    """What a command answers that stands behind these words."""
+    (line,) = (line for line in told.splitlines() if line.startswith(f"  {after} "))
+    _, *words = line.removeprefix(f"  {after} ").split()
+    return subprocess.run([TRAX, *words], cwd=folder, capture_output=True, text=True, check=True).stdout
+
+
+def test_a_pipe_gets_plain_lines(visited: tuple[Path, str]) -> None:
+    _, told = visited
+
+    assert "\x1b" not in told
+    assert "at work for 6 s" in told
+    assert re.search(r"^\d\d:\d\d:\d\d  \d+ ready, \d+ delayed, \d+ running, ", told, re.MULTILINE)
+    assert told.endswith("All records are in trax-demo/trax.db. Run it again: they only grow.\n")
+
+
+def test_a_second_visit_counts_only_itself(visited: tuple[Path, str]) -> None:
+    folder, _ = visited
+    ((last,),) = asked(folder, "SELECT max(id) FROM trax_metadata")
+    (folder / "trax-demo" / "rates.csv").write_text("EUR,1.00\n", encoding="utf-8")
+
+    told = demo(folder, 3)
+
+    counted = {train: tuple(numbers) for train, *numbers in asked(folder, COUNTED, last)}
+    assert reported(told) == counted
+    assert counted["convert_prices"][2] == 0
+
+
+def test_a_person_watches_until_ctrl_c_and_is_told_what_happened(tmp_path: Path) -> None:
+    with terminal([TRAX, "demo"], folder=tmp_path) as seen:
+        seen.shows("at work until Ctrl-C", "6 slots: send_email ×3", "1 wait for a person")  # noqa: RUF001
+        seen.types(CTRL_C)
+        assert seen.ended() == 0
+
+    report = seen.text[seen.text.index("What happened in") :]
+    assert reported(report) == {train: tuple(numbers) for train, *numbers in asked(tmp_path, COUNTED, 0)}
+
+
+def test_a_folder_that_cannot_be_made_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "taken").touch()
+
+    ended = subprocess.run(
+        [TRAX, "demo", "--folder", "taken"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+
+    assert (ended.returncode, ended.stderr) == (
+        1,
+        "trax: the folder 'taken' cannot be made: File exists; name another\n",
+    )

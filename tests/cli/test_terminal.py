@@ -1,0 +1,122 @@
+"""A server in front of a person: what they see while it runs, and how it ends."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from tests.support.terminal import CTRL_C, HIDE_CURSOR, SHOW_CURSOR, terminal
+
+from trax.records import State
+from trax.store import Store, metadata
+
+TRAX = Path(sys.executable).with_name("trax")
+JOBS = """
+import asyncio
+import logging
+from datetime import timedelta
+from pathlib import Path
+
+from trax import Trax, Retry, current, every
+
+app = Trax(polling_interval=0.1)
+
+@app.train
+async def wait(_number: int) -> None:
+    print("said by a job", flush=True)
+    await current().progress(0.4)
+    while not Path("go").exists():
+        await asyncio.sleep(0.01)
+
+@app.train(retry=Retry(max_retries=0))
+def complain(_number: int) -> None:
+    logging.getLogger("jobs").warning("about to fail")
+    raise RuntimeError("no luck")
+
+app.schedule(wait, "wait-for-it", 1, every(hours=1))
+app.schedule(complain, "complain-once", 1, every(hours=1))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "jobs.py").write_text(JOBS, encoding="utf-8")
+    return tmp_path
+
+
+def test_a_person_sees_the_server_at_work(folder: Path) -> None:
+    with terminal([TRAX, "run", "jobs.py:app", "--concurrency", "3"], folder=folder) as seen:
+        seen.shows(
+            f"all roles: 2 trains and 2 schedules on sqlite:///trax.db ({folder}/trax.db); Ctrl-C stops",
+            "1 of 3 slots: wait 40%",
+            "0 done, 1 failed",
+            "of complain,",
+            "RuntimeError: no luck",
+            "1 wait for a person: trax dead-letters list",
+            "WARNING jobs: about to fail",
+            "said by a job\n",
+        )
+
+
+def test_ctrl_c_ends_the_view_says_what_is_waited_for_and_leaves_the_terminal_as_it_was(folder: Path) -> None:
+    with terminal([TRAX, "run", "jobs.py:app"], folder=folder) as seen:
+        before = seen.modes()
+        seen.shows("slots: wait")
+
+        seen.types(CTRL_C)
+        seen.shows("stopping: waiting up to 30 s for 1 run to end (wait); Ctrl-C again puts back")
+        (folder / "go").touch()
+
+        assert seen.ended() == 0
+        assert seen.modes() == before
+    assert seen.text.endswith("stopped\n")
+    assert seen.raw.rfind(SHOW_CURSOR) > seen.raw.rfind(HIDE_CURSOR) > -1
+    assert seen.raw.rfind(SHOW_CURSOR) < seen.raw.rfind("stopping")
+
+
+def test_a_second_ctrl_c_puts_back_what_runs(folder: Path) -> None:
+    with terminal([TRAX, "run", "jobs.py:app"], folder=folder) as seen:
+        seen.shows("slots: wait")
+        seen.types(CTRL_C)
+        seen.shows("stopping")
+        seen.types(CTRL_C)
+
+        assert seen.ended() == 0
+    assert seen.text.endswith("putting back to the queue what still runs\nstopped\n")
+    store = Store(f"sqlite:///{folder}/trax.db")
+    waited = [run.state for run in store.read(metadata.listed, train="wait")]
+    store.close()
+    assert waited == [State.CANCELLED]
+
+
+@pytest.mark.parametrize("how", [{"TRAX_LOG_FORMAT": "text"}, {"TERM": "dumb"}])
+def test_a_person_who_wants_no_view_gets_lines(folder: Path, how: dict[str, str]) -> None:
+    (folder / "go").touch()
+
+    with terminal([TRAX, "run", "jobs.py:app"], folder=folder, environment=how) as seen:
+        seen.shows("INFO trax: all roles: 2 trains", "WARNING jobs: about to fail", "INFO trax.host.job: run")
+        seen.types(CTRL_C)
+        assert seen.ended() == 0
+
+    assert "\x1b" not in seen.raw
+
+
+def test_a_scheduler_has_the_same_view_and_is_told_about_files(folder: Path) -> None:
+    with terminal([TRAX, "scheduler", "jobs.py:app"], folder=folder) as seen:
+        seen.shows(
+            "scheduler: 2 trains and 2 schedules",
+            "no worker lives yet",
+            "WARNING trax: several processes share the SQLite file sqlite:///trax.db",
+        )
+        seen.types(CTRL_C)
+        assert seen.ended() == 0
+
+
+def test_an_app_that_logs_by_itself_is_heard_above_the_view(folder: Path) -> None:
+    (folder / "own.py").write_text(
+        JOBS + '\nlogging.basicConfig(format="mine: %(message)s", level="INFO")\n', encoding="utf-8"
+    )
+
+    with terminal([TRAX, "run", "own.py:app"], folder=folder) as seen:
+        seen.shows("mine: about to fail\n", "slots: wait")

@@ -15,6 +15,7 @@ The folders are the journey of a job:
     records/       plain frozen values: what the tables hold
     host/          the app object and the wiring
     submitters/    where runs may go beside our own workers
+    web/           the control room: the HTTP API and the dashboard
     cli/           the `trax` command
     testing/       for your tests and ours
 
@@ -29,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trax.dispatch.submit import Refused, Submission, Submitter
     from trax.errors import (
+        Conflict,
         EntryCancelled,
         InvalidInput,
         NotFound,
@@ -37,8 +39,10 @@ if TYPE_CHECKING:
         RunTimedOut,
         TraxError,
     )
+    from trax.host.acting import acting
     from trax.host.app import Trax
     from trax.records import DeadLetter, LogLine, Manifest, ManifestGroup, Metadata, Reason, WorkQueueEntry
+    from trax.records.audit import Actor
     from trax.records.when import Calendar
     from trax.schedule import Group, Item, cron, every, exclude, fire_all
     from trax.train import (
@@ -64,10 +68,12 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "Actor",
     "Calendar",
     "Cancel",
     "Cancellation",
     "Cancelled",
+    "Conflict",
     "DeadLetter",
     "Done",
     "EntryCancelled",
@@ -98,6 +104,7 @@ __all__ = [
     "Trax",
     "TraxError",
     "WorkQueueEntry",
+    "acting",
     "cron",
     "current",
     "every",
@@ -112,9 +119,12 @@ __all__ = [
 
 _HOMES = {
     "trax.dispatch.submit": "Refused Submission Submitter",
-    "trax.errors": "EntryCancelled InvalidInput NotFound RunCancelled RunInterrupted RunTimedOut TraxError",
+    "trax.errors": "Conflict EntryCancelled InvalidInput NotFound RunCancelled RunInterrupted RunTimedOut "
+    "TraxError",
+    "trax.host.acting": "acting",
     "trax.host.app": "Trax",
     "trax.records": "DeadLetter LogLine Manifest ManifestGroup Metadata Reason WorkQueueEntry",
+    "trax.records.audit": "Actor",
     "trax.records.when": "Calendar",
     "trax.schedule": "Group Item cron every exclude fire_all",
 }

@@ -11,8 +11,12 @@ TraxError
 │   └── RunTimedOut          it took longer than it may
 ├── RunInterrupted           the run had to stop before its end and should run again
 ├── ProcessDied              the process a cpu train ran in did not survive the run
+├── RemoteFailure            what a run raised in another process, told here
+├── RemoteLost               the connection to whoever executed a run broke before its end
 ├── EntryCancelled           the entry was withdrawn from the work queue before it ran
 ├── NotFound                 no such record
+├── Conflict                 somebody else has changed it meanwhile
+├── MissingExtra             what was asked for needs packages that are not installed
 └── StoreError               the database said no
     ├── InvalidUrl           the address is not one Trax can use
     ├── StoreUnavailable     unreachable, restarting or busy: trying again may help
@@ -28,7 +32,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 SHOWN_CHARACTERS = 80
 
@@ -58,7 +62,11 @@ class UnknownTrain(DefinitionError):
 
 
 class InvalidSetting(DefinitionError):
-    """A setting has a value that cannot work."""
+    """A setting has a value that cannot work; `reasons` has what is wrong with each by its name."""
+
+    def __init__(self, message: str, reasons: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.reasons = dict(reasons or {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +109,50 @@ class ProcessDied(TraxError):
     """The process a cpu train ran in did not survive the run: it crashed, was killed, or left by itself."""
 
 
+class RemoteFailure(TraxError):
+    """What a run raised in another process: the class there and those it derives from, by their names."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        type: str,  # noqa: A002 - the word that records have for it
+        junction: str | None = None,
+        stack_trace: str = "",
+        raised: Sequence[str] = (),
+    ) -> None:
+        super().__init__(message)
+        self.type = type
+        self.junction = junction
+        self.stack_trace = stack_trace
+        self.raised = tuple(raised)
+
+
+class RemoteLost(TraxError):
+    """The connection to whoever executed a run broke before its end: nobody here knows how it ended."""
+
+
 class EntryCancelled(TraxError):
     """The entry was withdrawn from the work queue before it ran."""
 
 
 class NotFound(TraxError):
     """No such record."""
+
+
+class Conflict(TraxError):
+    """Somebody else has changed it meanwhile: look again, and decide anew."""
+
+
+class MissingExtra(TraxError):
+    """What was asked for needs packages that are not installed; `extra` is the name that brings them."""
+
+    def __init__(self, what: str, extra: str, module: str) -> None:
+        super().__init__(
+            f"{what} needs {module!r}, which is not installed: pip install 'trax-scheduler[{extra}]'"
+        )
+        self.extra = extra
+        self.module = module
 
 
 class StoreError(TraxError):

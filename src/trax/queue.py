@@ -25,6 +25,7 @@ class Wish:
 
     `inputs` are by the external id that each entry, and the runs it leads to, will have. With a `unique` key
     there is one input, and nothing is written while the job of an earlier entry with that key is not over.
+    `repeats` is the run that it asks for once more.
     """
 
     train: str
@@ -37,6 +38,7 @@ class Wish:
     unique: str | None = None
     timeout_seconds: float | None = None
     retry: str | None = None
+    repeats: int | None = None
 
 
 def enqueue(connection: Connection, wish: Wish, *, now: datetime, record: type[EntryT]) -> list[EntryT]:

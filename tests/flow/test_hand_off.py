@@ -404,16 +404,88 @@ async def test_a_submitter_that_hangs_loses_its_runs_and_holds_up_only_itself(ur
         assert yard.remote.seen == [2]
 
 
-async def test_a_run_handed_over_has_its_full_time_to_begin(yard: Yard) -> None:
+async def test_a_run_handed_over_has_its_full_time_to_begin(url: str) -> None:
+    async for yard in _yard(url, max_dispatch_attempts=1):
+        await yard.queue(1)
+        await yard.h.cycle("job_dispatcher")
+        await yard.h.advance(minutes=19)
+        await yard.h.cycle("hand_over")
+
+        await yard.h.advance(minutes=19)
+        await yard.h.cycle("manifest_manager")
+        assert [run.state for run in await yard.records()] == [State.PENDING]
+
+        await yard.h.advance(minutes=2)
+        await yard.h.cycle("manifest_manager")
+        assert [run.failure_exception for run in await yard.records()] == ["StalePendingTimeout"]
+
+
+async def test_a_run_that_nobody_begins_is_handed_over_again_so_often_and_then_it_has_failed(
+    url: str,
+) -> None:
+    async for yard in _yard(url, max_dispatch_attempts=3):
+        (queued,) = await yard.queue(1)
+        await yard.cycle()
+
+        for attempts in (1, 2):
+            await yard.h.advance(minutes=21)
+            managed = await yard.h.cycle("manifest_manager")
+            (run,) = await yard.records()
+            assert managed.handed_over_again == [run.id]
+            assert (run.state, (await yard.entry(queued.id)).dispatch_attempts) == (State.PENDING, attempts)
+            await yard.h.cycle("hand_over")
+        await yard.h.advance(minutes=21)
+        managed = await yard.h.cycle("manifest_manager")
+
+        (run,) = await yard.records()
+        assert yard.remote.seen == [1, 1, 1]
+        assert managed.handed_over_again == []
+        assert (run.state, run.failure_exception) == (State.FAILED, "StalePendingTimeout")
+
+
+async def test_a_run_that_begins_late_is_not_executed_by_whoever_gets_it_next(yard: Yard) -> None:
+    await yard.queue(1)
+    await yard.cycle()
+    await yard.h.advance(minutes=21)
+    await yard.h.cycle("manifest_manager")
+    (run,) = await yard.records()
+
+    async with yard.app.receiving() as late, yard.app.receiving() as next_one:
+        assert await late.take_up(run.id)
+        assert await yard.h.cycle("hand_over") == 0  # it has begun: there is nothing left to hand over
+        assert not await next_one.take_up(run.id)
+        await late.idle()
+
+    assert [run.state for run in await yard.records()] == [State.COMPLETED]
+
+
+async def test_what_waited_for_a_server_that_was_down_is_handed_over_when_one_is_back(yard: Yard) -> None:
     await yard.queue(1)
     await yard.h.cycle("job_dispatcher")
-    await yard.h.advance(minutes=19)
+    await yard.h.advance(hours=2)
+
+    managed = await yard.h.cycle("manifest_manager")
+    again = await yard.h.cycle("manifest_manager")
     await yard.h.cycle("hand_over")
 
-    await yard.h.advance(minutes=19)
-    await yard.h.cycle("manifest_manager")
-    assert [run.state for run in await yard.records()] == [State.PENDING]
+    (run,) = await yard.records()
+    assert (managed.handed_over_again, again.handed_over_again) == ([run.id], [])
+    assert (run.state, yard.remote.seen) == (State.PENDING, [1])
 
-    await yard.h.advance(minutes=2)
-    await yard.h.cycle("manifest_manager")
+
+async def test_a_run_whose_entry_was_given_to_another_is_not_handed_over_again(yard: Yard) -> None:
+    (queued,) = await yard.queue(1)
+    await yard.cycle()
+    store = await yard.app.parts.store.opened()
+    await store.call(_forget, queued.id)
+    await yard.h.advance(minutes=21)
+
+    managed = await yard.h.cycle("manifest_manager")
+
+    assert managed.handed_over_again == []
     assert [run.failure_exception for run in await yard.records()] == ["StalePendingTimeout"]
+
+
+def _forget(connection: Any, entry_id: int) -> None:
+    queue = work_queue.tables(connection).work_queue
+    connection.execute(queue.update().where(queue.c.id == entry_id).values(metadata_id=None))

@@ -22,6 +22,7 @@ from trax.admin.manifest_manager import Turn
 from trax.records import Origin, State
 from trax.records.ended import EndKind, ManifestEnd
 from trax.store import manifest_endings, manifests
+from trax.store.dead_letters import Chosen
 from trax.store.manifest_locks import lock
 from trax.store.schema import tables
 
@@ -233,13 +234,13 @@ async def test_a_manager_beside_a_requeue_writes_no_second_entry(
         letter = await h.dead_letter("sync")
         await h.app.manifests.enable("sync")  # has the manager look
 
-        def requeue(connection: Connection) -> int:
-            return resolutions.requeue(connection, [letter.id], note=None, now=h.now)
+        def requeue(connection: Connection) -> list[int]:
+            return resolutions.requeue(connection, Chosen([letter.id]), note=None, now=h.now)
 
         requeueing = Held(h, threads, requeue)
         managing = threads.submit(h.store.run, cycle(h))
         someone_waits(h)
-        assert requeueing.let_go() == 1
+        assert requeueing.let_go() == [letter.id]
         managing.result(PATIENCE_SECONDS)
 
         assert [entry.origin for entry in h.queued()] == [Origin.REQUEUE]

@@ -7,7 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sqlalchemy import event, text
+from sqlalchemy import text
+from tests.support.plans import rows_read
 
 from trax.records import QueueStatus, State
 from trax.store import Store, metadata, status, why, work_queue
@@ -45,29 +46,6 @@ def history(postgres_databases: Any) -> Generator[Store]:
         store.run(lambda connection: [connection.execute(text(one)) for one in HISTORY])
         yield store
         store.close()
-
-
-def rows_read(store: Store, question: Callable[[Connection], Any]) -> int:
-    """How many rows of the great tables PostgreSQL looks at to answer."""
-    asked: list[tuple[str, Any]] = []
-
-    def explained(connection: Connection) -> int:
-        def note(_c: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
-            asked.append((statement, parameters))
-
-        event.listen(connection, "before_cursor_execute", note)
-        question(connection)
-        statement, parameters = asked[0]
-        plan = connection.exec_driver_sql(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", parameters)
-        return read(plan.scalar_one()[0]["Plan"])
-
-    def read(node: dict[str, Any]) -> int:
-        own = 0
-        if node.get("Relation Name") in {"metadata", "work_queue"}:
-            own = (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]
-        return int(own) + sum(read(child) for child in node.get("Plans", ()))
-
-    return store.run(explained)
 
 
 @pytest.mark.parametrize("state", [None, *State])

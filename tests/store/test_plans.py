@@ -14,7 +14,7 @@ from trax.dispatch.routing import Routing
 from trax.records.metadata import Ending
 from trax.records.states import State
 from trax.settings import Settings
-from trax.store import Store, claim, metadata, metadata_sweeps, work_queue
+from trax.store import Store, claim, metadata, metadata_sweeps, run_times, work_queue
 from trax.store.claim import Taker
 from trax.store.dialect import take_gate_lock
 from trax.store.pipeline import run_together
@@ -236,6 +236,15 @@ def test_runs_are_ended_one_by_one_and_not_by_walking_the_batch_for_each(store: 
     assert ways_into(plan, "metadata") == {("Index Scan", "metadata_pkey")}
     (document,) = [node for node in plan if node["Node Type"] == "Function Scan"]
     assert document["Parent Relationship"] == "Outer"
+
+
+def test_the_times_of_runs_are_found_one_by_one(store: Store) -> None:
+    (look,) = sent_by(store, lambda connection: run_times.of_runs(connection, range(1, 501)))
+
+    plan = plan_of(store, look, at_the_gate=False)
+
+    assert {index for _, index in ways_into(plan, "metadata")} == {"metadata_pkey"}
+    assert {index for _, index in ways_into(plan, "work_queue")} == {"work_queue_external_id_key"}
 
 
 def test_whether_anybody_waits_is_known_from_the_first_who_does(store: Store) -> None:

@@ -288,7 +288,7 @@ def test_without_an_installation_the_error_names_the_ways_to_get_one(
         pass
 
     message = str(raised.value)
-    assert "pip install trax-scheduler[localpg]" in message
+    assert "pip install 'trax-scheduler[localpg]'" in message
     assert "install PostgreSQL 15 or newer" in message
     assert "set TRAX_TEST_DATABASE_URL" in message
 

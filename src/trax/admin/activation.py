@@ -62,7 +62,8 @@ def _passed_over(row: Any, force: bool) -> bool:  # noqa: FBT001
     elif row.is_awaiting and not force:
         reason = "its dead letter awaits a person"
     if reason:
-        logger.warning("manifest %s is not activated: %s", row.external_id, reason)
+        name = row.external_id
+        logger.warning("manifest %s is not activated: %s", name, reason, extra={"manifest": name})
     return reason is not None
 
 

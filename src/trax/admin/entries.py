@@ -44,7 +44,8 @@ def _create_alone(connection: Connection, one: tuple[Standing, ToQueue], now: da
         with savepoint(connection):
             return _create(connection, [one], now)
     except Refused as refused:
-        logger.warning("manifest %s: no entry could be written: %s", one[0].external_id, refused)
+        name = one[0].external_id
+        logger.warning("manifest %s: no entry could be written: %s", name, refused, extra={"manifest": name})
         manifest_looks.look_again(connection, {one[0].id: None})
         return []
 

@@ -88,7 +88,11 @@ def _put_back_alone(connection: Connection, entry_id: int, moment: datetime) -> 
         with savepoint(connection):
             hand_off.put_back(connection, {entry_id: moment})
     except Refused:
-        logger.info("entry %s was not handed over, and a newer one has taken its place", entry_id)
+        logger.info(
+            "entry %s was not handed over, and a newer one has taken its place",
+            entry_id,
+            extra={"entry_id": entry_id},
+        )
         hand_off.supersede(connection, [entry_id])
 
 

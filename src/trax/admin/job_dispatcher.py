@@ -140,7 +140,7 @@ def dispatch_jobs(
 ) -> Dispatched:
     """Make the runs of what fits, mark its entries, and commit."""
     entries, taken = selected.candidates, len(sight.claimed)
-    placements = placed(entries, routing, visit.taker, taken=sight.claimed)
+    placements = placed(entries, routing, visit.taker, taken=sight.claimed, groups=sight.taken_groups)
     admitted = admission.admit(connection, placements, now=sight.now)
     next_moment = sight.next_moment
     leaves_some = window.is_cut or len(entries) < len(contenders.candidates)
@@ -176,14 +176,15 @@ def dispatch(
 ) -> Dispatched:
     """One cycle, which may end the transaction.
 
-    With a worker at hand it lets in only what there are slots for, unless some go elsewhere than to workers.
+    With a worker at hand it lets in only what there are slots for, unless some go elsewhere than to workers,
+    or to others than this one.
     """
     visit = Visit(
         now=store.given_now(connection),
         settings=settings,
         accept=accept,
         taker=taker,
-        waits_for_slots=taker is not None and routing.is_local,
+        waits_for_slots=taker is not None and routing.is_local and not taker.is_picky,
     )
     return job_dispatcher.run_blocking(visit, extra={Connection: connection, Routing: routing})
 

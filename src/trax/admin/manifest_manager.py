@@ -7,7 +7,7 @@ come, so it costs as much as is due, however many manifests there are.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from random import SystemRandom
 from typing import TYPE_CHECKING, Final
@@ -15,11 +15,14 @@ from typing import TYPE_CHECKING, Final
 from trax.admin.entries import create_entries
 from trax.admin.policies import rules_of
 from trax.admin.reaping import WORKER_LOST, count_as_failures
+from trax.events import Topic
 from trax.records.standing import Decision, Standing, ToDeadLetter, ToQueue, ToRest, ToWait
 from trax.schedule.decide import decide
 from trax.schedule.fair import Waiting, chosen_fairly
 from trax.settings import Settings
 from trax.store import Connection, dead_letters, manifest_looks, metadata_sweeps, workers
+from trax.store.announcing import announce
+from trax.store.hand_over_again import hand_over_again
 from trax.store.metadata_sweeps import Failure, Swept, Trouble
 from trax.store.pipeline import run_together
 from trax.train import junction, train
@@ -61,16 +64,18 @@ class TimedOut:
 
 @dataclass(frozen=True, slots=True)
 class ReapedPending:
-    """Runs that nobody took up."""
+    """Runs that nobody took up and that are given up, and those that are handed over once more."""
 
     runs: list[Swept]
+    handed_over_again: list[int] = field(default_factory=list[int])
 
 
 @dataclass(frozen=True, slots=True)
 class ReapedInProgress:
-    """Runs that nobody holds any more."""
+    """Runs that nobody holds any more, and how many workers were found silent."""
 
     runs: list[Swept]
+    lost_workers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +102,15 @@ class Managed:
     dead_letters: list[int]
     timed_out: list[int]
     reaped: list[int]
+    handed_over_again: list[int] = field(default_factory=list[int])
+    lost_workers: int = 0
     more: bool
 
     @property
     def changed(self) -> bool:
-        return bool(self.queued or self.dead_letters or self.timed_out or self.reaped)
+        return bool(
+            self.queued or self.dead_letters or self.timed_out or self.reaped or self.handed_over_again
+        )
 
 
 @junction
@@ -141,12 +150,16 @@ def cancel_timed_out_jobs(
 def reap_stale_pending_metadata(
     trouble: Trouble, connection: Connection, settings: Settings, now: datetime
 ) -> ReapedPending:
+    """Have what nobody began handed over again, so often and no oftener: then it has failed."""
     if not trouble.stale_pending:
         return ReapedPending([])
-    before = now - settings.stale_pending_timeout
-    return ReapedPending(
-        metadata_sweeps.fail_stale_pending(connection, STALE_PENDING, created_before=before, now=now)
-    )
+    before, most = now - settings.stale_pending_timeout, settings.max_dispatch_attempts
+    again = hand_over_again(connection, waiting_since=before, most=most, now=now)
+    if again:
+        logger.warning("nobody began runs %s in time: they are handed over again", again)
+        announce(connection, Topic.PENDING)
+    given_up = metadata_sweeps.fail_stale_pending(connection, STALE_PENDING, created_before=before, now=now)
+    return ReapedPending(given_up, again)
 
 
 @junction
@@ -161,7 +174,7 @@ def reap_stale_in_progress_metadata(
     if not trouble.left_behind:
         return ReapedInProgress([])
     alive_since = now - settings.worker_lost_after
-    workers.forget_dead(connection, silent_since=alive_since)
+    lost_workers = workers.forget_dead(connection, silent_since=alive_since)
     lost = metadata_sweeps.fail_left_behind(connection, WORKER_LOST, alive_since=alive_since, now=now)
     stale = metadata_sweeps.fail_stale_in_progress(
         connection,
@@ -170,7 +183,7 @@ def reap_stale_in_progress_metadata(
         alive_since=alive_since,
         now=now,
     )
-    return ReapedInProgress([*lost, *stale])
+    return ReapedInProgress([*lost, *stale], lost_workers)
 
 
 @junction
@@ -237,6 +250,8 @@ def create_work_queue_entries(
         dead_letters=looked.dead_letters,
         timed_out=timed_out.metadata_ids,
         reaped=[run.metadata_id for run in (*pending.runs, *in_progress.runs)],
+        handed_over_again=pending.handed_over_again,
+        lost_workers=in_progress.lost_workers,
         more=due.more,
     )
 

@@ -11,19 +11,19 @@ from trax.records.work_queue_entry import NewEntry
 from trax.store import dead_letters, manifest_endings, manifest_groups, manifests, work_queue
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from datetime import datetime
 
     from trax.store import Connection
+    from trax.store.dead_letters import Chosen
 
 
-def requeue(connection: Connection, ids: Sequence[int] | None, *, note: str | None, now: datetime) -> int:
-    """Resolve those that still wait (None: all) and queue each again; returns how many were resolved.
+def requeue(connection: Connection, chosen: Chosen, *, note: str | None, now: datetime) -> list[int]:
+    """Resolve those that still wait and queue each again; returns which were resolved.
 
     A manifest that has an entry in the queue already needs no second one: its entry gets the letter.
     """
     status = DeadLetterStatus.RETRIED
-    letters = dead_letters.resolve(connection, status, ids=ids, note=note or "requeued", now=now)
+    letters = dead_letters.resolve(connection, status, chosen, note=note or "requeued", now=now)
     of_manifests = {letter.manifest_id: letter for letter in letters if letter.manifest_id is not None}
     manifest_endings.forgive(connection, of_manifests)
     covered = work_queue.attach_dead_letters(connection, {one: it.id for one, it in of_manifests.items()})
@@ -36,17 +36,17 @@ def requeue(connection: Connection, ids: Sequence[int] | None, *, note: str | No
     entries += [_entry_of(letter, priorities.get(letter.group_id, 0)) for letter in alone]
     work_queue.add(connection, entries, now=now)
     manifests.look_at(connection, list(of_manifests), now=now)  # an entry that took the letter may be far off
-    return len(letters)
+    return sorted(letter.id for letter in letters)
 
 
-def acknowledge(connection: Connection, ids: Sequence[int] | None, *, note: str, now: datetime) -> int:
-    """Resolve those that still wait (None: all); their manifests are scheduled again."""
+def acknowledge(connection: Connection, chosen: Chosen, *, note: str, now: datetime) -> list[int]:
+    """Resolve those that still wait; their manifests are scheduled again. Returns which were resolved."""
     status = DeadLetterStatus.ACKNOWLEDGED
-    letters = dead_letters.resolve(connection, status, ids=ids, note=note, now=now)
+    letters = dead_letters.resolve(connection, status, chosen, note=note, now=now)
     of_manifests = [letter.manifest_id for letter in letters if letter.manifest_id is not None]
     manifest_endings.forgive(connection, of_manifests)
     manifests.look_at(connection, of_manifests, now=now)
-    return len(letters)
+    return sorted(letter.id for letter in letters)
 
 
 def _entry_of(letter: Any, group_priority: int) -> NewEntry:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast, runtime_checkable
 
@@ -48,9 +49,11 @@ class Submitter(Protocol):
     None when all were taken. Raising means that none was. A run may be handed over twice, after a crash say;
     it is executed once all the same, since whoever takes it up moves its record on, and only one can.
 
-    `submit` may be async, or blocking: then each call has a thread of its own. Two more attributes count if
-    they are there: `batch_size`, how many runs it wants in one call (1), and `timeout`, how long a call may
-    take (the setting `hand_off_timeout`; None: for ever).
+    `submit` may be async, or blocking: then each call has a thread of its own. Four more attributes count if
+    they are there: `batch_size`, how many runs it wants in one call (1), `timeout`, how long a call may take
+    (the setting `hand_off_timeout`; None: for ever), `opened(receiving)`, an async context manager around all
+    calls that a server makes, where `receiving` is `app.receiving` of that server, and `withdraw(batch)`, a
+    blocking function that is told of runs which were cancelled after they were handed over.
     """
 
     @property
@@ -80,6 +83,12 @@ def batch_size(submitter: Submitter) -> int:
 
 def timeout(submitter: Submitter, default: timedelta) -> timedelta | None:
     return getattr(submitter, "timeout", default)
+
+
+def opened(submitter: Submitter, receiving: Any) -> AbstractAsyncContextManager[Any]:
+    """What a server keeps open while it hands over. It gives what is to be drained at the end, or None."""
+    opening = getattr(submitter, "opened", None)
+    return nullcontext() if opening is None else opening(receiving)
 
 
 def one_answer_each(submitter: str, said: Any, batch: Sequence[Submission]) -> list[Answer]:

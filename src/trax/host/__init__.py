@@ -10,6 +10,9 @@ duties.py       each duty as a loop: what a turn does, and when the next is want
 loop.py         one duty, turn after turn
 listen.py       what other processes announce wakes the loops of this one
 signals.py      SIGTERM and SIGINT: stop, hurry, now
+telemetry/      spans and metrics, for processes where OpenTelemetry listens
+extras.py       what needs more than the core, imported when asked for
 processes.py    several worker processes under one parent
+watching.py     what has changed, for those who keep watching; status and odometer: for those who measure
 why.py          `app.why`; planning, linting and doctor: what `trax plan`, `lint` and `db doctor` ask
 """

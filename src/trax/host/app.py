@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Concatenate, Protocol, Self, TypeVar, overload
 
 from trax.errors import TraxError
+from trax.host.audit import Audit
 from trax.host.dead_letters import DeadLetters
 from trax.host.executions import Executions
+from trax.host.extras import needed
+from trax.host.far import run_on
 from trax.host.groups import Groups
 from trax.host.live_settings import LiveSettings
+from trax.host.logs import Logs
 from trax.host.manifests import Manifests
 from trax.host.parts import Parts
 from trax.host.queueing import Queueing
@@ -19,22 +24,28 @@ from trax.host.roles import Role, Running
 from trax.host.settings import AppSettings
 from trax.host.signals import StopSignals
 from trax.host.startup import patiently, start
+from trax.host.stats import Stats
 from trax.host.sync import Sync
+from trax.host.takes import Takes
 from trax.host.why import why
 from trax.host.work_queue import WorkQueue
+from trax.host.workers import Workers
 from trax.store.url import chosen_url
 from trax.train import train as train_over
 from trax.train import train_of
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
     from contextlib import AbstractAsyncContextManager
     from typing import Unpack
 
     from trax.dispatch.submit import Submitter
     from trax.host.entry import QueuedEntry
+    from trax.host.far import Far, Remote
+    from trax.host.loop import Loop
     from trax.host.receiving import Receiver
+    from trax.host.takes import Only
     from trax.host.wishes import ManyKeywords, QueueKeywords
     from trax.records.reason import Reason
     from trax.train import Segment, Train, TrainKeywords
@@ -92,6 +103,10 @@ class Trax:
         self.settings = AppSettings(self.parts)
         self.executions = Executions(self.parts, self._queueing)
         self.work_queue = WorkQueue(self.parts)
+        self.workers = Workers(self.parts)
+        self.stats = Stats(self.parts)
+        self.audit = Audit(self.parts)
+        self.logs = Logs(self.parts)
         self.sync = Sync(self, self._queueing)
         self._running: Running | None = None
 
@@ -136,12 +151,24 @@ class Trax:
             self.parts.parameters.of_registered(train)
             self.submitters.route(train.name, to)
 
-    def receiving(self, *, concurrency: int | None = None) -> AbstractAsyncContextManager[Receiver]:
+    def receiving(
+        self, *, concurrency: int | None = None, far: Far | None = None
+    ) -> AbstractAsyncContextManager[Receiver]:
         """Take up runs that a submitter handed to this process: `await receiver.take_up(metadata_id)`."""
-        return receiving(self.parts, concurrency=concurrency)
+        return receiving(self.parts, concurrency=concurrency, far=far)
 
-    async def run(self, train: Train[In, Out], value: In) -> Out:
-        """Run here and now, recorded; what the train raises reaches the caller as it is."""
+    def http_endpoint(self, secrets: str | Mapping[str, str], **options: Any) -> Any:
+        """An ASGI application that executes what `HttpWorkers` hands over, to serve or to mount anywhere."""
+        endpoints = import_module("trax.submitters.http_endpoint")  # a layer above this one
+        return endpoints.HttpEndpoint(self.parts, secrets, **options)
+
+    async def run(self, train: Train[In, Out], value: In, *, on: Remote | None = None) -> Out:
+        """Run here and now, recorded; what the train raises reaches the caller as it is.
+
+        With `on` it runs there, and its caller waits; what it raises there is a RemoteFailure here.
+        """
+        if on is not None:
+            return await run_on(on, self.parts, train, value)
         return await RecordedRun(self.parts, await self.parts.store.opened(), train).of(value)
 
     async def queue(
@@ -174,24 +201,45 @@ class Trax:
         *,
         concurrency: int | None = None,
         on_progress: Callable[[int, int], None] | None = None,
+        **only: Unpack[Only],
     ) -> None:
         """What entering the block does, for "all" roles, or as a "scheduler" or a "worker" only.
 
-        A worker runs `concurrency` jobs at once. `on_progress` hears how far seeding has come.
+        A worker runs `concurrency` jobs at once, with `trains` and `groups` only those of these names.
+        `on_progress` hears how far seeding has come.
         """
         if self._running is not None:
             raise TraxError("this app runs already; an app has one role at a time in one process")
         parts, role = self.parts, Role.named(roles)
+        parts.telemetry.look_again()
         timetable = parts.declarations.checked()
         self.submitters.check(self.trains)
+        takes = Takes.checked(self.trains, only)
         try:
             store = await patiently(parts.store.opened)
             if role.schedules:
                 await start(store, timetable, parts.settings, on_progress=on_progress)
-            self._running = await patiently(lambda: Running.started(parts, store, role, slots=concurrency))
+            self._running = await patiently(
+                lambda: Running.started(parts, store, role, slots=concurrency, takes=takes)
+            )
         except BaseException:
             self.close()
             raise
+
+    @property
+    def is_running(self) -> bool:
+        """Whether this process runs a role of the app."""
+        return self._running is not None
+
+    @property
+    def loops(self) -> list[Loop]:
+        """The duties that this process does at this moment."""
+        return self._running.loops if self._running else []
+
+    @property
+    def under_way(self) -> list[str]:
+        """The trains that this process runs at this moment, each as often as it does."""
+        return self._running.under_way if self._running else []
 
     async def stop(self, hurry: asyncio.Event | None = None) -> None:
         """Let what is under way end, then let go of the database; `hurry` interrupts it when it is set."""
@@ -202,14 +250,20 @@ class Trax:
         finally:
             self.close()
 
-    async def serve(self, roles: str = "all", *, concurrency: int | None = None) -> None:
+    async def serve(
+        self, roles: str = "all", *, concurrency: int | None = None, **only: Unpack[Only]
+    ) -> None:
         """Run until SIGTERM or SIGINT, then let what is under way end; a second signal interrupts it."""
         with StopSignals() as signals:
-            await signals.unless_asked(self.start(roles, concurrency=concurrency))
+            await signals.unless_asked(self.start(roles, concurrency=concurrency, **only))
             try:
                 await signals.asked.wait()
             finally:
                 await self.stop(signals.hurried)
+
+    def web(self, **options: Any) -> Any:
+        """The control room of this app, an ASGI application to serve or to mount: see `trax.web.create`."""
+        return needed("trax.web", extra="web", by="app.web()").create(self, **options)
 
     def close(self) -> None:
         """Let go of the database. It is opened again if it is needed again."""

@@ -6,10 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from trax.errors import DefinitionError, NotFound
-from trax.host.entry import QueuedEntry
-from trax.host.queueing import kept_input
+from trax.host.queueing import kept_input, noted_enqueue
 from trax.host.wishes import wish_for
-from trax.queue import Wish, enqueue
+from trax.queue import Wish
 from trax.records.external_id import new_external_id
 from trax.records.states import Origin
 from trax.store import executions
@@ -18,6 +17,7 @@ from trax.train import train as train_over
 from trax.train.names import check_not_reserved
 
 if TYPE_CHECKING:
+    from trax.host.entry import QueuedEntry
     from trax.host.parts import Parts
     from trax.host.wishes import QueueKeywords
     from trax.store import Connection, Store
@@ -50,6 +50,7 @@ async def rerun(parts: Parts, metadata_id: int) -> QueuedEntry:
         group=found.group,
         timeout_seconds=found.timeout_seconds,
         retry=found.retry,
+        repeats=metadata_id,
     )
     return (await store.call(_enqueue, store, wish)).awaited_by(parts.waiting)
 
@@ -61,4 +62,4 @@ def _unknown(value: Any) -> Any:
 
 
 def _enqueue(connection: Connection, store: Store, wish: Wish) -> QueuedEntry:
-    return enqueue(connection, wish, now=store.now(connection), record=QueuedEntry)[0]
+    return noted_enqueue(connection, wish, now=store.now(connection))[0]

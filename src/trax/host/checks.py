@@ -13,14 +13,14 @@ LONGEST_PAGE: Final = 1000
 LARGEST_ID: Final = 2**63 - 1
 
 
-def _is_id(value: Any) -> bool:
+def is_id(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST_ID
 
 
-ID: Final = Requirement("an id: a whole number", _is_id)
-ID_OR_NONE: Final = Requirement("an id: a whole number", lambda value: value is None or _is_id(value))
+ID: Final = Requirement("an id: a whole number", is_id)
+ID_OR_NONE: Final = Requirement("an id: a whole number", lambda value: value is None or is_id(value))
 PAGE: Final = Requirement(
-    f"a whole number from 1 to {LONGEST_PAGE}", lambda value: _is_id(value) and 1 <= value <= LONGEST_PAGE
+    f"a whole number from 1 to {LONGEST_PAGE}", lambda value: is_id(value) and 1 <= value <= LONGEST_PAGE
 )
 WHOLE: Final = Requirement(
     "a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool)
@@ -37,3 +37,10 @@ def checked_ids(ids: Iterable[int]) -> list[int]:
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise DefinitionError(f"ids must be a list of whole numbers (got {shown(given)})")
     return [ID("each of the ids", one) for one in dict.fromkeys(cast("Iterable[Any]", given))]
+
+
+def checked_moments(**moments: datetime | None) -> None:
+    """Moments that may be left out, by the names they have in the call."""
+    for name, moment in moments.items():
+        if moment is not None:
+            MOMENT(name, moment)

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from trax.admin import resolutions
-from trax.errors import NotFound
+from trax.errors import NotFound, TraxError
 from trax.events import Topic
+from trax.host.acting import note
+from trax.host.checks import ID_OR_NONE, PAGE
 from trax.host.words import checked_word
 from trax.records.states import DeadLetterStatus
-from trax.store import dead_letters
+from trax.store import dead_letters, letter_groups
 from trax.store.announcing import announce
+from trax.store.dead_letters import Chosen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trax.host.parts import Parts
     from trax.records import DeadLetter
+    from trax.records.dead_letter import DeadLetterGroup
     from trax.store import Connection, Store
+
+NOUN: Final = "dead_letter"
 
 
 class DeadLetters:
@@ -26,19 +32,40 @@ class DeadLetters:
     def __init__(self, parts: Parts) -> None:
         self._store = parts.store
 
-    async def requeue(self, ids: Sequence[int], note: str | None = None) -> int:
-        """Queue those of these that still wait again; returns how many that were."""
-        return await self._requeue(list(ids), note)
+    async def requeue(
+        self,
+        ids: Sequence[int] | None = None,
+        note: str | None = None,
+        *,
+        fingerprint: str | None = None,
+        limit: int | None = None,
+    ) -> int:
+        """Queue those of these that still wait again; returns how many that were.
+
+        Instead of ids, a fingerprint names all letters of one kind of failure, and `limit` the oldest few of
+        them: one as a canary, and when that has done well, the rest.
+        """
+        return await self._requeue(_chosen(ids, fingerprint, limit), note)
 
     async def requeue_all(self, note: str | None = None) -> int:
-        return await self._requeue(None, note)
+        return await self._requeue(Chosen(), note)
 
-    async def acknowledge(self, ids: Sequence[int], note: str) -> int:
-        """Say that those of these that still wait are dealt with; returns how many that were."""
-        return await self._acknowledge(list(ids), note)
+    async def acknowledge(
+        self, ids: Sequence[int] | None = None, note: str | None = None, *, fingerprint: str | None = None
+    ) -> int:
+        """Say that those of these that still wait are dealt with, and why; returns how many that were."""
+        if note is None:
+            raise TraxError("acknowledge needs a note: why is there nothing to repeat?")
+        return await self._acknowledge(_chosen(ids, fingerprint, None), note)
 
     async def acknowledge_all(self, note: str) -> int:
-        return await self._acknowledge(None, note)
+        return await self._acknowledge(Chosen(), note)
+
+    async def groups(self, *, limit: int = 50) -> list[DeadLetterGroup]:
+        """What waits, by kind of failure, the most frequent first: each with its latest letter."""
+        page = PAGE("limit", limit)
+        store = await self._store.opened()
+        return await store.ask(letter_groups.listed, limit=page)
 
     async def get(self, dead_letter_id: int) -> DeadLetter:
         store = await self._store.opened()
@@ -52,6 +79,7 @@ class DeadLetters:
         *,
         status: DeadLetterStatus | str | None = None,
         manifest: str | None = None,
+        fingerprint: str | None = None,
         before: int | None = None,
         limit: int = 50,
     ) -> list[DeadLetter]:
@@ -59,23 +87,46 @@ class DeadLetters:
         store = await self._store.opened()
         wanted = checked_word(DeadLetterStatus, status)
         return await store.ask(
-            dead_letters.listed, status=wanted, manifest=manifest, before=before, limit=limit
+            dead_letters.listed,
+            status=wanted,
+            manifest=manifest,
+            fingerprint=fingerprint,
+            before=ID_OR_NONE("before", before),
+            limit=PAGE("limit", limit),
         )
 
-    async def _requeue(self, ids: list[int] | None, note: str | None) -> int:
+    async def _requeue(self, chosen: Chosen, note: str | None) -> int:
         store = await self._store.opened()
-        return await store.call(_requeue, store, ids, note)
+        return await store.call(_requeue, store, chosen, note)
 
-    async def _acknowledge(self, ids: list[int] | None, note: str) -> int:
+    async def _acknowledge(self, chosen: Chosen, note: str) -> int:
         store = await self._store.opened()
-        return await store.call(_acknowledge, store, ids, note)
+        return await store.call(_acknowledge, store, chosen, note)
 
 
-def _requeue(connection: Connection, store: Store, ids: list[int] | None, note: str | None) -> int:
+def _chosen(ids: Sequence[int] | None, fingerprint: str | None, limit: int | None) -> Chosen:
+    if (ids is None) == (fingerprint is None):
+        raise TraxError("which dead letters? Name either their ids or a fingerprint")
+    if limit is not None:
+        PAGE("limit", limit)
+    return Chosen(None if ids is None else list(ids), fingerprint, limit)
+
+
+def _requeue(connection: Connection, store: Store, chosen: Chosen, remark: str | None) -> int:
     announce(connection, Topic.MANIFEST)
-    return resolutions.requeue(connection, ids, note=note, now=store.now(connection))
+    now = store.now(connection)
+    resolved = resolutions.requeue(connection, chosen, note=remark, now=now)
+    note(connection, "dead_letters.requeue", NOUN, resolved, now=now, after=_after(chosen, remark))
+    return len(resolved)
 
 
-def _acknowledge(connection: Connection, store: Store, ids: list[int] | None, note: str) -> int:
+def _acknowledge(connection: Connection, store: Store, chosen: Chosen, remark: str) -> int:
     announce(connection, Topic.MANIFEST)
-    return resolutions.acknowledge(connection, ids, note=note, now=store.now(connection))
+    now = store.now(connection)
+    resolved = resolutions.acknowledge(connection, chosen, note=remark, now=now)
+    note(connection, "dead_letters.acknowledge", NOUN, resolved, now=now, after=_after(chosen, remark))
+    return len(resolved)
+
+
+def _after(chosen: Chosen, remark: str | None) -> dict[str, Any]:
+    return {"note": remark} | ({"fingerprint": chosen.fingerprint} if chosen.fingerprint else {})

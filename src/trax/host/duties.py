@@ -8,6 +8,7 @@ Where dispatcher and worker share a process there is no claimer: the worker come
 from __future__ import annotations
 
 import logging
+from time import time_ns
 from typing import TYPE_CHECKING, Any, Final
 
 from trax.admin.cycle import manage
@@ -17,7 +18,7 @@ from trax.admin.manifest_manager import Turn
 from trax.admin.metadata_cleanup import Disposable, clean_metadata
 from trax.events import Topic
 from trax.host.loop import Loop
-from trax.store import claim, manifest_looks, work_queue
+from trax.store import claim, manifest_looks, tallies, work_queue
 from trax.store.announcing import announce
 from trax.store.suspended import end_suspended
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CLEAN_UP_SECONDS: Final = 3600
+ADD_UP_SECONDS: Final = 20
 OTHERS_SECONDS: Final = 0.05
 """When to look again after another server was managing: it may have read before something changed."""
 
@@ -141,7 +143,8 @@ def rescuer(parts: Parts, store: Store) -> Loop:
     async def turn() -> None:
         ended = await store.ask(end_suspended, idle_for=parts.settings.worker_lost_after)
         if ended:
-            logger.warning("%s sessions stood still inside a transaction and were ended", ended)
+            text = "%s sessions stood still inside a transaction and were ended"
+            logger.warning(text, ended, extra={"sessions": ended})
 
     return Loop("rescuer", turn, poll_seconds=lambda: _seconds(parts, "heartbeat"))
 
@@ -161,6 +164,22 @@ def metadata_cleaner(parts: Parts, store: Store) -> Loop:
     return Loop("metadata_cleanup", turn, poll_seconds=lambda: _seconds(parts, "metadata_cleanup"))
 
 
+def tallier(store: Store) -> Loop:
+    async def turn() -> float | None:
+        return 0 if await add_up(store) else None
+
+    return Loop("tally", turn, poll_seconds=lambda: ADD_UP_SECONDS)
+
+
+async def add_up(store: Store) -> bool:
+    """Add up the next of what has ended, an hour of it at most; True when there is more.
+
+    It is read first, which may take a moment, and written then, which does not: nobody waits for the reading.
+    """
+    step = await store.ask(_next_tally, store)
+    return step is not None and await store.call(tallies.add, step) and step.more
+
+
 def _seconds(parts: Parts, which: str) -> float:
     """An interval of this moment: an operator may edit it while the loop runs."""
     interval: Any = getattr(parts.settings, f"{which}_interval")
@@ -169,8 +188,19 @@ def _seconds(parts: Parts, which: str) -> float:
 
 def manage_now(connection: Connection, store: Store, parts: Parts, turn: Turn) -> Managed | None:
     """One cycle with the settings of this moment, read in its own transaction; None when switched off."""
+    began_ns = time_ns()
     managed = manage(connection, store, parts.settings, turn, accept=parts.live.accept)
+    if parts.telemetry.now is not None:
+        parts.telemetry.now.managed(began_ns, managed, connection)
+    if managed is not None:
+        parts.odometer.dead_letters += len(managed.dead_letters)
+        parts.odometer.lost_workers += managed.lost_workers
+    if managed is not None and managed.dead_letters:
+        ids = managed.dead_letters
+        logger.warning("manifests gave up: dead letters %s await a person", ids, extra={"dead_letters": ids})
     if managed is not None and managed.reaped:
+        text = "runs %s have failed from outside: their workers fell silent, or nobody took them up"
+        logger.warning(text, managed.reaped, extra={"lost_workers": managed.lost_workers})
         announce(connection, Topic.WORK_QUEUE)  # the places of those runs are free
     return managed
 
@@ -179,7 +209,12 @@ def dispatch_now(
     connection: Connection, store: Store, parts: Parts, taker: Taker | None = None
 ) -> Dispatched:
     """One cycle; it reads the settings of this moment along with everything else."""
-    return dispatch(connection, store, parts.settings, parts.routing, accept=parts.live.accept, taker=taker)
+    began_ns, accept = time_ns(), parts.live.accept
+    dispatched = dispatch(connection, store, parts.settings, parts.routing, accept=accept, taker=taker)
+    parts.odometer.admitted += len(dispatched.metadata_ids)
+    if parts.telemetry.now is not None:
+        parts.telemetry.now.dispatched(began_ns, dispatched)
+    return dispatched
 
 
 def clean_metadata_now(connection: Connection, store: Store, parts: Parts) -> Cleaned:
@@ -196,6 +231,10 @@ def wake_the_refused(connection: Connection) -> None:
     """
     if work_queue.is_any_ready(connection):
         announce(connection, Topic.WORK_QUEUE)
+
+
+def _next_tally(connection: Connection, store: Store) -> tallies.Step | None:
+    return tallies.next_step(connection, now=store.now(connection))
 
 
 def _seconds_to_next_look(connection: Connection, store: Store) -> float | None:

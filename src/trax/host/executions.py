@@ -2,26 +2,46 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from trax.admin.withdrawal import cancel_runs
 from trax.errors import NotFound
-from trax.host.checks import ID, ID_OR_NONE, MOMENT, PAGE, checked_ids
+from trax.host.acting import note
+from trax.host.checks import ID, ID_OR_NONE, PAGE, checked_ids, checked_moments
+from trax.host.withdrawing import withdraw
 from trax.host.words import checked_word
+from trax.records.filters import RunFilter
 from trax.records.states import State
-from trax.store import logs, metadata
+from trax.store import logs, metadata, run_pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
+    from typing import Unpack
 
     from trax.host.entry import QueuedEntry
     from trax.host.parts import Parts
     from trax.host.queueing import Queueing
     from trax.records import Metadata
+    from trax.records.count import Count
     from trax.records.log_line import LogLine
+    from trax.records.page import Page
     from trax.settings import Settings
     from trax.store import Connection, Store
+
+
+class RunKeywords(TypedDict, total=False):
+    """Which runs: what is left out may be anything. `external_id` may be its beginning."""
+
+    state: State | str | None
+    train: str | None
+    manifest: str | None
+    group: str | None
+    parent_id: int | None
+    since: datetime | None
+    until: datetime | None
+    external_id: str | None
+    admin: bool
 
 
 class Executions:
@@ -30,6 +50,7 @@ class Executions:
     def __init__(self, parts: Parts, queueing: Queueing) -> None:
         self._store = parts.store
         self._live = parts.live
+        self._submitters = parts.submitters
         self._queueing = queueing
 
     async def get(self, metadata_id: int) -> Metadata:
@@ -58,9 +79,7 @@ class Executions:
         `since` and `until` are about when a run was made: from the first moment on, and before the second.
         The runs of administrative trains are left out, unless `admin` wants them or `train` names one.
         """
-        for name, moment in (("since", since), ("until", until)):
-            if moment is not None:
-                MOMENT(name, moment)
+        checked_moments(since=since, until=until)
         wanted = checked_word(State, state)
         store = await self._store.opened()
         return await store.ask(
@@ -77,6 +96,34 @@ class Executions:
             admin=admin,
         )
 
+    async def page(
+        self,
+        *,
+        before: int | None = None,
+        after: int | None = None,
+        limit: int = 50,
+        **wanted: Unpack[RunKeywords],
+    ) -> Page[Metadata]:
+        """The same as `list`, with the way to the pages before and after, at a bounded cost.
+
+        Where no index helps, as for a group, it looks at the newest runs only: then `complete` is False.
+        """
+        found = _filter(wanted)
+        store = await self._store.opened()
+        return await store.ask(
+            run_pages.page,
+            found,
+            before=ID_OR_NONE("before", before),
+            after=ID_OR_NONE("after", after),
+            limit=PAGE("limit", limit),
+        )
+
+    async def count(self, **wanted: Unpack[RunKeywords]) -> Count:
+        """How many there are: exact up to ten thousand, beyond that about how many."""
+        found = _filter(wanted)
+        store = await self._store.opened()
+        return await store.ask(run_pages.count, found)
+
     async def cancel(self, ids: Iterable[int]) -> Sequence[int]:
         """Stop those of these runs that are not over; returns which.
 
@@ -85,7 +132,9 @@ class Executions:
         """
         wanted = checked_ids(ids)
         store = await self._store.opened()
-        return await store.call(_cancel, store, wanted, self._live.now)
+        stopped = await store.call(_cancel, store, wanted, self._live.now)
+        await withdraw(store, self._submitters, stopped, within=self._live.now.hand_off_timeout)
+        return stopped
 
     async def rerun(self, metadata_id: int) -> QueuedEntry:
         """Queue the same train with the same input, group and priority once more.
@@ -104,5 +153,15 @@ class Executions:
         return await store.ask(logs.of_run, wanted, after=last, limit=page)
 
 
+def _filter(wanted: RunKeywords) -> RunFilter:
+    checked_moments(since=wanted.get("since"), until=wanted.get("until"))
+    ID_OR_NONE("parent_id", wanted.get("parent_id"))
+    said: dict[str, Any] = {**wanted, "state": checked_word(State, wanted.get("state"))}
+    return RunFilter(**said)
+
+
 def _cancel(connection: Connection, store: Store, ids: list[int], settings: Settings) -> list[int]:
-    return cancel_runs(connection, ids, settings, now=store.now(connection))
+    now = store.now(connection)
+    stopped = cancel_runs(connection, ids, settings, now=now)
+    note(connection, "executions.cancel", "execution", stopped, now=now, after={"asked": len(ids)})
+    return stopped

@@ -88,6 +88,7 @@ class HandingOver:
                 "submitter %r: its answers could not be written; runs %s are handed over again",
                 self._submitter.name,
                 list(answers),
+                extra={"submitter": self._submitter.name},
             )
         if call is not None:
             await call.ended()
@@ -117,8 +118,10 @@ class HandingOver:
     def _note(self, connection: Connection, answers: dict[int, Answer], until: datetime) -> None:
         failed = [_failed(one, answer) for one, answer in answers.items() if answer is not None]
         for one in failed:
+            name = self._submitter.name
+            extra = {"metadata_id": one.metadata_id, "submitter": name}
             logger.warning(
-                "run %s was not handed to %r: %s", one.metadata_id, self._submitter.name, one.failure_reason
+                "run %s was not handed to %r: %s", one.metadata_id, name, one.failure_reason, extra=extra
             )
         accepted = [one for one, answer in answers.items() if answer is None]
         said = Answers(accepted=accepted, failed=failed, until=until)

@@ -6,6 +6,8 @@ import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Final, Self
 
 if TYPE_CHECKING:
@@ -56,3 +58,12 @@ def _machine() -> str:
         return socket.gethostname() or "unknown"
     except OSError:
         return "unknown"
+
+
+@cache
+def own_version() -> str:
+    """Which release of Trax this is; nothing where it was not installed."""
+    try:
+        return version("trax-scheduler")
+    except PackageNotFoundError:
+        return ""

@@ -49,14 +49,16 @@ class LiveSettings:
                 self.now, refused = self._base.overridden(_values(rows))
                 self._rows = rows
                 for name, reason in refused.items():
-                    logger.warning("the stored setting %r is ignored: %s", name, reason)
+                    extra = {"setting": name}
+                    logger.warning("the stored setting %r is ignored: %s", name, reason, extra=extra)
             return self.now
 
     def changed(self, rows: Mapping[str, str], changes: Mapping[str, Any]) -> dict[str, str]:
         """The rows to write for these changes, if the whole still works with them; else it raises."""
         changes = Settings.with_shorthand(changes)
-        for name in changes:
-            _refuse_fixed(name)
+        refused = {name: why for name in changes if (why := _refusal(name))}
+        if refused:
+            raise InvalidSetting("; ".join(refused.values()), refused)
         in_force, _ = self._base.overridden(_values(rows))
         spelled = in_force.updated(changes).spelled(changes)
         return {name: json.dumps(spelled[name]) for name in changes}
@@ -75,6 +77,11 @@ class LiveSettings:
             raise InvalidSetting("; ".join(dict.fromkeys(troubles)))
         return remaining
 
+    def spelled(self, rows: Mapping[str, str], names: Iterable[str]) -> dict[str, Any]:
+        """What these settings would be with these rows, as plain data."""
+        in_force, _ = self._base.overridden(_values(rows))
+        return in_force.spelled(name for name in names if name in Settings.model_fields)
+
     def origins(self) -> dict[str, SettingOrigin]:
         """Who says what each setting is."""
         _, refused = self._base.overridden(_values(self._rows))
@@ -84,16 +91,24 @@ class LiveSettings:
 
 def check_known(name: str) -> None:
     if name not in Settings.model_fields:
-        raise InvalidSetting(f"there is no setting {name!r}{did_you_mean(name, Settings.model_fields)}")
+        why = _unknown(name)
+        raise InvalidSetting(why, {name: why})
 
 
-def _refuse_fixed(name: str) -> None:
-    check_known(name)
-    if Settings.is_fixed(name):
-        raise InvalidSetting(
-            f"setting {name!r} is read once, when a process starts, and cannot be edited in the database; "
-            f"say Trax({name}=…) or set {PREFIX}{name.upper()}, and start again"
-        )
+def _unknown(name: str) -> str:
+    return f"there is no setting {name!r}{did_you_mean(name, Settings.model_fields)}"
+
+
+def _refusal(name: str) -> str | None:
+    """Why operators cannot edit this, if so."""
+    if name not in Settings.model_fields:
+        return _unknown(name)
+    if not Settings.is_fixed(name):
+        return None
+    return (
+        f"setting {name!r} is read once, when a process starts, and cannot be edited in the database; "
+        f"say Trax({name}=…) or set {PREFIX}{name.upper()}, and start again"
+    )
 
 
 def _values(rows: Mapping[str, str]) -> dict[str, Any]:

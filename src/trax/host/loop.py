@@ -30,8 +30,11 @@ class Loop:
         self, name: str, turn: Callable[[], Awaitable[float | None]], *, poll_seconds: Callable[[], float]
     ) -> None:
         self.name = name
+        self._extra = {"loop": name}
         self.is_asked = True
         """Whether this turn was woken or wanted. If not, only the poll came round; nothing is expected."""
+        self.turns = 0
+        self.failed_turns = 0
         self._turn = turn
         self._poll_seconds = poll_seconds
         self._woken = asyncio.Event()
@@ -61,13 +64,15 @@ class Loop:
             await self._sleep(await self._guarded_turn())
 
     async def _guarded_turn(self) -> float | None:
+        self.turns += 1
         try:
             wanted = await self._turn()
         except Exception as error:  # noqa: BLE001 - whatever it was, the next turn may go well
             self._note_failure(error)
             return PAUSES[min(self._failures, len(PAUSES)) - 1]
         if self._failures:
-            logger.info("loop %s: goes on, after %s turns that failed", self.name, self._failures)
+            text = "loop %s: goes on, after %s turns that failed"
+            logger.info(text, self.name, self._failures, extra=self._extra)
             self._failures = 0
         return wanted
 
@@ -75,13 +80,14 @@ class Loop:
         """Say it once: a database that is gone for an hour is one piece of news, not a thousand."""
         is_known = self._failures > 0 and type(error) is self._last_failure
         self._failures += 1
+        self.failed_turns += 1
         self._last_failure = type(error)
         if is_known:
-            logger.debug("loop %s: failed again: %s", self.name, error)
+            logger.debug("loop %s: failed again: %s", self.name, error, extra=self._extra)
         elif isinstance(error, StoreError):
-            logger.warning("loop %s: a turn failed, trying again: %s", self.name, error)
+            logger.warning("loop %s: a turn failed, trying again: %s", self.name, error, extra=self._extra)
         else:
-            logger.error("loop %s: a turn failed, trying again", self.name, exc_info=error)
+            logger.error("loop %s: a turn failed, trying again", self.name, exc_info=error, extra=self._extra)
 
     async def _sleep(self, wanted: float | None) -> None:
         poll = self._poll_seconds() * random.uniform(1 - JITTER, 1)  # noqa: S311 - spreads servers in time

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 
 from trax.admin import runtime, triggers
 from trax.admin.seeding import seed, without_operators
 from trax.admin.triggers import unknown
 from trax.events import Topic
+from trax.host.acting import note
+from trax.host.checks import PAGE
 from trax.host.entry import QueuedEntry
 from trax.host.words import checked_word
 from trax.records.external_id import new_external_id
+from trax.records.filters import ManifestFilter
 from trax.records.states import ScheduleType
 from trax.schedule.builder import Declarations
 from trax.schedule.requirement import DURATION
-from trax.store import dialect, manifests, metadata_sweeps
+from trax.store import dialect, manifest_pages, manifests, metadata_sweeps
 from trax.store.announcing import announce
 
 if TYPE_CHECKING:
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 
     from trax.host.parts import Parts
     from trax.records import Manifest, WorkQueueEntry
+    from trax.records.count import Count
+    from trax.records.page import Page
     from trax.schedule.batch import ConfigureEach, Items
     from trax.schedule.declaration import Timetable
     from trax.schedule.occasion import When
@@ -32,6 +37,22 @@ if TYPE_CHECKING:
     from trax.train import Train
 
 In = TypeVar("In")
+
+NOUN: Final = "manifest"
+
+
+class ManifestKeywords(TypedDict, total=False):
+    """Which manifests: what is left out may be anything.
+
+    `text` stands somewhere in the external id; `depends_on` is the one they wait for.
+    """
+
+    group: str | None
+    train: str | None
+    enabled: bool | None
+    schedule_type: ScheduleType | str | None
+    depends_on: str | None
+    text: str | None
 
 
 class Manifests:
@@ -116,12 +137,12 @@ class Manifests:
     async def cancel(self, external_id: str) -> int:
         """Ask its runs in progress to stop; returns how many."""
         store = await self._store.opened()
-        return await store.call(_cancel, external_id)
+        return await store.call(_cancel, store, external_id)
 
     async def delete(self, external_id: str) -> None:
         """Delete it with its history, its entries and its dead letters."""
         store = await self._store.opened()
-        await store.call(runtime.delete, external_id)
+        await store.call(_delete, store, external_id)
 
     async def reset_operator_overrides(self) -> None:
         """Undo what operators have switched or limited: what code does not say goes back to its default."""
@@ -152,17 +173,42 @@ class Manifests:
         wanted: dict[str, Any] = {"group": group, "train": train, "enabled": enabled, "schedule_type": kind}
         return await store.ask(manifests.listed, after=after, limit=limit, **wanted)
 
+    async def page(
+        self,
+        *,
+        before: str | None = None,
+        after: str | None = None,
+        limit: int = 50,
+        **wanted: Unpack[ManifestKeywords],
+    ) -> Page[Manifest]:
+        """The same as `list`, with the way back (`older`, for `before`) and on (`newer`, for `after`)."""
+        found, size = _filter(wanted), PAGE("limit", limit)
+        store = await self._store.opened()
+        return await store.ask(manifest_pages.page, found, before=before, after=after, limit=size)
+
+    async def count(self, **wanted: Unpack[ManifestKeywords]) -> Count:
+        """How many there are: exact up to ten thousand, beyond that about how many."""
+        found = _filter(wanted)
+        store = await self._store.opened()
+        return await store.ask(manifest_pages.count, found)
+
     def _declarations(self) -> Declarations:
         return Declarations(self._parameters.measured)
 
     async def _write(self, declarations: Declarations, batch: str | None = None) -> list[Manifest]:
         timetable = declarations.checked()
         store = await self._store.opened()
-        return await store.call(runtime.schedule, store, timetable, self._live.now, batch)
+        return await store.call(_schedule, store, timetable, self._live.now, batch)
 
     async def _switch(self, external_id: str, *, enabled: bool) -> None:
         store = await self._store.opened()
         await store.call(_set_enabled, store, external_id, enabled=enabled)
+
+
+def _filter(wanted: ManifestKeywords) -> ManifestFilter:
+    kind = checked_word(ScheduleType, wanted.get("schedule_type"))
+    said: dict[str, Any] = {**wanted, "schedule_type": kind}
+    return ManifestFilter(**said)
 
 
 def _check_delay(delay: timedelta | None) -> None:
@@ -170,29 +216,64 @@ def _check_delay(delay: timedelta | None) -> None:
         DURATION("delay", delay)
 
 
+def _schedule(
+    connection: Connection, store: Store, timetable: Timetable, settings: Settings, batch: str | None
+) -> list[Manifest]:
+    written = runtime.schedule(connection, store, timetable, settings, batch)
+    names = [manifest.external_id for manifest in written]
+    note(connection, "manifests.schedule", NOUN, names, now=store.now(connection))
+    return written
+
+
 def _trigger(
     connection: Connection, store: Store, external_id: str, delay: timedelta | None
 ) -> WorkQueueEntry:
-    entry = triggers.trigger(connection, external_id, delay=delay, now=store.now(connection))
+    now = store.now(connection)
+    entry = triggers.trigger(connection, external_id, delay=delay, now=now)
     assert entry is not None  # noqa: S101 - it was written in this transaction
+    note(connection, "manifests.trigger", NOUN, [external_id], now=now, after={"entry_id": entry.id})
     return entry
 
 
 def _seed(connection: Connection, store: Store, timetable: Timetable, settings: Settings) -> None:
     dialect.take_leader_lock(connection)
-    seed(connection, timetable, settings, now=store.now(connection))
+    now = store.now(connection)
+    seed(connection, timetable, settings, now=now)
     announce(connection, Topic.MANIFEST)
+    names = [each.external_id for each in timetable.manifests]
+    note(connection, "manifests.reset_operator_overrides", NOUN, names, now=now)
 
 
-def _cancel(connection: Connection, external_id: str) -> int:
+def _cancel(connection: Connection, store: Store, external_id: str) -> int:
     if not manifests.ids_of(connection, [external_id]):
         raise unknown(external_id)
     runs = manifests.running(connection, external_id=external_id)
-    return len(metadata_sweeps.request_cancel(connection, runs))
+    asked = metadata_sweeps.request_cancel(connection, runs)
+    after = {"asked_to_stop": len(asked)}
+    note(connection, "manifests.cancel", NOUN, [external_id], now=store.now(connection), after=after)
+    return len(asked)
+
+
+def _delete(connection: Connection, store: Store, external_id: str) -> None:
+    manifest = manifests.get(connection, external_id)
+    runtime.delete(connection, external_id)
+    now, before = store.now(connection), _summary(manifest)
+    note(connection, "manifests.delete", NOUN, [external_id], now=now, before=before)
 
 
 def _set_enabled(connection: Connection, store: Store, external_id: str, *, enabled: bool) -> None:
     now = store.now(connection)
-    if manifests.set_enabled(connection, external_id, enabled=enabled, now=now) is None:
+    before = manifests.get(connection, external_id)
+    if before is None or manifests.set_enabled(connection, external_id, enabled=enabled, now=now) is None:
         raise unknown(external_id)
     announce(connection, Topic.MANIFEST)
+    verb, was = "enable" if enabled else "disable", {"enabled": before.enabled}
+    note(
+        connection, f"manifests.{verb}", NOUN, [external_id], now=now, before=was, after={"enabled": enabled}
+    )
+
+
+def _summary(manifest: Manifest | None) -> dict[str, Any] | None:
+    """What is worth remembering of a manifest that is gone; its input may be anybody's secret."""
+    told = ("train", "group", "schedule", "schedule_type", "enabled", "depends_on")
+    return {name: getattr(manifest, name) for name in told} if manifest else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, assert_never
 
 from trax.admin.policies import qualified_name
+from trax.errors import RemoteFailure
 from trax.records.ended import EndKind
 from trax.records.metadata import Ending
 from trax.records.states import State
@@ -91,10 +92,18 @@ def delay_of(outcome: Outcome[Any]) -> timedelta | None:
 
 def raised(outcome: Outcome[Any]) -> tuple[str, ...]:
     """The names of the error's classes, by which a stored policy knows it."""
-    return tuple(map(qualified_name, type(outcome.error).__mro__)) if isinstance(outcome, Failed) else ()
+    if not isinstance(outcome, Failed):
+        return ()
+    if isinstance(outcome.error, RemoteFailure):
+        return outcome.error.raised
+    return tuple(map(qualified_name, type(outcome.error).__mro__))
 
 
 def gives_up(outcome: Outcome[Any], train: Train[Any, Any]) -> bool:
     """Whether the train says that trying again would not help after this error."""
     retry = train.options.retry
-    return isinstance(outcome, Failed) and retry is not None and isinstance(outcome.error, retry.give_up_on)
+    if not isinstance(outcome, Failed) or retry is None:
+        return False
+    if isinstance(outcome.error, RemoteFailure):
+        return any(qualified_name(each) in outcome.error.raised for each in retry.give_up_on)
+    return isinstance(outcome.error, retry.give_up_on)

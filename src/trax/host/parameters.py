@@ -58,7 +58,7 @@ class Parameters:
         try:
             return None if codec is None else codec.encode(value)
         except InvalidInput as refused:
-            logger.warning("%s; the output is not saved", refused)
+            logger.warning("%s; the output is not saved", refused, extra={"train": train.name})
             return None
 
     def _of_output(self, train: Train[Any, Any]) -> Codec[Any] | None:

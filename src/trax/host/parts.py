@@ -13,8 +13,10 @@ from trax.host.identity import Identity
 from trax.host.limits import RunLimits
 from trax.host.live_settings import LiveSettings
 from trax.host.notebook import Notebook
+from trax.host.odometer import Odometer
 from trax.host.opening import OpenStore
 from trax.host.parameters import Parameters
+from trax.host.telemetry import Telemetry
 from trax.host.waiting import Waiting
 from trax.schedule.builder import Declarations
 from trax.train import Registry, Services
@@ -42,6 +44,8 @@ class Parts:
     hooks: Hooks
     limits: RunLimits
     notebook: Notebook
+    telemetry: Telemetry
+    odometer: Odometer
 
     @property
     def settings(self) -> Settings:
@@ -72,4 +76,6 @@ class Parts:
             hooks=Hooks(parameters),
             limits=RunLimits(live),
             notebook=Notebook(live, events),
+            telemetry=Telemetry(),
+            odometer=Odometer(),
         )

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import inspect
 import json
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from trax.clock import utc_now
 from trax.errors import DefinitionError, NotFound, TraxError
 from trax.events import Topic
+from trax.host.acting import note, who_acts
 from trax.host.entry import QueuedEntry
 from trax.host.wishes import text_of_plain, wish_for
 from trax.queue import Wish, clamped, enqueue, enqueue_quickly
 from trax.records import Metadata, State
+from trax.records.audit import TARGETS_AT_MOST
 from trax.records.states import Origin
 from trax.store import callers, executions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from datetime import datetime
 
     from trax.host.opening import OpenStore
     from trax.host.parts import Parts
@@ -39,6 +43,7 @@ class Queueing:
         self._live = parts.live
         self._hooks = parts.hooks
         self._waiting = parts.waiting
+        self._telemetry = parts.telemetry
 
     async def one(self, train: Train[Any, Any] | str, value: Any, how: QueueKeywords) -> QueuedEntry:
         return (await self._add(*self._asked(train, [value], how)))[0]
@@ -67,7 +72,7 @@ class Queueing:
         self._parameters.of_input(train).decode(text)
         how: QueueKeywords = {"priority": found.priority, "group": found.group}
         wish = wish_for(train, [text], how, self._live.now, origin=Origin.RERUN)
-        return (await self._add(train, wish, None))[0]
+        return (await self._add(train, replace(wish, repeats=metadata_id), None))[0]
 
     def _asked(
         self, train: Train[Any, Any] | str, values: Iterable[Any], how: QueueKeywords
@@ -85,6 +90,13 @@ class Queueing:
         return train, wish_for(train, texts, how, settings), lent
 
     async def _add(self, train: Train[Any, Any], wish: Wish, lent: Lent | None) -> list[QueuedEntry]:
+        telemetry = self._telemetry.now
+        if telemetry is None:
+            return await self._added(train, wish, lent)
+        with telemetry.queueing(wish) as traced:
+            return await self._added(train, traced, lent)
+
+    async def _added(self, train: Train[Any, Any], wish: Wish, lent: Lent | None) -> list[QueuedEntry]:
         for answer in _shown(self._hooks.of_queue(train), wish):
             if inspect.isawaitable(answer):
                 await answer
@@ -100,6 +112,13 @@ class Queueing:
         return [entry.awaited_by(self._waiting) for entry in entries]
 
     def _add_blocking(self, train: Train[Any, Any], wish: Wish, lent: Lent | None) -> list[QueuedEntry]:
+        telemetry = self._telemetry.now
+        if telemetry is None:
+            return self._added_blocking(train, wish, lent)
+        with telemetry.queueing(wish) as traced:
+            return self._added_blocking(train, traced, lent)
+
+    def _added_blocking(self, train: Train[Any, Any], wish: Wish, lent: Lent | None) -> list[QueuedEntry]:
         if callers.is_async(lent):
             raise DefinitionError(
                 f"app.sync cannot use {type(lent).__name__}; here it is `await app.queue(…)`"
@@ -162,10 +181,24 @@ def kept_input(metadata_id: int, text: str | None) -> str:
 
 
 def _enqueue_in_own(connection: Connection, store: Store, wish: Wish) -> list[QueuedEntry]:
-    """In a transaction of our own, which may be over with it."""
+    """In a transaction of our own, which may be over with it, unless something else is to be written."""
+    if who_acts() is not None:
+        return _enqueue(connection, store, wish)
     quickly = enqueue_quickly(connection, wish, now=store.given_now(connection), record=QueuedEntry)
     return _enqueue(connection, store, wish) if quickly is None else quickly
 
 
 def _enqueue(connection: Connection, store: Store | OpenStore, wish: Wish) -> list[QueuedEntry]:
-    return enqueue(connection, wish, now=store.now(connection), record=QueuedEntry)
+    return noted_enqueue(connection, wish, now=store.now(connection))
+
+
+def noted_enqueue(connection: Connection, wish: Wish, *, now: datetime) -> list[QueuedEntry]:
+    """Write entries, and who asked for them where an operator did."""
+    entries = enqueue(connection, wish, now=now, record=QueuedEntry)
+    if who_acts() is not None:
+        after = {"entry_ids": [entry.id for entry in entries[:TARGETS_AT_MOST]], "priority": wish.priority}
+        if wish.repeats is not None:
+            note(connection, "executions.rerun", "execution", [wish.repeats], now=now, after=after)
+        else:
+            note(connection, "trains.queue", "train", [wish.train], now=now, count=len(entries), after=after)
+    return entries

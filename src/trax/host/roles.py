@@ -12,6 +12,8 @@ from trax.events import Topic
 from trax.host import duties
 from trax.host.handing_over import HandingOver, handing_over
 from trax.host.listen import Ear
+from trax.host.open_submitters import OpenSubmitters
+from trax.host.takes import ANYTHING
 from trax.host.worker import Worker
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     from trax.host.loop import Loop
     from trax.host.parts import Parts
+    from trax.host.takes import Takes
     from trax.store import Store
 
 logger = logging.getLogger(__name__)
@@ -51,11 +54,18 @@ class Running:
     """The duties of one process, from start to stop."""
 
     def __init__(
-        self, parts: Parts, store: Store, role: Role, worker: Worker | None, listen_address: str | None
+        self,
+        parts: Parts,
+        store: Store,
+        role: Role,
+        worker: Worker | None,
+        opened: OpenSubmitters,
+        listen_address: str | None,
     ) -> None:
         self._parts = parts
         self._store = store
         self._worker = worker
+        self._opened = opened
         self._undo: list[Callable[[], None]] = []
         self._answers: list[Callable[[], None]] = []
         """How to stop answering for what others would do otherwise."""
@@ -75,13 +85,31 @@ class Running:
         self._ear = None if listen_address is None else Ear(listen_address, store.announcer)
 
     @classmethod
-    async def started(cls, parts: Parts, store: Store, role: Role, *, slots: int | None = None) -> Self:
+    async def started(
+        cls, parts: Parts, store: Store, role: Role, *, slots: int | None = None, takes: Takes = ANYTHING
+    ) -> Self:
         listen_address = parts.store.listen_address
         is_needed = role is Role.WORKER or parts.submitters.leave_work_here(parts.trains)
         worker = None
         if role.works and is_needed:
-            worker = await Worker.started(parts, store, slots, dispatches=role.schedules)
-        return cls(parts, store, role, worker, listen_address)
+            await store.ask(takes.warn_of_absent)
+            worker = await Worker.started(parts, store, slots, dispatches=role.schedules, takes=takes)
+        try:
+            opened = await OpenSubmitters.of(parts.submitters if role.schedules else (), parts)
+        except BaseException:
+            if worker is not None:
+                await _leave(worker, store)
+            raise
+        return cls(parts, store, role, worker, opened, listen_address)
+
+    @property
+    def loops(self) -> list[Loop]:
+        """The duties of this process."""
+        return [*self._loops]
+
+    @property
+    def under_way(self) -> list[str]:
+        return [train for worker in self._workers for train in worker.under_way]
 
     async def stop(self, hurry: asyncio.Event | None = None) -> None:
         """Begin nothing new and let what is under way end; `hurry` puts it back to the queue at once."""
@@ -91,15 +119,19 @@ class Running:
             await self._stopped(self._before)
             for forget in self._answers:
                 forget()
-            under_way = [*self._handing, *([self._worker] if self._worker else [])]
-            hurry = hurry or asyncio.Event()
-            await asyncio.gather(*(self._drain(one, hurry) for one in under_way))
+            await self._drained(hurry or asyncio.Event())
         finally:
+            await self._opened.close()
             await self._stopped(self._loops)
             for undo in self._undo:
                 undo()
         if self._worker is not None:
             await _leave(self._worker, self._store)
+
+    @property
+    def _workers(self) -> list[Worker]:
+        """Whoever keeps the records of runs here, wherever they are executed."""
+        return [*([self._worker] if self._worker else []), *self._opened.receivers]
 
     @property
     def _loops(self) -> list[Loop]:
@@ -111,7 +143,7 @@ class Running:
         manager, dispatcher = duties.manager(parts, store), self._dispatching.loop
         cleaner = duties.metadata_cleaner(parts, store)
         self._before += [manager, dispatcher, cleaner, duties.dead_letter_cleaner(parts, store)]
-        self._before.append(duties.rescuer(parts, store))
+        self._before += [duties.rescuer(parts, store), duties.tallier(store)]
         self._wake(Topic.MANIFEST, manager)
         self._wake(Topic.WORK_QUEUE, dispatcher)
         self._wake(Topic.SETTING, manager, dispatcher, cleaner)
@@ -151,8 +183,15 @@ class Running:
             loop.stop()
         await asyncio.gather(*(self._tasks[loop] for loop in loops))
 
-    async def _drain(self, under_way: Worker | HandingOver, hurry: asyncio.Event) -> None:
-        patience = self._parts.settings.shutdown_timeout.total_seconds()
+    async def _drained(self, hurry: asyncio.Event) -> None:
+        """Let calls under way end first: they may still bring runs to a receiver. All within one patience."""
+        until = asyncio.get_running_loop().time() + self._parts.settings.shutdown_timeout.total_seconds()
+        working = [self._worker] if self._worker else []
+        await asyncio.gather(*(self._drain(one, hurry, until) for one in (*self._handing, *working)))
+        await asyncio.gather(*(self._drain(one, hurry, until) for one in self._opened.receivers))
+
+    async def _drain(self, under_way: Worker | HandingOver, hurry: asyncio.Event, until: float) -> None:
+        patience = max(0.0, until - asyncio.get_running_loop().time())
         draining = asyncio.create_task(under_way.drain(patience))
         hurrying = asyncio.create_task(hurry.wait())
         try:
@@ -170,4 +209,5 @@ async def _leave(worker: Worker, store: Store) -> None:
         await store.call(duties.wake_the_refused)
         await worker.leave()
     except StoreError as error:
-        logger.warning("worker %s could not take its row away: %s", worker.id, error)
+        extra = {"worker": worker.id}
+        logger.warning("worker %s could not take its row away: %s", worker.id, error, extra=extra)

@@ -34,19 +34,28 @@ class ManyKeywords(TypedDict, total=False):
     """
 
     priority: int | None
+    """From 0 to 31; the higher one goes first. Else the train's."""
     group: str | None
+    """Whose limit and priority count. Else the train's, else none."""
     delay: timedelta | None
+    """How long it waits at least."""
     at: datetime | None
+    """The moment before which it does not run; instead of `delay`."""
     retry: Retry | None
+    """How a run that failed is tried again. Else the train's, else the settings'."""
     max_retries: int | None
+    """The same for the number alone; it has the last word."""
     timeout: timedelta | None
+    """How long a run may take. Else the train's, else `default_job_timeout`."""
     connection: Lendable | None
+    """A SQLAlchemy connection or session of yours: the entry exists exactly if you commit."""
 
 
 class QueueKeywords(ManyKeywords, total=False):
     """The same for one entry, which may have a `unique` key: until its job is over, no other gets it."""
 
     unique: str | None
+    """A key: while the job that holds it is not over, queueing gives its entry instead of a new one."""
 
 
 CHECKS: Final[dict[str, Requirement]] = {

@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from trax.admin.withdrawal import withdraw
 from trax.errors import NotFound
+from trax.host.acting import note
 from trax.host.checks import ID, ID_OR_NONE, PAGE, checked_ids
 from trax.host.entry import QueuedEntry
 from trax.host.words import checked_word
+from trax.records.filters import EntryFilter
 from trax.records.states import Origin, QueueStatus
-from trax.store import work_queue
+from trax.store import queue_pages, work_queue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Unpack
 
     from trax.host.parts import Parts
     from trax.records import WorkQueueEntry
+    from trax.records.count import Count
+    from trax.records.page import Page
     from trax.settings import Settings
     from trax.store import Connection, Store
+
+
+class EntryKeywords(TypedDict, total=False):
+    """Which entries: what is left out may be anything."""
+
+    status: QueueStatus | str | None
+    train: str | None
+    manifest: str | None
+    group: str | None
+    origin: Origin | str | None
 
 
 class WorkQueue:
@@ -62,6 +77,31 @@ class WorkQueue:
         )
         return [self._waitable(entry) for entry in found]
 
+    async def page(
+        self,
+        *,
+        before: int | None = None,
+        after: int | None = None,
+        limit: int = 50,
+        **wanted: Unpack[EntryKeywords],
+    ) -> Page[WorkQueueEntry]:
+        """The same as `list`, with the way to the pages before and after, at a bounded cost."""
+        found = _filter(wanted)
+        store = await self._store.opened()
+        return await store.ask(
+            queue_pages.page,
+            found,
+            before=ID_OR_NONE("before", before),
+            after=ID_OR_NONE("after", after),
+            limit=PAGE("limit", limit),
+        )
+
+    async def count(self, **wanted: Unpack[EntryKeywords]) -> Count:
+        """How many there are: exact up to ten thousand, beyond that about how many."""
+        found = _filter(wanted)
+        store = await self._store.opened()
+        return await store.ask(queue_pages.count, found)
+
     async def cancel(self, ids: Iterable[int]) -> int:
         """Withdraw those of these entries that are still queued; returns how many that were.
 
@@ -75,5 +115,15 @@ class WorkQueue:
         return QueuedEntry(**entry.as_fields()).awaited_by(self._waiting)
 
 
+def _filter(wanted: EntryKeywords) -> EntryFilter:
+    status = checked_word(QueueStatus, wanted.get("status"))
+    origin = checked_word(Origin, wanted.get("origin"))
+    said: dict[str, Any] = {**wanted, "status": status, "origin": origin}
+    return EntryFilter(**said)
+
+
 def _withdraw(connection: Connection, store: Store, ids: list[int], settings: Settings) -> int:
-    return len(withdraw(connection, ids, settings, now=store.now(connection)))
+    now = store.now(connection)
+    withdrawn = withdraw(connection, ids, settings, now=now)
+    note(connection, "work_queue.cancel", "entry", withdrawn, now=now, after={"asked": len(ids)})
+    return len(withdrawn)

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import time
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from trax.admin.finishing import finish
 from trax.events import Topic
 from trax.host.endings import Endings
 from trax.host.job import Finished, JobRunner
+from trax.host.registering import register
+from trax.host.takes import ANYTHING
 from trax.records.states import CancelReason
 from trax.store import claim, metadata, workers
-from trax.store.claim import Taker
 from trax.work.claiming import Claiming
-from trax.work.pool import Pool
+from trax.work.pool import Load, Pool
 from trax.work.processes import Processes
 from trax.work.watch import LoopWatch
 
@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from trax.admin.job_dispatcher import Dispatched
+    from trax.host.far import Far
     from trax.host.parts import Parts
+    from trax.host.takes import Takes
     from trax.store import Connection, Store
-    from trax.store.claim import Claimed, Held
+    from trax.store.claim import Claimed, Held, Taker
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +39,10 @@ SECOND: Final = timedelta(seconds=1)
 
 class Worker:
     """The slots of one process. Each of its turns is one short transaction."""
+
+    receives: ClassVar = False
+    """Whether runs are brought to it, by their ids, instead of it coming for them."""
+    _far: Far | None = None
 
     def __init__(
         self,
@@ -47,6 +53,7 @@ class Worker:
         *,
         is_adjustable: bool = False,
         dispatches: bool = False,
+        takes: Takes = ANYTHING,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.id = worker_id
@@ -55,10 +62,11 @@ class Worker:
         self._slots = slots
         self._is_adjustable = is_adjustable
         self._dispatches = dispatches
+        self._takes = takes
         self._clock = clock
         self._beaten_at = clock()
         self._processes = Processes(min(slots, os.cpu_count() or 1))
-        self._runner = JobRunner(parts, store, worker_id, self._processes)
+        self._runner = self._new_runner()
         self._pool: Pool[Claimed, Finished] = Pool(
             slots,
             lambda job, token: self._runner.execute(job, token),  # noqa: PLW0108 - of the runner then
@@ -78,6 +86,7 @@ class Worker:
         self._claiming = Claiming()
         self._is_leaving = False
         self._is_silenced = False
+        parts.telemetry.watch(self)
 
     @classmethod
     async def started(
@@ -87,18 +96,27 @@ class Worker:
         slots: int | None = None,
         *,
         dispatches: bool = False,
+        takes: Takes = ANYTHING,
         clock: Callable[[], float] = time.monotonic,
+        **more: Any,
     ) -> Self:
         """Register a worker: its id is new at each start, so nobody mistakes it for an earlier one.
 
         One that `dispatches` comes to the gate itself; others rely on runs being pending for them.
         """
         wanted = slots or _slots(parts)
-        worker_id = await store.call(_register, store, parts, wanted, dispatches)
-        is_adjustable = slots is None
-        return cls(
-            parts, store, worker_id, wanted, is_adjustable=is_adjustable, dispatches=dispatches, clock=clock
-        )
+        worker_id = await store.call(register, store, parts, cls._row(parts, wanted, dispatches, takes))
+        more |= {"is_adjustable": slots is None, "dispatches": dispatches, "takes": takes, "clock": clock}
+        return cls(parts, store, worker_id, wanted, **more)
+
+    @property
+    def load(self) -> Load:
+        return self._pool.load
+
+    @property
+    def under_way(self) -> list[str]:
+        """The trains that run here at this moment, each as often as it does."""
+        return [run.job.train for run in self._pool.runs]
 
     async def claim(self) -> int:
         """Fill the free slots; returns how many runs were taken."""
@@ -164,6 +182,7 @@ class Worker:
         """Take the worker's row away: nobody needs to watch it any more."""
         self._watch.stop()
         self._pool.close()
+        self._parts.telemetry.leave(self)
         await self._processes.close()
         await self._store.call(workers.remove, self.id)
 
@@ -180,6 +199,10 @@ class Worker:
             await self._endings.told()
 
     @property
+    def _extra(self) -> dict[str, Any]:
+        return {"worker": self.id}
+
+    @property
     def _wanted_slots(self) -> int:
         """As many as the settings say by now, unless whoever started the worker said how many."""
         return _slots(self._parts) if self._is_adjustable else self._slots
@@ -193,14 +216,14 @@ class Worker:
 
     async def _begin_anew(self) -> None:
         """Go on as a new worker: this one was taken for dead, and what it held was given to others."""
-        logger.warning("worker %s was taken for dead: its runs are others' now, and it begins anew", self.id)
+        text = "worker %s was taken for dead: its runs are others' now, and it begins anew"
+        logger.warning(text, self.id, extra=self._extra)
         async with self._claiming:
             self._pool.interrupt_all("its worker was taken for dead")
             self._give_back("its worker was taken for dead")
-            self.id = await self._store.call(
-                _register, self._store, self._parts, self._slots, self._dispatches
-            )
-            self._runner = JobRunner(self._parts, self._store, self.id, self._processes)
+            row = self._row(self._parts, self._slots, self._dispatches, self._takes)
+            self.id = await self._store.call(register, self._store, self._parts, row)
+            self._runner = self._new_runner()
 
     def _give_back(self, reason: str) -> None:
         released = [self._runner.not_begun(job, reason) for job in self._pool.release()]
@@ -217,7 +240,8 @@ class Worker:
         """Nobody will run what is ours by its record only, and as long as we beat nobody takes it from us."""
         if strays:
             ids = [run.metadata_id for run in strays]
-            logger.warning("worker %s holds runs %s without running them; they are put back", self.id, ids)
+            text = "worker %s holds runs %s without running them; they are put back"
+            logger.warning(text, self.id, ids, extra=self._extra)
             self._pool.put_back([self._runner.strayed(run) for run in strays])
             self._parts.events.emit(Topic.ENDED)
 
@@ -225,7 +249,8 @@ class Worker:
         """Whether others may take this worker for dead by now: then it must not take what it cannot keep."""
         is_silent = self._clock() - self._beaten_at > self._parts.settings.worker_lost_after.total_seconds()
         if is_silent and not self._is_silenced:
-            logger.warning("worker %s could not say that it lives; it claims nothing until it can", self.id)
+            text = "worker %s could not say that it lives; it claims nothing until it can"
+            logger.warning(text, self.id, extra=self._extra)
         self._is_silenced = is_silent
         return is_silent
 
@@ -233,15 +258,17 @@ class Worker:
         return claim.claim(connection, self._taker(), now=self._store.given_now(connection))
 
     def _taker(self) -> Taker:
-        trains = self._parts.trains
-        return Taker(
-            worker_id=self.id,
-            host=self._parts.identity.host,
-            slots=0 if self._is_leaving or self._is_silent() else self._pool.wanted,
-            trains=trains.names_and_aliases,
-            cpu_slots=self._processes.free,
-            cpu_trains=trains.cpu_names,
-        )
+        slots = 0 if self._is_leaving or self._is_silent() else self._pool.wanted
+        return self._takes.taker(self._parts, worker_id=self.id, slots=slots, cpu_slots=self._processes.free)
+
+    def _new_runner(self) -> JobRunner:
+        return JobRunner(self._parts, self._store, self.id, self._processes, self._far)
+
+    @classmethod
+    def _row(cls, parts: Parts, slots: int, dispatches: bool, takes: Takes) -> dict[str, Any]:  # noqa: FBT001
+        """What its row says of how it gets its runs."""
+        row = {"concurrency": slots, "dispatches": dispatches, "receives": cls.receives}
+        return row | takes.columns(parts)
 
     def _finish(self, connection: Connection, finished: Sequence[Finished]) -> list[Finished]:
         ended = [one.ended for one in finished]
@@ -267,17 +294,3 @@ def _written_before(connection: Connection, finished: Sequence[Finished]) -> set
 
 def _slots(parts: Parts) -> int:
     return parts.settings.local_worker_count or os.cpu_count() or 1
-
-
-def _register(connection: Connection, store: Store, parts: Parts, slots: int, dispatches: bool) -> int:  # noqa: FBT001
-    columns = {
-        "host": parts.identity.host,
-        "host_environment": parts.identity.environment,
-        "host_instance_id": parts.identity.instance_id,
-        "host_labels": json.dumps(parts.identity.labels) if parts.identity.labels else None,
-        "pid": os.getpid(),
-        "concurrency": slots,
-        "dispatches": dispatches,
-        "trains": json.dumps(parts.trains.names),
-    }
-    return workers.register(connection, columns, now=store.now(connection))

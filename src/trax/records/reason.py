@@ -14,9 +14,13 @@ class Reason:
     """
 
     code: str
+    """For programs."""
     text: str
+    """For people."""
     until: datetime | None = None
+    """When it ends by itself, where that is known."""
     ids: tuple[int, ...] = ()
+    """The rows it is about."""
 
     def __str__(self) -> str:
         return self.text

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from trax.records.count import COUNTED_TO
 from trax.records.worker import Worker
-
-COUNTED_TO: Final = 10_000
-"""Counting stops here, so that asking costs the same however much waits."""
 
 PATIENCE: Final = timedelta(minutes=1)
 """What is not taken up for so long has nobody who does it: every loop looks far more often."""

@@ -27,14 +27,17 @@ class CronWriter:
         return Cron(in_fields(text), time_zone=tz, variance_seconds=variance_seconds(variance))
 
     def secondly(self, *, tz: str = "UTC", variance: timedelta | None = None) -> Cron:
+        """Every second."""
         return self("* * * * * *", tz, variance)
 
     def minutely(self, second: int = 0, *, tz: str = "UTC", variance: timedelta | None = None) -> Cron:
+        """Once a minute."""
         return self(_at(second, "* * * * *"), tz, variance)
 
     def hourly(
         self, minute: int = 0, second: int = 0, *, tz: str = "UTC", variance: timedelta | None = None
     ) -> Cron:
+        """Once an hour."""
         return self(_at(second, f"{minute} * * * *"), tz, variance)
 
     def daily(
@@ -46,6 +49,7 @@ class CronWriter:
         tz: str = "UTC",
         variance: timedelta | None = None,
     ) -> Cron:
+        """Once a day."""
         return self(_at(second, f"{minute} {hour} * * *"), tz, variance)
 
     def weekly(
@@ -71,6 +75,7 @@ class CronWriter:
         tz: str = "UTC",
         variance: timedelta | None = None,
     ) -> Cron:
+        """On one day of the month."""
         return self(_at(second, f"{minute} {hour} {day} * *"), tz, variance)
 
 

@@ -36,9 +36,13 @@ class Group:
     """
 
     name: str | None = None
+    """Its name; None: the group that the manifest is in anyway."""
     max_active_jobs: int | Unset | None = UNSET
+    """How many of its runs may be under way at once, on all servers together; None: no limit."""
     priority: int | Unset = UNSET
+    """From 0 to 31; groups with a higher one go first."""
     enabled: bool | Unset = UNSET
+    """Whether anything of it is let through the gate."""
 
     def __post_init__(self) -> None:
         if self.name is not None:
@@ -55,8 +59,11 @@ class Item(Generic[In_co]):
     """One of many: its id within the batch, its input, and (a full external id) what it depends on."""
 
     id: str | int
+    """What tells it from the others; the external id is the name of the batch, a dash and this."""
     input: In_co
+    """What its train is run with."""
     depends_on: str | None = None
+    """The external id of the manifest after whose success it runs."""
 
     def __post_init__(self) -> None:
         ITEM_ID("an item's id", self.id)

@@ -144,6 +144,8 @@ def _unwrapped(text: str, field: Field, term: str) -> str:
     if written is None:
         return term
     start, end, step = field.number(written[1]), field.number(written[2]), int(written[3] or 1)
+    if start is not None and start == end and step:
+        return written[1]  # or cronsim takes 5-5/2 for 5/2, which goes on to the end
     if start is None or end is None or start <= end or start > field.last or end < field.first or not step:
         return term
     numbers = [*range(start, field.last + 1), *range(field.first, end + 1)]

@@ -36,18 +36,31 @@ class ScheduleKeywords(TypedDict, total=False):
     """
 
     group: str | Group | None
+    """Its group, by name or with limits; else the train's, else the batch's, else one of its own."""
     priority: int | None
+    """From 0 to 31, within its group; else the train's."""
     enabled: bool | None
+    """Whether it fires. Left out, an operator's choice stays."""
     max_retries: int | None
+    """How many runs it gets before it is given up; the last word over `retry`."""
     retry: Retry | None
+    """How a run that failed is tried again."""
     timeout: timedelta | None
+    """How long a run may take before it is stopped."""
     on_misfire: OnMisfire | None
+    """What happens to what was missed: `fire_once_now`, `do_nothing` or `fire_all(limit)`."""
     misfire_threshold: timedelta | None
+    """How late is not yet missed, in whole seconds."""
     exclude: Exclusion | Iterable[Exclusion] | None
+    """When it must not run: one exclusion or several."""
     variance: timedelta | None
+    """Each start is put off by chance, by up to this much."""
     dormant: bool | None
+    """Whether it only runs when the run it depends on wakes it with `run.activate`."""
     max_instances: int | None
+    """How many of its runs may be under way at once; 1 unless said otherwise."""
     start: Start | None
+    """`now`, or `next_occurrence` when the first run must not be at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,7 +80,7 @@ class Settings(BaseModel):
     failure_counting: Literal["consecutive", "lifetime"] = "consecutive"
     """Which failures make a dead letter: those in a row, or all since a person last dealt with it."""
     stale_pending_timeout: Duration = timedelta(minutes=20)
-    """When a run that was handed to others and never begun counts as failed."""
+    """When a run that others were to begin is handed over again; as often as a hand-over may fail."""
     stale_in_progress_timeout: Duration = timedelta(minutes=60)
     """When a run that no worker holds counts as failed."""
     default_misfire_policy: Annotated[Literal["fire_once_now", "do_nothing"], Effective.NEXT_SEEDING] = (
@@ -127,6 +127,9 @@ class Settings(BaseModel):
     host_labels: Annotated[Labels, Effective.FIXED] = {}
     """Words of your own about this process, shown with its worker: `zone=b,team=etl`."""
 
+    app_version: Annotated[str | None, Effective.FIXED] = None
+    """Which release of your own code this process runs, shown with its worker."""
+
     # the records
     save_inputs: bool = True
     """Whether records keep the input of their run."""
@@ -146,6 +149,8 @@ class Settings(BaseModel):
     """Whether dead letters that were dealt with are deleted after a while."""
     dead_letter_retention_period: Duration = timedelta(days=30)
     """How long they are kept."""
+    audit_retention_period: Duration | None = timedelta(days=365)
+    """How long it is remembered what operators did; None: for ever."""
     metadata_cleanup_enabled: bool = False
     """Whether old records are deleted."""
     metadata_cleanup_interval: Interval = timedelta(minutes=1)
@@ -172,7 +177,9 @@ class Settings(BaseModel):
         try:
             return cls.model_validate(values)
         except ValidationError as refused:
-            raise InvalidSetting("; ".join(_told(error) for error in refused.errors())) from None
+            errors = refused.errors()
+            reasons = {name: _told(error) for error in errors for name in _names(error)}
+            raise InvalidSetting("; ".join(map(_told, errors)), reasons) from None
 
     def overridden(self, rows: Mapping[str, Any]) -> tuple[Self, dict[str, str]]:
         """A copy with an operator's values on top, and what had to be left out of them, with the reason.

@@ -59,6 +59,10 @@ class Taker(NamedTuple):
     trains: frozenset[str]
     cpu_slots: int = 0
     cpu_trains: frozenset[str] = frozenset()
+    groups: frozenset[str] | None = None
+    """The groups whose runs it takes; None: all, and those without one."""
+    is_picky: bool = False
+    """Whether it leaves some of what its code knows to others."""
 
     @property
     def shares(self) -> list[tuple[frozenset[str], int]]:
@@ -80,8 +84,10 @@ def claim(connection: Connection, taker: Taker, *, now: datetime | None) -> list
 
 def claiming(connection: Connection, taker: Taker, now: datetime | None) -> list[Step]:
     """The same as steps, for those that have more to do in the same trip."""
-    same = {"worker_id": taker.worker_id, "host": taker.host, "now": now}
-    statement = _claim(connection.dialect.name)
+    same: dict[str, Any] = {"worker_id": taker.worker_id, "host": taker.host, "now": now}
+    if taker.groups is not None:
+        same["groups"] = _names(taker.groups)
+    statement = _claim(connection.dialect.name, taker.groups is not None)
     return [(statement, {**same, "trains": _names(trains), "slots": slots}) for trains, slots in taker.shares]
 
 
@@ -101,9 +107,14 @@ def held_columns(dialect: str) -> list[ColumnElement[Any]]:
     return [*(t.metadata.c[column] for column in ("id", *Claimed._fields[1:-1])), manifest]
 
 
+def looking_for_groups(dialect: str, taker: Taker) -> list[Step]:
+    """The step that finds the groups of a taker that has some, for those that place runs themselves."""
+    return [] if taker.groups is None else [(groups_named(dialect), {"groups": _names(taker.groups)})]
+
+
 @lru_cache(maxsize=8)
-def _names(trains: frozenset[str]) -> str:
-    return document({"name": name} for name in sorted(trains))
+def _names(names: frozenset[str]) -> str:
+    return document({"name": name} for name in sorted(names))
 
 
 def is_any_pending(connection: Connection) -> bool:
@@ -125,12 +136,13 @@ def _held(row: Row[Any]) -> Held:
 
 
 @cache
-def _wanted(dialect: str) -> Select[Any]:
+def _wanted(dialect: str, by_group: bool) -> Select[Any]:  # noqa: FBT001
     metadata = tables_for(dialect).metadata
     known = rows_of(dialect, "trains", {"name": metadata.c.train.type})
+    groups = [metadata.c.group_id.in_(groups_named(dialect))] if by_group else []
     return (
         select(metadata.c.id)
-        .where(text(PENDING_HERE), metadata.c.train.in_(select(known.c.name)))
+        .where(text(PENDING_HERE), metadata.c.train.in_(select(known.c.name)), *groups)
         .order_by(metadata.c.priority.desc(), metadata.c.id)
         .limit(bindparam("slots"))
         .with_for_update(skip_locked=True)
@@ -138,11 +150,19 @@ def _wanted(dialect: str) -> Select[Any]:
 
 
 @cache
-def _claim(dialect: str) -> Update:
+def groups_named(dialect: str) -> Select[int]:
+    """The ids of the groups with these names, given as a document under `groups`."""
+    group = tables_for(dialect).manifest_group
+    names = rows_of(dialect, "groups", {"name": group.c.name.type})
+    return select(group.c.id).where(group.c.name.in_(select(names.c.name)))
+
+
+@cache
+def _claim(dialect: str, by_group: bool) -> Update:  # noqa: FBT001
     metadata = tables_for(dialect).metadata
     return (
         update(metadata)
-        .where(metadata.c.id.in_(_wanted(dialect)))
+        .where(metadata.c.id.in_(_wanted(dialect, by_group)))
         .values(
             state=word(State.IN_PROGRESS),
             worker_id=bindparam("worker_id", type_=BigId),

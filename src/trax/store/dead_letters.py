@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import bindparam, delete, insert, select, text, update
 
 from trax.records.dead_letter import DeadLetter
 from trax.records.states import DeadLetterStatus
 from trax.store.dialect import among, document, id_document, rows_of
+from trax.store.failures import with_failures
 from trax.store.json import parsed
+from trax.store.names import manifest_id
 from trax.store.schema import tables, tables_for
 from trax.store.text import storable
 from trax.store.types import Utc, word
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from sqlalchemy import Connection, Insert, Row, Select
+    from sqlalchemy import Connection, Insert, Row, Select, Table
 
 AWAITING = "status = 'awaiting_intervention'"
 GIVEN = (
@@ -32,21 +34,37 @@ GIVEN = (
     "timeout_seconds",
     "reason",
     "retry_count",
+    "last_metadata_id",
+    "failure_exception",
+    "failure_junction",
+    "failure_reason",
+    "fingerprint",
 )
+
+
+class Chosen(NamedTuple):
+    """Which letters: these, or those of one kind of failure, the oldest so many; without either, all."""
+
+    ids: Sequence[int] | None = None
+    fingerprint: str | None = None
+    limit: int | None = None
 
 
 def of_entry(entry: Row[Any], reason: str, *, retry_count: int) -> dict[str, Any]:
     """The letter of a job without a manifest: it carries all that is needed to queue it again."""
     carried = ("train", "group_id", "priority", "input", "retry", "timeout_seconds")
     same = {name: getattr(entry, name) for name in carried}
-    return {**same, "manifest_id": None, "reason": reason, "retry_count": retry_count}
+    own = {"manifest_id": None, "last_metadata_id": entry.metadata_id}
+    return {**same, **own, "reason": reason, "retry_count": retry_count}
 
 
 def add(connection: Connection, letters: Sequence[dict[str, Any]], *, now: datetime) -> list[int]:
-    """Write dead letters: what is in GIVEN of each. What has a manifest needs no `retry` and no timeout."""
+    """Write dead letters, each with its last failure. What has a manifest needs no `retry` and no timeout."""
     if not letters:
         return []
-    rows: list[dict[str, Any]] = [letter | {"reason": storable(letter["reason"])} for letter in letters]
+    rows: list[dict[str, Any]] = [
+        letter | {"reason": storable(letter["reason"])} for letter in with_failures(connection, letters)
+    ]
     made = connection.execute(_add(connection.dialect.name), {"letters": document(rows), "now": now})
     return list(made.scalars())
 
@@ -57,33 +75,39 @@ def get(connection: Connection, dead_letter_id: int) -> DeadLetter | None:
     return _record(row) if row else None
 
 
+def of_ids(connection: Connection, ids: Sequence[int]) -> dict[int, DeadLetter]:
+    """These letters, by their ids."""
+    query = _records(connection).where(among(connection, tables(connection).dead_letter.c.id))
+    return {row.id: _record(row) for row in connection.execute(query, {"ids": id_document(ids)})}
+
+
 def listed(
     connection: Connection,
     *,
     status: DeadLetterStatus | None = None,
     manifest: str | None = None,
+    fingerprint: str | None = None,
     before: int | None = None,
     limit: int = 50,
 ) -> list[DeadLetter]:
     """Dead letters, newest first; `before` is the id of the last one already seen."""
-    t = tables(connection)
-    query = _records(connection).order_by(t.dead_letter.c.id.desc()).limit(limit)
-    wanted = {t.dead_letter.c.status: status, t.manifest.c.external_id: manifest}
-    query = query.where(*(column == value for column, value in wanted.items() if value is not None))
+    letter = tables(connection).dead_letter
+    query = _records(connection).order_by(letter.c.id.desc()).limit(limit)
+    if status is not None:
+        query = query.where(letter.c.status == word(status))
+    if fingerprint is not None:
+        query = query.where(letter.c.fingerprint == fingerprint)
+    if manifest is not None:
+        query = query.where(letter.c.manifest_id == manifest_id(connection, manifest))
     if before is not None:
-        query = query.where(t.dead_letter.c.id < before)
+        query = query.where(letter.c.id < before)
     return [_record(row) for row in connection.execute(query)]
 
 
 def resolve(
-    connection: Connection,
-    status: DeadLetterStatus,
-    *,
-    ids: Sequence[int] | None,
-    note: str | None,
-    now: datetime,
+    connection: Connection, status: DeadLetterStatus, chosen: Chosen, *, note: str | None, now: datetime
 ) -> list[Row[Any]]:
-    """Resolve those of these (None: of all) that still wait, and return them.
+    """Resolve those of these that still wait, and return them.
 
     Two operators may want the same letter: the update names the status it expects, so one of them gets the
     row and the other nothing.
@@ -95,10 +119,21 @@ def resolve(
         .values(status=status, resolved_at=now, note=storable(note))
         .returning(letter)
     )
-    if ids is None:
-        return list(connection.execute(statement))
-    chosen = statement.where(among(connection, letter.c.id))
-    return list(connection.execute(chosen, {"ids": id_document(ids)}))
+    given: dict[str, Any] = {}
+    if chosen.ids is not None:
+        statement = statement.where(among(connection, letter.c.id))
+        given["ids"] = id_document(chosen.ids)
+    if chosen.fingerprint is not None:
+        statement = statement.where(letter.c.id.in_(_alike(letter, chosen)))
+    return list(connection.execute(statement, given))
+
+
+def _alike(letter: Table, chosen: Chosen) -> Select[Any]:
+    """The letters of one kind of failure that wait, the oldest first, at most so many."""
+    other = letter.alias("other")
+    awaiting = other.c.status == word(DeadLetterStatus.AWAITING_INTERVENTION)
+    alike = select(other.c.id).where(awaiting, other.c.fingerprint == chosen.fingerprint)
+    return alike.order_by(other.c.id).limit(chosen.limit)
 
 
 def purge(connection: Connection, *, resolved_before: datetime) -> int:
@@ -138,4 +173,9 @@ def _record(row: Row[Any]) -> DeadLetter:
         resolved_at=row.resolved_at,
         note=row.note,
         retry_metadata_id=row.retry_metadata_id,
+        last_metadata_id=row.last_metadata_id,
+        failure_exception=row.failure_exception,
+        failure_junction=row.failure_junction,
+        failure_reason=row.failure_reason,
+        fingerprint=row.fingerprint,
     )

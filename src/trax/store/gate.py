@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import Boolean, bindparam, func, or_, select, text, true, update
 
-from trax.store.claim import PENDING_HERE, Claimed, claimed, claiming
+from trax.store.claim import PENDING_HERE, Claimed, claimed, claiming, looking_for_groups
 from trax.store.dialect import document, gate_lock, moment, reading_moment, rows_of
 from trax.store.pipeline import run_together
 from trax.store.schema import tables_for
@@ -63,6 +63,8 @@ class Sight(NamedTuple):
     next_moment: datetime | None
     room_elsewhere: int
     claimed: list[Claimed]
+    taken_groups: frozenset[int] | None = None
+    """The groups that the looking worker takes runs of; None: all of them."""
 
 
 def look(
@@ -88,9 +90,11 @@ def look(
         (reading_moment(dialect), {"now": now}),
         (_elsewhere(dialect), {}),
     ]
+    groups = [] if taker is None else looking_for_groups(dialect, taker)
     takes = [] if taker is None else claiming(connection, taker, now)
-    results = run_together(connection, *lock, *reads, *takes)[len(lock) :]
-    settings, _, limit_rows, waiting, active, moments, [(next_moment, room)], *taken = results
+    results = run_together(connection, *lock, *reads, *groups, *takes)[len(lock) :]
+    settings, _, limit_rows, waiting, active, moments, [(next_moment, room)], *rest = results
+    taken_groups, taken = rest[: len(groups)], rest[len(groups) :]
     return Sight(
         now=in_utc(moments[0][0]),
         settings=dict(settings),
@@ -100,6 +104,7 @@ def look(
         next_moment=in_utc(next_moment) if next_moment else None,
         room_elsewhere=max(0, room),
         claimed=claimed(taken),
+        taken_groups=frozenset(row[0] for row in taken_groups[0]) if taken_groups else None,
     )
 
 
@@ -165,7 +170,9 @@ def _elsewhere(dialect: str) -> Select[Any, Any]:
     """When the earliest delayed entry may run, and the slots elsewhere that nothing is meant for yet."""
     t = tables_for(dialect)
     moment = select(func.min(t.work_queue.c.scheduled_at)).where(text(DELAYED))
-    slots = select(func.coalesce(func.sum(t.worker.c.concurrency), 0)).where(~t.worker.c.dispatches)
+    slots = select(func.coalesce(func.sum(t.worker.c.concurrency), 0)).where(
+        ~t.worker.c.dispatches, ~t.worker.c.receives
+    )
     some = select(t.metadata.c.id).where(text(PENDING_HERE)).limit(COUNTED_AT_MOST).subquery("some")
     pending = select(func.count()).select_from(some)
     return select(moment.scalar_subquery(), slots.scalar_subquery() - pending.scalar_subquery())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy import Integer, Text, and_, bindparam, func, literal, select, text, update
 
 from trax.records.states import QueueStatus, State
-from trax.store.dialect import document, id_document, rows_of
+from trax.store.dialect import among, document, id_document, rows_of
 from trax.store.manifest_locks import lock
 from trax.store.schema import tables_for
 from trax.store.schema.metadata import OUTBOX
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from sqlalchemy import Connection, Row, Select, Update
+    from sqlalchemy import Column, Connection, Row, Select, Table, Update
 
 
 class Taken(NamedTuple):
@@ -84,6 +84,19 @@ def fail(
     return failed
 
 
+def withdrawable(connection: Connection, ids: Sequence[int], submitter: str) -> list[Taken]:
+    """Those of these runs that this submitter was handed, and that were over before anybody began them."""
+    metadata = tables_for(connection.dialect.name).metadata
+    query = select(*_columns_of_taken(metadata)).where(
+        among(connection, metadata.c.id),
+        metadata.c.submitter == submitter,
+        metadata.c.submitted_at.is_not(None),
+        metadata.c.started_at.is_(None),
+        metadata.c.ended_at.is_not(None),
+    )
+    return [Taken(*row) for row in connection.execute(query, {"ids": id_document(ids)})]
+
+
 def entries_of(connection: Connection, external_ids: Iterable[str]) -> list[Row[Any]]:
     """The entries these runs came from; one that was cancelled meanwhile is not among them."""
     names = document({"external_id": one} for one in external_ids)
@@ -131,8 +144,12 @@ def _take(dialect: str) -> Update:
         update(metadata)
         .where(metadata.c.id.in_(wanted))
         .values(handing_over_until=bindparam("until", type_=Utc))
-        .returning(*(metadata.c[name] for name in ("id", *Taken._fields[1:])))
+        .returning(*_columns_of_taken(metadata))
     )
+
+
+def _columns_of_taken(metadata: Table) -> list[Column[Any]]:
+    return [metadata.c[name] for name in ("id", *Taken._fields[1:])]
 
 
 @cache

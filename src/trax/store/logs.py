@@ -10,7 +10,7 @@ from sqlalchemy import Integer, exists, insert, select
 
 from trax.records.log_line import LogLine
 from trax.records.states import LogLevel
-from trax.store.dialect import document, rows_of
+from trax.store.dialect import among, document, id_document, rows_of
 from trax.store.schema import tables, tables_for
 from trax.store.text import storable
 
@@ -41,6 +41,13 @@ def of_run(
     if after is not None:
         query = query.where(log.c.id > after)
     return [_line(row) for row in connection.execute(query)]
+
+
+def of_ids(connection: Connection, ids: Sequence[int]) -> dict[int, LogLine]:
+    """These lines, by their ids."""
+    log = tables(connection).log
+    query = select(*(log.c[name] for name in ("id", *WRITTEN))).where(among(connection, log.c.id))
+    return {row.id: _line(row) for row in connection.execute(query, {"ids": id_document(ids)})}
 
 
 def _line(row: Row[Any]) -> LogLine:

@@ -37,6 +37,14 @@ def get(connection: Connection, name: str) -> ManifestGroup | None:
     return of_names(connection, {name}).get(name)
 
 
+def locked(connection: Connection, name: str) -> ManifestGroup | None:
+    """The group as it is, and stays until the transaction ends."""
+    group = tables(connection).manifest_group
+    query = select(group).where(group.c.name == name).with_for_update(key_share=True)
+    row = connection.execute(query).one_or_none()
+    return _record(row) if row else None
+
+
 def priorities(connection: Connection, ids: Iterable[int]) -> dict[int, int]:
     group = tables(connection).manifest_group
     query = select(group.c.id, group.c.priority).where(among(connection, group.c.id))

@@ -6,7 +6,7 @@ from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import Float, bindparam, func, or_, select, text, update
+from sqlalchemy import Float, bindparam, func, literal_column, or_, select, text, update
 
 from trax.events import Topic
 from trax.records.states import CancelReason, State
@@ -14,13 +14,13 @@ from trax.store.announcing import announce
 from trax.store.dialect import id_document, rows_of, seconds_between
 from trax.store.schema import tables, tables_for
 from trax.store.text import storable
-from trax.store.types import BigId, Utc
+from trax.store.types import BigId, Utc, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-    from sqlalchemy import ColumnElement, Connection, Select, Table, TextClause, Update
+    from sqlalchemy import ColumnElement, Connection, Select, Table, Update
 
     from trax.store.pipeline import Step
 
@@ -96,7 +96,7 @@ def fail_stale_pending(
     connection: Connection, why: Failure, *, created_before: datetime, now: datetime
 ) -> list[Swept]:
     """Fail what was handed to somebody else and never begun. What waits for our own workers is not stale."""
-    is_stale = _handed_over_before(tables(connection).metadata, created_before)
+    is_stale = waiting_elsewhere_since(tables(connection).metadata, created_before)
     return _fail(connection, why, *is_stale, now=now)
 
 
@@ -118,6 +118,19 @@ def fail_left_behind(
     held = tables(connection).metadata.c.worker_id.is_not(None)
     return _fail(
         connection, why, text(IN_PROGRESS), held, _is_left(connection.dialect.name, alive_since), now=now
+    )
+
+
+def waiting_elsewhere_since(metadata: Table, moment: Any) -> tuple[ColumnElement[bool], ...]:
+    """Runs that others are to execute, and that have waited for it since before this moment.
+
+    Time counts from when they were handed over, else from when that was last put off, else from the start.
+    """
+    since = func.coalesce(metadata.c.submitted_at, metadata.c.handing_over_until, metadata.c.created_at)
+    return (
+        metadata.c.state == word(State.PENDING),
+        metadata.c.submitter != literal_column("'local'"),
+        since < moment,
     )
 
 
@@ -143,11 +156,6 @@ def _fail(
     return [Swept(row.id, row.manifest_id, row.external_id, why.exception, why.reason) for row in rows]
 
 
-def _handed_over_before(metadata: Table, moment: Any) -> tuple[ColumnElement[bool] | TextClause, ...]:
-    since = func.coalesce(metadata.c.submitted_at, metadata.c.created_at)
-    return text(PENDING), text("submitter IS NOT NULL AND submitter <> 'local'"), since < moment
-
-
 @cache
 def _nearly_timed_out(dialect: str) -> Select[Any, Any, Any]:
     """Those whose time is up, or will be in a second: the database's arithmetic is not exact enough."""
@@ -164,7 +172,7 @@ def _trouble(dialect: str) -> Select[bool, bool, bool]:
     t = tables_for(dialect)
     alive_since = bindparam("alive_since", type_=Utc)
     stale = select(t.metadata.c.id).where(
-        *_handed_over_before(t.metadata, bindparam("created_before", type_=Utc))
+        *waiting_elsewhere_since(t.metadata, bindparam("created_before", type_=Utc))
     )
     left = select(t.metadata.c.id).where(text(IN_PROGRESS), _is_left(dialect, alive_since))
     silent = select(t.worker.c.id).where(t.worker.c.heartbeat_at < alive_since)

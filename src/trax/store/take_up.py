@@ -1,41 +1,62 @@
-"""One run, taken up by its id: the step from a submitter to whoever executes what it was handed."""
+"""Runs taken up by their ids: the step from a submitter to whoever executes what it was handed."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import select, text, update
+from sqlalchemy import bindparam, select, text, update
 
 from trax.records.states import State
-from trax.store.claim import Claimed
-from trax.store.schema import tables
+from trax.store.claim import Claimed, held_columns
+from trax.store.dialect import among, id_document, rows_of
+from trax.store.schema import tables, tables_for
+from trax.store.types import BigId, Utc, word
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Update
 
 
-def train_of(connection: Connection, metadata_id: int) -> str | None:
-    """Which train a run is of; None when there is no such run."""
+def trains_of(connection: Connection, metadata_ids: Iterable[int]) -> dict[int, str]:
+    """Which train each of these runs is of; a run that does not exist is left out."""
     metadata = tables(connection).metadata
-    return connection.execute(select(metadata.c.train).where(metadata.c.id == metadata_id)).scalar()
+    query = select(metadata.c.id, metadata.c.train).where(among(connection, metadata.c.id))
+    return {row.id: row.train for row in connection.execute(query, {"ids": id_document(metadata_ids)})}
 
 
 def take_up(
-    connection: Connection, metadata_id: int, *, worker_id: int, host: str, now: datetime
-) -> Claimed | None:
-    """Move a pending run to this worker; None when it is not pending any more: somebody else has it."""
-    t = tables(connection)
-    statement = (
-        update(t.metadata)
-        .where(t.metadata.c.id == metadata_id, text("state = 'pending'"))
-        .values(state=State.IN_PROGRESS, worker_id=worker_id, host=host, started_at=now)
-        .returning(t.metadata)
+    connection: Connection, metadata_ids: Iterable[int], *, worker_id: int, host: str, now: datetime
+) -> list[Claimed]:
+    """Move these runs to this worker, except those that are not pending any more: somebody else has them."""
+    given: dict[str, Any] = {"worker_id": worker_id, "host": host, "now": now}
+    rows = connection.execute(
+        _take_up(connection.dialect.name), {**given, "ids": id_document(sorted(metadata_ids))}
     )
-    row = connection.execute(statement).mappings().one_or_none()
-    if row is None:
-        return None
-    found = select(t.manifest.c.external_id).where(t.manifest.c.id == row["manifest_id"])
-    own: dict[str, Any] = {"metadata_id": row["id"], "manifest": connection.execute(found).scalar()}
-    return Claimed(**own, **{name: row[name] for name in Claimed._fields if name in row})
+    return sorted((Claimed(*row) for row in rows), key=lambda run: (-run.priority, run.metadata_id))
+
+
+@cache
+def _take_up(dialect: str) -> Update:
+    """Locked in the order of their ids: two that are handed the same runs must not wait for each other."""
+    metadata = tables_for(dialect).metadata
+    given = rows_of(dialect, "ids", {"id": BigId})
+    wanted = (
+        select(metadata.c.id)
+        .where(metadata.c.id.in_(select(given.c.id)), text("state = 'pending'"))
+        .order_by(metadata.c.id)
+        .with_for_update()
+    )
+    return (
+        update(metadata)
+        .where(metadata.c.id.in_(wanted), text("state = 'pending'"))
+        .values(
+            state=word(State.IN_PROGRESS),
+            worker_id=bindparam("worker_id", type_=BigId),
+            host=bindparam("host"),
+            started_at=bindparam("now", type_=Utc),
+        )
+        .returning(*held_columns(dialect))
+    )

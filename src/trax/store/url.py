@@ -57,9 +57,15 @@ def _sqlite(url: URL) -> URL:
 
 def has_no_file_yet(address: str) -> bool:
     """Whether opening this SQLite database would make it: a question should not leave a file behind."""
+    file = file_of(address)
+    return file is not None and not file.exists()
+
+
+def file_of(address: str) -> Path | None:
+    """The file of this SQLite database; None when it has none, or one with conditions."""
     url = parsed_url(address)
     is_plain_file = url.drivername == "sqlite" and url.database != MEMORY and not url.query
-    return is_plain_file and not Path(str(url.database)).exists()
+    return Path(str(url.database)) if is_plain_file else None
 
 
 def shown_url(url: URL) -> str:

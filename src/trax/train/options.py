@@ -21,11 +21,17 @@ class Retry:
     """How often a failed run is tried again, and when: after `delay`, then `multiplier` times as long."""
 
     max_retries: int = 3
+    """How many runs a job gets in all before it is given up as a dead letter."""
     delay: timedelta = timedelta(minutes=5)
+    """How long to wait after the first failure."""
     multiplier: float = 2.0
+    """How many times as long to wait after each further one."""
     max_delay: timedelta = timedelta(hours=1)
+    """The longest wait."""
     jitter: float = 0.0
+    """Up to this share of a wait is added by chance, so that what failed together comes back apart."""
     give_up_on: tuple[type[BaseException], ...] = ()
+    """Exceptions after which trying again would not help: straight to a dead letter."""
 
     def __post_init__(self) -> None:
         _require(self, "max_retries", "a whole number, 0 or more", _is_count)
@@ -40,20 +46,35 @@ class TrainKeywords(TypedDict, total=False):
     """The options of a train, as the keyword arguments they are given by."""
 
     retry: Retry | None
+    """How a run that failed is tried again; None: as the settings say."""
     max_retries: int | None
+    """The same for the number alone; it has the last word over `retry`."""
     timeout: timedelta | None
+    """How long a run may take before it is stopped; None: `default_job_timeout`."""
     priority: int
+    """From 0 to 31; the higher one goes first."""
     group: str | None
+    """The group whose limit and priority count for its runs."""
     cpu: bool
+    """Whether it runs in a process of its own, so that its computing holds up no other run."""
     submitter: str | None
+    """Who executes it, by name; None: the app's submitter, or our own workers."""
     aliases: Sequence[str]
+    """Names it had before, under which things may still be queued."""
     exclude_from_max_active_jobs: bool
+    """Whether its runs take no place under `max_active_jobs`."""
     concurrency_limit: int | None
+    """How many `app.run` calls of it one process carries out at once; the others wait."""
     on_queue: Hook | None
+    """Called with the record-to-be before an entry is written; what it raises refuses the entry."""
     on_started: Hook | None
+    """Called with the record when a run has begun."""
     on_completed: Hook | None
+    """Called with the record when it has completed."""
     on_failed: Hook | None
+    """Called with the record and the exception when it has failed."""
     on_cancelled: Hook | None
+    """Called with the record when it was cancelled, or interrupted and put back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

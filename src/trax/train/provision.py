@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Fill = Callable[[tuple[Parameter, ...], str], Awaitable[tuple[list[Any], dict[str, Any]]]]
 
-logger = logging.getLogger("trax.train")
+logger = logging.getLogger(__name__)
 
 
 class Provision:

@@ -59,6 +59,7 @@ class Deadlines:
             "must look at current().cancelled, and no code may swallow CancelledError",
             run,
             run.token.reason,
+            extra=run.extra,
         )
 
     def _set(self, moment: float) -> None:

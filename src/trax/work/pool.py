@@ -8,7 +8,7 @@ import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from trax.train.threads import use_threads
 from trax.work.deadlines import Deadlines
@@ -29,6 +29,14 @@ MOST_THREADS = 10_000
 """No limit in earnest: a thread is only made when all others are taken, and the slots bound how many are."""
 
 EndedT = TypeVar("EndedT")
+
+
+class Load(NamedTuple):
+    """How many slots there are, how many runs are in them, and how many were taken that wait for one."""
+
+    slots: int
+    running: int
+    prefetched: int
 
 
 class Pool(Generic[JobT, EndedT]):
@@ -85,6 +93,11 @@ class Pool(Generic[JobT, EndedT]):
     @property
     def size(self) -> int:
         return self._size
+
+    @property
+    def load(self) -> Load:
+        """How busy it is at this moment. Any thread may ask."""
+        return Load(self._size, len(self._running), len(self._backlog))
 
     @property
     def running(self) -> frozenset[int]:

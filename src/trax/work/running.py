@@ -36,5 +36,10 @@ class Running(Generic[JobT]):
         self.token = Cancellation()
         self.task: asyncio.Task[Any] | None = None
 
+    @property
+    def extra(self) -> dict[str, Any]:
+        """Which run it is, for a line in the log."""
+        return {"train": self.job.train, "metadata_id": self.job.metadata_id}
+
     def __str__(self) -> str:
         return f"run {self.job.metadata_id} of train {self.job.train!r}"

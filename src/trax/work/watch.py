@@ -89,11 +89,14 @@ class LoopWatch:
             time.monotonic() - asked_at,
             blamed,
             self._stack(),
+            extra={"duration_seconds": time.monotonic() - asked_at},
         )
         while not sign.wait(self._blocked_seconds):
             if self._loop.is_closed():
                 return
-        logger.warning("the event loop goes on after %.2g s: %s", time.monotonic() - asked_at, blamed)
+        seconds = time.monotonic() - asked_at
+        extra = {"duration_seconds": seconds}
+        logger.warning("the event loop goes on after %.2g s: %s", seconds, blamed, extra=extra)
 
     def _blamed(self, runs: Sequence[Running[Any]]) -> str:
         task = asyncio.current_task(self._loop)

@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import MetaData, Table
 
+from trax.store.schema.audit import audit
 from trax.store.schema.dead_letter import dead_letter
 from trax.store.schema.define import Definer
 from trax.store.schema.manifest import manifest, manifest_group
 from trax.store.schema.metadata import log, metadata
+from trax.store.schema.tally import group_tally, tally
 from trax.store.schema.work_queue import work_queue
 from trax.store.schema.worker import setting, worker
 
@@ -42,6 +44,9 @@ class Tables:
     log: Table
     worker: Table
     setting: Table
+    audit: Table
+    tally: Table
+    group_tally: Table
 
 
 def tables(connection: Connection) -> Tables:
@@ -61,4 +66,7 @@ def tables_for(dialect: str) -> Tables:
         log=log(define),
         worker=worker(define),
         setting=setting(define),
+        audit=audit(define),
+        tally=tally(define),
+        group_tally=group_tally(define),
     )

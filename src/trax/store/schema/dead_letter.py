@@ -30,6 +30,12 @@ def dead_letter(define: Definer) -> Table:
         Column("status", Text, nullable=False),
         Column("reason", Text, nullable=False),
         Column("retry_count", Integer, nullable=False),
+        # No foreign key: the letter outlives the record, and says itself what went wrong.
+        Column("last_metadata_id", BigId),
+        Column("failure_exception", Text),
+        Column("failure_junction", Text),
+        Column("failure_reason", Text),
+        Column("fingerprint", Text, nullable=False, server_default=""),
         Column("dead_lettered_at", Utc, nullable=False),
         Column("resolved_at", Utc),
         Column("note", Text),
@@ -47,6 +53,9 @@ def dead_letter(define: Definer) -> Table:
         unique=True,
     )
     define.index("dead_letter_awaiting_idx", column.id, where="status = 'awaiting_intervention'")
+    define.index(
+        "dead_letter_fingerprint_idx", column.fingerprint, column.id, where="status = 'awaiting_intervention'"
+    )
     define.index("dead_letter_manifest_idx", column.manifest_id, where="manifest_id IS NOT NULL")
     define.index("dead_letter_retry_idx", column.retry_metadata_id, where="retry_metadata_id IS NOT NULL")
     return table

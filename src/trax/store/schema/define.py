@@ -34,8 +34,13 @@ class Definer:
         self.prefix = PREFIX if dialect == SQLITE else ""
         self.tables = MetaData(schema=None if dialect == SQLITE else SCHEMA)
 
-    def table(self, name: str, *items: SchemaItem, storage: dict[str, Any] | None = None) -> Table:
+    def table(
+        self, name: str, *items: SchemaItem, storage: dict[str, Any] | None = None, clustered: bool = False
+    ) -> Table:
+        """A table; a `clustered` one lies in the order of its key where the dialect can do that."""
         options: dict[str, Any] = {"postgresql_with": storage} if storage else {}
+        if clustered:
+            options["sqlite_with_rowid"] = False
         counts_up = any(isinstance(item, Column) and item.identity for item in items)
         return Table(self.prefix + name, self.tables, *items, sqlite_autoincrement=counts_up, **options)
 

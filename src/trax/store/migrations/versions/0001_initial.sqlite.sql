@@ -1,3 +1,33 @@
+CREATE TABLE trax_audit (
+    id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    at VARCHAR(27) NOT NULL,
+    actor TEXT NOT NULL,
+    via TEXT NOT NULL,
+    action TEXT NOT NULL,
+    noun TEXT NOT NULL,
+    ids TEXT NOT NULL,
+    targets INTEGER NOT NULL,
+    "before" TEXT,
+    "after" TEXT,
+    restores TEXT,
+    expects TEXT,
+    reason TEXT,
+    undoes INTEGER,
+    undone_by INTEGER,
+    CONSTRAINT via_known CHECK (via IN ('dashboard', 'api', 'cli', 'python')),
+    CONSTRAINT targets_range CHECK (targets >= 0)
+);
+
+CREATE TABLE trax_group_tally (
+    group_id INTEGER NOT NULL,
+    completed BIGINT NOT NULL,
+    failed BIGINT NOT NULL,
+    cancelled BIGINT NOT NULL,
+    seconds FLOAT NOT NULL,
+    last_run_at VARCHAR(27) NOT NULL,
+    PRIMARY KEY (group_id)
+);
+
 CREATE TABLE trax_manifest_group (
     id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
     name TEXT NOT NULL,
@@ -18,6 +48,19 @@ CREATE TABLE trax_setting (
     PRIMARY KEY (name)
 );
 
+CREATE TABLE trax_tally (
+    span TEXT NOT NULL,
+    at VARCHAR(27) NOT NULL,
+    train TEXT NOT NULL,
+    completed BIGINT NOT NULL,
+    failed BIGINT NOT NULL,
+    cancelled BIGINT NOT NULL,
+    seconds FLOAT NOT NULL,
+    PRIMARY KEY (span, at, train),
+    CONSTRAINT span_known CHECK (span IN ('minute', 'hour'))
+)
+ WITHOUT ROWID;
+
 CREATE TABLE trax_worker (
     id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
     host TEXT NOT NULL,
@@ -25,9 +68,13 @@ CREATE TABLE trax_worker (
     host_instance_id TEXT NOT NULL,
     host_labels TEXT,
     pid INTEGER NOT NULL,
+    version TEXT DEFAULT '' NOT NULL,
+    app_version TEXT DEFAULT '' NOT NULL,
     concurrency INTEGER NOT NULL,
     dispatches BOOLEAN DEFAULT 0 NOT NULL,
+    receives BOOLEAN DEFAULT 0 NOT NULL,
     trains TEXT NOT NULL,
+    groups TEXT,
     started_at VARCHAR(27) NOT NULL,
     heartbeat_at VARCHAR(27) NOT NULL,
     CONSTRAINT concurrency_range CHECK (concurrency >= 0)
@@ -145,6 +192,11 @@ CREATE TABLE trax_dead_letter (
     status TEXT NOT NULL,
     reason TEXT NOT NULL,
     retry_count INTEGER NOT NULL,
+    last_metadata_id INTEGER,
+    failure_exception TEXT,
+    failure_junction TEXT,
+    failure_reason TEXT,
+    fingerprint TEXT DEFAULT '' NOT NULL,
     dead_lettered_at VARCHAR(27) NOT NULL,
     resolved_at VARCHAR(27),
     note TEXT,
@@ -203,6 +255,12 @@ CREATE TABLE trax_work_queue (
     FOREIGN KEY(dead_letter_id) REFERENCES trax_dead_letter (id) ON DELETE SET NULL
 );
 
+CREATE INDEX trax_audit_action_idx ON trax_audit (action, id);
+
+CREATE INDEX trax_audit_actor_idx ON trax_audit (actor, id);
+
+CREATE INDEX trax_audit_noun_idx ON trax_audit (noun, id);
+
 CREATE INDEX trax_manifest_group_bound_idx ON trax_manifest_group (id) WHERE max_active_jobs IS NOT NULL OR NOT enabled;
 
 CREATE INDEX trax_manifest_batch_idx ON trax_manifest (batch) WHERE batch IS NOT NULL;
@@ -234,6 +292,8 @@ CREATE INDEX trax_metadata_parent_idx ON trax_metadata (parent_id) WHERE parent_
 CREATE INDEX trax_metadata_running_idx ON trax_metadata (worker_id) WHERE state = 'in_progress';
 
 CREATE INDEX trax_dead_letter_awaiting_idx ON trax_dead_letter (id) WHERE status = 'awaiting_intervention';
+
+CREATE INDEX trax_dead_letter_fingerprint_idx ON trax_dead_letter (fingerprint, id) WHERE status = 'awaiting_intervention';
 
 CREATE INDEX trax_dead_letter_manifest_idx ON trax_dead_letter (manifest_id) WHERE manifest_id IS NOT NULL;
 

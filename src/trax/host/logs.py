@@ -1,0 +1,55 @@
+"""`app.logs`: what runs logged, across all of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from trax.errors import DefinitionError
+from trax.host.checks import ID_OR_NONE, PAGE
+from trax.host.words import checked_word
+from trax.records.filters import LogFilter
+from trax.records.states import LogLevel
+from trax.store import log_pages
+
+if TYPE_CHECKING:
+    from trax.host.parts import Parts
+    from trax.records.log_line import LogLine
+    from trax.records.page import Page
+
+LONGEST_TEXT: Final = 200
+
+
+class Logs:
+    """Lines of all runs; those of one run are also at `app.executions.logs`."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._store = parts.store
+
+    async def page(
+        self,
+        *,
+        level: LogLevel | str | None = None,
+        text: str | None = None,
+        metadata_id: int | None = None,
+        before: int | None = None,
+        after: int | None = None,
+        limit: int = 50,
+    ) -> Page[LogLine]:
+        """Newest first: lines of this level or a louder one, with this text in their message.
+
+        A search looks at so many of the newest lines. When that is not all, `complete` is False, and
+        `older` goes on from there.
+        """
+        if text is not None and len(text) > LONGEST_TEXT:
+            raise DefinitionError(f"the text to look for is longer than {LONGEST_TEXT} characters")
+        wanted = LogFilter(
+            level=checked_word(LogLevel, level), text=text, metadata_id=ID_OR_NONE("metadata_id", metadata_id)
+        )
+        store = await self._store.opened()
+        return await store.ask(
+            log_pages.page,
+            wanted,
+            before=ID_OR_NONE("before", before),
+            after=ID_OR_NONE("after", after),
+            limit=PAGE("limit", limit),
+        )

@@ -1,0 +1,50 @@
+"""`app.workers`: who runs jobs, and what each is at."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from trax.errors import NotFound
+from trax.host.checks import ID, PAGE
+from trax.store import worker_views
+
+if TYPE_CHECKING:
+    from trax.host.parts import Parts
+    from trax.records.worker_view import WorkerView
+    from trax.settings import Settings
+    from trax.store import Connection, Store
+
+SHOWN_JOBS: Final = 10
+
+
+class Workers:
+    """The processes that run jobs. A row stays until its worker leaves, or is found to be dead."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._store = parts.store
+        self._live = parts.live
+
+    async def list(self, *, jobs: int = SHOWN_JOBS) -> list[WorkerView]:
+        """Every worker, each with the first of its jobs. `is_lost` are those that have not beaten lately."""
+        store = await self._store.opened()
+        return await store.ask(_listed, store, self._live.now, PAGE("jobs", jobs))
+
+    async def get(self, worker_id: int, *, jobs: int = 100) -> WorkerView:
+        store = await self._store.opened()
+        wanted = ID("worker_id", worker_id)
+        found = await store.ask(_get, store, self._live.now, wanted, PAGE("jobs", jobs))
+        if found is None:
+            raise NotFound(f"there is no worker {worker_id}; it has left, or was found to be dead")
+        return found
+
+
+def _listed(connection: Connection, store: Store, settings: Settings, jobs: int) -> list[WorkerView]:
+    now, lost_after = store.now(connection), settings.worker_lost_after
+    return worker_views.listed(connection, now=now, lost_after=lost_after, jobs=jobs)
+
+
+def _get(
+    connection: Connection, store: Store, settings: Settings, worker_id: int, jobs: int
+) -> WorkerView | None:
+    now, lost_after = store.now(connection), settings.worker_lost_after
+    return worker_views.get(connection, worker_id, now=now, lost_after=lost_after, jobs=jobs)

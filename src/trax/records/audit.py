@@ -1,0 +1,92 @@
+"""What people and programs did to the railway, and who they were."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final, cast
+
+TARGETS_AT_MOST: Final = 100
+"""How many ids one entry names; `count` says how many there were."""
+BYTES_AT_MOST: Final = 8_192
+MASK: Final = "•••"
+SECRET: Final = re.compile(r"passw|secret|token|credential|api_?key|private_?key|listen_url", re.IGNORECASE)
+
+
+class Via(StrEnum):
+    """By which door an action came in."""
+
+    DASHBOARD = "dashboard"
+    API = "api"
+    CLI = "cli"
+    PYTHON = "python"
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who acts, and by which door."""
+
+    name: str
+    via: Via = Via.PYTHON
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewAudit:
+    """An action to be written down. `restores` and `expects` are what an undo needs; None: there is none."""
+
+    action: str
+    noun: str
+    ids: tuple[str, ...]
+    count: int
+    before: Any = None
+    after: Any = None
+    restores: Any = None
+    expects: Any = None
+    undoes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """One action: who did it and when, to what, how that was before and after, and why."""
+
+    id: int
+    at: datetime
+    actor: str
+    via: Via
+    action: str
+    noun: str
+    ids: tuple[str, ...]
+    count: int
+    before: Any = None
+    after: Any = None
+    reason: str | None = None
+    undoes: int | None = None
+    undone_by: int | None = None
+    can_undo: bool = False
+
+
+def kept(value: Any) -> str | None:
+    """A value as JSON text that may be kept: without secrets, and not too long."""
+    if value is None:
+        return None
+    text = json.dumps(masked(value), default=str, ensure_ascii=False)
+    return text if len(text.encode()) <= BYTES_AT_MOST else json.dumps({"_truncated": True})
+
+
+def masked(value: Any) -> Any:
+    """The same value with a mask over whatever is named like a secret."""
+    match value:
+        case Mapping():
+            named = cast("Mapping[Any, Any]", value)
+            return {
+                name: MASK if SECRET.search(str(name)) and one is not None else masked(one)
+                for name, one in named.items()
+            }
+        case list() | tuple():
+            return [masked(one) for one in cast("list[Any]", value)]
+        case _:
+            return value

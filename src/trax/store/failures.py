@@ -1,0 +1,69 @@
+"""What went wrong last with what gave up."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import Integer, func, select
+
+from trax.records.fingerprint import fingerprint
+from trax.records.states import State
+from trax.store.dialect import document, rows_of
+from trax.store.schema import tables_for
+from trax.store.text import storable
+from trax.store.types import BigId, word
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sqlalchemy import Connection, Row, Select
+
+CHARACTERS: Final = 1_000
+"""How much of a message a letter repeats; the run's own record has the whole."""
+
+
+def with_failures(connection: Connection, letters: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The same letters with their last failure and its fingerprint. Letters are rare, so this may ask."""
+    asked = [
+        {
+            "place": place,
+            "manifest_id": letter["manifest_id"] if letter["retry_count"] else None,
+            "metadata_id": letter.get("last_metadata_id"),
+        }
+        for place, letter in enumerate(letters)
+    ]
+    rows = connection.execute(_last_failures(connection.dialect.name), {"letters": document(asked)})
+    found = {row.place: row for row in rows}
+    return [_with_failure(letter, found.get(place)) for place, letter in enumerate(letters)]
+
+
+def _with_failure(letter: Mapping[str, Any], run: Row[Any] | None) -> dict[str, Any]:
+    """What never ran has failed for the reason of its letter."""
+    exception, junction, reason = (
+        (run.failure_exception, run.failure_junction, run.failure_reason) if run else (None, None, None)
+    )
+    return {
+        **letter,
+        "last_metadata_id": run.id if run else None,
+        "failure_exception": exception,
+        "failure_junction": junction,
+        "failure_reason": storable(reason[:CHARACTERS]) if reason else None,
+        "fingerprint": fingerprint(letter["train"], exception, junction, reason or letter["reason"]),
+    }
+
+
+@cache
+def _last_failures(dialect: str) -> Select[*tuple[Any, ...]]:
+    run = tables_for(dialect).metadata
+    kinds = {"place": Integer(), "manifest_id": BigId, "metadata_id": BigId}
+    given = rows_of(dialect, "letters", kinds)
+    failed = run.alias("failed")
+    of_manifest = (
+        select(func.max(failed.c.id))
+        .where(failed.c.manifest_id == given.c.manifest_id, failed.c.state == word(State.FAILED))
+        .scalar_subquery()
+    )
+    last = func.coalesce(given.c.metadata_id, of_manifest)
+    told = (run.c.id, run.c.failure_exception, run.c.failure_junction, run.c.failure_reason)
+    return select(given.c.place, *told).select_from(given.join(run, run.c.id == last))

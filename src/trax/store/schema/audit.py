@@ -1,0 +1,45 @@
+"""What operators did, written in the transaction that did it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Column, Integer, Text
+
+from trax.records.audit import Via
+from trax.store.schema.define import identity
+from trax.store.types import BigId, JsonText, Utc
+
+if TYPE_CHECKING:
+    from sqlalchemy import Table
+
+    from trax.store.schema.define import Definer
+
+
+def audit(define: Definer) -> Table:
+    table = define.table(
+        "audit",
+        identity(),
+        Column("at", Utc, nullable=False),
+        Column("actor", Text, nullable=False),
+        Column("via", Text, nullable=False),
+        Column("action", Text, nullable=False),
+        Column("noun", Text, nullable=False),
+        Column("ids", JsonText, nullable=False),
+        Column("targets", Integer, nullable=False),
+        Column("before", JsonText),
+        Column("after", JsonText),
+        Column("restores", JsonText),
+        Column("expects", JsonText),
+        Column("reason", Text),
+        # No foreign keys: an old entry may be forgotten before the one that undid it.
+        Column("undoes", BigId),
+        Column("undone_by", BigId),
+        define.one_of("via", Via),
+        define.check("targets_range", "targets >= 0"),
+    )
+    column = table.c
+    define.index("audit_actor_idx", column.actor, column.id)
+    define.index("audit_action_idx", column.action, column.id)
+    define.index("audit_noun_idx", column.noun, column.id)
+    return table

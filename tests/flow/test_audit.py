@@ -1,0 +1,259 @@
+"""What operators do is written down with what it changed, and some of it can be undone."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from trax import Conflict, NotFound, Trax, TraxError, acting, every
+from trax.errors import DefinitionError
+from trax.host.acting import who_acts
+from trax.records.audit import Actor, Via
+from trax.testing import Harness
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from trax.records.audit import AuditEntry
+
+NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
+ADA = Actor("ada", Via.DASHBOARD)
+
+
+@pytest.fixture
+async def h(url: str) -> AsyncGenerator[Harness]:
+    app = Trax(url)
+
+    @app.train
+    async def divide(number: int) -> float:
+        return 1 / number
+
+    @app.train
+    async def nest(number: int) -> None:
+        await app.queue(divide, number)
+
+    app.group("etl", max_active_jobs=3)
+    app.schedule(divide, "ones", 1, every(hours=1), group="etl")
+    async with Harness(app, now=NOON) as opened:
+        yield opened
+
+
+async def told(h: Harness) -> list[tuple[str, tuple[str, ...], int]]:
+    return [(one.action, one.ids, one.count) for one in reversed(await h.app.audit.list())]
+
+
+async def test_nothing_is_written_down_when_nobody_acts(h: Harness) -> None:
+    await h.app.groups.update("etl", max_active_jobs=5)
+    await h.app.settings.update(max_active_jobs=50)
+    await h.app.manifests.disable("ones")
+
+    assert await h.app.audit.list() == []
+
+
+async def test_an_entry_says_who_did_what_and_how_it_was(h: Harness) -> None:
+    with acting(ADA, reason="month end"):
+        await h.app.groups.update("etl", max_active_jobs=5, priority=7)
+
+    (entry,) = await h.app.audit.list()
+    assert (entry.at, entry.actor, entry.via, entry.reason) == (NOON, "ada", "dashboard", "month end")
+    assert (entry.action, entry.noun, entry.ids, entry.count) == ("groups.update", "group", ("etl",), 1)
+    assert entry.before == {"max_active_jobs": 3, "priority": 0}
+    assert entry.after == {"max_active_jobs": 5, "priority": 7}
+    assert await h.app.audit.get(entry.id) == entry
+
+
+async def test_every_verb_of_an_operator_leaves_an_entry(h: Harness) -> None:
+    app = h.app
+    await app.queue("divide", 0, max_retries=1)
+    await h.run_until_idle()
+    (letter,) = await app.dead_letters.list()
+    failed = await app.executions.list(state="failed")
+    with acting(ADA):
+        await app.manifests.disable("ones")
+        await app.manifests.enable("ones")
+        entry = await app.manifests.trigger("ones")
+        await app.work_queue.cancel([entry.id, 999])
+        await app.manifests.cancel("ones")
+        await app.groups.trigger("etl")
+        await app.groups.cancel("etl")
+        again = await app.executions.rerun(failed[0].id)
+        await app.queue_many("divide", [1, 2])
+        await app.run(app.trains.get("divide"), 1)
+        await app.executions.cancel([failed[0].id])
+        await app.dead_letters.requeue([letter.id], "fixed")
+        await app.settings.update(max_active_jobs=50)
+        await app.settings.reset("max_active_jobs")
+        await app.manifests.delete("ones")
+
+    assert await told(h) == [
+        ("manifests.disable", ("ones",), 1),
+        ("manifests.enable", ("ones",), 1),
+        ("manifests.trigger", ("ones",), 1),
+        ("work_queue.cancel", (str(entry.id),), 1),
+        ("manifests.cancel", ("ones",), 1),
+        ("groups.trigger", ("etl",), 1),
+        ("groups.cancel", ("etl",), 1),
+        ("executions.rerun", (str(failed[0].id),), 1),
+        ("trains.queue", ("divide",), 2),
+        ("trains.run", ("divide",), 1),
+        ("executions.cancel", (), 0),
+        ("dead_letters.requeue", (str(letter.id),), 1),
+        ("settings.update", ("max_active_jobs",), 1),
+        ("settings.reset", ("max_active_jobs",), 1),
+        ("manifests.delete", ("ones",), 1),
+    ]
+    (rerun,) = await app.audit.list(action="executions.rerun")
+    assert rerun.after["entry_ids"] == [again.id]
+
+
+async def test_what_a_train_does_is_not_the_doing_of_who_runs_it(h: Harness) -> None:
+    with acting(ADA):
+        await h.app.run(h.app.trains.get("nest"), 1)
+
+    assert [action for action, _, _ in await told(h)] == ["trains.run"]
+
+
+async def test_a_change_that_fails_leaves_no_entry(h: Harness) -> None:
+    with acting(ADA):
+        with pytest.raises(NotFound):
+            await h.app.groups.update("nobody", priority=1)
+        with pytest.raises(TraxError):
+            await h.app.settings.update(heartbeat_interval=60)
+
+    assert await h.app.audit.list() == []
+
+
+async def test_entries_are_found_by_who_what_and_when(h: Harness) -> None:
+    with acting(ADA):
+        await h.app.groups.update("etl", priority=1)
+    await h.advance(hours=1)
+    with acting(Actor("grace", Via.API)):
+        await h.app.manifests.disable("ones")
+        await h.app.groups.update("etl", priority=2)
+
+    async def found(**wanted: Any) -> list[int]:
+        return [entry.id for entry in await h.app.audit.list(**wanted)]
+
+    assert await found() == [3, 2, 1]
+    assert await found(actor="grace") == await found(since=NOON + timedelta(minutes=1)) == [3, 2]
+    assert (
+        await found(action="groups.update")
+        == await found(noun="group")
+        == await found(target="etl")
+        == [3, 1]
+    )
+    assert await found(until=NOON + timedelta(minutes=1)) == [1]
+    assert await found(before=3, limit=1) == [2]
+
+
+async def test_a_change_of_a_group_is_undone(h: Harness) -> None:
+    with acting(ADA):
+        await h.app.groups.update("etl", max_active_jobs=None, enabled=False)
+        (entry,) = await h.app.audit.list()
+
+        undoing = await h.app.audit.undo(entry.id)
+
+    group = await h.app.groups.get("etl")
+    assert (group.max_active_jobs, group.enabled) == (3, True)
+    assert (undoing.undoes, undoing.after) == (entry.id, {"max_active_jobs": 3, "enabled": True})
+    assert (await h.app.audit.get(entry.id)).undone_by == undoing.id
+    with pytest.raises(Conflict, match=f"undone already, by entry {undoing.id}"):
+        await h.app.audit.undo(entry.id)
+    await h.app.audit.undo(undoing.id)
+    assert (await h.app.groups.get("etl")).max_active_jobs is None
+
+
+async def test_a_change_of_settings_is_undone_to_what_it_was(h: Harness) -> None:
+    await h.app.settings.update(max_active_jobs=20)
+    with acting(ADA):
+        await h.app.settings.update(max_active_jobs=50, job_dispatcher_enabled=False)
+    (entry,) = await h.app.audit.list()
+    assert entry.before == {"job_dispatcher_enabled": True, "max_active_jobs": 20}
+    assert entry.after == {"job_dispatcher_enabled": False, "max_active_jobs": 50}
+
+    undoing = await h.app.audit.undo(entry.id)
+
+    settings, origins = await h.app.settings.get(), await h.app.settings.origins()
+    assert (settings.max_active_jobs, settings.job_dispatcher_enabled) == (20, True)
+    assert (origins["max_active_jobs"], origins["job_dispatcher_enabled"]) == ("operator", "default")
+    assert (undoing.actor, undoing.via) == ("python", "python")
+
+
+async def test_a_reset_of_settings_is_undone(h: Harness) -> None:
+    await h.app.settings.update(max_active_jobs=20)
+    with acting(ADA):
+        await h.app.settings.reset()
+    (entry,) = await h.app.audit.list()
+
+    await h.app.audit.undo(entry.id)
+
+    assert await h.app.settings.get("max_active_jobs") == 20
+
+
+async def test_what_was_changed_again_is_not_overwritten_unless_forced(h: Harness) -> None:
+    with acting(ADA):
+        await h.app.groups.update("etl", max_active_jobs=5)
+        await h.app.settings.update(max_active_jobs=50)
+    of_settings, of_group = await h.app.audit.list()
+    await h.app.groups.update("etl", max_active_jobs=6)
+    await h.app.settings.update(max_active_jobs=60)
+
+    with pytest.raises(Conflict, match="max_active_jobs is 6 by now"):
+        await h.app.audit.undo(of_group.id)
+    with pytest.raises(Conflict, match="edited again since: max_active_jobs"):
+        await h.app.audit.undo(of_settings.id)
+    assert (await h.app.groups.get("etl")).max_active_jobs == 6
+
+    await h.app.audit.undo(of_group.id, force=True)
+    await h.app.audit.undo(of_settings.id, force=True)
+    assert (await h.app.groups.get("etl")).max_active_jobs == 3
+    assert await h.app.settings.get("max_active_jobs") == 10
+
+
+async def test_only_settings_and_groups_can_be_undone(h: Harness) -> None:
+    with acting(ADA):
+        await h.app.manifests.disable("ones")
+    (entry,) = await h.app.audit.list()
+
+    assert not entry.can_undo
+    with pytest.raises(TraxError, match=r"entry 1 \(manifests.disable\) cannot be undone"):
+        await h.app.audit.undo(entry.id)
+    with pytest.raises(NotFound, match="no audit entry 99"):
+        await h.app.audit.undo(99)
+
+
+async def test_old_entries_are_forgotten_by_the_cleanup(h: Harness) -> None:
+    with acting(ADA):
+        await h.app.groups.update("etl", priority=1)
+    await h.advance(days=364)
+    with acting(ADA):
+        await h.app.groups.update("etl", priority=2)
+    await h.advance(days=2)
+
+    await h.cycle("dead_letter_cleanup")
+
+    (left,) = await h.app.audit.list()
+    assert left.after == {"priority": 2}
+    await h.app.settings.update(audit_retention_period=None)
+    await h.advance(days=3650)
+    await h.cycle("dead_letter_cleanup")
+    assert len(await h.app.audit.list()) == 1
+
+
+async def test_an_actor_needs_a_name(h: Harness) -> None:
+    with pytest.raises(DefinitionError, match="an actor needs a name"), acting(Actor(" ")):
+        raise AssertionError
+    assert who_acts() is None
+    assert h.app
+
+
+async def test_long_lists_of_targets_are_cut(h: Harness) -> None:
+    entries = await h.app.queue_many("divide", [1] * 150)
+    with acting(ADA):
+        await h.app.work_queue.cancel([entry.id for entry in entries])
+
+    entry: AuditEntry
+    (entry,) = await h.app.audit.list()
+    assert (len(entry.ids), entry.count) == (100, 150)

@@ -1,0 +1,117 @@
+"""A run that is cancelled after it was handed over: whoever has its message is told."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from trax import Trax
+from trax.testing import Harness
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
+
+    from trax import Submission
+
+
+class Cluster:
+    """Takes everything, and can be told to forget it."""
+
+    name = "cluster"
+
+    def __init__(self) -> None:
+        self.withdrawn: list[Submission] = []
+
+    async def submit(self, batch: Sequence[Submission]) -> None: ...
+
+    def withdraw(self, batch: Sequence[Submission]) -> None:
+        self.withdrawn += batch
+
+
+class Yard:
+    """An app whose runs wait at a cluster."""
+
+    def __init__(self, url: str, **settings: Any) -> None:
+        self.cluster = Cluster()
+        self.app = Trax(url, submitter=self.cluster, **settings)
+        self.h = Harness(self.app)
+
+        @self.app.train
+        async def work(number: int) -> int:
+            return number
+
+        self.work = work
+
+    async def handed_over(self, number: int) -> int:
+        await self.app.queue(self.work, number)
+        await self.h.run_until_idle()
+        return (await self.app.executions.list())[0].id
+
+
+@pytest.fixture
+async def yard(url: str) -> AsyncGenerator[Yard]:
+    yard = Yard(url)
+    async with asyncio.timeout(60), yard.h:
+        yield yard
+
+
+async def test_whoever_was_handed_a_cancelled_run_is_told(yard: Yard) -> None:
+    unwanted, _ = await yard.handed_over(1), await yard.handed_over(2)
+
+    await yard.app.executions.cancel([unwanted])
+
+    (told,) = yard.cluster.withdrawn
+    assert (told.metadata_id, told.train, told.input) == (unwanted, "work", "1")
+    assert told.external_id == (await yard.app.executions.get(unwanted)).external_id
+
+
+async def test_a_run_that_has_begun_is_stopped_by_its_record_alone(yard: Yard) -> None:
+    number = await yard.handed_over(1)
+    async with yard.app.receiving() as receiver:
+        assert await receiver.execute(number)
+
+    await yard.app.executions.cancel([number])
+
+    assert yard.cluster.withdrawn == []
+
+
+async def test_a_run_that_was_not_handed_over_yet_is_nobodys_business(yard: Yard) -> None:
+    await yard.app.queue(yard.work, 1)
+    await yard.h.cycle("job_dispatcher")
+    (run,) = await yard.app.executions.list()
+
+    await yard.app.executions.cancel([run.id])
+
+    assert yard.cluster.withdrawn == []
+
+
+async def test_one_that_cannot_be_told_does_not_keep_a_run_from_being_cancelled(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nobody(_: object) -> None:
+        raise ConnectionError("nobody there")
+
+    number = await yard.handed_over(1)
+    monkeypatch.setattr(yard.cluster, "withdraw", nobody)
+
+    assert await yard.app.executions.cancel([number]) == [number]
+
+    assert (await yard.app.executions.get(number)).state == "cancelled"
+
+
+async def test_one_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def silence(_: object) -> None:
+        release.wait(60)
+
+    yard, release = Yard("memory://", hand_off_timeout=timedelta(seconds=0.05)), threading.Event()
+    monkeypatch.setattr(yard.cluster, "withdraw", silence)
+    async with asyncio.timeout(30), yard.h:
+        number = await yard.handed_over(1)
+
+        assert await yard.app.executions.cancel([number]) == [number]
+
+        release.set()

@@ -1,0 +1,51 @@
+"""`/api/v1`: the same nouns and verbs as the Python resources.
+
+Each module is one noun. Handlers are thin: they ask the app, and write what it says as JSON. Reads are open
+to viewers and changes to operators; that is the guard's affair and not theirs.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fastapi import APIRouter
+
+from trax.web.api import (
+    audit,
+    dead_letters,
+    events,
+    executions,
+    groups,
+    logs,
+    manifests,
+    queue,
+    settings,
+    stats,
+    trains,
+    why,
+    workers,
+)
+
+PREFIX: Final = "/api/v1"
+NOUNS: Final = (
+    trains,
+    manifests,
+    groups,
+    queue,
+    executions,
+    dead_letters,
+    logs,
+    workers,
+    settings,
+    stats,
+    why,
+    audit,
+    events,
+)
+
+
+def router() -> APIRouter:
+    whole = APIRouter(prefix=PREFIX)
+    for noun in NOUNS:
+        whole.include_router(noun.router)
+    return whole

@@ -1,0 +1,118 @@
+"""Which train runs when."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from trax.host.manifests import ManifestKeywords
+from trax.records import Manifest, Reason, ScheduleType, WorkQueueEntry
+from trax.web.api.bodies import Body
+from trax.web.api.paging import AfterName, BeforeName, Limit, Page, WithTotal, page_of
+from trax.web.api.writing import Writes, brief, shown
+from trax.web.room import TheRoom
+
+router = APIRouter(prefix="/manifests", tags=["manifests"])
+
+ExternalId = Annotated[str, Path(min_length=1, max_length=200, description="Its external id.")]
+Seconds = Annotated[float, Field(ge=0, le=10 * 366 * 86400)]
+
+
+class Trigger(Body):
+    """When the extra run may begin."""
+
+    delay_seconds: Seconds | None = None
+
+
+class Stopped(BaseModel):
+    """How many runs in progress were asked to stop."""
+
+    cancelled: int
+
+
+one, some = Writes(Manifest), Writes(Page[Manifest])
+entry, stopped, reasons = Writes(WorkQueueEntry), Writes(Stopped), Writes(list[Reason])
+
+
+@router.get("", response_model=Page[Manifest])
+async def list_manifests(
+    room: TheRoom,
+    group: str | None = None,
+    train: str | None = None,
+    enabled: bool | None = None,
+    schedule_type: ScheduleType | None = None,
+    depends_on: str | None = None,
+    text: Annotated[str | None, Query(max_length=200, description="Somewhere in its external id.")] = None,
+    after: AfterName = None,
+    before: BeforeName = None,
+    limit: Limit = 50,
+    total: WithTotal = False,
+) -> Response:
+    """In the order of their external ids."""
+    wanted: ManifestKeywords = {
+        "group": group,
+        "train": train,
+        "enabled": enabled,
+        "schedule_type": schedule_type,
+        "depends_on": depends_on,
+        "text": text,
+    }
+    manifests = room.app.manifests
+    found = await manifests.page(before=before, after=after, limit=limit, **wanted)
+    counted = await manifests.count(**wanted) if total else None
+    items = [brief(manifest, room.mask) for manifest in found.items]
+    return some(page_of(found, items, counted, newest_first=False))
+
+
+@router.get("/{external_id:path}/why", response_model=list[Reason])
+async def why_manifest(room: TheRoom, external_id: ExternalId) -> Response:
+    """What keeps it from running; what holds it now comes first."""
+    return reasons(await room.app.why(external_id))
+
+
+@router.get("/{external_id:path}", response_model=Manifest)
+async def get_manifest(room: TheRoom, external_id: ExternalId) -> Response:
+    return await _as_it_is(room, external_id)
+
+
+@router.post("/{external_id:path}/enable", response_model=Manifest)
+async def enable_manifest(room: TheRoom, external_id: ExternalId) -> Response:
+    await room.app.manifests.enable(external_id)
+    return await _as_it_is(room, external_id)
+
+
+@router.post("/{external_id:path}/disable", response_model=Manifest)
+async def disable_manifest(room: TheRoom, external_id: ExternalId) -> Response:
+    """No new entries are written; those in the queue already are not withdrawn."""
+    await room.app.manifests.disable(external_id)
+    return await _as_it_is(room, external_id)
+
+
+@router.post("/{external_id:path}/trigger", response_model=WorkQueueEntry, status_code=201)
+async def trigger_manifest(room: TheRoom, external_id: ExternalId, body: Trigger | None = None) -> Response:
+    """An extra run, whatever the schedule says: now, or after a delay."""
+    seconds = body.delay_seconds if body else None
+    delay = None if seconds is None else timedelta(seconds=seconds)
+    queued = await room.app.manifests.trigger(external_id, delay=delay)
+    return entry(shown(queued, room.mask), 201)
+
+
+@router.post("/{external_id:path}/cancel", response_model=Stopped)
+async def cancel_manifest(room: TheRoom, external_id: ExternalId) -> Response:
+    """Ask its runs in progress to stop."""
+    return stopped(Stopped(cancelled=await room.app.manifests.cancel(external_id)))
+
+
+@router.delete("/{external_id:path}", status_code=204)
+async def delete_manifest(room: TheRoom, external_id: ExternalId) -> Response:
+    """Delete it with its history, its entries and its dead letters."""
+    await room.app.manifests.delete(external_id)
+    return Response(status_code=204)
+
+
+async def _as_it_is(room: TheRoom, external_id: str) -> Response:
+    return one(shown(await room.app.manifests.get(external_id), room.mask))

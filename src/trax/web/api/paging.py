@@ -1,0 +1,67 @@
+"""Long lists, a page at a time: each page says how to ask for the ones next to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Final, Generic, TypeVar
+
+from fastapi import Path, Query
+from pydantic import BaseModel, Field
+
+from trax.records.count import Count
+from trax.records.page import Page as Found
+
+LONGEST_PAGE: Final = 200
+LARGEST_ID: Final = 2**63 - 1
+
+T = TypeVar("T")
+
+Limit = Annotated[int, Query(ge=1, le=LONGEST_PAGE, description="How many at most.")]
+After = Annotated[int | None, Query(ge=0, le=LARGEST_ID, description="Read on: `next` of the page before.")]
+Before = Annotated[int | None, Query(ge=0, le=LARGEST_ID, description="Go back: `previous` of the page.")]
+AfterName = Annotated[str | None, Query(max_length=200, description="Read on: `next` of the page before.")]
+BeforeName = Annotated[str | None, Query(max_length=200, description="Go back: `previous` of the page.")]
+WithTotal = Annotated[bool, Query(description="Also count them: exactly to 10,000, beyond that about.")]
+RowId = Annotated[int, Field(ge=0, le=LARGEST_ID)]
+PathId = Annotated[int, Path(ge=0, le=LARGEST_ID)]
+
+
+class Total(BaseModel):
+    """How many there are in all; beyond 10,000 an estimate, which is not `exact`."""
+
+    count: int
+    exact: bool
+
+
+class Page(BaseModel, Generic[T]):
+    """Some items, and where to go from here; null: there is nothing more that way.
+
+    A search that no index answers looks at a bounded number of rows. When it stopped there, `complete` is
+    false, and `next` goes on from where it stopped, however few items it found.
+    """
+
+    items: list[T]
+    next: int | str | None = None
+    previous: int | str | None = None
+    complete: bool = True
+    total: Total | None = None
+
+
+def page(found: Sequence[Any], limit: int, *, by: str = "id") -> Page[Any]:
+    """A page of a plain list, which is read in one direction."""
+    following = getattr(found[-1], by) if len(found) >= limit else None
+    return Page[Any].model_construct(items=list(found), next=following)
+
+
+def page_of(
+    found: Found[Any], items: Iterable[Any], total: Count | None = None, *, newest_first: bool = True
+) -> Page[Any]:
+    """A page as it was found, with its items as they may be shown."""
+    onward, back = (found.older, found.newer) if newest_first else (found.newer, found.older)
+    return Page[Any].model_construct(
+        items=list(items),
+        next=onward,
+        previous=back,
+        complete=found.complete,
+        total=None if total is None else Total(count=total.number, exact=total.exact),
+    )

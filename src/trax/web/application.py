@@ -1,0 +1,90 @@
+"""The control room as an ASGI application, to be served by itself or mounted anywhere in another."""
+
+from __future__ import annotations
+
+from functools import partial
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Final
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+
+from trax.errors import TraxError
+from trax.web import api, health, pages
+from trax.web.access import Access
+from trax.web.answers import answer_to
+from trax.web.api.document import document
+from trax.web.events import Fanout
+from trax.web.guard import Guard
+from trax.web.masking import USUAL, Mask
+from trax.web.metrics import Metrics
+from trax.web.pages.assets import Assets
+from trax.web.problems import Refusal
+from trax.web.room import Room
+from trax.web.sessions import Sessions
+from trax.web.shared import Shared
+from trax.web.signing import Signer
+from trax.web.skin import Skin
+from trax.web.throttle import Throttle
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from trax.host.app import Trax
+
+TITLE: Final = "Trax"
+
+
+def create(
+    app: Trax,
+    *,
+    access: Access | None = None,
+    title: str = TITLE,
+    environment: str | None = None,
+    mask: Iterable[str] = USUAL,
+) -> FastAPI:
+    """The control room of an app.
+
+    Without `access` the environment says who may enter (`TRAX_WEB_TOKENS`, `TRAX_WEB_USERS`); if it does not
+    either, only this machine may. `environment` is shown in the header, such as "production". What stands
+    under the names in `mask` is hidden wherever inputs and outputs are shown.
+    """
+    room = _room(app, access or Access.from_environment(), title, environment, mask)
+    web = FastAPI(
+        title=title,
+        openapi_url=f"{api.PREFIX}/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        version=version("trax-scheduler"),
+        generate_unique_id_function=lambda route: route.name,
+        middleware=[Middleware(Skin), Middleware(Guard, room=room)],
+    )
+    web.state.room = room
+    web.openapi = partial(document, web)
+    for kind in (RequestValidationError, HTTPException, TraxError, Refusal):
+        web.add_exception_handler(kind, answer_to)
+    web.mount("/static", Assets(), name="static")
+    web.include_router(health.router)
+    web.include_router(api.router())
+    web.include_router(pages.router)
+    return web
+
+
+def _room(app: Trax, access: Access, title: str, environment: str | None, mask: Iterable[str]) -> Room:
+    signer = Signer.of(access.secret)
+    return Room(
+        app=app,
+        access=access,
+        title=title,
+        environment=environment or app.parts.identity.environment,
+        mask=Mask.over(mask),
+        signer=signer,
+        sessions=Sessions(access, signer),
+        throttle=Throttle(),
+        fanout=Fanout(app),
+        metrics=Metrics(app),
+        shared=Shared(),
+    )

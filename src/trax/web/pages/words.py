@@ -1,0 +1,115 @@
+"""How values are spelled for people: lengths of time, moments, sizes, shares."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trax.records import Metadata
+    from trax.records.audit import AuditEntry
+
+UNITS: Final = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+NOTHING: Final = "\N{EN DASH}"
+MOMENT: Final = timedelta(seconds=1)
+TENTHS_BELOW: Final = 10
+LEAST_SAID: Final = 0.1
+NEARLY_ONE: Final = 0.9995
+BRIEF: Final = 120
+
+
+def span(length: timedelta | float | None) -> str:
+    """`2 h 5 min`, `1.4 s`, `12 ms`, `0.4 ms`: precise enough to compare, short enough for a table."""
+    if length is None:
+        return NOTHING
+    seconds = length.total_seconds() if isinstance(length, timedelta) else float(length)
+    if seconds < NEARLY_ONE:
+        return _milliseconds(seconds * 1000)
+    if seconds < TENTHS_BELOW:
+        return f"{seconds:.1f} s"
+    whole = int(seconds)
+    position = next(place for place, (_, size) in enumerate(UNITS) if whole >= size)
+    name, size = UNITS[position]
+    rest = [
+        f"{whole % size // smaller} {unit}"
+        for unit, smaller in UNITS[position + 1 : position + 2]
+        if whole % size // smaller
+    ]
+    return " ".join([f"{whole // size} {name}", *rest])
+
+
+def _milliseconds(number: float) -> str:
+    """Something that took time never took none."""
+    if 0 < number < LEAST_SAID:
+        return f"<{LEAST_SAID} ms"
+    return f"{number:.0f} ms" if number >= TENTHS_BELOW else f"{number:.1f} ms".replace(".0 ms", " ms")
+
+
+def ago(moment: datetime | None, now: datetime) -> str:
+    """`5 min ago`, `in 2 h`: only the largest unit, for it ticks."""
+    if moment is None:
+        return NOTHING
+    apart = abs(now - moment)
+    if apart < MOMENT:
+        return "now"
+    seconds = int(apart.total_seconds())
+    said = next(f"{seconds // size} {name}" for name, size in UNITS if seconds >= size)
+    return f"{said} ago" if moment < now else f"in {said}"
+
+
+def exact(moment: datetime | None) -> str:
+    return NOTHING if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def short(moment: datetime) -> str:
+    """`Mon 16 Nov 05:30`, with seconds only where there are some."""
+    return f"{moment:%a %d %b %H:%M:%S}" if moment.second else f"{moment:%a %d %b %H:%M}"
+
+
+def iso(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+
+
+def plain(word: object) -> str:
+    """`awaiting_intervention` as `awaiting intervention`."""
+    return str(word).replace("_", " ")
+
+
+def share(part: float | None) -> str:
+    """0.984 as `98.4 %`; never rounded up to a hundred that it is not."""
+    if part is None:
+        return NOTHING
+    percent = min(part * 100, 99.9) if part < 1 else 100.0
+    return f"{percent:.1f} %".replace(".0 %", " %")
+
+
+def many(count: int, noun: str, plural: str | None = None) -> str:
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def took(run: Metadata, now: datetime) -> str:
+    """How long a run took, or takes so far."""
+    if run.started_at is None:
+        return NOTHING
+    return span(max((run.ended_at or now) - run.started_at, timedelta()))
+
+
+def changes(entry: AuditEntry) -> Iterator[tuple[str, str, str]]:
+    """What an action changed: names with what was there before and after. What stayed is left out."""
+    before, after = _named(entry.before), _named(entry.after)
+    for name in dict.fromkeys([*before, *after]):
+        old, new = before.get(name), after.get(name)
+        if old != new:
+            yield str(name), _brief(old), _brief(new)
+
+
+def _named(side: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", side) if isinstance(side, dict) else {"": side}
+
+
+def _brief(value: Any) -> str:
+    text = value if isinstance(value, str) else "none" if value is None else json.dumps(value, default=str)
+    return text if len(text) <= BRIEF else f"{text[: BRIEF - 1]}…"

@@ -1,0 +1,178 @@
+"""What went wrong with a request, as problem+json: what, with which field, and what to do about it.
+
+Only what was made to be read leaves the house. Anything else is logged, and the answer has an id to find it.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+from fastapi.exceptions import RequestValidationError
+from pydantic import TypeAdapter
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from trax.errors import (
+    Conflict,
+    InvalidInput,
+    InvalidSetting,
+    NotFound,
+    StoreError,
+    StoreUnavailable,
+    TraxError,
+    UnknownTrain,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+logger = logging.getLogger(__name__)
+
+MEDIA_TYPE: Final = "application/problem+json"
+TITLES: Final = {
+    400: "the request cannot be read",
+    401: "nobody knows who asks",
+    403: "not allowed",
+    404: "not found",
+    405: "this cannot be done here",
+    409: "too late",
+    413: "too large",
+    422: "invalid",
+    429: "too often",
+    500: "something went wrong",
+    503: "the database cannot be reached",
+}
+CODES: Final = {
+    400: "bad_request",
+    401: "not_authenticated",
+    403: "not_allowed",
+    404: "not_found",
+    405: "method_not_allowed",
+    409: "conflict",
+    413: "too_large",
+    422: "invalid",
+    429: "too_many_requests",
+    500: "internal",
+    503: "unavailable",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FieldProblem:
+    """One field that was refused. `path` leads to it: `body.ids.0`, `query.limit`, `table`."""
+
+    path: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """What went wrong: for programs a `code`, for people the rest."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str
+    hint: str | None = None
+    fields: tuple[FieldProblem, ...] = ()
+    id: str | None = None
+    """Under which id the log tells more."""
+
+
+def problem(
+    status: int,
+    detail: str,
+    *,
+    code: str | None = None,
+    hint: str | None = None,
+    fields: tuple[FieldProblem, ...] = (),
+    logged_as: str | None = None,
+) -> Problem:
+    code = code or CODES.get(status, "error")
+    return Problem(
+        type=f"urn:trax:problem:{code}",
+        title=TITLES.get(status, "the request was refused"),
+        status=status,
+        code=code,
+        detail=detail,
+        hint=hint,
+        fields=fields,
+        id=logged_as,
+    )
+
+
+class Refusal(Exception):
+    """Ends a request with a problem as its answer."""
+
+    def __init__(self, told: Problem, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(told.detail)
+        self.problem = told
+        self.headers = dict(headers or {})
+
+
+def problem_of(error: Exception) -> Problem:
+    """What to tell about an error. One that nobody foresaw is logged here."""
+    match error:
+        case Refusal():
+            return error.problem
+        case InvalidInput() | InvalidSetting() | RequestValidationError():
+            return _with_fields(error)
+        case StoreUnavailable():
+            logger.warning("a request found no database: %s", error)
+            return problem(503, "the database cannot be reached", hint="try again in a moment")
+        case TraxError() if not isinstance(error, StoreError):
+            return problem(_status(error), str(error))
+        case HTTPException():
+            return problem(error.status_code, str(error.detail))
+        case _:
+            return _masked(error)
+
+
+def as_json(told: Problem, headers: Mapping[str, str] | None = None) -> Response:
+    body = _PROBLEM.dump_json(told, exclude_none=True)
+    extra = {"Retry-After": "5"} if told.status == 503 else {}  # noqa: PLR2004
+    return Response(body, told.status, {**extra, **(headers or {})}, MEDIA_TYPE)
+
+
+def _masked(error: Exception) -> Problem:
+    logged_as = uuid4().hex[:12]
+    logger.error("a request failed; the answer names it as %s", logged_as, exc_info=error)
+    return problem(
+        500,
+        "something went wrong that was not foreseen",
+        hint=f"the server's log has it under {logged_as}",
+        logged_as=logged_as,
+    )
+
+
+def _status(error: TraxError) -> int:
+    match error:
+        case NotFound() | UnknownTrain():
+            return 404
+        case Conflict():
+            return 409
+        case _:
+            return 422
+
+
+def _with_fields(error: InvalidInput | InvalidSetting | RequestValidationError) -> Problem:
+    """Every wrong field by its path: in the input of a train, by the name of a setting, in the request."""
+    match error:
+        case InvalidInput():
+            said, code = "its type refuses this input", "invalid_input"
+            found = [FieldProblem(one.path, one.message) for one in error.errors]
+        case InvalidSetting():
+            said, code = str(error), "invalid_setting"
+            found = [FieldProblem(name, why) for name, why in error.reasons.items()]
+        case RequestValidationError():
+            said, code = "the request has fields that cannot be used", None
+            each: list[Any] = list(error.errors())
+            found = [FieldProblem(".".join(map(str, one["loc"])), one["msg"]) for one in each]
+    return problem(422, said, code=code, fields=tuple(found))
+
+
+_PROBLEM: Final = TypeAdapter(Problem)

@@ -1,0 +1,398 @@
+"""Who may enter the control room, and what they may do there."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, cast
+
+import httpx2
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from starlette.testclient import TestClient
+from tests.support.control_room import (
+    BASE,
+    HASH,
+    NOON,
+    OPERATOR,
+    PASSWORD,
+    VIEWER,
+    access,
+    browser,
+    railway,
+    routes_of,
+)
+
+from trax.errors import DefinitionError, StoreUnavailable
+from trax.web import Access, Role, Token, User, Visitor, create
+from trax.web.headers import HEADERS
+from trax.web.login import safe_next
+from trax.web.passwords import hashed, matches
+from trax.web.throttle import Throttle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from fastapi import FastAPI
+
+    from trax import Trax
+
+OPEN = {"/login", "/logout", "/health/live"}
+WEB = create(railway("memory://"), access=access())
+CHANGES = sorted((method, path) for method, path in routes_of(WEB) if method not in {"GET", "HEAD"})
+GUARDED = [(method, path) for method, path in CHANGES if path not in OPEN]
+READS = sorted(path for method, path in routes_of(WEB) if method == "GET")
+
+
+@pytest.fixture
+def app() -> Generator[Trax]:
+    app = railway("memory://")
+    yield app
+    app.close()
+
+
+@pytest.fixture
+def web(app: Trax) -> FastAPI:
+    return create(app, access=access())
+
+
+async def logged_in(client: httpx2.AsyncClient, name: str, password: str = PASSWORD) -> str:
+    """Log in as a person does; gives the token of the pages that are shown then."""
+    form = {"name": name, "password": password, "csrf_token": await token_on(client, "/login")}
+    answer = await client.post("/login", data=form)
+    assert answer.status_code == 303, answer.text
+    return await token_on(client, "/")
+
+
+async def token_on(client: httpx2.AsyncClient, path: str) -> str:
+    page = (await client.get(path)).text
+    found = re.search(r'(?:name="csrf_token"\s+value|name="csrf-token"\s+content)="([0-9a-f]+)"', page)
+    assert found, page
+    return found[1]
+
+
+def test_there_are_changes_to_protect() -> None:
+    assert ("POST", "/api/v1/settings/reset") in CHANGES
+    assert ("DELETE", "/api/v1/manifests/1") in CHANGES
+    assert len(CHANGES) > 20
+
+
+@pytest.mark.parametrize(("method", "path"), GUARDED)
+async def test_nobody_changes_anything_without_the_right_to(method: str, path: str) -> None:
+    async with browser(WEB) as unknown, browser(WEB, token=VIEWER) as viewer:
+        by_nobody = await unknown.request(method, path)
+        by_viewer = await viewer.request(method, path)
+    async with browser(WEB, token="a token that nobody has") as stranger:
+        by_stranger = await stranger.request(method, path)
+
+    assert by_nobody.status_code in {303, 401}
+    assert by_stranger.status_code in {303, 401}
+    assert by_viewer.status_code == 403
+
+
+@pytest.mark.parametrize(("method", "path"), CHANGES)
+async def test_a_session_changes_nothing_without_the_token_of_our_pages(method: str, path: str) -> None:
+    cookies = {"trax_session": WEB.state.room.sessions.begun("olga", datetime.now(UTC))}
+    async with browser(WEB, cookies=cookies) as olga:
+        without = await olga.request(method, path)
+        with_another = await olga.request(method, path, headers={"X-CSRF-Token": "0" * 64})
+        from_elsewhere = await olga.request(method, path, headers={"Origin": "https://evil.example"})
+
+    assert (without.status_code, with_another.status_code, from_elsewhere.status_code) == (403, 403, 403)
+
+
+@pytest.mark.parametrize("path", [path for path in READS if path not in OPEN])
+async def test_nobody_reads_anything_without_being_known(path: str) -> None:
+    async with browser(WEB) as unknown:
+        answer = await unknown.get(path)
+
+    assert answer.status_code in {303, 401}
+    assert answer.status_code == 401 or answer.headers["location"].startswith("/login")
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/login", "/static/trax.css", "/nothing", "/api/v1/nothing", "/health/live"]
+)
+@pytest.mark.parametrize("token", [None, OPERATOR])
+async def test_every_answer_tells_the_browser_to_be_careful(path: str, token: str | None) -> None:
+    async with browser(WEB, token=token) as client:
+        answer = await client.get(path)
+
+    assert {name: answer.headers.get(name) for name in HEADERS} == HEADERS
+    assert "unsafe" not in answer.headers["content-security-policy"]
+
+
+async def test_a_person_logs_in_changes_something_and_leaves(web: FastAPI) -> None:
+    async with browser(web) as olga:
+        token = await logged_in(olga, "olga")
+        changed = await olga.patch(
+            "/api/v1/settings", json={"max_active_jobs": 3}, headers={"X-CSRF-Token": token}
+        )
+        left = await olga.post("/logout", data={"csrf_token": token})
+        after = await olga.get("/api/v1/settings")
+
+    assert (changed.status_code, left.status_code, after.status_code) == (200, 303, 401)
+
+
+async def test_a_viewer_looks_at_everything_and_changes_nothing(web: FastAPI) -> None:
+    async with browser(web) as vera:
+        token = await logged_in(vera, "vera")
+        seen = await vera.get("/api/v1/settings")
+        refused = await vera.post("/api/v1/settings/reset", json={}, headers={"X-CSRF-Token": token})
+
+    assert seen.status_code == 200
+    assert (refused.status_code, refused.json()["code"]) == (403, "not_operator")
+
+
+async def test_a_token_of_another_session_is_worth_nothing(web: FastAPI) -> None:
+    async with browser(web) as one, browser(web) as other:
+        await logged_in(one, "olga")
+        foreign = await logged_in(other, "olga")
+        refused = await one.post("/api/v1/settings/reset", json={}, headers={"X-CSRF-Token": foreign})
+
+    assert (refused.status_code, refused.json()["code"]) == (403, "csrf")
+
+
+async def test_a_cookie_is_for_us_alone(web: FastAPI) -> None:
+    async with browser(web, base="https://trax.example") as client:
+        form = {"name": "olga", "password": PASSWORD, "csrf_token": await token_on(client, "/login")}
+        answer = await client.post("/login", data=form)
+
+    (cookie,) = answer.headers.get_list("set-cookie")
+    assert cookie.startswith("trax_session=")
+    assert {"HttpOnly", "Secure", "SameSite=Lax", "Path=/", "Max-Age=43200"} <= set(cookie.split("; "))
+
+
+async def test_a_session_ends_by_itself_and_with_its_password(web: FastAPI) -> None:
+    sessions = web.state.room.sessions
+    cookie = sessions.begun("olga", NOON)
+    changed = create(web.state.room.app, access=access(users={"olga": User(hashed("new"), Role.OPERATOR)}))
+
+    assert sessions.visitor(cookie, NOON + timedelta(hours=11)).name == "olga"
+    assert sessions.visitor(cookie, NOON + timedelta(hours=12)) is None
+    assert changed.state.room.sessions.visitor(cookie, NOON) is None
+
+
+@pytest.mark.parametrize("pattern", [".$", "^.", r"\.", ".*"])
+def test_a_cookie_that_was_tampered_with_is_nobodys(pattern: str) -> None:
+    sessions = WEB.state.room.sessions
+    spoiled = re.sub(pattern, "", sessions.begun("olga", NOON), count=1)
+
+    assert sessions.visitor(spoiled, NOON) is None
+
+
+async def test_wrong_guesses_have_to_wait(web: FastAPI) -> None:
+    web.state.room.throttle.clock = lambda: 0.0
+    async with browser(web) as client:
+        token = await token_on(client, "/login")
+        form = {"name": "olga", "password": "guess", "csrf_token": token}
+        answers = [(await client.post("/login", data=form)).status_code for _ in range(6)]
+        right = await client.post("/login", data={**form, "password": PASSWORD})
+
+    assert answers == [401] * 5 + [429]
+    assert right.status_code == 429
+    assert int(right.headers["retry-after"]) >= 1
+
+
+def test_those_who_guess_wait_longer_each_time_and_are_forgiven() -> None:
+    now = [0.0]
+    throttle = Throttle(clock=lambda: now[0])
+
+    waits: list[float] = []
+    for _ in range(8):
+        throttle.failed("olga")
+        waits.append(throttle.wait_seconds("olga", "somebody else"))
+    now[0] = 1000.0
+
+    assert waits == [0, 0, 0, 0, 1, 2, 4, 8]
+    assert throttle.wait_seconds("olga") == 0
+
+
+def test_a_password_is_kept_as_a_hash_only() -> None:
+    kept = hashed("tea")
+
+    assert matches("tea", kept)
+    assert not matches("coffee", kept)
+    assert "tea" not in kept
+    assert hashed("tea") != kept
+
+
+async def test_a_program_needs_no_token_of_our_pages(web: FastAPI) -> None:
+    async with browser(web, token=OPERATOR) as program:
+        answer = await program.post("/api/v1/manifests/nobody/enable")
+
+    assert answer.status_code == 404
+
+
+@pytest.mark.parametrize("headers", [{"Origin": BASE}, {"Referer": BASE}, {"Cookie": "any=thing"}])
+async def test_where_anybody_may_enter_a_browser_still_needs_the_token(
+    app: Trax, headers: dict[str, str]
+) -> None:
+    web = create(app, access=Access(allow_anonymous=True))
+    async with browser(web) as client:
+        plain = await client.post("/api/v1/settings/reset", json={})
+        led_astray = await client.post("/api/v1/settings/reset", json={}, headers=headers)
+
+    assert plain.status_code == 200
+    assert (led_astray.status_code, led_astray.json()["code"]) == (403, "csrf")
+
+
+async def test_anybody_may_be_let_in_as_a_viewer(app: Trax) -> None:
+    async with browser(create(app, access=Access(allow_anonymous=Role.VIEWER))) as client:
+        seen = await client.get("/api/v1/settings")
+        refused = await client.post("/api/v1/settings/reset", json={})
+
+    assert (seen.status_code, refused.status_code) == (200, 403)
+
+
+async def test_a_function_says_who_somebody_is(app: Trax) -> None:
+    async def authorize(request: Any) -> Visitor | Role | None:
+        match request.headers.get("x-user"):
+            case "root":
+                return Visitor("root", Role.OPERATOR)
+            case "guest":
+                return Role.VIEWER
+            case _:
+                return None
+
+    async with browser(create(app, access=Access(authorize=authorize))) as client:
+        by_root = await client.patch(
+            "/api/v1/settings", json={"max_active_jobs": 3}, headers={"X-User": "root"}
+        )
+        by_guest = await client.post("/api/v1/settings/reset", json={}, headers={"X-User": "guest"})
+        by_nobody = await client.get("/api/v1/settings")
+        audit = await client.get("/api/v1/audit", headers={"X-User": "guest"})
+
+    assert (by_root.status_code, by_guest.status_code, by_nobody.status_code) == (200, 403, 401)
+    assert [entry["actor"] for entry in audit.json()["items"]] == ["root"]
+
+
+@pytest.mark.parametrize(
+    ("client", "host", "headers", "may_enter"),
+    [
+        ("127.0.0.1", "127.0.0.1:8080", {}, True),
+        ("127.0.0.1", "localhost", {}, True),
+        ("::1", "[::1]:8080", {}, True),
+        ("127.0.0.1", "rebound.example", {}, False),
+        ("127.0.0.1", "localhost", {"X-Forwarded-For": "testclient"}, False),
+        ("192.0.2.7", "localhost", {}, False),
+    ],
+)
+async def test_where_nothing_is_configured_only_this_machine_may_enter(
+    app: Trax, client: str, host: str, headers: dict[str, str], may_enter: bool
+) -> None:
+    transport = httpx2.ASGITransport(app=create(app, access=Access()), client=(client, 1234))
+    async with httpx2.AsyncClient(transport=transport, base_url=f"http://{host}") as asking:
+        answer = await asking.get("/api/v1/settings", headers=headers)
+
+    assert answer.status_code == (200 if may_enter else 403)
+    assert may_enter or "TRAX_WEB_TOKENS" in answer.json()["hint"]
+
+
+async def test_a_body_may_not_be_too_large() -> None:
+    async with browser(WEB, token=OPERATOR) as program:
+        answer = await program.post("/api/v1/queue/cancel", content=b"x" * (1024 * 1024 + 1))
+
+    assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+
+
+async def test_what_nobody_foresaw_is_masked_and_logged(
+    web: FastAPI, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise RuntimeError("the password is hunter2")
+
+    monkeypatch.setattr(web.state.room.app.groups, "list", broken)
+    async with browser(web, token=OPERATOR) as program:
+        answer = await program.get("/api/v1/groups")
+
+    assert answer.status_code == 500
+    assert "hunter2" not in answer.text
+    assert answer.json()["id"] in caplog.text
+    assert {name: answer.headers.get(name) for name in HEADERS} == HEADERS
+
+
+async def test_a_database_that_is_gone_is_said_so(web: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone() -> None:
+        raise StoreUnavailable("cannot reach postgresql://secret@db")
+
+    monkeypatch.setattr(web.state.room.app.parts.store, "opened", gone)
+    async with browser(web, token=OPERATOR) as program:
+        health, alive = await program.get("/health"), await program.get("/health/live")
+
+    assert (health.status_code, alive.status_code) == (503, 200)
+    assert "secret" not in health.text
+
+
+def test_mounted_under_a_prefix_every_address_stays_below_it(web: FastAPI) -> None:
+    outer = TestClient(Starlette(routes=[Mount("/trax", web)]), follow_redirects=False)
+    program = {"Authorization": f"Bearer {OPERATOR}"}
+
+    sent_away = outer.get("/trax/executions?state=failed")
+    form = outer.get("/trax/login")
+    document = outer.get("/trax/api/v1/openapi.json", headers=program).json()
+    listed = outer.get("/trax/api/v1/groups", headers=program)
+
+    assert sent_away.headers["location"] == "/trax/login?next=%2Fexecutions%3Fstate%3Dfailed"
+    assert not [
+        address
+        for address in re.findall(r'(?:href|src|action)="(/[^"]*)"', form.text)
+        if "/trax/" not in address
+    ]
+    assert "Path=/trax" in sent_away.headers["set-cookie"]
+    assert document["servers"] == [{"url": "/trax"}]
+    assert listed.status_code == 200
+
+
+def test_the_test_client_of_starlette_is_at_home(app: Trax) -> None:
+    assert TestClient(app.web()).get("/api/v1/groups").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "onward"),
+    [
+        ("/executions?state=failed", "/executions?state=failed"),
+        (None, "/"),
+        ("https://evil.example", "/"),
+        ("//evil.example", "/"),
+        ("/\\evil.example", "/"),
+        ("/a\nb", "/"),
+    ],
+)
+def test_after_logging_in_nobody_is_sent_elsewhere(path: str | None, onward: str) -> None:
+    assert safe_next(path) == onward
+
+
+def test_access_can_be_configured_by_the_environment() -> None:
+    found = Access.from_environment(
+        {
+            "TRAX_WEB_TOKENS": f"ci:operator:{OPERATOR}, grafana:viewer:{VIEWER}",
+            "TRAX_WEB_USERS": f"olga:operator:{HASH}",
+            "TRAX_WEB_SECRET": "a secret of many letters",
+        }
+    )
+
+    assert found.tokens == {"ci": Token(OPERATOR, Role.OPERATOR), "grafana": Token(VIEWER)}
+    assert found.users["olga"].role is Role.OPERATOR
+    assert not Access.from_environment({}).is_configured
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda: Token("short"), "16 characters"),
+        (lambda: Token(OPERATOR, cast("Role", "admin")), "no role 'admin'"),
+        (lambda: User("as it is typed"), "--hash-password"),
+        (lambda: Access(secret="short"), "16 characters"),
+        (lambda: Access.from_environment({"TRAX_WEB_TOKENS": "no-colon"}), "name:role:secret"),
+    ],
+)
+def test_what_is_configured_wrongly_is_said_at_once(wrong: Callable[[], object], message: str) -> None:
+    with pytest.raises(DefinitionError, match=re.escape(message)):
+        wrong()
+
+
+def test_secrets_do_not_stand_in_what_is_printed() -> None:
+    assert OPERATOR not in repr(access())
+    assert HASH not in repr(access())

@@ -1,0 +1,413 @@
+"""The API has the nouns and verbs of the Python resources, and their records as JSON."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.control_room import control_room, railway
+
+from trax import Trax
+from trax.web import create
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from tests.support.control_room import ControlRoom
+
+RECORDS = {
+    "Metadata": "id external_id train state manifest group priority attempt input output created_at "
+    "started_at ended_at failure_junction failure_exception failure_reason stack_trace parent_id submitter "
+    "worker host progress current_junction cancel_requested",
+    "WorkQueueEntry": "id external_id train status origin priority manifest group input metadata_id "
+    "scheduled_at created_at dispatched_at dispatch_attempts dead_letter_id",
+    "Manifest": "id external_id train group schedule schedule_type enabled priority max_retries timeout "
+    "depends_on input failure_count last_successful_run next_due_at",
+    "ManifestGroup": "id name priority max_active_jobs enabled",
+    "DeadLetter": "id manifest train status reason retry_count input dead_lettered_at resolved_at note "
+    "retry_metadata_id",
+}
+
+
+@pytest.fixture
+async def room(url: str) -> AsyncGenerator[ControlRoom]:
+    async with control_room(url) as opened:
+        yield opened
+
+
+async def fails(room: ControlRoom, *cups: int) -> list[dict[str, Any]]:
+    """Orders that give up at once; their dead letters, newest first."""
+    for number in cups:
+        await room.app.queue("serve_coffee", {"customer": "Mallory", "cups": number})
+    await room.harness.run_until_idle()
+    return (await room.get("/dead-letters"))["items"]
+
+
+def test_the_document_names_every_attribute_of_the_records() -> None:
+    document = create(railway("memory://")).openapi()
+
+    for name, attributes in RECORDS.items():
+        assert set(attributes.split()) <= set(document["components"]["schemas"][name]["properties"])
+
+
+async def test_a_queued_train_runs_and_its_record_can_be_read(room: ControlRoom) -> None:
+    entry = await room.post(
+        "/trains/serve_coffee/queue", {"input": {"customer": "Eve", "cups": 2}, "priority": 7}, status=201
+    )
+    await room.harness.run_until_idle()
+
+    passed = await room.get(f"/queue/{entry['id']}")
+    run = await room.get(f"/executions/{passed['metadata_id']}")
+    assert (entry["status"], entry["priority"], passed["status"]) == ("queued", 7, "dispatched")
+    assert (run["state"], run["output"], run["priority"]) == ("completed", "Eve has 2", 7)
+
+
+async def test_a_delayed_entry_waits_for_its_moment(room: ControlRoom) -> None:
+    body = {"input": {"customer": "Eve"}, "delay_seconds": 90}
+
+    entry = await room.post("/trains/serve_coffee/queue", body, status=201)
+
+    assert entry["scheduled_at"] == "2027-03-01T12:01:30Z"
+    assert (await room.get(f"/queue/{entry['id']}/why"))[0]["code"] == "delayed"
+
+
+async def test_input_that_the_train_refuses_is_told_field_by_field(room: ControlRoom) -> None:
+    body = {"input": {"cups": "many"}}
+
+    told = await room.post("/trains/serve_coffee/queue", body, status=422)
+
+    assert told["code"] == "invalid_input"
+    assert {field["path"] for field in told["fields"]} == {"customer", "cups"}
+
+
+async def test_a_body_with_several_mistakes_names_each(room: ControlRoom) -> None:
+    body: dict[str, Any] = {"input": {}, "priority": 99, "delay_seconds": -1, "typo": True}
+
+    told = await room.post("/trains/serve_coffee/queue", body, status=422)
+
+    assert {field["path"] for field in told["fields"]} == {"body.priority", "body.delay_seconds", "body.typo"}
+
+
+async def test_a_train_can_be_run_here_and_now(room: ControlRoom) -> None:
+    done = await room.post("/trains/serve_coffee/run", {"input": {"customer": "Eve"}})
+    failed = await room.post("/trains/serve_coffee/run", {"input": {"customer": "Eve", "cups": 10}})
+
+    assert (done["state"], done["output"]) == ("completed", "Eve has 1")
+    assert (failed["state"], failed["failure_reason"]) == ("failed", "10 cups are too many")
+
+
+async def test_a_train_tells_the_schema_of_its_input(room: ControlRoom) -> None:
+    listed = await room.get("/trains")
+    train = await room.get("/trains/serve_coffee")
+
+    assert [each["name"] for each in listed["items"]] == ["serve_coffee"]
+    assert listed["has_code"] is True
+    assert train["input_schema"]["required"] == ["customer"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/trains/nobody",
+        "/manifests/nobody",
+        "/manifests/nobody/why",
+        "/groups/nobody",
+        "/queue/999",
+        "/queue/999/why",
+        "/executions/999",
+        "/executions/999/logs",
+        "/dead-letters/999",
+        "/workers/999",
+        "/audit/999",
+        "/nothing",
+    ],
+)
+async def test_what_is_unknown_is_not_found(room: ControlRoom, path: str) -> None:
+    answer = await room.api.get(f"/api/v1{path}")
+
+    assert answer.status_code == 404
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["code"] == "not_found"
+
+
+async def test_lists_are_read_page_by_page(room: ControlRoom) -> None:
+    for number in range(5):
+        await room.app.queue("serve_coffee", {"customer": f"guest {number}"})
+
+    pages: list[list[int]] = []
+    after = None
+    while not pages or after is not None:
+        page = await room.get("/queue", limit=2, **({"after": after} if after else {}))
+        pages.append([entry["id"] for entry in page["items"]])
+        after = page["next"]
+
+    assert [len(page) for page in pages] == [2, 2, 1]
+    seen = list(chain(*pages))
+    assert seen == sorted(seen, reverse=True)
+
+
+@pytest.mark.parametrize(
+    "query", [{"limit": 0}, {"limit": 201}, {"after": -1}, {"after": 2**63}, {"state": "odd"}]
+)
+async def test_a_page_is_bounded(room: ControlRoom, query: dict[str, Any]) -> None:
+    answer = await room.api.get("/api/v1/executions", params=query)
+
+    assert answer.status_code == 422
+    assert answer.json()["fields"][0]["path"] == f"query.{next(iter(query))}"
+
+
+async def test_a_list_can_be_narrowed(room: ControlRoom) -> None:
+    await fails(room, 10)
+    await room.harness.run_until_idle()
+
+    failed = await room.get("/executions", state="failed")
+    done = await room.get("/executions", state="completed", manifest="ada")
+
+    assert [run["state"] for run in failed["items"]] == ["failed"]
+    assert [run["manifest"] for run in done["items"]] == ["ada"]
+
+
+async def test_administrative_runs_are_hidden_unless_wanted(room: ControlRoom) -> None:
+    await room.harness.run_until_idle()
+
+    usual = {run["train"] for run in (await room.get("/executions"))["items"]}
+    all_of_them = {run["train"] for run in (await room.get("/executions", admin=True))["items"]}
+
+    assert usual == {"serve_coffee"}
+    assert "trax.manifest_manager" in all_of_them
+
+
+async def test_a_manifest_is_paused_triggered_and_resumed(room: ControlRoom) -> None:
+    paused = await room.post("/manifests/ada/disable")
+    entry = await room.post("/manifests/ada/trigger", {"delay_seconds": 60}, status=201)
+    resumed = await room.post("/manifests/ada/enable")
+
+    assert (paused["enabled"], resumed["enabled"]) == (False, True)
+    assert (entry["manifest"], entry["origin"], entry["scheduled_at"]) == (
+        "ada",
+        "trigger",
+        "2027-03-01T12:01:00Z",
+    )
+
+
+async def test_a_manifest_may_have_a_slash_in_its_name(room: ControlRoom) -> None:
+    paused = await room.post("/manifests/by/night/disable")
+    reasons = await room.get("/manifests/by/night/why")
+
+    assert (paused["external_id"], paused["enabled"]) == ("by/night", False)
+    assert reasons[0]["code"] == "disabled"
+
+
+async def test_a_manifest_can_be_deleted(room: ControlRoom) -> None:
+    gone = await room.api.delete("/api/v1/manifests/ada")
+
+    assert gone.status_code == 204
+    assert [each["external_id"] for each in (await room.get("/manifests"))["items"]] == ["by/night"]
+
+
+async def test_a_group_is_limited_and_triggered(room: ControlRoom) -> None:
+    changed = await room.patch("/groups/bar", {"max_active_jobs": None, "priority": 9})
+    triggered = await room.post("/groups/bar/trigger")
+
+    assert (changed["max_active_jobs"], changed["priority"], changed["enabled"]) == (None, 9, True)
+    assert triggered == {"triggered": 2}
+
+
+async def test_entries_that_are_not_queued_any_more_are_skipped(room: ControlRoom) -> None:
+    first = await room.app.queue("serve_coffee", {"customer": "Eve"})
+    await room.harness.run_until_idle()
+    second = await room.app.queue("serve_coffee", {"customer": "Eve"})
+
+    told = await room.post("/queue/cancel", {"ids": [first.id, second.id]})
+    too_late = await room.post(f"/queue/{second.id}/cancel", status=409)
+
+    assert told == {"cancelled": 1, "skipped": 1}
+    assert too_late["code"] == "conflict"
+
+
+async def test_a_run_that_is_over_cannot_be_cancelled_but_run_again(room: ControlRoom) -> None:
+    done = await room.post("/trains/serve_coffee/run", {"input": {"customer": "Eve"}})
+
+    too_late = await room.post(f"/executions/{done['id']}/cancel", status=409)
+    entry = await room.post(f"/executions/{done['id']}/rerun", status=201)
+
+    assert "completed already" in too_late["detail"]
+    assert (entry["origin"], entry["input"]["customer"]) == ("rerun", "Eve")
+
+
+async def test_a_run_whose_input_was_not_saved_cannot_be_run_again(room: ControlRoom) -> None:
+    await room.patch("/settings", {"save_inputs": False})
+    done = await room.post("/trains/serve_coffee/run", {"input": {"customer": "Eve"}})
+
+    refused = await room.post(f"/executions/{done['id']}/rerun", status=409)
+
+    assert refused["code"] == "cannot_rerun"
+    assert "save_inputs" in refused["detail"]
+
+
+async def test_a_canary_is_requeued_and_then_the_rest(room: ControlRoom) -> None:
+    letters = await fails(room, 10, 11, 12)
+    (group,) = await room.get("/dead-letters/groups")
+
+    canary = await room.post("/dead-letters/requeue", {"fingerprint": group["fingerprint"], "limit": 1})
+    rest = await room.post("/dead-letters/requeue", {"fingerprint": group["fingerprint"]})
+
+    assert (group["count"], len(letters)) == (3, 3)
+    assert (canary["requeued"], rest["requeued"]) == (1, 2)
+
+
+async def test_a_dead_letter_is_acknowledged_once(room: ControlRoom) -> None:
+    (letter,) = await fails(room, 10)
+
+    done = await room.post(f"/dead-letters/{letter['id']}/acknowledge", {"note": "no such cup"})
+    too_late = await room.post(f"/dead-letters/{letter['id']}/requeue", status=409)
+
+    assert (done["status"], done["note"]) == ("acknowledged", "no such cup")
+    assert "acknowledged already" in too_late["detail"]
+
+
+async def test_which_dead_letters_must_be_said_in_one_way(room: ControlRoom) -> None:
+    told = await room.post("/dead-letters/requeue", {"ids": [1], "all": True}, status=422)
+
+    assert told["fields"] == [{"path": "body", "message": "say one of ids, fingerprint and all"}]
+
+
+async def test_all_dead_letters_are_acknowledged_with_a_note(room: ControlRoom) -> None:
+    await fails(room, 10, 11)
+
+    told = await room.post("/dead-letters/acknowledge", {"all": True, "note": "known"})
+
+    assert told == {"acknowledged": 2, "skipped": 0}
+
+
+async def test_settings_are_changed_and_reset(room: ControlRoom) -> None:
+    changed = await room.patch("/settings", {"max_active_jobs": 4, "default_retry_delay": 30})
+    reset = await room.post("/settings/reset", {"names": ["max_active_jobs"]})
+
+    def told(settings: Any, name: str) -> tuple[Any, str]:
+        (one,) = (each for each in settings if each["name"] == name)
+        return one["value"], one["origin"]
+
+    assert told(changed, "max_active_jobs") == (4, "operator")
+    assert told(changed, "default_retry_delay") == ("PT30S", "operator")
+    assert told(reset, "max_active_jobs") == (10, "default")
+    assert "listen_url" not in {each["name"] for each in changed}
+
+
+async def test_a_setting_that_cannot_work_is_refused(room: ControlRoom) -> None:
+    told = await room.patch("/settings", {"max_active_jobs": -1, "default_retry_delay": "soon"}, status=422)
+    unknown = await room.patch("/settings", {"max_activ_jobs": 1, "listen_url": "here"}, status=422)
+
+    assert {field["path"] for field in told["fields"]} == {"max_active_jobs", "default_retry_delay"}
+    assert {field["path"] for field in unknown["fields"]} == {"max_activ_jobs", "listen_url"}
+
+
+async def test_a_change_is_in_the_audit_with_who_and_why(room: ControlRoom) -> None:
+    await room.post("/manifests/ada/disable", reason="noisy since früh")
+
+    (entry,) = (await room.get("/audit"))["items"]
+    assert (entry["actor"], entry["via"], entry["action"]) == ("deploy", "api", "manifests.disable")
+    assert (entry["ids"], entry["reason"]) == (["ada"], "noisy since früh")
+
+
+async def test_a_change_of_settings_can_be_undone(room: ControlRoom) -> None:
+    await room.patch("/settings", {"max_active_jobs": 4})
+    (entry,) = (await room.get("/audit"))["items"]
+
+    undone = await room.post(f"/audit/{entry['id']}/undo")
+
+    assert undone["undoes"] == entry["id"]
+    assert await room.app.settings.get("max_active_jobs") == 10
+    await room.post(f"/audit/{entry['id']}/undo", status=409)
+
+
+async def test_statistics_of_all_kinds_can_be_read(room: ControlRoom) -> None:
+    await fails(room, 10)
+
+    home = await room.get("/stats/home")
+
+    assert home["dead_letters"] == {"number": 1, "exact": True}
+    for noun in ("throughput", "durations", "failing", "blocks", "states", "groups", "graph"):
+        await room.get(f"/stats/{noun}")
+
+
+async def test_why_can_be_asked_by_name_or_number(room: ControlRoom) -> None:
+    await room.post("/manifests/ada/disable")
+    entry = await room.app.queue("serve_coffee", {"customer": "Eve"})
+
+    assert (await room.get("/why", manifest="ada"))[0]["code"] == "disabled"
+    assert (await room.get("/why", entry=entry.id))[0]["code"] == "no_worker"
+    assert (await room.api.get("/api/v1/why")).status_code == 422
+
+
+async def test_secrets_are_hidden_wherever_inputs_are_shown(room: ControlRoom) -> None:
+    secret = {"customer": "Eve", "cups": 10, "password": "hunter2"}
+
+    await room.post("/trains/serve_coffee/queue", {"input": secret}, status=201)
+    await room.harness.run_until_idle()
+
+    for noun in ("queue", "executions", "dead-letters", "dead-letters/groups"):
+        shown = (await room.api.get(f"/api/v1/{noun}")).text
+        assert "hunter2" not in shown
+        assert "••••••" in shown
+
+
+async def test_a_long_input_is_left_out_of_lists_and_shown_by_itself(room: ControlRoom) -> None:
+    entry = await room.app.queue("serve_coffee", {"customer": "x" * 5000})
+
+    (listed,) = (await room.get("/queue"))["items"]
+    alone = await room.get(f"/queue/{entry.id}")
+
+    assert listed["input"]["_omitted"] is True
+    assert len(alone["input"]["customer"]) == 5000
+
+
+async def test_a_list_can_be_counted_and_read_backwards(room: ControlRoom) -> None:
+    for number in range(3):
+        await room.app.queue("serve_coffee", {"customer": f"guest {number}"})
+
+    first = await room.get("/queue", limit=2, total=True)
+    second = await room.get("/queue", limit=2, after=first["next"])
+    again = await room.get("/queue", limit=2, before=second["previous"])
+
+    assert first["total"] == {"count": 3, "exact": True}
+    assert (first["previous"], second["next"]) == (None, None)
+    assert again["items"] == first["items"]
+
+
+async def test_manifests_are_read_forwards_and_backwards(room: ControlRoom) -> None:
+    first = await room.get("/manifests", limit=1, total=True)
+    second = await room.get("/manifests", limit=1, after=first["next"])
+    again = await room.get("/manifests", limit=1, before=second["previous"])
+
+    assert [page["items"][0]["external_id"] for page in (first, second, again)] == ["ada", "by/night", "ada"]
+    assert (first["total"], second["next"]) == ({"count": 2, "exact": True}, None)
+
+
+async def test_log_lines_of_all_runs_can_be_searched(room: ControlRoom) -> None:
+    await room.post("/trains/serve_coffee/run", {"input": {"customer": "Eve"}})
+    await room.harness.cycle("notebook")
+
+    found = await room.get("/logs", text="Eve", level="warning")
+    nothing = await room.get("/logs", text="Mallory")
+
+    assert [line["message"] for line in found["items"]] == ["coffee for Eve"]
+    assert nothing["items"] == []
+
+
+async def test_a_run_tells_what_it_logged(room: ControlRoom) -> None:
+    done = await room.post("/trains/serve_coffee/run", {"input": {"customer": "Eve"}})
+    await room.harness.cycle("notebook")
+
+    (line,) = (await room.get(f"/executions/{done['id']}/logs"))["items"]
+    assert (line["level"], line["message"]) == ("warning", "coffee for Eve")
+
+
+async def test_without_the_apps_code_a_train_is_queued_by_its_name(url: str) -> None:
+    async with control_room(url, app=Trax(url)) as room:
+        entry = await room.post("/trains/elsewhere/queue", {"input": {"any": "thing"}}, status=201)
+        refused = await room.post("/trains/elsewhere/run", {"input": {}}, status=409)
+
+    assert (entry["train"], entry["input"]) == ("elsewhere", {"any": "thing"})
+    assert refused["hint"] == "start it with the app: trax dashboard APP"

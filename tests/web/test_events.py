@@ -1,0 +1,208 @@
+"""Whoever has a page open is told what has changed, and asks the database nothing for it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+import pytest
+from tests.support.control_room import OPERATOR, access, railway
+from tests.support.waiting import until
+
+from trax.host import watching
+from trax.records.pulse import Tag
+from trax.web import events
+from trax.web.events import Fanout, Viewer
+from trax.web.serving import Door, Doorway
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator
+    from pathlib import Path
+
+    from trax import Trax
+
+PROGRAM = {"Authorization": f"Bearer {OPERATOR}"}
+
+
+@pytest.fixture(autouse=True)
+def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "POLL_SECONDS", 0.02)
+    monkeypatch.setattr(events, "CALMEST_SECONDS", 0.01)
+    monkeypatch.setattr(events, "SECONDS_FOR_EACH", 0.0)
+
+
+@pytest.fixture
+async def app(url: str) -> AsyncGenerator[Trax]:
+    app = railway(url)
+    yield app
+    app.close()
+
+
+@asynccontextmanager
+async def served(app: Trax) -> AsyncGenerator[httpx2.AsyncClient]:
+    async with (
+        Doorway(Door(0), access()).served(app) as address,
+        httpx2.AsyncClient(base_url=address, headers=PROGRAM, timeout=30) as client,
+    ):
+        yield client
+
+
+class Stream:
+    """What a browser hears on one connection."""
+
+    def __init__(self, answer: httpx2.Response) -> None:
+        self.headers = answer.headers
+        self._lines: AsyncIterator[str] = answer.aiter_lines()
+
+    async def next(self) -> dict[str, str]:
+        """The next event, whatever comments stand before it."""
+        found: dict[str, str] = {}
+        async for line in self._lines:
+            name, _, value = line.partition(": ")
+            if line and name:
+                found[name] = value
+            elif "event" in found:
+                return found
+        raise AssertionError("the stream has ended")
+
+    async def until(self, tag: str) -> dict[str, Any]:
+        while True:
+            event = await self.next()
+            if tag in json.loads(event["data"])["tags"]:
+                return event
+
+
+@asynccontextmanager
+async def stream(client: httpx2.AsyncClient, **headers: str) -> AsyncGenerator[Stream]:
+    async with client.stream("GET", "/api/v1/events", headers=headers) as answer:
+        yield Stream(answer)
+
+
+async def test_a_page_hears_what_changes_here(app: Trax) -> None:
+    async with served(app) as client, stream(client) as heard:
+        hello = await heard.next()
+        await app.queue("serve_coffee", {"customer": "Eve"})
+
+        event = await heard.until("queue")
+
+    assert heard.headers["content-type"].startswith("text/event-stream")
+    assert (hello["event"], hello["retry"], event["event"]) == ("hello", "2000", "change")
+
+
+async def test_a_page_hears_what_another_process_says(postgres_url: str) -> None:
+    await _hears_the_other(postgres_url)
+
+
+async def test_a_page_hears_what_another_process_changes_without_a_word(tmp_path: Path) -> None:
+    await _hears_the_other(f"sqlite:///{tmp_path}/trax.db")
+
+
+async def _hears_the_other(url: str) -> None:
+    app, other = railway(url), railway(url)
+    async with served(app) as client, stream(client) as heard:
+        await heard.next()
+        await other.settings.update(max_active_jobs=3)
+
+        await heard.until("settings")
+    for one in (app, other):
+        one.close()
+
+
+async def test_who_comes_back_hears_what_was_missed(app: Trax) -> None:
+    async with served(app) as client, stream(client) as staying:
+        await staying.next()
+        async with stream(client) as leaving:
+            mark = (await leaving.next())["id"]
+        await app.queue("serve_coffee", {"customer": "Eve"})
+        await staying.until("queue")
+
+        async with stream(client, **{"Last-Event-ID": mark}) as back:
+            assert (await back.next())["id"] == mark
+            missed = json.loads((await back.next())["data"])["tags"]
+
+    assert "queue" in missed
+
+
+async def test_who_comes_back_from_another_time_hears_that_anything_may_have_changed(app: Trax) -> None:
+    async with served(app) as client, stream(client, **{"Last-Event-ID": "before-7"}) as back:
+        await back.next()
+        told = json.loads((await back.next())["data"])["tags"]
+
+    assert told == sorted(Tag)
+
+
+async def test_many_pages_cost_one_question(app: Trax, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[object] = []
+    begin = watching.Watching.begun.__func__  # pyright: ignore[reportFunctionMemberAccess]
+
+    async def counted(cls: Any, *args: Any, **how: Any) -> Any:
+        begun.append(cls)
+        return await begin(cls, *args, **how)
+
+    monkeypatch.setattr(watching.Watching, "begun", classmethod(counted))
+    fanout = Fanout(app)
+    async with fanout.viewer(None) as one, fanout.viewer(None) as other:
+        await asyncio.sleep(0)
+        await app.queue("serve_coffee", {"customer": "Eve"})
+        told = [await viewer.news(30) for viewer in (one, other)]
+
+    await fanout.close()
+
+    assert all(Tag.QUEUE in tags for tags in told)
+    assert len(begun) == 1
+
+
+async def test_nobody_asks_the_database_when_nobody_looks(app: Trax, monkeypatch: pytest.MonkeyPatch) -> None:
+    fanout = Fanout(app)
+    async with fanout.viewer(None) as viewer:
+        await app.queue("serve_coffee", {"customer": "Eve"})
+        await viewer.news(30)
+    assert fanout.is_watching  # they may be on their way to the next page
+
+    monkeypatch.setattr(events, "LINGER_SECONDS", 0.0)
+    async with fanout.viewer(None):
+        pass
+    await asyncio.to_thread(until, lambda: not fanout.is_watching)
+    await fanout.close()
+
+
+async def test_the_end_of_the_server_lets_everybody_go(app: Trax) -> None:
+    doorway = Doorway(Door(0), access())
+    async with httpx2.AsyncClient(base_url=doorway.address, headers=PROGRAM, timeout=30) as client:
+        async with doorway.served(app):
+            opened = await client.send(client.build_request("GET", "/api/v1/events"), stream=True)
+            heard = Stream(opened)
+            await heard.next()
+
+        with pytest.raises(AssertionError, match="has ended"):
+            await heard.next()
+
+
+async def test_who_takes_nothing_is_let_go(app: Trax, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "SLOW_SECONDS", 0.01)
+    fanout = Fanout(app)
+    stuck = asyncio.Event()
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.body":
+            await stuck.wait()
+
+    async def receive() -> Any:
+        await stuck.wait()
+
+    await asyncio.wait_for(events.EventStream(fanout, None)({}, receive, send), 30)
+
+    assert not fanout.has_viewers
+    await fanout.close()
+
+
+async def test_what_a_page_has_not_been_told_adds_up() -> None:
+    viewer = Viewer(frozenset())
+    viewer.tell(frozenset({Tag.QUEUE}))
+    viewer.tell(frozenset({Tag.EXECUTIONS, Tag.QUEUE}))
+
+    assert await viewer.news(30) == [Tag.EXECUTIONS, Tag.QUEUE]
+    assert await viewer.news(0.001) == []

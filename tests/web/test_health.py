@@ -1,0 +1,118 @@
+"""What monitors are told."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from tests.support.control_room import control_room, railway
+from tests.support.waiting import until
+
+from trax.records.health import Condition, health_of
+from trax.records.status import Status
+from trax.web import metrics
+from trax.web.metrics import quantile
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from tests.support.control_room import ControlRoom
+
+Samples = dict[tuple[str, ...], float]
+
+
+def status(now: datetime, **counts: int) -> Status:
+    zero = ("ready", "delayed", "pending", "pending_local", "running", "failed_last_hour", "dead_letters")
+    quiet = {"manifests_enabled": 0, "manifests_disabled": 0, **dict.fromkeys(zero, 0)}
+    return Status(
+        now=now, next_due_at=None, next_delayed_at=None, ready_since=None, workers=(), **{**quiet, **counts}
+    )
+
+
+@pytest.mark.parametrize(
+    ("counts", "condition"),
+    [
+        ({}, Condition.HEALTHY),
+        ({"failed_last_hour": 10}, Condition.HEALTHY),
+        ({"failed_last_hour": 11}, Condition.DEGRADED),
+        ({"dead_letters": 1}, Condition.DEGRADED),
+    ],
+)
+def test_failures_and_dead_letters_degrade_health(
+    now: datetime, counts: dict[str, int], condition: Condition
+) -> None:
+    assert health_of(status(now, **counts)).condition is condition
+
+
+async def test_health_tells_four_numbers(url: str) -> None:
+    async with control_room(url) as room:
+        await room.app.queue("serve_coffee", {"customer": "Eve", "cups": 10})
+        await room.harness.run_until_idle()
+        await room.app.queue("serve_coffee", {"customer": "Eve"}, priority=1)
+
+        told = (await room.api.get("/health")).json()
+
+    assert told["status"] == "Degraded"
+    assert {name: told[name] for name in ("queueDepth", "inProgress", "failedLastHour", "deadLetters")} == {
+        "queueDepth": 1,
+        "inProgress": 0,
+        "failedLastHour": 1,
+        "deadLetters": 1,
+    }
+
+
+async def measured(room: ControlRoom) -> Samples:
+    answer = await room.api.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    families = text_string_to_metric_families(answer.text)
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+async def test_metrics_tell_what_waits_runs_and_ended(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "FRESH_SECONDS", 0.0)
+    async with control_room(url) as room:
+        await room.harness.run_until_idle()
+        await room.harness.advance(minutes=3)
+        await room.harness.cycle("tally")
+        await measured(room)  # where counting begins
+        await room.app.queue("serve_coffee", {"customer": "Eve", "cups": 10})
+        await room.harness.run_until_idle()
+        await room.harness.advance(minutes=3)
+        await room.harness.cycle("tally")
+        await room.app.queue("serve_coffee", {"customer": "Eve"}, group="bar")
+        await room.harness.advance(seconds=30)
+
+        told = await measured(room)
+
+    assert (told["trax_queue_ready", "bar"], told["trax_queue_oldest_seconds", "bar"]) == (1, 30)
+    assert (told["trax_runs_total", "failed", "serve_coffee"], told["trax_dead_letters",]) == (1, 1)
+    assert told["trax_process_admitted_total",] == 3
+    assert ("trax_recent_pickup_seconds", "0.95") in told
+
+
+async def test_those_who_ask_often_get_the_same_answer_for_a_while(url: str) -> None:
+    async with control_room(url) as room:
+        first = await measured(room)
+        await room.app.queue("serve_coffee", {"customer": "Eve"})
+
+        assert await measured(room) == first
+
+
+async def test_a_server_counts_the_turns_of_its_loops() -> None:
+    app = railway("memory://")
+    async with app:
+        manager = next(loop for loop in app.loops if loop.name == "manifest_manager")
+        await asyncio.to_thread(until, lambda: manager.turns > 0)
+
+    assert manager.failed_turns == 0
+    assert app.loops == []
+
+
+def test_a_quantile_is_one_of_the_values() -> None:
+    assert [quantile([1.0, 2.0, 3.0, 4.0], share) for share in (0.0, 0.5, 0.99)] == [1.0, 3.0, 4.0]

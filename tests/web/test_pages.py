@@ -1,0 +1,246 @@
+"""Every page, with something on it and with nothing, read without scripts."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from tests.support.control_room import PASSWORD, access, browser
+from tests.support.office import EVIL, NOON, office
+from tests.support.roastery import Roastery
+from tests.support.visitor import Reader, inside
+
+from trax import Trax
+from trax.testing import Harness
+from trax.web import Access, Role, create
+
+LARGEST_PAGE = 60_000
+PAGES = [
+    "/",
+    "/trains",
+    "/groups",
+    "/manifests",
+    "/queue",
+    "/executions",
+    "/dead-letters",
+    "/workers",
+    "/logs",
+    "/audit",
+    "/settings",
+]
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_a_page_with_nothing_on_it_tells_a_newcomer_what_to_do(path: str) -> None:
+    app = Trax("memory://")
+    async with Harness(app, now=NOON), browser(create(app, access=Access(allow_anonymous=True))) as client:
+        page = await Reader(client).open(path)
+
+    assert page.status == 200
+    assert page.handlers == []
+
+
+async def test_all_that_is_linked_is_there(url: str) -> None:
+    async with office(url) as room:
+        await room.a_day_passes()
+        seen: set[str] = set()
+        waiting = list(PAGES)
+        broken: list[tuple[str, int]] = []
+        while waiting and len(seen) < 400:
+            path = waiting.pop()
+            page = await room.open(path)
+            if page.status != 200:
+                broken.append((path, page.status))
+            assert page.size <= LARGEST_PAGE, path
+            assert page.handlers == [], path
+            assert all(script.get("src") for script in page.scripts), path
+            links = {link.partition("#")[0] for link in page.links if inside(link)}
+            waiting += sorted(links - seen - set(waiting))
+            seen |= {path, *links}
+
+    assert broken == []
+    assert len(seen) > 60
+
+
+async def test_what_people_put_into_a_job_is_never_part_of_the_page(url: str) -> None:
+    async with office(url) as room:
+        await room.a_day_passes()
+        runs = await room.app.executions.list(train="charge_card")
+        letters = await room.app.dead_letters.list()
+        paths = ["/", "/executions", "/dead-letters", "/queue", "/logs"]
+        paths += [f"/executions/{run.id}" for run in runs] + [
+            f"/dead-letters/{letter.id}" for letter in letters
+        ]
+
+        for path in paths:
+            page = await room.open(path)
+
+            assert EVIL not in page.source
+            assert "onerror" not in "".join(page.handlers)
+        assert EVIL in (await room.open(f"/executions/{runs[0].id}")).text
+
+
+async def test_secrets_in_an_input_are_hidden(url: str) -> None:
+    async with office(url) as room:
+        await room.a_day_passes()
+        (*_, run) = await room.app.executions.list(train="charge_card")
+
+        page = await room.open(f"/executions/{run.id}")
+        again = await room.open("/trains/charge_card", like=run.id)
+
+    assert "hunter2" not in page.source + again.source
+    assert "••••••" in page.text
+    assert again.fields["in:customer.name"]["value"] == "Ada"
+    assert again.fields["in:token"]["value"] == ""
+
+
+async def test_a_failure_is_told_with_its_junction_and_stack(url: str) -> None:
+    async with office(url) as room:
+        await room.a_day_passes()
+        (*_, run) = await room.app.executions.list(train="charge_card")
+
+        page = await room.open(f"/executions/{run.id}")
+
+    assert "PermissionError in charge_card" in page.text
+    assert "card of order 14133 was refused" in page.text
+    assert "Traceback (most recent call last)" in page.text
+    assert "the bank did not like it" in page.text
+
+
+async def test_a_manifest_says_when_it_runs_and_why_not_now(url: str) -> None:
+    async with office(url) as room:
+        await room.harness.run_until_idle()
+
+        page = await room.open("/manifests/roast-morning")
+
+    assert "at 06:30 on Monday through Saturday (Europe/Berlin)" in page.text
+    assert "it is next due at 2027-03-02 05:30:00 UTC" in page.text
+    assert "Tue 02 Mar 05:30:00 Tue 02 Mar 06:30:00" in page.text
+    assert "on 2026-12-25 from 22:00 to 05:00" in page.text
+
+
+async def test_what_follows_another_shows_its_family(url: str) -> None:
+    async with office(url) as room:
+        page = await room.open("/manifests/close-day")
+
+    assert {"/manifests/import-shop", "/manifests/report-day"} <= set(page.links)
+    assert "after each success of import-shop" in page.text
+
+
+async def test_an_entry_says_why_it_waits(url: str) -> None:
+    async with office(url) as room:
+        entry = await room.app.queue("roast_batch", {"beans": "Sidamo"}, delay=timedelta(hours=2))
+
+        page = await room.open(f"/queue/{entry.id}")
+
+    assert "14:00" in page.text
+    assert page.has_button("Cancel")
+
+
+async def test_filters_stand_in_the_address_and_lists_go_on(url: str) -> None:
+    async with office(url) as room:
+        await room.app.queue_many("roast_batch", [{"beans": f"bag {number}"} for number in range(120)])
+
+        first = await room.open("/queue", train="roast_batch", status="queued")
+        (older,) = [link for link in first.links if "before=" in link]
+        second = await room.open(older)
+        (oldest,) = [link for link in second.links if "before=" in link]
+        last = await room.open(oldest)
+        other = await room.open("/queue", status="cancelled")
+
+    assert "train=roast_batch" in older
+    assert "status=queued" in older
+    assert [page.text.count("roast_batch") for page in (first, second, last)] == [50, 50, 20]
+    assert "No entry is like that" in other.text
+
+
+async def test_administrative_trains_are_hidden_until_somebody_wants_them(url: str) -> None:
+    async with office(url) as room:
+        await room.a_day_passes()
+
+        usual = await room.open("/executions")
+        wanted = await room.open("/executions", admin="1")
+        remembered = await room.open("/executions")
+        hidden = await room.open("/executions", admin="0")
+
+    assert ["trax." in page.text for page in (usual, wanted, remembered, hidden)] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+
+
+async def test_what_the_address_asks_for_nonsense_is_passed_over(url: str) -> None:
+    async with office(url) as room:
+        for path in PAGES:
+            page = await room.open(
+                path, state="odd", status="odd", before="x", after="0", by="year", level="loud"
+            )
+
+            assert page.status == 200
+
+        assert (await room.open("/executions/99")).status == 404
+        assert (await room.open("/executions/99999999999999999999999")).status in {404, 422}
+        assert (await room.open("/manifests/nobody")).status == 404
+        assert (await room.open("/trains/nobody")).status == 404
+
+
+async def test_a_viewer_reads_everything_and_finds_nothing_to_press(url: str) -> None:
+    async with office(url, Access(allow_anonymous=Role.VIEWER)) as room:
+        await room.a_day_passes()
+        (letter, *_) = await room.app.dead_letters.list()
+        (run, *_) = await room.app.executions.list()
+        details = ["/trains/charge_card", "/groups/orders", "/manifests/close-day"]
+
+        for path in [*PAGES, *details, f"/executions/{run.id}", f"/dead-letters/{letter.id}"]:
+            page = await room.open(path)
+            changing = [form for form in page.forms if form.method == "post" and "yours" not in form.action]
+
+            assert page.status == 200
+            assert not any(form.buttons for form in changing), path
+
+
+async def test_pages_work_wherever_they_are_mounted(url: str) -> None:
+    app = Roastery(url).app()
+    async with Harness(app, now=NOON):
+        outer = Starlette(routes=[Mount("/ops/trax", create(app, access=Access(allow_anonymous=True)))])
+        async with browser(outer) as client:
+            reader = Reader(client)
+            home = await reader.open("/ops/trax/")
+            group = await reader.open("/ops/trax/groups/orders")
+            paused = await reader.send(group, "Pause")
+
+    assert home.status == 200
+    assert all(link.startswith("/ops/trax/") for link in home.links if inside(link))
+    assert all(str(script["src"]).startswith("/ops/trax/static/") for script in home.scripts)
+    assert (paused.path, paused.has_button("Resume")) == ("/ops/trax/groups/orders", True)
+
+
+async def test_files_beside_a_page_are_kept_by_browsers_for_good(url: str) -> None:
+    async with office(url) as room:
+        page = await room.open("/")
+
+        answers = [await room.reader.client.get(str(script["src"])) for script in page.scripts]
+        unversioned = await room.reader.client.get("/static/trax.css")
+
+    assert [answer.status_code for answer in answers] == [200, 200, 200]
+    assert {answer.headers["cache-control"] for answer in answers} == {"public, max-age=31536000, immutable"}
+    assert unversioned.headers["cache-control"] == "no-cache"
+
+
+async def test_people_log_in_and_come_back_to_where_they_wanted(url: str) -> None:
+    async with office(url, access()) as room:
+        page = await room.open("/manifests/close-day")
+        wrong = await room.send(page, "Log in", {"name": "vera", "password": "guess"})
+        inside_now = await room.send(wrong, "Log in", {"name": "vera", "password": PASSWORD})
+        out = await room.send(inside_now, "Log out vera")
+
+    assert (page.path, page.fields["next"]["value"]) == ("/login", "/manifests/close-day")
+    assert (wrong.status, wrong.fields["name"]["value"]) == (401, "vera")
+    assert "The name or the password is wrong" in wrong.text
+    assert inside_now.path == "/manifests/close-day"
+    assert not inside_now.has_button("Run now")
+    assert out.path == "/login"

@@ -1,0 +1,155 @@
+"""Values as people read and type them."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trax.errors import TraxError
+from trax.records.when import Calendar, DateRange, Dates, DaysOfWeek, Exclusion, TimeWindow
+from trax.settings import Settings
+from trax.web.pages import words
+from trax.web.pages.coloured import coloured
+from trax.web.pages.settings import spelled, typed
+from trax.web.pages.spelled import duration, excluded, whole_number
+
+NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (None, words.NOTHING),
+        (0.0, "0 ms"),
+        (0.00001, "<0.1 ms"),
+        (0.00042, "0.4 ms"),
+        (0.00102, "1 ms"),
+        (0.0124, "12 ms"),
+        (0.9998, "1.0 s"),
+        (1.44, "1.4 s"),
+        (59, "59 s"),
+        (60, "1 min"),
+        (125, "2 min 5 s"),
+        (7500, "2 h 5 min"),
+        (90061, "1 d 1 h"),
+    ],
+)
+def test_a_length_of_time_is_short_and_precise_enough(seconds: float | None, said: str) -> None:
+    assert words.span(seconds) == said
+
+
+@pytest.mark.parametrize(
+    ("apart", "said"),
+    [
+        (timedelta(), "now"),
+        (timedelta(seconds=-5), "5 s ago"),
+        (timedelta(minutes=-61), "1 h ago"),
+        (timedelta(days=2), "in 2 d"),
+    ],
+)
+def test_a_moment_is_told_by_how_far_it_is(apart: timedelta, said: str) -> None:
+    assert words.ago(NOON + apart, NOON) == said
+
+
+@pytest.mark.parametrize(
+    ("part", "said"), [(None, words.NOTHING), (1.0, "100 %"), (0.9999, "99.9 %"), (0.8, "80 %"), (0.0, "0 %")]
+)
+def test_a_share_is_never_rounded_up_to_all(part: float | None, said: str) -> None:
+    assert words.share(part) == said
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=15,
+)
+
+
+@given(json_values)
+def test_json_in_colour_is_the_same_json(value: Any) -> None:
+    assert json.loads("".join(piece.text for piece in coloured(value))) == value
+
+
+def test_the_pieces_of_json_know_what_they_are() -> None:
+    pieces = coloured({"name": 'a "quote"', "count": -1.5, "on": True, "off": None})
+
+    assert [(piece.kind, piece.text) for piece in pieces if piece.kind] == [
+        ("k", '"name"'),
+        ("s", '"a \\"quote\\""'),
+        ("k", '"count"'),
+        ("n", "-1.5"),
+        ("k", '"on"'),
+        ("w", "true"),
+        ("k", '"off"'),
+        ("w", "null"),
+    ]
+
+
+def test_a_very_long_value_is_cut_and_says_so() -> None:
+    text = "".join(piece.text for piece in coloured(["x" * 30_000]))
+
+    assert len(text) < 21_000
+    assert text.endswith("characters more")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("5m", 300), ("2 h", 7200), ("1d", 86400), ("0.5s", 0.5)]
+)
+def test_a_length_of_time_is_typed_as_one_says_it(text: str, seconds: float) -> None:
+    assert duration("Delay", text) == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize("text", ["soon", "5 weeks", "-1", "99999d"])
+def test_what_is_no_length_of_time_is_refused_with_what_would_be(text: str) -> None:
+    with pytest.raises(TraxError, match="write 90, 5m, 2h or 1d"):
+        duration("Delay", text)
+
+
+def test_nothing_typed_is_nothing() -> None:
+    assert (duration("Delay", ""), whole_number("Priority", "")) == (None, None)
+
+
+@pytest.mark.parametrize("text", ["-1", "1.5", "many", "²", "9" * 5000])
+def test_what_is_no_whole_number_is_refused(text: str) -> None:
+    with pytest.raises(TraxError, match="not a whole number"):
+        whole_number("Priority", text)
+
+
+@pytest.mark.parametrize(
+    ("exclusion", "said"),
+    [
+        (DaysOfWeek((5, 6)), "on Saturdays and Sundays"),
+        (Dates((date(2026, 12, 25),)), "on 2026-12-25"),
+        (DateRange(date(2026, 12, 24), date(2027, 1, 2)), "from 2026-12-24 to 2027-01-02"),
+        (TimeWindow(time(22), time(6)), "from 22:00 to 06:00"),
+        (Calendar("open", (DaysOfWeek((0,)),), only=True), "outside the calendar open (on Mondays)"),
+    ],
+)
+def test_when_nothing_runs_is_one_line(exclusion: Exclusion, said: str) -> None:
+    assert excluded(exclusion) == said
+
+
+@pytest.mark.parametrize(
+    ("name", "stored", "text"),
+    [
+        ("default_retry_delay", "PT5M", "5m"),
+        ("heartbeat_interval", "PT1.5S", "1.5s"),
+        ("max_active_jobs", 10, "10"),
+        ("max_active_jobs", None, ""),
+        ("save_inputs", False, "off"),
+        ("capture_logs", None, "none"),
+        ("metadata_cleanup_trains", ["a", "b"], "a, b"),
+    ],
+)
+def test_a_setting_is_typed_as_it_is_shown(name: str, stored: Any, text: str) -> None:
+    assert spelled(name, stored) == text
+    assert Settings.checked({name: typed(name, text)}) == Settings.checked({name: stored})
+
+
+def test_a_setting_that_only_works_beside_another_is_shown_all_the_same() -> None:
+    assert spelled("heartbeat_interval", "PT1M") == "1m"

@@ -6,7 +6,7 @@ READY := .venv/ready
 .PHONY: help demo test check fmt bench peers locks clean
 
 help:
-	@echo "make demo    run the real system on the embedded default and show it at work"
+	@echo "make demo    run the real system on the embedded default and show it at work, with its dashboard"
 	@echo "make test    run every test, on SQLite and PostgreSQL"
 	@echo "make check   lint, format, types, layers, locks"
 	@echo "make fmt     format the code"
@@ -14,9 +14,10 @@ help:
 	@echo "make locks   pin the newest allowed versions (UPGRADE=1) or take in new dependencies"
 
 demo: $(READY)
-	@$(BIN)/trax demo
+	@$(BIN)/trax demo --port 0
 
 test: $(READY)
+	@requirements/browser.sh
 	@$(BIN)/pytest -n auto $(ARGS)
 
 check: $(READY)

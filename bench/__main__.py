@@ -17,6 +17,8 @@ SIZED = {
     "enqueue": "jobs coming in, many a call and one a call, beside PgQueuer (--rounds)",
     "pickup": "from the call to the start of the job on an idle system, beside PgQueuer",
     "admission": "one cycle of the gate behind a flooded group, from 1 k to 1 M entries",
+    "engines": "handing over to others, engine by engine, beside each of them used bare (--rounds)",
+    "pages": "every page beside 1 M executions, in a browser, and watched by 50 people",
     "idle": "memory, processor and transactions of a process with nothing to do",
 }
 BENCHES = PLAIN | SIZED

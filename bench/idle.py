@@ -16,6 +16,7 @@ from bench.children import PROJECT
 from bench.databases import commits, database
 from bench.figures import goal
 from bench.options import Options
+from bench.processes import PROC, cpu_seconds, megabytes
 from trax.store import Store
 from trax.testing import postgres
 
@@ -27,7 +28,6 @@ WARM_UP_SECONDS: Final = 5
 START_SECONDS: Final = 60
 GOAL_MEGABYTES: Final = 150
 GOAL_SHARE: Final = 0.01
-PROC: Final = Path("/proc")
 
 
 def main(options: Options) -> None:
@@ -38,13 +38,13 @@ def main(options: Options) -> None:
         return
     with postgres(durable=True) as server, database(server) as url, _running(url) as pid:
         time.sleep(WARM_UP_SECONDS)
-        cpu, done, started = _cpu_seconds(pid), commits(server, url), time.perf_counter()
+        cpu, done, started = cpu_seconds(pid), commits(server, url), time.perf_counter()
         time.sleep(seconds)
         took = time.perf_counter() - started
-        share = (_cpu_seconds(pid) - cpu) / took
+        share = (cpu_seconds(pid) - cpu) / took
         a_second = (commits(server, url) - done) / took
-        megabytes = _megabytes(pid)
-    goal("memory", f"{megabytes:.0f} MB", f"below {GOAL_MEGABYTES} MB", met=megabytes < GOAL_MEGABYTES)
+        memory = megabytes(pid)
+    goal("memory", f"{memory:.0f} MB", f"below {GOAL_MEGABYTES} MB", met=memory < GOAL_MEGABYTES)
     goal("processor", f"{share:.2%} of a core", f"below {GOAL_SHARE:.0%}", met=share < GOAL_SHARE)
     print(f"          transactions: {a_second:.1f} a second")
 
@@ -75,17 +75,6 @@ def _wait_for_worker(url: str, process: subprocess.Popen[bytes]) -> None:
             assert process.poll() is None, f"trax run ended with status {process.returncode}"
             assert time.monotonic() < give_up, "trax run does not start"
             time.sleep(0.1)
-
-
-def _cpu_seconds(pid: int) -> float:
-    """What the process has used so far, in Python and in the kernel."""
-    fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _megabytes(pid: int) -> float:
-    resident = int((PROC / str(pid) / "statm").read_text().split()[1])
-    return resident * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 if __name__ == "__main__":

@@ -16,7 +16,21 @@ HERE = Path(__file__).parent
 PROJECT = HERE.parent
 LOCKS = {
     "uv.txt": ["requirements/uv.in"],
-    "dev.txt": ["pyproject.toml", "--group", "dev", "--extra", "localpg", "--extra", "web", "--extra", "http", "--extra", "otel", "--extra", "sqs"],
+    "dev.txt": [
+        "pyproject.toml",
+        "--group",
+        "dev",
+        "--extra",
+        "localpg",
+        "--extra",
+        "web",
+        "--extra",
+        "http",
+        "--extra",
+        "otel",
+        "--extra",
+        "sqs",
+    ],
     "core.txt": ["pyproject.toml"],
     "bench.txt": ["requirements/bench.in"],
 }

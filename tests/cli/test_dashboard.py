@@ -112,6 +112,13 @@ def test_with_the_apps_code_a_dashboard_runs_trains(folder: Path) -> None:
     assert done["output"] == "Hello, Eve!"
 
 
+def test_the_demo_can_be_watched_in_a_browser(folder: Path) -> None:
+    with serving(folder, "demo", "--seconds", "60", "--port", "0") as address:
+        emails = asked(address, "/api/v1/groups/emails")
+
+    assert emails["max_active_jobs"] == 3
+
+
 @pytest.mark.parametrize(
     "words",
     [

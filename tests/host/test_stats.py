@@ -294,3 +294,20 @@ async def test_while_nothing_ends_nothing_is_written(h: Yard) -> None:
     await h.advance(hours=1)
 
     assert await store.ask(tallies.next_step, now=h.now) is None
+
+
+async def test_an_overview_says_what_each_question_would(h: Yard) -> None:
+    await h.runs(completed=3, failed=2, seconds=40)
+    stats = h.app.stats
+
+    whole = await stats.overview("hour", limit=5)
+    some = await stats.overview(without={"blocks", "failing", "states"})
+
+    assert whole.home == await stats.home()
+    assert whole.throughput == await stats.throughput("hour")
+    assert whole.states == await stats.states()
+    assert whole.durations == await stats.durations(limit=5)
+    assert whole.failing == await stats.failing(limit=5)
+    assert whole.blocks == await stats.blocks()
+    assert (some.blocks, some.failing, some.states) == (None, None, None)
+    assert some.throughput == await stats.throughput("minute")

@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trax.records.stats import GroupGraph
 from trax.web.charts.bars import Column, stacked, ticks, top_of
 from trax.web.charts.graph import Node, graph, layers_of
 from trax.web.charts.ring import ring
 from trax.web.charts.span import Stretch, share, stretches
 from trax.web.charts.svg import element
+from trax.web.pages.groups import MOST_DRAWN, readable
 
 EVIL = '<script>alert("1")</script>'
 names = st.integers(0, 12).map(str)
@@ -126,3 +128,14 @@ def test_a_node_is_a_link_with_its_whole_name() -> None:
     assert link.get("href") == "/groups/x"
     assert link.findtext("title") == f"{name}: 2 manifests"
     assert link.findtext("text") == "a-very-long-name-that…"
+
+
+def test_of_very_many_groups_some_are_drawn_and_it_is_said() -> None:
+    edges = tuple((f"parent-{number}", f"child-{number}") for number in range(100))
+    many = GroupGraph(tuple(name for edge in edges for name in edge), edges)
+    few = GroupGraph(("a", "b"), (("a", "b"),))
+
+    shown = readable(many)
+
+    assert len({name for edge in shown.edges for name in edge}) == MOST_DRAWN
+    assert (shown.exact, readable(few)) == (False, few)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, settings
 from tests.support.control_room import OPERATOR, access, railway
@@ -33,6 +34,10 @@ web = create(railway("memory://"), access=access())
 schema: Any = documents.from_asgi("/api/v1/openapi.json", web, headers=PROGRAM).exclude(path=LEFT_OUT)
 
 
+# Some thread of a library may draw a random number while an example is made: hypothesis suspects the example.
+@pytest.mark.filterwarnings(
+    "ignore:Do not use the `random` module:hypothesis.errors.HypothesisDeprecationWarning"
+)
 @schema.parametrize()
 @settings(
     max_examples=8,

@@ -153,3 +153,17 @@ def test_a_setting_is_typed_as_it_is_shown(name: str, stored: Any, text: str) ->
 
 def test_a_setting_that_only_works_beside_another_is_shown_all_the_same() -> None:
     assert spelled("heartbeat_interval", "PT1M") == "1m"
+
+
+@pytest.mark.parametrize(
+    ("max_retries", "said"), [(0, "the first failure"), (1, "the first failure"), (3, "3 failures in a row")]
+)
+def test_how_patient_a_job_is(max_retries: int, said: str) -> None:
+    assert words.patience(max_retries) == said
+
+
+def test_a_moment_in_a_table_has_seconds_only_where_there_are_some() -> None:
+    moment = datetime(2027, 3, 1, 5, 30, tzinfo=UTC)
+
+    assert words.short(moment) == "Mon 01 Mar 05:30"
+    assert words.short(moment.replace(second=7)) == "Mon 01 Mar 05:30:07"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from trax.cli.doorway import Port, WebHost, opened
+from trax.cli.doorway import LOOPBACK, Port, WebHost, opened
 from trax.cli.loading import VARIABLE, load_app
 from trax.cli.operating import DatabaseUrl, bare_app, misuse
 from trax.cli.showing import say
@@ -34,7 +34,7 @@ def dashboard(
     /,
     *,
     port: Port = 8080,
-    host: WebHost = "127.0.0.1",
+    host: WebHost = LOOPBACK,
     database_url: DatabaseUrl = None,
     hash_password: HashPassword = False,
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter, validators
 
@@ -11,6 +11,7 @@ from trax.host.extras import needed
 if TYPE_CHECKING:
     from trax.web.serving import Doorway
 
+LOOPBACK: Final = "127.0.0.1"
 Port = Annotated[int, Parameter(validator=validators.Number(gte=0, lte=65535))]
 WebPort = Annotated[
     int | None,

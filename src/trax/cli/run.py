@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trax.cli.doorway import WebHost, WebPort, opened
+from trax.cli.doorway import LOOPBACK, WebHost, WebPort, opened
 from trax.cli.loading import load_app
 from trax.cli.log_setup import LogFormat, LogLevel, Logs
 from trax.cli.serving import AppName, Concurrency, serve
@@ -16,7 +16,7 @@ def run(
     log_format: LogFormat = None,
     log_level: LogLevel = None,
     web: WebPort = None,
-    web_host: WebHost = "127.0.0.1",
+    web_host: WebHost = LOOPBACK,
 ) -> None:
     """Run every role in this process until Ctrl-C or SIGTERM: schedules fire, queued jobs run."""
     loaded = load_app(app)

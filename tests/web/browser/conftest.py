@@ -34,7 +34,7 @@ def chromium() -> Generator[Browser]:
     """One browser for a module: while it is open, no other event loop can run in this thread."""
     found = next(filter(None, map(shutil.which, NAMES)), None)
     if found is None:
-        message = "there is no Chromium on this machine: apt-get install chromium"
+        message = "there is no Chromium to look at the dashboard with: apt-get install chromium"
         pytest.fail(message) if REQUIRED else pytest.skip(message)
     expect.set_options(timeout=PATIENCE_MILLISECONDS)
     with sync_playwright() as playwright:

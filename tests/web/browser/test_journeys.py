@@ -26,8 +26,14 @@ def test_a_failure_is_seen_understood_tried_once_and_then_requeued(page: Page, s
     expect(page.locator("#stack")).to_contain_text("Traceback (most recent call last)")
     expect(page.locator("#failure")).to_contain_text("was refused")
 
-    served.world.card_works = True
     page.go_back()
+    menu, all_rows = page.locator("#letters details"), page.get_by_label("Choose all shown")
+    expect(menu).to_have_js_property("inert", value=True)
+    all_rows.check()
+    expect(menu).to_have_js_property("inert", value=False)
+    all_rows.uncheck()
+
+    served.world.card_works = True
     page.get_by_role("button", name="Try one").click()
     expect(page.get_by_role("status").filter(has_text="1 letter queued again")).to_be_visible()
     expect(page.locator("#kinds tbody td").first).to_have_text("2")

@@ -21,6 +21,7 @@ from trax.cli.demo.company import company
 from trax.cli.demo.reading import moment, records
 from trax.cli.demo.story import epilogue, letter, prologue, table
 from trax.cli.demo.telling import Told
+from trax.cli.doorway import LOOPBACK, opened
 from trax.cli.faces import Drawn
 from trax.cli.log_setup import Logs
 from trax.cli.moments import span
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from trax.cli.demo.company import Company
     from trax.cli.demo.report import Records
     from trax.cli.faces import Face
+    from trax.web.serving import Doorway
 
 NAME_WIDTH: Final = 18
 PIPE_WIDTH: Final = 110
@@ -50,9 +52,18 @@ Seconds = Annotated[
     ),
 ]
 
+DashboardPort = Annotated[
+    int | None,
+    Parameter(
+        help="Serve the dashboard on this port meanwhile; 0 finds a free one.",
+        validator=validators.Number(gte=0, lte=65535),
+    ),
+]
 
-def demo(*, folder: Folder = Path("trax-demo"), seconds: Seconds = None) -> None:
+
+def demo(*, folder: Folder = Path("trax-demo"), seconds: Seconds = None, port: DashboardPort = None) -> None:
     """Run a small company's jobs on the embedded default, and show what happened."""
+    doorway = None if port is None else opened(port, LOOPBACK, by="trax demo --port")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -62,10 +73,11 @@ def demo(*, folder: Folder = Path("trax-demo"), seconds: Seconds = None) -> None
     is_seen = sys.stdout.isatty()
     lines = (Logs(level="warning") if is_seen else Logs("text", "error")).set_up()
     face = Told() if lines is None else Drawn(lines)
-    asyncio.run(_demonstrate(folder, face, seconds if is_seen or seconds else PIPE_SECONDS))
+    length = seconds if is_seen or seconds else PIPE_SECONDS
+    asyncio.run(_demonstrate(folder, face, length, doorway))
 
 
-async def _demonstrate(folder: Path, face: Face, seconds: float | None) -> None:
+async def _demonstrate(folder: Path, face: Face, seconds: float | None, doorway: Doorway | None) -> None:
     file = folder / "trax.db"
     made = company(f"sqlite:///{file}", folder, at=utc_now())
     console = _console()
@@ -75,7 +87,7 @@ async def _demonstrate(folder: Path, face: Face, seconds: float | None) -> None:
     console.print()
     since = await moment(made.app)
     await made.ask_for_prices()
-    await Server(made.app, Role.ALL, face).run(seconds=seconds)
+    await Server(made.app, Role.ALL, face, doorway=doorway).run(seconds=seconds)
     try:
         found = await records(made.app, since=since)
     finally:

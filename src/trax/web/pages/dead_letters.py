@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 router = APIRouter()
 SHOWN_KINDS: Final = 12
-SHOWN_LETTERS: Final = 40
+SHOWN_LETTERS: Final = 30
 SHOWN_RUNS: Final = 20
 WAITING: Final = DeadLetterStatus.AWAITING_INTERVENTION
 

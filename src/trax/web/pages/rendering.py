@@ -112,6 +112,7 @@ def _environment() -> Environment:
         exact=words.exact,
         iso=words.iso,
         many=words.many,
+        patience=words.patience,
         plain=words.plain,
         share=words.share,
         short=words.short,

@@ -21,7 +21,7 @@ from trax.web.pages.listing import number, word
 from trax.web.pages.messages import Message, say
 from trax.web.pages.rendering import show
 from trax.web.pages.spelled import duration, whole_number
-from trax.web.pages.words import many, span
+from trax.web.pages.words import patience, span
 from trax.web.room import link, room_of
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def _facts(about: TrainSummary) -> list[tuple[str, str]]:
         ("Also known as", ", ".join(about.aliases)),
         ("Priority", str(about.priority)),
         ("Group", about.group or ""),
-        ("Gives up after", "" if about.max_retries is None else many(about.max_retries, "failure")),
+        ("Gives up after", "" if about.max_retries is None else patience(about.max_retries)),
         ("Timeout", span(about.timeout) if about.timeout else ""),
         ("Executed by", about.submitter or ("a process of its own" if about.cpu else "")),
     ]

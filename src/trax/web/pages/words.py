@@ -90,6 +90,11 @@ def many(count: int, noun: str, plural: str | None = None) -> str:
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
+def patience(max_retries: int) -> str:
+    """After how many failures a job is given up."""
+    return "the first failure" if max_retries <= 1 else f"{max_retries:,} failures in a row"
+
+
 def took(run: Metadata, now: datetime) -> str:
     """How long a run took, or takes so far."""
     if run.started_at is None:

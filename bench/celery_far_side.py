@@ -1,0 +1,51 @@
+"""The far side of Celery: a worker with our task, and beside it a task that does nothing without us."""
+
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
+from __future__ import annotations
+
+import os
+import signal
+from threading import Thread
+from typing import Any, Final
+
+from celery import Celery, signals
+
+from bench.children import say
+from bench.railway import railway
+from trax.submitters.celery import celery_task
+
+PROCESSES: Final = 4
+
+
+def celery_app(broker: str) -> tuple[Any, Any]:
+    """The Celery app of both sides, and the bare task. Its outcome is kept as well, in the broker."""
+    app: Any = Celery("bench", broker=broker, backend=broker)
+    app.conf.update(broker_connection_retry_on_startup=True, worker_redirect_stdouts=False)
+
+    def noop(number: int) -> None:
+        """Do nothing."""
+
+    return app, app.task(noop, name="bench.noop")
+
+
+def main() -> None:
+    app, _ = celery_app(os.environ["BROKER"])
+    celery_task(railway().app, app)
+    signals.worker_ready.connect(_ready)
+    Thread(target=_end_with_input, daemon=True).start()
+    app.worker_main(["-q", "worker", "-c", str(PROCESSES), "-l", "error"])
+
+
+def _ready(**_: Any) -> None:
+    say(ready=True)
+
+
+def _end_with_input() -> None:
+    """Without `sys.stdin`: whoever is forked would wait for its lock."""
+    while os.read(0, 1024):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+"""What handing over costs, engine by engine, beside the same engine used bare.
+
+An engine is a function that measures itself: add it to ENGINES. `handed_over` and `one_by_one` do our half of
+it for any submitter; `bare` is the other half, the engine's own work without us.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import httpx2
+import psycopg
+
+from bench.children import child
+from bench.databases import database
+from bench.figures import percentile, row, spread
+from bench.http_far_side import SECRET
+from bench.options import Options
+from bench.railway import Job, railway
+from trax.submitters import HttpWorkers
+from trax.testing import postgres
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
+    from bench.railway import Railway
+    from trax import Submitter
+
+AT_ONCE: Final = 8
+WIDTHS: Final = (26, 26)
+MILLISECONDS: Final = 1e3
+
+
+class Sizes(NamedTuple):
+    """How many jobs at once, how many one by one, and how often."""
+
+    many: int
+    single: int
+    rounds: int
+
+
+class Figures(NamedTuple):
+    """Runs a second when there are many, and how long one takes by itself."""
+
+    rates: list[float]
+    times: list[float]
+
+
+def main(options: Options) -> None:
+    sizes = Sizes(options.sized(2000, 40), options.sized(100, 5), options.sized(options.rounds, 1))
+    print(
+        f"engines: {sizes.many} jobs that do nothing, {AT_ONCE} calls at once; then {sizes.single} one by one"
+    )
+    row("", "jobs a second", "p50, one by one", widths=WIDTHS)
+    for measure in ENGINES.values():
+        with postgres(durable=True) as server, database(server) as url:
+            for name, figures in asyncio.run(measure(url, sizes)).items():
+                half = f"{percentile(figures.times, 0.5) * MILLISECONDS:.1f} ms"
+                row(name, spread(figures.rates), half, widths=WIDTHS)
+
+
+async def handed_over(made: Railway, url: str, jobs: int) -> float:
+    """How many a second go from the queue to their last ending, with everything queued before the start."""
+    await made.app.queue_many(made.noop, [Job(number=number) for number in range(jobs)])
+    with psycopg.connect(url, autocommit=True) as connection:
+        before = _completed(connection)
+        began = time.perf_counter()
+        await made.app.start("scheduler")
+        while _completed(connection) < before + jobs:  # noqa: ASYNC110 - a row tells nobody
+            await asyncio.sleep(0.02)
+    seconds = time.perf_counter() - began
+    await made.app.stop()
+    return jobs / seconds
+
+
+def _completed(connection: psycopg.Connection[Any]) -> int:
+    found = connection.execute("SELECT count(*) FROM trax.metadata WHERE state = 'completed'").fetchone()
+    return found[0] if found else 0
+
+
+async def one_by_one(made: Railway, jobs: int) -> list[float]:
+    """How long each takes from its entry to its end, by the database's clock; the first warms up.
+
+    Not by ours: whoever waits for a run of another process looks four times a second.
+    """
+    await made.app.start("scheduler")
+    times = [await _from_queue_to_end(made) for _ in range(jobs + 1)]
+    await made.app.stop()
+    return times[1:]
+
+
+async def _from_queue_to_end(made: Railway) -> float:
+    entry = await made.app.queue(made.noop, Job(number=1))
+    run = await entry.wait(timeout=60)
+    assert run.ended_at
+    return (run.ended_at - entry.created_at).total_seconds()
+
+
+async def bare_rate(call: Callable[[], Awaitable[object]], jobs: int) -> float:
+    """The same number of bare calls, as many at once."""
+    left = iter(range(jobs))
+
+    async def caller() -> None:
+        for _ in left:
+            await call()
+
+    began = time.perf_counter()
+    await asyncio.gather(*(caller() for _ in range(AT_ONCE)))
+    return jobs / (time.perf_counter() - began)
+
+
+async def timed(call: Callable[[], Awaitable[object]], jobs: int) -> list[float]:
+    """How long each of these takes; the first warms up and does not count."""
+    times: list[float] = []
+    for _ in range(jobs + 1):
+        began = time.perf_counter()
+        await call()
+        times.append(time.perf_counter() - began)
+    return times[1:]
+
+
+async def ours(url: str, submitter: Submitter, sizes: Sizes) -> Figures:
+    """Both of our figures for any submitter whose far side is there."""
+    made = railway(url, submitter=submitter, max_active_jobs=None, max_concurrent_dispatch=AT_ONCE)
+    rates = [await handed_over(made, url, sizes.many) for _ in range(sizes.rounds)]
+    return Figures(rates, await one_by_one(made, sizes.single))
+
+
+async def http(url: str, sizes: Sizes) -> dict[str, Figures]:
+    """A uvicorn process on this machine; bare, it answers a POST with 204."""
+    railway(url).app.parts.store.opened_blocking()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    address = f"http://127.0.0.1:{port}"
+    environment = {"TRAX_DATABASE_URL": url, "PORT": str(port)}
+    with child(Path(sys.executable), "bench.http_far_side", environment=environment):
+        database_mode = HttpWorkers(f"{address}/jobs", SECRET, name="database")
+        response_mode = HttpWorkers(f"{address}/jobs", SECRET, name="response", mode="response")
+        return {
+            "bare httpx2, one POST a job": await _bare_posts(f"{address}/bare", sizes),
+            'HttpWorkers(mode="database")': await ours(url, database_mode, sizes),
+            'HttpWorkers(mode="response")': await ours(url, response_mode, sizes),
+        }
+
+
+async def _bare_posts(address: str, sizes: Sizes) -> Figures:
+    async with httpx2.AsyncClient() as client:
+
+        async def call() -> None:
+            await client.post(address, json={"number": 1})
+
+        rates = [await bare_rate(call, sizes.many) for _ in range(sizes.rounds)]
+        return Figures(rates, await timed(call, sizes.single))
+
+
+async def celery(url: str, sizes: Sizes) -> dict[str, Figures]:
+    """A worker that forks, with Valkey for a broker; bare, its tasks keep their results there."""
+    from bench.celery_engine import measure
+
+    return await measure(url, sizes)
+
+
+async def sqs(url: str, sizes: Sizes) -> dict[str, Figures]:
+    """A consumer beside moto's server, which is slower than Amazon's and nearer; bare, sent and received."""
+    from bench.sqs_engine import measure
+
+    return await measure(url, sizes)
+
+
+ENGINES: Final[dict[str, Callable[[str, Sizes], Coroutine[Any, Any, dict[str, Figures]]]]] = {
+    "http": http,
+    "celery": celery,
+    "sqs": sqs,
+}
+
+if __name__ == "__main__":
+    main(Options())

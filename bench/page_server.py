@@ -1,0 +1,24 @@
+"""A process that serves the control room of a long history, and runs nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+from bench.children import say, words
+from bench.history import long_app
+from trax.web.serving import Door, Doorway
+
+
+async def main() -> None:
+    app, doorway = long_app(), Doorway(Door(port=0))
+    await app.parts.store.opened()
+    async with doorway.served(app) as address:
+        say(ready=True, address=address, pid=os.getpid())
+        async for _ in words():
+            pass
+    app.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

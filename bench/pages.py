@@ -1,0 +1,183 @@
+"""What the control room costs beside a long history: every page, the lists of the API, and who watches."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+import time
+from http import HTTPStatus
+from http.client import HTTPConnection
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from bench.browser import seconds_to_use
+from bench.children import child
+from bench.databases import database, settle
+from bench.figures import goal
+from bench.history import FAMOUS, Size, fill
+from bench.options import Options
+from bench.processes import PROC
+from bench.viewers import VIEWERS, cost
+from trax.store import Store
+from trax.testing import postgres
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+GOAL_MILLISECONDS: Final = 100
+GOAL_KILOBYTES: Final = 60
+GOAL_SECONDS: Final = 0.5
+GOAL_SHARE: Final = 0.1
+ROUNDS: Final = 7
+WIDEST: Final = 46
+PAGES: Final = (
+    "/",
+    "/?by=hour",
+    "/trains",
+    "/trains/train-10",
+    "/groups",
+    "/groups/group-104",
+    "/manifests",
+    "/manifests?text=99",
+    "/manifests?enabled=paused&train=train-12",
+    "/manifests?group=group-104",
+    f"/manifests/{FAMOUS}",
+    "/queue",
+    "/queue?status=queued",
+    "/queue?status=queued&group=group-104",
+    "/queue?train=nobody",
+    "/queue/{entry}",
+    "/executions",
+    "/executions?state=failed",
+    "/executions?state=completed&group=group-104",
+    "/executions?train=train-12",
+    "/executions?within=1+day&state=failed",
+    f"/executions?manifest={FAMOUS}",
+    "/executions?external_id=abcdef",
+    "/executions?before=5000",
+    "/executions/{failed}",
+    "/dead-letters",
+    "/dead-letters?status=",
+    "/dead-letters/1",
+    "/workers",
+    "/logs",
+    "/logs?text=nowhere",
+    "/logs?level=error",
+    "/audit",
+    "/audit?action=groups.update",
+    "/settings",
+)
+LISTS: Final = (
+    "/api/v1/executions?total=true",
+    "/api/v1/executions?state=failed&total=true",
+    "/api/v1/queue?status=queued&total=true",
+    "/api/v1/manifests?total=true",
+    "/api/v1/groups",
+    "/api/v1/dead-letters",
+    "/api/v1/dead-letters/groups",
+    "/api/v1/logs",
+    "/api/v1/audit",
+    "/api/v1/workers",
+    "/api/v1/trains",
+    "/api/v1/stats/home",
+    "/health",
+    "/metrics",
+)
+LONG: Final = Size(runs=1_000_000, manifests=100_000, queued=1_000_000, letters=10_000, lines=500_000)
+TENTH: Final = Size(runs=100_000, manifests=10_000, queued=100_000, letters=1_000, lines=50_000)
+SHORT: Final = Size(runs=5_000, manifests=500, queued=2_000, letters=50, lines=1_000)
+
+
+def main(options: Options) -> None:
+    sizes = (SHORT, SHORT) if options.quick else (TENTH, LONG)
+    print(f"pages: the control room beside a long history, each address asked {ROUNDS} times")
+    with tempfile.TemporaryDirectory() as folder:
+        url = f"sqlite:///{Path(folder) / 'trax.db'}"
+        _fill(url, sizes[0])
+        _measure("SQLite", url, sizes[0], options)
+    with postgres(durable=True) as server, database(server) as url:
+        _fill(url, sizes[1])
+        settle(url)
+        _measure("PostgreSQL", url, sizes[1], options)
+
+
+def _fill(url: str, size: Size) -> None:
+    store = Store(url)
+    store.open()
+    fill(store, size)
+    store.close()
+
+
+def _measure(name: str, url: str, size: Size, options: Options) -> None:
+    print(f"  {name}: {size.runs:,} executions, {size.manifests:,} manifests, {size.queued:,} entries wait")
+    with child(Path(sys.executable), "bench.page_server", environment={"TRAX_DATABASE_URL": url}) as server:
+        address, pid = server.hear("address"), server.hear("pid")
+        known = {"entry": size.queued, "failed": size.runs // 100 * 50 + 7}
+        _pages(address, [path.format(**known) for path in PAGES])
+        _asked(address, LISTS)
+        _opened(address)
+        _watched(address, url, pid, options.sized(20, 2))
+
+
+def _pages(address: str, paths: Sequence[str]) -> None:
+    slowest, largest = _asked(address, paths)
+    met = slowest <= GOAL_MILLISECONDS
+    goal("the slowest page", f"{slowest:.0f} ms", f"at most {GOAL_MILLISECONDS} ms", met=met)
+    met = largest <= GOAL_KILOBYTES
+    goal("the largest page", f"{largest:.0f} KB", f"at most {GOAL_KILOBYTES} KB", met=met)
+
+
+def _asked(address: str, paths: Sequence[str]) -> tuple[float, float]:
+    """How long the slowest of them takes in the median, and how large the largest is."""
+    print(f"  {'':<{WIDEST}}{'median ms':>10}{'worst ms':>10}{'KB':>8}")
+    medians: list[float] = []
+    sizes: list[float] = []
+    for path in paths:
+        times, kilobytes = _times(address, path)
+        print(f"  {path:<{WIDEST}}{median(times):>10.1f}{max(times):>10.1f}{kilobytes:>8.1f}")
+        medians.append(median(times))
+        sizes.append(kilobytes)
+    return max(medians), max(sizes)
+
+
+def _times(address: str, path: str) -> tuple[list[float], float]:
+    """Milliseconds of each round but the first, which warms up, and how large the answer is."""
+    at = urlsplit(address)
+    connection = HTTPConnection(at.hostname or "", at.port)
+    times: list[float] = []
+    body = b""
+    for _ in range(ROUNDS + 1):
+        started = time.perf_counter()
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        body = answer.read()
+        times.append((time.perf_counter() - started) * 1000)
+        assert answer.status == HTTPStatus.OK, f"{path} answered {answer.status}"
+    connection.close()
+    return times[1:], len(body) / 1000
+
+
+def _opened(address: str) -> None:
+    times = seconds_to_use(address, ROUNDS)
+    if not times:
+        print("  (how long a browser takes is not measured: there is no Chromium here)")
+        return
+    usable = median(times)
+    goal("home in Chromium", f"{usable:.2f} s", f"below {GOAL_SECONDS} s", met=usable < GOAL_SECONDS)
+
+
+def _watched(address: str, url: str, pid: int, seconds: float) -> None:
+    if not PROC.is_dir():
+        print("  (processor time is read from /proc, which this system does not have)")
+        return
+    for what, busy in (("while nothing changes", False), ("while much changes", True)):
+        share = asyncio.run(cost(address, url, [pid], seconds=seconds, busy=busy))
+        met = share < GOAL_SHARE
+        goal(f"{VIEWERS} viewers {what}", f"{share:.1%} of a core", f"below {GOAL_SHARE:.0%}", met=met)
+
+
+if __name__ == "__main__":
+    main(Options())

@@ -1,0 +1,51 @@
+"""SQS, as far as moto is it, through us and bare."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from bench.children import child
+from bench.engines import Figures, Sizes, ours, timed
+from bench.railway import railway
+from bench.sqs_far_side import client
+from trax.submitters.sqs import SqsWorkers
+
+TEN: Final = 10
+
+
+async def measure(url: str, sizes: Sizes) -> dict[str, Figures]:
+    railway(url).app.parts.store.opened_blocking()
+    with child(Path(sys.executable), "bench.sqs_far_side", environment={"TRAX_DATABASE_URL": url}) as far:
+        where = far.hear("where")
+        sqs = client(where["endpoint"])
+        return {
+            "bare SQS, sent and received": await _bare(sqs, where["bare"], sizes),
+            "SqsWorkers": await ours(url, SqsWorkers(where["queue"], client=sqs), sizes),
+        }
+
+
+async def _bare(sqs: Any, queue: str, sizes: Sizes) -> Figures:
+    async def call() -> None:
+        await asyncio.to_thread(_carried, sqs, queue, 1)
+
+    began = time.perf_counter()
+    await asyncio.to_thread(_carried, sqs, queue, sizes.many)
+    rate = sizes.many / (time.perf_counter() - began)
+    return Figures([rate], await timed(call, sizes.single))
+
+
+def _carried(sqs: Any, queue: str, count: int) -> None:
+    """So many messages: all of them there, then all of them here and gone, ten in a call."""
+    for start in range(0, count, TEN):
+        numbers = range(start, min(start + TEN, count))
+        sent = [{"Id": str(number), "MessageBody": str(number)} for number in numbers]
+        sqs.send_message_batch(QueueUrl=queue, Entries=sent)
+    while count:
+        found = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=TEN).get("Messages", [])
+        done = [{"Id": one["MessageId"], "ReceiptHandle": one["ReceiptHandle"]} for one in found]
+        sqs.delete_message_batch(QueueUrl=queue, Entries=done)
+        count -= len(found)

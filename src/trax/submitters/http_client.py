@@ -1,0 +1,149 @@
+"""Signed calls of one far side: made again when they are put off, not when nobody knows what came of them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from random import SystemRandom
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, urlsplit
+
+from trax.errors import DefinitionError, RemoteLost, TraxError, shown
+from trax.host.extras import needed
+from trax.submitters.retrying import PUT_OFF, Patience
+from trax.submitters.signing import signed
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    import httpx2
+
+SHOWN_BODY: Final = 2000
+_random = SystemRandom()
+
+
+class Unreached(TraxError):
+    """Nobody there began anything: the call did not arrive, or was put off too often."""
+
+
+@dataclass(kw_only=True)
+class FarEndpoint:
+    """Where to call, and how. Clock, chance and sleep are arguments, so that tests need not wait."""
+
+    url: str
+    key: str
+    secret: bytes = field(repr=False)
+    timeout: timedelta
+    patience: Patience
+    options: Mapping[str, Any] = field(repr=False)
+    clock: Callable[[], float] = time.time
+    chance: Callable[[], float] = _random.random
+    sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url if isinstance(self.url, str) else "")  # pyright: ignore[reportUnnecessaryIsInstance]
+        if parts.scheme not in {"http", "https"} or not parts.netloc or parts.query or parts.fragment:
+            raise DefinitionError(
+                f"the address of HTTP workers looks like https://host/path (got {shown(self.url)})"
+            )
+        self._path = parts.path.rstrip("/")
+        self._origin = f"{parts.scheme}://{parts.netloc}"
+        self._httpx: Any = needed("httpx2", extra="http", by="HttpWorkers")
+        self._client: httpx2.AsyncClient | None = None
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[None]:
+        """Keep connections for the calls within the block."""
+        async with self._new_client() as client:
+            self._client = client
+            try:
+                yield
+            finally:
+                self._client = None
+
+    async def post(self, operation: str, body: bytes) -> httpx2.Response:
+        """Call, and read the whole answer. What the network does to it reaches the caller as it is."""
+        async with self._leased() as client:
+            return await self._answered(client, operation, body, PUT_OFF, stream=False)
+
+    @asynccontextmanager
+    async def stream(self, operation: str, body: bytes) -> AsyncGenerator[httpx2.Response]:
+        """Call, and read the answer as it comes; the call ends with the block.
+
+        A 502 is not made again: what a proxy lost sight of may have begun. Raises Unreached when nobody has
+        begun anything, and RemoteLost when nobody knows.
+        """
+        async with self._leased() as client:
+            try:
+                response = await self._answered(client, operation, body, PUT_OFF - {502}, stream=True)
+            except (self._httpx.ConnectError, self._httpx.ConnectTimeout, self._httpx.PoolTimeout) as error:
+                raise Unreached(f"{self.url} cannot be reached: {error or type(error).__name__}") from error
+            except self._httpx.HTTPError as error:
+                raise self._lost(error) from error
+            try:
+                yield response
+            except self._httpx.HTTPError as error:
+                raise self._lost(error) from error
+            finally:
+                await response.aclose()
+
+    def told(self, response: httpx2.Response) -> str:
+        """An answer that is not what was hoped for, in words."""
+        text = response.text[:SHOWN_BODY] or response.reason_phrase
+        return f"{self.url} answered {response.status_code}: {text}"
+
+    async def _answered(
+        self,
+        client: httpx2.AsyncClient,
+        operation: str,
+        body: bytes,
+        put_off: frozenset[int],
+        *,
+        stream: bool,
+    ) -> httpx2.Response:
+        retries = 0
+        while True:
+            response = await client.send(self._request(client, operation, body, stream=stream), stream=stream)
+            if response.status_code not in put_off:
+                return response
+            after, now = response.headers.get("retry-after"), datetime.fromtimestamp(self.clock(), UTC)
+            seconds = self.patience.wait(retries, after, chance=self.chance(), now=now)
+            if seconds is None:
+                return response
+            await response.aclose()
+            await self.sleep(seconds)
+            retries += 1
+
+    def _request(
+        self, client: httpx2.AsyncClient, operation: str, body: bytes, *, stream: bool
+    ) -> httpx2.Request:
+        """Signed anew for each try: a far side that saw the last one would take it for a replay."""
+        path = f"{self._path}/{operation}"
+        signed_path = unquote(path)  # as servers hand it on
+        headers = signed(self.key, self.secret, "POST", signed_path, body, now=self.clock())
+        headers["content-type"] = "application/json"
+        seconds = self.timeout.total_seconds()
+        allowed = self._httpx.Timeout(seconds, read=None if stream else seconds)
+        return client.build_request(
+            "POST", self._origin + path, content=body, headers=headers, timeout=allowed
+        )
+
+    @asynccontextmanager
+    async def _leased(self) -> AsyncGenerator[httpx2.AsyncClient]:
+        if self._client is not None:
+            yield self._client
+            return
+        async with self._new_client() as client:
+            yield client
+
+    def _new_client(self) -> httpx2.AsyncClient:
+        limits = self._httpx.Limits(max_connections=None, max_keepalive_connections=20)
+        return self._httpx.AsyncClient(**{"limits": limits, **self.options})
+
+    def _lost(self, error: Exception) -> RemoteLost:
+        why = f"{type(error).__name__}: {error}".rstrip(": ")
+        return RemoteLost(f"the connection to {self.url} broke before the run was over ({why})")

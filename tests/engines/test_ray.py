@@ -1,0 +1,114 @@
+"""Runs on a Ray cluster, started here: `pytest -m ray`, with the extra `ray` installed."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.ray_cluster import APP, PROJECT, Cluster, RayEngine, WholeCluster
+from tests.support.waiting import until
+
+from trax import Submission
+from trax.errors import DefinitionError
+from trax.submitters.ray import RayWorkers
+from trax.testing.submitter_contract import SCENARIOS, Scenario, Site, name_of, play, scenarios, yard
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+pytestmark = pytest.mark.ray
+
+DOWN = scenarios.what_is_queued_while_the_far_side_is_down_runs_when_it_is_back
+PATIENCE_SECONDS = 200
+"""A process of Ray's takes seconds to start, on a busy machine many."""
+
+
+@pytest.fixture(scope="module")
+def one_cluster() -> Generator[Cluster]:
+    made = Cluster()
+    yield made
+    made.remove()
+
+
+@pytest.fixture
+def cluster(one_cluster: Cluster) -> Cluster:
+    one_cluster.begin()
+    return one_cluster
+
+
+@pytest.fixture
+def site(postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    monkeypatch.setattr(yard, "PATIENCE_SECONDS", PATIENCE_SECONDS)
+    return Site(postgres_url, tmp_path)
+
+
+@pytest.mark.parametrize("scenario", [one for one in SCENARIOS if one is not DOWN], ids=name_of)
+async def test_ray_keeps(scenario: Scenario, cluster: Cluster, site: Site) -> None:
+    with closing(RayEngine(cluster, site)) as engine:
+        await play(scenario, engine, site)
+
+
+async def test_a_cluster_that_goes_away_takes_no_scheduler_with_it(cluster: Cluster, site: Site) -> None:
+    with closing(WholeCluster(cluster, site)) as engine:
+        await play(DOWN, engine, site)
+
+
+def run(metadata_id: int, train: str = "work") -> Submission:
+    return Submission(metadata_id=metadata_id, external_id=str(metadata_id), train=train)
+
+
+def test_what_a_train_needs_is_asked_of_ray_and_what_ray_refuses_is_told(cluster: Cluster) -> None:
+    needs = {"impossible": {"num_gpus": -1}, "rare": {"resources": {"unicorn": 1}}}
+    workers = RayWorkers(APP, name="needs", address=cluster.address, resources=needs)
+    try:
+        refused, taken = workers.submit([run(1, "impossible"), run(2, "rare")])
+        again = workers.submit([run(2, "rare")])
+        workers.withdraw([run(2, "rare")])
+    finally:
+        workers.close()
+        cluster.end_workers(signal.SIGKILL)
+
+    assert "num_gpus" in str(refused)
+    assert (taken, again) == (None, [None])
+
+
+def test_what_could_not_begin_is_told_with_the_next_hand_over(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    workers = RayWorkers("no.such.module:app", name="lost", address=cluster.address)
+    try:
+        workers.submit([run(1)])
+        until(lambda: workers.submit([]) == [] and bool(caplog.messages), within_seconds=PATIENCE_SECONDS)
+    finally:
+        workers.close()
+        cluster.end_workers(signal.SIGKILL)
+
+    assert caplog.messages[0].startswith("run 1 did not begin in Ray: ")
+    assert "No module named 'no'" in caplog.messages[0]
+
+
+def test_what_the_page_shows_can_be_run() -> None:
+    page = (PROJECT / "docs" / "ray-workers.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^```py\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    names: dict[str, Any] = {}
+
+    exec(shown, names)  # noqa: S102 - that is the question
+
+    assert names["app"].parts.routing.submitter_of("embed") == "ray"
+
+
+async def test_a_cluster_that_is_not_there_is_told_at_once() -> None:
+    workers = RayWorkers(APP, address="127.0.0.1:1")
+
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.to_thread(workers.submit, [run(1)])
+
+
+def test_an_app_is_named_by_its_module() -> None:
+    with pytest.raises(DefinitionError, match="RayWorkers needs an app such as 'jobs:app'"):
+        RayWorkers("jobs")

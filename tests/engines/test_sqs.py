@@ -1,0 +1,28 @@
+"""A queue of SQS and its consumer keep what every engine has to keep."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.sqs_engine import SqsEngine
+
+from trax.testing.submitter_contract import SCENARIOS, Scenario, Site, name_of, play
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.amazon import Amazon
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=name_of)
+async def test_a_consumer_keeps(
+    scenario: Scenario, amazon: Amazon, postgres_url: str, tmp_path: Path
+) -> None:
+    await play(scenario, SqsEngine(amazon.endpoint, amazon.queue("jobs")), Site(postgres_url, tmp_path))
+
+
+async def test_a_fifo_queue_carries_a_crowd(amazon: Amazon, postgres_url: str, tmp_path: Path) -> None:
+    engine = SqsEngine(amazon.endpoint, amazon.queue("jobs.fifo"))
+
+    await play(SCENARIOS[-1], engine, Site(postgres_url, tmp_path))

@@ -1,0 +1,254 @@
+"""What is sent to a queue, what becomes of it there, and what a function that is called with it answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.sqs_far import client
+
+from trax import Refused, Submission, Trax
+from trax.errors import MissingExtra
+from trax.submitters.sqs import SqsConsumer, SqsWorkers, lambda_handler
+from trax.testing import Harness
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+    from pathlib import Path
+
+    from tests.support.amazon import Amazon
+
+
+class Context:
+    """What Lambda tells a function of the time it has left."""
+
+    def __init__(self, seconds: float = 900) -> None:
+        self._seconds = seconds
+
+    def get_remaining_time_in_millis(self) -> int:
+        return int(self._seconds * 1000)
+
+
+class Yard:
+    """A queue, and apps at both ends of it."""
+
+    def __init__(self, folder: Path, amazon: Amazon, queue: str = "jobs") -> None:
+        self._folder = folder
+        self.amazon = amazon
+        self.queue_url = amazon.queue(queue)
+        self.submitter = SqsWorkers(self.queue_url, client=amazon.client)
+
+    def app(self) -> Trax:
+        app = Trax(f"sqlite:///{self._folder}/trax.db", submitter=self.submitter, shutdown_timeout=0.1)
+
+        @app.train
+        async def work(word: str) -> str:
+            if word == "endless":
+                await asyncio.Event().wait()
+            if word == "wrong":
+                raise ValueError(word)
+            return word.upper()
+
+        return app
+
+    def send(self, body: str) -> None:
+        self.amazon.client.send_message(QueueUrl=self.queue_url, MessageBody=body)
+
+    def event(self) -> dict[str, Any]:
+        """What Lambda calls a function with for the messages that are there."""
+        found = self.amazon.client.receive_message(QueueUrl=self.queue_url, MaxNumberOfMessages=10)
+        return {
+            "Records": [
+                {"messageId": one["MessageId"], "body": one["Body"]} for one in found.get("Messages", [])
+            ]
+        }
+
+
+def submission(number: int) -> Submission:
+    return Submission(metadata_id=number, external_id=f"e{number}", train="work")
+
+
+@asynccontextmanager
+async def consuming(yard: Yard, concurrency: int = 10) -> AsyncGenerator[None]:
+    app, stopped, second = yard.app(), asyncio.Event(), timedelta(seconds=1)
+    consumer = SqsConsumer(
+        app, yard.queue_url, client=yard.amazon.client, concurrency=concurrency, poll=second
+    )
+    running = asyncio.create_task(consumer.run(stopped))
+    try:
+        yield
+    finally:
+        stopped.set()
+        await running
+        app.close()
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    async with asyncio.timeout(60):
+        while not await condition():  # noqa: ASYNC110 - a queue tells nobody
+            await asyncio.sleep(0.02)
+
+
+async def is_left(yard: Yard, messages: int) -> bool:
+    return await asyncio.to_thread(yard.amazon.waiting, yard.queue_url) == messages
+
+
+async def queued(app: Trax, *words: str) -> None:
+    async with Harness(app) as h:
+        await app.queue_many("work", words)
+        await h.run_until_idle()
+
+
+async def outcomes(yard: Yard) -> dict[Any, str]:
+    app = yard.app()
+    try:
+        return {run.input: run.state for run in await app.executions.list()}
+    finally:
+        app.close()
+
+
+@pytest.fixture
+def yard(tmp_path: Path, amazon: Amazon) -> Yard:
+    return Yard(tmp_path, amazon)
+
+
+def test_a_message_says_whose_record_it_is_about_and_no_more(yard: Yard) -> None:
+    assert yard.submitter.submit([submission(7), submission(8)]) == [None, None]
+
+    bodies = [json.loads(one["body"]) for one in yard.event()["Records"]]
+    assert sorted(body["metadata_id"] for body in bodies) == [7, 8]
+    assert all(list(body) == ["metadata_id"] for body in bodies)
+
+
+def test_a_run_that_is_handed_over_again_is_the_same_message_to_a_fifo_queue(
+    amazon: Amazon, tmp_path: Path
+) -> None:
+    yard = Yard(tmp_path, amazon, "jobs.fifo")
+
+    yard.submitter.submit([submission(7), submission(8)])
+    yard.submitter.submit([submission(7)])
+
+    assert amazon.waiting(yard.queue_url) == 2
+
+
+def test_messages_of_one_group_are_given_out_one_after_the_other(amazon: Amazon) -> None:
+    queue_url = amazon.queue("jobs.fifo")
+    together = SqsWorkers(queue_url, client=amazon.client, message_group_id="ledger")
+
+    together.submit([submission(7), submission(8)])
+
+    (first,) = amazon.client.receive_message(QueueUrl=queue_url, MaxNumberOfMessages=1)["Messages"]
+    assert json.loads(first["Body"]) == {"metadata_id": 7}
+    assert "Messages" not in amazon.client.receive_message(QueueUrl=queue_url, MaxNumberOfMessages=1)
+
+
+def test_each_message_that_is_refused_has_an_answer_of_its_own(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def half(**_: Any) -> dict[str, Any]:
+        failed = {"Id": "8", "Code": "InternalError", "Message": "try later", "SenderFault": False}
+        return {"Successful": [{"Id": "7"}], "Failed": [failed]}
+
+    monkeypatch.setattr(yard.amazon.client, "send_message_batch", half)
+
+    assert yard.submitter.submit([submission(7), submission(8), submission(9)]) == [
+        None,
+        Refused("SQS refused it with InternalError: try later"),
+        Refused("SQS did not say what became of it"),
+    ]
+
+
+def test_a_queue_that_cannot_be_reached_takes_nothing(amazon: Amazon) -> None:
+    away = SqsWorkers(amazon.queue("jobs"), client=client("http://127.0.0.1:9"))
+
+    with pytest.raises(Exception, match="Could not connect"):
+        away.submit([submission(7)])
+
+
+async def test_what_was_taken_up_is_deleted_and_what_makes_no_sense_stays(yard: Yard) -> None:
+    await queued(yard.app(), "hello", "wrong")
+    yard.send("nonsense")
+    yard.send('{"metadata_id": 999}')
+
+    async with consuming(yard):
+        await until(lambda: is_left(yard, 2))
+
+    assert await outcomes(yard) == {"hello": "completed", "wrong": "failed"}
+
+
+async def test_a_consumer_takes_no_more_messages_than_it_has_room_for(yard: Yard) -> None:
+    await queued(yard.app(), "endless", "hello")
+
+    async with consuming(yard, concurrency=1):
+        await until(lambda: is_left(yard, 1))
+
+        assert sorted((await outcomes(yard)).values()) == ["in_progress", "pending"]
+
+
+async def test_what_a_last_poll_brings_is_given_back_at_once(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop_first(**wanted: Any) -> Any:
+        here.call_soon_threadsafe(stopped.set)
+        return receive(**wanted)
+
+    yard.queue_url = yard.amazon.queue("patient", VisibilityTimeout="600")
+    yard.send("anything")
+    app, stopped, here = yard.app(), asyncio.Event(), asyncio.get_running_loop()
+    receive = yard.amazon.client.receive_message
+    monkeypatch.setattr(yard.amazon.client, "receive_message", stop_first)
+
+    await SqsConsumer(app, yard.queue_url, client=yard.amazon.client).run(stopped)
+
+    monkeypatch.undo()
+    app.close()
+    assert [one["body"] for one in yard.event()["Records"]] == ["anything"]
+
+
+async def test_a_function_answers_which_messages_are_to_come_again(yard: Yard) -> None:
+    await queued(yard.app(), "hello", "wrong")
+    yard.send("nonsense")
+    handle, event = lambda_handler(yard.app()), yard.event()
+
+    answer = await asyncio.to_thread(handle, event, Context())
+
+    (nonsense,) = [one["messageId"] for one in event["Records"] if one["body"] == "nonsense"]
+    assert answer == {"batchItemFailures": [{"itemIdentifier": nonsense}]}
+    assert await outcomes(yard) == {"hello": "completed", "wrong": "failed"}
+
+
+async def test_a_function_that_is_called_again_with_the_same_executes_nothing(yard: Yard) -> None:
+    await queued(yard.app(), "hello")
+    handle, event = lambda_handler(yard.app()), yard.event()
+    await asyncio.to_thread(handle, event, Context())
+
+    assert await asyncio.to_thread(handle, event, Context()) == {"batchItemFailures": []}
+
+    assert await outcomes(yard) == {"hello": "completed"}
+
+
+async def test_a_job_that_would_outlast_its_function_goes_back_to_the_queue(yard: Yard) -> None:
+    await queued(yard.app(), "endless")
+
+    answer = await asyncio.to_thread(lambda_handler(yard.app()), yard.event(), Context(seconds=5))
+
+    assert answer == {"batchItemFailures": []}
+    app = yard.app()
+    (entry,), (run,) = await app.work_queue.list(), await app.executions.list()
+    app.close()
+    assert (run.failure_exception, entry.status) == ("Interrupted", "queued")
+
+
+@pytest.mark.parametrize("made", [lambda: SqsWorkers("x"), lambda: SqsConsumer(Trax("memory://"), "x")])
+def test_without_the_extra_it_says_what_to_install(
+    made: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "boto3", None)
+
+    with pytest.raises(MissingExtra, match=r"pip install 'trax-scheduler\[sqs\]'"):
+        made()

@@ -1,0 +1,273 @@
+"""What the endpoint answers, to whom, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+
+from trax import Trax, current
+from trax.errors import StoreUnavailable
+from trax.host.receiving import Receiver
+from trax.submitters.signing import SIGNATURE, signed
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from trax.submitters.http_endpoint import HttpEndpoint
+
+SECRET = "a secret for the tests"
+MOST = 2000
+NOON = 1_800_000_000.0
+
+
+class Caller:
+    """Calls an endpoint as a client would, in this process, and may lie."""
+
+    def __init__(self, endpoint: HttpEndpoint | FastAPI) -> None:
+        self.client = httpx2.AsyncClient(transport=httpx2.ASGITransport(endpoint), base_url="http://far")
+
+    async def __call__(
+        self,
+        operation: str,
+        value: Any = None,
+        *,
+        body: bytes | None = None,
+        now: float = NOON,
+        changed: dict[str, str] | None = None,
+    ) -> httpx2.Response:
+        body = json.dumps(value or {}).encode() if body is None else body
+        headers = signed("default", SECRET.encode(), "POST", f"/jobs/{operation}", body, now=now)
+        return await self.send(operation, body, headers | (changed or {}))
+
+    async def send(self, operation: str, body: bytes, headers: dict[str, str]) -> httpx2.Response:
+        return await self.client.post(f"/jobs/{operation}", content=body, headers=headers)
+
+    async def close(self) -> None:
+        await self.client.aclose()
+
+
+def app_at(url: str) -> Trax:
+    app = Trax(url)
+
+    @app.train
+    async def double(number: int) -> int:
+        return 2 * number
+
+    @app.train
+    def wake(name: str) -> None:
+        run = current()
+        assert run
+        run.sync.activate(name, 1)
+
+    return app
+
+
+def endpoint_of(app: Trax, **options: Any) -> HttpEndpoint:
+    return app.http_endpoint(SECRET, clock=lambda: NOON, **options)
+
+
+@pytest.fixture
+async def call() -> AsyncGenerator[Caller]:
+    app = app_at("memory://")
+    async with endpoint_of(app, max_body_bytes=MOST) as endpoint:
+        caller = Caller(endpoint)
+        yield caller
+        await caller.close()
+    app.close()
+
+
+def lines(answer: httpx2.Response) -> list[Any]:
+    return [json.loads(line) for line in answer.text.splitlines() if line]
+
+
+FACTS = {"metadata_id": 1, "external_id": "x1", "train": "double"}
+
+
+async def test_a_train_is_executed_without_any_database() -> None:
+    app = app_at("postgresql://nobody@127.0.0.1:1/nothing")
+    call = Caller(endpoint_of(app))
+
+    answer = await call("execute", {"train": "double", "facts": FACTS, "input": 21})
+
+    assert (answer.status_code, lines(answer)) == (200, [{"junction": "double"}, {"done": 42}])
+    await call.close()
+
+
+async def test_an_input_that_is_refused_is_the_failure_of_the_run(call: Caller) -> None:
+    answer = await call("execute", {"train": "double", "facts": FACTS, "input": "many"})
+
+    (ending,) = lines(answer)
+    assert (answer.status_code, ending["failed"]["type"]) == (200, "InvalidInput")
+    assert "train 'double' refused its input" in ending["failed"]["message"]
+
+
+async def test_a_run_that_wants_its_dependents_woken_is_told_that_this_cannot_be_done_here(
+    call: Caller,
+) -> None:
+    facts = {**FACTS, "train": "wake", "manifest": "hourly"}
+
+    answer = await call("execute", {"train": "wake", "facts": facts, "input": "other"})
+
+    assert "there is no database where it runs" in lines(answer)[-1]["failed"]["message"]
+
+
+async def test_a_forged_call_is_refused_and_logged(call: Caller, caplog: pytest.LogCaptureFixture) -> None:
+    answer = await call("offer", {"runs": []}, changed={SIGNATURE: "0" * 64})
+
+    assert (answer.status_code, answer.json()["error"].startswith("the signature does not fit")) == (
+        401,
+        True,
+    )
+    assert "a call of /jobs/offer from 127.0.0.1 was refused with 401: the signature" in caplog.text
+
+
+async def test_an_unsigned_call_is_refused(call: Caller) -> None:
+    answer = await call.send("offer", b"{}", {})
+
+    assert (answer.status_code, "the call is not signed" in answer.text) == (401, True)
+
+
+async def test_an_unknown_key_is_refused(call: Caller) -> None:
+    answer = await call("offer", {"runs": []}, changed={"trax-key": "of last year"})
+
+    assert (answer.status_code, answer.json()) == (401, {"error": "there is no key 'of last year'"})
+
+
+async def test_a_stale_call_is_refused(call: Caller) -> None:
+    answer = await call("offer", {"runs": []}, now=NOON - 400)
+
+    assert (answer.status_code, "check the clocks" in answer.text) == (401, True)
+
+
+async def test_a_replayed_call_is_refused(call: Caller) -> None:
+    body = b'{"runs":[]}'
+    headers = signed("default", SECRET.encode(), "POST", "/jobs/offer", body, now=NOON)
+
+    first, second = [await call.send("offer", body, headers) for _ in range(2)]
+
+    assert (first.status_code, second.status_code) == (200, 409)
+
+
+async def test_a_call_replayed_at_another_operation_is_forged(call: Caller) -> None:
+    body = b'{"runs":[]}'
+    headers = signed("default", SECRET.encode(), "POST", "/jobs/offer", body, now=NOON)
+
+    assert (await call.send("take-up", body, headers)).status_code == 401
+
+
+async def test_an_oversized_body_is_refused_also_when_it_does_not_say_how_long_it_is(call: Caller) -> None:
+    async def parts() -> AsyncGenerator[bytes]:
+        for _ in range(MOST):
+            yield b"xx"
+
+    declared = await call("offer", body=b"x" * (MOST + 1))
+    whole = b"x" * 2 * MOST
+    headers = signed("default", SECRET.encode(), "POST", "/jobs/offer", whole, now=NOON)
+    streamed = await call.send("offer", parts(), headers)  # pyright: ignore[reportArgumentType]
+
+    assert (declared.status_code, streamed.status_code) == (413, 413)
+    assert declared.json() == {"error": f"the body is larger than {MOST} bytes"}
+
+
+@pytest.mark.parametrize(
+    ("operation", "body", "status"),
+    [
+        ("offer", b"not json", 400),
+        ("offer", b"[]", 400),
+        ("offer", b'{"runs": 1}', 400),
+        ("offer", b'{"runs": [{"metadata_id": "1", "train": "double"}]}', 400),
+        ("offer", b'{"runs": [7]}', 400),
+        ("execute", b'{"train": "double", "input": 1}', 400),
+        ("execute", b'{"train": "double", "facts": {"scheduled_for": "noon"}, "input": 1}', 400),
+        ("execute", b'{"train": "treble", "facts": {}, "input": 1}', 404),
+        ("run", b'{"train": "treble", "input": 1}', 404),
+        ("nothing", b"{}", 404),
+        ("", b"{}", 404),
+    ],
+)
+async def test_what_cannot_be_understood_is_refused_with_a_reason(
+    call: Caller, operation: str, body: bytes, status: int
+) -> None:
+    answer = await call(operation, body=body)
+
+    assert (answer.status_code, bool(answer.json()["error"])) == (status, True)
+
+
+async def test_only_post_is_answered(call: Caller) -> None:
+    answer = await call.client.get("/jobs/offer")
+
+    assert answer.status_code == 405
+
+
+async def test_an_offer_is_answered_for_each_train(call: Caller) -> None:
+    runs = [{"metadata_id": 1, "train": "double"}, {"metadata_id": 2, "train": "dubble"}]
+
+    answers = (await call("offer", {"runs": runs})).json()["answers"]
+
+    assert answers == [None, "no train is registered as 'dubble'; did you mean 'double'?"]
+
+
+async def test_a_run_that_does_not_exist_is_not_taken_up(call: Caller) -> None:
+    answer = await call("take-up", {"runs": [{"metadata_id": 7, "train": "double"}]})
+
+    assert (answer.status_code, answer.json()) == (202, {"answers": ["NotFound: there is no execution 7"]})
+
+
+async def test_without_its_database_it_asks_to_come_again(
+    call: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: Any) -> bool:
+        raise StoreUnavailable("restarting")
+
+    monkeypatch.setattr(Receiver, "take_up_all", away)
+    answer = await call("take-up", {"runs": [{"metadata_id": 7, "train": "double"}]})
+
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+
+
+async def test_behind_a_proxy_that_changes_the_path_the_path_of_callers_is_what_counts() -> None:
+    """Callers sign /public/jobs/offer; the proxy passes it on as /jobs/offer."""
+    call = Caller(endpoint_of(app_at("memory://"), path="/public/jobs"))
+    body = b'{"runs":[]}'
+    headers = signed("default", SECRET.encode(), "POST", "/public/jobs/offer", body, now=NOON)
+
+    assert (await call.send("offer", body, headers)).status_code == 200
+    await call.close()
+
+
+async def test_mounted_in_another_application_it_answers_below_its_own_path() -> None:
+    web = FastAPI()
+    web.mount("/jobs", endpoint_of(app_at("memory://")))
+    call = Caller(web)
+
+    answer = await call("offer", {"runs": [{"metadata_id": 1, "train": "double"}]})
+
+    assert (answer.status_code, answer.json()) == (200, {"answers": [None]})
+    await call.close()
+
+
+async def test_the_life_of_a_server_is_the_life_of_the_endpoint(url: str) -> None:
+    app = app_at(url)
+    endpoint = endpoint_of(app)
+    said: list[str] = []
+    call = Caller(endpoint)
+    await call("take-up", {"runs": [{"metadata_id": 7, "train": "double"}]})
+    before = len(await app.workers.list())
+    messages = iter(["lifespan.startup", "lifespan.shutdown"])
+
+    async def receive() -> Any:
+        return {"type": next(messages)}
+
+    async def send(message: Any) -> None:
+        said.append(message["type"])
+
+    await endpoint({"type": "lifespan"}, receive, send)
+
+    assert said == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+    assert (before, await app.workers.list()) == (1, [])
+    await call.close()
+    app.close()

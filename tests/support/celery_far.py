@@ -1,0 +1,55 @@
+"""The far side of Celery: a Celery worker, whose task takes up the runs of the site's app."""
+
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import billiard.pool
+from celery import Celery, signals
+
+from trax.submitters.celery import celery_task
+from trax.testing.submitter_contract import Site
+
+BROKER = "TRAX_TEST_BROKER"
+
+
+def celery_app(broker: str) -> Any:
+    """As both sides have it: a broker by its address, or a folder of messages."""
+    app: Any = Celery("site", broker="filesystem://" if broker.startswith("/") else broker)
+    app.conf.update(
+        broker_connection_retry_on_startup=True,
+        broker_transport_options=_folders(broker) if broker.startswith("/") else {},
+        worker_prefetch_multiplier=1,
+        worker_redirect_stdouts=False,
+    )
+    return app
+
+
+def _folders(broker: str) -> dict[str, Any]:
+    return {
+        "polling_interval": 0.02,
+        "data_folder_in": f"{broker}/messages",
+        "data_folder_out": f"{broker}/messages",
+        "control_folder": f"{broker}/control",
+    }
+
+
+def main(*options: str) -> None:
+    os.setsid()  # so that the worker and all that it forks can be killed at once
+    # or a forked process waits for half a minute to be sure that a worker which stops has heard of its task
+    billiard.pool.GUARANTEE_MESSAGE_CONSUMPTION_RETRY_LIMIT = 10
+    worker = celery_app(os.environ[BROKER])
+    celery_task(Site.from_environment().app(), worker)
+    signals.worker_ready.connect(_say_so)
+    worker.worker_main(["-q", "worker", "--without-gossip", "--without-mingle", *options])
+
+
+def _say_so(**_: Any) -> None:
+    print("ready", flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

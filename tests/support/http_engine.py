@@ -1,0 +1,36 @@
+"""HTTP workers as an engine under test: a uvicorn process on the loopback."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Literal
+
+from tests.support import http_far_side
+from tests.support.served import free_port
+
+from trax.submitters import HttpWorkers, Patience
+from trax.testing.submitter_contract import ProcessEngine
+
+if TYPE_CHECKING:
+    from trax import Trax
+    from trax.testing.submitter_contract import Site
+
+QUICK = Patience(max_retries=2, base_delay=timedelta(seconds=0.05), max_delay=timedelta(seconds=0.1))
+
+
+class HttpEngine(ProcessEngine):
+    """With mode "response" the far side has no database to reach: it gets an address where there is none."""
+
+    def __init__(self, mode: Literal["database", "response"]) -> None:
+        self._mode: Literal["database", "response"] = mode
+        self._port = free_port()
+
+    def submitter(self, app: Trax) -> HttpWorkers:
+        del app
+        url = f"http://127.0.0.1:{self._port}/jobs"
+        return HttpWorkers(url, http_far_side.SECRET, mode=self._mode, retry=QUICK)
+
+    async def start(self, site: Site) -> None:
+        there = site if self._mode == "database" else replace(site, url=http_far_side.NOWHERE)
+        await self.launch("-m", http_far_side.__name__, site=there, PORT=str(self._port))

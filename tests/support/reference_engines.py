@@ -1,0 +1,125 @@
+"""Two engines as simple as they can be: a folder of letters, and a far side here or in another process."""
+
+# pyright: reportPrivateUsage=false
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tests.support import mailman
+
+from trax.events import Topic
+from trax.host import duties
+from trax.host.receiving import Receiver
+from trax.testing.submitter_contract import ProcessEngine
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from trax import Submission, Trax
+    from trax.testing.submitter_contract import Site
+
+
+class Letters:
+    """A durable queue: a file for each run."""
+
+    name = "letters"
+    batch_size = 20
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def submit(self, batch: Sequence[Submission]) -> None:
+        for run in batch:
+            (self._folder / str(run.metadata_id)).touch()
+
+
+class LetterEngine:
+    """What the two have in common."""
+
+    def __init__(self, folder: Path) -> None:
+        self._mail = folder / "mail"
+        self._mail.mkdir()
+
+    def submitter(self, app: Trax) -> Letters:
+        del app
+        return Letters(self._mail)
+
+
+class Elsewhere(LetterEngine, ProcessEngine):
+    """The far side is a process."""
+
+    async def start(self, site: Site) -> None:
+        await self.launch("-m", mailman.__name__, site=site)
+
+
+class Here(LetterEngine):
+    """The far side is a receiver in this process, which can be struck dead."""
+
+    _far: Struck | None = None
+
+    async def start(self, site: Site) -> None:
+        self._far = await Struck.started(site, self._mail)
+
+    async def stop(self) -> None:
+        far, self._far = self._far, None
+        if far is not None:
+            await far.end()
+
+    async def kill(self) -> None:
+        far, self._far = self._far, None
+        if far is not None:
+            await far.strike()
+
+
+class Struck:
+    """What `app.receiving()` makes, taken apart: it may end without a word to anybody."""
+
+    def __init__(self, app: Trax, receiver: Receiver, mail: Path, finishing: duties.Loop) -> None:
+        self._app = app
+        self._receiver = receiver
+        self._loops = [finishing, duties.heartbeat(app.parts, receiver)]
+        self._forget = app.parts.events.listen(Topic.ENDED, finishing.wake)
+        self._reading = asyncio.create_task(self._read(mail))
+        self._tasks = [asyncio.create_task(loop.run()) for loop in self._loops]
+
+    @classmethod
+    async def started(cls, site: Site, mail: Path) -> Struck:
+        app = site.app()
+        store = await app.parts.store.opened()
+        receiver = await Receiver.started(app.parts, store, 20)
+        return cls(app, receiver, mail, duties.finisher(app.parts, store, receiver, None))
+
+    async def end(self) -> None:
+        await self._no_more_letters()
+        await self._receiver.drain(5)
+        for loop in self._loops:
+            loop.stop()
+        await asyncio.gather(*self._tasks)
+        await self._receiver.leave()
+        self._gone()
+
+    async def strike(self) -> None:
+        """Nobody beats, nothing is written: what it ran is left in progress, as by a process that died."""
+        await self._no_more_letters()
+        runs = [run.task for run in self._receiver._pool.runs if run.task]
+        for task in (*self._tasks, *runs):
+            task.cancel()
+        await asyncio.gather(*self._tasks, *runs, return_exceptions=True)
+        self._receiver._watch.stop()
+        self._receiver._pool.close()
+        self._gone()
+
+    def _gone(self) -> None:
+        self._forget()
+        self._app.close()
+
+    async def _no_more_letters(self) -> None:
+        self._reading.cancel()
+        await asyncio.gather(self._reading, return_exceptions=True)
+
+    async def _read(self, mail: Path) -> None:
+        while True:
+            await mailman.take_up_all(self._receiver, mail)
+            await asyncio.sleep(0.01)

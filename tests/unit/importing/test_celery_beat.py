@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from trax.cli.importing.celery_beat import read_beat
+from trax.cli.importing.comparing import Compared, compared
+from trax.errors import DefinitionError
+from trax.records.when import Cron, DaysOfWeek, Interval
+
+schedules: Any = import_module("celery.schedules")  # it has no types
+crontab, schedule, solar = schedules.crontab, schedules.schedule, schedules.solar
+Celery: Any = import_module("celery").Celery
+Moody: Any = type("Moody", (schedule,), {"__doc__": "Its own code says when."})
+NOW = datetime(2027, 3, 20, 12, 0, 17, tzinfo=UTC)
+
+
+def read(said: Any, *, tz: str = "Europe/Berlin", **entry: Any) -> Compared:
+    app = Celery(set_as_current=False)
+    app.conf.timezone = tz
+    app.conf.beat_schedule = {"job": {"task": "shop.report", "schedule": said, **entry}}
+    (one,) = compared(list(read_beat(app, NOW)), NOW)
+    return one
+
+
+@pytest.mark.parametrize(
+    ("said", "expression"),
+    [
+        (crontab(hour=3, minute=30), "30 3 * * *"),
+        (crontab(minute="*/15", hour={8, 9, 10}), "*/15 8,9,10 * * *"),
+        (crontab(minute=0, hour=1, day_of_week="monday-friday"), "0 1 * * mon-fri"),
+        (crontab(minute=0, hour=1, day_of_week="sat-mon"), "0 1 * * 0,1,6"),
+        (crontab(minute=0, hour=1, month_of_year="*/3", day_of_month="1"), "0 1 1 */3 *"),
+        (crontab(minute=0, hour=1, day_of_month="1-7", day_of_week="mon"), "0 1 */31,1-7 * mon"),
+        (crontab(minute=0, hour=1, day_of_month="8-14", day_of_week="sun"), "0 1 8-14 * */8,sun"),
+    ],
+)
+def test_a_crontab_runs_when_celery_would_run_it(said: Any, expression: str) -> None:
+    one = read(said)
+
+    assert one.foreign.when == Cron(expression, "Europe/Berlin")
+    assert (one.agrees, one.verdict) == (True, "10 of 10 agree")
+
+
+def test_days_that_must_meet_are_said_by_excluding_the_others() -> None:
+    one = read(crontab(minute=0, hour=1, day_of_month="13", day_of_week="fri"))
+
+    assert one.foreign.when == Cron("0 1 13 * *", "Europe/Berlin")
+    assert one.foreign.options["exclude"] == DaysOfWeek((0, 1, 2, 3, 5, 6))
+    assert one.agrees
+    assert "day 13 and fri must meet there" in one.foreign.remarks[0]
+
+
+def test_the_last_minute_of_an_excluded_day_is_not_made_up_at_midnight() -> None:
+    one = read(crontab(minute=59, hour=23, day_of_month="12-13", day_of_week="fri"))
+
+    assert one.agrees
+
+
+@pytest.mark.parametrize("said", [300.0, 300, timedelta(minutes=5), schedule(timedelta(minutes=5))])
+def test_a_distance_becomes_a_fixed_rate(said: Any) -> None:
+    one = read(said)
+
+    assert one.foreign.when == Interval(300, anchored=True)
+    assert one.agrees
+
+
+def test_less_than_a_second_becomes_one_and_the_difference_is_shown() -> None:
+    one = read(0.5)
+
+    assert one.foreign.when == Interval(1, anchored=True)
+    assert (one.agrees, one.verdict) == (False, "5 of 10 agree")
+    assert one.foreign.remarks == ("every 0.5 s became 1 s: whole seconds, at least one",)
+
+
+def sunset() -> Any:
+    """Made past its constructor, which wants a library that reckons where the sun is."""
+    made: Any = solar.__new__(solar)
+    made.event, made.lat, made.lon = "sunset", 52, 13
+    return made
+
+
+@pytest.mark.parametrize(("said", "why"), [(sunset(), "sunrise"), (Moody(60), "its own code")])
+def test_what_cannot_be_translated_is_kept_to_be_started_by_hand(said: Any, why: str) -> None:
+    one = read(said)
+
+    assert (one.foreign.when, one.verdict) == (None, "by hand")
+    assert why in one.foreign.remarks[0]
+
+
+def test_arguments_become_the_input_and_a_queue_becomes_a_group() -> None:
+    one = read(60, args=(1,), kwargs={"to": "ada"}, options={"queue": "mail", "expires": 30}).foreign
+
+    assert one.input == {"args": [1], "kwargs": {"to": "ada"}}
+    assert one.options["group"] == "mail"
+    assert "expires drops a task that nobody began in time; here it waits until it can run" in one.remarks
+
+
+def test_arguments_that_are_no_plain_data_are_told() -> None:
+    one = read(60, args=(object(),)).foreign
+
+    assert one.input is None
+    assert "are not plain data" in one.remarks[0]
+
+
+def test_a_deadline_for_starting_is_the_misfire_threshold() -> None:
+    app = Celery(set_as_current=False)
+    app.conf.beat_cron_starting_deadline = 90
+    app.conf.beat_schedule = {"job": {"task": "t", "schedule": crontab(hour=3)}}
+
+    (one,) = read_beat(app, NOW)
+
+    assert one.options["on_misfire"] == "do_nothing"
+    assert one.options["misfire_threshold"] == timedelta(seconds=90)
+
+
+def test_a_schedule_may_be_given_without_its_app() -> None:
+    (one,) = read_beat({"job": {"task": "t", "schedule": crontab(hour=3, minute=0)}}, NOW)
+
+    assert one.when == Cron("0 3 * * *", "UTC")
+
+
+def test_what_is_neither_is_refused() -> None:
+    with pytest.raises(DefinitionError, match="42 is neither a Celery app nor a beat_schedule"):
+        list(read_beat(42, NOW))

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trax.cli.importing.comparing import compared
+from trax.cli.importing.crontab import Crontab, is_of_the_system
+from trax.cli.importing.foreign import Command, Foreign, told_apart
+from trax.errors import DefinitionError
+from trax.records.when import Cron
+
+NOW = datetime(2027, 3, 20, 12, 0, 17, tzinfo=UTC)
+
+
+def read(text: str, *, zone: str = "Europe/Berlin", has_users: bool = False) -> list[Foreign]:
+    return list(Crontab(has_users, zone, NOW).read(text))
+
+
+@pytest.mark.parametrize(
+    ("line", "expression"),
+    [
+        ("*/5 * * * * x", "*/5 * * * *"),
+        ("0-59/20 8-18 * jan-dec Mon-Fri x", "0-59/20 8-18 * jan-dec Mon-Fri"),
+        ("15 0 * * sunday x", "15 0 * * sun"),
+        ("15 0 * * 7 x", "15 0 * * 7"),
+        ("30 2 28-31 3 * x", "30 2 28-31 3 *"),
+        ("0 4 29 2 * x", "0 4 29 2 *"),
+        ("0 9 13 * fri x", "0 9 13 * fri"),
+        ("0 9 */2 * mon x", "0 9 */2 * mon"),
+        ("@daily x", "0 0 * * *"),
+        ("@Weekly x", "0 0 * * 0"),
+    ],
+)
+def test_a_line_runs_when_cron_would_run_it(line: str, expression: str) -> None:
+    (one,) = compared(read(line), NOW)
+
+    assert one.foreign.when == Cron(expression, "Europe/Berlin")
+    assert (one.agrees, one.verdict) == (True, "10 of 10 agree")
+
+
+def numbers(first: int, last: int) -> st.SearchStrategy[str]:
+    single = st.integers(first, last).map(str)
+    ends = st.tuples(st.integers(first, last), st.integers(first, last)).map(sorted)
+    spans = ends.map(lambda pair: f"{pair[0]}-{pair[1]}")
+    steps = st.tuples(st.one_of(st.just("*"), spans), st.integers(1, 9)).map(
+        lambda pair: f"{pair[0]}/{pair[1]}"
+    )
+    return st.one_of(
+        st.just("*"), st.lists(st.one_of(single, spans, steps), min_size=1, max_size=3).map(",".join)
+    )
+
+
+@given(st.tuples(numbers(0, 59), numbers(0, 23), numbers(1, 28), numbers(1, 12), numbers(0, 7)))
+def test_whatever_a_line_says_both_sides_agree(fields: tuple[str, ...]) -> None:
+    (one,) = compared(read(f"{' '.join(fields)} x", zone="UTC"), NOW)
+
+    assert one.foreign.theirs == one.ours
+    assert all(earlier < later for earlier, later in pairwise(one.ours))
+
+
+def test_what_is_assigned_counts_for_the_lines_below() -> None:
+    first, second = read(
+        """
+        # nightly
+        PATH = "/bin:/usr/bin"
+        0 1 * * * one
+        CRON_TZ=America/New_York
+        MAILTO=ops@example.com
+        0 1 * * * two
+        """
+    )
+
+    assert first.when == Cron("0 1 * * *", "Europe/Berlin")
+    assert second.when == Cron("0 1 * * *", "America/New_York")
+    assert second.input == Command("two", None, {"PATH": "/bin:/usr/bin"})
+
+
+def test_what_follows_a_percent_sign_is_the_commands_input() -> None:
+    (one,) = read(r"0 9 * * * mail -s '5\% off' ops%Hello%World")
+
+    assert one.input == Command("mail -s '5% off' ops", "Hello\nWorld\n")
+
+
+def test_a_line_of_the_system_names_its_user() -> None:
+    (one,) = read("17 * * * * root run-parts /etc/cron.hourly", has_users=True)
+
+    assert (one.external_id, one.task) == ("run-parts", "run-parts /etc/cron.hourly")
+    assert "it ran as root; here it runs as whoever runs the worker" in one.remarks
+
+
+def test_what_is_no_time_of_the_clock_is_to_be_started_by_hand() -> None:
+    reboot, chance = compared(read("@reboot start\n0~30 2 * * * pick"), NOW)
+
+    assert (reboot.verdict, reboot.ours) == ("by hand", ())
+    assert reboot.foreign.remarks == ("it ran when the machine started: start it by hand",)
+    assert chance.foreign.when is None
+    assert "drawn by chance" in chance.foreign.remarks[0]
+
+
+def test_two_days_are_either_of_them_and_that_is_said() -> None:
+    either, both = read("0 9 13 * fri x\n0 9 13 * * x")
+
+    assert "not only when both meet" in either.remarks[0]
+    assert both.remarks == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("0 25 * * * x", "hour '25' does not work"),
+        ("0 1 * *", "there is no command"),
+        ("@dayly x", "did you mean '@daily'?"),
+        ("*/0 * * * * x", "minute '*/0' does not work"),
+    ],
+)
+def test_a_line_that_cron_would_refuse_is_named(line: str, reason: str) -> None:
+    with pytest.raises(DefinitionError, match="line 2 of the crontab") as refused:
+        read(f"# first\n{line}")
+
+    assert reason in str(refused.value)
+
+
+def test_ids_are_told_apart_and_can_be_typed() -> None:
+    found = told_apart(
+        read("0 1 * * * /opt/back up.sh\n0 2 * * * /opt/back up.sh\n0 3 * * * cd /srv && ./go now")
+    )
+
+    assert [one.external_id for one in found] == ["back", "back-2", "cd-srv-.-go-now"]
+
+
+def test_only_what_lies_in_etc_names_users() -> None:
+    from pathlib import Path
+
+    assert is_of_the_system(Path("/etc/crontab"))
+    assert is_of_the_system(Path("/etc/cron.d/backup"))
+    assert not is_of_the_system(Path("/var/spool/cron/crontabs/ada"))

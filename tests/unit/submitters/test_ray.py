@@ -1,0 +1,246 @@
+from __future__ import annotations
+
+import io
+import json
+import socket
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
+
+import pytest
+from tests.support import ray_echo
+
+from trax import Refused, Submission
+from trax.errors import DefinitionError, MissingExtra, TraxError
+from trax.submitters.ray import RayWorkers, driver, link, workers, yard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+WISHES = {name: {name: 1} for name in ("die", "hang", "fail", "refuse")}
+
+
+def run(metadata_id: int, train: str = "work") -> Submission:
+    return Submission(metadata_id=metadata_id, external_id=str(metadata_id), train=train)
+
+
+@pytest.fixture(autouse=True)
+def spec(monkeypatch: pytest.MonkeyPatch) -> Mock:
+    """Ray is installed, as far as one can see."""
+    made = Mock()
+    monkeypatch.setattr(workers, "find_spec", made)
+    return made
+
+
+@pytest.fixture
+def near(monkeypatch: pytest.MonkeyPatch) -> Generator[RayWorkers]:
+    """The near side, with a stand-in for the process that speaks to Ray."""
+    monkeypatch.setattr(link, "PROGRAM", ray_echo.__name__)
+    made = RayWorkers("jobs:app", resources=WISHES)
+    yield made
+    made.close()
+
+
+def test_without_ray_it_says_what_to_install(spec: Mock) -> None:
+    spec.return_value = None
+
+    with pytest.raises(MissingExtra, match=r"trax-scheduler\[ray\]"):
+        RayWorkers("jobs:app")
+
+
+def test_a_run_is_taken_or_refused(near: RayWorkers) -> None:
+    assert near.submit([run(1)]) == [None]
+    assert near.submit([run(2, "refuse"), run(3)]) == [Refused("too much"), None]
+
+
+def test_one_process_speaks_to_ray_as_long_as_all_is_well(
+    near: RayWorkers, caplog: pytest.LogCaptureFixture
+) -> None:
+    near.submit([run(1)])
+    near.submit([run(2)])
+
+    first, second = caplog.messages
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [("fail", "Ray did not take it: ValueError: no"), ("die", "the connection to Ray is lost")],
+)
+def test_after_something_went_wrong_another_process_does(
+    near: RayWorkers, caplog: pytest.LogCaptureFixture, end: str, reason: str
+) -> None:
+    near.submit([run(1)])
+    with pytest.raises(TraxError, match=reason):
+        near.submit([run(2, end)])
+    near.submit([run(3)])
+
+    first, second = caplog.messages
+    assert first != second
+
+
+def test_a_process_that_does_not_answer_is_replaced(
+    near: RayWorkers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "LEAVE_SECONDS", 0.01)
+    near.submit([run(1)])
+    near.timeout = timedelta(seconds=0.05)
+    with pytest.raises(TraxError, match=r"Ray has not answered within 0.05 s"):
+        near.submit([run(2, "hang")])
+    near.timeout = timedelta(seconds=60)
+
+    assert near.submit([run(3)]) == [None]
+
+
+async def test_the_process_ends_with_the_server_that_hands_over(
+    near: RayWorkers, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with near.opened(None):
+        near.submit([run(1)])
+    near.submit([run(2)])
+
+    first, second = caplog.messages
+    assert first != second
+
+
+def test_what_went_wrong_in_the_cluster_is_logged(near: RayWorkers, caplog: pytest.LogCaptureFixture) -> None:
+    near.withdraw([run(1)])
+
+    assert caplog.messages[0].startswith("run 7 did not begin in Ray: withdraw by ")
+
+
+def test_a_cluster_that_nobody_listens_for_is_told_at_once() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        made = RayWorkers("jobs:app", address=f"ray://127.0.0.1:{taken.getsockname()[1]}")
+
+        with pytest.raises(ConnectionRefusedError):
+            made.submit([run(1)])
+
+
+def test_what_cannot_travel_is_refused_where_it_is_said() -> None:
+    with pytest.raises(DefinitionError, match="resources and runtime_env are plain data"):
+        RayWorkers("jobs:app", resources={"embed": {"scheduling_strategy": object()}})
+
+
+def test_a_new_version_is_another_environment_to_ray() -> None:
+    made: Any = RayWorkers("jobs:app", runtime_env={"env_vars": {"A": "1"}}, version="2.5")
+
+    assert made._config["runtime_env"] == {"env_vars": {"A": "1", "TRAX_RAY_VERSION": "2.5"}}
+
+
+class Cancelled(Exception):
+    """What Ray raises for a task that was cancelled."""
+
+
+class ActorDied(Exception):
+    """What Ray raises when an actor is gone."""
+
+
+class Cluster:
+    """As much of Ray as the far side uses. A task is over when it is said to be, with a value or an error."""
+
+    exceptions = SimpleNamespace(TaskCancelledError=Cancelled, RayActorError=ActorDied)
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[dict[str, Any], tuple[Any, ...]]] = []
+        self.over: dict[int, Any] = {}
+        self.cancelled: list[int] = []
+
+    def remote(self, what: Callable[..., Any]) -> Any:
+        assert what is yard.execute
+        return SimpleNamespace(options=self._options)
+
+    def wait(self, tasks: list[int], **_: Any) -> tuple[list[int], list[int]]:
+        return [task for task in tasks if task in self.over], []
+
+    def get(self, task: int) -> Any:
+        if isinstance(self.over[task], Exception):
+            raise self.over[task]
+        return self.over[task]
+
+    def cancel(self, task: int, *, force: bool) -> None:
+        assert not force
+        self.cancelled.append(task)
+
+    def _options(self, **options: Any) -> Any:
+        if options.get("num_gpus", 0) < 0:
+            raise ValueError("num_gpus must be 0 or more")
+
+        def remote(*arguments: Any) -> int:
+            self.asked.append((options, arguments))
+            return len(self.asked)
+
+        return SimpleNamespace(remote=remote)
+
+
+CONFIG: dict[str, Any] = {"app": "jobs:app", "runtime_env": {}}
+
+
+@pytest.fixture
+def ray(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    made = Cluster()
+    monkeypatch.setattr(yard, "needed", Mock(return_value=made))
+    return made
+
+
+def test_each_run_becomes_a_task_with_the_resources_of_its_train(ray: Cluster) -> None:
+    answer = yard.Yard().hand_over(CONFIG, [(1, {"num_gpus": 1}), (2, {}), (3, {"num_gpus": -1})])
+
+    assert [(options.get("num_gpus"), said) for options, said in ray.asked] == [
+        (1, ("jobs:app", 1)),
+        (None, ("jobs:app", 2)),
+    ]
+    assert answer["refused"] == {"3": "Ray refused {'num_gpus': -1}: num_gpus must be 0 or more"}
+
+
+def test_a_run_that_waits_already_gets_no_second_task(ray: Cluster) -> None:
+    far = yard.Yard()
+
+    far.hand_over(CONFIG, [(1, {})])
+    far.hand_over(CONFIG, [(1, {})])
+    ray.over[1] = False
+    far.hand_over(CONFIG, [(1, {})])
+
+    assert len(ray.asked) == 2
+
+
+def test_tasks_that_failed_are_told_once_and_cancelled_ones_not_at_all(ray: Cluster) -> None:
+    far = yard.Yard()
+    far.hand_over(CONFIG, [(1, {}), (2, {}), (3, {})])
+
+    far.withdraw(CONFIG, [2, 9])
+    ray.over = {1: ImportError("no module"), 2: Cancelled()}
+
+    assert ray.cancelled == [2]
+    assert far.hand_over(CONFIG, [])["problems"] == [(1, "no module")]
+    assert far.hand_over(CONFIG, [])["problems"] == []
+
+
+@pytest.mark.parametrize(
+    ("app", "error"), [("no_such_module:app", ImportError), (f"{__name__}:no", DefinitionError)]
+)
+def test_an_app_that_cannot_be_found_is_told(app: str, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        yard.execute(app, 1)
+
+
+def test_a_failure_is_an_answer_too() -> None:
+    class Broken:
+        def answer(self, verb: str, what: list[Any]) -> dict[str, Any]:
+            raise ValueError(f"{verb} {what}")
+
+    answers = io.StringIO()
+    serve: Any = getattr(driver, "_serve")  # noqa: B009
+    serve(Broken(), ['["hand_over", [1]]'], answers)
+
+    assert json.loads(answers.getvalue()) == {"failed": "ValueError: hand_over [1]"}
+
+
+def test_a_yard_that_has_died_is_asked_for_anew() -> None:
+    ray: Any = SimpleNamespace(is_initialized=lambda: True, exceptions=Cluster.exceptions)
+    cluster: Any = driver.Cluster(ray, CONFIG)
+    cluster._asked = Mock(side_effect=[ActorDied(), {"refused": {}}])
+
+    assert cluster.answer("hand_over", []) == {"refused": {}}

@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from trax.errors import DefinitionError
+from trax.submitters.signing import (
+    KEY,
+    NONCE,
+    SIGNATURE,
+    TIMESTAMP,
+    Denied,
+    Doorkeeper,
+    keys_of,
+    signature,
+    signed,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NOON = 1_800_000_000.0
+OLD, NEW = b"the secret of last year", b"the secret of this year"
+BODY = b'{"runs":[]}'
+
+
+@pytest.fixture
+def keeper() -> Doorkeeper:
+    return Doorkeeper({"2026": OLD, "2027": NEW})
+
+
+def call(key: str = "2027", secret: bytes = NEW, *, now: float = NOON) -> dict[str, str]:
+    return signed(key, secret, "POST", "/jobs/take-up", BODY, now=now)
+
+
+def check(keeper: Doorkeeper, headers: dict[str, str], **other: Any) -> None:
+    said: dict[str, Any] = {"method": "POST", "path": "/jobs/take-up", "body": BODY, "now": NOON} | other
+    keeper.check(headers, **said)
+
+
+def denied(keeper: Doorkeeper, headers: dict[str, str], **other: Any) -> Denied:
+    with pytest.raises(Denied) as refused:
+        check(keeper, headers, **other)
+    return refused.value
+
+
+def test_the_signature_is_the_hmac_of_exactly_these_lines() -> None:
+    """Others may write their own client, so this must not change by accident."""
+    made = signature(b"0123456789abcdef", "post", "/jobs/run", "1800000000", "abc", b"{}")
+
+    assert made == "74f84a63379aa759d6bfe59ed8546fc6dfbb1c87d31b76983dee52a8e331577c"
+
+
+def test_a_signed_call_is_let_in_by_any_of_the_keys(keeper: Doorkeeper) -> None:
+    check(keeper, call("2027", NEW))
+    check(keeper, call("2026", OLD))
+
+
+def test_a_secret_is_worth_nothing_under_the_name_of_another(keeper: Doorkeeper) -> None:
+    assert denied(keeper, call("2027", OLD)).status == 401
+
+
+def test_a_key_that_was_withdrawn_opens_nothing(keeper: Doorkeeper) -> None:
+    refused = denied(keeper, call("2025", OLD))
+
+    assert (refused.status, refused.reason) == (401, "there is no key '2025'")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"method": "PUT"},
+        {"path": "/jobs/execute"},
+        {"path": "/other/take-up"},
+        {"body": b'{"runs":[1]}'},
+    ],
+)
+def test_what_was_not_signed_is_forged(keeper: Doorkeeper, change: dict[str, Any]) -> None:
+    refused = denied(keeper, call(), **change)
+
+    assert (refused.status, "the signature does not fit" in refused.reason) == (401, True)
+
+
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [
+        (NONCE, "another"),
+        (TIMESTAMP, str(int(NOON) + 1)),
+        (SIGNATURE, "0" * 64),
+        (SIGNATURE, "\u00fc"),
+        (KEY, "2026"),
+    ],
+)
+def test_a_header_that_was_changed_on_the_way_is_noticed(keeper: Doorkeeper, header: str, value: str) -> None:
+    assert denied(keeper, {**call(), header: value}).status == 401
+
+
+@pytest.mark.parametrize("header", [KEY, TIMESTAMP, NONCE, SIGNATURE])
+def test_a_call_without_one_of_its_headers_is_not_signed(keeper: Doorkeeper, header: str) -> None:
+    headers = {name: value for name, value in call().items() if name != header}
+
+    assert f"the call is not signed: {header} is missing" in denied(keeper, headers).reason
+
+
+@pytest.mark.parametrize("timestamp", ["noon", "-1", "1e9", "9" * 13, "\u0664\u0662"])
+def test_a_moment_that_is_no_number_is_refused(keeper: Doorkeeper, timestamp: str) -> None:
+    assert denied(keeper, {**call(), TIMESTAMP: timestamp}).status == 401
+
+
+@pytest.mark.parametrize(
+    ("shift", "is_let_in"), [(0, True), (300, True), (-300, True), (301, False), (-301, False)]
+)
+def test_a_call_counts_for_five_minutes_in_both_directions(
+    keeper: Doorkeeper, shift: int, is_let_in: bool
+) -> None:
+    headers = call(now=NOON - shift)
+
+    if is_let_in:
+        check(keeper, headers)
+    else:
+        assert "check the clocks" in denied(keeper, headers).reason
+
+
+def test_the_same_call_is_let_in_once_as_long_as_it_counts(keeper: Doorkeeper) -> None:
+    headers = call(now=NOON + 300)
+    check(keeper, headers)
+
+    for later in (0, 1, 299, 300, 600):
+        refused = denied(keeper, headers, now=NOON + later)
+        assert (refused.status, "replay" in refused.reason) == (409, True)
+    assert denied(keeper, headers, now=NOON + 601).status == 401
+
+
+def test_a_forged_call_uses_up_no_nonce(keeper: Doorkeeper) -> None:
+    headers = call()
+    denied(keeper, headers, body=b"{}")
+
+    check(keeper, headers)
+
+
+def test_a_full_memory_lets_nobody_in_until_what_it_holds_is_out_of_date() -> None:
+    keeper = Doorkeeper({"2027": NEW, "2026": OLD}, remembered=3)
+    for _ in range(3):
+        check(keeper, call())
+
+    assert denied(keeper, call()).status == 429
+    check(keeper, call("2026", OLD))
+    check(keeper, call(now=NOON + 361), now=NOON + 361)
+
+
+def test_a_nonce_cannot_fill_the_memory_by_its_length(keeper: Doorkeeper) -> None:
+    assert "nonce is longer" in denied(keeper, {**call(), NONCE: "x" * 65}).reason
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: keys_of("too short"), "at least 16 characters"),
+        (lambda: keys_of({}), "at least one"),
+        (lambda: keys_of(None), "at least one"),
+        (lambda: keys_of({"": "a secret long enough"}), "the id of a key is plain text"),
+        (lambda: keys_of({"k\n": "a secret long enough"}), "the id of a key is plain text"),
+    ],
+)
+def test_keys_that_cannot_work_are_refused_without_showing_a_secret(
+    make: Callable[[], Any], said: str
+) -> None:
+    with pytest.raises(DefinitionError, match=said) as refused:
+        make()
+
+    assert "too short" not in str(refused.value)

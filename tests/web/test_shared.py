@@ -1,0 +1,63 @@
+"""Those who watch ask the same in the same moment: the database is asked once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from trax.web import shared
+from trax.web.shared import Shared
+
+if TYPE_CHECKING:
+    import pytest
+
+
+class Asked:
+    """Counts how often somebody asked."""
+
+    def __init__(self) -> None:
+        self.times = 0
+        self.may_answer = asyncio.Event()
+
+    async def __call__(self) -> int:
+        self.times += 1
+        await self.may_answer.wait()
+        return self.times
+
+
+async def test_those_who_ask_the_same_at_once_share_one_answer() -> None:
+    answers, ask = Shared(), Asked()
+
+    together = asyncio.gather(*(answers.answer("a-1", "home", ask) for _ in range(50)))
+    ask.may_answer.set()
+
+    assert await together == [1] * 50
+
+
+async def test_news_and_another_question_are_asked_anew() -> None:
+    answers, ask = Shared(), Asked()
+    ask.may_answer.set()
+
+    given = [await answers.answer(mark, what, ask) for mark, what in (("1", "a"), ("1", "b"), ("2", "a"))]
+
+    assert given == [1, 2, 3]
+
+
+async def test_an_answer_grows_old_though_nothing_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared, "LASTS_SECONDS", -1.0)
+    answers, ask = Shared(), Asked()
+    ask.may_answer.set()
+
+    assert [await answers.answer("1", "a", ask) for _ in range(2)] == [1, 2]
+
+
+async def test_who_leaves_takes_the_answer_from_nobody() -> None:
+    answers, ask = Shared(), Asked()
+    first = asyncio.create_task(answers.answer("1", "a", ask))
+    second = asyncio.create_task(answers.answer("1", "a", ask))
+    await asyncio.sleep(0)
+
+    first.cancel()
+    ask.may_answer.set()
+
+    assert await second == 1

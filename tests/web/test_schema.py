@@ -26,6 +26,7 @@ CHECKS: list[Any] = [
 ]
 
 
+SUSPICION = "hypothesis.errors.HypothesisDeprecationWarning"
 LEFT_OUT = [
     "/api/v1/events",  # has no end
     "/api/v1/stats/graph",  # pairs in its schema, which schemathesis takes for an older dialect

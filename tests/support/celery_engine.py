@@ -26,7 +26,9 @@ class CeleryEngine:
 
     def submitter(self, app: Trax) -> CeleryWorkers:
         del app
-        return CeleryWorkers(celery_far.celery_app(self._broker))
+        tasks = celery_far.celery_app(self._broker)
+        assert tasks.connection_for_write().transport  # loads the driver, which takes longer than a hand-over
+        return CeleryWorkers(tasks)
 
     async def start(self, site: Site) -> None:
         words = ["-m", celery_far.__name__, *self._options]

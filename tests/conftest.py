@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import tempfile
@@ -105,3 +106,20 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     passed = terminalreporter.stats.get("passed", [])
     ran = sum(POSTGRESQL in report.keywords for report in passed)
     terminalreporter.write_line(f"{ran} tests ran on PostgreSQL")
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Generator[None]:
+    """A library that sets up logging in one test, or for a whole process, must not deafen the next one."""
+    before = [(logger, logger.level, logger.disabled, logger.propagate) for logger in _our_loggers()]
+    disabled_below = logging.root.manager.disable
+    yield
+    logging.disable(disabled_below)
+    for logger, level, disabled, propagate in before:
+        logger.setLevel(level)
+        logger.disabled, logger.propagate = disabled, propagate
+
+
+def _our_loggers() -> list[logging.Logger]:
+    names = [name for name in logging.root.manager.loggerDict if name.startswith("trax")]
+    return [logging.root, *map(logging.getLogger, names)]

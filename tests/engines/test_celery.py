@@ -23,10 +23,7 @@ if TYPE_CHECKING:
 
     from trax.store import Connection
 
-WITHOUT_A_SERVER = (
-    promises.a_far_side_that_dies_in_a_run_loses_nothing,
-    promises.a_crowd_stays_under_the_limits,
-)
+WITHOUT_A_SERVER = (promises.a_far_side_that_dies_in_a_run_loses_nothing,)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=name_of)

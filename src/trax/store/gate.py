@@ -138,7 +138,8 @@ def heads(connection: Connection, *, rooms: Mapping[int, int], per_group: int, l
         "per_group": per_group,
         "most": limit,
     }
-    return [Candidate(*row) for row in connection.execute(_heads(connection.dialect.name), given)]
+    [rows] = run_together(connection, (_heads(connection.dialect.name), given))
+    return [Candidate(*row) for row in rows]
 
 
 @cache

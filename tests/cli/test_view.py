@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from rich.console import Console
+from tests.support.statuses import NOTHING_WRONG
 from tests.support.waiting import until
 
 from trax import Retry, Trax, every
@@ -19,32 +20,17 @@ from trax.cli.picture import picture
 from trax.cli.view import View, look, pause_after
 from trax.errors import StoreError
 from trax.records.glance import Due, Failure, Glance, UnderWay
-from trax.records.status import COUNTED_TO, Status
+from trax.records.status import COUNTED_TO
 from trax.records.worker import Worker
 from trax.testing import Harness
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
+NOON = NOTHING_WRONG.now
 WORKER = Worker(id=1, host="box", pid=7, concurrency=4, trains=(), started_at=NOON, heartbeat_at=NOON)
 QUIET = Glance(
-    status=Status(
-        now=NOON,
-        ready=0,
-        delayed=0,
-        pending=0,
-        pending_local=0,
-        running=0,
-        failed_last_hour=0,
-        dead_letters=0,
-        manifests_enabled=0,
-        manifests_disabled=0,
-        next_due_at=None,
-        next_delayed_at=None,
-        ready_since=None,
-        workers=(WORKER,),
-    ),
+    status=replace(NOTHING_WRONG, workers=(WORKER,)),
     under_way=(),
     completed=0,
     failed=0,

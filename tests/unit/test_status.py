@@ -1,30 +1,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
-from trax.records.status import COUNTED_TO, Status, problems
+from tests.support.statuses import NOTHING_WRONG
+
+from trax.records.status import COUNTED_TO, problems
 from trax.records.worker import Worker
 
-NOW = datetime(2027, 3, 1, 12, tzinfo=UTC)
+NOW = NOTHING_WRONG.now
 LONG_AGO = NOW - timedelta(minutes=2)
 WORKER = Worker(id=1, host="box", pid=1, concurrency=4, trains=(), started_at=NOW, heartbeat_at=NOW)
-QUIET = Status(
-    now=NOW,
-    ready=0,
-    delayed=0,
-    pending=0,
-    pending_local=0,
-    running=0,
-    failed_last_hour=0,
-    dead_letters=0,
-    manifests_enabled=0,
-    manifests_disabled=0,
-    next_due_at=None,
-    next_delayed_at=None,
-    ready_since=None,
-    workers=(),
-)
+QUIET = NOTHING_WRONG
 
 
 def test_nothing_is_wrong_where_nothing_waits() -> None:

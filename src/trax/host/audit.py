@@ -9,6 +9,7 @@ from trax.host import groups, settings
 from trax.host.acting import acting, who_acts
 from trax.host.checks import ID, ID_OR_NONE, PAGE, checked_moments
 from trax.records.audit import Actor
+from trax.records.filters import AuditFilter
 from trax.store import audit
 
 if TYPE_CHECKING:
@@ -53,17 +54,9 @@ class Audit:
         """
         checked_moments(since=since, until=until)
         store = await self._store.opened()
-        return await store.ask(
-            audit.listed,
-            actor=actor,
-            action=action,
-            noun=noun,
-            target=target,
-            since=since,
-            until=until,
-            before=ID_OR_NONE("before", before),
-            limit=PAGE("limit", limit),
-        )
+        wanted = AuditFilter(actor=actor, action=action, noun=noun, target=target, since=since, until=until)
+        before, limit = ID_OR_NONE("before", before), PAGE("limit", limit)
+        return await store.ask(audit.listed, wanted, before=before, limit=limit)
 
     async def undo(self, audit_id: int, *, force: bool = False) -> AuditEntry:
         """Put back what a change of settings or of a group replaced; gives the entry about doing so.

@@ -78,17 +78,7 @@ class JobRunner:
         kept = job.input and self._parts.parameters.saved_input(job.input)
         if kept is not job.input:
             progress.replaced_input = (kept,)
-        run = Run(
-            metadata_id=job.metadata_id,
-            external_id=job.external_id,
-            train=job.train,
-            manifest=job.manifest,
-            attempt=job.attempt,
-            scheduled_for=job.scheduled_for,
-            cancellation=token,
-            activator=self._parts.activating,
-            reporter=progress.tell,
-        )
+        run = self._run(job, token, progress)
         telemetry = self._parts.telemetry.now
         span = None if telemetry is None else telemetry.begun(run, worker_id=self._worker_id)
         try:
@@ -114,6 +104,20 @@ class JobRunner:
         if isinstance(outcome, Failed):
             _say_failed(job, outcome)
         return Finished(self._ended(job, train, outcome, junctions), told, outcome, span)
+
+    def _run(self, job: Claimed, token: Cancellation, progress: RunProgress) -> Run:
+        """The run as its own junctions see it."""
+        return Run(
+            metadata_id=job.metadata_id,
+            external_id=job.external_id,
+            train=job.train,
+            manifest=job.manifest,
+            attempt=job.attempt,
+            scheduled_for=job.scheduled_for,
+            cancellation=token,
+            activator=self._parts.activating,
+            reporter=progress.tell,
+        )
 
     def failed(self, job: Claimed, error: BaseException) -> Finished:
         """The ending of a run whose own handling broke: the run fails, and nothing else does."""

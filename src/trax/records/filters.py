@@ -56,3 +56,15 @@ class ManifestFilter:
     schedule_type: ScheduleType | None = None
     depends_on: str | None = None
     text: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditFilter:
+    """What operators did. `target` is an id or a name that it was done to."""
+
+    actor: str | None = None
+    action: str | None = None
+    noun: str | None = None
+    target: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row, Select
 
     from trax.records.audit import Actor, NewAudit
+    from trax.records.filters import AuditFilter
 
 SEARCHED: Final = 10_000
 """How many entries are looked through for one that names a target: nothing is indexed by that."""
@@ -71,30 +72,21 @@ def mark_undone(connection: Connection, audit_id: int, *, by: int) -> bool:
 
 
 def listed(
-    connection: Connection,
-    *,
-    actor: str | None = None,
-    action: str | None = None,
-    noun: str | None = None,
-    target: str | None = None,
-    since: datetime | None = None,
-    until: datetime | None = None,
-    before: int | None = None,
-    limit: int = 50,
+    connection: Connection, wanted: AuditFilter, *, before: int | None = None, limit: int = 50
 ) -> list[AuditEntry]:
     """Entries, newest first; `before` is the id of the last one already seen."""
     audit = tables(connection).audit
-    wanted = {audit.c.actor: actor, audit.c.action: action, audit.c.noun: noun}
-    query = select(audit).where(*(column == value for column, value in wanted.items() if value is not None))
-    if since is not None:
-        query = query.where(audit.c.at >= since)
-    if until is not None:
-        query = query.where(audit.c.at < until)
+    said = {audit.c.actor: wanted.actor, audit.c.action: wanted.action, audit.c.noun: wanted.noun}
+    query = select(audit).where(*(column == value for column, value in said.items() if value is not None))
+    if wanted.since is not None:
+        query = query.where(audit.c.at >= wanted.since)
+    if wanted.until is not None:
+        query = query.where(audit.c.at < wanted.until)
     if before is not None:
         query = query.where(audit.c.id < before)
-    if target is None:
+    if wanted.target is None:
         return [_record(row) for row in connection.execute(query.order_by(audit.c.id.desc()).limit(limit))]
-    return _naming(connection, query.order_by(audit.c.id.desc()).limit(SEARCHED), target)[:limit]
+    return _naming(connection, query.order_by(audit.c.id.desc()).limit(SEARCHED), wanted.target)[:limit]
 
 
 def purge(connection: Connection, *, before: datetime) -> int:

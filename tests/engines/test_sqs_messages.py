@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.sqs_far import client
+from tests.support.waiting import until
 
 from trax import Refused, Submission, Trax
 from trax.errors import MissingExtra
@@ -88,14 +89,9 @@ async def consuming(yard: Yard, concurrency: int = 10) -> AsyncGenerator[None]:
         app.close()
 
 
-async def until(condition: Callable[[], Any]) -> None:
-    async with asyncio.timeout(60):
-        while not await condition():  # noqa: ASYNC110 - a queue tells nobody
-            await asyncio.sleep(0.02)
-
-
-async def is_left(yard: Yard, messages: int) -> bool:
-    return await asyncio.to_thread(yard.amazon.waiting, yard.queue_url) == messages
+async def until_left(yard: Yard, messages: int) -> None:
+    """A queue tells nobody; it must be asked."""
+    await asyncio.to_thread(until, lambda: yard.amazon.waiting(yard.queue_url) == messages)
 
 
 async def queued(app: Trax, *words: str) -> None:
@@ -176,7 +172,7 @@ async def test_what_was_taken_up_is_deleted_and_what_makes_no_sense_stays(yard: 
     yard.send('{"metadata_id": 999}')
 
     async with consuming(yard):
-        await until(lambda: is_left(yard, 2))
+        await until_left(yard, 2)
 
     assert await outcomes(yard) == {"hello": "completed", "wrong": "failed"}
 
@@ -185,7 +181,7 @@ async def test_a_consumer_takes_no_more_messages_than_it_has_room_for(yard: Yard
     await queued(yard.app(), "endless", "hello")
 
     async with consuming(yard, concurrency=1):
-        await until(lambda: is_left(yard, 1))
+        await until_left(yard, 1)
 
         assert sorted((await outcomes(yard)).values()) == ["in_progress", "pending"]
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import ast
-import asyncio
-import inspect
 import re
 import subprocess
 import sys
 from pathlib import Path
-from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.snippets import has_snippets
 
 from trax.records.states import DEAD_LETTER_MOVES, QUEUE_MOVES, STATE_MOVES
 
@@ -23,37 +20,26 @@ PROJECT = Path(__file__).parent.parent.parent
 PAGES = sorted([*PROJECT.glob("*.md"), *(PROJECT / "docs").rglob("*.md")])
 EXAMPLES_OF_TESTS = sorted((PROJECT / "examples").glob("test_*.py"))
 EXAMPLES = sorted(set((PROJECT / "examples").glob("*.py")) - set(EXAMPLES_OF_TESTS))
-SNIPPET = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 DRAWING = re.compile(r"^```mermaid\nstateDiagram-v2\n(.*?)^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\((?!\w+:)([^)#\s]*)(?:#([^)\s]+))?\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 ARROW = re.compile(r"^\s*(\w+) --> (\w+)", re.MULTILINE)
 
-with_snippets = [page for page in PAGES if SNIPPET.search(page.read_text(encoding="utf-8"))]
-
-
-def compiled(page: Path) -> CodeType:
-    """The page's snippets as one program, at the lines where they stand, so that a failure points there."""
-    text = page.read_text(encoding="utf-8")
-    body: list[ast.stmt] = []
-    for snippet in SNIPPET.finditer(text):
-        tree = ast.parse(snippet[1])
-        ast.increment_lineno(tree, text[: snippet.start(1)].count("\n"))
-        body += tree.body
-    program = ast.Module(body, [])
-    return compile(program, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+with_snippets = list(filter(has_snippets, PAGES))
 
 
 @pytest.mark.parametrize("page", with_snippets, ids=lambda page: str(page.relative_to(PROJECT)))
-def test_the_snippets_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    program = FunctionType(compiled(page), {"__name__": "page"})
+def test_the_snippets_of_a_page_run(page: Path, tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "tests.support.snippets", page, tmp_path],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
-    running = program()
-
-    if inspect.iscoroutine(running):
-        asyncio.run(running)
+    assert ended.returncode == 0, ended.stderr
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))

@@ -100,6 +100,47 @@ async def test_a_page_hears_what_another_process_changes_without_a_word(tmp_path
     await _hears_the_other(f"sqlite:///{tmp_path}/trax.db")
 
 
+@pytest.fixture
+def may_look(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Nobody has looked for changes before this is set."""
+    allowed, look = asyncio.Event(), watching.Watching.look
+
+    async def held_back(self: watching.Watching) -> frozenset[Tag]:
+        await allowed.wait()
+        return await look(self)
+
+    monkeypatch.setattr(watching.Watching, "look", held_back)
+    return allowed
+
+
+async def test_nobody_is_greeted_before_changes_are_noticed(app: Trax, may_look: asyncio.Event) -> None:
+    fanout = Fanout(app)
+    coming = fanout.viewer(None)
+    greeting = asyncio.create_task(coming.__aenter__())
+    await asyncio.sleep(0)
+
+    assert fanout.has_viewers
+    assert not greeting.done()
+    may_look.set()
+    await greeting
+    assert fanout.is_watching
+    await coming.__aexit__(None, None, None)
+    await fanout.close()
+
+
+async def test_whoever_is_greeted_blindly_hears_that_anything_may_have_changed(
+    app: Trax, may_look: asyncio.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "BEGIN_SECONDS", 0.0)
+    fanout = Fanout(app)
+
+    async with fanout.viewer(None) as viewer:
+        assert not fanout.is_watching
+        may_look.set()
+        assert await viewer.news(30) == sorted(Tag)
+    await fanout.close()
+
+
 async def _hears_the_other(url: str) -> None:
     app, other = railway(url), railway(url)
     async with served(app) as client, stream(client) as heard:

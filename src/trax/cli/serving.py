@@ -15,6 +15,7 @@ from rich.progress import Progress
 from trax.cli.caveats import caveats
 from trax.cli.faces import Drawn, Logged
 from trax.cli.view import look
+from trax.clock import is_set_within
 from trax.host.roles import Role
 from trax.host.signals import StopSignals
 from trax.store.url import file_of
@@ -96,7 +97,7 @@ class Server:
 
     async def _work(self, signals: StopSignals, seconds: float | None) -> None:
         async with self._web() as address, self._face.shown(self._app, await self._greeting(address)):
-            await _set_within(signals.asked, seconds)
+            await is_set_within(signals.asked, seconds)
 
     def _web(self) -> AbstractAsyncContextManager[str | None]:
         return nullcontext() if self._doorway is None else self._doorway.served(self._app)
@@ -126,13 +127,6 @@ class Server:
     async def _say_when(self, hurried: asyncio.Event) -> None:
         await hurried.wait()
         self._face.say("putting back to the queue what still runs")
-
-
-async def _set_within(event: asyncio.Event, seconds: float | None) -> None:
-    try:
-        await asyncio.wait_for(event.wait(), seconds)
-    except TimeoutError:
-        return
 
 
 def greeting(app: Trax, role: Role, address: str) -> str:

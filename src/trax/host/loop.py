@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
+from random import Random
 from typing import TYPE_CHECKING, Final
 
+from trax.clock import is_set_within
 from trax.errors import StoreError
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_chance: Final = Random()  # noqa: S311 - spreads servers in time, also where a train calls random.seed
 JITTER: Final = 0.2
 PAUSES: Final = (0.5, 1.0, 2.0, 5.0)
 """How long a loop waits after a turn that failed, if its own poll is not sooner."""
@@ -90,14 +92,11 @@ class Loop:
             logger.error("loop %s: a turn failed, trying again", self.name, exc_info=error, extra=self._extra)
 
     async def _sleep(self, wanted: float | None) -> None:
-        poll = self._poll_seconds() * random.uniform(1 - JITTER, 1)  # noqa: S311 - spreads servers in time
+        poll = self._poll_seconds() * _chance.uniform(1 - JITTER, 1)
         seconds = poll if wanted is None else min(wanted, poll)
         self.is_asked = wanted is not None and wanted <= poll
         if seconds <= 0:
             await asyncio.sleep(0)
             return
-        try:
-            await asyncio.wait_for(self._woken.wait(), seconds)
-        except TimeoutError:
-            return
-        self.is_asked = True
+        if await is_set_within(self._woken, seconds):
+            self.is_asked = True

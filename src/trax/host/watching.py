@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, Self
 
+from trax.clock import is_set_within
 from trax.errors import StoreError
 from trax.events import Topic
 from trax.host.listen import Ear
@@ -60,7 +61,7 @@ class Watching:
     async def next_change(self) -> frozenset[Tag]:
         """Wait until something has changed. Without a database nothing has, as far as anybody can tell."""
         while True:
-            await self._pause()
+            await is_set_within(self._woken, POLL_SECONDS)
             if found := await self.look():
                 return found
 
@@ -97,9 +98,3 @@ class Watching:
     def _note(self, topic: Topic) -> None:
         self._said.update(SAYS.get(topic, ()))
         self._woken.set()
-
-    async def _pause(self) -> None:
-        try:
-            await asyncio.wait_for(self._woken.wait(), POLL_SECONDS)
-        except TimeoutError:
-            return

@@ -38,6 +38,7 @@ async def withdraw(
 
 async def _told(submitter: Any, batch: Sequence[Submission], seconds: float) -> None:
     try:
-        await asyncio.wait_for(asyncio.to_thread(submitter.withdraw, batch), seconds)
+        async with asyncio.timeout(seconds):
+            await asyncio.to_thread(submitter.withdraw, batch)
     except Exception as error:  # noqa: BLE001 - code of others, and nothing is lost
         logger.info("submitter %r was not told of %s cancelled runs: %s", submitter.name, len(batch), error)

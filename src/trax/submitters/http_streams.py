@@ -70,7 +70,8 @@ class Telling:
 
     async def _next(self) -> bytes | None:
         try:
-            return await asyncio.wait_for(self._lines.get(), BEAT_SECONDS)
+            async with asyncio.timeout(BEAT_SECONDS):
+                return await self._lines.get()
         except TimeoutError:
             return b"\n"
 

@@ -16,6 +16,7 @@ from uuid import uuid4
 
 from starlette.responses import Response
 
+from trax.clock import is_set_within
 from trax.errors import TraxError
 from trax.host.watching import Watching
 from trax.records.pulse import Tag
@@ -41,6 +42,8 @@ CALMEST_SECONDS: Final = 1.0
 SECONDS_FOR_EACH: Final = 0.2
 LONGEST_GATHERING: Final = 10.0
 LOST_SECONDS: Final = 5.0
+BEGIN_SECONDS: Final = 5.0
+"""So long a page waits until changes are noticed; if it has to wait longer, anything may have changed."""
 LINGER_SECONDS: Final = 10.0
 """Who goes from one page to the next is gone for a moment only."""
 
@@ -60,9 +63,7 @@ class Viewer:
 
     async def news(self, seconds: float) -> list[Tag]:
         """What has changed, or nothing if that is so for so long."""
-        try:
-            await asyncio.wait_for(self._woken.wait(), seconds)
-        except TimeoutError:
+        if not await is_set_within(self._woken, seconds):
             return []
         self._woken.clear()
         told, self._untold = sorted(self._untold), set[Tag]()
@@ -81,6 +82,8 @@ class Fanout:
         self._number = 0
         self._told: deque[tuple[int, frozenset[Tag]]] = deque(maxlen=REMEMBERED)
         self._is_closed = False
+        self._begun = asyncio.Event()
+        self._has_missed = False
 
     @property
     def mark(self) -> str:
@@ -93,8 +96,8 @@ class Fanout:
 
     @property
     def is_watching(self) -> bool:
-        """Whether the database is asked at all."""
-        return self._task is not None
+        """Whether whatever changes from now on will be noticed."""
+        return self._begun.is_set()
 
     @property
     def has_viewers(self) -> bool:
@@ -110,13 +113,19 @@ class Fanout:
         viewer = Viewer(self._missed(last_seen))
         self._viewers.add(viewer)
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._watch(), name="trax watching")
+            self._task = asyncio.create_task(self._watch(self._begun), name="trax watching")
         try:
+            await self._watching()
             yield viewer
         finally:
             self._viewers.discard(viewer)
             if not self._viewers:
                 self._resting = asyncio.get_running_loop().call_later(LINGER_SECONDS, self._rest)
+
+    async def _watching(self) -> None:
+        """What changes before the first look would be told to nobody: who is greeted, is greeted after it."""
+        if not await is_set_within(self._begun, BEGIN_SECONDS):
+            self._has_missed = True
 
     async def close(self) -> None:
         """Let all viewers go, because the server ends."""
@@ -132,6 +141,8 @@ class Fanout:
         """Nobody looks any more: whoever comes back later may have missed anything."""
         self._stay()
         task, self._task = self._task, None
+        self._begun.set()  # nobody waits for what will not begin
+        self._begun, self._has_missed = asyncio.Event(), False
         self._origin = uuid4().hex[:8]
         if task is not None:
             task.cancel()
@@ -152,19 +163,25 @@ class Fanout:
             return frozenset(Tag)
         return frozenset[Tag]().union(*(tags for at, tags in self._told if at > int(number)))
 
-    async def _watch(self) -> None:
+    async def _watch(self, begun: asyncio.Event) -> None:
         while True:
             try:
-                await self._watch_on()
+                await self._watch_on(begun)
             except TraxError as error:
                 logger.warning("nobody can be told what changes, trying again: %s", error)
             except Exception:
                 logger.exception("watching failed, trying again")
+            begun.clear()
+            self._has_missed = True
             await asyncio.sleep(LOST_SECONDS)
 
-    async def _watch_on(self) -> None:
+    async def _watch_on(self, begun: asyncio.Event) -> None:
         watching = await Watching.begun(self._app.parts, has_ear=self._app.is_running)
+        begun.set()
         try:
+            if self._has_missed:
+                self._has_missed = False
+                self._tell(frozenset(Tag))
             while True:
                 self._tell(await watching.next_change())
                 await asyncio.sleep(self._gathering_seconds())
@@ -221,9 +238,8 @@ def _event(name: str, mark: str, tags: list[Tag]) -> str:
 
 
 async def _line(send: Send, text: str) -> None:
-    await asyncio.wait_for(
-        send({"type": "http.response.body", "body": text.encode(), "more_body": True}), SLOW_SECONDS
-    )
+    async with asyncio.timeout(SLOW_SECONDS):
+        await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
 
 
 async def _left(receive: Receive) -> None:

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
+from trax.clock import is_set_within
 from trax.train.threads import use_threads
 from trax.work.deadlines import Deadlines
 from trax.work.running import JobT, Running
@@ -182,11 +183,7 @@ class Pool(Generic[JobT, EndedT]):
 
     async def drained(self, seconds: float | None = None) -> bool:
         """Wait until nothing runs any more; False when that took longer than it may."""
-        try:
-            await asyncio.wait_for(self._idle.wait(), seconds)
-        except TimeoutError:
-            return False
-        return True
+        return await is_set_within(self._idle, seconds)
 
     def close(self) -> None:
         """Let go of the threads and the timer; what still runs goes on, and is not waited for."""

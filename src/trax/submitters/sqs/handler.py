@@ -44,7 +44,8 @@ async def _handled(app: Trax, event: Event, context: Any) -> list[dict[str, str]
     async with app.receiving(concurrency=len(records) or 1) as receiver:
         failed = [one["messageId"] for one in records if not await _is_taken_up(receiver, one)]
         try:
-            await asyncio.wait_for(receiver.idle(), _seconds_left(context))
+            async with asyncio.timeout(_seconds_left(context)):
+                await receiver.idle()
         except TimeoutError:
             await receiver.drain(0)
     return [{"itemIdentifier": message_id} for message_id in failed]

@@ -38,8 +38,8 @@ function connect() {
     silence = null;
     signal("live", "Live");
     wait = 1000;
-    setTimeout(lookAgain, SETTLED);
   };
+  source.addEventListener("hello", () => setTimeout(lookAgain, SETTLED));
   source.onerror = () => {
     silence ??= setTimeout(() => signal("lost", "Not live"), PATIENCE);
     if (source.readyState !== EventSource.CLOSED) return;

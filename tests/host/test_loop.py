@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trax.errors import StoreUnavailable
+from trax.host import loop as loops
 from trax.host.loop import Loop
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable
 
 LONG = 3600.0
 
@@ -142,11 +143,11 @@ async def test_a_loop_that_polls_rarely_does_not_wait_that_long_after_a_failure(
 ) -> None:
     waits: list[float] = []
 
-    async def wait_for(waited: Coroutine[None, None, bool], seconds: float) -> None:
-        waited.close()
+    async def noted(_event: asyncio.Event, seconds: float) -> bool:
         waits.append(seconds)
+        return False
 
-    monkeypatch.setattr(asyncio, "wait_for", wait_for)
+    monkeypatch.setattr(loops, "is_set_within", noted)
 
     async def turn(loop: Loop) -> float | None:
         if len(waits) == 5:

@@ -68,15 +68,17 @@ def _create(connection: Connection, wanted: Sequence[tuple[Standing, ToQueue]], 
 
 
 def _notes(wanted: Sequence[tuple[Standing, ToQueue]]) -> list[dict[str, Any]]:
-    return [
-        {
-            "id": standing.id,
-            "next_due_at": decision.look_again_at,
-            "last_scheduled_for": decision.scheduled_for,
-            "consumed_parent_success_at": decision.consumed_parent_success_at,
-        }
-        for standing, decision in wanted
-    ]
+    return [_note(*one) for one in wanted]
+
+
+def _note(standing: Standing, decision: ToQueue) -> dict[str, Any]:
+    """What it does not mention is NULL."""
+    note: dict[str, Any] = {"id": standing.id, "last_scheduled_for": decision.scheduled_for}
+    if decision.look_again_at is not None:
+        note["next_due_at"] = decision.look_again_at
+    if decision.consumed_parent_success_at is not None:
+        note["consumed_parent_success_at"] = decision.consumed_parent_success_at
+    return note
 
 
 def _entry(standing: Standing, decision: ToQueue) -> NewEntry:

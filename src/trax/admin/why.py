@@ -6,7 +6,6 @@ again, until the answer is a moment or a run. So there is no second copy of the 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from trax.admin.policies import rules_of
@@ -85,7 +84,7 @@ def _of_schedule(
         case ToRest(reason, code):
             yield _resting(manifest, reason, code, occupant)
             if code in LIFTED:
-                yield from _of_schedule(scene, manifest, replace(standing, **LIFTED[code]), occupant)
+                yield from _of_schedule(scene, manifest, standing._replace(**LIFTED[code]), occupant)
         case ToWait(until):
             yield _waiting(scene, standing, until)
         case ToDeadLetter(reason):
@@ -109,7 +108,7 @@ def _resting(manifest: Manifest, reason: str, code: str, occupant: Occupant) -> 
 
 def _waiting(scene: Scene, standing: Standing, until: datetime) -> Reason:
     """For its moment, or for the end of what excludes it: the answer differs without the exclusions."""
-    freed = replace(standing, timing=replace(standing.timing, exclusions=()))
+    freed = standing._replace(timing=standing.timing._replace(exclusions=()))
     if decide(freed, rules_of(scene.settings), scene.now) != ToWait(until):
         return Reason("excluded", f"its exclusions keep it from running until {stamp(until)}", until)
     return Reason("waiting", f"it is next due at {stamp(until)}", until)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple
 
-from trax.records.retry_policy import RetryPolicy
-from trax.records.states import Origin
-from trax.records.when import Timing
+if TYPE_CHECKING:
+    from trax.records.retry_policy import RetryPolicy
+    from trax.records.states import Origin
+    from trax.records.when import Timing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,8 +21,7 @@ class Parent:
     last_successful_run: datetime | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class Standing(NamedTuple):
     """One manifest in the moment the manager looks at it. `input` is JSON text."""
 
     id: int
@@ -28,13 +29,13 @@ class Standing:
     train: str
     input: str | None
     enabled: bool
-    priority: int = 0
     group_id: int
     group_priority: int
     group_enabled: bool
     timing: Timing
-    timeout_seconds: float | None = None
     max_retries: int
+    priority: int = 0
+    timeout_seconds: float | None = None
     retry: RetryPolicy | None = None
     failure_count: int = 0
     """Failures in a row."""
@@ -58,8 +59,7 @@ class Standing:
         return self.latest_attempt > self.failure_count
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToQueue:
+class ToQueue(NamedTuple):
     """Write an entry for it. `look_again_at`: when the next one may be written though this has not ended."""
 
     origin: Origin

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from trax.records.states import MisfirePolicy, ScheduleType
 
@@ -89,8 +89,7 @@ class Misfire:
     limit: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
+class Timing(NamedTuple):
     """Everything the decision "is it due" needs to know of a manifest.
 
     `last_successful_run` is when the last success ended, `last_scheduled_for` the occurrence that was last
@@ -100,13 +99,13 @@ class Timing:
     """
 
     schedule_type: ScheduleType
+    created_at: datetime
     schedule: Schedule | None = None
     scheduled_at: datetime | None = None
     exclusions: tuple[Exclusion, ...] = ()
     time_zone: str = "UTC"
     misfire: Misfire = Misfire()
     max_instances: int = 1
-    created_at: datetime
     last_successful_run: datetime | None = None
     last_scheduled_for: datetime | None = None
     next_scheduled_run: datetime | None = None

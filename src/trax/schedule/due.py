@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from trax.errors import DefinitionError
@@ -57,7 +56,7 @@ def look(timing: Timing, now: datetime) -> Answer:
 
 def after_success(timing: Timing, ended_at: datetime, random: Random) -> Upcoming:
     """A success starts the count again, and throws the dice where there is variance."""
-    succeeded = replace(timing, last_successful_run=ended_at, next_scheduled_run=None)
+    succeeded = timing._replace(last_successful_run=ended_at, next_scheduled_run=None)
     variance = timing.schedule.variance_seconds if timing.schedule else None
     base = _next_regular(succeeded, counted_from(succeeded) or ended_at) if variance else None
     return _upcoming(succeeded, base and jittered(base, variance, random), ended_at)
@@ -136,7 +135,7 @@ def _next_regular(timing: Timing, after: datetime) -> datetime | None:
 
 
 def _upcoming(timing: Timing, planned: datetime | None, now: datetime) -> Upcoming:
-    match look(replace(timing, next_scheduled_run=planned), now):
+    match look(timing._replace(next_scheduled_run=planned), now):
         case Fire():
             return Upcoming(planned, now)
         case Wait(until):

@@ -62,7 +62,7 @@ def _succeeded(manifest: Held, end: ManifestEnd, random: Random) -> Held:
         retry_at=None,
         attempt_cancelled=False,
         next_due_at=_unless_dependent(manifest, end, look_at),
-        timing=replace(timing, last_successful_run=end.ended_at, next_scheduled_run=planned),
+        timing=timing._replace(last_successful_run=end.ended_at, next_scheduled_run=planned),
     )
 
 
@@ -79,7 +79,7 @@ def _failed(manifest: Held, end: ManifestEnd) -> Held:
         retry_at=None if end.delay is None else end.ended_at + end.delay,
         attempt_cancelled=False,
         next_due_at=end.ended_at,
-        timing=replace(manifest.timing, next_scheduled_run=None),
+        timing=manifest.timing._replace(next_scheduled_run=None),
     )
 
 
@@ -106,7 +106,7 @@ def _cancelled(manifest: Held, end: ManifestEnd) -> Held:
         retry_at=None,
         attempt_cancelled=manifest.attempt_cancelled or end.attempt > manifest.failure_count,
         next_due_at=_earliest(manifest.next_due_at, _unless_dependent(manifest, end, look_at)),
-        timing=replace(timing, next_scheduled_run=planned),
+        timing=timing._replace(next_scheduled_run=planned),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -51,8 +51,8 @@ def _moments(timing: Timing, now: datetime) -> Iterator[datetime]:
         match look(timing, now):
             case Fire(scheduled_for):
                 yield now
-                timing = replace(
-                    timing, last_successful_run=now, last_scheduled_for=scheduled_for, next_scheduled_run=None
+                timing = timing._replace(
+                    last_successful_run=now, last_scheduled_for=scheduled_for, next_scheduled_run=None
                 )
             case Wait(until):
                 now = until

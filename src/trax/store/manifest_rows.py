@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from trax.errors import shown
@@ -22,9 +23,7 @@ def timing_of(row: Any, default_threshold: timedelta) -> Timing:
         scheduled_at=row.scheduled_at,
         exclusions=exclusions,
         time_zone=row.time_zone,
-        misfire=Misfire(
-            MisfirePolicy(row.misfire_policy), _threshold(row, default_threshold), row.misfire_limit
-        ),
+        misfire=_misfire(row.misfire_policy, _threshold(row, default_threshold), row.misfire_limit),
         max_instances=row.max_instances,
         created_at=row.created_at,
         last_successful_run=row.last_successful_run,
@@ -37,13 +36,21 @@ def timing_of(row: Any, default_threshold: timedelta) -> Timing:
 def schedule_of(row: Any) -> Schedule | None:
     match row.schedule_type:
         case ScheduleType.INTERVAL:
-            return Interval(
-                row.interval_seconds, anchored=row.anchored, variance_seconds=row.variance_seconds
-            )
+            return _interval(row.interval_seconds, row.anchored, row.variance_seconds)
         case ScheduleType.CRON:
             return Cron(row.cron_expression, row.time_zone, row.variance_seconds)
         case _:
             return None
+
+
+@lru_cache
+def _interval(seconds: int, anchored: bool, variance_seconds: int | None) -> Interval:  # noqa: FBT001 - a column
+    return Interval(seconds, anchored=anchored, variance_seconds=variance_seconds)
+
+
+@lru_cache
+def _misfire(policy: str, threshold: timedelta, limit: int | None) -> Misfire:
+    return Misfire(MisfirePolicy(policy), threshold, limit)
 
 
 def _exclusions(row: Any) -> tuple[tuple[Exclusion, ...], str | None]:

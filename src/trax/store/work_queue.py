@@ -66,7 +66,10 @@ def adding(dialect: str, entries: Sequence[NewEntry], *, now: datetime) -> Step:
 
 
 def row_of(entry: NewEntry, now: datetime | None) -> dict[str, Any]:
-    return {**entry._asdict(), "ready": _is_ready(entry, now)}
+    """What a document says of it; what it does not mention is NULL."""
+    row: dict[str, Any] = {name: value for name, value in zip(GIVEN, entry, strict=True) if value is not None}
+    row["ready"] = _is_ready(entry, now)
+    return row
 
 
 def get(connection: Connection, entry_id: int) -> WorkQueueEntry | None:

@@ -38,7 +38,7 @@ DUE = ToQueue(origin=Origin.SCHEDULE, priority=3, scheduled_for=TEN)
 
 
 def standing(timing: dict[str, Any] | None = None, **changes: Any) -> Standing:
-    return replace(STANDING, timing=replace(TIMING, **timing or {}), **changes)
+    return STANDING._replace(timing=TIMING._replace(**timing or {}), **changes)
 
 
 def dependent(success: datetime | None, *, is_open: bool = True, **changes: Any) -> Standing:
@@ -191,7 +191,7 @@ def test_a_retry_that_was_cancelled_is_followed_by_the_next_regular_run() -> Non
     manifest = standing({"next_scheduled_run": TEN + MINUTE}, failure_count=1, attempt_cancelled=True)
 
     assert decide(manifest, RULES, TEN) == ToWait(TEN + MINUTE)
-    assert decide(manifest, RULES, TEN + MINUTE) == replace(DUE, scheduled_for=TEN + MINUTE)
+    assert decide(manifest, RULES, TEN + MINUTE) == DUE._replace(scheduled_for=TEN + MINUTE)
 
 
 def test_a_retry_waits_for_a_moment_set_beforehand() -> None:
@@ -245,8 +245,8 @@ AFTER_PARENT = ToQueue(origin=Origin.SCHEDULE, priority=19, scheduled_for=TEN, c
         ),
         (dependent(None), ToRest("its parent has not succeeded yet")),
         (dependent(TEN, is_open=False), ToRest("its parent is disabled or deleted")),
-        (replace(dependent(TEN), parent=None), ToRest("its parent is disabled or deleted")),
-        (dependent(TEN, group_priority=20), replace(AFTER_PARENT, priority=31)),
+        (dependent(TEN)._replace(parent=None), ToRest("its parent is disabled or deleted")),
+        (dependent(TEN, group_priority=20), AFTER_PARENT._replace(priority=31)),
         (dependent(TEN, timing={"exclusions": (DaysOfWeek((0,)),)}), AFTER_PARENT),
         (
             dependent(TEN, timing={"exclusions": (DaysOfWeek((0,)),)}, failure_count=1),
@@ -272,13 +272,13 @@ OVERLAPPING: dict[str, Any] = {"max_instances": 2, "last_scheduled_for": TEN - 5
 @pytest.mark.parametrize(
     ("changes", "decision"),
     [
-        ({}, replace(DUE, look_again_at=TEN + 5 * MINUTE)),
-        ({"active_runs": 1}, replace(DUE, look_again_at=TEN + 5 * MINUTE)),
+        ({}, DUE._replace(look_again_at=TEN + 5 * MINUTE)),
+        ({"active_runs": 1}, DUE._replace(look_again_at=TEN + 5 * MINUTE)),
         ({"active_runs": 2}, ToRest("2 of at most 2 runs are active")),
         ({"has_queued_entry": True}, ToWait(TEN + 5 * MINUTE)),
         (
             {"active_runs": 1, "latest_attempt": 2, "failure_count": 1},
-            replace(DUE, look_again_at=TEN + 5 * MINUTE),
+            DUE._replace(look_again_at=TEN + 5 * MINUTE),
         ),
     ],
 )

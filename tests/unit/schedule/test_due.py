@@ -144,8 +144,8 @@ def test_what_is_to_run_once_runs_until_it_has_succeeded() -> None:
     assert look(timing, at("09:59:59")) == Wait(at("10:00"))
     assert look(timing, at("10:00:00")) == Fire(at("10:00"))
     assert look(timing, at("2028-01-01")) == Fire(at("10:00"))
-    assert isinstance(look(replace(timing, last_successful_run=at("10:00:01")), at("11:00")), Never)
-    assert isinstance(look(replace(timing, scheduled_at=None), at("11:00")), Never)
+    assert isinstance(look(timing._replace(last_successful_run=at("10:00:01")), at("11:00")), Never)
+    assert isinstance(look(timing._replace(scheduled_at=None), at("11:00")), Never)
 
 
 def test_jitter_is_waited_for_and_measured_from() -> None:
@@ -153,8 +153,8 @@ def test_jitter_is_waited_for_and_measured_from() -> None:
 
     assert look(timing, at("10:05:30")) == Wait(at("10:05:40"))
     assert look(timing, at("10:05:40")) == Fire(at("10:05:40"))
-    assert look(replace(timing, misfire=NOTHING), at("10:06:40")) == Fire(at("10:05:40"))
-    assert look(replace(timing, misfire=NOTHING), at("10:06:41")) == Wait(at("10:10"))
+    assert look(timing._replace(misfire=NOTHING), at("10:06:40")) == Fire(at("10:05:40"))
+    assert look(timing._replace(misfire=NOTHING), at("10:06:41")) == Wait(at("10:10"))
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def replayed(timing: Timing, now: datetime) -> list[str]:
     made_up: list[str] = []
     while isinstance(answer := look(timing, now), Fire):
         made_up.append(f"{answer.scheduled_for:%H:%M}")
-        timing = replace(timing, last_scheduled_for=answer.scheduled_for)
+        timing = timing._replace(last_scheduled_for=answer.scheduled_for)
     return made_up
 
 
@@ -209,9 +209,9 @@ def test_fire_all_makes_up_the_latest_missed_in_order(schedule: Schedule) -> Non
     timing = of(schedule, last_successful_run=at("10:00:00"), misfire=fire_all(10))
 
     assert replayed(timing, at("10:21")) == ["10:05", "10:10", "10:15", "10:20"]
-    assert replayed(replace(timing, misfire=fire_all(2)), at("10:21")) == ["10:15", "10:20"]
-    assert replayed(replace(timing, last_scheduled_for=at("10:10")), at("10:21")) == ["10:15", "10:20"]
-    assert look(replace(timing, last_scheduled_for=at("10:20")), at("10:21")) == Wait(at("10:25"))
+    assert replayed(timing._replace(misfire=fire_all(2)), at("10:21")) == ["10:15", "10:20"]
+    assert replayed(timing._replace(last_scheduled_for=at("10:10")), at("10:21")) == ["10:15", "10:20"]
+    assert look(timing._replace(last_scheduled_for=at("10:20")), at("10:21")) == Wait(at("10:25"))
 
 
 def test_fire_all_begins_with_a_first_run_that_was_set_beforehand() -> None:
@@ -250,7 +250,7 @@ def test_overlapping_runs_are_each_for_an_occurrence_of_their_own() -> None:
     assert look(timing, at("10:24")) == Wait(at("10:25"))
     assert look(timing, at("10:25")) == Fire(at("10:25"))
     assert replayed(timing, at("10:47")) == ["10:45"]
-    assert replayed(replace(timing, next_scheduled_run=at("10:25:30")), at("10:26")) == ["10:25"]
+    assert replayed(timing._replace(next_scheduled_run=at("10:25:30")), at("10:26")) == ["10:25"]
 
 
 def test_a_first_run_that_is_still_going_does_not_start_again_at_once() -> None:
@@ -304,7 +304,7 @@ def test_nothing_is_fired_for_the_future_or_twice(timing: Timing, now: datetime)
 
     if isinstance(answer, Fire):
         assert answer.scheduled_for <= now
-        queued = replace(timing, last_scheduled_for=answer.scheduled_for, max_instances=2)
+        queued = timing._replace(last_scheduled_for=answer.scheduled_for, max_instances=2)
         following = look(queued, now)
         assert not isinstance(following, Fire) or following.scheduled_for > answer.scheduled_for
 
@@ -317,7 +317,7 @@ def test_every_occurrence_of_a_month_is_met_once_by_looking_when_told() -> None:
         match look(timing, now):
             case Fire(scheduled_for):
                 met.append(scheduled_for)
-                timing = replace(timing, last_successful_run=now)
+                timing = timing._replace(last_successful_run=now)
             case Wait(until):
                 now = until
             case Never():

@@ -40,7 +40,7 @@ UNCHANGED: dict[str, Any] = {
 
 
 def held(**timing: Any) -> Held:
-    return replace(HELD, timing=replace(TIMING, **timing))
+    return replace(HELD, timing=TIMING._replace(**timing))
 
 
 def end(kind: EndKind, ended_at: datetime = TEN, **more: Any) -> ManifestEnd:

@@ -61,7 +61,7 @@ def our_moments(one: Foreign, now: datetime) -> tuple[datetime, ...]:
     if isinstance(one.when, datetime):
         return (one.when,) if one.when > now else ()
     timing = _timing(one, one.when, now)
-    timing = replace(timing, next_scheduled_run=first_look(timing, "next_occurrence", now))
+    timing = timing._replace(next_scheduled_run=first_look(timing, "next_occurrence", now))
     return tuple(run.at for run in previewed(timing, now, COMPARED))
 
 

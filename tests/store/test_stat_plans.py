@@ -35,28 +35,28 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.postgresql
 
-NOW = datetime.now(UTC)
+NOW = datetime(2027, 3, 1, 12, tzinfo=UTC)
 RUNS = 60_000
 HISTORY = (
-    "INSERT INTO trax.manifest_group (name, created_at, updated_at) VALUES ('g', now(), now())",
+    "INSERT INTO trax.manifest_group (name, created_at, updated_at) VALUES ('g', :now, :now)",
     """INSERT INTO trax.manifest (external_id, train, group_id, origin, schedule_type, misfire_policy,
          max_retries, created_at, updated_at)
-       SELECT 'm' || n, 'greet', 1, 'runtime', 'on_demand', 'fire_once_now', 3, now(), now()
+       SELECT 'm' || n, 'greet', 1, 'runtime', 'on_demand', 'fire_once_now', 3, :now, :now
        FROM generate_series(1, 500) n""",
     # Seven days of runs, one in fifty failed, and one train that hardly ever runs.
     """INSERT INTO trax.metadata (external_id, train, state, manifest_id, created_at, started_at, ended_at)
        SELECT n, CASE WHEN n % 10007 = 0 THEN 'rare' ELSE 'greet' || n % 20 END,
          CASE WHEN n % 50 = 7 THEN 'failed' ELSE 'completed' END, n % 500 + 1, at, at, at
-       FROM (SELECT n, now() - (60000 - n) * interval '10 seconds' AS at
+       FROM (SELECT n, :now - (60000 - n) * interval '10 seconds' AS at
              FROM generate_series(1, 60000) n) made""",
     """INSERT INTO trax.metadata (external_id, train, state, created_at, started_at, worker_id)
-       SELECT n, 'greet1', 'in_progress', now(), now(), 1 FROM generate_series(1, 20) n""",
+       SELECT n, 'greet1', 'in_progress', :now, :now, 1 FROM generate_series(1, 20) n""",
     """INSERT INTO trax.work_queue (external_id, train, status, origin, ready, created_at)
-       SELECT n, 'greet', 'queued', 'queue', true, now() FROM generate_series(1, 60000) n""",
+       SELECT n, 'greet', 'queued', 'queue', true, :now FROM generate_series(1, 60000) n""",
     """INSERT INTO trax.worker (host, host_environment, host_instance_id, pid, concurrency, trains,
-         started_at, heartbeat_at) VALUES ('box', 'server', 'box', 1, 20, '[]', now(), now())""",
+         started_at, heartbeat_at) VALUES ('box', 'server', 'box', 1, 20, '[]', :now, :now)""",
     """INSERT INTO trax.log (metadata_id, created_at, level, logger, message)
-       SELECT n, now(), 'information', 'jobs', 'line' || n FROM generate_series(1, 30000) n""",
+       SELECT n, :now, 'information', 'jobs', 'line' || n FROM generate_series(1, 30000) n""",
     "ANALYZE",
 )
 
@@ -65,7 +65,7 @@ HISTORY = (
 def history(postgres_databases: Any) -> Generator[Store]:
     with postgres_databases.database() as address:
         store = Store(address)
-        store.run(lambda connection: [connection.execute(text(one)) for one in HISTORY])
+        store.run(lambda connection: [connection.execute(text(one), {"now": NOW}) for one in HISTORY])
         while step := store.read(tallies.next_step, now=NOW):
             assert store.run(tallies.add, step)
         store.run(lambda connection: connection.execute(text("ANALYZE")))

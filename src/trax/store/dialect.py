@@ -49,12 +49,13 @@ def now(connection: Connection) -> datetime:
 
 
 @cache
-def leader_lock(dialect: str) -> Select[Any]:
-    """Asks whether this server may manage manifests in this moment: one may, and the others do not wait.
+def leader_lock(dialect: str) -> Select[Any, Any]:
+    """Asks whether this server may manage manifests in this moment, and what `now` is.
 
-    In SQLite the transaction is the lock.
+    One may, and the others do not wait. In SQLite the transaction is the lock.
     """
-    return select(true() if dialect == SQLITE else func.pg_try_advisory_xact_lock(LEADER_LOCK))
+    leads = true() if dialect == SQLITE else func.pg_try_advisory_xact_lock(LEADER_LOCK)
+    return select(leads, moment(dialect))
 
 
 def take_leader_lock(connection: Connection) -> None:

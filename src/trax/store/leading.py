@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from trax.store.dialect import leader_lock, reading_moment
+from trax.store.dialect import leader_lock
 from trax.store.pipeline import run_together
 from trax.store.settings import edited
 from trax.store.types import in_utc
@@ -25,7 +25,7 @@ class Begun(NamedTuple):
 
 def begin(connection: Connection, *, now: datetime | None) -> Begun:
     dialect = connection.dialect.name
-    lock, moments, settings = run_together(
-        connection, (leader_lock(dialect), {}), (reading_moment(dialect), {"now": now}), (edited(dialect), {})
+    [(leads, moment)], settings = run_together(
+        connection, (leader_lock(dialect), {"now": now}), (edited(dialect), {})
     )
-    return Begun(lock[0][0], in_utc(moments[0][0]), dict(settings))
+    return Begun(leads, in_utc(moment), dict(settings))

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 
 BEGIN_PART: Final = text("SAVEPOINT trax_part")
-END_PART: Final = text("RELEASE SAVEPOINT trax_part")
 UNDO_PART: Final = text("ROLLBACK TO SAVEPOINT trax_part")
 
 
@@ -36,7 +35,7 @@ def try_together(connection: Connection, *steps: Step) -> list[Rows]:
         with savepoint(connection):
             return run_together(connection, *steps)
     try:
-        return run_together(connection, (BEGIN_PART, {}), *steps, (END_PART, {}))[1:-1]
+        return run_together(connection, (BEGIN_PART, {}), *steps)[1:]  # the commit ends the part as well
     except (psycopg.DataError, psycopg.IntegrityError) as error:
         connection.execute(UNDO_PART)
         raise Refused(str(error).strip()) from error

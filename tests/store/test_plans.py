@@ -268,13 +268,12 @@ def test_whether_anything_is_pending_is_known_from_its_index(store: Store) -> No
 
 
 def test_looking_for_trouble_reads_only_what_goes_on(store: Store) -> None:
-    moment = now(store)
     step = metadata_sweeps.looking_for_trouble(
         "postgresql",
         default=timedelta(hours=1),
-        created_before=moment - timedelta(hours=1),
-        alive_since=moment - timedelta(seconds=20),
-        now=moment,
+        stale_after=timedelta(hours=1),
+        lost_after=timedelta(seconds=20),
+        now=None,
     )
     (look,) = sent_by(store, lambda connection: run_together(connection, step))
 

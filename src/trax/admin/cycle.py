@@ -9,6 +9,7 @@ from trax.admin.manifest_manager import Managed, Turn, manifest_manager
 from trax.admin.recording import leave_record
 from trax.settings import Settings
 from trax.store import Connection, leading
+from trax.store.leading import Begun
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,11 +29,11 @@ def manage(
 
     `accept` makes of the rows that operators have edited the settings that count.
     """
-    begun = leading.begin(connection, now=store.given_now(connection))
+    begun = leading.begin(connection, settings, now=store.given_now(connection))
     settings = accept(begun.settings) if accept else settings
     if not (begun.leads and settings.manifest_manager_enabled):
         return None
-    extra = {Connection: connection, Settings: settings, datetime: begun.now}
+    extra = {Connection: connection, Settings: settings, datetime: begun.now, Begun: begun}
     managed = manifest_manager.run_blocking(turn, extra=extra)
     if managed.changed:
         leave_record(connection, manifest_manager, now=begun.now)

@@ -23,8 +23,8 @@ from trax.settings import Settings
 from trax.store import Connection, dead_letters, manifest_looks, metadata_sweeps, workers
 from trax.store.announcing import announce
 from trax.store.hand_over_again import hand_over_again
+from trax.store.leading import Begun
 from trax.store.metadata_sweeps import Failure, Swept, Trouble
-from trax.store.pipeline import run_together
 from trax.train import junction, train
 
 if TYPE_CHECKING:
@@ -114,25 +114,11 @@ class Managed:
 
 
 @junction
-def load_manifests(
-    turn: Turn, connection: Connection, settings: Settings, now: datetime
-) -> tuple[Due, Trouble]:
+def load_manifests(turn: Turn, begun: Begun, settings: Settings) -> tuple[Due, Trouble]:
     """Whose moment to be looked at has come, chosen fairly among the groups, and whether runs need help."""
-    dialect = connection.dialect.name
-    rows, [trouble] = run_together(
-        connection,
-        (manifest_looks.waiting(dialect), {"now": now}),
-        metadata_sweeps.looking_for_trouble(
-            dialect,
-            default=settings.default_job_timeout,
-            created_before=now - settings.stale_pending_timeout,
-            alive_since=now - settings.worker_lost_after,
-            now=now,
-        ),
-    )
-    waiting = [Waiting(*row) for row in rows]
+    waiting = [Waiting(*row) for row in begun.waiting]
     chosen = chosen_fairly(waiting, settings.max_work_queue_entries_per_cycle, turn=turn.number)
-    return Due([one.manifest_id for one in chosen], more=len(chosen) < len(waiting)), Trouble(*trouble)
+    return Due([one.manifest_id for one in chosen], more=len(chosen) < len(waiting)), begun.trouble
 
 
 @junction
@@ -265,7 +251,7 @@ manifest_manager = train(
     >> reap_failed_jobs
     >> determine_jobs_to_queue
     >> create_work_queue_entries,
-    extra=(Connection, Settings, datetime),
+    extra=(Connection, Settings, datetime, Begun),
     exclude_from_max_active_jobs=True,
 )
 

@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_core import to_json
-from sqlalchemy import Text, bindparam, cast, column, func, literal_column, select, true
+from sqlalchemy import Float, Text, bindparam, cast, column, func, literal_column, select, true
 from sqlalchemy.dialects import postgresql, sqlite
 
 from trax.clock import utc_now
@@ -19,7 +19,7 @@ from trax.store.types import SQLITE, BigId, Json, Utc, utc_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from sqlalchemy import BindParameter, ColumnElement, Connection, FromClause, Select, Table
     from sqlalchemy.types import TypeEngine
@@ -139,6 +139,18 @@ def moment(dialect: str) -> ColumnElement[datetime]:
     """The parameter `now`; PostgreSQL puts the moment of the statement where it is None."""
     given = bindparam("now", type_=Utc)
     return given if dialect == SQLITE else func.coalesce(given, func.statement_timestamp(), type_=Utc)
+
+
+def so_long_before(dialect: str, parameter: str) -> ColumnElement[datetime]:
+    """The moment that lies a span before `now`; `span_before` makes the parameter."""
+    if dialect == SQLITE:
+        return bindparam(parameter, type_=Utc)
+    return moment(dialect) - func.make_interval(0, 0, 0, 0, 0, 0, bindparam(parameter, type_=Float))
+
+
+def span_before(dialect: str, now: datetime | None, span: timedelta) -> datetime | float:
+    """SQLite does not count with moments, and there `now` is known."""
+    return now - span if dialect == SQLITE and now is not None else span.total_seconds()
 
 
 def take_migration_lock(connection: Connection) -> None:

@@ -1,10 +1,12 @@
-"""The beginning of a manager's cycle, in one trip: who leads, when it is, and what operators have set."""
+"""The beginning of a manager's cycle, in one trip: who leads, when it is, what is set, who waits."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trax.store.dialect import leader_lock
+from trax.store.manifest_looks import waiting
+from trax.store.metadata_sweeps import Trouble, looking_for_trouble
 from trax.store.pipeline import run_together
 from trax.store.settings import edited
 from trax.store.types import in_utc
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+    from trax.settings import Settings
+
 
 class Begun(NamedTuple):
     """`leads` is true for the one server that may manage manifests in this moment; others do not wait."""
@@ -21,11 +25,24 @@ class Begun(NamedTuple):
     leads: bool
     now: datetime
     settings: dict[str, str]
+    waiting: list[tuple[Any, ...]]
+    trouble: Trouble
 
 
-def begin(connection: Connection, *, now: datetime | None) -> Begun:
+def begin(connection: Connection, settings: Settings, *, now: datetime | None) -> Begun:
+    """The settings known so far say what is trouble; those just edited say so from the next cycle on."""
     dialect = connection.dialect.name
-    [(leads, moment)], settings = run_together(
-        connection, (leader_lock(dialect), {"now": now}), (edited(dialect), {})
+    [(leads, moment)], rows, waits, [trouble] = run_together(
+        connection,
+        (leader_lock(dialect), {"now": now}),
+        (edited(dialect), {}),
+        (waiting(dialect), {"now": now}),
+        looking_for_trouble(
+            dialect,
+            default=settings.default_job_timeout,
+            stale_after=settings.stale_pending_timeout,
+            lost_after=settings.worker_lost_after,
+            now=now,
+        ),
     )
-    return Begun(leads, in_utc(moment), dict(settings))
+    return Begun(leads, in_utc(moment), dict(rows), waits, Trouble(*trouble))

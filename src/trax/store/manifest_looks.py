@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import bindparam, func, literal_column, select, text, update
+from sqlalchemy import func, literal_column, select, text, update
 
 from trax.records.retry_policy import RetryPolicy
 from trax.records.standing import Parent, Standing
 from trax.records.states import ScheduleType
-from trax.store.dialect import document, id_document, quick_document, rows_of
+from trax.store.dialect import document, id_document, moment, quick_document, rows_of
 from trax.store.manifest_locks import locking
 from trax.store.manifest_rows import timing_of
 from trax.store.pipeline import run_together
@@ -86,7 +86,7 @@ def waiting(dialect: str) -> Select[Any, Any, Any]:
     return (
         select(t.manifest.c.id, t.manifest.c.group_id, t.manifest_group.c.priority)
         .join(t.manifest_group, t.manifest_group.c.id == t.manifest.c.group_id)
-        .where(t.manifest.c.next_due_at <= bindparam("now", type_=Utc))
+        .where(t.manifest.c.next_due_at <= moment(dialect))
         .order_by(t.manifest.c.next_due_at, t.manifest.c.id)
         .limit(literal_column(str(MOST_AT_ONCE)))
     )

@@ -11,10 +11,10 @@ from sqlalchemy import Float, bindparam, func, literal_column, or_, select, text
 from trax.events import Topic
 from trax.records.states import CancelReason, State
 from trax.store.announcing import announce
-from trax.store.dialect import id_document, rows_of, seconds_between
+from trax.store.dialect import id_document, moment, rows_of, seconds_between, so_long_before, span_before
 from trax.store.schema import tables, tables_for
 from trax.store.text import storable
-from trax.store.types import BigId, Utc, word
+from trax.store.types import BigId, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,14 +55,14 @@ class Trouble(NamedTuple):
 
 
 def looking_for_trouble(
-    dialect: str, *, default: timedelta, created_before: datetime, alive_since: datetime, now: datetime
+    dialect: str, *, default: timedelta, stale_after: timedelta, lost_after: timedelta, now: datetime | None
 ) -> Step:
     """The step that tells, in one trip with other questions, whether any of the sweeps below has work."""
     given = {
         "now": now,
         "default_seconds": default.total_seconds(),
-        "created_before": created_before,
-        "alive_since": alive_since,
+        "stale_after": span_before(dialect, now, stale_after),
+        "lost_after": span_before(dialect, now, lost_after),
     }
     return _trouble(dialect), given
 
@@ -161,7 +161,7 @@ def _nearly_timed_out(dialect: str) -> Select[Any, Any, Any]:
     """Those whose time is up, or will be in a second: the database's arithmetic is not exact enough."""
     metadata = tables_for(dialect).metadata
     allowed = func.coalesce(metadata.c.timeout_seconds, bindparam("default_seconds", type_=Float))
-    ran = seconds_between(dialect, metadata.c.started_at, bindparam("now", type_=Utc))
+    ran = seconds_between(dialect, metadata.c.started_at, moment(dialect))
     return select(metadata.c.id, metadata.c.started_at, metadata.c.timeout_seconds).where(
         text(IN_PROGRESS), ~metadata.c.cancel_requested, ran > allowed - 1
     )
@@ -170,9 +170,9 @@ def _nearly_timed_out(dialect: str) -> Select[Any, Any, Any]:
 @cache
 def _trouble(dialect: str) -> Select[bool, bool, bool]:
     t = tables_for(dialect)
-    alive_since = bindparam("alive_since", type_=Utc)
+    alive_since = so_long_before(dialect, "lost_after")
     stale = select(t.metadata.c.id).where(
-        *waiting_elsewhere_since(t.metadata, bindparam("created_before", type_=Utc))
+        *waiting_elsewhere_since(t.metadata, so_long_before(dialect, "stale_after"))
     )
     left = select(t.metadata.c.id).where(text(IN_PROGRESS), _is_left(dialect, alive_since))
     silent = select(t.worker.c.id).where(t.worker.c.heartbeat_at < alive_since)

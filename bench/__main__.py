@@ -18,7 +18,7 @@ SIZED = {
     "pickup": "from the call to the start of the job on an idle system, beside PgQueuer",
     "admission": "one cycle of the gate behind a flooded group, from 1 k to 1 M entries",
     "engines": "handing over to others, engine by engine, beside each of them used bare (--rounds)",
-    "pages": "every page beside 1 M executions, in a browser, and watched by 50 people",
+    "pages": "every page beside 1 M executions, in a browser, and watched by 50 people (--executions)",
     "idle": "memory, processor and transactions of a process with nothing to do",
 }
 BENCHES = PLAIN | SIZED
@@ -34,12 +34,13 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="which to run; all if none is named")
     parser.add_argument("--jobs", type=int, default=usual.jobs, help="how many to drain (%(default)s)")
     parser.add_argument("--rounds", type=int, default=usual.rounds, help="how often (%(default)s)")
+    parser.add_argument("--executions", type=int, help="how many lie beside the pages, on both databases")
     parser.add_argument("--quick", action="store_true", help="only see that it works; means nothing")
     given = parser.parse_args()
     unknown = [name for name in given.names if name not in BENCHES]
     if unknown:
         parser.error(f"there is no bench {', '.join(unknown)}; there are {', '.join(BENCHES)}")
-    options = Options(jobs=given.jobs, rounds=given.rounds, quick=given.quick)
+    options = Options(jobs=given.jobs, rounds=given.rounds, executions=given.executions, quick=given.quick)
     if options.quick:
         print("quick: only to see that everything works; the figures mean nothing")
     for name in given.names or BENCHES:

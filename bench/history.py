@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from pydantic import BaseModel
 from sqlalchemy import text
@@ -46,6 +46,17 @@ class Size:
     queued: int
     letters: int
     lines: int
+
+    @classmethod
+    def beside(cls, runs: int) -> Self:
+        """As much of everything as goes with so many runs."""
+        return cls(
+            runs=runs,
+            manifests=max(500, runs // 10),
+            queued=runs,
+            letters=max(50, runs // 100),
+            lines=max(1000, runs // 2),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ class Options:
 
     jobs: int = 20_000
     rounds: int = 3
+    executions: int | None = None
     quick: bool = False
 
     def sized(self, usual: int, quick: int) -> int:

@@ -6,11 +6,12 @@ import asyncio
 import sys
 import tempfile
 import time
+from datetime import UTC, datetime
 from http import HTTPStatus
 from http.client import HTTPConnection
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from bench.browser import seconds_to_use
@@ -21,11 +22,11 @@ from bench.history import FAMOUS, Size, fill
 from bench.options import Options
 from bench.processes import PROC
 from bench.viewers import VIEWERS, cost
-from trax.store import Store
+from trax.store import Connection, Store, gauges, pulse
 from trax.testing import postgres
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 GOAL_MILLISECONDS: Final = 100
 GOAL_KILOBYTES: Final = 60
@@ -86,13 +87,20 @@ LISTS: Final = (
     "/health",
     "/metrics",
 )
-LONG: Final = Size(runs=1_000_000, manifests=100_000, queued=1_000_000, letters=10_000, lines=500_000)
-TENTH: Final = Size(runs=100_000, manifests=10_000, queued=100_000, letters=1_000, lines=50_000)
-SHORT: Final = Size(runs=5_000, manifests=500, queued=2_000, letters=50, lines=1_000)
+LONG: Final = Size.beside(1_000_000)
+TENTH: Final = Size.beside(100_000)
+SHORT: Final = Size.beside(5_000)
+OFTEN: Final[dict[str, Callable[[Connection], Any]]] = {
+    "what has changed": pulse.read,
+    "what is measured": lambda connection: gauges.read(connection, now=datetime.now(UTC), tallied_to=None),
+}
+"""What is asked of the database every few seconds: while anybody watches, and by a monitor."""
 
 
 def main(options: Options) -> None:
     sizes = (SHORT, SHORT) if options.quick else (TENTH, LONG)
+    if options.executions is not None:
+        sizes = (Size.beside(options.executions),) * 2
     print(f"pages: the control room beside a long history, each address asked {ROUNDS} times")
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{Path(folder) / 'trax.db'}"
@@ -118,6 +126,7 @@ def _measure(name: str, url: str, size: Size, options: Options) -> None:
         known = {"entry": size.queued, "failed": size.runs // 100 * 50 + 7}
         _pages(address, [path.format(**known) for path in PAGES])
         _asked(address, LISTS)
+        _often(url)
         _opened(address)
         _watched(address, url, pid, options.sized(20, 2))
 
@@ -158,6 +167,19 @@ def _times(address: str, path: str) -> tuple[list[float], float]:
         assert answer.status == HTTPStatus.OK, f"{path} answered {answer.status}"
     connection.close()
     return times[1:], len(body) / 1000
+
+
+def _often(url: str) -> None:
+    store = Store(url)
+    for what, question in OFTEN.items():
+        times: list[float] = []
+        for _ in range(ROUNDS + 1):
+            started = time.perf_counter()
+            store.read(question)
+            times.append((time.perf_counter() - started) * 1000)
+        took = median(times[1:])
+        goal(what, f"{took:.1f} ms", f"at most {GOAL_MILLISECONDS} ms", met=took <= GOAL_MILLISECONDS)
+    store.close()
 
 
 def _opened(address: str) -> None:

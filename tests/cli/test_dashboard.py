@@ -10,12 +10,17 @@ import socket
 import subprocess
 import sys
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.request import Request, urlopen
 
 import pytest
+from tests.support.waiting import until
 
+from trax.records import State
+from trax.records.metadata import Ending, NewRun
+from trax.store import Store, metadata, tallies
 from trax.web.passwords import matches
 
 if TYPE_CHECKING:
@@ -103,6 +108,20 @@ def test_a_database_is_enough_for_a_dashboard(folder: Path) -> None:
 
     assert (entry["train"], entry["status"]) == ("greet", "queued")
     assert audit
+
+
+def test_a_dashboard_adds_up_what_has_ended_where_no_scheduler_runs(folder: Path) -> None:
+    address = f"sqlite:///{folder}/trax.db"
+    store = Store(address)
+    store.open()
+    long_ago = datetime.now(UTC) - timedelta(hours=5)
+    run = store.run(metadata.begin, NewRun(external_id="a", train="greet"), now=long_ago)
+    ending = Ending(metadata_id=run, worker_id=None, state=State.COMPLETED)
+    store.run(metadata.finish, [ending], now=long_ago)
+
+    with serving(folder, "dashboard", "--port", "0", "--database-url", address):
+        until(lambda: store.read(tallies.counted_to) is not None)
+    store.close()
 
 
 def test_with_the_apps_code_a_dashboard_runs_trains(folder: Path) -> None:

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support import listing
 
 from trax.cli.serving import farewell
 from trax.records import QueueStatus, State
-from trax.store import Store, metadata, work_queue
+from trax.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -80,8 +81,8 @@ def ask(server: subprocess.Popen[str]) -> None:
 
 def left_behind(folder: Path) -> tuple[WorkQueueEntry, Metadata]:
     store = Store(f"sqlite:///{folder}/trax.db")
-    (entry,) = store.read(work_queue.listed)
-    (record,) = store.read(metadata.listed)
+    (entry,) = store.read(listing.entries)
+    (record,) = store.read(listing.runs)
     store.close()
     return entry, record
 

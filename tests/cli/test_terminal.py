@@ -6,10 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support import listing
 from tests.support.terminal import CTRL_C, HIDE_CURSOR, SHOW_CURSOR, terminal
 
 from trax.records import State
-from trax.store import Store, metadata
+from trax.store import Store
 
 TRAX = Path(sys.executable).with_name("trax")
 JOBS = """
@@ -85,7 +86,7 @@ def test_a_second_ctrl_c_puts_back_what_runs(folder: Path) -> None:
         assert seen.ended() == 0
     assert seen.text.endswith("putting back to the queue what still runs\nstopped\n")
     store = Store(f"sqlite:///{folder}/trax.db")
-    waited = [run.state for run in store.read(metadata.listed, train="wait")]
+    waited = [run.state for run in store.read(listing.runs, train="wait")]
     store.close()
     assert waited == [State.CANCELLED]
 

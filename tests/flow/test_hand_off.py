@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support import listing
 
 from trax import Refused, Submission, Trax, every
 from trax.errors import StoreUnavailable
@@ -228,7 +229,7 @@ async def test_an_entry_whose_place_is_taken_meanwhile_is_cancelled(yard: Yard) 
     yard.remote.error = OSError("no route")
     await yard.h.cycle("hand_over")
 
-    newer, older = await (await yard.app.parts.store.opened()).ask(work_queue.listed)
+    newer, older = await (await yard.app.parts.store.opened()).ask(listing.entries)
     assert (newer.status, older.status) == (QueueStatus.QUEUED, QueueStatus.CANCELLED)
     assert [run.state for run in await yard.records()] == [State.FAILED]
 

@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support import listing
 
 from trax.admin.job_dispatcher import AT_ONCE, Dispatched, dispatch
 from trax.dispatch.routing import Routing
@@ -68,9 +69,7 @@ class Gate:
 
     @property
     def waiting(self) -> set[str]:
-        return {
-            self.names[entry.id] for entry in self.store.read(work_queue.listed, status=QueueStatus.QUEUED)
-        }
+        return {self.names[entry.id] for entry in self.store.read(listing.entries, status=QueueStatus.QUEUED)}
 
 
 def _insert_runs(
@@ -237,7 +236,7 @@ def test_a_disabled_group_waits_until_it_is_enabled(gate: Gate) -> None:
 
 def test_what_is_let_through_becomes_a_pending_run(gate: Gate) -> None:
     gate.group("a", queued=1)
-    (entry,) = gate.store.read(work_queue.listed)
+    (entry,) = gate.store.read(listing.entries)
 
     (metadata_id,) = gate.dispatched().metadata_ids
 

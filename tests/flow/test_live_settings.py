@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import event
+from tests.support import listing
 from tests.support.flow_manager import Yard
 from tests.support.waiting import until
 
 from trax import Trax, every
 from trax.host.worker import Worker
 from trax.records import State
-from trax.store import metadata, workers
+from trax.store import workers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -145,7 +146,7 @@ async def test_the_records_of_a_cleaned_train_go_while_the_server_runs(url: str)
         await app.run(greet, "Ada")
         await app.settings.update(metadata_cleanup_enabled=True, metadata_cleanup_trains=["greet"])
         store = await app.parts.store.opened()
-        await asyncio.to_thread(until, lambda: not store.read(metadata.listed))
+        await asyncio.to_thread(until, lambda: not store.read(listing.runs))
 
 
 async def test_an_excluded_train_takes_no_place_under_the_limit(url: str) -> None:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import event
+from tests.support import listing
 
 from trax import Trax, every
 from trax.host import duties
 from trax.host.worker import Worker
 from trax.records import QueueStatus
-from trax.store import work_queue
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -97,4 +97,4 @@ async def test_a_poll_finds_what_no_wake_up_told_of(app: Trax) -> None:
 
 
 def _dispatched(connection: Connection) -> list[WorkQueueEntry]:
-    return work_queue.listed(connection, status=QueueStatus.DISPATCHED)
+    return listing.entries(connection, status=QueueStatus.DISPATCHED)

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from tests.support import listing
 from tests.support.backends import cut_off, listening
 from tests.support.waiting import until
 
 from trax import Trax, every
 from trax.records import State
-from trax.store import metadata, workers
+from trax.store import workers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -127,7 +128,7 @@ async def test_a_run_is_cancelled_from_another_process_at_once(town: Town) -> No
         await town.heard(1)
         await client.manifests.cancel("long")
         store = await client.parts.store.opened()
-        await asyncio.to_thread(until, lambda: bool(store.read(metadata.listed, state=State.CANCELLED)))
+        await asyncio.to_thread(until, lambda: bool(store.read(listing.runs, state=State.CANCELLED)))
 
     client.close()
 

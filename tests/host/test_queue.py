@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support import listing
 
 from trax import Metadata, Trax
 from trax.errors import DefinitionError
@@ -113,7 +114,7 @@ async def test_on_queue_sees_what_will_be_recorded_and_may_refuse_it(app: Trax, 
 
     assert (seen[0].external_id, seen[0].train) == (entry.external_id, "greet")
     assert (seen[0].state, seen[0].priority, seen[0].group) == (State.PENDING, 5, "mail")
-    assert [one.id for one in opened.read(work_queue.listed)] == [entry.id]
+    assert [one.id for one in opened.read(listing.entries)] == [entry.id]
 
 
 def test_an_async_on_queue_cannot_be_asked_from_blocking_code(app: Trax) -> None:

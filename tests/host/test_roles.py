@@ -4,12 +4,13 @@ import asyncio
 from datetime import timedelta
 
 import pytest
+from tests.support import listing
 from tests.support.waiting import until
 
 from trax import Trax, every
 from trax.errors import DefinitionError, InvalidUrl, TraxError
 from trax.records import State
-from trax.store import metadata, workers
+from trax.store import workers
 
 HOUR = timedelta(hours=1)
 
@@ -181,7 +182,7 @@ async def test_hurrying_puts_back_what_runs(app: Trax) -> None:
 
 def _states(app: Trax) -> list[State]:
     store = app.parts.store.opened_blocking()
-    return [record.state for record in store.read(metadata.listed)]
+    return [record.state for record in store.read(listing.runs)]
 
 
 def _has_beaten(app: Trax) -> bool:

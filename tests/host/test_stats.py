@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import select
+from tests.support.waiting import until
 
 from trax import Cancel, NotFound, Trax, every, junction
+from trax.host.duties import LEFT_BY_SCHEDULERS, add_up
 from trax.records.count import Count
 from trax.records.stats import Point
 from trax.store import stats, tallies
@@ -248,6 +251,34 @@ async def test_of_two_servers_that_add_up_the_same_one_is_too_late(h: Yard) -> N
     assert not await store.call(tallies.add, step)
 
     assert (await h.app.stats.home()).executions_today == 3
+
+
+async def test_who_only_looks_leaves_to_schedulers_what_they_may_still_add(h: Yard) -> None:
+    store = await h.app.parts.store.opened()
+    await h.runs(completed=3)
+
+    await h.advance(minutes=2)
+    await add_up(store, left_for=LEFT_BY_SCHEDULERS)
+    assert await store.ask(tallies.counted_to) is None
+
+    await h.advance(minutes=3)
+    await add_up(store, left_for=LEFT_BY_SCHEDULERS)
+    assert await store.ask(tallies.counted_to) == NOON + timedelta(minutes=1)
+    assert (await h.app.stats.home()).executions_today == 3
+
+
+async def test_who_looks_for_a_while_keeps_the_sums_up(h: Yard) -> None:
+    store = await h.app.parts.store.opened()
+    await h.runs(completed=3)
+    await h.advance(hours=3)
+    await h.runs(completed=2)
+    await h.advance(minutes=10)
+
+    async with h.app.stats.kept_up():
+        all_of_it = NOON + timedelta(hours=3, minutes=1)
+        await asyncio.to_thread(until, lambda: store.read(tallies.counted_to) == all_of_it)
+
+    assert (await h.app.stats.home()).executions_today == 5
 
 
 async def test_old_sums_are_forgotten_and_old_runs_still_count_for_their_group(h: Yard) -> None:

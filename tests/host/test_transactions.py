@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
+from tests.support import listing
 
 from trax import Trax
 from trax.errors import DefinitionError, SchemaNotMigrated, StoreError
@@ -107,7 +108,7 @@ def test_blocking_code_lends_its_session(app: Trax, engine: Engine) -> None:
         many = app.sync.queue_many("greet", ["Grace", "Mary"], connection=sessions)
     sessions.remove()
 
-    stored = app.parts.store.opened_blocking().read(work_queue.listed)
+    stored = app.parts.store.opened_blocking().read(listing.entries)
     assert [one.id for one in reversed(stored)] == [entry.id, *(one.id for one in many)]
 
 
@@ -141,7 +142,7 @@ async def test_the_dispatcher_is_woken_after_the_commit_and_not_before(
     store = app.parts.store.opened_blocking()
 
     def look() -> None:
-        seen.append([entry.input for entry in store.read(work_queue.listed)])
+        seen.append([entry.input for entry in store.read(listing.entries)])
         woken.set()
 
     app.parts.events.listen(Topic.WORK_QUEUE, look)

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import text
+from tests.support import listing
 from tests.support.waiting import until
 
 from trax import Trax, every
 from trax.admin.withdrawal import cancel_runs, withdraw
 from trax.host.duties import dispatch_now
 from trax.records import State
-from trax.store import claim, metadata, work_queue
+from trax.store import claim, metadata
 from trax.testing import Harness
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ async def railway(postgres_url: str) -> AsyncGenerator[Railway]:
 
 
 async def test_an_entry_that_was_withdrawn_first_does_not_pass_the_gate(railway: Railway) -> None:
-    (entry,) = railway.store.read(work_queue.listed)
+    (entry,) = railway.store.read(listing.entries)
 
     withdrawn, dispatched = railway.one_after_the_other(railway.withdraw(entry.id), railway.gate)
 
@@ -94,7 +95,7 @@ async def test_an_entry_that_was_withdrawn_first_does_not_pass_the_gate(railway:
 
 
 async def test_an_entry_that_passed_the_gate_first_is_not_withdrawn(railway: Railway) -> None:
-    (entry,) = railway.store.read(work_queue.listed)
+    (entry,) = railway.store.read(listing.entries)
 
     dispatched, withdrawn = railway.one_after_the_other(railway.gate, railway.withdraw(entry.id))
 

@@ -12,6 +12,7 @@ from sqlalchemy import Boolean, Float, Text, func, select
 from tests.support.waiting import until
 
 from trax.clock import utc_now
+from trax.settings import Settings
 from trax.store import Store, dialect, leading
 from trax.store.copying import bulk_copy
 from trax.store.schema import tables
@@ -49,7 +50,7 @@ KINDS: dict[str, Any] = {
 
 
 def leads(connection: Connection) -> bool:
-    return leading.begin(connection, now=utc_now()).leads
+    return leading.begin(connection, Settings.load({}, {}), now=utc_now()).leads
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ from sqlalchemy import text
 from tests.support.plans import rows_read
 
 from trax.records import QueueStatus, State
-from trax.store import Store, metadata, status, why, work_queue
+from trax.records.filters import EntryFilter, RunFilter
+from trax.store import Store, queue_pages, run_pages, status, why
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -50,28 +51,48 @@ def history(postgres_databases: Any) -> Generator[Store]:
 
 @pytest.mark.parametrize("state", [None, *State])
 def test_runs_of_any_state_are_found_without_walking_history(history: Store, state: State | None) -> None:
-    assert rows_read(history, lambda connection: metadata.listed(connection, state=state)) <= 200
+    assert rows_read(history, partial(run_pages.listed, wanted=RunFilter(state=state))) <= 200
 
 
 def test_runs_of_a_manifest_are_found_without_walking_history(history: Store) -> None:
-    assert rows_read(history, lambda connection: metadata.listed(connection, manifest="m7")) <= 200
-    assert rows_read(history, lambda connection: metadata.listed(connection, manifest="nobody")) <= 200
+    assert rows_read(history, partial(run_pages.listed, wanted=RunFilter(manifest="m7"))) <= 200
+    assert (
+        rows_read(history, lambda connection: run_pages.listed(connection, RunFilter(manifest="nobody")))
+        <= 200
+    )
 
 
 def test_runs_of_a_frequent_train_and_group_are_found_without_walking_history(history: Store) -> None:
-    assert rows_read(history, lambda connection: metadata.listed(connection, train="greet", group="g")) <= 200
+    wanted = RunFilter(train="greet", group="g")
+
+    assert rows_read(history, partial(run_pages.listed, wanted=wanted)) <= run_pages.RARE + 200
 
 
 @pytest.mark.parametrize("status", [None, *QueueStatus])
 def test_entries_of_any_status_are_found_without_walking_history(
     history: Store, status: QueueStatus | None
 ) -> None:
-    assert rows_read(history, lambda connection: work_queue.listed(connection, status=status)) <= 200
+    assert (
+        rows_read(history, lambda connection: queue_pages.listed(connection, EntryFilter(status=status)))
+        <= 200
+    )
 
 
 def test_entries_of_a_manifest_are_found_without_walking_history(history: Store) -> None:
-    assert rows_read(history, lambda connection: work_queue.listed(connection, manifest="m7")) <= 200
-    assert rows_read(history, lambda connection: work_queue.listed(connection, manifest="nobody")) <= 200
+    assert (
+        rows_read(history, lambda connection: queue_pages.listed(connection, EntryFilter(manifest="m7")))
+        <= 200
+    )
+    assert (
+        rows_read(history, lambda connection: queue_pages.listed(connection, EntryFilter(manifest="nobody")))
+        <= 200
+    )
+
+
+def test_runs_of_a_rare_train_are_found_by_its_own_index(history: Store) -> None:
+    wanted = RunFilter(train="nobody")
+
+    assert rows_read(history, partial(run_pages.listed, wanted=wanted)) <= 200
 
 
 def test_how_the_whole_stands_is_found_without_walking_history(history: Store) -> None:

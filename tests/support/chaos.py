@@ -11,11 +11,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tests.support import listing
 from tests.support.waiting import until
 
 from trax import Retry, Trax
 from trax.records import State
-from trax.store import gate, metadata, workers
+from trax.store import gate, workers
 
 if TYPE_CHECKING:
     import signal
@@ -136,7 +137,7 @@ class Town:
         return [self.ran(name)[-1] for name in names]
 
     def records(self, name: str | None = None) -> list[Metadata]:
-        found = reversed(self.store.read(metadata.listed, train="work", limit=100_000))
+        found = reversed(self.store.read(listing.runs, train="work", limit=100_000))
         return [record for record in found if name in {None, record.input}]
 
     def count(self, state: State) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import func, insert, select, update
+from tests.support import listing
 from tests.support.running import run_queued
 
 from trax import Group, Trax, every
@@ -62,9 +63,7 @@ class Yard(Harness):
 
     def queued(self, manifest: str | None = None) -> list[WorkQueueEntry]:
         """What waits in the queue, oldest first."""
-        listed = self.store.read(
-            work_queue.listed, status=QueueStatus.QUEUED, manifest=manifest, limit=10_000
-        )
+        listed = self.store.read(listing.entries, status=QueueStatus.QUEUED, manifest=manifest, limit=10_000)
         return listed[::-1]
 
     def entry(self, manifest: str | None = None) -> WorkQueueEntry:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import BaseModel
 from sqlalchemy import event, select, text
+from tests.support import listing
 
 from trax import Trax, junction
 from trax.host.startup import start
@@ -82,7 +83,7 @@ async def insert(h: Harness, table: str, **values: Any) -> int:
 async def queued(h: Harness, manifest: str | None = None) -> list[WorkQueueEntry]:
     """The entries that wait, oldest first."""
     store = await h.app.parts.store.opened()
-    listed = await store.ask(work_queue.listed, status=work_queue.QueueStatus.QUEUED, manifest=manifest)
+    listed = await store.ask(listing.entries, status=work_queue.QueueStatus.QUEUED, manifest=manifest)
     return listed[::-1]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tests.store.test_claim import WORKER, pending
+from tests.support import listing
 
 from trax.admin.job_dispatcher import Dispatched, dispatch
 from trax.dispatch.routing import Routing
@@ -12,7 +13,7 @@ from trax.host.live_settings import LiveSettings
 from trax.records import Origin, QueueStatus
 from trax.records.external_id import new_external_id
 from trax.records.work_queue_entry import NewEntry
-from trax.store import manifest_groups, metadata, settings, work_queue, workers
+from trax.store import manifest_groups, settings, work_queue, workers
 from trax.store.claim import Taker
 
 if TYPE_CHECKING:
@@ -73,9 +74,9 @@ class Gatehouse:
 
     def runs(self, state: str | None = None) -> list[Metadata]:
         """Oldest first."""
-        found = self.store.read(metadata.listed, limit=1000)
+        found = self.store.read(listing.runs, limit=1000)
         return [run for run in reversed(found) if state is None or run.state == state]
 
     def queued(self) -> list[int]:
-        found = self.store.read(work_queue.listed, status=QueueStatus.QUEUED, limit=1000)
+        found = self.store.read(listing.entries, status=QueueStatus.QUEUED, limit=1000)
         return sorted(entry.id for entry in found)

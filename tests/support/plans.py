@@ -1,4 +1,4 @@
-"""What PostgreSQL does to answer a question."""
+"""What a database does to answer a question: rows that PostgreSQL reads, steps that SQLite takes."""
 
 from __future__ import annotations
 
@@ -43,3 +43,30 @@ def _read(node: dict[str, Any], of: Collection[str]) -> int:
     if node.get("Relation Name") in of:
         own = (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]
     return int(own) + sum(_read(child, of) for child in node.get("Plans", ()))
+
+
+STEPS_AT_ONCE = 50
+"""SQLite tells after so many of its instructions that it is still at it."""
+
+
+def steps_taken(store: Store, question: Callable[[Connection], Any]) -> int:
+    """About how many instructions SQLite executes; the second time, when all is compiled and read once."""
+
+    def counted(connection: Connection) -> int:
+        steps = 0
+
+        def note() -> int:
+            nonlocal steps
+            steps += STEPS_AT_ONCE
+            return 0
+
+        driver: Any = connection.connection.driver_connection
+        question(connection)
+        driver.set_progress_handler(note, STEPS_AT_ONCE)
+        try:
+            question(connection)
+        finally:
+            driver.set_progress_handler(None, 0)
+        return steps
+
+    return store.read(counted)

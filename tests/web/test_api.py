@@ -347,20 +347,10 @@ async def test_secrets_are_hidden_wherever_inputs_are_shown(room: ControlRoom) -
     await room.post("/trains/serve_coffee/queue", {"input": secret}, status=201)
     await room.harness.run_until_idle()
 
-    for noun in ("queue", "executions", "dead-letters", "dead-letters/groups"):
-        shown = (await room.api.get(f"/api/v1/{noun}")).text
+    for noun in ("queue", "executions", "dead-letters"):
+        shown = (await room.api.get(f"/api/v1/{noun}", params={"full": True})).text
         assert "hunter2" not in shown
         assert "••••••" in shown
-
-
-async def test_a_long_input_is_left_out_of_lists_and_shown_by_itself(room: ControlRoom) -> None:
-    entry = await room.app.queue("serve_coffee", {"customer": "x" * 5000})
-
-    (listed,) = (await room.get("/queue"))["items"]
-    alone = await room.get(f"/queue/{entry.id}")
-
-    assert listed["input"]["_omitted"] is True
-    assert len(alone["input"]["customer"]) == 5000
 
 
 async def test_a_list_can_be_counted_and_read_backwards(room: ControlRoom) -> None:

@@ -10,8 +10,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.support.control_room import control_room, railway
 from tests.support.waiting import until
 
+from trax.records import health
 from trax.records.health import Condition, health_of
 from trax.records.status import Status
+from trax.store import status as store_status
 from trax.web import metrics
 from trax.web.metrics import quantile
 
@@ -63,6 +65,19 @@ async def test_health_tells_four_numbers(url: str) -> None:
     }
 
 
+async def test_health_says_which_numbers_may_be_greater(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_status, "COUNTED_TO", 2)
+    monkeypatch.setattr(health, "COUNTED_TO", 2)
+    async with control_room(url) as room:
+        await room.app.queue("serve_coffee", {"customer": "Eve"})
+        few = (await room.api.get("/health")).json()
+        await room.app.queue_many("serve_coffee", [{"customer": "Eve"}] * 4)
+        many = (await room.api.get("/health")).json()
+
+    assert (few["queueDepth"], few["atLeast"]) == (1, [])
+    assert (many["queueDepth"], many["atLeast"]) == (2, ["queueDepth"])
+
+
 async def measured(room: ControlRoom) -> Samples:
     answer = await room.api.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
@@ -94,6 +109,27 @@ async def test_metrics_tell_what_waits_runs_and_ended(url: str, monkeypatch: pyt
     assert (told["trax_runs_total", "failed", "serve_coffee"], told["trax_dead_letters",]) == (1, 1)
     assert told["trax_process_admitted_total",] == 3
     assert ("trax_recent_pickup_seconds", "0.95") in told
+
+
+async def test_how_long_runs_took_here_is_told_in_buckets(url: str) -> None:
+    async with control_room(url) as room:
+        await room.app.queue_many("serve_coffee", [{"customer": "Eve"}] * 3)
+        await room.harness.run_until_idle()
+        await room.post("/trains/serve_coffee/run", {"input": {"customer": "Eve"}})
+        done = room.app.parts.odometer
+        done.ran("slow", 7.0)
+        done.ran("slow", 7_200.0)
+        done.picked_up(0.2)
+
+        told = await measured(room)
+
+    assert told["trax_process_run_seconds_count", "serve_coffee"] == 6
+    assert told["trax_process_run_seconds_bucket", "+Inf", "serve_coffee"] == 6
+    slow = [told["trax_process_run_seconds_bucket", bound, "slow"] for bound in ("5.0", "10.0", "+Inf")]
+    assert slow == [0, 1, 2]
+    assert told["trax_process_run_seconds_sum", "slow"] == 7_207
+    picked_up = [told["trax_process_pickup_seconds_bucket", bound] for bound in ("0.1", "0.25", "+Inf")]
+    assert picked_up == [5, 6, 6]
 
 
 async def test_those_who_ask_often_get_the_same_answer_for_a_while(url: str) -> None:

@@ -91,10 +91,22 @@ def test_the_pieces_of_json_know_what_they_are() -> None:
 
 
 def test_a_very_long_value_is_cut_and_says_so() -> None:
-    text = "".join(piece.text for piece in coloured(["x" * 30_000]))
+    for value in (["x" * 30_000], list(range(5_000))):
+        pieces = coloured(value)
 
-    assert len(text) < 21_000
-    assert text.endswith("characters more")
+        assert len("".join(piece.text for piece in pieces)) < 4_100
+        assert len(pieces) < 510
+        assert pieces[-1].text.endswith("characters more")
+
+
+def test_a_long_traceback_is_shown_by_its_beginning_and_its_end() -> None:
+    whole = "first line\n" + "frame\n" * 5_000 + "ValueError: no"
+    shown = words.excerpt(whole)
+
+    assert shown.startswith("first line")
+    assert shown.endswith("ValueError: no")
+    assert len(shown) < 5_100
+    assert words.excerpt("short") == "short"
 
 
 @pytest.mark.parametrize(

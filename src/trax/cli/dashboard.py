@@ -63,7 +63,7 @@ def _app(name: str | None, database_url: str | None) -> Trax:
 async def _serve(app: Trax, doorway: Doorway) -> None:
     await app.parts.store.opened()  # a database that cannot be used is better said now than on a page
     with StopSignals() as signals:
-        async with doorway.served(app) as address:
+        async with app.stats.kept_up(), doorway.served(app) as address:
             say(f"the dashboard of {app.parts.store.shown_address} is on {address}; Ctrl-C stops")
             await signals.asked.wait()
 

@@ -47,7 +47,9 @@ def list_(
     """List dead letters, newest first."""
     found = operate(
         database_url,
-        lambda app: app.dead_letters.list(status=status, manifest=manifest, before=before, limit=limit),
+        lambda app: app.dead_letters.list(
+            status=status, manifest=manifest, before=before, limit=limit, brief=not as_json
+        ),
     )
     show_list(found, LISTED, as_json=as_json)
 

@@ -52,7 +52,8 @@ def list_(
         "until": _utc(until),
         "before": before,
     }
-    found = operate(database_url, lambda app: app.executions.list(admin=admin, limit=limit, **wanted))
+    how: dict[str, Any] = {"admin": admin, "limit": limit, "brief": not as_json}
+    found = operate(database_url, lambda app: app.executions.list(**how, **wanted))
     show_list(found, LISTED, as_json=as_json)
 
 

@@ -114,6 +114,7 @@ def list_(
             origin=origin,
             before=before,
             limit=limit,
+            brief=not as_json,
         ),
     )
     show_list(found, LISTED, as_json=as_json)

@@ -61,11 +61,11 @@ class DeadLetters:
     async def acknowledge_all(self, note: str) -> int:
         return await self._acknowledge(Chosen(), note)
 
-    async def groups(self, *, limit: int = 50) -> list[DeadLetterGroup]:
+    async def groups(self, *, limit: int = 50, brief: bool = False) -> list[DeadLetterGroup]:
         """What waits, by kind of failure, the most frequent first: each with its latest letter."""
         page = PAGE("limit", limit)
         store = await self._store.opened()
-        return await store.ask(letter_groups.listed, limit=page)
+        return await store.ask(letter_groups.listed, limit=page, brief=brief)
 
     async def get(self, dead_letter_id: int) -> DeadLetter:
         store = await self._store.opened()
@@ -82,8 +82,12 @@ class DeadLetters:
         fingerprint: str | None = None,
         before: int | None = None,
         limit: int = 50,
+        brief: bool = False,
     ) -> list[DeadLetter]:
-        """Newest first. To read on, pass the id of the last one as `before`."""
+        """Newest first. To read on, pass the id of the last one as `before`.
+
+        With `brief` inputs are left out, and long reasons are cut: as a list shows them.
+        """
         store = await self._store.opened()
         wanted = checked_word(DeadLetterStatus, status)
         return await store.ask(
@@ -93,6 +97,7 @@ class DeadLetters:
             fingerprint=fingerprint,
             before=ID_OR_NONE("before", before),
             limit=PAGE("limit", limit),
+            brief=brief,
         )
 
     async def _requeue(self, chosen: Chosen, note: str | None) -> int:

@@ -8,6 +8,7 @@ Where dispatcher and worker share a process there is no claimer: the worker come
 from __future__ import annotations
 
 import logging
+from datetime import timedelta
 from time import time_ns
 from typing import TYPE_CHECKING, Any, Final
 
@@ -37,6 +38,8 @@ logger = logging.getLogger(__name__)
 
 CLEAN_UP_SECONDS: Final = 3600
 ADD_UP_SECONDS: Final = 20
+LEFT_BY_SCHEDULERS: Final = timedelta(minutes=3)
+"""What has ended and is not added up for so long: no scheduler runs."""
 OTHERS_SECONDS: Final = 0.05
 """When to look again after another server was managing: it may have read before something changed."""
 
@@ -171,12 +174,21 @@ def tallier(store: Store) -> Loop:
     return Loop("tally", turn, poll_seconds=lambda: ADD_UP_SECONDS)
 
 
-async def add_up(store: Store) -> bool:
+def stand_in_tallier(store: Store) -> Loop:
+    """The same for a process that only looks: it waits longer than any scheduler leaves a minute."""
+
+    async def turn() -> float | None:
+        return 0 if await add_up(store, left_for=LEFT_BY_SCHEDULERS) else None
+
+    return Loop("tally", turn, poll_seconds=lambda: ADD_UP_SECONDS)
+
+
+async def add_up(store: Store, *, left_for: timedelta = tallies.OVER_AFTER) -> bool:
     """Add up the next of what has ended, an hour of it at most; True when there is more.
 
     It is read first, which may take a moment, and written then, which does not: nobody waits for the reading.
     """
-    step = await store.ask(_next_tally, store)
+    step = await store.ask(_next_tally, store, left_for)
     return step is not None and await store.call(tallies.add, step) and step.more
 
 
@@ -233,8 +245,8 @@ def wake_the_refused(connection: Connection) -> None:
         announce(connection, Topic.WORK_QUEUE)
 
 
-def _next_tally(connection: Connection, store: Store) -> tallies.Step | None:
-    return tallies.next_step(connection, now=store.now(connection))
+def _next_tally(connection: Connection, store: Store, left_for: timedelta) -> tallies.Step | None:
+    return tallies.next_step(connection, now=store.now(connection), left_for=left_for)
 
 
 def _seconds_to_next_look(connection: Connection, store: Store) -> float | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from trax.admin.withdrawal import cancel_runs
 from trax.errors import NotFound
 from trax.host.acting import note
+from trax.host.asked_lists import AskedLists
 from trax.host.checks import ID, ID_OR_NONE, PAGE, checked_ids, checked_moments
 from trax.host.withdrawing import withdraw
 from trax.host.words import checked_word
@@ -49,6 +50,7 @@ class Executions:
 
     def __init__(self, parts: Parts, queueing: Queueing) -> None:
         self._store = parts.store
+        self._lists = AskedLists(parts.store, run_pages.RUNS)
         self._live = parts.live
         self._submitters = parts.submitters
         self._queueing = queueing
@@ -63,38 +65,18 @@ class Executions:
     async def list(
         self,
         *,
-        state: State | str | None = None,
-        train: str | None = None,
-        manifest: str | None = None,
-        group: str | None = None,
-        parent_id: int | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
         before: int | None = None,
         limit: int = 50,
-        admin: bool = False,
+        brief: bool = False,
+        **wanted: Unpack[RunKeywords],
     ) -> list[Metadata]:
         """Newest first. To read on, pass the id of the last one as `before`.
 
         `since` and `until` are about when a run was made: from the first moment on, and before the second.
         The runs of administrative trains are left out, unless `admin` wants them or `train` names one.
+        With `brief` inputs, outputs, junctions and stack traces are left out, and long reasons are cut.
         """
-        checked_moments(since=since, until=until)
-        wanted = checked_word(State, state)
-        store = await self._store.opened()
-        return await store.ask(
-            metadata.listed,
-            state=wanted,
-            train=train,
-            manifest=manifest,
-            group=group,
-            parent_id=ID_OR_NONE("parent_id", parent_id),
-            since=since,
-            until=until,
-            before=ID_OR_NONE("before", before),
-            limit=PAGE("limit", limit),
-            admin=admin,
-        )
+        return await self._lists.listed(_filter(wanted), before=before, limit=limit, brief=brief)
 
     async def page(
         self,
@@ -102,6 +84,7 @@ class Executions:
         before: int | None = None,
         after: int | None = None,
         limit: int = 50,
+        brief: bool = False,
         **wanted: Unpack[RunKeywords],
     ) -> Page[Metadata]:
         """The same as `list`, with the way to the pages before and after, at a bounded cost.
@@ -109,20 +92,11 @@ class Executions:
         Where no index helps, as for a group, it looks at the newest runs only: then `complete` is False.
         """
         found = _filter(wanted)
-        store = await self._store.opened()
-        return await store.ask(
-            run_pages.page,
-            found,
-            before=ID_OR_NONE("before", before),
-            after=ID_OR_NONE("after", after),
-            limit=PAGE("limit", limit),
-        )
+        return await self._lists.page(found, before=before, after=after, limit=limit, brief=brief)
 
     async def count(self, **wanted: Unpack[RunKeywords]) -> Count:
         """How many there are: exact up to ten thousand, beyond that about how many."""
-        found = _filter(wanted)
-        store = await self._store.opened()
-        return await store.ask(run_pages.count, found)
+        return await self._lists.count(_filter(wanted))
 
     async def cancel(self, ids: Iterable[int]) -> Sequence[int]:
         """Stop those of these runs that are not over; returns which.
@@ -144,13 +118,13 @@ class Executions:
         return await self._queueing.rerun(ID("metadata_id", metadata_id))
 
     async def logs(
-        self, metadata_id: int, *, after: int | None = None, limit: int = 100
+        self, metadata_id: int, *, after: int | None = None, limit: int = 100, brief: bool = False
     ) -> Sequence[LogLine]:
         """The lines that a run logged, oldest first. To read on, pass the id of the last one as `after`."""
         page = PAGE("limit", limit)
         store = await self._store.opened()
         wanted, last = ID("metadata_id", metadata_id), ID_OR_NONE("after", after)
-        return await store.ask(logs.of_run, wanted, after=last, limit=page)
+        return await store.ask(logs.of_run, wanted, after=last, limit=page, brief=brief)
 
 
 def _filter(wanted: RunKeywords) -> RunFilter:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trax.admin.finishing import Ended
@@ -81,6 +82,8 @@ class JobRunner:
         run = self._run(job, token, progress)
         telemetry = self._parts.telemetry.now
         span = None if telemetry is None else telemetry.begun(run, worker_id=self._worker_id)
+        self._parts.odometer.picked_up(job.waited_seconds)
+        began = perf_counter()
         try:
             with entered(run):
                 await self._parts.hooks.started(self._store, told)
@@ -99,6 +102,7 @@ class JobRunner:
         finally:
             junctions = notebook.end(progress)
             notebook.close(progress)
+        self._parts.odometer.ran(train.name, perf_counter() - began)
         if span is not None:
             span.stop(outcome)
         if isinstance(outcome, Failed):

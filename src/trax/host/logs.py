@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from trax.errors import DefinitionError
-from trax.host.checks import ID_OR_NONE, PAGE
+from trax.host.asked_lists import AskedLists
+from trax.host.checks import ID_OR_NONE
 from trax.host.words import checked_word
 from trax.records.filters import LogFilter
 from trax.records.states import LogLevel
@@ -23,7 +24,7 @@ class Logs:
     """Lines of all runs; those of one run are also at `app.executions.logs`."""
 
     def __init__(self, parts: Parts) -> None:
-        self._store = parts.store
+        self._lists = AskedLists(parts.store, log_pages.LINES)
 
     async def page(
         self,
@@ -34,22 +35,16 @@ class Logs:
         before: int | None = None,
         after: int | None = None,
         limit: int = 50,
+        brief: bool = False,
     ) -> Page[LogLine]:
         """Newest first: lines of this level or a louder one, with this text in their message.
 
         A search looks at so many of the newest lines. When that is not all, `complete` is False, and
-        `older` goes on from there.
+        `older` goes on from there. With `brief` stack traces are left out, and long messages are cut.
         """
         if text is not None and len(text) > LONGEST_TEXT:
             raise DefinitionError(f"the text to look for is longer than {LONGEST_TEXT} characters")
         wanted = LogFilter(
             level=checked_word(LogLevel, level), text=text, metadata_id=ID_OR_NONE("metadata_id", metadata_id)
         )
-        store = await self._store.opened()
-        return await store.ask(
-            log_pages.page,
-            wanted,
-            before=ID_OR_NONE("before", before),
-            after=ID_OR_NONE("after", after),
-            limit=PAGE("limit", limit),
-        )
+        return await self._lists.page(wanted, before=before, after=after, limit=limit, brief=brief)

@@ -179,12 +179,18 @@ class Manifests:
         before: str | None = None,
         after: str | None = None,
         limit: int = 50,
+        brief: bool = False,
         **wanted: Unpack[ManifestKeywords],
     ) -> Page[Manifest]:
-        """The same as `list`, with the way back (`older`, for `before`) and on (`newer`, for `after`)."""
+        """The same as `list`, with the way back (`older`, for `before`) and on (`newer`, for `after`).
+
+        With `brief` inputs are left out, as a list shows them.
+        """
         found, size = _filter(wanted), PAGE("limit", limit)
         store = await self._store.opened()
-        return await store.ask(manifest_pages.page, found, before=before, after=after, limit=size)
+        return await store.ask(
+            manifest_pages.page, found, before=before, after=after, limit=size, brief=brief
+        )
 
     async def count(self, **wanted: Unpack[ManifestKeywords]) -> Count:
         """How many there are: exact up to ten thousand, beyond that about how many."""

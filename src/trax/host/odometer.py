@@ -2,7 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections import defaultdict
+from copy import deepcopy
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Final
+
+BOUNDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
+"""Up to how many seconds each bucket reaches; one more has what took longer."""
+
+
+@dataclass(slots=True)
+class Seconds:
+    """How many times lie in each bucket, and what they add up to."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
+    total: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        self.counts[bisect_left(BOUNDS, seconds)] += 1
+        self.total += seconds
 
 
 @dataclass(slots=True)
@@ -12,3 +32,28 @@ class Odometer:
     admitted: int = 0
     dead_letters: int = 0
     lost_workers: int = 0
+    _runs: defaultdict[str, Seconds] = field(default_factory=lambda: defaultdict(Seconds))
+    _pickup: Seconds = field(default_factory=Seconds)
+    _lock: Lock = field(default_factory=Lock)
+    """Any thread may run a train: blocking code does, too."""
+
+    @property
+    def runs(self) -> dict[str, Seconds]:
+        """How long the runs of each train took that were executed here."""
+        with self._lock:
+            return deepcopy(dict(self._runs))
+
+    @property
+    def pickup(self) -> Seconds:
+        """How long those of them waited for a worker that came through the gate."""
+        with self._lock:
+            return deepcopy(self._pickup)
+
+    def picked_up(self, after_seconds: float | None) -> None:
+        if after_seconds is not None:
+            with self._lock:
+                self._pickup.add(max(0.0, float(after_seconds)))
+
+    def ran(self, train: str, seconds: float) -> None:
+        with self._lock:
+            self._runs[train].add(seconds)

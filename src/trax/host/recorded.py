@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from trax.host.acting import note
@@ -59,6 +60,7 @@ class RecordedRun(Generic[Out]):
         self.metadata_id: int | None = None
         """Its record, as soon as there is one."""
         self._span: RunSpan | None = None
+        self._began = 0.0
 
     async def of(self, given: Any) -> Out:
         """Run the train; what it raises reaches the caller as it is, and the record tells the same."""
@@ -66,6 +68,7 @@ class RecordedRun(Generic[Out]):
         text = codec.encode(given)
         async with self._parts.limits.slot(self._train):
             run = await self._begun(text)
+            self._began = perf_counter()
             progress = self._parts.notebook.open(
                 self._store, run.metadata_id, run.external_id, run.cancellation, is_held=False
             )
@@ -144,6 +147,7 @@ class RecordedRun(Generic[Out]):
     ) -> Any:
         """Write the ending, tell the hooks, and give or raise what the caller gets."""
         junctions = self._parts.notebook.end(progress)
+        self._parts.odometer.ran(self._train.name, perf_counter() - self._began)
         if self._span is not None:
             self._span.stop(outcome)
         ending = ending_of(outcome, self._train, self._parts.parameters, metadata_id=told.metadata_id)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from trax.admin import overview
 from trax.errors import NotFound
 from trax.host.checks import PAGE
-from trax.host.duties import add_up
+from trax.host.duties import add_up, stand_in_tallier
 from trax.host.words import checked_word
 from trax.records.metadata import ADMINISTRATIVE
 from trax.records.stats import (
@@ -24,7 +26,7 @@ from trax.records.tally import LENGTH, Span, Sums, begun
 from trax.store import counting, dialect, group_stats, manifest_groups, stats, workers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import AsyncGenerator, Callable, Collection
     from datetime import datetime
 
     from trax.host.parts import Parts
@@ -104,6 +106,17 @@ class Stats:
         Servers that schedule do so by themselves. A process that only looks may help, where none runs.
         """
         return await add_up(await self._parts.store.opened())
+
+    @asynccontextmanager
+    async def kept_up(self) -> AsyncGenerator[None]:
+        """While the block lasts, do so whenever something is left longer than a scheduler would leave it."""
+        loop = stand_in_tallier(await self._parts.store.opened())
+        keeping = asyncio.create_task(loop.run(), name=f"trax {loop.name}")
+        try:
+            yield
+        finally:
+            loop.stop()
+            await keeping
 
     async def _ask(self, question: Callable[..., T], *given: Any, admin: bool) -> T:
         store = await self._parts.store.opened()

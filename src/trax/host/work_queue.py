@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from trax.admin.withdrawal import withdraw
 from trax.errors import NotFound
 from trax.host.acting import note
-from trax.host.checks import ID, ID_OR_NONE, PAGE, checked_ids
+from trax.host.asked_lists import AskedLists
+from trax.host.checks import ID, checked_ids
 from trax.host.entry import QueuedEntry
 from trax.host.words import checked_word
 from trax.records.filters import EntryFilter
@@ -41,6 +42,7 @@ class WorkQueue:
 
     def __init__(self, parts: Parts) -> None:
         self._store = parts.store
+        self._lists = AskedLists(parts.store, queue_pages.ENTRIES)
         self._live = parts.live
         self._waiting = parts.waiting
 
@@ -54,27 +56,16 @@ class WorkQueue:
     async def list(
         self,
         *,
-        status: QueueStatus | str | None = None,
-        train: str | None = None,
-        manifest: str | None = None,
-        group: str | None = None,
-        origin: Origin | str | None = None,
         before: int | None = None,
         limit: int = 50,
+        brief: bool = False,
+        **wanted: Unpack[EntryKeywords],
     ) -> list[QueuedEntry]:
-        """Newest first. To read on, pass the id of the last one as `before`."""
-        wanted_status, wanted_origin = checked_word(QueueStatus, status), checked_word(Origin, origin)
-        store = await self._store.opened()
-        found = await store.ask(
-            work_queue.listed,
-            status=wanted_status,
-            train=train,
-            manifest=manifest,
-            group=group,
-            origin=wanted_origin,
-            before=ID_OR_NONE("before", before),
-            limit=PAGE("limit", limit),
-        )
+        """Newest first. To read on, pass the id of the last one as `before`.
+
+        With `brief` inputs are left out.
+        """
+        found = await self._lists.listed(_filter(wanted), before=before, limit=limit, brief=brief)
         return [self._waitable(entry) for entry in found]
 
     async def page(
@@ -83,24 +74,16 @@ class WorkQueue:
         before: int | None = None,
         after: int | None = None,
         limit: int = 50,
+        brief: bool = False,
         **wanted: Unpack[EntryKeywords],
     ) -> Page[WorkQueueEntry]:
         """The same as `list`, with the way to the pages before and after, at a bounded cost."""
         found = _filter(wanted)
-        store = await self._store.opened()
-        return await store.ask(
-            queue_pages.page,
-            found,
-            before=ID_OR_NONE("before", before),
-            after=ID_OR_NONE("after", after),
-            limit=PAGE("limit", limit),
-        )
+        return await self._lists.page(found, before=before, after=after, limit=limit, brief=brief)
 
     async def count(self, **wanted: Unpack[EntryKeywords]) -> Count:
         """How many there are: exact up to ten thousand, beyond that about how many."""
-        found = _filter(wanted)
-        store = await self._store.opened()
-        return await store.ask(queue_pages.count, found)
+        return await self._lists.count(_filter(wanted))
 
     async def cancel(self, ids: Iterable[int]) -> int:
         """Withdraw those of these entries that are still queued; returns how many that were.

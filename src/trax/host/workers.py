@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from trax.errors import NotFound
-from trax.host.checks import ID, PAGE
+from trax.host.checks import ID, ID_OR_NONE, PAGE
 from trax.store import worker_views
 
 if TYPE_CHECKING:
@@ -24,10 +24,20 @@ class Workers:
         self._store = parts.store
         self._live = parts.live
 
-    async def list(self, *, jobs: int = SHOWN_JOBS) -> list[WorkerView]:
-        """Every worker, each with the first of its jobs. `is_lost` are those that have not beaten lately."""
+    async def list(
+        self, *, jobs: int = SHOWN_JOBS, after: int | None = None, limit: int | None = None
+    ) -> list[WorkerView]:
+        """Every worker, each with the first of its jobs. `is_lost` are those that have not beaten lately.
+
+        With a `limit`, so many; to read on, pass the id of the last one as `after`.
+        """
+        asked = {
+            "jobs": PAGE("jobs", jobs),
+            "after": ID_OR_NONE("after", after) or 0,
+            "limit": None if limit is None else PAGE("limit", limit),
+        }
         store = await self._store.opened()
-        return await store.ask(_listed, store, self._live.now, PAGE("jobs", jobs))
+        return await store.ask(_listed, store, self._live.now, asked)
 
     async def get(self, worker_id: int, *, jobs: int = 100) -> WorkerView:
         store = await self._store.opened()
@@ -38,9 +48,11 @@ class Workers:
         return found
 
 
-def _listed(connection: Connection, store: Store, settings: Settings, jobs: int) -> list[WorkerView]:
+def _listed(
+    connection: Connection, store: Store, settings: Settings, asked: dict[str, Any]
+) -> list[WorkerView]:
     now, lost_after = store.now(connection), settings.worker_lost_after
-    return worker_views.listed(connection, now=now, lost_after=lost_after, jobs=jobs)
+    return worker_views.listed(connection, now=now, lost_after=lost_after, **asked)
 
 
 def _get(

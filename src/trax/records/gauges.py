@@ -10,7 +10,10 @@ from trax.records.tally import Sums
 
 @dataclass(frozen=True, slots=True)
 class GroupQueue:
-    """What is ready to run in one group, or in none (""); counted to 10,000 at most."""
+    """What is ready to run in one group, or in none (""): to 10,000 at most, or less where groups are many.
+
+    `oldest_at` is since when the one has been waiting that is next, of whichever priority it waits longest.
+    """
 
     group: str
     ready: int

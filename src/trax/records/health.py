@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from trax.records.status import Status, problems
+from trax.records.status import COUNTED_TO, Status, problems
 
 FAILURES_BORNE: Final = 10
 """So many failures in an hour happen; more are worth a look."""
@@ -21,13 +21,14 @@ class Condition(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """The numbers a monitor asks for; none is counted beyond 10,000."""
+    """The numbers a monitor asks for. Counting stops at 10,000: `at_least` names what may be greater."""
 
     condition: Condition
     queue_depth: int
     in_progress: int
     failed_last_hour: int
     dead_letters: int
+    at_least: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     """What an operator must see to, a sentence each."""
 
@@ -35,11 +36,15 @@ class Health:
 def health_of(status: Status) -> Health:
     """Degraded while a dead letter waits for a person, or when more than a few runs have failed lately."""
     is_degraded = status.dead_letters > 0 or status.failed_last_hour > FAILURES_BORNE
+    counted = {
+        "queue_depth": (status.ready, status.delayed),
+        "in_progress": (status.running,),
+        "failed_last_hour": (status.failed_last_hour,),
+        "dead_letters": (status.dead_letters,),
+    }
     return Health(
         condition=Condition.DEGRADED if is_degraded else Condition.HEALTHY,
-        queue_depth=status.ready + status.delayed,
-        in_progress=status.running,
-        failed_last_hour=status.failed_last_hour,
-        dead_letters=status.dead_letters,
+        **{name: sum(parts) for name, parts in counted.items()},
+        at_least=tuple(name for name, parts in counted.items() if max(parts) >= COUNTED_TO),
         problems=tuple(problems(status)),
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import Text, bindparam, literal_column, select, text, update
+from sqlalchemy import Float, Text, bindparam, cast, literal_column, select, text, update
 
 from trax.records.states import CancelReason, State
-from trax.store.dialect import document, moment, rows_of
+from trax.store.dialect import document, moment, rows_of, seconds_between
 from trax.store.pipeline import run_together
 from trax.store.schema import tables, tables_for
 from trax.store.types import BigId, word
@@ -37,6 +37,8 @@ class Claimed(NamedTuple):
     scheduled_for: datetime | None
     timeout_seconds: float | None
     manifest: str | None = None
+    waited_seconds: float | None = None
+    """From the gate to the start."""
 
 
 class Held(NamedTuple):
@@ -104,7 +106,8 @@ def held_columns(dialect: str) -> list[ColumnElement[Any]]:
     # Spelled out, since SQLAlchemy does not tie a subquery to the table of an INSERT.
     name = f"SELECT named.external_id FROM {t.manifest.fullname} named WHERE named.id"  # noqa: S608 - ours
     manifest = literal_column(f"({name} = {t.metadata.fullname}.manifest_id)", Text)
-    return [*(t.metadata.c[column] for column in ("id", *Claimed._fields[1:-1])), manifest]
+    waited = cast(seconds_between(dialect, t.metadata.c.created_at, t.metadata.c.started_at), Float)
+    return [*(t.metadata.c[column] for column in ("id", *Claimed._fields[1:-2])), manifest, waited]
 
 
 def looking_for_groups(dialect: str, taker: Taker) -> list[Step]:

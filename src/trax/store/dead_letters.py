@@ -12,6 +12,7 @@ from trax.records.states import DeadLetterStatus
 from trax.store.dialect import among, document, id_document, rows_of
 from trax.store.failures import with_failures
 from trax.store.json import parsed
+from trax.store.lists import briefly
 from trax.store.names import manifest_id
 from trax.store.schema import tables, tables_for
 from trax.store.text import storable
@@ -75,9 +76,10 @@ def get(connection: Connection, dead_letter_id: int) -> DeadLetter | None:
     return _record(row) if row else None
 
 
-def of_ids(connection: Connection, ids: Sequence[int]) -> dict[int, DeadLetter]:
+def of_ids(connection: Connection, ids: Sequence[int], *, brief: bool = False) -> dict[int, DeadLetter]:
     """These letters, by their ids."""
-    query = _records(connection).where(among(connection, tables(connection).dead_letter.c.id))
+    records = briefly(_records(connection)) if brief else _records(connection)
+    query = records.where(among(connection, tables(connection).dead_letter.c.id))
     return {row.id: _record(row) for row in connection.execute(query, {"ids": id_document(ids)})}
 
 
@@ -89,10 +91,12 @@ def listed(
     fingerprint: str | None = None,
     before: int | None = None,
     limit: int = 50,
+    brief: bool = False,
 ) -> list[DeadLetter]:
     """Dead letters, newest first; `before` is the id of the last one already seen."""
     letter = tables(connection).dead_letter
-    query = _records(connection).order_by(letter.c.id.desc()).limit(limit)
+    records = briefly(_records(connection)) if brief else _records(connection)
+    query = records.order_by(letter.c.id.desc()).limit(limit)
     if status is not None:
         query = query.where(letter.c.status == word(status))
     if fingerprint is not None:

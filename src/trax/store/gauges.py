@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import func, literal, select, text, union_all
+from sqlalchemy import Integer, func, literal, select, text
 
 from trax.records.gauges import Gauges, GroupQueue, RecentRun
+from trax.records.states import PRIORITY_MAX
 from trax.records.status import COUNTED_TO
 from trax.records.tally import Span, Sums
+from trax.store.dialect import document, rows_of
 from trax.store.schema import tables
 from trax.store.schema.work_queue import READY
 from trax.store.types import word
@@ -16,9 +18,11 @@ from trax.store.types import word
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from sqlalchemy import Connection, Select, Table
+    from sqlalchemy import ColumnElement, Connection, FromClause, ScalarSelect
 
 GROUPS_AT_MOST: Final = 100
+COUNTED_IN_ALL: Final = 100_000
+"""How many entries are counted, over all groups: of a hundred groups, each is counted to a thousand."""
 RECENT_RUNS: Final = 1000
 
 
@@ -37,29 +41,35 @@ def read(connection: Connection, *, now: datetime, tallied_to: datetime | None) 
 def _queues(connection: Connection) -> list[GroupQueue]:
     """Each group by itself, along the index within it: a flooded one hides no other."""
     t = tables(connection)
-    group = t.manifest_group.c
-    named = connection.execute(select(group.id, group.name).order_by(group.id).limit(GROUPS_AT_MOST))
-    names: dict[int | None, str] = {None: "", **{row.id: row.name for row in named}}
-    parts = [_queue(t.work_queue, group_id, position) for position, group_id in enumerate(names)]
-    rows = {row.position: row for row in connection.execute(union_all(*parts))}
-    return [
-        GroupQueue(name, rows[position].ready, rows[position].oldest_at)
-        for position, name in enumerate(names.values())
-    ]
+    group, queue = t.manifest_group.c, t.work_queue
+    named = select(group.id, group.name).order_by(group.id).limit(GROUPS_AT_MOST).subquery("named")
+    groups = connection.execute(select(func.count()).select_from(named)).scalar_one()
+    most = min(COUNTED_TO, COUNTED_IN_ALL // (groups + 1))
+    in_none, in_group = queue.c.group_id.is_(None), queue.c.group_id == named.c.id
+    none = select(literal(""), *_waiting(connection, in_none, most))
+    each = select(named.c.name, *_waiting(connection, in_group, most, named)).order_by(named.c.id)
+    given = {"priorities": document({"number": number} for number in range(PRIORITY_MAX + 1))}
+    return [GroupQueue(*row) for query in (none, each) for row in connection.execute(query, given)]
 
 
-def _queue(queue: Table, group_id: int | None, position: int) -> Select[int, int, Any]:
-    since = func.coalesce(queue.c.scheduled_at, queue.c.created_at, type_=queue.c.created_at.type)
-    waiting = (
-        select(since.label("since"))
-        .where(text(READY), queue.c.group_id.is_(None) if group_id is None else queue.c.group_id == group_id)
-        .limit(COUNTED_TO)
-        .subquery()
+def _waiting(
+    connection: Connection, is_in: ColumnElement[bool], most: int, *of: FromClause
+) -> tuple[ScalarSelect[int], ScalarSelect[Any]]:
+    """How many wait in a group, and since when: of each priority the one that is next is looked at."""
+    queue = tables(connection).work_queue
+    priorities = rows_of(connection.dialect.name, "priorities", {"number": Integer()})
+    moment = queue.c.created_at.type
+    ready = select(queue.c.group_id).where(text(READY), is_in).limit(most).correlate(*of).subquery()
+    first = (
+        select(func.coalesce(queue.c.scheduled_at, queue.c.created_at, type_=moment))
+        .where(text(READY), is_in, queue.c.priority == priorities.c.number)
+        .order_by(queue.c.created_at, queue.c.id)
+        .limit(1)
+        .correlate(priorities, *of)
+        .scalar_subquery()
     )
-    oldest = func.min(waiting.c.since, type_=queue.c.created_at.type)
-    return select(
-        literal(position).label("position"), func.count().label("ready"), oldest.label("oldest_at")
-    ).select_from(waiting)
+    oldest = select(func.min(first, type_=moment)).select_from(priorities)
+    return select(func.count()).select_from(ready).scalar_subquery(), oldest.scalar_subquery()
 
 
 def _recent(connection: Connection) -> list[RecentRun]:

@@ -21,11 +21,11 @@ LOOKED_AT: Final = 50_000
 """How many waiting letters are sorted into groups, the newest first; there is hardly ever a thousand."""
 
 
-def listed(connection: Connection, *, limit: int = 50) -> list[DeadLetterGroup]:
+def listed(connection: Connection, *, limit: int = 50, brief: bool = False) -> list[DeadLetterGroup]:
     """The kinds of failure that letters wait for, the most frequent first."""
     rows = _counted(connection, limit)
     wanted = [row.last_id for row in rows] + [row.first_id for row in rows]
-    letters = dead_letters.of_ids(connection, wanted)
+    letters = dead_letters.of_ids(connection, wanted, brief=brief)
     return [
         DeadLetterGroup(
             fingerprint=row.fingerprint,

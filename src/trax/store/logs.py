@@ -10,14 +10,15 @@ from sqlalchemy import Integer, exists, insert, select
 
 from trax.records.log_line import LogLine
 from trax.records.states import LogLevel
-from trax.store.dialect import among, document, id_document, rows_of
+from trax.store.dialect import document, rows_of
+from trax.store.lists import briefly
 from trax.store.schema import tables, tables_for
 from trax.store.text import storable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy import Connection, Insert, Row
+    from sqlalchemy import Connection, Insert, Row, Select
 
     from trax.records.log_line import NewLine
 
@@ -32,25 +33,27 @@ def add(connection: Connection, lines: Sequence[NewLine]) -> None:
 
 
 def of_run(
-    connection: Connection, metadata_id: int, *, after: int | None = None, limit: int = 100
+    connection: Connection,
+    metadata_id: int,
+    *,
+    after: int | None = None,
+    limit: int = 100,
+    brief: bool = False,
 ) -> list[LogLine]:
     """The lines of a run, oldest first; `after` is the id of the last one already seen."""
     log = tables(connection).log
-    columns = [log.c[name] for name in ("id", *WRITTEN)]
-    query = select(*columns).where(log.c.metadata_id == metadata_id).order_by(log.c.id).limit(limit)
+    lines = briefly(records(connection)) if brief else records(connection)
+    query = lines.where(log.c.metadata_id == metadata_id).order_by(log.c.id).limit(limit)
     if after is not None:
         query = query.where(log.c.id > after)
-    return [_line(row) for row in connection.execute(query)]
+    return [record(row) for row in connection.execute(query)]
 
 
-def of_ids(connection: Connection, ids: Sequence[int]) -> dict[int, LogLine]:
-    """These lines, by their ids."""
-    log = tables(connection).log
-    query = select(*(log.c[name] for name in ("id", *WRITTEN))).where(among(connection, log.c.id))
-    return {row.id: _line(row) for row in connection.execute(query, {"ids": id_document(ids)})}
+def records(connection: Connection) -> Select[Any]:
+    return select(*(tables(connection).log.c[name] for name in ("id", *WRITTEN)))
 
 
-def _line(row: Row[Any]) -> LogLine:
+def record(row: Row[Any]) -> LogLine:
     return LogLine(
         id=row.id,
         metadata_id=row.metadata_id,

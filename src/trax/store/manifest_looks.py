@@ -94,8 +94,9 @@ def waiting(dialect: str) -> Select[Any, Any, Any]:
 
 def next_look(connection: Connection) -> datetime | None:
     """When the earliest manifest wants to be looked at."""
-    manifest = tables(connection).manifest
-    return connection.execute(select(func.min(manifest.c.next_due_at))).scalar()
+    due = tables(connection).manifest.c.next_due_at
+    # SQLite finds the index only when it is told what is in it.
+    return connection.execute(select(func.min(due)).where(due.is_not(None))).scalar()
 
 
 def standings(connection: Connection, ids: Sequence[int], *, default_threshold: timedelta) -> list[Standing]:

@@ -24,7 +24,13 @@ NAMES_WINDOW: Final = 100_000
 
 
 def page(
-    connection: Connection, wanted: ManifestFilter, *, before: str | None, after: str | None, limit: int
+    connection: Connection,
+    wanted: ManifestFilter,
+    *,
+    before: str | None,
+    after: str | None,
+    limit: int,
+    brief: bool = False,
 ) -> Page[Manifest]:
     """From the first external id on; `older` is the way back, and `newer` leads on."""
     search = _search(connection, wanted)
@@ -33,7 +39,7 @@ def page(
     else:
         found = page_of(connection, search, below=before, above=after, limit=limit)
     names = found.keys[::-1]
-    items = tuple(manifests.named(connection, names)) if names else ()
+    items = tuple(manifests.named(connection, names, brief=brief)) if names else ()
     return Page(items=items, older=found.below, newer=found.above, complete=found.complete)
 
 

@@ -11,6 +11,7 @@ from trax.records.manifest import Manifest
 from trax.records.states import ScheduleType
 from trax.store.dialect import among, document, id_document, rows_of
 from trax.store.json import parsed
+from trax.store.lists import briefly
 from trax.store.manifest_locks import lock_those
 from trax.store.schema import tables
 from trax.store.schema.work_queue import QUEUED
@@ -30,11 +31,12 @@ def get(connection: Connection, external_id: str) -> Manifest | None:
     return _record(row) if row else None
 
 
-def named(connection: Connection, external_ids: Sequence[str]) -> list[Manifest]:
+def named(connection: Connection, external_ids: Sequence[str], *, brief: bool = False) -> list[Manifest]:
     """These manifests, in the order asked for."""
     manifest = tables(connection).manifest
     given = rows_of(connection.dialect.name, "names", {"external_id": manifest.c.external_id.type})
-    query = _records(connection).join(given, given.c.external_id == manifest.c.external_id)
+    records = briefly(_records(connection)) if brief else _records(connection)
+    query = records.join(given, given.c.external_id == manifest.c.external_id)
     names = document({"external_id": one} for one in external_ids)
     found = {row.external_id: _record(row) for row in connection.execute(query, {"names": names})}
     return [found[one] for one in external_ids if one in found]

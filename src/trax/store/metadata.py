@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy import bindparam, func, insert, select, update
 
 from trax.records.junction_timing import timings_from_json
-from trax.records.metadata import ADMINISTRATIVE, Metadata
+from trax.records.metadata import Metadata
 from trax.records.states import State
 from trax.store.announcing import notifications, send_last
 from trax.store.dialect import among, id_document, moment, quick_document, rows_of
 from trax.store.json import parsed
-from trax.store.names import group_id, manifest_id
 from trax.store.pipeline import commit_together, run_together
 from trax.store.schema import tables, tables_for
 from trax.store.text import storable
@@ -91,53 +90,16 @@ def finished(rows: Rows) -> set[int]:
 
 def get(connection: Connection, metadata_id: int) -> Metadata | None:
     metadata = tables(connection).metadata
-    row = connection.execute(_records(connection).where(metadata.c.id == metadata_id)).one_or_none()
-    return _record(row) if row else None
+    row = connection.execute(records(connection).where(metadata.c.id == metadata_id)).one_or_none()
+    return record(row) if row else None
 
 
 def of_ids(connection: Connection, ids: Sequence[int]) -> dict[int, Metadata]:
     """These runs, by their ids."""
     if not ids:
         return {}
-    query = _records(connection).where(among(connection, tables(connection).metadata.c.id))
-    return {row.id: _record(row) for row in connection.execute(query, {"ids": id_document(ids)})}
-
-
-def listed(
-    connection: Connection,
-    *,
-    state: State | None = None,
-    train: str | None = None,
-    manifest: str | None = None,
-    group: str | None = None,
-    parent_id: int | None = None,
-    since: datetime | None = None,
-    until: datetime | None = None,
-    before: int | None = None,
-    limit: int = 50,
-    admin: bool = False,
-) -> list[Metadata]:
-    """Runs, newest first; `before` is the id of the last one already seen.
-
-    Those of administrative trains are left out, unless `admin` wants them or `train` names one.
-    """
-    metadata = tables(connection).metadata
-    wanted = {metadata.c.state: state, metadata.c.train: train, metadata.c.parent_id: parent_id}
-    query = _records(connection).order_by(metadata.c.id.desc()).limit(limit)
-    query = query.where(*(column == value for column, value in wanted.items() if value is not None))
-    if manifest is not None:
-        query = query.where(metadata.c.manifest_id == manifest_id(connection, manifest))
-    if group is not None:
-        query = query.where(metadata.c.group_id == group_id(connection, group))
-    if since is not None:
-        query = query.where(metadata.c.created_at >= since)
-    if until is not None:
-        query = query.where(metadata.c.created_at < until)
-    if not admin and train is None:
-        query = query.where(metadata.c.train.not_like(f"{ADMINISTRATIVE}%"))
-    if before is not None:
-        query = query.where(metadata.c.id < before)
-    return [_record(row) for row in connection.execute(query)]
+    query = records(connection).where(among(connection, tables(connection).metadata.c.id))
+    return {row.id: record(row) for row in connection.execute(query, {"ids": id_document(ids)})}
 
 
 def _row(ending: Ending) -> dict[str, Any]:
@@ -193,7 +155,7 @@ def _finish(dialect: str) -> Update:
     )
 
 
-def _records(connection: Connection) -> Select[Any]:
+def records(connection: Connection) -> Select[Any]:
     t = tables(connection)
     return (
         select(
@@ -207,7 +169,7 @@ def _records(connection: Connection) -> Select[Any]:
     )
 
 
-def _record(row: Row[Any]) -> Metadata:
+def record(row: Row[Any]) -> Metadata:
     return Metadata(
         id=row.id,
         external_id=row.external_id,

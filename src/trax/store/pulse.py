@@ -17,7 +17,7 @@ from trax.store.schema import tables
 from trax.store.schema.work_queue import DELAYED, READY
 
 if TYPE_CHECKING:
-    from sqlalchemy import Column, Connection, FromClause, Subquery, Table
+    from sqlalchemy import Column, ColumnElement, Connection, FromClause, Subquery, Table, TextClause
 
 LOOKED_AT: Final = 500
 
@@ -33,7 +33,7 @@ def read(connection: Connection) -> Pulse:
         "ready": (Tag.QUEUE, _some(t.work_queue, READY)),
         "delayed": (Tag.QUEUE, _some(t.work_queue, DELAYED)),
         "manifests": (Tag.MANIFESTS, _latest(t.manifest)),
-        "due": (Tag.MANIFESTS, select(func.min(t.manifest.c.next_due_at)).subquery()),
+        "due": (Tag.MANIFESTS, _one(func.min(t.manifest.c.next_due_at), text("next_due_at IS NOT NULL"))),
         "letters": (Tag.DEAD_LETTERS, _latest(t.dead_letter)),
         "awaiting": (Tag.DEAD_LETTERS, _some(t.dead_letter, "status = 'awaiting_intervention'")),
         "settings": (Tag.SETTINGS, select(func.count(), func.max(setting.updated_at)).subquery()),
@@ -54,7 +54,12 @@ def read(connection: Connection) -> Pulse:
 
 
 def _latest(table: Table) -> Subquery:
-    return select(func.max(table.c.id).label("latest")).subquery()
+    return _one(func.max(table.c.id))
+
+
+def _one(end: ColumnElement[Any], *conditions: TextClause) -> Subquery:
+    """The end of an index. SQLite looks there only for a value of its own, and else walks all of it."""
+    return select(select(end).where(*conditions).scalar_subquery().label("end")).subquery()
 
 
 def _all(*columns: Column[Any]) -> Subquery:

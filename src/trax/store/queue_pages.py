@@ -1,39 +1,25 @@
-"""Pages of the work queue."""
+"""Lists of the work queue's entries, newest first."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from sqlalchemy import text
 
 from trax.records.states import QueueStatus
 from trax.store import counting, work_queue
+from trax.store.lists import Lists
 from trax.store.names import group_id, manifest_id
-from trax.store.paging import Search, counted, page_of, paged
+from trax.store.paging import Search
 from trax.store.schema import tables
 from trax.store.types import word
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Table
 
-    from trax.records import WorkQueueEntry
-    from trax.records.count import Count
     from trax.records.filters import EntryFilter
-    from trax.records.page import Page
-
-
-def page(
-    connection: Connection, wanted: EntryFilter, *, before: int | None, after: int | None, limit: int
-) -> Page[WorkQueueEntry]:
-    """Entries, newest first."""
-    found = page_of(connection, _search(connection, wanted), below=before, above=after, limit=limit)
-    return paged(found, work_queue.of_ids(connection, found.keys))
-
-
-def count(connection: Connection, wanted: EntryFilter) -> Count:
-    return counted(connection, _search(connection, wanted))
 
 
 def _search(connection: Connection, wanted: EntryFilter) -> Search:
@@ -71,3 +57,7 @@ def _is(status: QueueStatus) -> ColumnElement[bool]:
 
 def _queued(connection: Connection) -> int:
     return counting.queued(connection).number
+
+
+ENTRIES: Final = Lists(search=_search, records=work_queue.records, record=work_queue.record)
+page, listed, count = ENTRIES.page, ENTRIES.listed, ENTRIES.count

@@ -1,4 +1,4 @@
-"""Pages of runs, narrowed in every way people ask for."""
+"""Lists of runs, newest first, narrowed in every way people ask for."""
 
 from __future__ import annotations
 
@@ -14,18 +14,16 @@ from trax.records.metadata import ADMINISTRATIVE
 from trax.records.states import ACTIVE, State
 from trax.store import metadata
 from trax.store.counting import about, in_index
+from trax.store.lists import Lists
 from trax.store.names import group_id, manifest_id
-from trax.store.paging import Search, counted, id_at, page_of, paged
+from trax.store.paging import Search, id_at
 from trax.store.schema import tables
 from trax.store.types import word
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Select, Table
 
-    from trax.records import Metadata
-    from trax.records.count import Count
     from trax.records.filters import RunFilter
-    from trax.records.page import Page
 
 RARE: Final = 5_000
 """A train with fewer runs is looked up by its own index; one with more is found along the way."""
@@ -39,18 +37,6 @@ INDEXES: Final = {
     State.FAILED: "metadata_failed_idx",
     State.CANCELLED: "metadata_cancelled_idx",
 }
-
-
-def page(
-    connection: Connection, wanted: RunFilter, *, before: int | None, after: int | None, limit: int
-) -> Page[Metadata]:
-    """Runs, newest first."""
-    found = page_of(connection, _search(connection, wanted), below=before, above=after, limit=limit)
-    return paged(found, metadata.of_ids(connection, found.keys))
-
-
-def count(connection: Connection, wanted: RunFilter) -> Count:
-    return counted(connection, _search(connection, wanted))
 
 
 def _search(connection: Connection, wanted: RunFilter) -> Search:
@@ -148,3 +134,7 @@ def _of_entries(connection: Connection, external_id: str) -> Select[Any]:
         return query.where(queue.c.external_id == external_id)
     beyond = f"{external_id}g"  # follows every name that begins so, in every order of text
     return query.where(queue.c.external_id >= external_id, queue.c.external_id < beyond)
+
+
+RUNS: Final = Lists(search=_search, records=metadata.records, record=metadata.record)
+page, listed, count = RUNS.page, RUNS.listed, RUNS.count

@@ -35,7 +35,9 @@ def read(connection: Connection, *, now: datetime, lost_after: timedelta) -> Sta
         "dead_letters": _count(t.dead_letter, "status = 'awaiting_intervention'"),
         "manifests_enabled": _manifests(t, enabled=True),
         "manifests_disabled": _manifests(t, enabled=False),
-        "next_due_at": select(func.min(t.manifest.c.next_due_at)).scalar_subquery(),
+        "next_due_at": select(func.min(t.manifest.c.next_due_at))
+        .where(t.manifest.c.next_due_at.is_not(None))  # as its index says
+        .scalar_subquery(),
         "next_delayed_at": select(func.min(t.work_queue.c.scheduled_at))
         .where(text(DELAYED))
         .scalar_subquery(),

@@ -53,14 +53,17 @@ def counted_to(connection: Connection) -> datetime | None:
     return None if newest is None else newest + LENGTH[Span.MINUTE]
 
 
-def next_step(connection: Connection, *, now: datetime) -> Step | None:
-    """What ended next and is not added yet; None when there is nothing. It only reads, an hour at most."""
+def next_step(connection: Connection, *, now: datetime, left_for: timedelta = OVER_AFTER) -> Step | None:
+    """What ended next and is not added yet; None when there is nothing. It only reads, an hour at most.
+
+    With `left_for`, nothing is done about what others may still add: unless some of it is left for so long.
+    """
     after = _newest(connection)
     floor = begun(now - LOOKED_BACK, Span.HOUR)
     since = floor if after is None else max(floor, after + LENGTH[Span.MINUTE])
     over = begun(now - OVER_AFTER, Span.MINUTE)
     first = ended.first_since(connection, since)
-    if first is None or first >= over:
+    if first is None or first >= begun(now - left_for, Span.MINUTE):
         return None
     start = begun(first, Span.MINUTE)
     until = min(start + STEP, over)

@@ -15,7 +15,6 @@ from trax.store.announcing import announce, is_lent
 from trax.store.copying import bulk_copy
 from trax.store.dialect import among, document, id_document, moment, quick_document, reserve_ids, rows_of
 from trax.store.json import parsed
-from trax.store.names import group_id, manifest_id
 from trax.store.schema import tables, tables_for
 from trax.store.schema.work_queue import DELAYED, QUEUED, READY
 from trax.store.types import BigId, word
@@ -82,33 +81,6 @@ def of_ids(connection: Connection, ids: Sequence[int]) -> dict[int, WorkQueueEnt
     """These entries, by their ids."""
     query = records(connection).where(among(connection, tables(connection).work_queue.c.id))
     return {row.id: record(row) for row in connection.execute(query, {"ids": id_document(ids)})}
-
-
-def listed(
-    connection: Connection,
-    *,
-    status: QueueStatus | None = None,
-    train: str | None = None,
-    manifest: str | None = None,
-    group: str | None = None,
-    origin: Origin | None = None,
-    before: int | None = None,
-    limit: int = 50,
-) -> list[WorkQueueEntry]:
-    """Entries, newest first; `before` is the id of the last one already seen."""
-    queue = tables(connection).work_queue
-    wanted = {queue.c.train: train, queue.c.origin: origin}
-    query = records(connection).order_by(queue.c.id.desc()).limit(limit)
-    query = query.where(*(column == value for column, value in wanted.items() if value is not None))
-    if status is not None:
-        query = query.where(text(WHERE_STATUS[status]))
-    if manifest is not None:
-        query = query.where(queue.c.manifest_id == manifest_id(connection, manifest))
-    if group is not None:
-        query = query.where(queue.c.group_id == group_id(connection, group))
-    if before is not None:
-        query = query.where(queue.c.id < before)
-    return [record(row) for row in connection.execute(query)]
 
 
 def next_moment(connection: Connection) -> datetime | None:

@@ -25,9 +25,18 @@ LOOKED_AT: Final = 10_000
 """How many runs in progress are looked at."""
 
 
-def listed(connection: Connection, *, now: datetime, lost_after: timedelta, jobs: int) -> list[WorkerView]:
-    """All workers, each with its longest running jobs, at most so many."""
-    return _viewed(connection, workers.listed(connection), now=now, lost_after=lost_after, jobs=jobs)
+def listed(
+    connection: Connection,
+    *,
+    now: datetime,
+    lost_after: timedelta,
+    jobs: int,
+    after: int = 0,
+    limit: int | None = None,
+) -> list[WorkerView]:
+    """Workers in the order they came, each with its longest running jobs, at most so many."""
+    found = workers.listed(connection, after=after, limit=limit)
+    return _viewed(connection, found, now=now, lost_after=lost_after, jobs=jobs)
 
 
 def get(

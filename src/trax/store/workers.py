@@ -43,9 +43,11 @@ def forget_dead(connection: Connection, *, silent_since: datetime) -> int:
     return connection.execute(delete(worker).where(worker.c.heartbeat_at < silent_since)).rowcount
 
 
-def listed(connection: Connection) -> list[Worker]:
+def listed(connection: Connection, *, after: int = 0, limit: int | None = None) -> list[Worker]:
+    """All of them, or so many after an id."""
     worker = tables(connection).worker
-    return [_record(row) for row in connection.execute(select(worker).order_by(worker.c.id))]
+    query = select(worker).where(worker.c.id > after).order_by(worker.c.id).limit(limit)
+    return [_record(row) for row in connection.execute(query)]
 
 
 def get(connection: Connection, worker_id: int) -> Worker | None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from starlette.datastructures import MutableHeaders
 
 if TYPE_CHECKING:
-    from starlette.types import Message, Scope
+    from starlette.types import Message
 
 POLICY: Final = (
     "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'; "
@@ -23,16 +22,12 @@ HEADERS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
-FOR_GOOD: Final = "public, max-age=31536000, immutable"
-"""For files whose address has the hash of their content."""
 NEVER: Final = "no-store"
 
 
-def add_to(message: Message, scope: Scope) -> None:
+def add_to(message: Message) -> None:
     """Put them on an answer that begins. What it says itself about caching stays."""
     headers = MutableHeaders(raw=message["headers"])
     for name, value in HEADERS.items():
         headers[name] = value
-    is_versioned = b"v=" in scope.get("query_string", b"") and "/static/" in scope["path"]
-    is_there = message["status"] == HTTPStatus.OK
-    headers.setdefault("Cache-Control", FOR_GOOD if is_versioned and is_there else NEVER)
+    headers.setdefault("Cache-Control", NEVER)

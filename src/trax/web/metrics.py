@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
+from trax.host.odometer import BOUNDS
 from trax.host.status import status
 from trax.records.tally import Sums
 from trax.store import gauges
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
     from trax.host.app import Trax
+    from trax.host.odometer import Seconds
     from trax.records.gauges import Gauges, RecentRun
     from trax.records.status import Status
     from trax.store import Connection, Store
@@ -93,7 +96,9 @@ def _gauges(connection: Connection, store: Store, tallied_to: datetime | None) -
 
 def _measured(found: Gauges, standing: Status) -> Iterator[Metric]:
     depth = GaugeMetricFamily("trax_queue_ready", "Entries that could run now, to 10,000.", labels=["group"])
-    age = GaugeMetricFamily("trax_queue_oldest_seconds", "How long the oldest has waited.", labels=["group"])
+    age = GaugeMetricFamily(
+        "trax_queue_oldest_seconds", "How long the next in line has waited.", labels=["group"]
+    )
     for queue in found.queues:
         depth.add_metric([queue.group], queue.ready)
         waited = 0.0 if queue.oldest_at is None else (found.now - queue.oldest_at).total_seconds()
@@ -147,7 +152,23 @@ def _done_here(app: Trax) -> Iterator[Metric]:
         failed.add_metric([loop.name], loop.failed_turns)
     done = app.parts.odometer
     yield from (turns, failed)
+    took = HistogramMetricFamily(
+        "trax_process_run_seconds", "How long runs took that were executed here.", labels=["train"]
+    )
+    for train, seconds in sorted(done.runs.items()):
+        took.add_metric([train], *_buckets(seconds))
+    picked_up = HistogramMetricFamily(
+        "trax_process_pickup_seconds", "From the gate to the start, of runs that were executed here."
+    )
+    picked_up.add_metric([], *_buckets(done.pickup))
+    yield from (took, picked_up)
     yield CounterMetricFamily("trax_process_admitted", "Entries let through the gate.", done.admitted)
     yield CounterMetricFamily("trax_process_dead_letters", "Dead letters written.", done.dead_letters)
     yield CounterMetricFamily("trax_process_lost_workers", "Workers found silent.", done.lost_workers)
     yield GaugeMetricFamily("trax_process_running", "Runs under way in this process.", len(app.under_way))
+
+
+def _buckets(seconds: Seconds) -> tuple[list[tuple[str, float]], float]:
+    """As Prometheus wants them: each bucket has those of the smaller ones, too."""
+    bounds = (*map(str, BOUNDS), "+Inf")
+    return list(zip(bounds, map(float, accumulate(seconds.counts)), strict=True)), seconds.total

@@ -143,7 +143,7 @@ def _masked(error: Exception) -> Problem:
     logger.error("a request failed; the answer names it as %s", logged_as, exc_info=error)
     return problem(
         500,
-        "something went wrong that was not foreseen",
+        "the server met something that was not foreseen",
         hint=f"the server's log has it under {logged_as}",
         logged_as=logged_as,
     )

@@ -62,6 +62,12 @@ def link(request: Request, path: str, **query: Any) -> str:
     return f"{request.scope.get('root_path', '')}{quote(path)}{tail}"
 
 
+def here(request: Request) -> str:
+    """The address that was asked for; a form is sent to the page it is on."""
+    query = request.url.query
+    return link(request, path_of(request)) + (f"?{query}" if query else "")
+
+
 def is_for_program(request: Request) -> bool:
     """Whether the answer is read by a program and not by a person in a browser."""
     path = path_of(request)

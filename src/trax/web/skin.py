@@ -29,7 +29,7 @@ class Skin:
             nonlocal has_begun
             if message["type"] == "http.response.start":
                 has_begun = True
-                headers.add_to(message, scope)
+                headers.add_to(message)
             await send(message)
 
         try:

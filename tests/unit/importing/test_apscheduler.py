@@ -170,7 +170,6 @@ def test_a_table_that_is_not_there_is_named(file: Path) -> None:
         apscheduler_jobs(f"sqlite:///{file}", "jobs")
 
 
-@pytest.mark.apscheduler
 def test_both_sides_agree_by_its_own_reckoning(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import_module("apscheduler")
     shop: Any = ModuleType("shop")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Annotated, Self
 
@@ -14,7 +13,7 @@ from starlette.responses import Response
 from trax.records import DeadLetter, DeadLetterStatus
 from trax.records.dead_letter import DeadLetterGroup
 from trax.web.api.bodies import Body, Chosen, Note
-from trax.web.api.paging import LONGEST_PAGE, After, Limit, Page, PathId, page
+from trax.web.api.paging import LONGEST_PAGE, After, Full, Limit, Page, PathId, page
 from trax.web.api.writing import Writes, brief, shown
 from trax.web.problems import Refusal, problem
 from trax.web.room import TheRoom
@@ -82,19 +81,19 @@ async def list_dead_letters(
     fingerprint: str | None = None,
     after: After = None,
     limit: Limit = 50,
+    full: Full = False,
 ) -> Response:
     """Newest first."""
     found = await room.app.dead_letters.list(
-        status=status, manifest=manifest, fingerprint=fingerprint, before=after, limit=limit
+        status=status, manifest=manifest, fingerprint=fingerprint, before=after, limit=limit, brief=not full
     )
     return some(page([brief(letter, room.mask) for letter in found], limit))
 
 
 @router.get("/groups", response_model=list[DeadLetterGroup])
 async def list_groups_of_dead_letters(room: TheRoom, limit: Limit = 50) -> Response:
-    """What waits, by kind of failure, the most frequent first: each with its latest letter."""
-    found = await room.app.dead_letters.groups(limit=limit)
-    return groups([replace(group, sample=brief(group.sample, room.mask)) for group in found])
+    """What waits, by kind of failure, the most frequent first: each with its latest letter, briefly."""
+    return groups(await room.app.dead_letters.groups(limit=limit, brief=True))
 
 
 @router.get("/{dead_letter_id}", response_model=DeadLetter)

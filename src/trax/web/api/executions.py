@@ -8,16 +8,29 @@ from fastapi import APIRouter, Query
 from pydantic import AwareDatetime, BaseModel
 from starlette.responses import Response
 
-from trax.host.executions import RunKeywords
 from trax.records import LogLine, Metadata, State, WorkQueueEntry
 from trax.web.api.asking import asked_again
 from trax.web.api.bodies import Ids
-from trax.web.api.paging import After, Before, Limit, Page, PathId, RowId, WithTotal, page, page_of
-from trax.web.api.writing import Writes, brief, shown
+from trax.web.api.paging import After, AskedById, Limit, Page, PathId, RowId, page, page_asked
+from trax.web.api.writing import Writes, shown
 from trax.web.problems import Refusal, problem
 from trax.web.room import TheRoom
 
 router = APIRouter(prefix="/executions", tags=["executions"])
+
+
+class RunsAsked(AskedById):
+    """Which runs."""
+
+    state: State | None = None
+    train: str | None = None
+    manifest: str | None = None
+    group: str | None = None
+    parent_id: RowId | None = None
+    since: AwareDatetime | None = None
+    until: AwareDatetime | None = None
+    external_id: Annotated[str | None, Query(max_length=200, description="Or how it begins.")] = None
+    admin: Annotated[bool, Query(description="With those of the administrative trains.")] = False
 
 
 class CancelledRuns(BaseModel):
@@ -32,38 +45,9 @@ lines, entry, cancelled = Writes(Page[LogLine]), Writes(WorkQueueEntry), Writes(
 
 
 @router.get("", response_model=Page[Metadata])
-async def list_executions(
-    room: TheRoom,
-    state: State | None = None,
-    train: str | None = None,
-    manifest: str | None = None,
-    group: str | None = None,
-    parent_id: Annotated[RowId | None, Query()] = None,
-    since: AwareDatetime | None = None,
-    until: AwareDatetime | None = None,
-    external_id: Annotated[str | None, Query(max_length=200, description="Or how it begins.")] = None,
-    admin: Annotated[bool, Query(description="With those of the administrative trains.")] = False,
-    after: After = None,
-    before: Before = None,
-    limit: Limit = 50,
-    total: WithTotal = False,
-) -> Response:
+async def list_executions(room: TheRoom, asked: Annotated[RunsAsked, Query()]) -> Response:
     """Newest first. `since` and `until` are about when a run was made."""
-    wanted: RunKeywords = {
-        "state": state,
-        "train": train,
-        "manifest": manifest,
-        "group": group,
-        "parent_id": parent_id,
-        "since": since,
-        "until": until,
-        "external_id": external_id,
-        "admin": admin,
-    }
-    runs = room.app.executions
-    found = await runs.page(before=after, after=before, limit=limit, **wanted)
-    counted = await runs.count(**wanted) if total else None
-    return some(page_of(found, [brief(run, room.mask) for run in found.items], counted))
+    return some(await page_asked(room.app.executions, asked, room.mask))
 
 
 @router.get("/{metadata_id}", response_model=Metadata)

@@ -9,17 +9,27 @@ from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from trax.host.manifests import ManifestKeywords
 from trax.records import Manifest, Reason, ScheduleType, WorkQueueEntry
 from trax.web.api.bodies import Body
-from trax.web.api.paging import AfterName, BeforeName, Limit, Page, WithTotal, page_of
-from trax.web.api.writing import Writes, brief, shown
+from trax.web.api.paging import AskedByName, Page, page_asked
+from trax.web.api.writing import Writes, shown
 from trax.web.room import TheRoom
 
 router = APIRouter(prefix="/manifests", tags=["manifests"])
 
 ExternalId = Annotated[str, Path(min_length=1, max_length=200, description="Its external id.")]
 Seconds = Annotated[float, Field(ge=0, le=10 * 366 * 86400)]
+
+
+class ManifestsAsked(AskedByName):
+    """Which manifests."""
+
+    group: str | None = None
+    train: str | None = None
+    enabled: bool | None = None
+    schedule_type: ScheduleType | None = None
+    depends_on: str | None = None
+    text: Annotated[str | None, Query(max_length=200, description="Somewhere in its external id.")] = None
 
 
 class Trigger(Body):
@@ -39,33 +49,9 @@ entry, stopped, reasons = Writes(WorkQueueEntry), Writes(Stopped), Writes(list[R
 
 
 @router.get("", response_model=Page[Manifest])
-async def list_manifests(
-    room: TheRoom,
-    group: str | None = None,
-    train: str | None = None,
-    enabled: bool | None = None,
-    schedule_type: ScheduleType | None = None,
-    depends_on: str | None = None,
-    text: Annotated[str | None, Query(max_length=200, description="Somewhere in its external id.")] = None,
-    after: AfterName = None,
-    before: BeforeName = None,
-    limit: Limit = 50,
-    total: WithTotal = False,
-) -> Response:
+async def list_manifests(room: TheRoom, asked: Annotated[ManifestsAsked, Query()]) -> Response:
     """In the order of their external ids."""
-    wanted: ManifestKeywords = {
-        "group": group,
-        "train": train,
-        "enabled": enabled,
-        "schedule_type": schedule_type,
-        "depends_on": depends_on,
-        "text": text,
-    }
-    manifests = room.app.manifests
-    found = await manifests.page(before=before, after=after, limit=limit, **wanted)
-    counted = await manifests.count(**wanted) if total else None
-    items = [brief(manifest, room.mask) for manifest in found.items]
-    return some(page_of(found, items, counted, newest_first=False))
+    return some(await page_asked(room.app.manifests, asked, room.mask))
 
 
 @router.get("/{external_id:path}/why", response_model=list[Reason])

@@ -1,4 +1,7 @@
-"""Long lists, a page at a time: each page says how to ask for the ones next to it."""
+"""Long lists, a page at a time: each page says how to ask for the ones next to it.
+
+A list is brief: what may be long (inputs, outputs, stack traces) is not even read, unless it is asked for.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from pydantic import BaseModel, Field
 
 from trax.records.count import Count
 from trax.records.page import Page as Found
+from trax.web.api.writing import brief
+from trax.web.masking import Mask
 
 LONGEST_PAGE: Final = 200
 LARGEST_ID: Final = 2**63 - 1
@@ -22,6 +27,13 @@ Before = Annotated[int | None, Query(ge=0, le=LARGEST_ID, description="Go back: 
 AfterName = Annotated[str | None, Query(max_length=200, description="Read on: `next` of the page before.")]
 BeforeName = Annotated[str | None, Query(max_length=200, description="Go back: `previous` of the page.")]
 WithTotal = Annotated[bool, Query(description="Also count them: exactly to 10,000, beyond that about.")]
+Full = Annotated[
+    bool,
+    Query(
+        description="Else `input`, `output` and `stack_trace` are null, `junctions` is empty, and long "
+        "reasons are cut. What is very long gives way to a note even so: ask for the record itself."
+    ),
+]
 RowId = Annotated[int, Field(ge=0, le=LARGEST_ID)]
 PathId = Annotated[int, Path(ge=0, le=LARGEST_ID)]
 
@@ -45,6 +57,42 @@ class Page(BaseModel, Generic[T]):
     previous: int | str | None = None
     complete: bool = True
     total: Total | None = None
+
+
+class Asked(BaseModel):
+    """What every long list can be asked; those of one noun add what narrows them."""
+
+    limit: Limit = 50
+    total: WithTotal = False
+    full: Full = False
+
+    @property
+    def wanted(self) -> dict[str, Any]:
+        """What narrows the list."""
+        return self.model_dump(exclude={"after", "before", *Asked.model_fields})
+
+
+class AskedById(Asked):
+    """A list whose newest items come first."""
+
+    after: After = None
+    before: Before = None
+
+
+class AskedByName(Asked):
+    """A list in the order of names."""
+
+    after: AfterName = None
+    before: BeforeName = None
+
+
+async def page_asked(noun: Any, asked: AskedById | AskedByName, mask: Mask) -> Page[Any]:
+    """The page of a noun's resource that was asked for, with its items as they may be shown."""
+    is_by_id = isinstance(asked, AskedById)
+    down, up = (asked.after, asked.before) if is_by_id else (asked.before, asked.after)
+    found = await noun.page(before=down, after=up, limit=asked.limit, brief=not asked.full, **asked.wanted)
+    total = await noun.count(**asked.wanted) if asked.total else None
+    return page_of(found, [brief(one, mask) for one in found.items], total, newest_first=is_by_id)
 
 
 def page(found: Sequence[Any], limit: int, *, by: str = "id") -> Page[Any]:

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Query
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from trax.host.work_queue import EntryKeywords
 from trax.records import Origin, QueueStatus, Reason, WorkQueueEntry
 from trax.web.api.bodies import Ids
-from trax.web.api.paging import After, Before, Limit, Page, PathId, WithTotal, page_of
-from trax.web.api.writing import Writes, brief, shown
+from trax.web.api.paging import AskedById, Page, PathId, page_asked
+from trax.web.api.writing import Writes, shown
 from trax.web.problems import Refusal, problem
 from trax.web.room import TheRoom
 
 router = APIRouter(prefix="/queue", tags=["queue"])
+
+
+class EntriesAsked(AskedById):
+    """Which entries."""
+
+    status: QueueStatus | None = None
+    train: str | None = None
+    manifest: str | None = None
+    group: str | None = None
+    origin: Origin | None = None
 
 
 class CancelledEntries(BaseModel):
@@ -29,30 +40,9 @@ cancelled, reasons = Writes(CancelledEntries), Writes(list[Reason])
 
 
 @router.get("", response_model=Page[WorkQueueEntry])
-async def list_entries(
-    room: TheRoom,
-    status: QueueStatus | None = None,
-    train: str | None = None,
-    manifest: str | None = None,
-    group: str | None = None,
-    origin: Origin | None = None,
-    after: After = None,
-    before: Before = None,
-    limit: Limit = 50,
-    total: WithTotal = False,
-) -> Response:
+async def list_entries(room: TheRoom, asked: Annotated[EntriesAsked, Query()]) -> Response:
     """Newest first."""
-    wanted: EntryKeywords = {
-        "status": status,
-        "train": train,
-        "manifest": manifest,
-        "group": group,
-        "origin": origin,
-    }
-    entries = room.app.work_queue
-    found = await entries.page(before=after, after=before, limit=limit, **wanted)
-    counted = await entries.count(**wanted) if total else None
-    return some(page_of(found, [brief(entry, room.mask) for entry in found.items], counted))
+    return some(await page_asked(room.app.work_queue, asked, room.mask))
 
 
 @router.get("/{entry_id}", response_model=WorkQueueEntry)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Query
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from trax.records.stats import (
@@ -29,6 +30,14 @@ Admin = Annotated[bool, Query(description="With those of the administrative trai
 home, throughput, blocks, states = Writes(Home), Writes(Throughput), Writes(Blocks), Writes(States)
 durations, failing = Writes(list[TrainDuration]), Writes(list[FailingTrain])
 groups, graph = Writes(list[GroupStats]), Writes(GroupGraph)
+
+
+class Graph(BaseModel):
+    """Which groups wait for which. An edge is a pair: the second waits for the first."""
+
+    groups: list[str]
+    edges: list[Annotated[list[str], Field(min_length=2, max_length=2)]]
+    exact: bool
 
 
 @router.get("/home", response_model=Home)
@@ -73,7 +82,7 @@ async def get_group_stats(room: TheRoom, after: AfterName = None, limit: Limit =
     return groups(await room.app.stats.groups(after=after, limit=limit))
 
 
-@router.get("/graph", response_model=GroupGraph)
+@router.get("/graph", response_model=Graph)
 async def get_graph(room: TheRoom, group: str | None = None) -> Response:
     """Which groups wait for which: all of them, or those next to one."""
     return graph(await room.app.stats.graph(group))

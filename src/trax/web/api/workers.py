@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from trax.records.worker_view import WorkerView
-from trax.web.api.paging import PathId
+from trax.web.api.paging import LARGEST_ID, LONGEST_PAGE, Limit, PathId
 from trax.web.api.writing import Writes
 from trax.web.room import TheRoom
 
 router = APIRouter(prefix="/workers", tags=["workers"])
 
+AfterWorker = Annotated[int | None, Query(ge=0, le=LARGEST_ID, description="Read on: the last one's id.")]
+
 one, some = Writes(WorkerView), Writes(list[WorkerView])
 
 
 @router.get("", response_model=list[WorkerView])
-async def list_workers(room: TheRoom) -> Response:
-    """Every worker, each with the first of its jobs; `is_lost` are those that have not beaten lately."""
-    return some(await room.app.workers.list())
+async def list_workers(room: TheRoom, after: AfterWorker = None, limit: Limit = LONGEST_PAGE) -> Response:
+    """Each with what it takes and the first of its jobs; `is_lost` are those that have not beaten lately."""
+    return some(await room.app.workers.list(after=after, limit=limit))
 
 
 @router.get("/{worker_id}", response_model=WorkerView)

@@ -16,7 +16,7 @@ from trax.web.pages.messages import Message, say
 from trax.web.pages.rendering import show
 from trax.web.pages.spelled import whole
 from trax.web.problems import Refusal, problem
-from trax.web.room import link, path_of, visitor_of
+from trax.web.room import here, visitor_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -85,12 +85,6 @@ async def act(
 def in_name_of_visitor(request: Request, form: Form) -> AbstractContextManager[None]:
     """What is changed within is in the audit under their name, with the reason they gave."""
     return acting(Actor(visitor_of(request).name, Via.DASHBOARD), reason=form.get("reason") or None)
-
-
-def here(request: Request) -> str:
-    """The address the form was on: it is sent to its own page."""
-    query = request.url.query
-    return link(request, path_of(request)) + (f"?{query}" if query else "")
 
 
 def _asked(request: Request, form: Form, question: str) -> Response:

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from trax.errors import NotFound, TraxError
+from trax.records.page import Page
 from trax.records.states import DeadLetterStatus, State
 from trax.web.pages.acts import act, posted
 from trax.web.pages.listing import by_id, number, one_of, word
@@ -39,8 +40,8 @@ async def dead_letters(request: Request) -> Response:
         "manifest": word(request, "manifest"),
         "fingerprint": word(request, "fingerprint"),
     }
-    found = await letters.list(**query, before=number(request, "before"), limit=SHOWN_LETTERS + 1)
-    groups = await letters.groups(limit=SHOWN_KINDS + 1)
+    found = await letters.list(**query, before=number(request, "before"), limit=SHOWN_LETTERS + 1, brief=True)
+    groups = await letters.groups(limit=SHOWN_KINDS + 1, brief=True)
     return show(
         request,
         "dead_letters.html",
@@ -141,9 +142,11 @@ async def _last_failure(request: Request, letter: DeadLetter) -> Metadata | None
         return None
 
 
-async def _failures(request: Request, letter: DeadLetter, failure: Metadata | None) -> list[Metadata]:
-    """All failed runs of its manifest; of a job without one, only the last is known."""
+async def _failures(request: Request, letter: DeadLetter, failure: Metadata | None) -> Page[Metadata]:
+    """The failed runs of its manifest; of a job without one, only the last is known."""
     if letter.manifest is None:
-        return [failure] if failure else []
+        return Page(items=(failure,) if failure else ())
     executions = room_of(request).app.executions
-    return await executions.list(manifest=letter.manifest, state=State.FAILED, limit=SHOWN_RUNS)
+    return await executions.page(
+        manifest=letter.manifest, state=State.FAILED, limit=SHOWN_RUNS, admin=True, brief=True
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import APIRouter
@@ -15,7 +16,7 @@ from trax.records.states import State
 from trax.web.api.asking import asked_again
 from trax.web.pages.acts import act, posted
 from trax.web.pages.course import course_of
-from trax.web.pages.listing import ROWS, newest_first, number, one_of, word
+from trax.web.pages.listing import newest_of, number, one_of, word
 from trax.web.pages.messages import Message
 from trax.web.pages.rendering import moment_now, show
 from trax.web.pages.taste import Taste
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trax.host.executions import RunKeywords
-    from trax.records import Metadata
+    from trax.records import LogLine, Metadata
     from trax.web.pages.acts import Form
 
 router = APIRouter()
@@ -36,13 +37,15 @@ WITHIN: Final = {
     "1 day": timedelta(days=1),
     "7 days": timedelta(days=7),
 }
-SHOWN_LINES: Final = 100
+SHOWN_LINES: Final = 50
+SHOWN_CHARACTERS: Final = 6_000
+"""Of all lines that are shown, together."""
 SHOWN_CHILDREN: Final = 20
 
 
 @router.get("/executions")
 async def executions(request: Request) -> Response:
-    app, within = room_of(request).app, one_of(request, "within", WITHIN)
+    within = one_of(request, "within", WITHIN)
     query: RunKeywords = {
         "state": one_of(request, "state", State),
         "train": word(request, "train"),
@@ -52,15 +55,11 @@ async def executions(request: Request) -> Response:
     }
     since = moment_now(request) - WITHIN[within] if within else None
     wanted: RunKeywords = {**query, "since": since, "admin": Taste.of(request).admin}
-    found = await app.executions.page(
-        **wanted, before=number(request, "before"), after=number(request, "after"), limit=ROWS
-    )
-    count = await app.executions.count(**wanted)
     return show(
         request,
         "executions.html",
         here="executions",
-        listing=newest_first(request, found, count),
+        listing=await newest_of(request, room_of(request).app.executions, **wanted),
         query={**query, "within": within},
         is_filtered=bool(within or any(query.values())),
         states=list(State),
@@ -79,7 +78,10 @@ async def change_executions(request: Request) -> Response:
 async def execution(request: Request, metadata_id: int) -> Response:
     app = room_of(request).app
     run = await app.executions.get(metadata_id)
-    lines = await app.executions.logs(metadata_id, after=number(request, "lines"), limit=SHOWN_LINES + 1)
+    lines = await app.executions.logs(
+        metadata_id, after=number(request, "lines"), limit=SHOWN_LINES + 1, brief=True
+    )
+    shown = fitting(lines)
     settings = app.parts.settings
     return show(
         request,
@@ -87,9 +89,9 @@ async def execution(request: Request, metadata_id: int) -> Response:
         here="executions",
         run=run,
         course=course_of(run, moment_now(request)),
-        children=await app.executions.list(parent_id=run.id, limit=SHOWN_CHILDREN, admin=True),
-        lines=lines[:SHOWN_LINES],
-        more_lines=lines[SHOWN_LINES - 1].id if len(lines) > SHOWN_LINES else None,
+        children=await app.executions.page(parent_id=run.id, limit=SHOWN_CHILDREN, admin=True, brief=True),
+        lines=lines[:shown],
+        more_lines=lines[shown - 1].id if len(lines) > shown else None,
         can_rerun=_can_rerun(run, request),
         save_inputs=settings.save_inputs,
         save_outputs=settings.save_outputs,
@@ -119,6 +121,12 @@ async def _stopped(request: Request, ids: Sequence[int]) -> Message:
     skipped = len(set(ids)) - len(stopped)
     tail = f"; {skipped} skipped, over already" if skipped else ""
     return Message(f"{many(len(stopped), 'run')} asked to stop{tail}", is_good=bool(stopped))
+
+
+def fitting(lines: Sequence[LogLine]) -> int:
+    """How many of these lines a page has room for, one at least if there is one."""
+    lengths = accumulate(len(line.message) + len(line.exception or "") for line in lines[:SHOWN_LINES])
+    return max(sum(length <= SHOWN_CHARACTERS for length in lengths), min(1, len(lines)))
 
 
 def _can_rerun(run: Metadata, request: Request) -> bool:

@@ -14,7 +14,7 @@ from trax.schedule.declaration import UNSET
 from trax.web.charts.graph import Node
 from trax.web.charts.graph import graph as drawing_of
 from trax.web.pages.acts import act, posted
-from trax.web.pages.listing import ROWS, Listing, address, word
+from trax.web.pages.listing import ROWS, onwards, word
 from trax.web.pages.messages import Message
 from trax.web.pages.rendering import show
 from trax.web.pages.spelled import whole_number
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from markupsafe import Markup
 
-    from trax.records.stats import GroupGraph, GroupStats
+    from trax.records.stats import GroupGraph
     from trax.web.pages.acts import Form
 
 router = APIRouter()
@@ -45,7 +45,7 @@ async def groups(request: Request) -> Response:
         request,
         "groups.html",
         here="groups",
-        listing=listed(request, found),
+        listing=onwards(request, found, limit=ROWS, key=lambda one: one.group.name),
         graph=graph,
         drawing=drawn(request, graph),
     )
@@ -62,7 +62,7 @@ async def change_groups(request: Request) -> Response:
 async def group(request: Request, name: str) -> Response:
     app = room_of(request).app
     (found,) = await app.stats.groups(name=name)
-    manifests = await app.manifests.list(group=name, limit=SHOWN_MANIFESTS + 1)
+    manifests = await app.manifests.page(group=name, limit=SHOWN_MANIFESTS, brief=True)
     near = readable(await app.stats.graph(name))
     return show(
         request,
@@ -70,11 +70,11 @@ async def group(request: Request, name: str) -> Response:
         here="groups",
         group=found.group,
         stats=found,
-        manifests=manifests[:SHOWN_MANIFESTS],
-        more_manifests=len(manifests) > SHOWN_MANIFESTS,
+        manifests=manifests.items,
+        more_manifests=manifests.newer is not None,
         graph=near,
         drawing=drawn(request, near, here=name),
-        runs=await app.executions.list(group=name, limit=SHOWN_RUNS),
+        runs=await app.executions.page(group=name, limit=SHOWN_RUNS, brief=True),
     )
 
 
@@ -85,18 +85,6 @@ async def change_group(request: Request, name: str) -> Response:
         return await act(request, form, lambda: _saved(request, form, name))
     question = "What runs in this group will be asked to stop." if form.get("action") == "cancel" else None
     return await act(request, form, lambda: _done(request, form, [name]), question=question)
-
-
-def listed(request: Request, found: Sequence[GroupStats]) -> Listing:
-    """In the order of their names; one more than fits says that there are more."""
-    has_more = len(found) > ROWS
-    return Listing(
-        rows=found[:ROWS],
-        next=address(request, after=found[ROWS - 1].group.name) if has_more else None,
-        previous=address(request) if "after" in request.query_params else None,
-        on_word="Further",
-        back_word="From the start",
-    )
 
 
 def readable(found: GroupGraph) -> GroupGraph:

@@ -12,7 +12,7 @@ from trax.web.pages.words import many
 from trax.web.room import link, path_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from starlette.requests import Request
 
@@ -44,6 +44,14 @@ class Listing:
         return f"{len(self.rows):,} of {total} {plural or noun + 's'}"
 
 
+async def newest_of(request: Request, noun: Any, **wanted: Any) -> Listing:
+    """The page of a noun's list that the address asks for, briefly, and how many there are in all."""
+    found = await noun.page(
+        **wanted, before=number(request, "before"), after=number(request, "after"), limit=ROWS, brief=True
+    )
+    return newest_first(request, found, await noun.count(**wanted))
+
+
 def newest_first(request: Request, page: Page[Any], count: Count | None = None) -> Listing:
     """A list by id, which reads on towards older rows."""
     return Listing(
@@ -55,7 +63,7 @@ def newest_first(request: Request, page: Page[Any], count: Count | None = None) 
     )
 
 
-def by_id(request: Request, rows: Sequence[Any], *, limit: int = ROWS, count: Count | None = None) -> Listing:
+def by_id(request: Request, rows: Sequence[Any], *, limit: int = ROWS) -> Listing:
     """A list by id that can be read in one direction; one row more than fits says that there is more."""
     has_more = len(rows) > limit
     return Listing(
@@ -63,7 +71,18 @@ def by_id(request: Request, rows: Sequence[Any], *, limit: int = ROWS, count: Co
         next=address(request, before=rows[limit - 1].id) if has_more else None,
         previous=address(request) if "before" in request.query_params else None,
         back_word="Newest",
-        count=count,
+    )
+
+
+def onwards(request: Request, rows: Sequence[Any], *, limit: int, key: Callable[[Any], Any]) -> Listing:
+    """A list from its start that can be read in one direction, in the same way; the key says where one is."""
+    has_more = len(rows) > limit
+    return Listing(
+        rows=rows[:limit],
+        next=address(request, after=key(rows[limit - 1])) if has_more else None,
+        previous=address(request) if "after" in request.query_params else None,
+        on_word="Further",
+        back_word="From the start",
     )
 
 

@@ -28,6 +28,7 @@ async def logs(request: Request) -> Response:
         before=number(request, "before"),
         after=number(request, "after"),
         limit=ROWS,
+        brief=True,
     )
     return show(
         request,

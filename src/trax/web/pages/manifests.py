@@ -52,7 +52,7 @@ async def manifests(request: Request) -> Response:
     }
     wanted: ManifestKeywords = {**query, "enabled": None if enabled is None else SWITCH[enabled]}
     found = await app.manifests.page(
-        **wanted, before=word(request, "before"), after=word(request, "after"), limit=ROWS
+        **wanted, before=word(request, "before"), after=word(request, "after"), limit=ROWS, brief=True
     )
     return show(
         request,
@@ -88,8 +88,8 @@ async def manifest(request: Request, external_id: str) -> Response:
         no_preview=no_preview(found, timing),
         zone=timing.time_zone,
         exclusions=[excluded(one) for one in timing.exclusions],
-        letters=await app.dead_letters.list(manifest=external_id, limit=SHOWN_LETTERS),
-        runs=await app.executions.list(manifest=external_id, limit=SHOWN_RUNS),
+        letters=await app.dead_letters.list(manifest=external_id, limit=SHOWN_LETTERS, brief=True),
+        runs=await app.executions.page(manifest=external_id, limit=SHOWN_RUNS, brief=True),
         **await _family(request, found),
     )
 
@@ -144,7 +144,7 @@ async def _done(request: Request, form: Form, external_ids: Sequence[str]) -> Me
 async def _family(request: Request, manifest: Manifest) -> dict[str, Any]:
     """Whom it waits for, who waits for it, and a drawing of both."""
     app = room_of(request).app
-    found = await app.manifests.page(depends_on=manifest.external_id, limit=SHOWN_CHILDREN)
+    found = await app.manifests.page(depends_on=manifest.external_id, limit=SHOWN_CHILDREN, brief=True)
     above = [manifest]
     while (parent := above[-1].depends_on) is not None and len(above) <= SHOWN_PARENTS:
         above.append(await app.manifests.get(parent))

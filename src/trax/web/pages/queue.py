@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from trax.records.states import Origin, QueueStatus
 from trax.web.pages.acts import act, posted
-from trax.web.pages.listing import ROWS, newest_first, number, one_of, word
+from trax.web.pages.listing import newest_of, one_of, word
 from trax.web.pages.messages import Message
 from trax.web.pages.rendering import show
 from trax.web.pages.words import many
@@ -33,15 +33,11 @@ async def queue(request: Request) -> Response:
         "manifest": word(request, "manifest"),
         "group": word(request, "group"),
     }
-    entries = room_of(request).app.work_queue
-    found = await entries.page(
-        **query, before=number(request, "before"), after=number(request, "after"), limit=ROWS
-    )
     return show(
         request,
         "queue.html",
         here="queue",
-        listing=newest_first(request, found, await entries.count(**query)),
+        listing=await newest_of(request, room_of(request).app.work_queue, **query),
         query=query,
         is_filtered=any(query.values()),
         statuses=list(QueueStatus),

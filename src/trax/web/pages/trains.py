@@ -174,7 +174,7 @@ async def _shown(
         form=form,
         draft=draft,
         problems=problems,
-        runs=await room_of(request).app.executions.list(train=train.name, limit=SHOWN_RUNS),
+        runs=await room_of(request).app.executions.page(train=train.name, limit=SHOWN_RUNS, brief=True),
     )
 
 

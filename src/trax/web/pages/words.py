@@ -19,6 +19,8 @@ TENTHS_BELOW: Final = 10
 LEAST_SAID: Final = 0.1
 NEARLY_ONE: Final = 0.9995
 BRIEF: Final = 120
+HEAD: Final = 500
+TAIL: Final = 3_000
 
 
 def span(length: timedelta | float | None) -> str:
@@ -93,6 +95,19 @@ def many(count: int, noun: str, plural: str | None = None) -> str:
 def patience(max_retries: int) -> str:
     """After how many failures a job is given up."""
     return "the first failure" if max_retries <= 1 else f"{max_retries:,} failures in a row"
+
+
+def sentence(text: str) -> str:
+    """What is told to programs in small letters, told to a person."""
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?", "…")) else ".")
+
+
+def excerpt(text: str) -> str:
+    """A long text by its beginning and its end: what a traceback is about stands there."""
+    more = len(text) - HEAD - TAIL
+    if more <= 0:
+        return text
+    return f"{text[:HEAD]}\n… {more:,} characters more …\n{text[-TAIL:]}"
 
 
 def took(run: Metadata, now: datetime) -> str:

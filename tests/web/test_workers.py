@@ -1,0 +1,78 @@
+"""Who runs jobs, as the control room shows them."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Unpack
+
+from tests.support.control_room import NOON, browser, railway
+from tests.support.visitor import Reader
+
+from trax.host.takes import Only, Takes
+from trax.host.worker import Worker
+from trax.testing import Harness
+from trax.web import Access, create
+from trax.web.pages import workers as page
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    import httpx2
+    import pytest
+
+
+@asynccontextmanager
+async def watched(url: str, **settings: Any) -> AsyncGenerator[tuple[Harness, httpx2.AsyncClient]]:
+    app = railway(url, **settings)
+    web = create(app, access=Access(allow_anonymous=True))
+    async with Harness(app, now=NOON) as harness, browser(web) as client:
+        yield harness, client
+
+
+async def started(harness: Harness, **only: Unpack[Only]) -> Worker:
+    parts = harness.app.parts
+    takes = Takes.checked(parts.trains, only)
+    return await Worker.started(parts, await parts.store.opened(), slots=4, takes=takes)
+
+
+async def test_a_worker_is_shown_with_what_it_takes_its_version_and_its_place(url: str) -> None:
+    async with watched(url, app_version="2027.3", host_labels={"zone": "b"}) as (harness, client):
+        await started(harness, trains=["serve_coffee"], groups=["bar"])
+        shown = await Reader(client).open("/workers")
+        (told,) = (await client.get("/api/v1/workers")).json()
+
+    host = told["worker"]["host"]
+    assert f"{host} process" in shown.text
+    assert "serve_coffee only of bar 2027.3 Trax" in shown.text
+    assert "zone=b 0 of 4" in shown.text
+    assert {name: told["worker"][name] for name in ("trains", "groups", "app_version", "host_labels")} == {
+        "trains": ["serve_coffee"],
+        "groups": ["bar"],
+        "app_version": "2027.3",
+        "host_labels": {"zone": "b"},
+    }
+
+
+async def test_a_worker_that_takes_everything_says_so(url: str) -> None:
+    async with watched(url) as (harness, client):
+        await started(harness)
+        shown = await Reader(client).open("/workers")
+        (told,) = (await client.get("/api/v1/workers")).json()
+
+    assert "serve_coffee of every group" in shown.text
+    assert told["worker"]["groups"] is None
+
+
+async def test_many_workers_are_shown_a_page_at_a_time(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "SHOWN_WORKERS", 2)
+    async with watched(url) as (harness, client):
+        ids = [(await started(harness)).id for _ in range(3)]
+        reader = Reader(client)
+        first = await reader.open("/workers")
+        (further,) = [link for link in first.links if "after=" in link]
+        second = await reader.open(further)
+        told = (await client.get("/api/v1/workers", params={"after": ids[0], "limit": 1})).json()
+
+    assert [page.text.count("alive") for page in (first, second)] == [2, 1]
+    assert "/workers" in second.links
+    assert [one["worker"]["id"] for one in told] == [ids[1]]

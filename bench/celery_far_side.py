@@ -18,8 +18,8 @@ PROCESSES: Final = 4
 
 
 def celery_app(broker: str) -> tuple[Any, Any]:
-    """The Celery app of both sides, and the bare task. Its outcome is kept as well, in the broker."""
-    app: Any = Celery("bench", broker=broker, backend=broker)
+    """The Celery app of both sides, and the bare task. Its outcome goes through the broker as well."""
+    app: Any = Celery("bench", broker=broker, backend=broker if broker.startswith("redis") else "rpc://")
     app.conf.update(broker_connection_retry_on_startup=True, worker_redirect_stdouts=False)
 
     def noop(number: int) -> None:

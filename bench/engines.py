@@ -159,7 +159,7 @@ async def _bare_posts(address: str, sizes: Sizes) -> Figures:
 
 
 async def celery(url: str, sizes: Sizes) -> dict[str, Figures]:
-    """A worker that forks, with Valkey for a broker; bare, its tasks keep their results there."""
+    """A worker that forks, with Valkey and with RabbitMQ for a broker; bare, its tasks send their results."""
     from bench.celery_engine import measure
 
     return await measure(url, sizes)
@@ -172,9 +172,17 @@ async def sqs(url: str, sizes: Sizes) -> dict[str, Figures]:
     return await measure(url, sizes)
 
 
+async def ray(url: str, sizes: Sizes) -> dict[str, Figures]:
+    """A cluster of one node, its processes warm; bare, a task each, and its result."""
+    from bench.ray_engine import measure
+
+    return await measure(url, sizes)
+
+
 ENGINES: Final[dict[str, Callable[[str, Sizes], Coroutine[Any, Any, dict[str, Figures]]]]] = {
     "http": http,
     "celery": celery,
+    "ray": ray,
     "sqs": sqs,
 }
 

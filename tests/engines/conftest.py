@@ -1,7 +1,8 @@
-"""What engines need from outside, started for each test and gone after it."""
+"""What engines need from outside, started for the tests and gone after them."""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +12,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.support.amazon import Amazon
+    from tests.support.rabbitmq import Rabbit
     from tests.support.valkey import Valkey
+
+RABBITMQ_REQUIRED = os.environ.get("CI") or os.environ.get("TRAX_REQUIRE_RABBITMQ") == "1"
 
 
 @pytest.fixture
@@ -30,3 +34,24 @@ def valkey(tmp_path: Path) -> Generator[Valkey]:
     server.start()
     yield server
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def one_rabbit(tmp_path_factory: pytest.TempPathFactory) -> Generator[Rabbit]:
+    """One for all tests of a process: it takes seconds to start. They have a queue each."""
+    from tests.support.rabbitmq import SERVER, Rabbit
+
+    if not SERVER.exists():
+        message = "there is no RabbitMQ for Celery to use: apt-get install rabbitmq-server"
+        pytest.fail(message) if RABBITMQ_REQUIRED else pytest.skip(message)
+    broker = Rabbit(tmp_path_factory.mktemp("rabbit") / "broker")
+    try:
+        yield broker
+    finally:
+        broker.remove()
+
+
+@pytest.fixture
+def rabbit(one_rabbit: Rabbit) -> Rabbit:
+    one_rabbit.start()
+    return one_rabbit

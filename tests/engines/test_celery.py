@@ -5,67 +5,72 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
-from sqlalchemy import func, select
-from tests.support.celery_engine import CeleryEngine
+from tests.support.celery_engine import CeleryEngine, are_handed_over, has_failed
 
 from trax.records.states import State
-from trax.store.schema import tables
 from trax.testing.submitter_contract import SCENARIOS, Scenario, Site, Yard, name_of, play
-from trax.testing.submitter_contract import scenarios as promises
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.support.rabbitmq import Rabbit
     from tests.support.valkey import Valkey
 
-    from trax.store import Connection
+    Broker: TypeAlias = Rabbit | Valkey
 
-WITHOUT_A_SERVER = (promises.a_far_side_that_dies_in_a_run_loses_nothing,)
+
+@pytest.fixture(params=["valkey", "rabbit"])
+def broker(request: pytest.FixtureRequest) -> Broker:
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def site(postgres_url: str, tmp_path: Path) -> Site:
+    return Site(postgres_url, tmp_path)
+
+
+def engine(broker: Broker, *options: str) -> CeleryEngine:
+    return CeleryEngine(broker.url, *options, queue=broker.queue())
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=name_of)
-async def test_a_worker_that_forks_keeps(
-    scenario: Scenario, valkey: Valkey, postgres_url: str, tmp_path: Path
-) -> None:
-    await play(scenario, CeleryEngine(valkey.url, "-c", "7"), Site(postgres_url, tmp_path))
+async def test_a_worker_that_forks_keeps(scenario: Scenario, broker: Broker, site: Site) -> None:
+    await play(scenario, engine(broker, "-c", "7"), site)
 
 
-@pytest.mark.parametrize("scenario", WITHOUT_A_SERVER, ids=name_of)
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=name_of)
 async def test_a_worker_with_threads_and_a_folder_for_a_broker_keeps(
-    scenario: Scenario, postgres_url: str, tmp_path: Path
+    scenario: Scenario, site: Site, tmp_path: Path
 ) -> None:
     folder = tmp_path / "broker"
     for name in ("messages", "control"):
         (folder / name).mkdir(parents=True)
-    engine = CeleryEngine(str(folder), "-P", "threads", "-c", "7")
 
-    await play(scenario, engine, Site(postgres_url, tmp_path))
+    await play(scenario, CeleryEngine(str(folder), "-P", "threads", "-c", "7"), site)
 
 
-async def test_what_a_broker_loses_is_handed_over_again(
-    valkey: Valkey, postgres_url: str, tmp_path: Path
-) -> None:
+async def test_a_broker_that_is_down_for_a_while_loses_nothing_of_ours(broker: Broker, site: Site) -> None:
     async def broker_fails(yard: Yard) -> None:
         names = [f"lost-{number}" for number in range(5)]
         async with yard.near():
             await yard.queue(*names)
             await yard.until("all are handed over", lambda: are_handed_over(yard, 5))
-            await asyncio.to_thread(valkey.stop)
+            await asyncio.to_thread(broker.stop)
             await yard.queue("meanwhile")
             await yard.until("one cannot be handed over", lambda: has_failed(yard, "meanwhile"))
-            await asyncio.to_thread(valkey.start)
+            await asyncio.to_thread(broker.start)
             async with yard.far():
                 await yard.until_completed("meanwhile", *names)
         await yard.nothing_is_lost_or_doubled(["meanwhile", *names])
 
-    await play(broker_fails, CeleryEngine(valkey.url, "-P", "solo"), Site(postgres_url, tmp_path))
+    await play(broker_fails, engine(broker, "-P", "solo"), site)
 
 
 async def test_a_forked_process_that_is_killed_loses_its_run_and_nothing_else(
-    valkey: Valkey, postgres_url: str, tmp_path: Path
+    broker: Broker, site: Site
 ) -> None:
     async def process_dies(yard: Yard) -> None:
         yard.hold("victim")
@@ -80,11 +85,35 @@ async def test_a_forked_process_that_is_killed_loses_its_run_and_nothing_else(
         assert (lost.state, lost.failure_exception) == (State.FAILED, "WorkerLost")
         await yard.nothing_is_lost_or_doubled(["victim", "other"])
 
-    await play(process_dies, CeleryEngine(valkey.url, "-c", "2"), Site(postgres_url, tmp_path))
+    await play(process_dies, engine(broker, "-c", "2"), site)
+
+
+async def test_what_a_dead_worker_had_is_delivered_to_another_and_changes_nothing(
+    rabbit: Rabbit, site: Site
+) -> None:
+    async def worker_dies(yard: Yard) -> None:
+        yard.hold("victim")
+        async with yard.near():
+            await yard.engine.start(site)
+            await yard.queue("victim")
+            await yard.until_began("victim")
+            (first,) = await yard.records("victim")
+            await yard.engine.kill()
+            async with yard.far():
+                for event in ("received", "succeeded"):
+                    said = f"[{first.external_id}-{first.id}] {event}"
+                    await yard.until(f"its task is {event} again", lambda said=said: is_logged(site, said))
+                yard.release("victim")
+                await yard.until_completed("victim")
+                lost, _ = await yard.records("victim")
+        assert (lost.state, lost.failure_exception) == (State.FAILED, "WorkerLost")
+        await yard.nothing_is_lost_or_doubled(["victim"])
+
+    await play(worker_dies, engine(rabbit, "-c", "1", "-l", "info"), site)
 
 
 async def test_the_highest_priority_is_begun_first_and_a_cancelled_task_is_thrown_away(
-    valkey: Valkey, postgres_url: str, tmp_path: Path
+    broker: Broker, site: Site
 ) -> None:
     async def order_counts(yard: Yard) -> None:
         yard.hold("first")
@@ -101,20 +130,12 @@ async def test_the_highest_priority_is_begun_first_and_a_cancelled_task_is_throw
         begun = [line.name for line in yard.noted() if line.event == "began"]
         assert begun == ["first", "high", "middle", "low"]
         assert await yard.app.workers.list() == []  # the process has taken its leave
-        assert "Discarding revoked task" in (tmp_path / "far-0.log").read_text(encoding="utf-8")
+        assert await is_logged(site, "Discarding revoked task")
 
-    engine = CeleryEngine(valkey.url, "-c", "1", "-l", "info", "-O", "fair")
-    await play(order_counts, engine, Site(postgres_url, tmp_path))
-
-
-async def are_handed_over(yard: Yard, count: int) -> bool:
-    def handed_over(connection: Connection) -> int:
-        submitted_at = tables(connection).metadata.c.submitted_at
-        return connection.execute(select(func.count(submitted_at))).scalar_one()
-
-    store = await yard.app.parts.store.opened()
-    return await store.ask(handed_over) == count
+    await play(order_counts, engine(broker, "-c", "1", "-l", "info", "-O", "fair"), site)
 
 
-async def has_failed(yard: Yard, name: str) -> bool:
-    return any(one.state is State.FAILED for one in await yard.records(name))
+async def is_logged(site: Site, words: str) -> bool:
+    """Whether the far side that was started last has said so."""
+    last = max(site.folder.glob("far-*.log"), key=lambda log: int(log.stem.partition("-")[2]))
+    return words in last.read_text(encoding="utf-8")

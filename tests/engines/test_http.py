@@ -18,4 +18,4 @@ if TYPE_CHECKING:
 async def test_http_workers_keep(
     mode: Literal["database", "response"], scenario: Scenario, postgres_url: str, tmp_path: Path
 ) -> None:
-    await play(scenario, HttpEngine(mode), Site(postgres_url, tmp_path, crowd=1000))
+    await play(scenario, HttpEngine(mode), Site(postgres_url, tmp_path))

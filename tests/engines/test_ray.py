@@ -1,10 +1,11 @@
-"""Runs on a Ray cluster, started here: `pytest -m ray`, with the extra `ray` installed."""
+"""Runs on a Ray cluster, started here: `pytest -m ray`."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 import signal
+import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
 
-pytestmark = pytest.mark.ray
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.skipif(sys.platform != "linux", reason="Ray is among our requirements on Linux only"),
+]
 
 DOWN = scenarios.what_is_queued_while_the_far_side_is_down_runs_when_it_is_back
 PATIENCE_SECONDS = 200
@@ -36,7 +40,9 @@ def one_cluster() -> Generator[Cluster]:
 
 
 @pytest.fixture
-def cluster(one_cluster: Cluster) -> Cluster:
+def cluster(one_cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    for name, value in one_cluster.access.items():
+        monkeypatch.setenv(name, value)
     one_cluster.begin()
     return one_cluster
 

@@ -6,33 +6,39 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
+from sqlalchemy import func, select
 from tests.support import celery_far
 
+from trax.records.states import State
+from trax.store.schema import tables
 from trax.submitters.celery import CeleryWorkers
 from trax.testing.submitter_contract import FarProcess
 
 if TYPE_CHECKING:
     from trax import Trax
-    from trax.testing.submitter_contract import Site
+    from trax.store import Connection
+    from trax.testing.submitter_contract import Site, Yard
 
 
 class CeleryEngine:
     """A broker by its address, or a folder, and what a worker is told when it starts."""
 
-    def __init__(self, broker: str, *options: str) -> None:
+    def __init__(self, broker: str, *options: str, queue: str = "jobs") -> None:
         self._broker = broker
+        self._queue = queue
         self._options = options
         self._far: FarProcess | None = None
 
     def submitter(self, app: Trax) -> CeleryWorkers:
         del app
-        tasks = celery_far.celery_app(self._broker)
+        tasks = celery_far.celery_app(self._broker, self._queue)
         assert tasks.connection_for_write().transport  # loads the driver, which takes longer than a hand-over
         return CeleryWorkers(tasks)
 
     async def start(self, site: Site) -> None:
         words = ["-m", celery_far.__name__, *self._options]
-        self._far = await FarProcess.started(*words, site=site, **{celery_far.BROKER: self._broker})
+        where = {celery_far.BROKER: self._broker, celery_far.QUEUE: self._queue}
+        self._far = await FarProcess.started(*words, site=site, **where)
 
     async def stop(self) -> None:
         far, self._far = self._far, None
@@ -45,3 +51,16 @@ class CeleryEngine:
         if far is not None:
             os.killpg(far.pid, signal.SIGKILL)
             await far.kill()
+
+
+async def are_handed_over(yard: Yard, count: int) -> bool:
+    def handed_over(connection: Connection) -> int:
+        submitted_at = tables(connection).metadata.c.submitted_at
+        return connection.execute(select(func.count(submitted_at))).scalar_one()
+
+    store = await yard.app.parts.store.opened()
+    return await store.ask(handed_over) == count
+
+
+async def has_failed(yard: Yard, name: str) -> bool:
+    return any(one.state is State.FAILED for one in await yard.records(name))

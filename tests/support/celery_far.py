@@ -10,18 +10,21 @@ from typing import Any
 import billiard.pool
 from celery import Celery, signals
 
-from trax.submitters.celery import celery_task
+from trax.submitters.celery import BROKER_PRIORITY_MAX, celery_task
 from trax.testing.submitter_contract import Site
 
 BROKER = "TRAX_TEST_BROKER"
+QUEUE = "TRAX_TEST_QUEUE"
 
 
-def celery_app(broker: str) -> Any:
+def celery_app(broker: str, queue: str) -> Any:
     """As both sides have it: a broker by its address, or a folder of messages."""
     app: Any = Celery("site", broker="filesystem://" if broker.startswith("/") else broker)
     app.conf.update(
         broker_connection_retry_on_startup=True,
         broker_transport_options=_folders(broker) if broker.startswith("/") else {},
+        task_default_queue=queue,
+        task_queue_max_priority=BROKER_PRIORITY_MAX,  # RabbitMQ wants to know
         worker_prefetch_multiplier=1,
         worker_redirect_stdouts=False,
     )
@@ -41,7 +44,7 @@ def main(*options: str) -> None:
     os.setsid()  # so that the worker and all that it forks can be killed at once
     # or a forked process waits for half a minute to be sure that a worker which stops has heard of its task
     billiard.pool.GUARANTEE_MESSAGE_CONSUMPTION_RETRY_LIMIT = 10
-    worker = celery_app(os.environ[BROKER])
+    worker = celery_app(os.environ[BROKER], os.environ[QUEUE])
     celery_task(Site.from_environment().app(), worker)
     signals.worker_ready.connect(_say_so)
     worker.worker_main(["-q", "worker", "--without-gossip", "--without-mingle", *options])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -23,12 +25,18 @@ if TYPE_CHECKING:
 
 PROJECT = Path(__file__).parent.parent.parent
 APP = f"{__name__}:site_app"
+SITE = "TRAX_TEST_RAY_SITE"
 PATIENCE_SECONDS = 120
 """Ray takes half a minute to start where others are at work as well."""
 
 
 def site_app() -> Trax:
-    """The app as a process of the cluster finds it."""
+    """The app as a process of the cluster finds it: at the site that was written down last.
+
+    Not by a `runtime_env`: then none of the processes that Ray keeps ready would do, and each test would wait
+    for new ones.
+    """
+    os.environ.update(json.loads(Path(os.environ[SITE]).read_text(encoding="utf-8")))
     return Site.from_environment().app()
 
 
@@ -40,7 +48,14 @@ class Cluster:
         self.address = f"127.0.0.1:{self.port}"
         self._folder = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))  # sockets want short paths
         self._log = self._folder / "start.log"
+        self.access = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+        """What whoever connects has in its environment: said outright, so that no home folder counts."""
+        self._site = self._folder / "site.json"
         self._process: subprocess.Popen[bytes] | None = None
+
+    def work_at(self, site: Site) -> None:
+        """Processes that load the app from now on find this site."""
+        self._site.write_text(json.dumps(site.environment), encoding="utf-8")
 
     def begin(self) -> None:
         """Return when it runs; it may run already."""
@@ -48,7 +63,7 @@ class Cluster:
             return
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                self._command(), stdout=log, stderr=log, env=_environment(), start_new_session=True
+                self._command(), stdout=log, stderr=log, env=self._environment(), start_new_session=True
             )
         until(self._has_started, within_seconds=PATIENCE_SECONDS)
 
@@ -66,18 +81,18 @@ class Cluster:
         until(lambda: not set(doomed) & set(self._session()), within_seconds=PATIENCE_SECONDS)
 
     def end(self) -> None:
-        """End all of it, by its ids; it may begin again, at the same address."""
+        """End all of it, by its ids; it may begin again, at the same address.
+
+        Ray is not asked to: with somebody connected, it has not ended after half a minute.
+        """
         process = self._process
         if process is None:
             return
-        process.terminate()
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        for pid in self._session():
-            _send(pid, signal.SIGKILL)
+        while doomed := self._session():
+            for pid in doomed:
+                _send(pid, signal.SIGKILL)
+            process.poll()  # or it would stay for ever, as one that has ended
+        process.wait()
         self._process = None
 
     def remove(self) -> None:
@@ -89,6 +104,11 @@ class Cluster:
         quiet = ("--include-dashboard=false", "--disable-usage-stats", "--dashboard-agent-listen-port=0")
         ray = Path(sys.executable).with_name("ray")
         return [str(ray), "start", *told, *quiet, f"--temp-dir={self._folder}", "--block"]
+
+    def _environment(self) -> dict[str, str]:
+        path = os.pathsep.join((str(PROJECT), str(PROJECT / "src")))
+        ours = {"PYTHONPATH": path, "RAY_USAGE_STATS_ENABLED": "0", SITE: str(self._site)}
+        return {**os.environ, **ours, **self.access}
 
     def _has_started(self) -> bool:
         assert self._process, "it was never begun"
@@ -105,12 +125,8 @@ class RayEngine:
 
     def __init__(self, cluster: Cluster, site: Site) -> None:
         self._cluster = cluster
-        self._workers = RayWorkers(
-            APP,
-            name=f"ray-{site.folder.name}",
-            address=cluster.address,
-            runtime_env={"env_vars": site.environment},
-        )
+        cluster.work_at(site)
+        self._workers = RayWorkers(APP, name=f"ray-{site.folder.name}", address=cluster.address)
 
     def submitter(self, app: Trax) -> RayWorkers:
         del app
@@ -136,11 +152,6 @@ class WholeCluster(RayEngine):
 
     async def stop(self) -> None:
         await asyncio.to_thread(self._cluster.end)
-
-
-def _environment() -> dict[str, str]:
-    path = os.pathsep.join((str(PROJECT), str(PROJECT / "src")))
-    return {**os.environ, "PYTHONPATH": path, "RAY_USAGE_STATS_ENABLED": "0"}
 
 
 def _free_port() -> int:

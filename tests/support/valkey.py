@@ -25,3 +25,7 @@ class Valkey:
 
     def stop(self) -> None:
         self._server.terminate()
+
+    def queue(self) -> str:
+        """Any name: each test has a server to itself."""
+        return "jobs"

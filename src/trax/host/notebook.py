@@ -42,10 +42,15 @@ class LastWords:
     def __init__(self, caught: Sequence[Caught], ended: Sequence[RunProgress]) -> None:
         self._caught = caught
         self._ended = ended
+        self.passed_over: list[tuple[int, float, str | None]] = []
+        """What is told by runs whose record somebody else held in that moment. It follows by itself."""
 
     def write(self, connection: Connection, *, now: datetime) -> None:
         """Lines that the database refuses are dropped: they must not keep a run from being ended."""
-        progress.write(connection, [one.note(now) for one in self._ended])
+        written = progress.write(connection, [one.note(now) for one in self._ended])
+        self.passed_over = [
+            (one.metadata_id, *one.told) for one in self._ended if one.told and one.metadata_id not in written
+        ]
         inputs = {one.metadata_id: one.replaced_input[0] for one in self._ended if one.replaced_input}
         progress.replace_inputs(connection, inputs)
         if not self._caught:
@@ -66,6 +71,7 @@ class Notebook:
         self._capture = Capture(live, self._is_ours)
         self._running: dict[int, RunProgress] = {}
         self._ended: dict[int, RunProgress] = {}
+        self._passed_over: list[tuple[int, float, str | None]] = []
         self._store: Store | None = None
         self._writer: _Writer | None = None
         self._lock = Lock()
@@ -105,19 +111,27 @@ class Notebook:
             return
         ended = [self._ended[one] for one in ids if one in self._ended]
         caught = self._capture.take()
+        words = LastWords(caught, ended)
         try:
-            yield LastWords(caught, ended)
+            yield words
         except BaseException:
             self._capture.give_back(caught)
             raise
         for one in ended:
             self._ended.pop(one.metadata_id, None)
+        self._passed_over += words.passed_over
+        if words.passed_over and self._writer is not None:
+            self._writer.wake()
 
     def write(self, *, older_than_seconds: float = 0.0) -> None:
         """Write what is new about the runs that go on, and stop those that somebody wants stopped."""
         store = self._store
         if store is None:
             return
+        self._write_running(store, older_than_seconds)
+        self._write_passed_over(store)
+
+    def _write_running(self, store: Store, older_than_seconds: float) -> None:
         running = list(self._running.values())
         changed = [
             (one, one.state)
@@ -135,6 +149,13 @@ class Notebook:
         for metadata_id, why in to_stop.items():
             if metadata_id in self._running:
                 self._running[metadata_id].stop(why)
+
+    def _write_passed_over(self, store: Store) -> None:
+        """One at a time: whoever holds a record can be waited for when nothing else is held."""
+        while self._passed_over:
+            one = self._passed_over[0]
+            store.run(progress.write_last, *one)
+            self._passed_over.remove(one)
 
     def shut(self) -> None:
         """Write the rest and stop listening, until another run begins."""
@@ -161,7 +182,7 @@ class Notebook:
         return known is not None and known.external_id == run.external_id
 
     def _is_idle(self) -> bool:
-        return not (self._running or self._capture)
+        return not (self._running or self._capture or self._passed_over)
 
     def _is_time_to_look(self) -> bool:
         """Who runs without a worker has nobody else to watch for wishes to stop it."""

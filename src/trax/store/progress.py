@@ -38,6 +38,13 @@ def write(connection: Connection, notes: Sequence[ProgressNote]) -> set[int]:
     return set(connection.execute(_write(connection.dialect.name), {"notes": document(rows)}).scalars())
 
 
+def write_last(connection: Connection, metadata_id: int, fraction: float, message: str | None) -> None:
+    """What a run said last, after its end; waits for whoever holds the record, so write nothing beside it."""
+    metadata = tables(connection).metadata
+    told = dict(zip(TOLD, (fraction, message and storable(message)), strict=True))
+    connection.execute(update(metadata).where(metadata.c.id == metadata_id).values(**told))
+
+
 def replace_inputs(connection: Connection, inputs: Mapping[int, str | None]) -> None:
     """Let these records keep something else than the input they were run with."""
     if inputs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -10,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 from trax.errors import DefinitionError, NotFound, TraxError
 from trax.host.extras import needed
 from trax.records.states import PRIORITY_MAX
+from trax.submitters.celery_folder import Outbox, outbox
 from trax.submitters.resident import Resident
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     from trax.dispatch.submit import Answer, Submission
     from trax.host.app import Trax
@@ -52,11 +54,12 @@ class CeleryWorkers:
     def submit(self, batch: Sequence[Submission]) -> list[Answer]:
         """Send a task for each run, all over one connection; what follows a failure is not tried."""
         answers: list[Answer] = []
-        with self._connected() as connection:
+        with self._connected() as (connection, written):
             producer = self._celery.amqp.Producer(connection, auto_declare=False)
             for run in batch:
                 try:
                     self._send(run, producer)
+                    written.deliver()
                 except Exception as error:  # noqa: BLE001 - it is the answer
                     return [*answers, *[error] * (len(batch) - len(answers))]
                 answers.append(None)
@@ -64,8 +67,9 @@ class CeleryWorkers:
 
     def withdraw(self, batch: Sequence[Submission]) -> None:
         """Have Celery's workers throw away tasks that have not begun; their records are over already."""
-        with self._connected() as connection:
+        with self._connected() as (connection, written):
             self._celery.control.revoke([_task_id(run) for run in batch], connection=connection)
+            written.deliver()
 
     def _send(self, run: Submission, producer: Any) -> None:
         self._celery.send_task(
@@ -80,14 +84,17 @@ class CeleryWorkers:
             **self._queue,
         )
 
-    def _connected(self) -> Any:
+    @contextmanager
+    def _connected(self) -> Generator[tuple[Any, Outbox]]:
         """A connection that either stands in good time or not at all: Celery itself tries for ever."""
-        connection = self._celery.connection_for_write(
-            connect_timeout=self._connect_seconds,
-            transport_options={**self._options, **(self._celery.conf.broker_transport_options or {})},
-        )
-        hosts = len(connection.alt) or 1
-        return connection.ensure_connection(max_retries=hosts - 1, interval_start=0, interval_step=0)
+        said: Mapping[str, Any] = self._celery.conf.broker_transport_options or {}
+        with outbox(self._driver, {**self._options, **said}) as written:
+            connection = self._celery.connection_for_write(
+                connect_timeout=self._connect_seconds, transport_options=written.options
+            )
+            hosts = len(connection.alt) or 1
+            with connection.ensure_connection(max_retries=hosts - 1, interval_start=0, interval_step=0):
+                yield connection, written
 
     @cached_property
     def _driver(self) -> str:

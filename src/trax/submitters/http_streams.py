@@ -18,7 +18,7 @@ BEAT_SECONDS: Final = 15.0
 """An empty line says that the run goes on, so that no proxy takes the connection for a dead one."""
 
 MOST_LINES: Final = 10_000
-"""How many lines may wait for a slow caller; more of them are dropped. The last one never is."""
+"""How many lines may wait for a slow caller. More are dropped, but not the end and not the last progress."""
 
 HEADERS: Final = [(b"content-type", b"application/x-ndjson"), (b"cache-control", b"no-store")]
 
@@ -33,15 +33,16 @@ class Telling:
         self._send = send
         self._loop = asyncio.get_running_loop()
         self._lines: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._unsaid: bytes | None = None
         self.token = Cancellation()
         """What stops the run: it is asked to when the caller hangs up."""
 
     def say(self, what: str, value: Any) -> None:
-        if self._lines.qsize() < MOST_LINES:
-            self._loop.call_soon_threadsafe(self._lines.put_nowait, line(what, value))
+        self._put(line(what, value))
 
     def progress(self, fraction: float, message: str | None) -> None:
-        self.say("progress", [fraction, message])
+        told = line("progress", [fraction, message])
+        self._unsaid = None if self._put(told) else told
 
     @contextmanager
     def hearing_logs(self) -> Generator[None]:
@@ -62,11 +63,19 @@ class Telling:
             await self._send({"type": "http.response.start", "status": 200, "headers": HEADERS})
             while (said := await self._next()) is not None:
                 await self._send({"type": "http.response.body", "body": said, "more_body": True})
-            await self._send({"type": "http.response.body", "body": doing.result(), "more_body": False})
+            last = (self._unsaid or b"") + doing.result()
+            await self._send({"type": "http.response.body", "body": last, "more_body": False})
         finally:
             self.token.cancel("nobody listens to its answer")  # nothing happens to a run that is over
             watching.cancel()
             await asyncio.wait([doing, watching])
+
+    def _put(self, said: bytes) -> bool:
+        """Whether there was room for it."""
+        if self._lines.qsize() >= MOST_LINES:
+            return False
+        self._loop.call_soon_threadsafe(self._lines.put_nowait, said)
+        return True
 
     async def _next(self) -> bytes | None:
         try:

@@ -144,12 +144,14 @@ class Cluster:
     exceptions = SimpleNamespace(TaskCancelledError=Cancelled, RayActorError=ActorDied)
 
     def __init__(self) -> None:
+        self.functions = 0
         self.asked: list[tuple[dict[str, Any], tuple[Any, ...]]] = []
         self.over: dict[int, Any] = {}
         self.cancelled: list[int] = []
 
     def remote(self, what: Callable[..., Any]) -> Any:
         assert what is yard.execute
+        self.functions += 1
         return SimpleNamespace(options=self._options)
 
     def wait(self, tasks: list[int], **_: Any) -> tuple[list[int], list[int]]:
@@ -193,6 +195,15 @@ def test_each_run_becomes_a_task_with_the_resources_of_its_train(ray: Cluster) -
         (None, ("jobs:app", 2)),
     ]
     assert answer["refused"] == {"3": "Ray refused {'num_gpus': -1}: num_gpus must be 0 or more"}
+
+
+def test_all_runs_are_tasks_of_one_function_so_that_they_share_processes(ray: Cluster) -> None:
+    far = yard.Yard()
+
+    far.hand_over(CONFIG, [(1, {}), (2, {})])
+    far.hand_over(CONFIG, [(3, {})])
+
+    assert (len(ray.asked), ray.functions) == (3, 1)
 
 
 def test_a_run_that_waits_already_gets_no_second_task(ray: Cluster) -> None:

@@ -18,6 +18,8 @@ class Yard:
     def __init__(self) -> None:
         self._ray: Any = needed("ray", extra="ray", by="RayWorkers")
         self._tasks: dict[int, Any] = {}
+        # Made once: each one made is another function to Ray, whose tasks share no process and no queue.
+        self._execute: Any = self._ray.remote(execute)
 
     def hand_over(self, config: dict[str, Any], runs: list[tuple[int, dict[str, Any]]]) -> dict[str, Any]:
         """Make a task of each run that is not here yet; says who was refused, and what went wrong before."""
@@ -40,7 +42,7 @@ class Yard:
         return {"refused": {}, "problems": self._problems()}
 
     def _begun(self, config: dict[str, Any], metadata_id: int, resources: dict[str, Any]) -> Any:
-        task = self._ray.remote(execute).options(
+        task = self._execute.options(
             name=f"trax run {metadata_id}", runtime_env=config["runtime_env"] or None, **resources
         )
         return task.remote(config["app"], metadata_id)

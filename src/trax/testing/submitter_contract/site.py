@@ -45,7 +45,7 @@ class Site:
 
     url: str
     folder: Path
-    crowd: int = 100
+    crowd: int = 1000
 
     @classmethod
     def from_environment(cls) -> Self:

@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from trax.host.duties import dispatch_now
+from trax.records.filters import RunFilter
 from trax.records.states import State
-from trax.store import metadata
+from trax.store.run_pages import RUNS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
@@ -101,7 +102,7 @@ class Yard:
     async def records(self, name: str | None = None) -> list[Metadata]:
         """The records of one job, or of all, the oldest first."""
         store = await self.app.parts.store.opened()
-        found = await store.ask(metadata.listed, limit=ALL)
+        found = await store.ask(RUNS.listed, RunFilter(), limit=ALL)
         return [one for one in reversed(found) if name in {None, one.input}]
 
     async def until(self, what: str, condition: Callable[[], Awaitable[bool]]) -> None:

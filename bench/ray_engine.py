@@ -1,0 +1,60 @@
+"""A Ray cluster, through us and bare."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tests.support.ray_cluster import Cluster
+
+from bench.children import child
+from bench.engines import Figures, Sizes, ours
+from bench.railway import railway
+from trax.submitters.ray import RayWorkers
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+WARMING: Final = Sizes(many=40, single=1, rounds=1)
+
+
+class Connected(RayWorkers):
+    """Stays so from round to round: to connect takes seconds, once in the life of a server."""
+
+    @asynccontextmanager
+    async def opened(self, _receiving: object) -> AsyncGenerator[None]:
+        yield
+
+
+async def measure(url: str, sizes: Sizes) -> dict[str, Figures]:
+    railway(url).app.parts.store.opened_blocking()
+    cluster = Cluster()
+    os.environ.update(cluster.access)
+    try:
+        cluster.begin()
+        return {
+            "bare Ray, with results": _bare(cluster, sizes),
+            "RayWorkers": await _through_us(cluster, url, sizes),
+        }
+    finally:
+        cluster.remove()
+
+
+def _bare(cluster: Cluster, sizes: Sizes) -> Figures:
+    environment = {"CLUSTER": cluster.address}
+    with child(Path(sys.executable), "bench.ray_far_side", environment=environment) as far:
+        far.tell(f"{sizes.many} {sizes.single} {sizes.rounds}")
+        return Figures(*far.hear("bare"))
+
+
+async def _through_us(cluster: Cluster, url: str, sizes: Sizes) -> Figures:
+    variables = {"env_vars": {"TRAX_DATABASE_URL": url}}
+    workers = Connected("bench.railway:app", address=cluster.address, runtime_env=variables)
+    try:
+        await ours(url, workers, WARMING)
+        return await ours(url, workers, sizes)
+    finally:
+        workers.close()

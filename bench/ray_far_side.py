@@ -1,0 +1,44 @@
+"""Bare tasks of a Ray cluster, measured in a process of its own: one that is connected is ended with it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Any, Final
+
+from bench.children import say
+
+WARMING: Final = 40
+
+
+def main() -> None:
+    import ray
+
+    library: Any = ray
+    library.init(address=os.environ["CLUSTER"], log_to_driver=False, logging_level="error")
+    say(ready=True)
+    for line in sys.stdin:
+        say(bare=_measured(library, *map(int, line.split())))
+
+
+def _measured(ray: Any, many: int, single: int, rounds: int) -> tuple[list[float], list[float]]:
+    """Tasks a second, from the first one asked for to the last result; and how long one takes by itself."""
+
+    def nothing(number: int) -> None:
+        """Do nothing."""
+
+    noop = ray.remote(nothing)
+    _seconds(ray, noop, WARMING)
+    rates = [many / _seconds(ray, noop, many) for _ in range(rounds)]
+    return rates, [_seconds(ray, noop, 1) for _ in range(single)]
+
+
+def _seconds(ray: Any, noop: Any, tasks: int) -> float:
+    began = time.perf_counter()
+    ray.get([noop.remote(number) for number in range(tasks)])
+    return time.perf_counter() - began
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""What a caller hears who cannot listen as quickly as a run speaks."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from trax.submitters import http_streams
+from trax.submitters.http_streams import Telling
+
+if TYPE_CHECKING:
+    import pytest
+
+
+async def test_of_what_was_too_much_the_last_progress_is_told_with_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    heard: list[bytes] = []
+
+    async def send(message: Any) -> None:
+        heard.append(message.get("body", b""))
+
+    async def work() -> bytes:
+        for fraction in (0.5, 0.75):
+            telling.progress(fraction, None)
+            telling.say("log", "a line")
+        return b"the end"
+
+    monkeypatch.setattr(http_streams, "MOST_LINES", 0)
+    telling = Telling(asyncio.Event().wait, send)
+
+    await telling.tell(work())
+
+    assert b"".join(heard) == b'{"progress":[0.75,null]}\nthe end'

@@ -67,6 +67,7 @@ def adding(dialect: str, entries: Sequence[NewEntry], *, now: datetime) -> Step:
 def row_of(entry: NewEntry, now: datetime | None) -> dict[str, Any]:
     """What a document says of it; what it does not mention is NULL."""
     row: dict[str, Any] = {name: value for name, value in zip(GIVEN, entry, strict=True) if value is not None}
+    row["origin"] = entry.origin.value  # a plain word: writing an enum is what costs most of it
     row["ready"] = _is_ready(entry, now)
     return row
 

@@ -82,7 +82,6 @@ class JobRunner:
         run = self._run(job, token, progress)
         telemetry = self._parts.telemetry.now
         span = None if telemetry is None else telemetry.begun(run, worker_id=self._worker_id)
-        self._parts.odometer.picked_up(job.waited_seconds)
         began = perf_counter()
         try:
             with entered(run):
@@ -102,7 +101,7 @@ class JobRunner:
         finally:
             junctions = notebook.end(progress)
             notebook.close(progress)
-        self._parts.odometer.ran(train.name, perf_counter() - began)
+        self._parts.odometer.ran(train.name, perf_counter() - began, waited=job.waited_seconds)
         if span is not None:
             span.stop(outcome)
         if isinstance(outcome, Failed):

@@ -49,11 +49,9 @@ class Odometer:
         with self._lock:
             return deepcopy(self._pickup)
 
-    def picked_up(self, after_seconds: float | None) -> None:
-        if after_seconds is not None:
-            with self._lock:
-                self._pickup.add(max(0.0, float(after_seconds)))
-
-    def ran(self, train: str, seconds: float) -> None:
+    def ran(self, train: str, seconds: float, *, waited: float | None = None) -> None:
+        """A run is over; `waited` is for those that came through the gate."""
         with self._lock:
             self._runs[train].add(seconds)
+            if waited is not None:
+                self._pickup.add(max(0.0, waited))

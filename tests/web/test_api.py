@@ -131,6 +131,14 @@ async def test_what_is_unknown_is_not_found(room: ControlRoom, path: str) -> Non
     assert answer.json()["code"] == "not_found"
 
 
+async def test_an_address_that_leads_nowhere_is_said_in_words(room: ControlRoom) -> None:
+    nowhere, wrongly = await room.api.get("/api/v1/nothing"), await room.api.delete("/api/v1/groups")
+
+    assert nowhere.json()["detail"] == "there is nothing at this address"
+    assert (wrongly.status_code, wrongly.json()["code"]) == (405, "method_not_allowed")
+    assert wrongly.json()["detail"] == "what is at this address takes other methods"
+
+
 async def test_lists_are_read_page_by_page(room: ControlRoom) -> None:
     for number in range(5):
         await room.app.queue("serve_coffee", {"customer": f"guest {number}"})

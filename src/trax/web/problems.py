@@ -58,6 +58,11 @@ CODES: Final = {
     500: "internal",
     503: "unavailable",
 }
+FROM_THE_FRAMEWORK: Final = {
+    404: "there is nothing at this address",
+    405: "what is at this address takes other methods",
+}
+"""In whole words what it says with the name of the status alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +132,7 @@ def problem_of(error: Exception) -> Problem:
         case TraxError() if not isinstance(error, StoreError):
             return problem(_status(error), str(error))
         case HTTPException():
-            return problem(error.status_code, str(error.detail))
+            return problem(error.status_code, FROM_THE_FRAMEWORK.get(error.status_code, str(error.detail)))
         case _:
             return _masked(error)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, TypeAlias
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from trax.errors import DefinitionError
 from trax.records.states import ScheduleType
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 RESOLUTION = timedelta(microseconds=1)
 
 
-@dataclass(frozen=True, slots=True)
-class Steps:
+class Steps(NamedTuple):
     """Moments at equal distances, so that any of them is found by dividing."""
 
     anchor: datetime
@@ -42,8 +41,7 @@ class Steps:
         return self.anchor + (moment - self.anchor) // self.step * self.step
 
 
-@dataclass(frozen=True, slots=True)
-class CronMoments:
+class CronMoments(NamedTuple):
     """The moments of a cron expression, found by walking from one to the next."""
 
     cron: Cron
@@ -72,16 +70,20 @@ def pace_of(timing: Timing, anchor: datetime) -> Pace:
 
     An interval is counted from `anchor`, unless it is anchored itself: then from when the manifest was made.
     """
-    match timing.schedule_type, timing.schedule:
-        case ScheduleType.INTERVAL, Interval(seconds, is_anchored) if seconds > 0:
-            return Steps(timing.created_at if is_anchored else anchor, timedelta(seconds=seconds))
-        case ScheduleType.INTERVAL, Interval(seconds):
-            raise DefinitionError(f"an interval of {seconds} seconds never comes round")
-        case ScheduleType.CRON, Cron(expression, time_zone) as cron:
-            parsed(expression)
-            zone_named(time_zone)
-            return CronMoments(cron)
-        case (ScheduleType.INTERVAL | ScheduleType.CRON) as kind, _:
-            raise DefinitionError(f"a manifest of type {kind} without a schedule of that type never runs")
-        case kind, _:
-            raise DefinitionError(f"a manifest of type {kind} is not started by time")
+    kind, schedule = timing.schedule_type, timing.schedule
+    if kind is ScheduleType.INTERVAL and isinstance(schedule, Interval):
+        return Steps(timing.created_at if schedule.anchored else anchor, _step(schedule.seconds))
+    if kind is ScheduleType.CRON and isinstance(schedule, Cron):
+        parsed(schedule.expression)
+        zone_named(schedule.time_zone)
+        return CronMoments(schedule)
+    if kind in (ScheduleType.INTERVAL, ScheduleType.CRON):
+        raise DefinitionError(f"a manifest of type {kind} without a schedule of that type never runs")
+    raise DefinitionError(f"a manifest of type {kind} is not started by time")
+
+
+@lru_cache
+def _step(seconds: int) -> timedelta:
+    if seconds <= 0:
+        raise DefinitionError(f"an interval of {seconds} seconds never comes round")
+    return timedelta(seconds=seconds)

@@ -12,7 +12,7 @@ from tests.support import celery_far
 from trax.records.states import State
 from trax.store.schema import tables
 from trax.submitters.celery import CeleryWorkers
-from trax.testing.submitter_contract import FarProcess
+from trax.testing.submitter_contract import ProcessEngine
 
 if TYPE_CHECKING:
     from trax import Trax
@@ -20,14 +20,13 @@ if TYPE_CHECKING:
     from trax.testing.submitter_contract import Site, Yard
 
 
-class CeleryEngine:
+class CeleryEngine(ProcessEngine):
     """A broker by its address, or a folder, and what a worker is told when it starts."""
 
     def __init__(self, broker: str, *options: str, queue: str = "jobs") -> None:
         self._broker = broker
         self._queue = queue
         self._options = options
-        self._far: FarProcess | None = None
 
     def submitter(self, app: Trax) -> CeleryWorkers:
         del app
@@ -38,19 +37,13 @@ class CeleryEngine:
     async def start(self, site: Site) -> None:
         words = ["-m", celery_far.__name__, *self._options]
         where = {celery_far.BROKER: self._broker, celery_far.QUEUE: self._queue}
-        self._far = await FarProcess.started(*words, site=site, **where)
-
-    async def stop(self) -> None:
-        far, self._far = self._far, None
-        if far is not None:
-            await far.stop()
+        await self.launch(*words, site=site, **where)
 
     async def kill(self) -> None:
         """The worker and the processes it has forked: together they are the far side."""
-        far, self._far = self._far, None
-        if far is not None:
-            os.killpg(far.pid, signal.SIGKILL)
-            await far.kill()
+        if self._far is not None:
+            os.killpg(self._far.pid, signal.SIGKILL)
+        await super().kill()
 
 
 async def are_handed_over(yard: Yard, count: int) -> bool:

@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING
 from tests.support import sqs_far
 
 from trax.submitters.sqs import SqsWorkers
-from trax.testing.submitter_contract import FarProcess
+from trax.testing.submitter_contract import ProcessEngine
 
 if TYPE_CHECKING:
     from trax import Trax
     from trax.testing.submitter_contract import Site
 
 
-class SqsEngine:
+class SqsEngine(ProcessEngine):
     """A queue at an endpoint that is not Amazon's."""
 
     def __init__(self, endpoint: str, queue_url: str) -> None:
         self._endpoint = endpoint
         self._queue_url = queue_url
-        self._far: FarProcess | None = None
 
     def submitter(self, app: Trax) -> SqsWorkers:
         del app
@@ -28,14 +27,4 @@ class SqsEngine:
 
     async def start(self, site: Site) -> None:
         where = {sqs_far.ENDPOINT: self._endpoint, sqs_far.QUEUE: self._queue_url}
-        self._far = await FarProcess.started("-m", sqs_far.__name__, site=site, **where)
-
-    async def stop(self) -> None:
-        far, self._far = self._far, None
-        if far is not None:
-            await far.stop()
-
-    async def kill(self) -> None:
-        far, self._far = self._far, None
-        if far is not None:
-            await far.kill()
+        await self.launch("-m", sqs_far.__name__, site=site, **where)

@@ -12,14 +12,11 @@ if TYPE_CHECKING:
     from trax.web.serving import Doorway
 
 LOOPBACK: Final = "127.0.0.1"
-Port = Annotated[int, Parameter(validator=validators.Number(gte=0, lte=65535))]
+A_PORT: Final = validators.Number(gte=0, lte=65535)
+Port = Annotated[int, Parameter(validator=A_PORT)]
 WebPort = Annotated[
     int | None,
-    Parameter(
-        "--web",
-        help="Serve the dashboard and the API on this port, too.",
-        validator=validators.Number(gte=0, lte=65535),
-    ),
+    Parameter("--web", help="Serve the dashboard and the API on this port, too.", validator=A_PORT),
 ]
 WebHost = Annotated[str, Parameter(help="Where to listen; beyond this machine only with access configured.")]
 

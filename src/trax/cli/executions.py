@@ -50,10 +50,12 @@ def list_(
         "parent_id": parent_id,
         "since": _utc(since),
         "until": _utc(until),
+        "admin": admin,
         "before": before,
+        "limit": limit,
+        "brief": not as_json,
     }
-    how: dict[str, Any] = {"admin": admin, "limit": limit, "brief": not as_json}
-    found = operate(database_url, lambda app: app.executions.list(**how, **wanted))
+    found = operate(database_url, lambda app: app.executions.list(**wanted))
     show_list(found, LISTED, as_json=as_json)
 
 

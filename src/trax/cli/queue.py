@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
@@ -26,6 +26,8 @@ from trax.cli.operating import (
 from trax.cli.showing import say, show_list, show_one
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from trax.host.app import Trax
     from trax.host.entry import QueuedEntry
     from trax.host.wishes import QueueKeywords
@@ -74,20 +76,25 @@ def add(
         "unique": unique,
         "max_retries": max_retries,
     }
-    given, has_code = _parsed(value), app is not None
-
-    async def ask(operated: Trax) -> QueuedEntry:
-        if has_code:
-            return await operated.queue(train, given, **how)
-        from trax.host import bare
-
-        return await bare.queue(operated.parts, train, given, how)
-
+    ask = _asking(train, _parsed(value), how, has_code=app is not None)
     entry = operate(database_url, ask, app=app, reason=reason)
     if as_json:
         show_one(entry, as_json=True)
     else:
         say(f"{entry.train} is queued as entry {entry.id}")
+
+
+def _asking(
+    train: str, given: Any, how: QueueKeywords, *, has_code: bool
+) -> Callable[[Trax], Awaitable[QueuedEntry]]:
+    async def ask(app: Trax) -> QueuedEntry:
+        if has_code:
+            return await app.queue(train, given, **how)
+        from trax.host import bare
+
+        return await bare.queue(app.parts, train, given, how)
+
+    return ask
 
 
 @queue.command(name="list")

@@ -167,18 +167,9 @@ def metadata_cleaner(parts: Parts, store: Store) -> Loop:
     return Loop("metadata_cleanup", turn, poll_seconds=lambda: _seconds(parts, "metadata_cleanup"))
 
 
-def tallier(store: Store) -> Loop:
+def tallier(store: Store, *, left_for: timedelta = tallies.OVER_AFTER) -> Loop:
     async def turn() -> float | None:
-        return 0 if await add_up(store) else None
-
-    return Loop("tally", turn, poll_seconds=lambda: ADD_UP_SECONDS)
-
-
-def stand_in_tallier(store: Store) -> Loop:
-    """The same for a process that only looks: it waits longer than any scheduler leaves a minute."""
-
-    async def turn() -> float | None:
-        return 0 if await add_up(store, left_for=LEFT_BY_SCHEDULERS) else None
+        return 0 if await add_up(store, left_for=left_for) else None
 
     return Loop("tally", turn, poll_seconds=lambda: ADD_UP_SECONDS)
 

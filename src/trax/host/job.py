@@ -75,10 +75,7 @@ class JobRunner:
         except TraxError as poison:
             return Finished(self._poisoned(job, poison))
         told, notebook = Told(train, job.metadata_id, job.input), self._parts.notebook
-        progress = notebook.open(self._store, job.metadata_id, job.external_id, token, is_held=True)
-        kept = job.input and self._parts.parameters.saved_input(job.input)
-        if kept is not job.input:
-            progress.replaced_input = (kept,)
+        progress = self._opened(job, token)
         run = self._run(job, token, progress)
         telemetry = self._parts.telemetry.now
         span = None if telemetry is None else telemetry.begun(run, worker_id=self._worker_id)
@@ -107,6 +104,16 @@ class JobRunner:
         if isinstance(outcome, Failed):
             _say_failed(job, outcome)
         return Finished(self._ended(job, train, outcome, junctions), told, outcome, span)
+
+    def _opened(self, job: Claimed, token: Cancellation) -> RunProgress:
+        """Its page in the notebook, with what is to be kept of its input if that is less than all."""
+        progress = self._parts.notebook.open(
+            self._store, job.metadata_id, job.external_id, token, is_held=True
+        )
+        kept = job.input and self._parts.parameters.saved_input(job.input)
+        if kept is not job.input:
+            progress.replaced_input = (kept,)
+        return progress
 
     def _run(self, job: Claimed, token: Cancellation, progress: RunProgress) -> Run:
         """The run as its own junctions see it."""

@@ -31,19 +31,14 @@ def ending_of(
     """What the record says."""
     match outcome:
         case Done(value):
-            return Ending(
-                metadata_id=metadata_id,
-                worker_id=worker_id,
-                state=State.COMPLETED,
-                output=parameters.saved_output(train, value),
-                junctions=junctions,
-            )
+            output = parameters.saved_output(train, value)
+            return Ending(metadata_id, worker_id, State.COMPLETED, output, junctions=junctions)
         case Failed(_, failure):
             return Ending(
-                metadata_id=metadata_id,
-                worker_id=worker_id,
+                metadata_id,
+                worker_id,
+                State.FAILED,
                 junctions=junctions,
-                state=State.FAILED,
                 failure_junction=failure.junction,
                 failure_exception=failure.type,
                 failure_reason=failure.message,
@@ -51,10 +46,10 @@ def ending_of(
             )
         case Cancelled(reason) | Interrupted(reason):
             return Ending(
-                metadata_id=metadata_id,
-                worker_id=worker_id,
+                metadata_id,
+                worker_id,
+                State.CANCELLED,
                 junctions=junctions,
-                state=State.CANCELLED,
                 failure_exception="Snooze" if delay_of(outcome) is not None else type(outcome).__name__,
                 failure_reason=reason,
             )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from trax.admin import overview
 from trax.errors import NotFound
 from trax.host.checks import PAGE
-from trax.host.duties import add_up, stand_in_tallier
+from trax.host.duties import LEFT_BY_SCHEDULERS, add_up, tallier
 from trax.host.words import checked_word
 from trax.records.metadata import ADMINISTRATIVE
 from trax.records.stats import (
@@ -110,7 +110,7 @@ class Stats:
     @asynccontextmanager
     async def kept_up(self) -> AsyncGenerator[None]:
         """While the block lasts, do so whenever something is left longer than a scheduler would leave it."""
-        loop = stand_in_tallier(await self._parts.store.opened())
+        loop = tallier(await self._parts.store.opened(), left_for=LEFT_BY_SCHEDULERS)
         keeping = asyncio.create_task(loop.run(), name=f"trax {loop.name}")
         try:
             yield

@@ -67,15 +67,7 @@ class Worker:
         self._beaten_at = clock()
         self._processes = Processes(min(slots, os.cpu_count() or 1))
         self._runner = self._new_runner()
-        self._pool: Pool[Claimed, Finished] = Pool(
-            slots,
-            lambda job, token: self._runner.execute(job, token),  # noqa: PLW0108 - of the runner then
-            lambda job, error: self._runner.failed(job, error),  # noqa: PLW0108
-            on_ended=lambda: parts.events.emit(Topic.ENDED),
-            on_begun=lambda: self._watch.wake(),  # noqa: PLW0108 - made below
-            default_timeout=lambda: parts.settings.default_job_timeout / SECOND,
-            clock=clock,
-        )
+        self._pool = self._new_pool()
         self._endings = Endings(
             partial(store.call, self._finish),
             partial(store.ask, _written_before),
@@ -87,6 +79,17 @@ class Worker:
         self._is_leaving = False
         self._is_silenced = False
         parts.telemetry.watch(self)
+
+    def _new_pool(self) -> Pool[Claimed, Finished]:
+        return Pool(
+            self._slots,
+            lambda job, token: self._runner.execute(job, token),  # noqa: PLW0108 - of the runner then
+            lambda job, error: self._runner.failed(job, error),  # noqa: PLW0108
+            on_ended=lambda: self._parts.events.emit(Topic.ENDED),
+            on_begun=lambda: self._watch.wake(),  # noqa: PLW0108 - made later
+            default_timeout=lambda: self._parts.settings.default_job_timeout / SECOND,
+            clock=self._clock,
+        )
 
     @classmethod
     async def started(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trax.store.dialect import leader_lock
 from trax.store.manifest_looks import waiting
@@ -17,10 +17,17 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from trax.settings import Settings
+    from trax.store.pipeline import Step
+
+
+CALM: Final = Trouble(timed_out=False, stale_pending=False, left_behind=False)
 
 
 class Begun(NamedTuple):
-    """`leads` is true for the one server that may manage manifests in this moment; others do not wait."""
+    """`leads` is true for the one server that may manage manifests in this moment; others do not wait.
+
+    Where managing is switched off, nobody is asked who waits.
+    """
 
     leads: bool
     now: datetime
@@ -30,12 +37,18 @@ class Begun(NamedTuple):
 
 
 def begin(connection: Connection, settings: Settings, *, now: datetime | None) -> Begun:
-    """The settings known so far say what is trouble; those just edited say so from the next cycle on."""
+    """The settings known so far say what to ask; those just edited say so from the next cycle on."""
     dialect = connection.dialect.name
-    [(leads, moment)], rows, waits, [trouble] = run_together(
-        connection,
-        (leader_lock(dialect), {"now": now}),
-        (edited(dialect), {}),
+    asked = _asking(dialect, settings, now) if settings.manifest_manager_enabled else []
+    [(leads, moment)], rows, *answers = run_together(
+        connection, (leader_lock(dialect), {"now": now}), (edited(dialect), {}), *asked
+    )
+    waits, [trouble] = answers or ([], [CALM])
+    return Begun(leads, in_utc(moment), dict(rows), waits, Trouble(*trouble))
+
+
+def _asking(dialect: str, settings: Settings, now: datetime | None) -> list[Step]:
+    return [
         (waiting(dialect), {"now": now}),
         looking_for_trouble(
             dialect,
@@ -44,5 +57,4 @@ def begin(connection: Connection, settings: Settings, *, now: datetime | None) -
             lost_after=settings.worker_lost_after,
             now=now,
         ),
-    )
-    return Begun(leads, in_utc(moment), dict(rows), waits, Trouble(*trouble))
+    ]

@@ -21,7 +21,7 @@ from trax.cli.demo.company import company
 from trax.cli.demo.reading import moment, records
 from trax.cli.demo.story import epilogue, letter, prologue, table
 from trax.cli.demo.telling import Told
-from trax.cli.doorway import LOOPBACK, opened
+from trax.cli.doorway import A_PORT, LOOPBACK, opened
 from trax.cli.faces import Drawn
 from trax.cli.log_setup import Logs
 from trax.cli.moments import span
@@ -56,7 +56,7 @@ DashboardPort = Annotated[
     int | None,
     Parameter(
         help="Serve the dashboard on this port meanwhile; 0 finds a free one.",
-        validator=validators.Number(gte=0, lte=65535),
+        validator=A_PORT,
     ),
 ]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from datetime import timedelta
+from functools import partial
 from time import time_ns
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +25,7 @@ from trax.store.announcing import announce
 from trax.store.suspended import end_suspended
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from datetime import datetime
 
     from trax.admin.job_dispatcher import Dispatched
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CLEAN_UP_SECONDS: Final = 3600
+TIDY_AFTER_SECONDS: Final = 2
+"""What only tidies up leaves the first seconds of a server to the jobs that wait for it."""
 ADD_UP_SECONDS: Final = 20
 LEFT_BY_SCHEDULERS: Final = timedelta(minutes=3)
 """What has ended and is not added up for so long: no scheduler runs."""
@@ -137,7 +141,8 @@ def finisher(parts: Parts, store: Store, worker: Worker, dispatching: Dispatchin
 
 
 def heartbeat(parts: Parts, worker: Worker) -> Loop:
-    return Loop("heartbeat", worker.beat, poll_seconds=lambda: _seconds(parts, "heartbeat"))
+    poll = partial(_seconds, parts, "heartbeat")
+    return Loop("heartbeat", worker.beat, poll_seconds=poll, first_after=poll())  # its row is new
 
 
 def rescuer(parts: Parts, store: Store) -> Loop:
@@ -149,14 +154,14 @@ def rescuer(parts: Parts, store: Store) -> Loop:
             text = "%s sessions stood still inside a transaction and were ended"
             logger.warning(text, ended, extra={"sessions": ended})
 
-    return Loop("rescuer", turn, poll_seconds=lambda: _seconds(parts, "heartbeat"))
+    return _tidying("rescuer", turn, lambda: _seconds(parts, "heartbeat"))
 
 
 def dead_letter_cleaner(parts: Parts, store: Store) -> Loop:
     async def turn() -> None:
         await store.call(clean_dead_letters, store, parts.settings)
 
-    return Loop("dead_letter_cleanup", turn, poll_seconds=lambda: CLEAN_UP_SECONDS)
+    return _tidying("dead_letter_cleanup", turn, lambda: CLEAN_UP_SECONDS)
 
 
 def metadata_cleaner(parts: Parts, store: Store) -> Loop:
@@ -164,14 +169,14 @@ def metadata_cleaner(parts: Parts, store: Store) -> Loop:
         cleaned = await store.call(clean_metadata_now, store, parts)
         return 0 if cleaned.more else None
 
-    return Loop("metadata_cleanup", turn, poll_seconds=lambda: _seconds(parts, "metadata_cleanup"))
+    return _tidying("metadata_cleanup", turn, lambda: _seconds(parts, "metadata_cleanup"))
 
 
 def tallier(store: Store, *, left_for: timedelta = tallies.OVER_AFTER) -> Loop:
     async def turn() -> float | None:
         return 0 if await add_up(store, left_for=left_for) else None
 
-    return Loop("tally", turn, poll_seconds=lambda: ADD_UP_SECONDS)
+    return _tidying("tally", turn, lambda: ADD_UP_SECONDS)
 
 
 async def add_up(store: Store, *, left_for: timedelta = tallies.OVER_AFTER) -> bool:
@@ -181,6 +186,12 @@ async def add_up(store: Store, *, left_for: timedelta = tallies.OVER_AFTER) -> b
     """
     step = await store.ask(_next_tally, store, left_for)
     return step is not None and await store.call(tallies.add, step) and step.more
+
+
+def _tidying(
+    name: str, turn: Callable[[], Awaitable[float | None]], poll_seconds: Callable[[], float]
+) -> Loop:
+    return Loop(name, turn, poll_seconds=poll_seconds, first_after=TIDY_AFTER_SECONDS)
 
 
 def _seconds(parts: Parts, which: str) -> float:

@@ -64,7 +64,7 @@ class Endings:
 
     def _begin_telling(self, written: Sequence[Finished]) -> None:
         runner = self._runner()
-        heard = [one for one in written if runner.is_heard(one)]
+        heard = [one for one in written if one.told is not None]
         if heard or (written and runner.is_observed):
             telling = asyncio.create_task(self._tell(written, heard), name="trax hooks")
             self._telling.add(telling)
@@ -137,9 +137,8 @@ def _end_span(unwritten: Finished) -> None:
 
 def _extra(finished: Finished) -> dict[str, Any]:
     """Which run it was, for a line in the log."""
-    ended, told = finished.ended, finished.told
-    train = {} if told is None else {"train": told.train.name}
-    return {**train, "metadata_id": ended.ending.metadata_id, "attempt": ended.attempt}
+    ended = finished.ended
+    return {"train": finished.train, "metadata_id": ended.ending.metadata_id, "attempt": ended.attempt}
 
 
 def _id(finished: Finished) -> int:

@@ -81,6 +81,10 @@ class Hooks:
         output = outcome if isinstance(outcome, Done) else None
         await self._tell(store, told, _name(outcome), *error, outcome=output)
 
+    def hears_start(self, train: Train[Any, Any]) -> bool:
+        """Whether anybody wants to know that a run has begun."""
+        return self._is_heard(train, "on_started")
+
     def hears(self, train: Train[Any, Any], outcome: Outcome[Any]) -> bool:
         """Whether anybody wants to know of such an end."""
         return self._is_heard(train, _name(outcome))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trax.admin.finishing import Ended
@@ -41,11 +40,12 @@ FACTS: Final = ("metadata_id", "external_id", "train", "manifest", "attempt", "p
 
 
 class Finished(NamedTuple):
-    """A job whose run is over: what is to be written, and who is to be told once it is."""
+    """A job whose run is over: what is to be written, and who is to be told once it is, if anybody is."""
 
     ended: Ended
-    told: Told | None = None
+    train: str
     outcome: Outcome[Any] | None = None
+    told: Told | None = None
     span: RunSpan | None = None
 
 
@@ -68,42 +68,47 @@ class JobRunner:
 
     async def execute(self, job: Claimed, token: Cancellation) -> Finished:
         """Run it; how it ended, and what that means to its manifest, is the answer."""
+        parts = self._parts
         try:
-            train = self._parts.trains.get(job.train)
-            value = self._parts.parameters.of_input(train).decode(job.input or "null")
-            elsewhere = self._processes is not None and train.options.cpu and reference_to(train)
+            train = parts.trains.get(job.train)
+            value = parts.parameters.of_input(train).decode(job.input or "null")
+            elsewhere = reference_to(train) if train.options.cpu and self._processes is not None else None
         except TraxError as poison:
-            return Finished(self._poisoned(job, poison))
-        told, notebook = Told(train, job.metadata_id, job.input), self._parts.notebook
+            return Finished(self._poisoned(job, poison), job.train)
         progress = self._opened(job, token)
         run = self._run(job, token, progress)
-        telemetry = self._parts.telemetry.now
+        telemetry = parts.telemetry.now
         span = None if telemetry is None else telemetry.begun(run, worker_id=self._worker_id)
-        began = perf_counter()
         try:
             with entered(run):
-                await self._parts.hooks.started(self._store, told)
-                observer = progress.enter if self._parts.settings.junction_progress else None
-                if span is not None:
-                    is_here = not (elsewhere or self._far)
-                    observer = span.observing(train, observer, token, is_here=is_here)
-                if self._far is not None:
-                    desk = self._desk(run, progress, observer)
-                    doing = self._far.attempt(train, job.input or "null", run, desk)
-                elif elsewhere:
-                    doing = self._elsewhere(elsewhere, job, run, progress, observer)
+                if parts.hooks.hears_start(train):
+                    await parts.hooks.started(self._store, Told(train, job.metadata_id, job.input))
+                observer = self._observer(train, progress, span, is_here=not (elsewhere or self._far))
+                if elsewhere or self._far:
+                    doing = self._elsewhere(train, job, run, self._desk(run, progress, observer), elsewhere)
                 else:
-                    doing = _attempt(train, value, run, observer)
-                outcome = await _outcome(doing)
+                    doing = train.attempt(
+                        value, cancellation=token, external_id=job.external_id, on_junction=observer
+                    )
+                try:
+                    outcome = await doing
+                except asyncio.CancelledError:
+                    outcome = Cancelled("its task was cancelled")
         finally:
-            junctions = notebook.end(progress)
-            notebook.close(progress)
-        self._parts.odometer.ran(train.name, perf_counter() - began, waited=job.waited_seconds)
+            junctions = parts.notebook.end(progress)
+            parts.notebook.close(progress)
+        parts.odometer.ran(train.name, progress.seconds, waited=job.waited_seconds)
         if span is not None:
             span.stop(outcome)
         if isinstance(outcome, Failed):
             _say_failed(job, outcome)
-        return Finished(self._ended(job, train, outcome, junctions), told, outcome, span)
+        return self._finished(job, train, outcome, junctions, span)
+
+    def _observer(
+        self, train: Train[Any, Any], progress: RunProgress, span: RunSpan | None, *, is_here: bool
+    ) -> Observer | None:
+        observer = progress.enter if self._parts.settings.junction_progress else None
+        return observer if span is None else span.observing(train, observer, progress.token, is_here=is_here)
 
     def _opened(self, job: Claimed, token: Cancellation) -> RunProgress:
         """Its page in the notebook, with what is to be kept of its input if that is less than all."""
@@ -129,6 +134,18 @@ class JobRunner:
             reporter=progress.tell,
         )
 
+    def _finished(
+        self,
+        job: Claimed,
+        train: Train[Any, Any],
+        outcome: Outcome[Any],
+        junctions: str | None = None,
+        span: RunSpan | None = None,
+    ) -> Finished:
+        is_heard = self._parts.hooks.hears(train, outcome)
+        told = Told(train, job.metadata_id, job.input) if is_heard else None
+        return Finished(self._ended(job, train, outcome, junctions), job.train, outcome, told, span)
+
     def failed(self, job: Claimed, error: BaseException) -> Finished:
         """The ending of a run whose own handling broke: the run fails, and nothing else does."""
         train = self._parts.trains.get(job.train)
@@ -141,8 +158,7 @@ class JobRunner:
         )
         known = error if isinstance(error, Exception) else TraxError(f"{type(error).__name__}: {error}")
         failure = describe(known, train=train.name, external_id=job.external_id, junction=None)
-        outcome = Failed(known, failure)
-        return Finished(self._ended(job, train, outcome), Told(train, job.metadata_id, job.input), outcome)
+        return self._finished(job, train, Failed(known, failure))
 
     def unwritable(self, finished: Finished, error: Exception) -> Finished:
         """A failure in the place of an ending that the database does not take."""
@@ -156,32 +172,33 @@ class JobRunner:
             failure_reason=reason,
         )
         ended = finished.ended._replace(ending=instead, kind=EndKind.FAILURE, delay=None)
-        return Finished(ended, span=finished.span)
+        return Finished(ended, finished.train, span=finished.span)
 
     def not_begun(self, job: Claimed, reason: str) -> Finished:
         """The ending of a run that was claimed and will not begin here: it goes back to the queue."""
-        return Finished(self._ended(job, self._parts.trains.get(job.train), Interrupted(reason)))
+        return self._unrun(job, Interrupted(reason))
 
     def strayed(self, job: Held) -> Finished:
         """The ending of a run that is ours by its record only. It goes back, unless nobody wants it now."""
-        train = self._parts.trains.get(job.train)
         if job.to_stop is CancelReason.REQUESTED:
-            return Finished(self._ended(job, train, Cancelled("cancelled by request")))
-        return Finished(self._ended(job, train, Interrupted("its worker never learned that it had taken it")))
+            return self._unrun(job, Cancelled("cancelled by request"))
+        return self._unrun(job, Interrupted("its worker never learned that it had taken it"))
+
+    def _unrun(self, job: Claimed | Held, outcome: Cancelled | Interrupted) -> Finished:
+        """Of a run that never began no hook hears."""
+        return Finished(self._ended(job, self._parts.trains.get(job.train), outcome), job.train)
 
     def _elsewhere(
-        self,
-        reference: Reference,
-        job: Claimed,
-        run: Run,
-        progress: RunProgress,
-        observer: Observer | None,
+        self, train: Train[Any, Any], job: Claimed, run: Run, desk: Desk, reference: Reference | None
     ) -> Awaitable[Outcome[Any]]:
-        """The run of a cpu train, in a process of its own; what it asks for and tells is heard here."""
+        """Far away, or in a process of its own; what the run asks for and tells is heard here."""
+        if self._far is not None:
+            return self._far.attempt(train, job.input or "null", run, desk)
         assert self._processes is not None  # noqa: S101 - asked before
+        assert reference is not None  # noqa: S101
         facts = {name: getattr(run, name) for name in FACTS}
         work = Work(reference, job.input or "null", facts, logging.getLogger().getEffectiveLevel())
-        return self._processes.attempt(work, run.cancellation, self._desk(run, progress, observer))
+        return self._processes.attempt(work, run.cancellation, desk)
 
     def _desk(self, run: Run, progress: RunProgress, observer: Observer | None) -> Desk:
         """What is done here for a run that is executed elsewhere."""
@@ -191,12 +208,6 @@ class JobRunner:
 
         entered = observer or progress.enter
         return {"activate": activate, "progress": progress.tell, "junction": entered, "log": logged}
-
-    def is_heard(self, finished: Finished) -> bool:
-        """Whether anybody wants to know how this ended."""
-        if finished.told is None or finished.outcome is None:
-            return False
-        return self._parts.hooks.hears(finished.told.train, finished.outcome)
 
     @property
     def is_observed(self) -> bool:
@@ -231,13 +242,7 @@ class JobRunner:
             junctions=junctions,
         )
         if isinstance(outcome, Done):
-            return Ended(
-                ending=ending,
-                external_id=job.external_id,
-                kind=EndKind.SUCCESS,
-                manifest_id=job.manifest_id,
-                attempt=job.attempt,
-            )
+            return Ended(ending, job.external_id, EndKind.SUCCESS, job.manifest_id, job.attempt)
         return Ended(
             ending=ending,
             external_id=job.external_id,
@@ -282,18 +287,3 @@ def logged(record: logging.LogRecord) -> None:
     known = logging.getLogger(record.name)
     if known.isEnabledFor(record.levelno):
         known.handle(record)
-
-
-def _attempt(
-    train: Train[Any, Any], value: Any, run: Run, observer: Observer | None
-) -> Awaitable[Outcome[Any]]:
-    return train.attempt(
-        value, cancellation=run.cancellation, external_id=run.external_id, on_junction=observer
-    )
-
-
-async def _outcome(doing: Awaitable[Outcome[Any]]) -> Outcome[Any]:
-    try:
-        return await doing
-    except asyncio.CancelledError:
-        return Cancelled("its task was cancelled")

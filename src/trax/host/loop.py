@@ -25,11 +25,16 @@ class Loop:
     """Calls `turn` again and again; turns never overlap, and one that fails does not end the loop.
 
     A turn returns how many seconds may pass before the next one is wanted: 0 for at once, None for whenever
-    the poll comes round. A wake-up ends the wait.
+    the poll comes round. A wake-up ends the wait. The first turn comes `first_after` seconds after the start.
     """
 
     def __init__(
-        self, name: str, turn: Callable[[], Awaitable[float | None]], *, poll_seconds: Callable[[], float]
+        self,
+        name: str,
+        turn: Callable[[], Awaitable[float | None]],
+        *,
+        poll_seconds: Callable[[], float],
+        first_after: float = 0,
     ) -> None:
         self.name = name
         self._extra = {"loop": name}
@@ -39,6 +44,7 @@ class Loop:
         self.failed_turns = 0
         self._turn = turn
         self._poll_seconds = poll_seconds
+        self._first_after = first_after
         self._woken = asyncio.Event()
         self._stopping = False
         self._failures = 0
@@ -61,6 +67,7 @@ class Loop:
         return self._stopping
 
     async def run(self) -> None:
+        await self._sleep(self._first_after)
         while not self._stopping:
             self._woken.clear()  # before the turn, so that a wake-up during it is not lost
             await self._sleep(await self._guarded_turn())

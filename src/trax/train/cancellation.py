@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from trax.errors import RunCancelled, RunInterrupted, RunTimedOut
 
@@ -23,13 +23,14 @@ class Cancellation:
     poll `requested` or call `raise_if_requested()`. No junction is started once a wish was made.
     """
 
-    __slots__ = ("_bonds", "_error", "_lock", "reason", "requested")
+    __slots__ = ("_bonds", "_error", "reason", "requested")
+    _lock: ClassVar = Lock()
+    """One for all of them: it is held for a moment, and a token is made for every run."""
 
     def __init__(self) -> None:
         self.requested = False
         self.reason: str | None = None
         self._error: type[RunCancelled | RunInterrupted] = RunCancelled
-        self._lock = Lock()
         self._bonds: list[Bond] = []
 
     def __repr__(self) -> str:
@@ -56,9 +57,9 @@ class Cancellation:
         """What a run that stopped ends with: the wish, or that it stopped by itself."""
         return self._error(self.reason or "a junction raised CancelledError")
 
-    def bind(self, task: Task[Any]) -> Bond:
-        """Let a wish cancel this task until the bond is released; call both on the task's own loop."""
-        bond = Bond(task, self)
+    def bind(self) -> Bond:
+        """Let a wish cancel the task that calls this until the bond is released."""
+        bond = Bond(cast("Task[Any]", asyncio.current_task()), self)
         with self._lock:
             self._bonds.append(bond)
         return bond
@@ -78,20 +79,12 @@ class Cancellation:
 
 
 async def held(token: Cancellation, work: Awaitable[T]) -> T:
-    """Await the work of a run; a wish ends it with RunCancelled or RunInterrupted.
-
-    A CancelledError that nobody asked for ends it like a wish. When someone cancelled the task itself, that
-    is none of ours and goes on outwards.
-    """
-    task = cast("Task[Any]", asyncio.current_task())
-    bond = token.bind(task)
+    """Await the work of a run; a wish ends it with RunCancelled or RunInterrupted."""
+    bond = token.bind()
     try:
         return await work
     except asyncio.CancelledError as cancelled:
-        bond.release()  # first, so that only what others asked for is counted
-        if task.cancelling():
-            raise
-        raise token.error() from cancelled
+        raise bond.error(cancelled) from cancelled
     finally:
         bond.release()
 
@@ -120,6 +113,19 @@ class Bond:
         self._token.unbind(self)
         if self._is_delivered:
             self._task.uncancel()
+
+    def error(self, cancelled: asyncio.CancelledError) -> RunCancelled | RunInterrupted:
+        """What a run that was cancelled while it waited ends with; it is no longer held after that.
+
+        A CancelledError that nobody asked for ends it like a wish. When someone cancelled the task itself,
+        that is none of ours and goes on outwards.
+        """
+        self.release()  # first, so that only what others asked for is counted
+        if self._task.cancelling():
+            raise cancelled
+        error = self._token.error()
+        error.__cause__ = cancelled
+        return error
 
     def _deliver(self) -> None:
         # A wish may have been made in another thread just before the run ended. The flag is read and

@@ -28,7 +28,7 @@ class Activator(Protocol):
     def blocking(self, run: Run, wanted: list[tuple[str, Any]], /, *, force: bool) -> int: ...
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Run:
     """One recorded run as its own junctions see it."""
 

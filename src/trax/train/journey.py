@@ -82,7 +82,7 @@ class Journey:
     async def attempt(self, value: Any) -> Outcome[Any]:
         """Travel, then close what was opened on the way, however the journey ended."""
         try:
-            outcome = await (self._travel(value) if self._is_blocking else self._held(self._travel(value)))
+            outcome = await self._travel(value)
         except BaseException as error:
             if self._wiring is not None:
                 await self._wiring.close(error)
@@ -91,23 +91,22 @@ class Journey:
 
     async def attempt_in_thread(self, value: Any) -> Outcome[Any]:
         """Make the whole of a blocking journey in one hop to a thread."""
-        return await self._held(self._hopped(value))
+        try:
+            return await held(self.token, self._hopped(value))
+        except Exception as error:  # noqa: BLE001 - stopped by a wish, or there is no thread to be had
+            return self._ended(error)
 
     def attempt_here(self, value: Any) -> Outcome[Any]:
         """Make a blocking journey in the calling thread."""
         return _driven(self.attempt(value))
 
-    async def _held(self, work: Awaitable[Outcome[Any]]) -> Outcome[Any]:
-        try:
-            return await held(self.token, work)
-        except Exception as error:  # noqa: BLE001 - stopped by a wish, or there is no thread to be had
-            return self._ended(error)
-
     async def _hopped(self, value: Any) -> Outcome[Any]:
         return (await in_thread(partial(self.attempt_here, value), self.token)).result()
 
     async def _travel(self, value: Any) -> Outcome[Any]:
+        """From step to step. A wish interrupts a journey where it waits; a blocking one asks between two."""
         token, observe = self.token, self._on_junction
+        bond = None if self._is_blocking else token.bind()
         try:
             token.raise_if_requested()
             self._plan.take(self.memory, value)
@@ -125,12 +124,13 @@ class Journey:
                     return self._ended(error)
             self._step = None
             return Done(self._result())
-        except asyncio.CancelledError:
-            if not self._is_blocking:
-                raise
-            return self._ended(token.error())
+        except asyncio.CancelledError as cancelled:
+            return self._ended(token.error() if bond is None else bond.error(cancelled))
         except Exception as error:  # noqa: BLE001 - whatever goes wrong on the way is an outcome
             return self._ended(error)
+        finally:
+            if bond is not None:
+                bond.release()
 
     async def _pass(self, step: Step) -> Exception | None:
         """Take one step; what its junction raised is returned: a StopIteration cannot leave a coroutine."""

@@ -14,6 +14,7 @@ from trax.train.route import In_contra, Out_co, Route
 from trax.train.services import Services
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
     from typing import Unpack
 
     from trax.train.journey import RunKeywords
@@ -51,12 +52,14 @@ class Train(Generic[In_contra, Out_co]):
         """Run here and now; what a junction raises reaches the caller as it is."""
         return result_of(await self.attempt(value, **how))
 
-    async def attempt(self, value: In_contra, /, **how: Unpack[RunKeywords]) -> Outcome[Out_co]:
+    def attempt(
+        self, value: In_contra, /, **how: Unpack[RunKeywords]
+    ) -> Coroutine[Any, Any, Outcome[Out_co]]:
         """Run here and now; how it ended is the answer. Only a cancelled task raises."""
         services = how["services"] = how.get("services") or self.services
         if self.is_sync and (services is None or not services.any_of(self.plan.asked_for)):
-            return await Journey(self.plan, is_blocking=True, **how).attempt_in_thread(value)
-        return await Journey(self.plan, is_blocking=False, **how).attempt(value)
+            return Journey(self.plan, is_blocking=True, **how).attempt_in_thread(value)
+        return Journey(self.plan, is_blocking=False, **how).attempt(value)
 
     def run_blocking(self, value: In_contra, /, **how: Unpack[RunKeywords]) -> Out_co:
         """Run in the calling thread; every junction must be synchronous."""

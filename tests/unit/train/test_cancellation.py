@@ -262,7 +262,7 @@ def test_a_wish_after_the_loop_is_gone_harms_nobody(token: Cancellation) -> None
 
 
 async def _left_bound(token: Cancellation) -> object:
-    return token.bind(_task())
+    return token.bind()
 
 
 def test_a_blocking_run_looks_at_the_token_before_each_junction(token: Cancellation) -> None:

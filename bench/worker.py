@@ -1,4 +1,4 @@
-"""A process that runs the app: it works, or queues a job, when it is told to."""
+"""A process that runs the app as `trax run` does: it works, or queues a job, when it is told to."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import time
 
 from bench.children import say, words
 from bench.railway import Job, railway
+from trax.host.collector import spare_what_is_loaded
 
 
 async def main() -> None:
     app, _, tell = railway()
     await app.parts.store.opened()
+    spare_what_is_loaded()
     say(ready=True)
     cpu = time.process_time()
     async for word in words():

@@ -20,6 +20,7 @@ class Topic(StrEnum):
     MANIFEST = "manifest"
     WORK_QUEUE = "work_queue"
     PENDING = "pending"
+    VACANT = "vacant"
     ENDED = "ended"
     FINISHED = "finished"
     CANCEL = "cancel"

@@ -45,6 +45,18 @@ def test_a_schedule_runs_until_the_process_is_asked_to_end(folder: Path, name: s
     assert "stopping" in told
 
 
+def test_what_was_loaded_is_spared_from_the_garbage_collector(folder: Path) -> None:
+    counting = JOBS.replace('f"Hello, {name}!"', "gc.get_freeze_count() > 10_000")
+    (folder / "jobs.py").write_text(f"import gc\n{counting}", encoding="utf-8")
+
+    with subprocess.Popen(
+        [TRAX, "run", "jobs.py:app"], cwd=folder, stdout=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout
+        assert running.stdout.readline() == "True\n"
+        running.terminate()
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [

@@ -190,3 +190,41 @@ async def test_another_kind_of_failure_is_news(caplog: pytest.LogCaptureFixture)
     await ran(turn, poll_seconds=0.001)
 
     assert [record.levelname for record in caplog.records] == ["WARNING", "ERROR"]
+
+
+async def test_the_first_turn_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float | None] = []
+
+    async def is_set_within(_event: asyncio.Event, seconds: float | None) -> bool:
+        waited.append(seconds)
+        return False
+
+    async def turn() -> float | None:
+        assert waited == [2], "before the first turn"
+        loop.stop()
+        return None
+
+    monkeypatch.setattr(loops, "is_set_within", is_set_within)
+    loop = Loop("test", turn, poll_seconds=lambda: LONG, first_after=2)
+    await loop.run()
+
+    assert loop.turns == 1
+
+
+async def test_a_first_turn_that_waits_can_be_asked_for_and_stopped() -> None:
+    async def turn() -> float | None:
+        assert loop.is_asked
+        loop.stop()
+        return None
+
+    loop = Loop("test", turn, poll_seconds=lambda: LONG, first_after=LONG / 2)
+    loop.wake()
+    async with asyncio.timeout(30):
+        await loop.run()
+    assert loop.turns == 1
+
+    stopped = Loop("test", turn, poll_seconds=lambda: LONG, first_after=LONG / 2)
+    stopped.stop()
+    async with asyncio.timeout(30):
+        await stopped.run()
+    assert stopped.turns == 0

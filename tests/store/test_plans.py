@@ -174,7 +174,7 @@ def test_the_head_of_the_queue_is_walked_in_order_and_no_further(store: Store, v
 
     assert ways_into(plan, "work_queue") == {("Index Scan", "work_queue_ready_idx")}
     assert kinds(plan) == {"Limit", "Index Scan"}
-    assert rows_read(plan, "work_queue") == 500
+    assert rows_read(plan, "work_queue") == first.given["most"] < 600
 
 
 def test_the_heads_of_groups_are_found_without_wading_through_a_flood(

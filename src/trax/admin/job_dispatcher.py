@@ -30,10 +30,13 @@ if TYPE_CHECKING:
     from trax.store import Store
 
 AT_ONCE: Final = 500
-"""How many entries one cycle lets through at the most; a longer queue is taken cycle by cycle."""
+"""How many entries one cycle lets through; a longer queue is taken cycle by cycle."""
+
+MOST_AT_ONCE: Final = 1_000
+"""The same for a worker that comes along with as many slots: the more it takes, the less each costs."""
 
 MARGIN: Final = 50
-"""How far to read past the entries there are slots for: some of them may not start."""
+"""How far to read past the entries there are slots for, at the least: some of them may not start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +65,10 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Contenders:
-    """The entries that capacity is applied to."""
+    """The entries that capacity is applied to, and those that fit where that is known already."""
 
     candidates: list[Candidate]
+    fitting: list[Candidate] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +123,13 @@ def load_dispatch_capacity(
         # Not counted, since there was no limit; the settings read at the gate may just have brought one.
         active = {} if settings.max_active_jobs is None else gate.occupancy(connection)
     capacity = capacity_under(settings, sight.limits, active, most=_slots(visit, sight))
-    return capacity, Contenders(_contenders(connection, window, capacity))
+    return capacity, _contenders(connection, window, capacity, most=_reach(visit))
 
 
 @junction
 def apply_capacity_limits(capacity: Capacity, contenders: Contenders) -> Selected:
-    return Selected(select_within(capacity, contenders.candidates))
+    fitting = contenders.fitting
+    return Selected(select_within(capacity, contenders.candidates) if fitting is None else fitting)
 
 
 @junction
@@ -211,7 +216,8 @@ def _reach(visit: Visit) -> int:
     """How far to read: for a few slots not all that one cycle could take."""
     if visit.taker is None or not visit.waits_for_slots:
         return AT_ONCE
-    return min(AT_ONCE, 2 * visit.taker.slots + MARGIN)
+    slots = visit.taker.slots
+    return min(MOST_AT_ONCE, slots + slots // 4 + MARGIN)
 
 
 def _slots(visit: Visit, sight: Sight) -> int | None:
@@ -221,12 +227,13 @@ def _slots(visit: Visit, sight: Sight) -> int | None:
     return max(0, visit.taker.slots - len(sight.claimed)) + sight.room_elsewhere
 
 
-def _contenders(connection: Connection, window: Window, capacity: Capacity) -> list[Candidate]:
+def _contenders(connection: Connection, window: Window, capacity: Capacity, *, most: int) -> Contenders:
     """The window itself, unless entries that may not start fill it and hide others that might."""
     if not window.is_cut:
-        return window.candidates
-    selected = select_within(capacity, window.candidates)
-    if len(selected) == len(window.candidates) or capacity.is_full(len(selected)):
-        return window.candidates
-    share = capacity.share or AT_ONCE
-    return gate.heads(connection, rooms=capacity.rooms, per_group=min(share, AT_ONCE), limit=AT_ONCE)
+        return Contenders(window.candidates)
+    fitting = select_within(capacity, window.candidates)
+    if len(fitting) == len(window.candidates) or capacity.is_full(len(fitting)):
+        return Contenders(window.candidates, fitting)
+    share = capacity.share or most
+    heads = gate.heads(connection, rooms=capacity.rooms, per_group=min(share, most), limit=most)
+    return Contenders(heads)

@@ -106,7 +106,7 @@ def _why_no_room(scene: Scene, entry: WorkQueueEntry, group: ManifestGroup | Non
 
 
 def _why_behind(scene: Scene, entry: WorkQueueEntry, capacity: Capacity) -> list[Reason]:
-    it = why.candidate(scene.connection, entry.id)
+    it = why.in_line(scene.connection, entry.id)
     if it is None:
         return []
     ahead = why.ahead_of(scene.connection, it, most=AT_ONCE)

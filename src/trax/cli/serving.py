@@ -16,6 +16,7 @@ from trax.cli.caveats import caveats
 from trax.cli.faces import Drawn, Logged
 from trax.cli.view import look
 from trax.clock import is_set_within
+from trax.host.collector import spare_what_is_loaded
 from trax.host.roles import Role
 from trax.host.signals import StopSignals
 from trax.store.url import file_of
@@ -64,6 +65,7 @@ def serve(
     lines = logs.set_up()
     face = Logged() if lines is None else Drawn(lines)
     server = Server(app, Role.named(roles), face, alone=alone, doorway=doorway)
+    spare_what_is_loaded()
     asyncio.run(server.run(concurrency=concurrency, only=only))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
@@ -39,10 +39,14 @@ class Capacity:
             group: max(0, most - self.active_by_group.get(group, 0)) for group, most in self.limits.items()
         }
 
+    @property
+    def room(self) -> float:
+        """How many more may start in all."""
+        most = math.inf if self.most is None else self.most
+        return most if self.limit is None else min(most, self.limit - self.active)
+
     def is_full(self, started: int) -> bool:
-        if self.most is not None and started >= self.most:
-            return True
-        return self.limit is not None and self.active + started >= self.limit
+        return started >= self.room
 
     def group_is_full(self, group_id: int | None, started: int) -> bool:
         if group_id is None:
@@ -60,14 +64,17 @@ def select_within(capacity: Capacity, entries: Sequence[Entry]) -> list[Entry]:
     the others.
     """
     selected: list[Entry] = []
-    started: Counter[int | None] = Counter()
+    room, started = capacity.room, dict[int, int]()
 
     for entry in entries:
-        if capacity.is_full(len(selected)):
+        if len(selected) >= room:
             break
-        if capacity.group_is_full(entry.group_id, started[entry.group_id]):
-            continue
-        started[entry.group_id] += 1
+        group_id = entry.group_id
+        if group_id is not None:
+            of_group = started.get(group_id, 0)
+            if capacity.group_is_full(group_id, of_group):
+                continue
+            started[group_id] = of_group + 1
         selected.append(entry)
 
     return selected

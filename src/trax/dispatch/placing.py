@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from trax.dispatch.routing import LOCAL
 from trax.store.admission import Admission
@@ -29,29 +29,37 @@ def placed(
     """
     free = taker.slots - len(taken) if taker else 0
     cpu_free = taker.cpu_slots - sum(run.train in taker.cpu_trains for run in taken) if taker else 0
+    kinds: dict[str, _Kind] = {}
     placements: list[Admission] = []
     for entry in entries:
-        submitter, worker_id, host = routing.submitter_of(entry.train), None, None
+        kind = kinds.get(entry.train) or kinds.setdefault(entry.train, _kind(entry.train, routing, taker))
+        worker_id, host = None, None
         is_wanted = groups is None or entry.group_id in groups
         if (
             taker is not None
-            and free > 0
+            and kind.is_takers
             and is_wanted
-            and submitter == LOCAL
-            and entry.train in taker.trains
+            and free > 0
+            and (not kind.is_cpu or cpu_free > 0)
         ):
-            is_cpu = entry.train in taker.cpu_trains
-            if not is_cpu or cpu_free > 0:
-                worker_id, host = taker.worker_id, taker.host
-                free, cpu_free = free - 1, cpu_free - is_cpu
-        placements.append(
-            Admission(
-                entry_id=entry.id,
-                submitter=submitter,
-                exempt=entry.train in routing.exempt,
-                worker_id=worker_id,
-                host=host,
-                answers_letter=entry.dead_letter_id is not None,
-            )
-        )
+            worker_id, host = taker.worker_id, taker.host
+            free, cpu_free = free - 1, cpu_free - kind.is_cpu
+        answers = entry.dead_letter_id is not None
+        placements.append(Admission(entry.id, kind.submitter, kind.exempt, worker_id, host, answers))
     return placements
+
+
+class _Kind(NamedTuple):
+    """What is the same for all entries of a train. `is_takers`: the worker at the gate could run them."""
+
+    submitter: str
+    exempt: bool
+    is_takers: bool
+    is_cpu: bool
+
+
+def _kind(train: str, routing: Routing, taker: Taker | None) -> _Kind:
+    submitter = routing.submitter_of(train)
+    is_takers = taker is not None and submitter == LOCAL and train in taker.trains
+    is_cpu = taker is not None and train in taker.cpu_trains
+    return _Kind(submitter, train in routing.exempt, is_takers, is_cpu)

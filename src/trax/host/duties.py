@@ -87,11 +87,14 @@ class Dispatching:
             self.loop.wake()
 
     def vacate(self) -> None:
-        """Runs have ended and their slots are empty, but their places under the limits are not free yet."""
+        """The worker can use more runs, though the places of its last ones may not be free yet."""
         if self._awaits_slots:
             self.loop.wake()
 
     async def _turn(self) -> float | None:
+        if self._worker is not None and self._worker.is_stocked:
+            self._awaits_slots = True
+            return None
         if not self.loop.is_asked:
             wanted = await self._store.ask(_seconds_to_next_entry, self._store, self._worker is not None)
             if wanted != 0:

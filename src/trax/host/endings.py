@@ -7,11 +7,13 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from trax.errors import StoreUnavailable
+from trax.store import metadata
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from trax.host.job import Finished, JobRunner
+    from trax.store import Connection
 
 logger = logging.getLogger(__name__)
 
@@ -128,6 +130,11 @@ class Endings:
             raise
         except Exception as error:  # noqa: BLE001 - goes into the record
             return await self._write([self._runner().unwritable(one, error)])
+
+
+def written_before(connection: Connection, finished: Sequence[Finished]) -> set[int]:
+    """Which of them an earlier try has written."""
+    return metadata.written_before(connection, [one.ended.ending for one in finished])
 
 
 def _end_span(unwritten: Finished) -> None:

@@ -26,6 +26,12 @@ logger = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 0.5
 """How old the last look at the record may be when a junction begins."""
 
+STOPPED: Final = {
+    CancelReason.REQUESTED: "cancelled by request",
+    CancelReason.TIMEOUT: "timed out: it took longer than it may",
+}
+"""What a run is told that somebody wants stopped."""
+
 MOST_TIMINGS: Final = 100
 MESSAGE_CHARACTERS: Final = 500
 
@@ -115,9 +121,7 @@ class RunProgress:
         )
 
     def stop(self, why: CancelReason) -> None:
-        timed_out = why is CancelReason.TIMEOUT
-        reason = "timed out: it took longer than it may" if timed_out else "cancelled by request"
-        self.token.cancel(reason, timed_out=timed_out)
+        self.token.cancel(STOPPED[why], timed_out=why is CancelReason.TIMEOUT)
 
     def _begin(self, junction: str, now: float) -> None:
         if self.token.requested:

@@ -170,7 +170,8 @@ class Running:
         self._wake(Topic.PENDING, intake)
         self._wake(Topic.ENDED, finisher)
         if self._dispatching is not None:
-            self._undo.append(parts.events.listen(Topic.ENDED, self._dispatching.vacate))
+            vacate = self._dispatching.vacate
+            self._undo += [parts.events.listen(topic, vacate) for topic in (Topic.ENDED, Topic.VACANT)]
         self._wake(Topic.CANCEL, heartbeat)
         self._wake(Topic.SETTING, intake, heartbeat)
 

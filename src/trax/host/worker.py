@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from trax.admin.finishing import finish
 from trax.events import Topic
-from trax.host.endings import Endings
+from trax.host.endings import Endings, written_before
 from trax.host.job import Finished, JobRunner
+from trax.host.progress import STOPPED
 from trax.host.registering import register
 from trax.host.takes import ANYTHING
 from trax.records.states import CancelReason
-from trax.store import claim, metadata, workers
+from trax.store import claim, workers
 from trax.work.claiming import Claiming
+from trax.work.pace import Pace
 from trax.work.pool import Load, Pool
 from trax.work.processes import Processes
 from trax.work.watch import LoopWatch
@@ -70,14 +72,13 @@ class Worker:
         self._pool = self._new_pool()
         self._endings = Endings(
             partial(store.call, self._finish),
-            partial(store.ask, _written_before),
+            partial(store.ask, written_before),
             self._pool.put_back,
             lambda: self._runner,
         )
         self._watch = LoopWatch(lambda: self._pool.runs)
-        self._claiming = Claiming()
-        self._is_leaving = False
-        self._is_silenced = False
+        self._claiming, self._pace = Claiming(), Pace(clock)
+        self._is_leaving = self._is_silenced = False
         parts.telemetry.watch(self)
 
     def _new_pool(self) -> Pool[Claimed, Finished]:
@@ -87,6 +88,7 @@ class Worker:
             lambda job, error: self._runner.failed(job, error),  # noqa: PLW0108
             on_ended=lambda: self._parts.events.emit(Topic.ENDED),
             on_begun=lambda: self._watch.wake(),  # noqa: PLW0108 - made later
+            on_short=lambda: self._parts.events.emit(Topic.VACANT),
             default_timeout=lambda: self._parts.settings.default_job_timeout / SECOND,
             clock=self._clock,
         )
@@ -117,6 +119,11 @@ class Worker:
         return self._pool.load
 
     @property
+    def is_stocked(self) -> bool:
+        """Whether it has so many runs in hand that a visit to the gate can wait."""
+        return self._pool.is_stocked
+
+    @property
     def under_way(self) -> list[str]:
         """The trains that run here at this moment, each as often as it does."""
         return [run.job.train for run in self._pool.runs]
@@ -133,10 +140,10 @@ class Worker:
     async def visit_gate(self, visit: Callable[[Taker], Awaitable[Dispatched]]) -> Dispatched:
         """Come along to the gate: what is let in for the free slots begins at once."""
         async with self._claiming:
-            ended_before = self._pool.ended_count
+            began = self._clock()
             dispatched = await visit(self._taker())
             self._pool.add(dispatched.held)
-            self._pool.foresee(self._pool.ended_count - ended_before)
+            self._pool.foresee(self._pace.during_fetch(began, self._pool.ended_count))
         return dispatched
 
     async def flush(self) -> int:
@@ -155,10 +162,8 @@ class Worker:
         self._beaten_at, self._is_silenced = at, False
         self._adjust(slots)
         for run in held:
-            if run.to_stop is not None:
-                timed_out = run.to_stop is CancelReason.TIMEOUT
-                reason = "timed out: it took longer than it may" if timed_out else "cancelled by request"
-                self._pool.cancel(run.metadata_id, reason, timed_out=timed_out)
+            if (why := run.to_stop) is not None:
+                self._pool.cancel(run.metadata_id, STOPPED[why], timed_out=why is CancelReason.TIMEOUT)
         if lives:
             strays = self._claiming.strays((run.metadata_id for run in held), before)
             self._put_back_strays([run for run in held if run.metadata_id in strays])
@@ -289,10 +294,6 @@ class Worker:
         now, slots = self._store.now(connection), self._wanted_slots
         lives = workers.beat(connection, self.id, concurrency=slots, now=now)
         return lives, claim.held(connection, self.id), slots
-
-
-def _written_before(connection: Connection, finished: Sequence[Finished]) -> set[int]:
-    return metadata.written_before(connection, [one.ended.ending for one in finished])
 
 
 def _slots(parts: Parts) -> int:

@@ -79,7 +79,7 @@ def admit(connection: Connection, admissions: Sequence[Admission], *, now: datet
     made = sorted(results[len(marking)])
     return Admitted(
         metadata_ids=[row[0] for row in made],
-        held=[Claimed(*row[:-1]) for row in made if row[-1] is not None],
+        held=[Claimed._make(row[:-1]) for row in made if row[-1] is not None],
     )
 
 

@@ -40,9 +40,6 @@ class Candidate(NamedTuple):
     id: int
     train: str
     group_id: int | None
-    group_priority: int
-    priority: int
-    created_at: datetime
     dead_letter_id: int | None
 
 
@@ -100,7 +97,7 @@ def look(
         settings=dict(settings),
         limits=_limits_by_group(limit_rows),
         active=counted(active) if is_bound or limit_rows else None,
-        candidates=[Candidate(*row) for row in waiting],
+        candidates=list(map(Candidate._make, waiting)),
         next_moment=in_utc(next_moment) if next_moment else None,
         room_elsewhere=max(0, room),
         claimed=claimed(taken),
@@ -139,7 +136,7 @@ def heads(connection: Connection, *, rooms: Mapping[int, int], per_group: int, l
         "most": limit,
     }
     [rows] = run_together(connection, (_heads(connection.dialect.name), given))
-    return [Candidate(*row) for row in rows]
+    return list(map(Candidate._make, rows))
 
 
 @cache
@@ -179,19 +176,24 @@ def _elsewhere(dialect: str) -> Select[Any, Any]:
     return select(moment.scalar_subquery(), slots.scalar_subquery() - pending.scalar_subquery())
 
 
+ORDERING: Final = ("group_priority", "priority", "created_at", "id")
+
+
 def _order(source: Any) -> tuple[ColumnElement[Any], ...]:
     return source.c.group_priority.desc(), source.c.priority.desc(), source.c.created_at, source.c.id
 
 
 def _columns(queue: Table) -> list[ColumnElement[Any]]:
-    return [queue.c[name] for name in Candidate._fields]
+    """What is told of an entry, and what puts it in order."""
+    return [queue.c[name] for name in dict.fromkeys((*Candidate._fields, *ORDERING))]
 
 
 @cache
-def first_in_order(dialect: str) -> Select[Any]:
-    """Asks for the first `most` candidates."""
+def first_in_order(dialect: str, names: tuple[str, ...] = Candidate._fields) -> Select[Any]:
+    """Asks for the first `most` entries that could run now."""
     queue = tables_for(dialect).work_queue
-    return select(*_columns(queue)).where(text(READY)).order_by(*_order(queue)).limit(bindparam("most"))
+    wanted = [queue.c[name] for name in names]
+    return select(*wanted).where(text(READY)).order_by(*_order(queue)).limit(bindparam("most"))
 
 
 @cache
@@ -200,13 +202,15 @@ def _heads(dialect: str) -> Select[Any]:
     room = rows_of(dialect, "rooms", {"id": BigId, "room": BigId})
     open_groups = _open_groups(_groups_present(queue), room)
     found = (_heads_in_sqlite if dialect == SQLITE else _heads_by_lateral)(queue, open_groups)
-    fitting = select(*(found.c[name] for name in Candidate._fields)).where(found.c.place <= found.c.room)
+    columns = [column.name for column in _columns(queue)]
+    fitting = select(*(found.c[name] for name in columns)).where(found.c.place <= found.c.room)
     alone = select(*_columns(queue)).where(text(READY), queue.c.group_id.is_(None))
     # The group is null in all of them; named all the same, or the index is not known to be in this order.
     in_order = alone.order_by(queue.c.group_id, *_order(queue)[1:])
     without_group = in_order.limit(bindparam("most")).subquery("without_group")
     both = fitting.union_all(select(without_group)).subquery("heads")
-    return select(both).order_by(*_order(both)).limit(bindparam("most"))
+    wanted = [both.c[name] for name in Candidate._fields]
+    return select(*wanted).order_by(*_order(both)).limit(bindparam("most"))
 
 
 def _groups_present(queue: Table) -> Any:

@@ -8,7 +8,7 @@ from sqlalchemy import and_, func, select, text
 
 from trax.store.claim import PENDING_HERE
 from trax.store.dialect import among, id_document
-from trax.store.gate import Candidate, counted, first_in_order
+from trax.store.gate import counted, first_in_order
 from trax.store.schema import tables
 from trax.store.schema.metadata import ACTIVE, COUNTED
 from trax.store.schema.work_queue import QUEUED
@@ -60,27 +60,35 @@ def occupancy(connection: Connection) -> dict[int | None, int]:
     return counted([tuple(row) for row in connection.execute(query)])
 
 
-def candidate(connection: Connection, entry_id: int) -> Candidate | None:
-    """The entry as the gate sees it."""
+class InLine(NamedTuple):
+    """An entry, and what its place in line follows from."""
+
+    group_priority: int
+    priority: int
+    created_at: datetime
+    id: int
+    group_id: int | None
+
+    @property
+    def rank(self) -> tuple[int, int, datetime, int]:
+        return -self.group_priority, -self.priority, self.created_at, self.id
+
+
+def in_line(connection: Connection, entry_id: int) -> InLine | None:
     queue = tables(connection).work_queue
-    columns = [queue.c[name] for name in Candidate._fields]
+    columns = [queue.c[name] for name in InLine._fields]
     row = connection.execute(select(*columns).where(queue.c.id == entry_id)).one_or_none()
-    return Candidate(*row) if row else None
+    return InLine(*row) if row else None
 
 
-def ahead_of(connection: Connection, it: Candidate, *, most: int) -> list[Candidate]:
+def ahead_of(connection: Connection, it: InLine, *, most: int) -> list[InLine]:
     """Who comes before this entry, of the first `most` in order.
 
     The head of the queue is read as it is, and compared here: asking the database for what comes before would
     have it look through all that comes after, too.
     """
-    rows = connection.execute(first_in_order(connection.dialect.name), {"most": most})
-    head = [Candidate(*row) for row in rows]
-    return [one for one in head if _rank(one) < _rank(it)]
-
-
-def _rank(one: Candidate) -> tuple[int, int, datetime, int]:
-    return -one.group_priority, -one.priority, one.created_at, one.id
+    rows = connection.execute(first_in_order(connection.dialect.name, InLine._fields), {"most": most})
+    return [one for one in (InLine(*row) for row in rows) if one.rank < it.rank]
 
 
 def slots_taken(connection: Connection, worker_ids: Sequence[int], *, most: int) -> int:

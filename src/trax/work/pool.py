@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 SLICE = 32
 """Jobs are started in slices, so that others get their turn on the loop in between."""
 
+MANY = 256
+"""So many endings are worth a trip to the database, also when more are about to come."""
+
 FEW = 8
 """Less than this part of the slots ending meanwhile is nothing to prepare for."""
 
@@ -55,6 +58,7 @@ class Pool(Generic[JobT, EndedT]):
         *,
         on_ended: Callable[[], None],
         on_begun: Callable[[], None] = lambda: None,
+        on_short: Callable[[], None] = lambda: None,
         default_timeout: Callable[[], float],
         prefetch: int = 0,
         clock: Callable[[], float] = time.monotonic,
@@ -66,6 +70,7 @@ class Pool(Generic[JobT, EndedT]):
         self._failed = failed
         self._on_ended = on_ended
         self._on_begun = on_begun
+        self._on_short = on_short
         self._default_timeout = default_timeout
         self._clock = clock
         self._running: dict[int, Running[JobT]] = {}
@@ -74,6 +79,8 @@ class Pool(Generic[JobT, EndedT]):
         self.ended_count = 0
         """How many have ended, ever."""
         self._ended: list[EndedT] = []
+        self._is_told = False
+        """Whether somebody was told of endings and has not come for them yet."""
         self._idle = asyncio.Event()
         self._idle.set()
         self._deadlines = Deadlines(self._running, clock)
@@ -90,6 +97,14 @@ class Pool(Generic[JobT, EndedT]):
     def wanted(self) -> int:
         """How many jobs there is use for: the free slots, and what may wait for the next one."""
         return max(0, self.free + self.prefetch - len(self._backlog))
+
+    @property
+    def is_stocked(self) -> bool:
+        """Whether slots are being filled, and more wait in line than end while others are fetched.
+
+        That is over in a moment, and `on_short` says when.
+        """
+        return len(self._backlog) > self.prefetch and self.free > 0
 
     @property
     def size(self) -> int:
@@ -122,6 +137,8 @@ class Pool(Generic[JobT, EndedT]):
     def resize(self, size: int) -> None:
         """Have so many slots from now on. What runs in one too many runs to its end."""
         self._size = size
+        if self._backlog and not self._is_beginning:
+            self._begin_slice()
 
     def foresee(self, ended: int) -> None:
         """So many ended while new ones were fetched: as many may wait in line the next time.
@@ -148,7 +165,7 @@ class Pool(Generic[JobT, EndedT]):
 
     def collect(self) -> list[EndedT]:
         """The endings since the last time."""
-        ended, self._ended = self._ended, []
+        ended, self._ended, self._is_told = self._ended, [], False
         return ended
 
     def put_back(self, ended: Sequence[EndedT]) -> None:
@@ -191,12 +208,19 @@ class Pool(Generic[JobT, EndedT]):
         self._threads.shutdown(wait=False)
 
     def _begin_slice(self) -> None:
-        count = min(SLICE, self.free, len(self._backlog))
-        if count:
-            self._begin([self._backlog.popleft() for _ in range(count)])
+        self._begin_next(SLICE)
         self._is_beginning = bool(self._backlog) and self.free > 0
         if self._is_beginning:
             asyncio.get_running_loop().call_soon(self._begin_slice)
+        elif self._ended:
+            self._tell_of_endings()
+
+    def _begin_next(self, most: int) -> None:
+        count, was_stocked = min(most, self.free, len(self._backlog)), self.is_stocked
+        if count:
+            self._begin([self._backlog.popleft() for _ in range(count)])
+        if was_stocked and not self.is_stocked:
+            self._on_short()
 
     def _begin(self, jobs: Sequence[JobT]) -> None:
         default, now, running = self._default_timeout(), self._clock(), self._running
@@ -221,9 +245,14 @@ class Pool(Generic[JobT, EndedT]):
         self.ended_count += 1
         del self._running[job.metadata_id]
         if self._backlog:
-            if self.free and not self._is_beginning:
-                self._begin([self._backlog.popleft()])
+            if not self._is_beginning:
+                self._begin_next(1)
         elif not self._running:
             self._idle.set()
-        if len(self._ended) == 1:  # the first since they were collected; whoever comes finds the others too
+        self._tell_of_endings()
+
+    def _tell_of_endings(self) -> None:
+        """Once: whoever comes finds the others too. Short jobs that begin in many slices also end in many."""
+        if not self._is_told and (not self._is_beginning or len(self._ended) >= MANY):
+            self._is_told = True
             self._on_ended()

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 from hypothesis import given
@@ -11,13 +10,12 @@ from trax.dispatch.routing import Routing
 from trax.store.claim import Claimed, Taker
 from trax.store.gate import Candidate
 
-NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 ELSEWHERE = Routing(submitters={"far": "cluster"}, exempt=frozenset({"small"}))
 HEAVY = frozenset({"heavy"})
 
 
 def waiting(*trains: str, **columns: Any) -> list[Candidate]:
-    first = Candidate(0, "", None, 0, 0, NOON, None)._replace(**columns)
+    first = Candidate(0, "", None, None)._replace(**columns)
     return [first._replace(id=number, train=train) for number, train in enumerate(trains, start=1)]
 
 

@@ -12,7 +12,7 @@ from trax.errors import RunTimedOut
 from trax.train import Cancellation, Done, junction, train
 from trax.train.cancellation import held
 from trax.work.deadlines import PATIENCE_SECONDS
-from trax.work.pool import Pool
+from trax.work.pool import MANY, SLICE, Pool
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
@@ -35,13 +35,18 @@ class Station:
         self.gates: dict[int, asyncio.Event] = {}
         self.execute: Callable[[Job, Cancellation], Awaitable[str]] = self.wait
         self.pools: list[Pool[Job, str]] = []
+        self.told: list[int] = []
+        """How many had ended each time somebody was told of endings."""
+        self.short: list[int] = []
+        """How many still waited in line each time it got short."""
 
     def pool(self, size: int, prefetch: int = 0) -> Pool[Job, str]:
         pool = Pool[Job, str](
             size,
             self._execute,
             lambda job, error: f"{job.metadata_id} broke with {error!r}",
-            on_ended=lambda: None,
+            on_ended=lambda: self.told.append(pool.ended_count),
+            on_short=lambda: self.short.append(pool.load.prefetched),
             default_timeout=lambda: 60.0,
             prefetch=prefetch,
             clock=lambda: self.now,
@@ -312,3 +317,79 @@ async def test_a_job_now_and_then_is_nothing_to_prepare_for(station: Station) ->
     pool.foresee(12)
 
     assert pool.prefetch == 0
+
+
+async def test_a_line_that_gets_short_is_told_once(station: Station) -> None:
+    station.execute = at_once
+    pool = station.pool(100, prefetch=40)
+
+    pool.add([Job(number) for number in range(140)])
+    assert (pool.is_stocked, station.short) == (True, [])
+    await _until(lambda: not pool.is_stocked)
+
+    assert station.short == [140 - 4 * SLICE]
+    assert await pool.drained(30)
+    assert len(station.short) == 1
+
+
+async def test_who_waits_behind_full_slots_keeps_nobody_from_fetching_for_others(station: Station) -> None:
+    pool = station.pool(2, prefetch=4)
+
+    await pool.start([Job(number) for number in range(6)])
+    pool.foresee(0)
+
+    assert (pool.load.prefetched, pool.prefetch, pool.is_stocked) == (4, 2, False)
+    station.end(0, 1)
+    await _until(lambda: station.began == [0, 1, 2, 3])
+
+
+async def test_a_pool_that_grows_begins_what_waits(station: Station) -> None:
+    pool = station.pool(1, prefetch=3)
+    await pool.start([Job(1), Job(2), Job(3)])
+    assert station.began == [1]
+
+    pool.resize(3)
+
+    await _until(lambda: station.began == [1, 2, 3])
+
+
+async def test_jobs_that_end_as_fast_as_they_begin_are_told_of_together(station: Station) -> None:
+    station.execute = at_once
+    pool = station.pool(1000)
+
+    pool.add([Job(number) for number in range(150)])
+    assert await pool.drained(30)
+
+    assert len(station.told) == 1
+    assert station.told[0] > 2 * SLICE
+    assert len(pool.collect()) == 150
+
+
+async def test_many_endings_are_told_of_though_more_are_to_come(station: Station) -> None:
+    station.execute = at_once
+    pool = station.pool(1000)
+
+    pool.add([Job(number) for number in range(900)])
+    await _until(lambda: station.told)
+
+    assert MANY <= station.told[0] < MANY + 2 * SLICE
+    assert len(pool.collect()) >= MANY
+    assert await pool.drained(30)
+    assert len(station.told) >= 2, "whoever came once is told again"
+
+
+async def test_a_job_that_ends_by_itself_is_told_of_at_once(station: Station) -> None:
+    pool = station.pool(10)
+    await pool.start([Job(1), Job(2)])
+
+    station.end(1)
+    await _until(lambda: station.told)
+
+    assert station.told == [1]
+    assert pool.collect() == ["1 done"]
+    station.end(2)
+    await _until(lambda: station.told == [1, 2])
+
+
+async def at_once(job: Job, token: Cancellation) -> str:  # noqa: ARG001
+    return f"{job.metadata_id} done"

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING
+
+import pytest
+
+from trax.host.collector import YOUNG, spare_what_is_loaded
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+
+@pytest.fixture(autouse=True)
+def collector() -> Generator[None]:
+    before = gc.get_threshold()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*before)
+
+
+def test_what_is_there_is_left_out_and_what_comes_is_collected() -> None:
+    there = [[number] for number in range(1000)]
+    assert gc.get_freeze_count() == 0
+
+    spare_what_is_loaded()
+
+    assert gc.get_freeze_count() > len(there)
+    assert gc.get_threshold()[0] == YOUNG
+    assert not any(one is there for one in gc.get_objects())
+    circle: list[object] = []
+    circle.append(circle)
+    del circle
+    assert gc.collect() >= 1

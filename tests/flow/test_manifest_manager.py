@@ -495,11 +495,9 @@ async def test_cancelling_a_manifest_flags_its_runs_in_progress_only(url: str) -
 # one cannot hold up the others
 
 
-@pytest.mark.parametrize("copy_above", [work_queue.COPY_ABOVE, 1])
 async def test_an_entry_that_is_refused_does_not_keep_out_the_others(
-    url: str, monkeypatch: pytest.MonkeyPatch, copy_above: int
+    url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where there are very many, the entries are copied in, which is refused in another way."""
     h = yard(url, "a", "taken", "z")
     read = manifest_looks.standings
 
@@ -511,7 +509,6 @@ async def test_an_entry_that_is_refused_does_not_keep_out_the_others(
 
     async with h:
         with monkeypatch.context() as patch:
-            patch.setattr(work_queue, "COPY_ABOVE", copy_above)
             patch.setattr(manifest_looks, "standings", read_then_raced)
             assert await h.manage() == ["a", "z"]
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import text, update
 from tests.support.flow_manager import Yard
+from tests.support.held import PATIENCE_SECONDS, Held, someone_waits
 from tests.support.running import run_queued
-from tests.support.waiting import until
 
 from trax import Item, every
 from trax.admin import activation, resolutions
@@ -28,14 +27,11 @@ from trax.store.schema import tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
-    from concurrent.futures import Future
 
     from trax.store import Connection
 
 TEN = datetime(2027, 3, 1, 10, tzinfo=UTC)
 FIVE_MINUTES = every(minutes=5)
-PATIENCE_SECONDS = 30
-WAITING = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
 
 
 @pytest.fixture
@@ -44,34 +40,8 @@ def threads() -> Generator[ThreadPoolExecutor]:
         yield pool
 
 
-class Held:
-    """Something done in a transaction that stays open until it is let go."""
-
-    def __init__(self, h: Yard, threads: ThreadPoolExecutor, work: Callable[[Connection], Any]) -> None:
-        self._done, self._go = Event(), Event()
-        self.future: Future[Any] = threads.submit(h.store.run, self._held, work)
-        assert self._done.wait(PATIENCE_SECONDS)
-
-    def _held(self, connection: Connection, work: Callable[[Connection], Any]) -> Any:
-        try:
-            result = work(connection)
-        finally:
-            self._done.set()
-        assert self._go.wait(PATIENCE_SECONDS)
-        return result
-
-    def let_go(self) -> Any:
-        self._go.set()
-        return self.future.result(PATIENCE_SECONDS)
-
-
 def cycle(h: Yard) -> Callable[[Connection], Any]:
     return lambda connection: manage(connection, h.store, h.app.parts.settings, Turn())
-
-
-def someone_waits(h: Yard) -> None:
-    """Return once a transaction waits for a lock of another."""
-    until(lambda: h.store.read(lambda connection: connection.execute(WAITING).scalar_one()) > 0)
 
 
 def ending(h: Yard, external_id: str, run: int, kind: EndKind) -> Callable[[Connection], None]:
@@ -95,11 +65,14 @@ async def test_of_two_managers_one_manages_and_the_other_does_not_wait(
     h = Yard(postgres_url, TEN)
     h.schedule_many({f"{number}": "x" for number in range(20)})
     async with h:
-        first = Held(h, threads, cycle(h))
+        holder = Held(h, threads, lambda connection: lock(connection, [h.manifest_id("many-0")]))
+        first = threads.submit(h.store.run, cycle(h))
+        someone_waits(h)
 
         assert h.store.run(cycle(h)) is None, "it came back although the first has not committed"
 
-        assert len(first.let_go().queued) == 20
+        holder.let_go()
+        assert len(first.result(PATIENCE_SECONDS).queued) == 20
         assert len(h.queued()) == 20
 
 

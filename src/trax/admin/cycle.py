@@ -1,4 +1,4 @@
-"""One cycle of the manager: the lock, the clock, the chain of junctions, and a record if it did something."""
+"""One cycle of the manager: the lock, the clock, the settings, and the chain of junctions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from trax.admin.manifest_manager import Managed, Turn, manifest_manager
-from trax.admin.recording import leave_record
 from trax.settings import Settings
 from trax.store import Connection, leading
 from trax.store.leading import Begun
@@ -34,7 +33,4 @@ def manage(
     if not (begun.leads and settings.manifest_manager_enabled):
         return None
     extra = {Connection: connection, Settings: settings, datetime: begun.now, Begun: begun}
-    managed = manifest_manager.run_blocking(turn, extra=extra)
-    if managed.changed:
-        leave_record(connection, manifest_manager, now=begun.now)
-    return managed
+    return manifest_manager.run_blocking(turn, extra=extra)

@@ -15,12 +15,21 @@ from typing import TYPE_CHECKING, Final
 from trax.admin.entries import create_entries
 from trax.admin.policies import rules_of
 from trax.admin.reaping import WORKER_LOST, count_as_failures
+from trax.admin.recording import leave_record
 from trax.events import Topic
 from trax.records.standing import Decision, Standing, ToDeadLetter, ToQueue, ToRest, ToWait
 from trax.schedule.decide import decide
 from trax.schedule.fair import Waiting, chosen_fairly
 from trax.settings import Settings
-from trax.store import Connection, dead_letters, manifest_looks, metadata_sweeps, workers
+from trax.store import (
+    Connection,
+    dead_letters,
+    manifest_groups,
+    manifest_looks,
+    manifests,
+    metadata_sweeps,
+    workers,
+)
 from trax.store.announcing import announce
 from trax.store.hand_over_again import hand_over_again
 from trax.store.leading import Begun
@@ -114,11 +123,17 @@ class Managed:
 
 
 @junction
-def load_manifests(turn: Turn, begun: Begun, settings: Settings) -> tuple[Due, Trouble]:
+def load_manifests(
+    turn: Turn, begun: Begun, connection: Connection, settings: Settings
+) -> tuple[Due, Trouble]:
     """Whose moment to be looked at has come, chosen fairly among the groups, and whether runs need help."""
-    waiting = [Waiting(*row) for row in begun.waiting]
-    chosen = chosen_fairly(waiting, settings.max_work_queue_entries_per_cycle, turn=turn.number)
-    return Due([one.manifest_id for one in chosen], more=len(chosen) < len(waiting)), begun.trouble
+    limit = settings.max_work_queue_entries_per_cycle
+    if limit is None or len(begun.waiting) <= limit:
+        return Due([manifest_id for manifest_id, _ in begun.waiting], more=False), begun.trouble
+    priorities = manifest_groups.priorities(connection, {group_id for _, group_id in begun.waiting})
+    waiting = [Waiting(one, group_id, priorities.get(group_id, 0)) for one, group_id in begun.waiting]
+    chosen = chosen_fairly(waiting, limit, turn=turn.number)
+    return Due([one.manifest_id for one in chosen], more=True), begun.trouble
 
 
 @junction
@@ -229,13 +244,19 @@ def create_work_queue_entries(
     connection: Connection,
     now: datetime,
 ) -> Managed:
-    """Write the entries, and when to look again at everyone else."""
+    """Write the entries, and when to look again at everyone else; and a record, if the cycle did anything.
+
+    The entries come last: the commit goes along with them, unless somebody still wants to read reaped runs.
+    """
+    reaped = [run.metadata_id for run in (*pending.runs, *in_progress.runs)]
     manifest_looks.look_again(connection, wanted.looks)
+    if wanted.entries or looked.dead_letters or timed_out.metadata_ids or reaped or pending.handed_over_again:
+        leave_record(connection, manifest_manager, now=now)
     return Managed(
-        queued=create_entries(connection, wanted.entries, now=now),
+        queued=create_entries(connection, wanted.entries, now=now, commit=not reaped),
         dead_letters=looked.dead_letters,
         timed_out=timed_out.metadata_ids,
-        reaped=[run.metadata_id for run in (*pending.runs, *in_progress.runs)],
+        reaped=reaped,
         handed_over_again=pending.handed_over_again,
         lost_workers=in_progress.lost_workers,
         more=due.more,
@@ -259,17 +280,13 @@ manifest_manager = train(
 def _dead_lettered(
     connection: Connection, decisions: Sequence[tuple[Standing, Decision]], now: datetime
 ) -> list[int]:
+    given_up = {one.id: decision for one, decision in decisions if isinstance(decision, ToDeadLetter)}
+    if not given_up:
+        return []
+    rows = {row.id: row for row in manifests.rows_of_ids(connection, list(given_up))}
     letters = [
-        {
-            "manifest_id": standing.id,
-            "train": standing.train,
-            "group_id": standing.group_id,
-            "priority": standing.priority,
-            "input": standing.input,
-            "reason": decision.reason,
-            "retry_count": decision.failures,
-        }
-        for standing, decision in decisions
-        if isinstance(decision, ToDeadLetter)
+        {name: getattr(rows[one], name) for name in ("train", "group_id", "priority", "input")}
+        | {"manifest_id": one, "reason": decision.reason, "retry_count": decision.failures}
+        for one, decision in given_up.items()
     ]
     return dead_letters.add(connection, letters, now=now)

@@ -22,21 +22,15 @@ class Parent:
 
 
 class Standing(NamedTuple):
-    """One manifest in the moment the manager looks at it. `input` is JSON text."""
+    """One manifest in the moment the manager looks at it."""
 
+    timing: Timing
     id: int
     external_id: str
-    train: str
-    input: str | None
     enabled: bool
-    group_id: int
     group_priority: int
     group_enabled: bool
-    timing: Timing
     max_retries: int
-    priority: int = 0
-    timeout_seconds: float | None = None
-    retry: RetryPolicy | None = None
     failure_count: int = 0
     """Failures in a row."""
     lifetime_failures: int = 0
@@ -46,13 +40,17 @@ class Standing(NamedTuple):
     """When its last run asked to be tried again, if it did."""
     attempt_cancelled: bool = False
     """Its last attempt was cancelled: the next one is its next regular run."""
-    parent: Parent | None = None
     consumed_parent_success_at: datetime | None = None
     has_awaiting_dead_letter: bool = False
     has_queued_entry: bool = False
     active_runs: int = 0
     latest_attempt: int = 0
-    """The highest number among the active runs, each of which knows how many failures came before it."""
+    """The highest number among the active runs, each of which knows how many failures came before it.
+
+    Only of a manifest that has failed: of others it is 0.
+    """
+    retry: RetryPolicy | None = None
+    parent: Parent | None = None
 
     @property
     def is_being_retried(self) -> bool:

@@ -152,13 +152,8 @@ def _entry(
     start: datetime | None = None,
     consumed: datetime | None = None,
 ) -> ToQueue:
-    is_dependent = manifest.timing.schedule_type is ScheduleType.DEPENDENT
-    boost = rules.dependent_priority_boost if is_dependent else 0
-    return ToQueue(
-        origin=origin,
-        priority=min(manifest.group_priority + boost, PRIORITY_MAX),
-        scheduled_for=scheduled_for,
-        scheduled_at=start,
-        consumed_parent_success_at=consumed,
-        look_again_at=next_overlapping(manifest.timing, scheduled_for, now),
-    )
+    timing, priority = manifest.timing, manifest.group_priority
+    if timing.schedule_type is ScheduleType.DEPENDENT:
+        priority = min(priority + rules.dependent_priority_boost, PRIORITY_MAX)
+    look_again_at = next_overlapping(timing, scheduled_for, now)
+    return ToQueue(origin, priority, scheduled_for, start, consumed, look_again_at)

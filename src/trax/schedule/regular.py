@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 def look_at_regular(timing: Timing, now: datetime) -> Answer:
     """What has never succeeded is due at once, unless a first moment was set beforehand."""
-    planned, since = _planned(timing), counted_from(timing)
+    queued, planned = _queued_before(timing), timing.next_scheduled_run
+    if queued is not None and planned is not None and planned <= queued:
+        planned = None  # it has been queued already, and the next may come
+    since = queued or timing.last_successful_run
     pace = pace_of(timing, since or planned or now)
     if since is None:
         if planned is None:
@@ -29,26 +32,18 @@ def look_at_regular(timing: Timing, now: datetime) -> Answer:
 
 
 def counted_from(timing: Timing) -> datetime | None:
-    """Where the next occurrence is counted from: the last success, None before the first.
+    """Where the next occurrence is counted from: the last success, None before the first."""
+    return _queued_before(timing) or timing.last_successful_run
+
+
+def _queued_before(timing: Timing) -> datetime | None:
+    """The occurrence that was queued last, where the next is counted from it and not from a success.
 
     Runs that overlap, and missed ones that are made up one by one, must each be for an occurrence of their
-    own, so there it is the occurrence that was queued last.
+    own.
     """
-    if _counts_what_was_queued(timing) and timing.last_scheduled_for is not None:
-        return timing.last_scheduled_for
-    return timing.last_successful_run
-
-
-def _planned(timing: Timing) -> datetime | None:
-    """The moment set beforehand, unless it has been queued already and the next may come."""
-    planned, queued = timing.next_scheduled_run, timing.last_scheduled_for
-    if _counts_what_was_queued(timing) and planned is not None and queued is not None and planned <= queued:
-        return None
-    return planned
-
-
-def _counts_what_was_queued(timing: Timing) -> bool:
-    return timing.max_instances > 1 or timing.misfire.policy is MisfirePolicy.FIRE_ALL
+    counts = timing.max_instances > 1 or timing.misfire.policy is MisfirePolicy.FIRE_ALL
+    return timing.last_scheduled_for if counts else None
 
 
 def _late(timing: Timing, pace: Pace, since: datetime, due: datetime, now: datetime) -> Answer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trax.store.dialect import leader_lock
@@ -14,7 +15,7 @@ from trax.store.types import in_utc
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Select
 
     from trax.settings import Settings
     from trax.store.pipeline import Step
@@ -39,22 +40,28 @@ class Begun(NamedTuple):
 def begin(connection: Connection, settings: Settings, *, now: datetime | None) -> Begun:
     """The settings known so far say what to ask; those just edited say so from the next cycle on."""
     dialect = connection.dialect.name
-    asked = _asking(dialect, settings, now) if settings.manifest_manager_enabled else []
-    [(leads, moment)], rows, *answers = run_together(
-        connection, (leader_lock(dialect), {"now": now}), (edited(dialect), {}), *asked
+    is_on = settings.manifest_manager_enabled
+    leading = _leading_and_trouble(dialect, settings, now) if is_on else (leader_lock(dialect), {"now": now})
+    asked = [(waiting(dialect), {"now": now})] if is_on else []
+    [(leads, moment, *trouble)], rows, *answers = run_together(
+        connection, leading, (edited(dialect), {}), *asked
     )
-    waits, [trouble] = answers or ([], [CALM])
-    return Begun(leads, in_utc(moment), dict(rows), waits, Trouble(*trouble))
+    waits = answers[0] if is_on else []
+    return Begun(leads, in_utc(moment), dict(rows), waits, Trouble(*trouble) if is_on else CALM)
 
 
-def _asking(dialect: str, settings: Settings, now: datetime | None) -> list[Step]:
-    return [
-        (waiting(dialect), {"now": now}),
-        looking_for_trouble(
-            dialect,
-            default=settings.default_job_timeout,
-            stale_after=settings.stale_pending_timeout,
-            lost_after=settings.worker_lost_after,
-            now=now,
-        ),
-    ]
+def _leading_and_trouble(dialect: str, settings: Settings, now: datetime | None) -> Step:
+    """In one statement. Who finds trouble that another leader has just seen to finds nothing to do."""
+    statement, given = looking_for_trouble(
+        dialect,
+        default=settings.default_job_timeout,
+        stale_after=settings.stale_pending_timeout,
+        lost_after=settings.worker_lost_after,
+        now=now,
+    )
+    return _both(dialect, statement), given
+
+
+@cache
+def _both(dialect: str, trouble: Select[Any]) -> Select[Any]:
+    return leader_lock(dialect).add_columns(*trouble.selected_columns)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
 
-from trax.store.dialect import id_document, is_sqlite, rows_of
+from trax.store.dialect import id_list, ids_of
 from trax.store.pipeline import run_together
 from trax.store.schema import tables, tables_for
-from trax.store.types import BigId
+from trax.store.types import SQLITE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,7 +31,8 @@ def lock(connection: Connection, ids: Iterable[int]) -> None:
 
 def locking(connection: Connection, ids: Iterable[int]) -> list[Step]:
     """The same as steps, for those that have more to do in the same trip."""
-    return [] if is_sqlite(connection) else [(_lock(connection.dialect.name), {"ids": id_document(ids)})]
+    dialect = connection.dialect.name
+    return [] if dialect == SQLITE else [(_lock(dialect), {"ids": id_list(dialect, ids)})]
 
 
 def lock_those(connection: Connection, condition: ColumnElement[bool]) -> list[int]:
@@ -44,7 +45,7 @@ def lock_those(connection: Connection, condition: ColumnElement[bool]) -> list[i
 @cache
 def _lock(dialect: str) -> Select[Any]:
     manifest = tables_for(dialect).manifest
-    given = rows_of(dialect, "ids", {"id": BigId})
+    given = ids_of(dialect)
     return (
         select(manifest.c.id)
         .join(given, given.c.id == manifest.c.id)

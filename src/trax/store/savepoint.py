@@ -10,6 +10,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DataError, IntegrityError
 
 from trax.errors import StoreError
+from trax.store.announcing import notifications
 from trax.store.dialect import is_sqlite
 from trax.store.pipeline import run_together
 
@@ -21,24 +22,34 @@ if TYPE_CHECKING:
     from trax.store.pipeline import Rows, Step
 
 
-BEGIN_PART: Final = text("SAVEPOINT trax_part")
+BEGIN_PART: Final[Step] = (text("SAVEPOINT trax_part"), {})
 UNDO_PART: Final = text("ROLLBACK TO SAVEPOINT trax_part")
+COMMIT: Final[Step] = (text("COMMIT"), {})
 
 
 class Refused(StoreError):
     """The database refused these rows; the transaction goes on without them."""
 
 
-def try_together(connection: Connection, *steps: Step) -> list[Rows]:
-    """Run these in one trip, as a part of the transaction that may fail alone."""
+def try_together(connection: Connection, *steps: Step, commit: bool = False) -> list[Rows]:
+    """Run these in one trip, as a part of the transaction that may fail alone.
+
+    With `commit` the transaction ends in the same trip, and what was announced is told. When these are
+    refused it goes on instead: the server skips what comes after a failure, and so the commit as well.
+    """
     if is_sqlite(connection):
         with savepoint(connection):
             return run_together(connection, *steps)
+    before = [*notifications(connection), BEGIN_PART] if commit else [BEGIN_PART]
+    after = [COMMIT] if commit else []  # without it, a later commit ends the part as well
     try:
-        return run_together(connection, (BEGIN_PART, {}), *steps)[1:]  # the commit ends the part as well
+        results = run_together(connection, *before, *steps, *after)
     except (psycopg.DataError, psycopg.IntegrityError) as error:
         connection.execute(UNDO_PART)
         raise Refused(str(error).strip()) from error
+    if commit:
+        connection.commit()  # nothing is left to do, but SQLAlchemy must know
+    return results[len(before) :][: len(steps)]
 
 
 @contextmanager

@@ -108,13 +108,27 @@ def names_of(connection: Connection, ids: Sequence[int]) -> list[str]:
 
 
 def delete_manifests(connection: Connection, ids: Sequence[int]) -> None:
-    """Delete manifests with all that belongs to them; whoever depends on them is left without a parent."""
-    t = tables(connection)
+    """Delete manifests with all that belongs to them; whoever depends on them is left without a parent.
+
+    Whoever writes an entry holds its manifest's row. So what they wrote while we waited for the row is there
+    to be deleted once it is ours, and whoever comes later finds no manifest to write for. Runs come before
+    manifests, as they do when a run ends.
+    """
+    manifest = tables(connection).manifest
     for start in range(0, len(ids), PRUNED_AT_ONCE):
         some = ids[start : start + PRUNED_AT_ONCE]
-        for table in (t.work_queue, t.dead_letter, t.metadata):
-            connection.execute(delete(table).where(table.c.manifest_id.in_(some)))
-        connection.execute(delete(t.manifest).where(t.manifest.c.id.in_(some)))
+        rows = select(manifest.c.id).where(manifest.c.id.in_(some)).order_by(manifest.c.id)
+        _delete_belongings(connection, some)
+        # The gate, which only refers to the row, may pass: it may hold an entry that we are about to delete.
+        connection.execute(rows.with_for_update(of=manifest, key_share=True))
+        _delete_belongings(connection, some)
+        connection.execute(delete(manifest).where(manifest.c.id.in_(some)))
+
+
+def _delete_belongings(connection: Connection, manifest_ids: Sequence[int]) -> None:
+    t = tables(connection)
+    for table in (t.work_queue, t.dead_letter, t.metadata):
+        connection.execute(delete(table).where(table.c.manifest_id.in_(manifest_ids)))
 
 
 def delete_empty_groups(connection: Connection, keep: Iterable[str]) -> int:

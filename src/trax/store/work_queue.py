@@ -13,7 +13,7 @@ from trax.records.states import Origin, QueueStatus
 from trax.records.work_queue_entry import NewEntry, WorkQueueEntry
 from trax.store.announcing import announce, is_lent
 from trax.store.copying import bulk_copy
-from trax.store.dialect import among, document, id_document, moment, quick_document, reserve_ids, rows_of
+from trax.store.dialect import among, document, id_document, moment, reserve_ids, rows_of
 from trax.store.json import parsed
 from trax.store.schema import tables, tables_for
 from trax.store.schema.work_queue import DELAYED, QUEUED, READY
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from sqlalchemy import Connection, Insert, Row, Select, Update
-
-    from trax.store.pipeline import Step
 
 COPY_ABOVE: Final = 500
 """Up to here one document is as quick, and it gives the ids back by itself."""
@@ -56,12 +54,6 @@ def add(connection: Connection, entries: Sequence[NewEntry], *, now: datetime) -
         made = connection.execute(statement, {"entries": rows, "now": now})
         ids |= {external_id: entry_id for entry_id, external_id in made}
     return [ids[entry.external_id] for entry in entries]
-
-
-def adding(dialect: str, entries: Sequence[NewEntry], *, now: datetime) -> Step:
-    """The same for not very many, as a step: it gives (id, external id) of each."""
-    rows = quick_document(dialect, (row_of(entry, now) for entry in entries))
-    return _insert(dialect), {"entries": rows, "now": now}
 
 
 def row_of(entry: NewEntry, now: datetime | None) -> dict[str, Any]:

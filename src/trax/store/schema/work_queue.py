@@ -38,7 +38,7 @@ def work_queue(define: Definer) -> Table:
         Column("priority", SmallInteger, nullable=False, server_default="0"),
         Column("group_priority", SmallInteger, nullable=False, server_default="0"),
         Column("group_id", BigId),
-        Column("manifest_id", BigId, define.to("manifest")),
+        Column("manifest_id", BigId),
         Column("metadata_id", BigId),
         Column("dead_letter_id", BigId, define.to("dead_letter", ondelete="SET NULL")),
         Column("unique_key", Text),

@@ -260,7 +260,6 @@ CREATE TABLE trax.work_queue (
     CONSTRAINT delayed_has_moment CHECK (ready OR scheduled_at IS NOT NULL),
     CONSTRAINT dispatched_has_moment CHECK ((status = 'dispatched') = (dispatched_at IS NOT NULL)),
     UNIQUE (external_id),
-    FOREIGN KEY(manifest_id) REFERENCES trax.manifest (id),
     FOREIGN KEY(dead_letter_id) REFERENCES trax.dead_letter (id) ON DELETE SET NULL
 )
  WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);

@@ -251,7 +251,6 @@ CREATE TABLE trax_work_queue (
     CONSTRAINT delayed_has_moment CHECK (ready OR scheduled_at IS NOT NULL),
     CONSTRAINT dispatched_has_moment CHECK ((status = 'dispatched') = (dispatched_at IS NOT NULL)),
     UNIQUE (external_id),
-    FOREIGN KEY(manifest_id) REFERENCES trax_manifest (id),
     FOREIGN KEY(dead_letter_id) REFERENCES trax_dead_letter (id) ON DELETE SET NULL
 );
 

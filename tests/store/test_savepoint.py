@@ -1,0 +1,144 @@
+"""A part of a transaction that may fail alone, also when the commit is on its way already."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sqlalchemy import bindparam, event, select
+
+from trax.events import Topic
+from trax.records.states import Origin
+from trax.records.work_queue_entry import NewEntry
+from trax.store import Store, work_queue
+from trax.store.announcing import announce
+from trax.store.listening import Bell, Line
+from trax.store.pipeline import run_together
+from trax.store.savepoint import Refused, savepoint, try_together
+from trax.store.schema import tables
+from trax.store.types import Utc
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from datetime import datetime
+
+    from sqlalchemy import Connection
+
+    from trax.store.pipeline import Step
+
+
+@pytest.fixture
+def postgres_store(postgres_url: str) -> Generator[Store]:
+    store = Store(postgres_url)
+    store.open()
+    yield store
+    store.close()
+
+
+def adding(connection: Connection, name: str, now: datetime) -> Step:
+    setting = tables(connection).setting
+    values: dict[str, Any] = {
+        "name": bindparam("word"),
+        "value": "1",
+        "updated_at": bindparam("now", type_=Utc),
+    }
+    return setting.insert().values(values).returning(setting.c.name), {"word": name, "now": now}
+
+
+def names(connection: Connection) -> list[str]:
+    setting = tables(connection).setting
+    return list(connection.execute(select(setting.c.name).order_by(setting.c.name)).scalars())
+
+
+@pytest.mark.parametrize("commit", [False, True])
+def test_each_step_gives_its_rows_and_all_of_it_is_kept(store: Store, now: datetime, *, commit: bool) -> None:
+    def steps(connection: Connection) -> Any:
+        announce(connection, Topic.MANIFEST)
+        both = (adding(connection, "a", now), adding(connection, "b", now))
+        return try_together(connection, *both, commit=commit)
+
+    assert store.run(steps) == [[("a",)], [("b",)]]
+    assert store.read(names) == ["a", "b"]
+
+
+@pytest.mark.parametrize("commit", [False, True])
+def test_what_is_refused_is_undone_alone_and_the_transaction_goes_on(
+    store: Store, now: datetime, *, commit: bool
+) -> None:
+    def steps(connection: Connection) -> None:
+        run_together(connection, adding(connection, "before", now))
+        with pytest.raises(Refused, match=r"(?i)unique"):
+            try_together(
+                connection, adding(connection, "a", now), adding(connection, "before", now), commit=commit
+            )
+        assert names(connection) == ["before"]
+        try_together(connection, adding(connection, "after", now))
+
+    store.run(steps)
+
+    assert store.read(names) == ["after", "before"]
+
+
+@pytest.mark.parametrize("size", [2, work_queue.COPY_ABOVE + 1])
+def test_of_many_rows_one_that_is_refused_takes_the_others_with_it(
+    store: Store, now: datetime, size: int
+) -> None:
+    """Very many are copied in, which is refused in another way."""
+    entries = [NewEntry(external_id="same", train="greet", origin=Origin.QUEUE)] * size
+
+    def steps(connection: Connection) -> None:
+        run_together(connection, adding(connection, "before", now))
+        with pytest.raises(Refused, match=r"(?i)unique"), savepoint(connection):
+            work_queue.add(connection, entries, now=now)
+
+    store.run(steps)
+
+    assert store.read(names) == ["before"]
+
+
+def test_a_transaction_that_fails_after_a_refusal_leaves_nothing(store: Store, now: datetime) -> None:
+    """The commit that was sent along with what was refused must not have happened."""
+
+    def steps(connection: Connection) -> None:
+        run_together(connection, adding(connection, "a", now))
+        with pytest.raises(Refused):
+            try_together(connection, adding(connection, "a", now), commit=True)
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        store.run(steps)
+
+    assert store.read(names) == []
+
+
+def test_the_commit_goes_along_in_the_same_trip(postgres_store: Store, now: datetime) -> None:
+    def steps(connection: Connection) -> list[str]:
+        try_together(connection, adding(connection, "a", now), commit=True)
+        return postgres_store.read(names)
+
+    assert postgres_store.run(steps) == ["a"], "somebody else saw it before the block ended"
+
+
+@pytest.mark.parametrize("name", ["new", "taken"])
+def test_others_are_told_once_whether_it_was_refused_or_not(
+    postgres_store: Store, postgres_url: str, now: datetime, name: str
+) -> None:
+    said: list[str] = []
+
+    def steps(connection: Connection) -> None:
+        event.listen(connection, "before_cursor_execute", lambda *given: said.append(given[2]))
+        run_together(connection, adding(connection, "taken", now))
+        announce(connection, Topic.WORK_QUEUE)
+        try:
+            try_together(connection, adding(connection, name, now), commit=True)
+        except Refused:
+            announce(connection, Topic.WORK_QUEUE)
+
+    bell = Bell()
+    with Line.opened(postgres_url, bell) as line:
+        postgres_store.run(steps)
+        heard = line.heard(30)
+    bell.close()
+
+    assert [payload.split()[0] for payload in heard] == [Topic.WORK_QUEUE]
+    assert sum("pg_notify" in statement for statement in said) == 1

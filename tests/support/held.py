@@ -1,0 +1,46 @@
+"""Transactions that stay open until they are let go, for tests of who waits for whom."""
+
+from __future__ import annotations
+
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import text
+from tests.support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+    from tests.support.flow_manager import Yard
+
+    from trax.store import Connection
+
+PATIENCE_SECONDS = 30
+WAITING = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
+
+
+class Held:
+    """Something done in a transaction that stays open until it is let go."""
+
+    def __init__(self, h: Yard, threads: ThreadPoolExecutor, work: Callable[[Connection], Any]) -> None:
+        self._done, self._go = Event(), Event()
+        self.future: Future[Any] = threads.submit(h.store.run, self._held, work)
+        assert self._done.wait(PATIENCE_SECONDS)
+
+    def _held(self, connection: Connection, work: Callable[[Connection], Any]) -> Any:
+        try:
+            result = work(connection)
+        finally:
+            self._done.set()
+        assert self._go.wait(PATIENCE_SECONDS)
+        return result
+
+    def let_go(self) -> Any:
+        self._go.set()
+        return self.future.result(PATIENCE_SECONDS)
+
+
+def someone_waits(h: Yard) -> None:
+    """Return once a transaction waits for a lock of another."""
+    until(lambda: h.store.read(lambda connection: connection.execute(WAITING).scalar_one()) > 0)

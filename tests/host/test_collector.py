@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def collector() -> Generator[None]:
     before = gc.get_threshold()
+    gc.unfreeze()
     yield
     gc.unfreeze()
     gc.set_threshold(*before)

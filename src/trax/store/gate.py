@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 
 COUNTED_AT_MOST: Final = 1000
+ORDERING: Final = ("group_priority", "priority", "created_at", "id")
 
 
 class Candidate(NamedTuple):
@@ -174,9 +175,6 @@ def _elsewhere(dialect: str) -> Select[Any, Any]:
     some = select(t.metadata.c.id).where(text(PENDING_HERE)).limit(COUNTED_AT_MOST).subquery("some")
     pending = select(func.count()).select_from(some)
     return select(moment.scalar_subquery(), slots.scalar_subquery() - pending.scalar_subquery())
-
-
-ORDERING: Final = ("group_priority", "priority", "created_at", "id")
 
 
 def _order(source: Any) -> tuple[ColumnElement[Any], ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from threading import Lock
+from threading import RLock
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from trax.errors import RunCancelled, RunInterrupted, RunTimedOut
@@ -24,8 +24,8 @@ class Cancellation:
     """
 
     __slots__ = ("_bonds", "_error", "reason", "requested")
-    _lock: ClassVar = Lock()
-    """One for all of them: it is held for a moment, and a token is made for every run."""
+    _lock: ClassVar = RLock()
+    """One for all tokens, since every run has one. A signal may make a wish in the thread that holds it."""
 
     def __init__(self) -> None:
         self.requested = False

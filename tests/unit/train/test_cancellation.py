@@ -333,3 +333,15 @@ def _task() -> asyncio.Task[object]:
     task = asyncio.current_task()
     assert task is not None
     return task
+
+
+def test_a_signal_can_make_a_wish_in_the_midst_of_another_runs_start(token: Cancellation) -> None:
+    def as_a_signal_would() -> None:
+        with Cancellation._lock:  # pyright: ignore[reportPrivateUsage]
+            token.cancel("signalled")
+
+    thread = threading.Thread(target=as_a_signal_would, daemon=True)
+    thread.start()
+    thread.join(30)
+
+    assert token.reason == "signalled"

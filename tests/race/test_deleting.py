@@ -15,7 +15,9 @@ from tests.support.held import PATIENCE_SECONDS, Held, someone_waits
 from trax import every
 from trax.admin import activation, resolutions, runtime, triggers
 from trax.admin.cycle import manage
+from trax.admin.job_dispatcher import dispatch
 from trax.admin.manifest_manager import Turn
+from trax.dispatch.routing import Routing
 from trax.errors import NotFound
 from trax.store.dead_letters import Chosen
 from trax.store.manifest_locks import lock
@@ -130,3 +132,46 @@ async def test_a_deletion_waits_for_a_manager_and_deletes_what_that_wrote(
         assert managed is not None
         assert len(managed.queued) == 1
         assert entries_of(h, manifest_id) == 0
+
+
+def admitting(h: Yard) -> Work:
+    return lambda connection: dispatch(connection, h.store, h.app.parts.settings, Routing())
+
+
+def runs_of(h: Yard, manifest_id: int) -> int:
+    query = text("SELECT count(*) FROM trax.metadata WHERE manifest_id = :id")
+    return h.store.read(lambda connection: connection.execute(query, {"id": manifest_id}).scalar_one())
+
+
+async def test_the_gate_waits_for_a_deletion_and_lets_nobody_in(h: Yard, threads: ThreadPoolExecutor) -> None:
+    async with h:
+        manifest_id = h.manifest_id("load")
+        h.store.run(await triggering(h))
+        deletion = Held(h, threads, deleting)
+
+        visit = threads.submit(h.store.run, admitting(h))
+        someone_waits(h)
+        deletion.let_go()
+
+        assert visit.result(PATIENCE_SECONDS).metadata_ids == []
+        assert (entries_of(h, manifest_id), runs_of(h, manifest_id)) == (0, 0)
+
+
+async def test_a_deletion_waits_for_the_gate_and_deletes_the_run_it_made(
+    h: Yard, threads: ThreadPoolExecutor
+) -> None:
+    for_update = text("SELECT id FROM trax.manifest FOR UPDATE")
+    async with h:
+        manifest_id = h.manifest_id("load")
+        h.store.run(await triggering(h))
+        holder = Held(h, threads, lambda connection: connection.execute(for_update).all())
+        visit = threads.submit(h.store.run, admitting(h))  # its new run refers to the manifest
+        someone_waits(h)
+
+        deletion = threads.submit(h.store.run, deleting)
+        someone_waits(h, others=2)
+        holder.let_go()
+        deletion.result(PATIENCE_SECONDS)
+
+        assert len(visit.result(PATIENCE_SECONDS).metadata_ids) == 1
+        assert (entries_of(h, manifest_id), runs_of(h, manifest_id)) == (0, 0)

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from trax.store import Connection
 
 PATIENCE_SECONDS = 30
-WAITING = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
+WAITING = text(
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+)
 
 
 class Held:
@@ -41,6 +43,6 @@ class Held:
         return self.future.result(PATIENCE_SECONDS)
 
 
-def someone_waits(h: Yard) -> None:
-    """Return once a transaction waits for a lock of another."""
-    until(lambda: h.store.read(lambda connection: connection.execute(WAITING).scalar_one()) > 0)
+def someone_waits(h: Yard, others: int = 1) -> None:
+    """Return once so many transactions wait for a lock of another."""
+    until(lambda: h.store.read(lambda connection: connection.execute(WAITING).scalar_one()) >= others)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -23,7 +22,8 @@ from trax.store.dead_letters import Chosen
 from trax.store.manifest_locks import lock
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator
+    from collections.abc import Awaitable, Callable
+    from concurrent.futures import ThreadPoolExecutor
 
     from trax.store import Connection
 
@@ -32,12 +32,6 @@ if TYPE_CHECKING:
 
 TEN = datetime(2027, 3, 1, 10, tzinfo=UTC)
 FIVE_MINUTES = every(minutes=5)
-
-
-@pytest.fixture
-def threads() -> Generator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(4) as pool:
-        yield pool
 
 
 @pytest.fixture

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from sqlalchemy import text, update
 from tests.support.flow_manager import Yard
 from tests.support.held import PATIENCE_SECONDS, Held, someone_waits
@@ -26,18 +24,13 @@ from trax.store.manifest_locks import lock
 from trax.store.schema import tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
+    from concurrent.futures import ThreadPoolExecutor
 
     from trax.store import Connection
 
 TEN = datetime(2027, 3, 1, 10, tzinfo=UTC)
 FIVE_MINUTES = every(minutes=5)
-
-
-@pytest.fixture
-def threads() -> Generator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(4) as pool:
-        yield pool
 
 
 def cycle(h: Yard) -> Callable[[Connection], Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from threading import Event
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from trax.store import Store, metadata, workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
+    from concurrent.futures import ThreadPoolExecutor
 
     from trax.store import Connection
 
@@ -32,12 +32,6 @@ def store(postgres_url: str) -> Generator[Store]:
     opened.open()
     yield opened
     opened.close()
-
-
-@pytest.fixture
-def threads() -> Generator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(2) as pool:
-        yield pool
 
 
 def rescue(connection: Connection) -> None:

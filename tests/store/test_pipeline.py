@@ -3,12 +3,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sqlalchemy import bindparam, func, literal, select
+from sqlalchemy import func, literal, select
+from tests.support.steps import adding
 
 from trax.errors import StoreError
 from trax.store.pipeline import commit_together, run_together
 from trax.store.schema import tables
-from trax.store.types import Utc
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -17,16 +17,6 @@ if TYPE_CHECKING:
 
     from trax.store import Store
     from trax.store.pipeline import Step
-
-
-def adding(connection: Connection, name: str, now: datetime) -> Step:
-    setting = tables(connection).setting
-    values: dict[str, Any] = {
-        "name": bindparam("word"),
-        "value": "1",
-        "updated_at": bindparam("now", type_=Utc),
-    }
-    return setting.insert().values(values).returning(setting.c.name), {"word": name, "now": now}
 
 
 def counting(connection: Connection) -> Step:

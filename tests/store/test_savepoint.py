@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sqlalchemy import bindparam, event, select
+from sqlalchemy import event, select
+from tests.support.steps import adding
 
 from trax.events import Topic
 from trax.records.states import Origin
@@ -16,15 +17,12 @@ from trax.store.listening import Bell, Line
 from trax.store.pipeline import run_together
 from trax.store.savepoint import Refused, savepoint, try_together
 from trax.store.schema import tables
-from trax.store.types import Utc
 
 if TYPE_CHECKING:
     from collections.abc import Generator
     from datetime import datetime
 
     from sqlalchemy import Connection
-
-    from trax.store.pipeline import Step
 
 
 @pytest.fixture
@@ -33,16 +31,6 @@ def postgres_store(postgres_url: str) -> Generator[Store]:
     store.open()
     yield store
     store.close()
-
-
-def adding(connection: Connection, name: str, now: datetime) -> Step:
-    setting = tables(connection).setting
-    values: dict[str, Any] = {
-        "name": bindparam("word"),
-        "value": "1",
-        "updated_at": bindparam("now", type_=Utc),
-    }
-    return setting.insert().values(values).returning(setting.c.name), {"word": name, "now": now}
 
 
 def names(connection: Connection) -> list[str]:

@@ -10,7 +10,7 @@ from trax.records.external_id import new_external_id
 from trax.records.states import Origin
 from trax.store import manifest_looks
 from trax.store.announcing import announce
-from trax.store.queueing import queueing
+from trax.store.due_entries import queueing
 from trax.store.savepoint import Refused, try_together
 
 if TYPE_CHECKING:

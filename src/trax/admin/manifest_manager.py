@@ -7,7 +7,7 @@ come, so it costs as much as is due, however many manifests there are.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from random import SystemRandom
 from typing import TYPE_CHECKING, Final
@@ -248,19 +248,20 @@ def create_work_queue_entries(
 
     The entries come last: the commit goes along with them, unless somebody still wants to read reaped runs.
     """
-    reaped = [run.metadata_id for run in (*pending.runs, *in_progress.runs)]
     manifest_looks.look_again(connection, wanted.looks)
-    if wanted.entries or looked.dead_letters or timed_out.metadata_ids or reaped or pending.handed_over_again:
-        leave_record(connection, manifest_manager, now=now)
-    return Managed(
-        queued=create_entries(connection, wanted.entries, now=now, commit=not reaped),
+    managed = Managed(
+        queued=[],
         dead_letters=looked.dead_letters,
         timed_out=timed_out.metadata_ids,
-        reaped=reaped,
+        reaped=[run.metadata_id for run in (*pending.runs, *in_progress.runs)],
         handed_over_again=pending.handed_over_again,
         lost_workers=in_progress.lost_workers,
         more=due.more,
     )
+    if managed.changed or wanted.entries:
+        leave_record(connection, manifest_manager, now=now)
+    queued = create_entries(connection, wanted.entries, now=now, commit=not managed.reaped)
+    return replace(managed, queued=queued)
 
 
 manifest_manager = train(

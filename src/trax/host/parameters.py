@@ -68,7 +68,7 @@ class Parameters:
 
     def _cut(self, text: str) -> str:
         limit = self._live.now.max_parameter_bytes
-        if limit is None or 4 * len(text) <= limit or _size(text, limit) <= limit:
+        if limit is None or _size(text, limit) <= limit:
             return text
         return f'{{"_truncated": true, "_maxBytes": {limit}}}'
 

@@ -137,14 +137,13 @@ class Pool(Generic[JobT, EndedT]):
     def resize(self, size: int) -> None:
         """Have so many slots from now on. What runs in one too many runs to its end."""
         self._size = size
-        if self._backlog and not self._is_beginning:
-            self._begin_slice()
+        self._begin_backlog()
 
     def foresee(self, ended: int) -> None:
-        """So many ended while new ones were fetched: as many may wait in line the next time.
+        """So many end while new ones are fetched: as many may wait in line the next time.
 
-        The number falls by halves, since fetching many and fetching few take turns. Where jobs take their
-        time it is nothing: another worker may have a slot for them sooner.
+        The number falls by halves, since one fetch may take longer than the next. Where jobs take their time
+        it is nothing: another worker may have a slot for them sooner.
         """
         expected = max(ended, self.prefetch // 2)
         self.prefetch = min(expected, self._size) if expected * FEW >= self._size else 0
@@ -154,7 +153,7 @@ class Pool(Generic[JobT, EndedT]):
         if jobs:
             self._idle.clear()
             self._backlog.extend(jobs)
-            self._begin_slice()
+            self._begin_backlog()
 
     async def start(self, jobs: Sequence[JobT]) -> None:
         """The same, and wait until all that fits has begun."""
@@ -206,6 +205,11 @@ class Pool(Generic[JobT, EndedT]):
         """Let go of the threads and the timer; what still runs goes on, and is not waited for."""
         self._deadlines.close()
         self._threads.shutdown(wait=False)
+
+    def _begin_backlog(self) -> None:
+        """One slice a turn, also when more is added while slices begin."""
+        if self._backlog and not self._is_beginning:
+            self._begin_slice()
 
     def _begin_slice(self) -> None:
         self._begin_next(SLICE)

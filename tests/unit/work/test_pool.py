@@ -393,3 +393,17 @@ async def test_a_job_that_ends_by_itself_is_told_of_at_once(station: Station) ->
 
 async def at_once(job: Job, token: Cancellation) -> str:  # noqa: ARG001
     return f"{job.metadata_id} done"
+
+
+async def test_what_comes_while_slices_begin_waits_for_its_own(station: Station) -> None:
+    pool = station.pool(1000)
+
+    for first in range(0, 400, 100):
+        pool.add([Job(number) for number in range(first, first + 100)])
+    assert pool.load.running == SLICE
+    await asyncio.sleep(0)
+
+    assert pool.load.running == 2 * SLICE, "one slice a turn of the loop, however many bring jobs"
+    await _until(lambda: len(station.began) == 400)
+    station.end(*range(400))
+    assert await pool.drained(30)

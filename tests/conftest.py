@@ -27,6 +27,7 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
 
 POSTGRESQL = "postgresql"
+SERVERS = {"postgres_databases", "postgres_url"}
 DIALECTS = ["memory", "sqlite", POSTGRESQL]
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
 ROOM_BYTES = 2 * 1024**3
@@ -96,7 +97,7 @@ def now() -> datetime:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        uses_server = "postgres_url" in getattr(item, "fixturenames", ())
+        uses_server = SERVERS.intersection(getattr(item, "fixturenames", ()))
         if uses_server or POSTGRESQL in getattr(item, "name", ""):
             item.add_marker(POSTGRESQL)
 

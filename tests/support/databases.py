@@ -29,10 +29,12 @@ class PostgresDatabases:
         store.close()
 
     @contextmanager
-    def database(self, *, migrated: bool = True) -> Generator[str]:
+    def database(self, *, migrated: bool = True, language: str = "") -> Generator[str]:
+        """One of another language than the server's cannot be a copy of the migrated one."""
         name = f"trax_test_{next(self._numbers)}"
-        source = TEMPLATE if migrated else "template0"
-        self._execute(f"CREATE DATABASE {name} TEMPLATE {source}")
+        source = TEMPLATE if migrated and not language else "template0"
+        spoken = f" LOCALE_PROVIDER icu ICU_LOCALE '{language}'" if language else ""
+        self._execute(f"CREATE DATABASE {name} TEMPLATE {source}{spoken}")
         try:
             yield self._address(name)
         finally:

@@ -13,9 +13,16 @@ if TYPE_CHECKING:
     from sqlalchemy.types import TypeEngine
 
 SQLITE = "sqlite"
+POSTGRESQL = "postgresql"
 
 BigId = BigInteger().with_variant(Integer, SQLITE)
 """64 bits in both: SQLite's INTEGER is, and only that spelling counts up by itself."""
+
+Words = Text().with_variant(Text(collation="C"), POSTGRESQL)
+"""Text in the order of its bytes, as SQLite has it, whatever the language of the server.
+
+An order of its own also keeps the indexes right when the server's operating system changes its languages.
+"""
 
 
 class Utc(TypeDecorator[datetime]):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Column, Integer, Text
+from sqlalchemy import Column, Integer
 
 from trax.records.audit import Via
 from trax.store.schema.define import identity
-from trax.store.types import BigId, JsonText, Utc
+from trax.store.types import BigId, JsonText, Utc, Words
 
 if TYPE_CHECKING:
     from sqlalchemy import Table
@@ -21,17 +21,17 @@ def audit(define: Definer) -> Table:
         "audit",
         identity(),
         Column("at", Utc, nullable=False),
-        Column("actor", Text, nullable=False),
-        Column("via", Text, nullable=False),
-        Column("action", Text, nullable=False),
-        Column("noun", Text, nullable=False),
+        Column("actor", Words, nullable=False),
+        Column("via", Words, nullable=False),
+        Column("action", Words, nullable=False),
+        Column("noun", Words, nullable=False),
         Column("ids", JsonText, nullable=False),
         Column("targets", Integer, nullable=False),
         Column("before", JsonText),
         Column("after", JsonText),
         Column("restores", JsonText),
         Column("expects", JsonText),
-        Column("reason", Text),
+        Column("reason", Words),
         # No foreign keys: an old entry may be forgotten before the one that undid it.
         Column("undoes", BigId),
         Column("undone_by", BigId),

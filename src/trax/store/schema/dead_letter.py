@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Column, Float, Integer, SmallInteger, Text
+from sqlalchemy import Column, Float, Integer, SmallInteger
 
 from trax.records.states import DeadLetterStatus
 from trax.store.schema.define import identity
-from trax.store.types import BigId, JsonText, Utc
+from trax.store.types import BigId, JsonText, Utc, Words
 
 if TYPE_CHECKING:
     from sqlalchemy import Table
@@ -21,24 +21,24 @@ def dead_letter(define: Definer) -> Table:
         "dead_letter",
         identity(),
         Column("manifest_id", BigId, define.to("manifest")),
-        Column("train", Text, nullable=False),
+        Column("train", Words, nullable=False),
         Column("group_id", BigId),
         Column("priority", SmallInteger, nullable=False, server_default="0"),
         Column("input", JsonText),
         Column("retry", JsonText),
         Column("timeout_seconds", Float),
-        Column("status", Text, nullable=False),
-        Column("reason", Text, nullable=False),
+        Column("status", Words, nullable=False),
+        Column("reason", Words, nullable=False),
         Column("retry_count", Integer, nullable=False),
         # No foreign key: the letter outlives the record, and says itself what went wrong.
         Column("last_metadata_id", BigId),
-        Column("failure_exception", Text),
-        Column("failure_junction", Text),
-        Column("failure_reason", Text),
-        Column("fingerprint", Text, nullable=False, server_default=""),
+        Column("failure_exception", Words),
+        Column("failure_junction", Words),
+        Column("failure_reason", Words),
+        Column("fingerprint", Words, nullable=False, server_default=""),
         Column("dead_lettered_at", Utc, nullable=False),
         Column("resolved_at", Utc),
-        Column("note", Text),
+        Column("note", Words),
         Column("retry_metadata_id", BigId, define.to("metadata", ondelete="SET NULL")),
         define.one_of("status", DeadLetterStatus),
         define.check(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Boolean, Column, Float, Integer, SmallInteger, Text, false, true
+from sqlalchemy import Boolean, Column, Float, Integer, SmallInteger, false, true
 
 from trax.records.states import ManifestOrigin, MisfirePolicy, ScheduleType
 from trax.store.schema.define import identity
-from trax.store.types import BigId, JsonText, Utc
+from trax.store.types import BigId, JsonText, Utc, Words
 
 if TYPE_CHECKING:
     from sqlalchemy import Table
@@ -24,7 +24,7 @@ def manifest_group(define: Definer) -> Table:
     table = define.table(
         "manifest_group",
         identity(),
-        Column("name", Text, nullable=False, unique=True),
+        Column("name", Words, nullable=False, unique=True),
         Column("priority", SmallInteger, nullable=False, server_default="0"),
         Column("max_active_jobs", Integer),
         Column("enabled", Boolean, nullable=False, server_default=true()),
@@ -41,24 +41,24 @@ def manifest(define: Definer) -> Table:
     table = define.table(
         "manifest",
         identity(),
-        Column("external_id", Text, nullable=False, unique=True),
-        Column("train", Text, nullable=False),
+        Column("external_id", Words, nullable=False, unique=True),
+        Column("train", Words, nullable=False),
         Column("input", JsonText),
         Column("group_id", BigId, define.to("manifest_group"), nullable=False),
         Column("enabled", Boolean, nullable=False, server_default=true()),
         Column("priority", SmallInteger, nullable=False, server_default="0"),
-        Column("origin", Text, nullable=False),
-        Column("batch", Text),
-        Column("schedule_type", Text, nullable=False),
-        Column("cron_expression", Text),
-        Column("time_zone", Text, nullable=False, server_default="UTC"),
+        Column("origin", Words, nullable=False),
+        Column("batch", Words),
+        Column("schedule_type", Words, nullable=False),
+        Column("cron_expression", Words),
+        Column("time_zone", Words, nullable=False, server_default="UTC"),
         Column("interval_seconds", Integer),
         Column("anchored", Boolean, nullable=False, server_default=false()),
         Column("scheduled_at", Utc),
         Column("depends_on_id", BigId, define.to("manifest", ondelete="SET NULL")),
         Column("variance_seconds", Integer),
         Column("exclusions", JsonText),
-        Column("misfire_policy", Text, nullable=False),
+        Column("misfire_policy", Words, nullable=False),
         Column("misfire_limit", Integer),
         Column("misfire_threshold_seconds", Integer),
         Column("max_instances", Integer, nullable=False, server_default="1"),
@@ -67,7 +67,7 @@ def manifest(define: Definer) -> Table:
         Column("timeout_seconds", Float),
         Column("failure_count", Integer, nullable=False, server_default="0"),
         Column("lifetime_failures", Integer, nullable=False, server_default="0"),
-        Column("gave_up_reason", Text),
+        Column("gave_up_reason", Words),
         Column("retry_at", Utc),
         Column("attempt_cancelled", Boolean, nullable=False, server_default=false()),
         Column("last_successful_run", Utc),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Boolean, Column, Float, Integer, SmallInteger, Text, false
+from sqlalchemy import Boolean, Column, Float, Integer, SmallInteger, false
 
 from trax.records.states import LogLevel, State
 from trax.store.schema.define import BUSY_TABLE, identity
-from trax.store.types import BigId, JsonText, Utc
+from trax.store.types import BigId, JsonText, Utc, Words
 
 if TYPE_CHECKING:
     from sqlalchemy import Table
@@ -26,9 +26,9 @@ def metadata(define: Definer) -> Table:
     table = define.table(
         "metadata",
         identity(),
-        Column("external_id", Text, nullable=False),
-        Column("train", Text, nullable=False),
-        Column("state", Text, nullable=False),
+        Column("external_id", Words, nullable=False),
+        Column("train", Words, nullable=False),
+        Column("state", Words, nullable=False),
         Column("manifest_id", BigId, define.to("manifest")),
         Column("group_id", BigId),
         Column("parent_id", BigId, define.to("metadata", ondelete="SET NULL")),
@@ -43,21 +43,21 @@ def metadata(define: Definer) -> Table:
         Column("started_at", Utc),
         Column("ended_at", Utc),
         Column("timeout_seconds", Float),
-        Column("submitter", Text),
+        Column("submitter", Words),
         Column("worker_id", BigId),
-        Column("host", Text),
+        Column("host", Words),
         Column("exempt", Boolean, nullable=False, server_default=false()),
         Column("cancel_requested", Boolean, nullable=False, server_default=false()),
-        Column("cancel_reason", Text),
-        Column("current_junction", Text),
+        Column("cancel_reason", Words),
+        Column("current_junction", Words),
         Column("junction_started_at", Utc),
         Column("progress", Float),
-        Column("progress_message", Text),
+        Column("progress_message", Words),
         Column("junctions", JsonText),
-        Column("failure_junction", Text),
-        Column("failure_exception", Text),
-        Column("failure_reason", Text),
-        Column("stack_trace", Text),
+        Column("failure_junction", Words),
+        Column("failure_exception", Words),
+        Column("failure_reason", Words),
+        Column("stack_trace", Words),
         define.one_of("state", State),
         define.check("priority_range", "priority BETWEEN 0 AND 31"),
         define.check("attempt_range", "attempt >= 1"),
@@ -92,11 +92,11 @@ def log(define: Definer) -> Table:
         identity(),
         Column("metadata_id", BigId, define.to("metadata", ondelete="CASCADE")),
         Column("created_at", Utc, nullable=False),
-        Column("level", Text, nullable=False),
-        Column("logger", Text, nullable=False),
-        Column("message", Text, nullable=False),
-        Column("exception", Text),
-        Column("stack_trace", Text),
+        Column("level", Words, nullable=False),
+        Column("logger", Words, nullable=False),
+        Column("message", Words, nullable=False),
+        Column("exception", Words),
+        Column("stack_trace", Words),
         define.one_of("level", LogLevel),
     )
     define.index("log_metadata_idx", table.c.metadata_id, table.c.id)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, Column, Float, Text
+from sqlalchemy import BigInteger, Column, Float
 
 from trax.records.tally import Span
-from trax.store.types import BigId, Utc
+from trax.store.types import BigId, Utc, Words
 
 if TYPE_CHECKING:
     from sqlalchemy import Table
@@ -22,9 +22,9 @@ def tally(define: Definer) -> Table:
     """What ended in a minute or an hour, of each train."""
     return define.table(
         "tally",
-        Column("span", Text, primary_key=True),
+        Column("span", Words, primary_key=True),
         Column("at", Utc, primary_key=True),
-        Column("train", Text, primary_key=True),
+        Column("train", Words, primary_key=True),
         *_sums(),
         define.one_of("span", Span),
         clustered=True,

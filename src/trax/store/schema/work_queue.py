@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Boolean, Column, Float, Integer, SmallInteger, Text
+from sqlalchemy import Boolean, Column, Float, Integer, SmallInteger
 
 from trax.records.states import Origin, QueueStatus
 from trax.store.schema.define import BUSY_TABLE, identity
-from trax.store.types import BigId, JsonText, Utc
+from trax.store.types import BigId, JsonText, Utc, Words
 
 if TYPE_CHECKING:
     from sqlalchemy import Table
@@ -29,11 +29,11 @@ def work_queue(define: Definer) -> Table:
     table = define.table(
         "work_queue",
         identity(),
-        Column("external_id", Text, nullable=False, unique=True),
-        Column("train", Text, nullable=False),
+        Column("external_id", Words, nullable=False, unique=True),
+        Column("train", Words, nullable=False),
         Column("input", JsonText),
-        Column("status", Text, nullable=False),
-        Column("origin", Text, nullable=False),
+        Column("status", Words, nullable=False),
+        Column("origin", Words, nullable=False),
         Column("ready", Boolean, nullable=False),
         Column("priority", SmallInteger, nullable=False, server_default="0"),
         Column("group_priority", SmallInteger, nullable=False, server_default="0"),
@@ -41,7 +41,7 @@ def work_queue(define: Definer) -> Table:
         Column("manifest_id", BigId),
         Column("metadata_id", BigId),
         Column("dead_letter_id", BigId, define.to("dead_letter", ondelete="SET NULL")),
-        Column("unique_key", Text),
+        Column("unique_key", Words),
         Column("attempt", Integer, nullable=False, server_default="1"),
         Column("retry", JsonText),
         Column("timeout_seconds", Float),

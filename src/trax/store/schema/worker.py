@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Boolean, Column, Integer, Text, false
+from sqlalchemy import Boolean, Column, Integer, false
 
 from trax.store.schema.define import identity
-from trax.store.types import JsonText, Utc
+from trax.store.types import JsonText, Utc, Words
 
 if TYPE_CHECKING:
     from sqlalchemy import Table
@@ -22,13 +22,13 @@ def worker(define: Definer) -> Table:
     return define.table(
         "worker",
         identity(),
-        Column("host", Text, nullable=False),
-        Column("host_environment", Text, nullable=False),
-        Column("host_instance_id", Text, nullable=False),
+        Column("host", Words, nullable=False),
+        Column("host_environment", Words, nullable=False),
+        Column("host_instance_id", Words, nullable=False),
         Column("host_labels", JsonText),
         Column("pid", Integer, nullable=False),
-        Column("version", Text, nullable=False, server_default=""),
-        Column("app_version", Text, nullable=False, server_default=""),
+        Column("version", Words, nullable=False, server_default=""),
+        Column("app_version", Words, nullable=False, server_default=""),
         Column("concurrency", Integer, nullable=False),
         Column("dispatches", Boolean, nullable=False, server_default=false()),
         Column("receives", Boolean, nullable=False, server_default=false()),
@@ -44,7 +44,7 @@ def worker(define: Definer) -> Table:
 def setting(define: Definer) -> Table:
     return define.table(
         "setting",
-        Column("name", Text, primary_key=True),
+        Column("name", Words, primary_key=True),
         Column("value", JsonText, nullable=False),
         Column("updated_at", Utc, nullable=False),
     )

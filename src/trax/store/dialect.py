@@ -223,27 +223,21 @@ def rows_of(dialect: str, parameter: str, columns: Mapping[str, TypeEngine[Any]]
 
 def among(connection: Connection, column: ColumnElement[int], parameter: str = "ids") -> ColumnElement[bool]:
     """Whether a column is one of any number of ids, given as `id_document` under the parameter's name."""
-    given = rows_of(connection.dialect.name, parameter, {"id": BigId})
-    return column.in_(select(given.c.id))
+    return column.in_(select(ids_of(connection.dialect.name, parameter).c.id))
 
 
 def id_document(ids: Iterable[int]) -> str:
-    return document({"id": one} for one in ids)
+    return f"[{','.join(map(str, ids))}]"
 
 
 def ids_of(dialect: str, parameter: str = "ids") -> FromClause:
-    """The ids of an `id_list`, as rows of one column `id`: at a tenth of what a document of them costs."""
+    """The ids of an `id_document`, as rows of one column `id`: at a tenth of what `rows_of` would cost."""
     bound = bindparam(parameter, type_=Text)
     if dialect == SQLITE:
         each = func.json_each(bound).table_valued("value", name="each")
         return select(each.c.value.label("id")).subquery("given")
-    return select(func.unnest(cast(bound, postgresql.ARRAY(BigId))).label("id")).subquery("given")
-
-
-def id_list(dialect: str, ids: Iterable[int]) -> str:
-    """Each dialect reads lists of its own spelling quickest."""
-    listed = ",".join(map(str, ids))
-    return f"[{listed}]" if dialect == SQLITE else f"{{{listed}}}"
+    array = func.translate(bound, literal_column("'[]'"), literal_column("'{}'"))
+    return select(func.unnest(cast(array, postgresql.ARRAY(BigId))).label("id")).subquery("given")
 
 
 def _sqlite_rows(bound: BindParameter[str], columns: Mapping[str, TypeEngine[Any]]) -> FromClause:

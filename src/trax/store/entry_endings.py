@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy import and_, or_, select, text
 
 from trax.store import metadata
-from trax.store.dialect import id_document, rows_of
+from trax.store.dialect import id_document, ids_of
 from trax.store.schema import tables_for
 from trax.store.schema.metadata import ACTIVE
-from trax.store.types import BigId
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,7 +43,7 @@ def ended(connection: Connection, ids: Iterable[int]) -> list[EntryEnd]:
 def _ended(dialect: str) -> Select[Any, Any, Any]:
     t = tables_for(dialect)
     queue, run = t.work_queue, t.metadata
-    given = rows_of(dialect, "ids", {"id": BigId})
+    given = ids_of(dialect)
     is_active = select(run.c.id).where(run.c.id == queue.c.metadata_id, text(ACTIVE)).exists()
     is_over = or_(
         queue.c.id.is_(None),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy import Integer, Text, and_, bindparam, func, literal, select, text, update
 
 from trax.records.states import QueueStatus, State
-from trax.store.dialect import among, document, id_document, rows_of
+from trax.store.dialect import among, document, id_document, ids_of, rows_of
 from trax.store.manifest_locks import lock
 from trax.store.schema import tables_for
 from trax.store.schema.metadata import OUTBOX
@@ -155,7 +155,7 @@ def _columns_of_taken(metadata: Table) -> list[Column[Any]]:
 @cache
 def _note_accepted(dialect: str) -> Update:
     metadata = tables_for(dialect).metadata
-    given = rows_of(dialect, "ids", {"id": BigId})
+    given = ids_of(dialect)
     return (
         update(metadata)
         .where(metadata.c.id == given.c.id, metadata.c.submitted_at.is_(None))
@@ -217,7 +217,7 @@ def _put_back(dialect: str) -> Update:
 @cache
 def _supersede(dialect: str) -> Update:
     queue = tables_for(dialect).work_queue
-    given = rows_of(dialect, "ids", {"id": BigId})
+    given = ids_of(dialect)
     return (
         update(queue)
         .where(queue.c.id == given.c.id)
@@ -232,7 +232,7 @@ def _supersede(dialect: str) -> Update:
 @cache
 def _count_attempt(dialect: str) -> Update:
     queue = tables_for(dialect).work_queue
-    given = rows_of(dialect, "ids", {"id": BigId})
+    given = ids_of(dialect)
     attempts = queue.c.dispatch_attempts + literal(1, Integer)
     return update(queue).where(queue.c.id == given.c.id).values(dispatch_attempts=attempts)
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Integer, bindparam, literal, select, text, update
 
 from trax.records.states import QueueStatus
-from trax.store.dialect import id_document, rows_of
+from trax.store.dialect import id_document, ids_of
 from trax.store.metadata_sweeps import PENDING, waiting_elsewhere_since
 from trax.store.schema import tables_for
-from trax.store.types import BigId, Utc, word
+from trax.store.types import Utc, word
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -63,7 +63,7 @@ def _give_back(dialect: str) -> Update:
 def _count_attempt(dialect: str) -> Update:
     t = tables_for(dialect)
     run, entry = t.metadata, t.work_queue
-    given: Any = rows_of(dialect, "ids", {"id": BigId})
+    given: Any = ids_of(dialect)
     names = select(run.c.external_id).join(given, given.c.id == run.c.id)
     attempts = entry.c.dispatch_attempts + literal(1, Integer)
     return update(entry).where(entry.c.external_id.in_(names)).values(dispatch_attempts=attempts)

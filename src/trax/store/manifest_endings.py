@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import bindparam, select, text, union, update
 
 from trax.records.ended import Held
-from trax.store.dialect import document, id_document, rows_of
+from trax.store.dialect import document, id_document, ids_of, rows_of
 from trax.store.manifest_locks import lock
 from trax.store.manifest_rows import timing_of
 from trax.store.schema import tables_for
@@ -82,8 +82,8 @@ def wake_dependents(connection: Connection, parent_ids: Iterable[int], *, now: d
 def _hold(dialect: str) -> Select[Any]:
     manifest = tables_for(dialect).manifest
     dependent = manifest.alias("dependent")
-    given = rows_of(dialect, "ids", {"id": BigId})
-    parents = rows_of(dialect, "parents", {"id": BigId})
+    given = ids_of(dialect)
+    parents = ids_of(dialect, "parents")
     woken = select(dependent.c.id).join(parents, parents.c.id == dependent.c.depends_on_id)
     wanted = union(select(given.c.id), woken).subquery("wanted")
     return (
@@ -120,14 +120,14 @@ def _write(dialect: str) -> Update:
 @cache
 def _forgive(dialect: str) -> Update:
     manifest = tables_for(dialect).manifest
-    given = rows_of(dialect, "ids", {"id": BigId})
+    given = ids_of(dialect)
     return update(manifest).where(manifest.c.id == given.c.id).values(FORGIVEN)
 
 
 @cache
 def _wake_dependents(dialect: str) -> Update:
     manifest = tables_for(dialect).manifest
-    given = rows_of(dialect, "ids", {"id": BigId})
+    given = ids_of(dialect)
     return (
         update(manifest)
         .where(manifest.c.depends_on_id == given.c.id, text("schedule_type = 'dependent'"))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
 
-from trax.store.dialect import id_list, ids_of
+from trax.store.dialect import id_document, ids_of
 from trax.store.pipeline import run_together
 from trax.store.schema import tables, tables_for
 from trax.store.types import SQLITE
@@ -32,7 +32,7 @@ def lock(connection: Connection, ids: Iterable[int]) -> None:
 def locking(connection: Connection, ids: Iterable[int]) -> list[Step]:
     """The same as steps, for those that have more to do in the same trip."""
     dialect = connection.dialect.name
-    return [] if dialect == SQLITE else [(_lock(dialect), {"ids": id_list(dialect, ids)})]
+    return [] if dialect == SQLITE else [(_lock(dialect), {"ids": id_document(ids)})]
 
 
 def lock_those(connection: Connection, condition: ColumnElement[bool]) -> list[int]:

@@ -10,7 +10,7 @@ from sqlalchemy import case, func, literal_column, select, text, update
 from trax.records.retry_policy import RetryPolicy
 from trax.records.standing import Parent, Standing
 from trax.records.states import ScheduleType
-from trax.store.dialect import document, id_list, ids_of, moment, rows_of
+from trax.store.dialect import document, id_document, ids_of, moment, rows_of
 from trax.store.manifest_locks import locking
 from trax.store.manifest_rows import OCCASION, RHYTHM, timing_from
 from trax.store.pipeline import run_together
@@ -70,7 +70,7 @@ def _standings(
     if not ids:
         return []
     dialect = connection.dialect.name
-    looking: Step = (_looking(dialect), {"ids": id_list(dialect, ids)})
+    looking: Step = (_looking(dialect), {"ids": id_document(ids)})
     *_, rows = run_together(connection, *before, looking)
     found = {row[0]: _standing(row, default_threshold) for row in rows}
     return [found[one] for one in ids if one in found]

@@ -11,10 +11,17 @@ from sqlalchemy import Float, bindparam, func, literal_column, or_, select, text
 from trax.events import Topic
 from trax.records.states import CancelReason, State
 from trax.store.announcing import announce
-from trax.store.dialect import id_document, moment, rows_of, seconds_between, so_long_before, span_before
+from trax.store.dialect import (
+    id_document,
+    ids_of,
+    moment,
+    seconds_between,
+    so_long_before,
+    span_before,
+)
 from trax.store.schema import tables, tables_for
 from trax.store.text import storable
-from trax.store.types import BigId, word
+from trax.store.types import word
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -194,7 +201,7 @@ def _allowed(seconds: float | None, default: timedelta) -> timedelta:
 @cache
 def _request_cancel(dialect: str) -> Update:
     metadata = tables_for(dialect).metadata
-    given = rows_of(dialect, "ids", {"id": BigId})
+    given = ids_of(dialect)
     return (
         update(metadata)
         .where(

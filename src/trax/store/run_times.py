@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy import select
 
 from trax.records.states import State
-from trax.store.dialect import id_document, rows_of
+from trax.store.dialect import id_document, ids_of
 from trax.store.schema import tables_for
-from trax.store.types import BigId
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -68,7 +67,7 @@ def _seconds(begin: datetime | None, end: datetime | None) -> float | None:
 @cache
 def _of_runs(dialect: str) -> Select[Any]:
     t = tables_for(dialect)
-    given = rows_of(dialect, "ids", {"id": BigId})
+    given = ids_of(dialect)
     run, entry, group = t.metadata, t.work_queue, t.manifest_group
     own = (entry.c.external_id == run.c.external_id) & (entry.c.metadata_id == run.c.id)
     return (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import bindparam, delete, func, insert, select, text, update
 
-from trax.store.dialect import among, document, id_document, rows_of
+from trax.store.dialect import among, document, id_document, ids_of, rows_of
 from trax.store.schema import tables, tables_for
 from trax.store.schema.metadata import ACTIVE
 from trax.store.schema.work_queue import QUEUED
@@ -148,7 +148,7 @@ def _is_empty(connection: Connection) -> list[ColumnElement[bool]]:
     t = tables(connection)
     group = t.manifest_group
     named = rows_of(connection.dialect.name, "keep", {"name": group.c.name.type})
-    gone = select(rows_of(connection.dialect.name, "gone", {"id": BigId}).c.id)
+    gone = select(ids_of(connection.dialect.name, "gone").c.id)
     inside = (
         select(t.manifest.c.id).where(t.manifest.c.group_id == group.c.id, t.manifest.c.id.not_in(gone)),
         *(

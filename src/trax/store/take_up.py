@@ -9,7 +9,7 @@ from sqlalchemy import bindparam, select, text, update
 
 from trax.records.states import State
 from trax.store.claim import Claimed, held_columns
-from trax.store.dialect import among, id_document, rows_of
+from trax.store.dialect import among, id_document, ids_of
 from trax.store.schema import tables, tables_for
 from trax.store.types import BigId, Utc, word
 
@@ -42,7 +42,7 @@ def take_up(
 def _take_up(dialect: str) -> Update:
     """Locked in the order of their ids: two that are handed the same runs must not wait for each other."""
     metadata = tables_for(dialect).metadata
-    given = rows_of(dialect, "ids", {"id": BigId})
+    given = ids_of(dialect)
     wanted = (
         select(metadata.c.id)
         .where(metadata.c.id.in_(select(given.c.id)), text("state = 'pending'"))

@@ -16,7 +16,7 @@ from kombu.exceptions import OperationalError
 
 from trax import NotFound, Submission, Trax
 from trax.errors import DefinitionError, MissingExtra
-from trax.submitters.celery import CeleryWorkers, broker_priority, celery_task
+from trax.submitters.celery import TASK, CeleryWorkers, broker_priority, celery_task
 from trax.testing import Harness
 
 if TYPE_CHECKING:
@@ -159,6 +159,20 @@ def test_a_task_that_is_delivered_again_does_nothing(site: Site) -> None:
     assert site.task(run) is False
 
     assert site.output(run) == "HELLO"
+
+
+def test_celery_apps_in_one_process_keep_to_their_own_task(site: Site) -> None:
+    run, strange = site.handed_over(), celery_at("memory://")
+    celery_task(other := Trax("memory://"), neighbour := celery_at("memory://"))
+
+    assert TASK not in strange.tasks
+    assert neighbour.tasks[TASK] is not site.task
+    with pytest.raises(NotFound):
+        neighbour.tasks[TASK](run)
+
+    signals.worker_shutdown.send(sender=None)
+    other.close()
+    assert site.task(run) is True
 
 
 def test_a_task_whose_record_is_gone_has_failed(site: Site) -> None:

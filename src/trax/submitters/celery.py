@@ -138,6 +138,7 @@ def celery_task(app: Trax, celery_app: Any, *, name: str = TASK) -> Any:
     return celery_app.task(
         take_up,
         name=name,
+        shared=False,  # or Celery gives it to every other app of the process, which has runs of its own
         bind=True,
         acks_late=True,
         reject_on_worker_lost=True,

@@ -175,6 +175,16 @@ def test_celery_apps_in_one_process_keep_to_their_own_task(site: Site) -> None:
     assert site.task(run) is True
 
 
+def test_two_apps_with_one_celery_app_need_two_names() -> None:
+    celery_app, first, second = celery_at("memory://"), Trax("memory://"), Trax("memory://")
+    celery_task(first, celery_app)
+
+    with pytest.raises(DefinitionError, match=r"a task 'trax.take_up' already .* name=…"):
+        celery_task(second, celery_app)
+
+    assert celery_task(second, celery_app, name="second").name == "second"
+
+
 def test_a_task_whose_record_is_gone_has_failed(site: Site) -> None:
     site.handed_over()
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
 
 from trax.errors import DefinitionError, NotFound, TraxError
 from trax.host.extras import needed
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from trax.host.app import Trax
 
 TASK: Final = "trax.take_up"
+TAKEN: Final[WeakKeyDictionary[Any, set[str]]] = WeakKeyDictionary()
+"""The tasks each Celery app was given: a second one of a name it would leave out, and its runs would wait."""
 CONNECT: Final = timedelta(seconds=4)
 TRY_AGAIN_SECONDS: Final = 10
 BROKER_PRIORITY_MAX: Final = 9
@@ -124,6 +127,12 @@ def celery_task(app: Trax, celery_app: Any, *, name: str = TASK) -> Any:
     after it; one that is delivered again finds the record taken, and does nothing.
     """
     _check(celery_app, "celery_task()")
+    if name in (taken := TAKEN.setdefault(celery_app, set())):
+        raise DefinitionError(
+            f"the Celery app has a task {name!r} already (got it twice): "
+            "give each app a task of its own, with celery_task(…, name=…) and CeleryWorkers(…, task=…)"
+        )
+    taken.add(name)
     host = _Host(app)
     host.listen()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -54,6 +55,13 @@ def visited(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder, demo(folder, 6)
 
 
+@pytest.fixture
+def revisited(visited: tuple[Path, str], tmp_path: Path) -> tuple[Path, str]:
+    """The same visit, in a folder that may be changed."""
+    folder, told = visited
+    return shutil.copytree(folder, tmp_path / "again"), told
+
+
 def test_the_report_says_what_the_records_say(visited: tuple[Path, str]) -> None:
     folder, told = visited
 
@@ -81,8 +89,8 @@ def test_the_limit_that_was_kept_is_measured(visited: tuple[Path, str]) -> None:
     assert f"At most {most} emails were sent at once; their limit is 3." in told
 
 
-def test_the_dead_letter_comes_with_commands_that_work(visited: tuple[Path, str]) -> None:
-    folder, told = visited
+def test_the_dead_letter_comes_with_commands_that_work(revisited: tuple[Path, str]) -> None:
+    folder, told = revisited
 
     shown, queued = typed(folder, told, "see why"), typed(folder, told, "queue it again")
 
@@ -106,8 +114,8 @@ def test_a_pipe_gets_plain_lines(visited: tuple[Path, str]) -> None:
     assert told.endswith("All records are in trax-demo/trax.db. Run it again: they only grow.\n")
 
 
-def test_a_second_visit_counts_only_itself(visited: tuple[Path, str]) -> None:
-    folder, _ = visited
+def test_a_second_visit_counts_only_itself(revisited: tuple[Path, str]) -> None:
+    folder, _ = revisited
     ((last,),) = asked(folder, "SELECT max(id) FROM trax_metadata")
     (folder / "trax-demo" / "rates.csv").write_text("EUR,1.00\n", encoding="utf-8")
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from sqlalchemy import Connection
+    from tests.support.databases import PostgresDatabases
 
 pytestmark = pytest.mark.postgresql
 
@@ -74,20 +75,13 @@ class Sent:
     given: Any
 
 
-@pytest.fixture(scope="module")
-def crowded(postgres_databases: Any) -> Generator[str]:
-    with postgres_databases.database() as address:
-        store = Store(address)
-        store.run(lambda connection: [connection.execute(text(one)) for one in CROWDED])
-        store.close()
-        yield address
-
-
 @pytest.fixture(scope="module", params=["", "?prepare_statements=off"], ids=["directly", "through a pooler"])
-def store(crowded: str, request: pytest.FixtureRequest) -> Generator[Store]:
-    store = Store(crowded + request.param)
-    yield store
-    store.close()
+def store(postgres_databases: PostgresDatabases, request: pytest.FixtureRequest) -> Generator[Store]:
+    with postgres_databases.database() as address:
+        store = Store(address + request.param)
+        store.run(lambda connection: [connection.execute(text(one)) for one in CROWDED])
+        yield store
+        store.close()
 
 
 @pytest.fixture(scope="module")

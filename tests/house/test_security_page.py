@@ -61,7 +61,6 @@ def railway(address: str) -> Trax:
     return app
 
 
-@pytest.mark.postgresql
 async def test_the_app_runs_everything_and_migrates_nothing(address_of: Callable[[str], str]) -> None:
     app = railway(address_of("trax_app"))
     app.schedule(app.trains.get("send"), "daily", "ada", every(days=1))
@@ -80,7 +79,6 @@ async def test_the_app_runs_everything_and_migrates_nothing(address_of: Callable
         execute(address_of("trax_app"), "DELETE FROM trax.alembic_version")
 
 
-@pytest.mark.postgresql
 async def test_a_web_application_may_queue_and_wait_and_nothing_else(
     address_of: Callable[[str], str],
 ) -> None:
@@ -99,7 +97,6 @@ async def test_a_web_application_may_queue_and_wait_and_nothing_else(
     web.close()
 
 
-@pytest.mark.postgresql
 async def test_a_reader_does_not_write(address_of: Callable[[str], str]) -> None:
     reader = railway(address_of("trax_read"))
 
@@ -109,7 +106,6 @@ async def test_a_reader_does_not_write(address_of: Callable[[str], str]) -> None
     reader.close()
 
 
-@pytest.mark.postgresql
 def test_commands_that_look_need_no_more_than_a_reader(address_of: Callable[[str], str]) -> None:
     for words in (["status"], ["executions", "list"], ["db", "status"], ["db", "doctor"]):
         with pytest.raises(SystemExit, match="0"):

@@ -30,7 +30,6 @@ def test_whoever_types_the_tutorial_sees_what_it_shows(part: int, tmp_path: Path
     typist_at(part, tmp_path).type_in(PARTS[part])
 
 
-@pytest.mark.postgresql
 def test_its_last_part_holds_on_postgresql(tmp_path: Path, postgres_databases: PostgresDatabases) -> None:
     with postgres_databases.database(migrated=False) as address:
         typist_at(2, tmp_path, server=address).type_in(PARTS[2])

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-pytestmark = pytest.mark.postgresql
-
 OFTEN = 3 * PREPARE_AFTER
 HISTORY = 20_000
 

@@ -34,7 +34,7 @@ def languages_of_text(connection: Connection) -> set[str]:
     found = connection.execute(
         text(
             "SELECT DISTINCT coalesce(collation_name, 'of the server') FROM information_schema.columns "
-            "WHERE table_schema = 'trax' AND data_type = 'text' AND table_name <> 'alembic_version'"
+            "WHERE table_schema = 'trax' AND data_type = 'text'"
         )
     )
     return set(found.scalars())

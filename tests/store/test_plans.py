@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
     from tests.support.databases import PostgresDatabases
 
-pytestmark = pytest.mark.postgresql
-
 WORKER = 7
 CROWDED = (
     """INSERT INTO trax.manifest_group (name, priority, max_active_jobs, created_at, updated_at)

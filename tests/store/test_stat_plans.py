@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-pytestmark = pytest.mark.postgresql
-
 NOW = datetime(2027, 3, 1, 12, tzinfo=UTC)
 RUNS = 60_000
 HISTORY = (

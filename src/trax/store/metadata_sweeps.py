@@ -11,14 +11,7 @@ from sqlalchemy import Float, bindparam, func, literal_column, or_, select, text
 from trax.events import Topic
 from trax.records.states import CancelReason, State
 from trax.store.announcing import announce
-from trax.store.dialect import (
-    id_document,
-    ids_of,
-    moment,
-    seconds_between,
-    so_long_before,
-    span_before,
-)
+from trax.store.dialect import id_document, ids_of, moment, seconds_between, so_long_before, span_before
 from trax.store.schema import tables, tables_for
 from trax.store.text import storable
 from trax.store.types import word

@@ -33,7 +33,7 @@ def railway(disk: Disk) -> Trax:
         return f"{table} is safe"
 
     nightly = cron("0 3 * * *", tz="Europe/Berlin")
-    app.schedule(back_up, "nightly", "users", nightly, start="next_occurrence")
+    app.schedule(back_up, "nightly", "users", nightly)
     return app
 
 

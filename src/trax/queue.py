@@ -41,9 +41,22 @@ class Wish:
     repeats: int | None = None
 
 
-def enqueue(connection: Connection, wish: Wish, *, now: datetime, record: type[EntryT]) -> list[EntryT]:
-    """Write one entry for each input, in one go; what is returned are records of that kind."""
-    group = manifest_groups.named(connection, [wish.group], now=now)[wish.group] if wish.group else None
+def enqueue(
+    connection: Connection,
+    wish: Wish,
+    *,
+    now: datetime,
+    record: type[EntryT],
+    group: ManifestGroup | None = None,
+) -> list[EntryT]:
+    """Write one entry for each input, in one go; what is returned are records of that kind.
+
+    `group` is the wish's, where it was made only just before: this transaction may not see it yet.
+    """
+    if group is not None:
+        manifest_groups.keep(connection, group)
+    elif wish.group is not None:
+        group = manifest_groups.named(connection, [wish.group], now=now)[wish.group]
     entries = [_entry(wish, external_id, text, group, now) for external_id, text in wish.inputs.items()]
     if wish.unique is not None:
         return [_only_one(connection, entry, record, now) for entry in entries]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
 from tests.support.backends import cut_off
 from tests.support.chaos import Town, town
@@ -16,6 +20,7 @@ from trax.testing.postgres import Server, postgres_server
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+    from datetime import datetime
     from pathlib import Path
 
     from trax.testing.postgres import StopMode
@@ -86,6 +91,49 @@ def test_the_server_may_stop_and_come_back(server: Server, tmp_path: Path, mode:
 
         yard.nothing_is_lost_or_doubled(NAMES)
         assert yard.count(State.FAILED) == 0
+
+
+@pytest.mark.parametrize("how", ["stopped", "locked"])
+@pytest.mark.postgresql
+def test_an_outage_that_everybody_shares_fails_nothing(server: Server, tmp_path: Path, how: str) -> None:
+    """Also one that lasts longer than a worker may be silent, or a lock that holds up every heartbeat."""
+    databases, silence = PostgresDatabases(server.url), 2.0
+    with databases.database() as url, town(tmp_path, _named(url)) as yard:
+        for _ in range(2):
+            yard.start("run", url=url, local_worker_count=1, worker_lost_after=silence)
+        yard.has_workers(2)
+        yard.hold("one", "two")
+        yard.queue("one", "two")
+        yard.began("one", "two")
+        before = beats(yard)
+
+        with outage(server, url, how):
+            yard.forget()
+            over_at = time.monotonic() + 3 * silence
+            until(lambda: time.monotonic() > over_at)
+        until(lambda: beats(yard) > before + timedelta(seconds=6 * silence))
+        yard.release("one", "two")
+        yard.has_completed(["one", "two"])
+
+        assert yard.count(State.FAILED) == 0
+        yard.nothing_is_lost_or_doubled(["one", "two"])
+
+
+def beats(yard: Town) -> datetime:
+    """When the worker that has been silent for longest has beaten."""
+    return min(worker.heartbeat_at for worker in yard.workers())
+
+
+@contextmanager
+def outage(server: Server, url: str, how: str) -> Generator[None]:
+    if how == "stopped":
+        server.stop("immediate")
+        yield
+        server.start()
+        return
+    with psycopg.connect(url) as outsider:
+        outsider.execute("LOCK TABLE trax.worker IN ACCESS EXCLUSIVE MODE")
+        yield
 
 
 def _named(url: str) -> str:

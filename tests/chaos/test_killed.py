@@ -88,7 +88,7 @@ def test_a_worker_that_stood_still_is_refused_and_goes_on_as_a_new_one(yard: Tow
     lost, again = yard.records("long")
     assert (lost.state, lost.failure_exception, lost.output) == (State.FAILED, "WorkerLost", None)
     assert (again.state, again.attempt, again.output) == (State.COMPLETED, 2, live.pid)
-    assert f"worker {lost.worker} was taken for dead" in still.log
+    assert f"worker {lost.worker} missed its heartbeat" in still.log
     assert lost.worker not in {worker.id for worker in yard.workers()}
 
     yard.release("calm")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.chaos import Town, process_state, town
+from tests.support.chaos_proxy import proxy_to
 from tests.support.waiting import until
 
 from trax.records import State
@@ -50,6 +51,29 @@ def test_a_deploy_under_load_fails_nothing_and_counts_nothing(yard: Town) -> Non
         assert completed.output == new.pid
 
 
+@pytest.mark.parametrize("role", ["run", "worker"])
+def test_a_process_whose_database_host_answers_no_more_ends_when_it_is_asked_to(
+    yard: Town, postgres_url: str, role: str
+) -> None:
+    with proxy_to(postgres_url) as proxy:
+        process = yard.start(role, url=proxy.url)
+        until(lambda: "Ctrl-C stops" in process.log)
+        proxy.is_black_hole = True
+        code = process.ended(signal.SIGTERM)
+
+    assert code in {0, 1}
+    assert "Traceback" not in process.log
+
+
+def test_so_does_one_that_has_not_even_begun(yard: Town, postgres_url: str) -> None:
+    with proxy_to(postgres_url) as proxy:
+        proxy.is_black_hole = True
+        process = yard.start("run", url=proxy.url)
+        until(lambda: proxy.swallowed > 0)
+
+        assert process.ended(signal.SIGTERM) in {0, 1}
+
+
 def test_what_a_killed_process_of_several_ran_is_run_again(yard: Town) -> None:
     yard.start("scheduler", worker_lost_after=2)
     parent = yard.start("worker", "--processes", "2", "--concurrency", "1", worker_lost_after=2)
@@ -88,6 +112,26 @@ def test_when_the_parent_is_killed_its_processes_stop_as_if_asked(yard: Town) ->
     assert {record.failure_exception for record in yard.records()} == {"Interrupted", None}
     assert {record.attempt for record in yard.records()} == {1}
     yard.nothing_is_lost_or_doubled(["one", "two"])
+
+
+def test_a_train_that_never_looks_whether_it_should_stop_does_not_hold_up_the_end_of_its_process(
+    yard: Town,
+) -> None:
+    server = yard.start("run")
+    yard.has_workers(1)
+    yard.hold("one")
+    yard.queue("one", train="deaf")
+    yard.began("one")
+
+    code = server.ended(signal.SIGTERM)
+    (interrupted,) = yard.records(train="deaf")
+    yard.release("one")
+    yard.start("run")
+    until(lambda: len(yard.lines("late")) == 1)
+    until(lambda: yard.records(train="deaf")[-1].state is State.COMPLETED)
+
+    assert (code, interrupted.failure_exception) == (0, "Interrupted")
+    assert [record.attempt for record in yard.records(train="deaf")] == [1, 1]
 
 
 def is_alive(pid: int) -> bool:

@@ -34,7 +34,8 @@ def person(capsys: pytest.CaptureFixture[str]) -> Operator:
 
 
 def test_a_crontab_becomes_a_module_and_a_plan(person: Operator, folder: Path) -> None:
-    (folder / "tab").write_text("30 3 * * * backup --all\n@reboot warm-up\n", encoding="utf-8")
+    tab = "30 3 * * * backup --all\n@reboot warm-up\n0 0 30 2 * never\n"
+    (folder / "tab").write_text(tab, encoding="utf-8")
 
     told = person.plainly("import", "crontab", "tab", "--tz", "Europe/Berlin")
 
@@ -42,7 +43,9 @@ def test_a_crontab_becomes_a_module_and_a_plan(person: Operator, folder: Path) -
     assert told.code == 0
     assert "backup\t30 3 * * *\tAt 03:30 every day (Europe/Berlin)\t10 of 10 agree\t" in told.err
     assert "warm-up\t@reboot\ton demand\tby hand\t-" in told.err
+    assert "  - line 3 never runs" in told.err
     assert "  - cron forgets what it missed" in told.err
+    assert told.out.count("timeout=NO_LIMIT") == 3
     linted = person.plainly("lint", "moved.py:app")
     assert (linted.code, linted.out) == (0, "nothing to complain about\n")
     assert not (folder / "trax.db").exists()
@@ -56,6 +59,18 @@ def test_a_crontab_may_come_from_a_pipe(person: Operator, monkeypatch: pytest.Mo
     (manifest,) = json.loads(told.out)["manifests"]
     assert (manifest["task"], manifest["agrees"], len(manifest["ours"])) == ("sweep", True, 10)
     assert manifest["theirs"] == manifest["ours"]
+    assert manifest["timeout"] is None
+
+
+def test_all_that_is_wrong_with_a_crontab_is_told_at_once(person: Operator, folder: Path) -> None:
+    (folder / "tab").write_text("0 25 * * * x\n0 1 * * * fine\n@dayly x\n", encoding="utf-8")
+
+    told = person.plainly("import", "crontab", "tab")
+
+    assert (told.code, told.out) == (1, "")
+    first, second = told.err.splitlines()
+    assert first.startswith("trax: line 1 of the crontab, '0 25 * * * x': ")
+    assert second.startswith("line 3 of the crontab, '@dayly x': ")
 
 
 def test_a_beat_schedule_becomes_a_module_and_a_plan(person: Operator, folder: Path) -> None:
@@ -73,6 +88,7 @@ def test_a_job_store_becomes_a_module_and_a_plan(person: Operator, folder: Path)
     told = person.plainly("import", "apscheduler", "jobs.sqlite")
 
     assert 'cron("30 7 * * mon-fri", tz="Europe/Berlin")' in told.out
+    assert "timeout=NO_LIMIT" in told.out
     assert "a pickle runs code when it is opened" in told.err
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.operator import register
 
 from trax import Manifest, Metadata
+from trax.clock import utc_now
 from trax.records import DeadLetter, ManifestGroup, WorkQueueEntry
 
 if TYPE_CHECKING:
@@ -60,13 +64,17 @@ def test_a_manifest_is_triggered_now_or_later(operator: Operator) -> None:
     assert (newest["scheduled_at"] is not None, newest["manifest"]) == (True, "greet-ada")
 
 
-def test_a_manifest_is_deleted_with_its_history(operator: Operator) -> None:
+def test_a_manifest_is_retired_and_keeps_its_history(operator: Operator) -> None:
     assert operator("manifests", "cancel", "greet-ada").out == "asked to stop: 0\n"
 
-    assert operator("manifests", "delete", "greet-ada", "--yes").code == 0
+    runs = operator.json("executions", "list", "--train", "greet")
 
+    assert operator("manifests", "delete", "greet-ada", "--yes").out == "greet-ada is retired\n"
+
+    (retired,) = operator.json("manifests", "list", "--retired")
     assert operator.json("manifests", "list") == []
-    assert operator.json("executions", "list", "--train", "greet") == []
+    assert (retired["external_id"], retired["retired_at"] is not None) == ("greet-ada", True)
+    assert operator.json("executions", "list", "--train", "greet") == runs
 
 
 def test_a_group_is_changed_and_what_is_not_named_stays(operator: Operator) -> None:
@@ -100,6 +108,23 @@ def test_a_train_is_queued_by_its_name_alone(operator: Operator, trains: Railway
     assert operator.json("executions", "list", "--train", "greet")[0]["output"] == "Hello, Bob!"
 
 
+def test_a_name_that_no_live_worker_knows_is_queued_with_a_warning(operator: Operator) -> None:
+    nobody = operator("queue", "add", "greet", '{"name": "Bob"}')
+    register(operator.url, "greet", "divide", beaten_at=utc_now())
+    register(operator.url, "grets", beaten_at=utc_now() - timedelta(hours=1))
+
+    known = operator("queue", "add", "greet", '{"name": "Bob"}')
+    misspelt = operator("queue", "add", "gret", '{"name": "Bob"}', "--json")
+
+    waits = "the entry waits for one that does"
+    assert nobody.err == f"trax: warning: no live worker (of 0) knows train 'greet'; {waits}\n"
+    assert (known.code, known.err) == (0, "")
+    assert misspelt.err == (
+        f"trax: warning: no live worker (of 1) knows train 'gret'; {waits}; did you mean 'greet'?\n"
+    )
+    assert (nobody.code, misspelt.code, json.loads(misspelt.out)["train"]) == (0, 0, "gret")
+
+
 def test_an_input_that_the_train_refuses_ends_as_a_dead_letter(operator: Operator, trains: Railway) -> None:
     assert operator("queue", "add", "greet", '{"name": 1}').code == 0
 
@@ -124,7 +149,7 @@ def test_with_the_code_an_input_is_checked_at_once(operator: Operator, tmp_path:
 
 
 def test_entries_are_withdrawn_while_they_wait(operator: Operator) -> None:
-    entry = operator.json("queue", "add", "greet", '{"name": "Bob"}')["id"]
+    entry = json.loads(operator("queue", "add", "greet", '{"name": "Bob"}', "--json").out)["id"]
 
     withdrawn = operator("queue", "cancel", str(entry))
     again = operator("queue", "cancel", str(entry), "999")

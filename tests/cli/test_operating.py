@@ -42,6 +42,31 @@ class Typing(io.StringIO):
         (["settings", "set", "max_active=1"], 1, "trax: there is no setting 'max_active'; did you mean"),
         (["settings", "get", "listen_url"], 1, "trax: setting 'listen_url' is set in code or environment"),
         (["queue", "add", "greet", "{"], 2, "trax: The input is not JSON"),
+        (["queue", "add", "greet", "--delay", "soon"], 2, "trax: Invalid value for --delay"),
+        (
+            ["queue", "add", "greet", "--delay", "-5"],
+            2,
+            'trax: Invalid value "-5.0" for --delay. Must be >= 0.',
+        ),
+        (["queue", "add", "greet", "--delay", "nan"], 2, 'trax: Invalid value "nan" for --delay.'),
+        (["manifests", "trigger", "greet-ada", "--delay", "soon"], 2, "trax: Invalid value for --delay"),
+        (
+            ["manifests", "trigger", "greet-ada", "--delay", "-1"],
+            2,
+            'trax: Invalid value "-1.0" for --delay.',
+        ),
+        (
+            ["manifests", "trigger", "greet-ada", "--delay", "inf"],
+            2,
+            'trax: Invalid value "inf" for --delay.',
+        ),
+        (
+            ["manifests", "trigger", "greet-ada", "--delay", "1e30"],
+            2,
+            'trax: Invalid value "1e+30" for --delay',
+        ),
+        (["executions", "list", "--since", "yesterday"], 2, "trax: Invalid value for --since"),
+        (["executions", "list", "--since", "0001-01-01T00:00+14:00"], 2, "trax: --since is no moment in UTC"),
         (["queue", "list", "--status", "waiting"], 2, 'trax: Invalid value "waiting" for --status.'),
         (["queue", "cancel"], 2, "trax: Which entries? Name their ids. See `trax queue cancel --help`."),
         (["executions", "cancel"], 2, "trax: Which executions? Name their ids."),
@@ -198,3 +223,26 @@ def test_help_imports_no_database_and_no_command() -> None:
 
     assert "executions" in helped.stdout
     assert helped.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["manifests", "list"],
+        ["groups", "list"],
+        ["queue", "list"],
+        ["executions", "list"],
+        ["executions", "logs", "1"],
+        ["dead-letters", "list"],
+        ["dead-letters", "groups"],
+        ["dead-letters", "requeue", "--fingerprint", "a"],
+        ["audit", "list"],
+    ],
+)
+@pytest.mark.parametrize("limit", ["-1", "0", "1001"])
+def test_a_limit_that_no_page_can_have_is_a_misuse(operator: Operator, words: list[str], limit: str) -> None:
+    done = operator(*words, "--limit", limit)
+
+    assert done.code == 2
+    assert f'"{limit}"' in done.err
+    assert "--limit" in done.err

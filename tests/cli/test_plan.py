@@ -53,3 +53,23 @@ def test_a_plan_tells_what_starting_would_change(tmp_path: Path) -> None:
     assert json.loads(as_json.stdout)["changes"][0]["differences"] == [
         {"name": "cron_expression", "old": "0 7 * * *", "new": "0 8 * * *"}
     ]
+
+
+def test_a_plan_says_what_a_retirement_touches_and_what_is_renamed(tmp_path: Path) -> None:
+    more = JOBS + 'app.schedule(greet, "bob", "Bob", "on_demand").include(greet, "after-bob", "After")\n'
+    (tmp_path / "jobs.py").write_text(more, encoding="utf-8")
+    run(sys.executable, "-c", SEED, folder=tmp_path)
+    run(TRAX, "manifests", "trigger", "bob", folder=tmp_path)
+    renamed = JOBS.replace('"ada"', '"lovelace"').replace("group=", 'renamed_from="ada", group=')
+    (tmp_path / "jobs.py").write_text(renamed, encoding="utf-8")
+
+    plan = run(TRAX, "plan", "jobs:app", folder=tmp_path)
+
+    assert plan.stdout.splitlines() == [
+        "- manifest bob: retired, its history stays",
+        "    queued entries that are withdrawn: 1",
+        "    manifests that depend on it, and will rest: after-bob",
+        "- manifest after-bob: retired, its history stays",
+        "~ manifest lovelace: renamed, its history comes along",
+        "    external_id: 'ada' -> 'lovelace'",
+    ]

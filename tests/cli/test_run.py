@@ -57,6 +57,64 @@ def test_what_was_loaded_is_spared_from_the_garbage_collector(folder: Path) -> N
         running.terminate()
 
 
+MORE = "; --debug shows the traceback"
+POOR = f"poor.py:2: ModuleNotFoundError: No module named 'shop'{MORE}"
+BROKEN = {
+    "unread": ("app = Trax(\n", f"unread.py:1: SyntaxError: '(' was never closed{MORE}"),
+    "poor": ("\nimport shop\n", POOR),
+    "behind": ("import poor\n", POOR),
+    "within": (
+        "import json\n\ndef read() -> None:\n    json.loads('')\n\nread()\n",
+        f"within.py:4: JSONDecodeError: Expecting value: line 1 column 1 (char 0){MORE}",
+    ),
+    "leaving": ("import sys\nsys.exit(0)\n", f"leaving.py:2: SystemExit: 0{MORE}"),
+    "wrong": (
+        "from trax import Trax\n\napp = Trax(max_active=3)\n",
+        "wrong.py:3: there is no setting 'max_active'; did you mean 'max_active_jobs'?",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.parametrize("form", ["{}.py:app", "{}:app"])
+def test_an_app_that_cannot_be_imported_is_told_in_one_line_with_the_place(
+    tmp_path: Path, name: str, form: str
+) -> None:
+    for each, (source, _) in BROKEN.items():
+        (tmp_path / f"{each}.py").write_text(source, encoding="utf-8")
+
+    failed = ran(tmp_path, "lint", form.format(name))
+    at_length = ran(tmp_path, "lint", form.format(name), "--debug")
+
+    assert (failed.returncode, failed.stderr) == (2, f"trax: {BROKEN[name][1]}\n")
+    assert "Traceback" in at_length.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "run",
+        "scheduler",
+        "worker",
+        "dashboard",
+        "lint",
+        "plan",
+        "queue add greet --app",
+        "import celery-beat",
+    ],
+)
+def test_every_command_that_takes_an_app_tells_where_it_is_broken(tmp_path: Path, command: str) -> None:
+    (tmp_path / "poor.py").write_text(BROKEN["poor"][0], encoding="utf-8")
+
+    failed = ran(tmp_path, *command.split(), "poor:app")
+
+    assert (failed.returncode, failed.stdout, failed.stderr) == (2, "", f"trax: {POOR}\n")
+
+
+def ran(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([TRAX, *words], cwd=folder, capture_output=True, text=True, check=False)
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [

@@ -2,14 +2,15 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.operator import register
 
 from trax.clock import utc_now
 from trax.records.states import Origin
 from trax.records.work_queue_entry import NewEntry
-from trax.store import Store, work_queue, workers
+from trax.store import Store, work_queue
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -19,15 +20,6 @@ if TYPE_CHECKING:
 
     from trax.store import Connection
 
-BOX: dict[str, Any] = {
-    "host": "box",
-    "pid": 7,
-    "concurrency": 4,
-    "trains": "[]",
-    "host_environment": "server",
-    "host_instance_id": "",
-}
-
 
 @pytest.fixture(autouse=True)
 def the_present(trains: Railway) -> datetime:
@@ -35,12 +27,6 @@ def the_present(trains: Railway) -> datetime:
     now = utc_now()
     asyncio.run(trains.runs(0, at=now))
     return now
-
-
-def register(url: str, *, beaten_at: datetime) -> None:
-    store = Store(url)
-    store.run(workers.register, BOX, now=beaten_at)
-    store.close()
 
 
 def test_status_says_what_waits_what_runs_and_who_is_there(operator: Operator) -> None:

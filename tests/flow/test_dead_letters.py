@@ -145,6 +145,34 @@ async def test_requeue_attaches_to_an_entry_that_is_queued_already(url: str, ori
         assert (await h.app.dead_letters.get(letter_id)).retry_metadata_id is not None
 
 
+@pytest.mark.parametrize("origin", ["schedule", "retry", "trigger"])
+async def test_requeue_does_not_wait_behind_an_entry_that_is_put_off(url: str, origin: str) -> None:
+    async with yard(url) as h:
+        (letter_id,) = await awaiting(h, "sync")
+        put_off = h.insert_entry("sync", origin=origin, ready=False, scheduled_at=h.now + timedelta(days=3))
+
+        assert await h.app.dead_letters.requeue([letter_id]) == 1
+
+        delayed, requeued = h.queued("sync")
+        assert (delayed.id, delayed.dead_letter_id) == (put_off, None)
+        assert (requeued.origin, requeued.dead_letter_id) == (Origin.REQUEUE, letter_id)
+        await h.run_until_idle()
+        assert h.ran == ["sync", "sync"]
+        assert (await h.app.dead_letters.get(letter_id)).retry_metadata_id is not None
+
+
+async def test_requeue_attaches_to_a_delayed_entry_whose_moment_has_come(url: str) -> None:
+    async with yard(url) as h:
+        (letter_id,) = await awaiting(h, "sync")
+        await h.app.manifests.trigger("sync", delay=timedelta(minutes=1))
+        await h.advance(minutes=1)
+
+        await h.app.dead_letters.requeue([letter_id])
+
+        entry = h.entry("sync")
+        assert (entry.origin, entry.dead_letter_id) == (Origin.TRIGGER, letter_id)
+
+
 async def test_requeue_attaches_to_one_entry_of_several(url: str) -> None:
     async with yard(url) as h:
         (letter_id,) = await awaiting(h, "sync")
@@ -225,6 +253,63 @@ async def test_acknowledge_resolves_with_a_note_and_queues_nothing_itself(url: s
         assert (letter.status, letter.note) == (DeadLetterStatus.ACKNOWLEDGED, "known, harmless")
         assert letter.resolved_at == h.now
         assert h.queued() == []
+
+
+async def test_what_was_to_run_once_stays_given_up_once_it_is_acknowledged(url: str) -> None:
+    h = Yard(url, TEN)
+    h.app.schedule_once(h.job, "migrate", "migrate", delay=timedelta(0), max_retries=1)
+    async with h:
+        letter = await h.dead_letter("migrate")
+
+        await h.app.dead_letters.acknowledge([letter.id], "done by hand")
+        await h.run_until_idle()
+        await h.advance(days=1)
+        await h.seed()
+        await h.run_until_idle()
+
+        assert h.ran == ["migrate"]
+        manifest = await h.manifest("migrate")
+        assert (manifest.enabled, manifest.failure_count, manifest.next_due_at) == (False, 0, None)
+
+
+async def test_what_was_to_run_once_runs_again_once_it_is_requeued(url: str) -> None:
+    h = Yard(url, TEN)
+    h.app.schedule_once(h.job, "migrate", "migrate", delay=timedelta(0), max_retries=1)
+    async with h:
+        letter = await h.dead_letter("migrate")
+
+        await h.app.dead_letters.requeue([letter.id])
+        await h.run_until_idle()
+
+        assert h.ran == ["migrate", "migrate"]
+        assert not (await h.manifest("migrate")).enabled
+
+
+async def test_acknowledging_a_run_by_hand_leaves_what_is_to_run_once_its_moment(url: str) -> None:
+    h = Yard(url, TEN)
+    h.app.schedule_once(h.job, "migrate", "migrate", delay=timedelta(hours=1), max_retries=1)
+    async with h:
+        h.errors["migrate"] = RuntimeError("no luck")
+        await h.app.manifests.trigger("migrate")
+        await h.run_until_idle()
+        h.errors.clear()
+
+        assert await h.app.dead_letters.acknowledge_all("too early") == 1
+        await h.run_until_idle()
+        assert h.ran == ["migrate"]
+        await h.advance(hours=1)
+        await h.run_until_idle()
+
+        assert h.ran == ["migrate", "migrate"]
+
+
+async def test_after_an_acknowledgement_other_schedules_go_on(url: str) -> None:
+    async with yard(url) as h:
+        (letter_id,) = await awaiting(h, "sync")
+
+        await h.app.dead_letters.acknowledge([letter_id], "seen")
+
+        assert await h.manage() == ["sync"]
 
 
 # many, none, twice

@@ -172,14 +172,19 @@ async def test_a_disabled_dependent_catches_up_once_when_it_is_enabled(url: str)
         assert h.ran == ["parent"] * 3 + ["child"]
 
 
-async def test_the_dependents_of_a_deleted_parent_rest(url: str) -> None:
+async def test_the_dependents_of_a_retired_parent_rest_and_say_so(url: str) -> None:
     async with pair(url) as h:
         await h.manage()
         await run_queued(h)
         await h.app.manifests.delete("parent")
 
         assert await h.manage() == []
-        assert (await h.manifest("child")).depends_on is None
+        assert (await h.manifest("child")).depends_on == "parent"
+        (reason,) = await h.app.why("child")
+        assert (reason.code, reason.text) == (
+            "parent_closed",
+            "its parent is retired (it depends on 'parent')",
+        )
 
 
 async def test_dependents_that_are_queued_or_active_are_not_queued_again(url: str) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import asyncio
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from tests.support.flow_manager import Yard
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from trax import DeadLetter
     from trax.train import Run
 
 TEN = datetime(2027, 3, 1, 10, tzinfo=UTC)
@@ -279,19 +281,98 @@ async def test_a_dead_letter_refuses_activation_unless_it_is_forced(
         assert dormant(h) == {"load-a": "good", "load-b": "B"}
 
 
-async def test_a_dormant_run_that_fails_is_not_tried_again_but_counts(url: str) -> None:
-    async with yard(url) as h:
-        h.errors["bad"] = RuntimeError("no luck")
+async def fail_for_good(h: Yard, external_id: str, value: str) -> None:
+    """Wake it with an input that it fails with, until it gives up; nothing else runs meanwhile."""
+    h.errors[value] = RuntimeError("no luck")
+    await scanning(h, (external_id, value))
+    await h.app.manifests.disable("scan")
+    for _ in range(3):
+        await h.manage()
+        h.now = max([h.now, *(entry.scheduled_at or h.now for entry in h.queued(external_id))])
+        await run_queued(h)
 
-        for failures in (1, 2):
-            await scanning(h, ("load-a", "bad"))
-            await h.manage()
-            assert (await h.manifest("load-a")).failure_count == failures
-            assert h.queued("load-a") == []
-        await scanning(h, ("load-a", "bad"))
+
+async def test_a_dormant_run_that_fails_is_tried_again_with_the_input_it_was_woken_with(url: str) -> None:
+    async with yard(url, priority=10) as h:
+        h.errors["rows 1 to 9"] = RuntimeError("no luck")
+        await scanning(h, ("load-a", "rows 1 to 9"), ("load-b", "B"))
+
+        assert "load-a" in await h.manage()
+
+        retry = h.entry("load-a")
+        assert (retry.origin, retry.input, retry.priority) == (Origin.RETRY, "rows 1 to 9", 26)
+        assert retry.scheduled_at == h.now + timedelta(minutes=5)
+        h.errors.clear()
+        await h.advance(minutes=5)
+        await run_queued(h)
+        assert h.ran.count("rows 1 to 9") == 2
+        assert (await h.manifest("load-a")).failure_count == 0
+
+
+async def test_a_dormant_run_is_tried_again_with_its_input_though_records_keep_none(url: str) -> None:
+    async with yard(url) as h:
+        await h.app.settings.update(save_inputs=False)
+        h.errors["secret"] = RuntimeError("no luck")
+        await scanning(h, ("load-a", "secret"))
+
         await h.manage()
 
-        assert [letter.retry_count for letter in await h.letters()] == [3]
+        assert h.entry("load-a").input == "secret"
+
+
+async def test_a_dormant_run_that_timed_out_is_tried_again_with_its_input_if_that_counts(url: str) -> None:
+    async with yard(url) as h:
+        await h.app.settings.update(timeout_counts_as_failure=True)
+        h.change_manifest("load-a", timeout_seconds=60)
+
+        async def overstay() -> None:
+            await h.advance(seconds=61)
+            await h.cycle("manifest_manager")  # it is asked to stop
+            await h.cycle("manifest_manager")  # its worker hears of it
+            await asyncio.Event().wait()
+
+        h.during["slow"] = overstay
+        await scanning(h, ("load-a", "slow"))
+        await h.app.manifests.disable("scan")
+
+        await h.manage()
+
+        assert (h.entry("load-a").origin, h.entry("load-a").input) == (Origin.RETRY, "slow")
+
+
+async def test_a_dormant_run_that_keeps_failing_becomes_a_dead_letter_with_its_input(url: str) -> None:
+    async with yard(url) as h:
+        await fail_for_good(h, "load-a", "bad")
+
+        (letter,) = await h.letters()
+        assert (letter.manifest, letter.retry_count, letter.input) == ("load-a", 3, "bad")
+        assert (h.ran.count("bad"), h.queued("load-a")) == (3, [])
+
+
+async def test_a_requeued_dormant_run_has_the_input_it_failed_with(url: str) -> None:
+    async with yard(url) as h:
+        await fail_for_good(h, "load-a", "bad")
+        h.errors.clear()
+        (letter,) = await h.letters()
+
+        await h.app.dead_letters.requeue([letter.id])
+        await run_queued(h)
+
+        assert (h.ran.count("bad"), h.ran.count("stored-a")) == (4, 0)
+
+
+async def test_a_retry_that_waits_is_not_replaced_by_another_activation(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with yard(url) as h:
+        h.errors["first"] = RuntimeError("no luck")
+        await scanning(h, ("load-a", "first"))
+        await h.manage()
+
+        await scanning(h, ("load-a", "second"))
+
+        assert h.entry("load-a").input == "first"
+        assert "manifest load-a is not activated: an entry of it is queued already" in caplog.messages
 
 
 async def test_a_disabled_dormant_dependent_can_be_woken_all_the_same(url: str) -> None:
@@ -312,6 +393,48 @@ async def test_naming_one_twice_wakes_it_once_with_the_last_input(url: str) -> N
         assert dormant(h) == {"load-a": "last"}
 
 
+async def test_a_run_inside_another_wakes_the_dependents_of_the_manifest_around_it(url: str) -> None:
+    manifests: list[str | None] = []
+
+    async def activate() -> None:
+        manifests.append(this_run().manifest)
+        await this_run().activate("load-a", "A")
+
+    async with yard(url) as h:
+        await held(h)
+        h.during["scan"] = lambda: h.app.run(h.job, "inner")
+        h.during["inner"] = lambda: h.app.run(h.job, "innermost")
+        h.during["innermost"] = activate
+
+        await h.app.manifests.trigger("scan")
+        await run_queued(h)
+
+        assert manifests == ["scan"]
+        assert dormant(h) == {"load-a": "A"}
+        records = {record.input: record for record in await h.app.executions.list(train="job")}
+        assert [records[name].manifest for name in ("scan", "inner", "innermost")] == ["scan", None, None]
+
+
+async def test_a_run_inside_a_synchronous_one_wakes_the_dependents_of_the_manifest_around_it(
+    url: str,
+) -> None:
+    h = Yard(url, TEN)
+
+    @h.app.train
+    def inner(value: str) -> int:
+        return this_run().sync.activate("load-a", value)
+
+    @h.app.train
+    def scan(value: str) -> int:
+        return h.app.sync.run(inner, value)
+
+    h.schedule(scan, "scan", "A", FIVE_MINUTES).include(h.job, "load-a", "stored", dormant=True)
+    async with h:
+        await h.run_until_idle()
+
+        assert h.ran == ["A"]
+
+
 async def test_what_was_woken_can_itself_wake_no_dependents_of_its_parent(url: str) -> None:
     async with yard(url) as h:
         h.during["A"] = waking(("load-b", "B"))
@@ -321,3 +444,41 @@ async def test_what_was_woken_can_itself_wake_no_dependents_of_its_parent(url: s
         (failed,) = await h.app.executions.list(train="job", state=State.FAILED)
         assert (failed.manifest, failed.failure_exception) == ("load-a", "DefinitionError")
         assert "B" not in h.ran
+
+
+async def letter_of(h: Yard, woken_with: str) -> DeadLetter:
+    """Have a dormant one give up after it was woken with this."""
+    h.change_manifest("load-a", max_retries=1)
+    h.errors[woken_with] = RuntimeError("no luck")
+    await scanning(h, ("load-a", woken_with))
+    h.during.clear()
+    await h.cycle("manifest_manager")
+    h.errors.clear()
+    (letter,) = await h.letters("awaiting_intervention")
+    return letter
+
+
+async def test_a_letter_shows_and_requeues_the_input_it_was_woken_with(url: str) -> None:
+    async with yard(url) as h:
+        letter = await letter_of(h, "rows 1 to 9")
+
+        await h.app.dead_letters.requeue([letter.id])
+
+        entry = h.entry("load-a")
+        assert (letter.input, entry.input, entry.dead_letter_id) == (
+            "rows 1 to 9",
+            "rows 1 to 9",
+            letter.id,
+        )
+
+
+async def test_a_requeued_letter_does_not_vanish_into_an_activation_with_another_input(url: str) -> None:
+    async with yard(url) as h:
+        letter = await letter_of(h, "rows 1 to 9")
+        await held(h)
+        await scanning(h, ("load-a", "rows 10 to 19"), force=True)
+
+        await h.app.dead_letters.requeue([letter.id])
+
+        inputs = {entry.input: entry.dead_letter_id for entry in h.queued("load-a")}
+        assert inputs == {"rows 10 to 19": None, "rows 1 to 9": letter.id}

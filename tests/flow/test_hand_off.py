@@ -11,7 +11,7 @@ from trax import Refused, Submission, Trax, every
 from trax.errors import StoreUnavailable
 from trax.host.handing_over import HandingOver
 from trax.records import QueueStatus, State
-from trax.store import work_queue
+from trax.store import why, work_queue
 from trax.testing import Harness
 
 if TYPE_CHECKING:
@@ -216,6 +216,34 @@ async def test_with_no_attempts_allowed_the_first_failure_is_the_last(impatient:
     assert (entry.status, entry.dispatch_attempts) == (QueueStatus.DISPATCHED, 0)
     assert "its dispatch failed once" in letter.reason
     assert len(await impatient.records()) == 1
+
+
+async def test_an_entry_that_goes_back_has_the_priority_its_group_has_by_then(yard: Yard) -> None:
+    entry = await yard.app.queue(yard.work, 1, group="mail")
+    await yard.h.cycle("job_dispatcher")
+    await yard.app.groups.update("mail", priority=20)
+
+    yard.remote.error = OSError("no route")
+    await yard.h.cycle("hand_over")
+
+    line = await (await yard.app.parts.store.opened()).ask(why.in_line, entry.id)
+    assert line is not None
+    assert line.group_priority == 20
+
+
+async def test_an_extra_run_that_nobody_takes_does_not_hold_up_the_schedule(yard: Yard) -> None:
+    """The manager looks while the run waits to be handed over, and leaves the schedule until its end."""
+    yard.app.schedule(yard.work, "hourly", 7, every(hours=1), start="next_occurrence")
+    await yard.h.seed()
+    await yard.app.manifests.trigger("hourly")
+    await yard.h.cycle("job_dispatcher")
+    await yard.h.advance(hours=1)
+    assert (await yard.h.cycle("manifest_manager")).queued == []
+
+    yard.remote.error = OSError("no route")
+    await yard.h.cycle("hand_over")
+
+    assert len((await yard.h.cycle("manifest_manager")).queued) == 1
 
 
 async def test_an_entry_whose_place_is_taken_meanwhile_is_cancelled(yard: Yard) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy import event, text
 from tests.support.flow_manager import MANAGER, Yard
 from tests.support.running import run_queued
 
-from trax import Group, current, every, exclude
+from trax import Group, current, every, exclude, fire_all
 from trax.admin import manifest_manager
 from trax.records import Origin, State
 from trax.records.external_id import new_external_id
@@ -156,6 +156,27 @@ async def test_an_excluded_manifest_is_looked_at_again_when_the_exclusion_ends(u
         assert (await h.manifest("report")).next_due_at == at(0, day=8)
         h.now = at(0, day=8)
         assert await h.manage() == ["report"]
+
+
+async def test_fire_all_makes_up_what_was_missed_and_nothing_that_was_excluded(url: str) -> None:
+    met: list[datetime | None] = []
+
+    async def note() -> None:
+        run = current()
+        assert run is not None
+        met.append(run.scheduled_for)
+
+    h = Yard(url, TEN)
+    closed = exclude.time_window("10:10", "10:30")
+    h.schedule(h.job, "sync", "sync", FIVE_MINUTES, on_misfire=fire_all(10), exclude=closed)
+    h.during["sync"] = note
+    async with h:
+        await h.run_until_idle()
+
+        h.now = at(10, 36)
+        await h.run_until_idle()
+
+        assert met == [TEN, at(10, 5), at(10, 30), at(10, 35)]
 
 
 async def test_variance_puts_the_next_run_off_by_no_more_than_itself(url: str) -> None:
@@ -513,6 +534,7 @@ async def test_an_entry_that_is_refused_does_not_keep_out_the_others(
             assert await h.manage() == ["a", "z"]
 
         assert len(h.queued("taken")) == 1
+        assert (await h.manifest("taken")).next_due_at == at(10, 5), "what refused it may be over by then"
         assert await run_queued(h) == 3
         await h.advance(minutes=5)
         assert await h.manage() == ["a", "taken", "z"]
@@ -566,7 +588,61 @@ async def test_a_broken_row_is_not_looked_at_in_every_cycle(url: str) -> None:
 
         await h.manage()
 
-        assert (await h.manifest("bad")).next_due_at is None
+        assert (await h.manifest("bad")).next_due_at == at(10, 5)
+
+
+UNREADABLE: list[dict[str, Any]] = [
+    {"schedule_type": "cron", "cron_expression": "0 3 * * *", "time_zone": "Mars/Olympus"},
+    {"exclusions": '[{"kind": "full_moon"}]'},
+]
+
+
+@pytest.mark.parametrize("columns", UNREADABLE, ids=["zone", "exclusion"])
+async def test_what_one_server_cannot_evaluate_is_queued_by_another(
+    url: str, columns: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    async with yard(url, "sync") as h:
+        h.change_manifest("sync", **columns)
+        assert await h.manage() == []
+        await h.advance(minutes=5)
+        assert await h.manage() == []
+        warnings = [line for line in caplog.messages if "manifest sync is left to other servers" in line]
+
+        h.change_manifest("sync", time_zone="UTC", exclusions=None)  # as if a server read it that can
+        await h.advance(minutes=5)
+
+        assert await h.manage() == ["sync"]
+        assert len(warnings) == 1
+        assert h.app.parts.odometer.deferred_manifests == 2
+
+
+@pytest.mark.parametrize("columns", UNREADABLE, ids=["zone", "exclusion"])
+async def test_a_run_that_ends_where_its_schedule_is_unreadable_does_not_end_the_schedule(
+    url: str, columns: dict[str, Any]
+) -> None:
+    async with yard(url, "sync") as h:
+        await h.manage()
+        h.change_manifest("sync", **columns)
+        await run_queued(h)
+
+        assert (await h.manifest("sync")).next_due_at == TEN
+        await h.manage()
+        [reason] = await h.app.why("sync")
+        assert (reason.code, reason.until) == ("broken", at(10, 5))
+        assert "this server cannot evaluate its schedule" in reason.text
+
+
+async def test_what_overlaps_is_looked_at_again_where_its_pace_is_unreadable(url: str) -> None:
+    h = Yard(url, TEN)
+    h.schedule(h.job, "slow", "slow", FIVE_MINUTES, max_instances=2)
+    async with h:
+        await h.manage()
+        h.change_manifest("slow", **UNREADABLE[0])
+        await h.advance(minutes=5)
+
+        await h.manage()
+
+        assert (await h.manifest("slow")).next_due_at == at(10, 10)
 
 
 # fair shares

@@ -1,17 +1,17 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
+from tests.support.flow_seeding import register_server
 
-from trax import Item, Trax, cron, every
+from trax import Item, Trax, cron, every, fire_all
 from trax.admin.planning import Change, Difference, Stored, plan, stored
 from trax.errors import DefinitionError
 from trax.host.planning import planned_start
+from trax.store.seeding import Belongings
 from trax.testing import Harness
-
-if TYPE_CHECKING:
-    from datetime import datetime
 
 
 def version(url: str, *, declare: bool = True) -> tuple[Trax, Any]:
@@ -31,7 +31,9 @@ async def planned(running: Trax, wanted: Trax, now: datetime) -> list[Change]:
     """What starting the one would change in the database of the other."""
     store = await running.parts.store.opened()
     timetable, settings = wanted.parts.declarations.checked(), wanted.parts.settings
-    return plan(timetable, await store.ask(stored, timetable, settings), settings, now=now)
+    app = wanted.parts.name
+    found = await store.ask(stored, timetable, settings, app=app, now=now)
+    return plan(timetable, found, settings, now=now, app=app)
 
 
 async def test_what_was_seeded_needs_no_change(url: str) -> None:
@@ -50,7 +52,7 @@ async def test_the_plan_is_what_starting_then_changes(url: str) -> None:
 
     by_name = {(one.kind, one.name): one for one in changes}
     assert {key: one.verb for key, one in by_name.items()} == {
-        ("manifest", "grace"): "remove",
+        ("manifest", "grace"): "retire",
         ("group", "ladies"): "add",
         ("group", "edith"): "add",
         ("group", "after"): "add",
@@ -66,16 +68,38 @@ async def test_the_plan_is_what_starting_then_changes(url: str) -> None:
     assert by_name["manifest", "after"].next_runs == ()
 
 
-async def test_a_group_that_nothing_is_left_in_goes_with_it(url: str) -> None:
+async def test_the_plan_shows_when_cron_schedules_begin_and_go_on(url: str) -> None:
+    app, greet = version(url)
+    app.schedule(greet, "daily", "Daily", cron("0 8 * * *"), on_misfire=fire_all(10), start="now")
+    later, greet_later = version("memory://")
+    later.schedule(greet_later, "daily", "Daily", cron("30 * * * *"), on_misfire=fire_all(10))
+    later.schedule(greet_later, "new", "New", cron("15 * * * *"))
+    later.schedule(greet_later, "eager", "Eager", cron("15 * * * *"), start="now")
+    async with Harness(app, now=datetime(2027, 3, 1, 12, tzinfo=UTC)) as h:
+        await h.cycle("manifest_manager")
+        await h.advance(days=1)
+
+        changes = await planned(app, later, h.now)
+
+        first = {one.name: one.next_runs[0].at - h.now for one in changes if one.next_runs}
+        assert first == {
+            "daily": timedelta(minutes=30),
+            "new": timedelta(minutes=15),
+            "eager": timedelta(0),
+        }
+
+
+async def test_a_group_goes_when_nothing_is_left_in_it_and_stays_with_what_is_retired(url: str) -> None:
     app, _ = version(url)
+    app.group("empty")
     later, _ = version("memory://", declare=False)
     async with Harness(app) as h:
         changes = await planned(app, later, h.now)
 
     assert [(one.verb, one.name) for one in changes] == [
-        ("remove", "ada"),
-        ("remove", "grace"),
-        ("remove", "people"),
+        ("retire", "ada"),
+        ("retire", "grace"),
+        ("remove", "empty"),
     ]
 
 
@@ -122,7 +146,7 @@ async def test_a_parent_that_goes_is_refused_as_at_the_start(url: str, now: date
     later.parts.declarations.after("ada").include(greet, "child", "Child")
 
     async with Harness(app):
-        with pytest.raises(DefinitionError, match="'child' depends on 'ada', which does not exist"):
+        with pytest.raises(DefinitionError, match="'child' depends on 'ada', which is retired"):
             await planned(app, later, now)
 
 
@@ -148,3 +172,36 @@ async def test_a_circle_through_what_is_stored_is_refused_as_at_the_start(url: s
 
         with pytest.raises(DefinitionError, match="in a circle"):
             await planned(app, later, h.now)
+
+
+async def test_a_retirement_says_what_it_touches_and_for_which_servers_it_waits(url: str) -> None:
+    app, greet = version(url)
+    later, _ = version("memory://", declare=False)
+    async with Harness(app) as h:
+        await app.manifests.schedule_dependent(greet, "after-ada", "After", "ada")
+        await app.manifests.trigger("ada")
+        await h.cycle("job_dispatcher")
+        await app.manifests.trigger("ada")
+        await app.manifests.trigger("ada", delay=timedelta(hours=1))
+        ada, grace = await planned(app, later, h.now)
+        await register_server(app, pid=7, declares="another set", now=h.now)
+        waiting, _ = await planned(app, later, h.now)
+
+    assert ada.touches == Belongings(queued=2, active=1, dead_letters=0, dependents=("after-ada",))
+    assert (grace.touches, grace.once_stopped) == (Belongings(), ())
+    assert waiting.once_stopped == ("here (process 7)",)
+
+
+async def test_a_rename_and_a_return_are_told_as_such(url: str) -> None:
+    app, _ = version(url)
+    later, greet = version("memory://", declare=False)
+    later.schedule(greet, "lovelace", "Ada", every(hours=1), group="people", renamed_from="ada")
+    later.schedule(greet, "grace", "Grace", cron("0 7 * * *"), group="people")
+    async with Harness(app) as h:
+        await app.manifests.delete("grace")
+        changes = await planned(app, later, h.now)
+
+    assert [(one.verb, one.name) for one in changes] == [("rename", "lovelace"), ("return", "grace")]
+    assert changes[0].differences == (Difference("external_id", "ada", "lovelace"),)
+    assert changes[1].differences == (Difference("retired_at", h.now, None),)
+    assert changes[1].next_runs[0].at.hour == 7

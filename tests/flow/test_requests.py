@@ -6,14 +6,17 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from sqlalchemy import select
 from tests.support.flow_manager import Yard
 from tests.support.running import run_queued
 
 from trax import Cancel, Retry, RetryAfter, Snooze, current, every
 from trax.records import Origin, State
+from trax.store.schema import tables
 
 if TYPE_CHECKING:
     from trax import Metadata, WorkQueueEntry
+    from trax.store import Connection
 
 TEN = datetime(2027, 3, 1, 10, tzinfo=UTC)
 FIVE_MINUTES = every(minutes=5)
@@ -262,3 +265,28 @@ async def test_run_here_and_now_they_reach_the_caller_as_they_are(
         (run,) = await runs(h)
         assert (run.state, run.failure_reason) == (state, str(wish))
         assert h.queued() == []
+
+
+@pytest.mark.parametrize(
+    "error", [Snooze(TWO_MINUTES), RuntimeError("no luck")], ids=["put off", "tried again"]
+)
+async def test_what_goes_back_to_the_queue_has_the_priority_its_group_has_by_then(
+    url: str, error: Exception
+) -> None:
+    async with Yard(url, TEN) as h:
+        await h.app.queue(h.job, "sync", group="mail")
+
+        async def meanwhile() -> None:
+            await h.app.groups.update("mail", priority=20)
+
+        h.during["sync"], h.errors["sync"] = meanwhile, error
+        await run_queued(h)
+
+        assert h.store.read(group_priorities) == [20]
+
+
+def group_priorities(connection: Connection) -> list[int]:
+    queue = tables(connection).work_queue
+    return list(
+        connection.execute(select(queue.c.group_priority).where(queue.c.status == "queued")).scalars()
+    )

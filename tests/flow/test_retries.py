@@ -10,13 +10,13 @@ import pytest
 from tests.support.flow_manager import Yard
 from tests.support.running import run_queued
 
-from trax import Cancel, Retry, cron, current, every, exclude, junction
+from trax import Cancel, Retry, RetryAfter, cron, current, every, exclude, junction
 from trax.admin.cycle import manage
 from trax.admin.manifest_manager import Turn
 from trax.records import Origin, State
 
 if TYPE_CHECKING:
-    from typing import Unpack
+    from typing import Any, Unpack
 
     from trax.schedule.options import ScheduleKeywords
 
@@ -68,6 +68,21 @@ async def test_jitter_only_ever_adds_to_a_wait(url: str) -> None:
         (told,) = await waits(h, 1)
 
         assert minutes(10) <= told <= minutes(15)
+
+
+async def test_what_failed_together_is_not_tried_again_together(url: str) -> None:
+    h = Yard(url, TEN)
+    retry = Retry(delay=minutes(10), max_delay=minutes(12), jitter=0.5)
+    h.app.schedule_many(h.job, "many", {f"{n}": "x" for n in range(40)}, FIVE_MINUTES, retry=retry)
+    h.errors["x"] = RuntimeError("no luck")
+    async with h:
+        await h.manage()
+        await run_queued(h)
+        assert len(await h.manage()) == 40
+
+        told = [(entry.scheduled_at or h.now) - h.now for entry in h.queued()]
+        assert all(minutes(10) <= each <= minutes(12) for each in told)
+        assert len(set(told)) > 1, "each waits its own time"
 
 
 async def test_a_retry_does_not_run_before_its_moment(url: str) -> None:
@@ -428,18 +443,76 @@ async def test_once_gives_up_like_any_other(url: str) -> None:
         assert len(h.ran) == 3
 
 
-async def test_a_run_started_by_hand_that_fails_counts_but_is_not_tried_again(url: str) -> None:
-    async with yard(url, max_retries=2) as h:
-        h.change_manifest("sync", schedule_type="on_demand", next_due_at=None)
-        h.errors["sync"] = RuntimeError("no luck")
+def by_hand(url: str, kind: Any = "on_demand", **how: Unpack[ScheduleKeywords]) -> Yard:
+    """A manifest that only a person starts, and that fails."""
+    made = Yard(url, TEN)
+    made.schedule(made.job, "sync", "sync", kind, **how)
+    made.errors["sync"] = RuntimeError("no luck")
+    return made
+
+
+@pytest.mark.parametrize("kind", ["on_demand", "none"])
+async def test_a_run_started_by_hand_that_fails_is_tried_again_by_its_policy(url: str, kind: str) -> None:
+    async with by_hand(url, kind, retry=Retry(max_retries=3, delay=minutes(1))) as h:
+        await h.run_until_idle()
+        assert h.ran == [], "nobody has started it yet"
 
         await h.app.manifests.trigger("sync")
         await h.run_until_idle()
-        assert (len(h.ran), await h.letters()) == (1, [])
+        retry = h.entry("sync")
+        assert (retry.origin, retry.input, retry.scheduled_at) == (Origin.RETRY, "sync", h.now + minutes(1))
+        await h.advance(minutes=1)
+        await h.run_until_idle()
+        assert h.entry("sync").scheduled_at == h.now + minutes(2)
+        await h.advance(minutes=2)
+        await h.run_until_idle()
+
+        (letter,) = await h.letters()
+        assert (letter.manifest, letter.retry_count, h.queued()) == ("sync", 3, [])
+        assert [run.attempt for run in await h.app.executions.list(train="job")] == [3, 2, 1]
+
+
+async def test_a_run_started_by_hand_that_succeeds_at_last_rests_again(url: str) -> None:
+    async with by_hand(url) as h:
+        await h.app.manifests.trigger("sync")
+        await h.run_until_idle()
+        h.errors.clear()
+
+        await h.advance(days=1)
+        await h.run_until_idle()
+        await h.advance(days=1)
+        await h.run_until_idle()
+
+        assert (len(h.ran), h.queued()) == (2, [])
+        assert (await h.manifest("sync")).failure_count == 0
+
+
+async def test_a_retry_of_what_was_started_by_hand_can_be_withdrawn(url: str) -> None:
+    async with by_hand(url) as h:
         await h.app.manifests.trigger("sync")
         await h.run_until_idle()
 
-        assert [letter.retry_count for letter in await h.letters()] == [2]
+        await h.app.work_queue.cancel([h.entry("sync").id])
+        await h.advance(days=1)
+        await h.run_until_idle()
+
+        assert (len(h.ran), h.queued(), await h.letters()) == (1, [], [])
+
+
+async def test_a_dead_letter_of_what_was_started_by_hand_is_requeued_or_acknowledged(url: str) -> None:
+    async with by_hand(url, max_retries=1) as h:
+        await h.app.manifests.trigger("sync")
+        await h.run_until_idle()
+        (first,) = await h.letters()
+        await h.app.dead_letters.requeue([first.id])
+        await h.run_until_idle()
+        assert len(h.ran) == 2
+        second = (await h.letters())[-1]
+
+        await h.app.dead_letters.acknowledge([second.id], "seen")
+        await h.run_until_idle()
+
+        assert (len(h.ran), len(await h.letters())) == (2, 2)
 
 
 async def test_a_retry_waits_for_the_end_of_an_exclusion(url: str) -> None:
@@ -455,6 +528,24 @@ async def test_a_retry_waits_for_the_end_of_an_exclusion(url: str) -> None:
 
         assert await h.manage() == []
         assert (await h.manifest("sync")).next_due_at == at(6) + timedelta(days=1)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no luck"), RetryAfter(minutes(3))])
+async def test_a_retry_that_would_begin_in_an_exclusion_begins_after_it(url: str, error: Exception) -> None:
+    h = Yard(url, at(21, 58))
+    h.schedule(h.job, "sync", "sync", FIVE_MINUTES, exclude=exclude.time_window("22:00", "06:00"))
+    async with h:
+        await h.fails("sync", error=error)
+
+        assert await h.manage() == ["sync"]
+
+        assert h.entry("sync").scheduled_at == at(6) + timedelta(days=1)
+        await h.advance(hours=8, minutes=1)
+        await h.run_until_idle()
+        assert len(h.ran) == 1
+        await h.advance(minutes=1)
+        await h.run_until_idle()
+        assert len(h.ran) == 2
 
 
 async def test_a_manifest_disabled_meanwhile_is_tried_again_once_it_is_enabled(url: str) -> None:
@@ -512,7 +603,7 @@ async def test_a_cancelled_run_is_no_failure_and_the_next_is_at_the_next_occurre
 
 async def test_a_cancelled_cron_run_waits_for_the_next_moment_of_the_clock(url: str) -> None:
     h = Yard(url, TEN)
-    h.schedule(h.job, "hourly", "hourly", cron("30 * * * *"))
+    h.schedule(h.job, "hourly", "hourly", cron("30 * * * *"), start="now")
     h.errors["hourly"] = Cancel("stopped")
     async with h:
         await h.run_until_idle()
@@ -562,6 +653,36 @@ async def test_a_timeout_counts_as_a_failure_if_the_setting_says_so(url: str) ->
         assert "timed out" in str(run.failure_reason)
         (letter,) = await h.letters()
         assert (letter.manifest, letter.retry_count) == ("sync", 1)
+
+
+async def test_a_letter_names_the_timeout_that_tipped_it_and_no_older_failure(url: str) -> None:
+    async with overstaying(url, counts=True, max_retries=2) as h:
+        overstay = h.during.pop("sync")
+        await h.fails("sync")
+        h.during["sync"] = overstay
+        await h.cycle("manifest_manager")
+        await h.advance(minutes=5)
+
+        await h.run_until_idle()
+
+        timed_out, failed = await h.app.executions.list(train="job")
+        (letter,) = await h.letters()
+        assert (failed.state, timed_out.state) == (State.FAILED, State.CANCELLED)
+        assert (letter.last_metadata_id, letter.failure_reason) == (timed_out.id, timed_out.failure_reason)
+        assert "timed out" in str(letter.failure_reason)
+
+
+async def test_a_letter_does_not_blame_a_run_that_was_cancelled_after_the_failure(url: str) -> None:
+    async with overstaying(url, counts=False, max_retries=1) as h:
+        h.during.clear()
+        await h.fails("sync")
+        h.insert_run("sync", state="cancelled", ended_at=h.now, cancel_reason="timeout")
+
+        await h.manage()
+
+        (failed,) = await h.app.executions.list(state="failed")
+        (letter,) = await h.letters()
+        assert letter.last_metadata_id == failed.id
 
 
 async def test_a_timeout_that_counts_is_followed_by_a_retry(url: str) -> None:

@@ -61,6 +61,26 @@ async def test_a_manifest_made_at_run_time_runs_like_a_declared_one(app: Railway
     assert (await app.manifests.get("users")).last_successful_run == NOON
 
 
+async def test_a_cron_schedule_made_or_edited_at_run_time_starts_nothing_by_itself(
+    app: Railway, h: Harness
+) -> None:
+    made = await app.manifests.schedule(app.sync, "users", USERS, cron("30 * * * *"))
+    eager = await app.manifests.schedule(app.sync, "eager", USERS, cron("30 * * * *"), start="now")
+    assert (made.next_due_at, eager.next_due_at) == (NOON + timedelta(minutes=30), NOON)
+    await h.run_until_idle()
+    await h.advance(minutes=40)
+
+    await app.manifests.schedule(app.sync, "users", USERS, cron("45 * * * *"))
+    await app.manifests.schedule(app.sync, "eager", USERS, cron("45 * * * *"), start="now")
+    await h.run_until_idle()
+    assert [run.manifest for run in await app.executions.list(train="sync")] == ["eager"]
+    await h.advance(minutes=5)
+    await h.run_until_idle()
+
+    runs = await app.executions.list(train="sync")
+    assert sorted(str(run.manifest) for run in runs) == ["eager", "eager", "users"]
+
+
 async def test_scheduling_it_again_keeps_its_id_and_history(app: Railway, h: Harness) -> None:
     before = await app.manifests.schedule(app.sync, "users", USERS, FIVE_MINUTES)
     await h.run_until_idle()
@@ -86,7 +106,7 @@ async def test_a_batch_is_written_and_told_in_its_order(app: Railway, h: Harness
     assert await names(h) == ["sync-a", "sync-b"]
 
 
-async def test_what_is_left_of_a_batch_goes_with_its_history(app: Railway, h: Harness) -> None:
+async def test_what_is_left_of_a_batch_is_retired_with_its_history(app: Railway, h: Harness) -> None:
     await app.manifests.schedule_many(app.broken, "sync", THREE, FIVE_MINUTES, max_retries=1)
     await app.manifests.schedule(app.broken, "sync-table", USERS, FIVE_MINUTES, max_retries=1)
     await h.run_until_idle()
@@ -98,9 +118,10 @@ async def test_what_is_left_of_a_batch_goes_with_its_history(app: Railway, h: Ha
 
     assert [each.id for each in made] == [each.id for each in before[:2]]
     assert await names(h) == ["sync-1", "sync-2", "sync-table"]
-    kept = {"sync-1", "sync-2", "sync-table"}
+    kept = {"sync-1", "sync-2", "sync-3", "sync-table"}
     assert {letter.manifest for letter in await app.dead_letters.list()} == kept
     assert {run.manifest for run in await app.executions.list(train="broken")} == kept
+    assert [each.external_id for each in await app.manifests.list(retired=True)] == ["sync-3"]
     assert await queued(h) == []
 
 
@@ -139,10 +160,10 @@ async def test_a_batch_that_the_database_breaks_off_leaves_nothing(
     await app.manifests.schedule_many(app.sync, "sync", THREE, FIVE_MINUTES)
     before = await rows(h, "manifest"), await rows(h, "manifest_group")
 
-    def break_off(*_: Any) -> None:
+    def break_off(*_: Any, **__: Any) -> None:
         raise StoreError("the disk is full")
 
-    monkeypatch.setattr(seeding, "delete_manifests", break_off)
+    monkeypatch.setattr(seeding, "retire", break_off)
     with pytest.raises(StoreError, match="the disk is full"):
         await app.manifests.schedule_many(
             app.sync, "sync", {"1": ORDERS, "9": ORDERS}, FIVE_MINUTES, group=Group("etl", priority=3)
@@ -385,7 +406,7 @@ async def test_a_long_list_is_read_page_by_page(app: Railway, h: Harness) -> Non
     assert len(await names(h)) == 8
 
 
-async def test_deleting_a_manifest_deletes_all_that_belongs_to_it(app: Railway, h: Harness) -> None:
+async def test_deleting_a_manifest_retires_it_and_keeps_its_history(app: Railway, h: Harness) -> None:
     await app.manifests.schedule(app.broken, "goes", USERS, FIVE_MINUTES, max_retries=1)
     await app.manifests.schedule(app.sync, "stays", USERS, FIVE_MINUTES)
     await app.manifests.schedule_dependent(app.sync, "child", USERS, "goes")
@@ -401,14 +422,16 @@ async def test_deleting_a_manifest_deletes_all_that_belongs_to_it(app: Railway, 
 
     await app.manifests.delete("goes")
 
+    goes = await app.manifests.get("goes")
     assert await names(h) == ["child", "stays"]
-    assert (await app.manifests.get("child")).depends_on is None
-    assert (await app.dead_letters.list(), await rows(h, "log")) == ([], [])
-    assert [run.manifest for run in await app.executions.list(train="broken")] == []
-    assert [entry["train"] for entry in await rows(h, "work_queue")] == ["sync"]
+    assert goes.retired_at == NOON
+    assert (await app.manifests.get("child")).depends_on == "goes"
+    assert (len(await app.dead_letters.list()), len(await rows(h, "log"))) == (1, 1)
+    assert [run.manifest for run in await app.executions.list(train="broken")] == ["goes", "goes"]
+    assert await queued(h) == []
 
 
-async def test_a_run_whose_manifest_is_deleted_meanwhile_ends_quietly(app: Railway, h: Harness) -> None:
+async def test_a_run_whose_manifest_is_deleted_meanwhile_is_recorded(app: Railway, h: Harness) -> None:
     @app.train
     async def vanish(name: str) -> str:
         await app.manifests.delete(name)
@@ -418,7 +441,10 @@ async def test_a_run_whose_manifest_is_deleted_meanwhile_ends_quietly(app: Railw
 
     await h.run_until_idle()
 
-    assert (await names(h), await app.executions.list(train="vanish")) == ([], [])
+    (run,) = await app.executions.list(train="vanish")
+    mine = await app.manifests.get("mine")
+    assert (await names(h), run.state, run.manifest) == ([], "completed", "mine")
+    assert (mine.last_successful_run, mine.next_due_at, mine.retired_at) == (NOON, None, NOON)
 
 
 async def test_cancel_flags_only_what_is_running(app: Railway, h: Harness) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.flow_seeding import (
@@ -23,14 +23,17 @@ from tests.support.flow_seeding import (
 )
 from tests.support.running import run_queued
 
-from trax import Group, Item, Retry, cron, every, exclude
+from trax import Group, Item, Retry, cron, every, exclude, fire_all
 from trax.errors import DefinitionError
 from trax.records import Origin
+from trax.schedule import next_occurrence
 from trax.testing import Harness
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from pathlib import Path
+
+    from trax.records.when import Cron
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 FIVE_MINUTES = every(minutes=5)
@@ -185,6 +188,23 @@ async def test_what_is_new_runs_at_once_unless_it_is_told_to_wait(h: Harness) ->
     assert [entry.manifest for entry in await queued(h)] == ["eager", "patient"]
 
 
+async def test_a_new_cron_schedule_waits_for_its_first_occurrence_unless_told_to_begin(h: Harness) -> None:
+    code = version()
+    code.schedule(code.sync, "hourly", USERS, cron("30 * * * *"))
+    code.schedule(code.sync, "eager", USERS, cron("30 * * * *"), start="now")
+    await deploy(h, code)
+    assert (await h.app.manifests.get("hourly")).next_due_at == NOON + timedelta(minutes=30)
+
+    await h.cycle("manifest_manager")
+    assert [entry.manifest for entry in await queued(h)] == ["eager"]
+    await h.run_until_idle()
+    await h.advance(minutes=30)
+    await h.run_until_idle()
+
+    runs = await h.app.executions.list(train="sync")
+    assert sorted(str(run.manifest) for run in runs) == ["eager", "eager", "hourly"]
+
+
 # Writing it again
 
 
@@ -250,6 +270,31 @@ async def test_the_moment_thrown_by_variance_outlives_a_restart(h: Harness) -> N
     assert (await row(h, "users"))["next_scheduled_run"] == thrown
 
 
+@pytest.mark.parametrize("variance", [None, timedelta(seconds=60)], ids=["regular", "jittered"])
+async def test_a_change_that_is_not_about_time_leaves_the_next_moment_alone(
+    h: Harness, variance: timedelta | None
+) -> None:
+    def code(**how: Any) -> Railway:
+        made = version()
+        made.schedule(made.sync, "users", USERS, every(minutes=5, variance=variance), **how)
+        return made
+
+    await deploy(h, code())
+    await h.run_until_idle()
+    before = await row(h, "users")
+    await h.advance(minutes=1)
+
+    plan = await deploy(h, code(timeout=timedelta(minutes=1), priority=9))
+
+    after = await row(h, "users")
+    assert plan.changed == [{"id": before["id"], "timeout_seconds": 60.0, "priority": 9}]
+    assert (after["next_due_at"], after["next_scheduled_run"]) == (
+        before["next_due_at"],
+        before["next_scheduled_run"],
+    )
+    assert (await h.cycle("manifest_manager")).queued == []
+
+
 @in_memory
 async def test_a_new_schedule_is_counted_from_the_last_success(h: Harness) -> None:
     await deploy(h, declaring("users"))
@@ -265,6 +310,97 @@ async def test_a_new_schedule_is_counted_from_the_last_success(h: Harness) -> No
     await h.advance(minutes=1)
     await h.cycle("manifest_manager")
     assert len(await queued(h)) == 1
+
+
+POLICIES = ["fire_once_now", "do_nothing", "fire_all"]
+NEW_CRON = {
+    "expression": cron("15 * * * *"),
+    "often": cron("* * * * *"),
+    "zone": cron("0 9 * * *", tz="Asia/Kolkata"),
+    "variance": cron("15 * * * *", variance=timedelta(seconds=5)),
+}
+
+
+@in_memory
+@pytest.mark.parametrize("edited", NEW_CRON.values(), ids=NEW_CRON.keys())
+@pytest.mark.parametrize("on_misfire", ["fire_once_now", "do_nothing", fire_all(100)], ids=POLICIES)
+@pytest.mark.parametrize(
+    "before", [cron("0 9 * * *"), FIVE_MINUTES, "on_demand"], ids=["cron", "interval", "by_hand"]
+)
+async def test_editing_a_cron_schedule_starts_nothing_by_itself(
+    h: Harness, edited: Cron, on_misfire: Any, before: Any
+) -> None:
+    code = version()
+    code.schedule(code.sync, "users", USERS, before, on_misfire=on_misfire)
+    await deploy(h, code)
+    await h.app.manifests.trigger("users")
+    await h.run_until_idle()
+    await h.advance(days=3, minutes=1)
+
+    code = version()
+    code.schedule(code.sync, "users", USERS, edited, on_misfire=on_misfire)
+    await deploy(h, code)
+    await h.run_until_idle()
+
+    ran = len(await h.app.executions.list(train="sync"))
+    assert await queued(h) == []
+    first = next_occurrence(edited, h.now)
+    assert (await h.app.manifests.get("users")).next_due_at == first
+    h.now = first
+    await h.run_until_idle()
+    runs = await h.app.executions.list(train="sync")
+    assert len(runs) == ran + 1, "the next occurrence, and none from before the edit"
+
+
+@pytest.mark.parametrize("on_misfire", ["fire_once_now", fire_all(100)], ids=["fire_once_now", "fire_all"])
+async def test_an_edited_cron_schedule_goes_on_with_its_next_occurrence(h: Harness, on_misfire: Any) -> None:
+    code = version()
+    code.schedule(code.sync, "users", USERS, cron("0 9 * * *"), on_misfire=on_misfire, start="now")
+    await deploy(h, code)
+    await h.run_until_idle()
+    await h.advance(hours=20)
+
+    code = version()
+    code.schedule(code.sync, "users", USERS, cron("15 * * * *"), on_misfire=on_misfire)
+    await deploy(h, code)
+    await h.run_until_idle()
+    assert len(await h.app.executions.list(train="sync")) == 1
+    await h.advance(minutes=15)
+    await h.run_until_idle()
+
+    assert len(await h.app.executions.list(train="sync")) == 2
+
+
+async def test_editing_a_cron_schedule_puts_off_no_retry(h: Harness) -> None:
+    code = version()
+    code.schedule(code.broken, "users", USERS, cron("0 9 * * *"), start="now", enabled=True)
+    await deploy(h, code)
+    await h.cycle("manifest_manager")
+    await h.cycle("job_dispatcher")
+    await h.work()
+
+    code = version()
+    code.schedule(code.broken, "users", USERS, cron("0 10 1 * *"), enabled=True)
+    await deploy(h, code)
+    await h.cycle("manifest_manager")
+
+    (retry,) = await queued(h)
+    assert (retry.origin, retry.scheduled_at) == ("retry", h.now + timedelta(minutes=5))
+
+
+@in_memory
+async def test_editing_what_has_not_begun_yet_leaves_it_to_code_when_it_begins(h: Harness) -> None:
+    for start in ("now", None):
+        code = version()
+        code.schedule(code.sync, f"{start}", USERS, cron("0 9 * * *"), enabled=False)
+        await deploy(h, code)
+        code = version()
+        code.schedule(code.sync, f"{start}", USERS, cron("15 * * * *"), enabled=True, start=start)
+        await deploy(h, code)
+
+        await h.cycle("manifest_manager")
+
+        assert [entry.manifest for entry in await queued(h)] == (["now"] if start else [])
 
 
 async def test_what_ran_by_a_schedule_can_become_a_dependent_and_go_back(h: Harness) -> None:
@@ -450,7 +586,7 @@ async def test_a_priority_that_code_changes_moves_what_is_queued(h: Harness) -> 
 # What is declared no longer
 
 
-async def test_what_code_no_longer_declares_goes_with_its_history(h: Harness) -> None:
+async def test_what_code_no_longer_declares_is_retired_and_keeps_its_history(h: Harness) -> None:
     code = declaring("stays")
     code.schedule(code.broken, "goes", USERS, FIVE_MINUTES, max_retries=1)
     await deploy(h, code)
@@ -461,14 +597,16 @@ async def test_what_code_no_longer_declares_goes_with_its_history(h: Harness) ->
 
     await deploy(h, declaring("stays"))
 
-    assert await rows(h, "manifest") == [kept]
-    assert await rows(h, "dead_letter") == []
-    assert {entry["manifest_id"] for entry in await rows(h, "work_queue")} == {kept["id"]}
-    assert {run["manifest_id"] for run in await rows(h, "metadata")} == {kept["id"], None}
+    goes = await h.app.manifests.get("goes")
+    assert (await names(h), await row(h, "stays")) == (["stays"], kept)
+    assert (goes.retired_at, goes.next_due_at) == (h.now, None)
+    assert [letter.manifest for letter in await h.app.dead_letters.list()] == ["goes"]
+    assert [run.manifest for run in await h.app.executions.list(train="broken")] == ["goes"]
+    assert await queued(h, "goes") == []
     assert await group_names(h) == ["stays"]
 
 
-async def test_what_is_left_of_a_batch_goes_and_the_others_keep_their_history(h: Harness) -> None:
+async def test_what_is_left_of_a_batch_is_retired_and_all_keep_their_history(h: Harness) -> None:
     code = version()
     code.schedule_many(code.sync, "sync", TABLES, FIVE_MINUTES)
     await deploy(h, code)
@@ -482,7 +620,8 @@ async def test_what_is_left_of_a_batch_goes_and_the_others_keep_their_history(h:
 
     del before["sync-3"]
     assert {each.external_id: each for each in await h.app.manifests.list()} == before
-    assert {run.manifest for run in await h.app.executions.list(train="sync")} == {"sync-1", "sync-2"}
+    runs = await h.app.executions.list(train="sync")
+    assert {run.manifest for run in runs} == {"sync-1", "sync-2", "sync-3"}
     assert await queued(h) == []
 
 
@@ -533,7 +672,7 @@ async def test_what_code_declares_stays_codes_when_it_is_changed_at_run_time(
     assert await names(h) == []
 
 
-async def test_a_child_outlives_its_parent_without_it(app: Railway, h: Harness) -> None:
+async def test_a_child_outlives_its_retired_parent_and_rests(app: Railway, h: Harness) -> None:
     await deploy(h, declaring("parent"))
     await app.manifests.schedule_dependent(app.sync, "child", USERS, "parent")
 
@@ -541,10 +680,11 @@ async def test_a_child_outlives_its_parent_without_it(app: Railway, h: Harness) 
     await h.run_until_idle()
 
     child = await h.app.manifests.get("child")
-    assert (child.depends_on, child.schedule_type) == (None, "dependent")
+    assert (child.depends_on, child.schedule_type, child.retired_at) == ("parent", "dependent", None)
+    assert await queued(h) == []
 
 
-async def test_more_manifests_than_one_statement_deletes_go_all_the_same(h: Harness) -> None:
+async def test_more_manifests_than_one_statement_retires_go_all_the_same(h: Harness) -> None:
     code = version()
     code.schedule_many(code.sync, "many", dict.fromkeys(range(1_100), USERS), FIVE_MINUTES)
     await deploy(h, code)
@@ -595,7 +735,7 @@ async def test_a_parent_that_does_not_exist_is_named_and_nothing_is_written(h: H
     assert (await rows(h, "manifest"), await rows(h, "manifest_group")) == before
 
 
-async def test_a_parent_that_code_has_just_dropped_does_not_exist_either(h: Harness) -> None:
+async def test_a_parent_that_code_has_just_dropped_is_refused_by_name(h: Harness) -> None:
     def code(*, has_parent: bool) -> Railway:
         made = declaring("parent") if has_parent else version()
         made.schedule_many(made.sync, "a", {}, FIVE_MINUTES).include_many(
@@ -605,7 +745,7 @@ async def test_a_parent_that_code_has_just_dropped_does_not_exist_either(h: Harn
 
     await deploy(h, code(has_parent=True))
 
-    with pytest.raises(DefinitionError, match="'child' depends on 'parent', which does not exist"):
+    with pytest.raises(DefinitionError, match="'child' depends on 'parent', which is retired"):
         await deploy(h, code(has_parent=False))
 
     assert (await h.app.manifests.get("child")).depends_on == "parent"
@@ -622,23 +762,6 @@ async def test_a_parent_made_at_run_time_will_do(app: Railway, h: Harness) -> No
     await deploy(h, code)
 
     assert (await h.app.manifests.get("child")).depends_on == "parent"
-
-
-async def test_groups_that_wait_for_each_other_keep_the_app_from_starting(url: str) -> None:
-    app = Railway(url)
-    app.schedule(app.sync, "a1", USERS, FIVE_MINUTES, group="A").then_include(
-        app.sync, "b1", USERS, group="B"
-    )
-    app.schedule(app.sync, "b2", USERS, FIVE_MINUTES, group="B").then_include(
-        app.sync, "a2", USERS, group="A"
-    )
-
-    with pytest.raises(DefinitionError, match=r"groups must form a DAG.*A, B"):
-        async with Harness(app, now=NOON):
-            pass
-
-    assert await app.manifests.list() == []
-    app.close()
 
 
 async def test_a_dependent_starts_when_its_parent_succeeds_whatever_is_excluded(h: Harness) -> None:

@@ -7,6 +7,7 @@ import pytest
 from tests.store.test_claim import WORKER, pending
 
 from trax import NotFound, Retry, Trax, every, exclude
+from trax.host import bare
 from trax.store import workers
 from trax.testing import Harness
 
@@ -179,7 +180,7 @@ async def test_workers_must_live_have_the_train_and_a_free_slot(url: str) -> Non
         await h.advance(minutes=1)
         gone = await app.why(entry.id)
 
-    assert [str(reason) for reason in others] == ["no live worker has train 'greet'"]
+    assert [str(reason) for reason in others] == ["no live worker takes train 'greet'"]
     assert codes(free) == ["due"]
     assert codes(taken) == ["no_slot"]
     assert [str(reason) for reason in gone] == ["no worker is alive"]
@@ -237,15 +238,108 @@ async def test_what_is_handed_over_names_its_submitter(url: str) -> None:
         [reason] = await app.why(entry.id)
 
     assert codes(queued) == ["due"]
-    assert "is for 'post' to begin" in reason.text
+    assert "waits to be handed to 'post'" in reason.text
 
 
 @pytest.mark.parametrize(
     ("what", "said"),
-    [("adda", "there is no manifest 'adda'"), (99, "there is no entry 99"), ("99", "entry 99")],
+    [
+        ("adda", "there is no manifest 'adda'"),
+        (99, "there is no entry, run or manifest 99"),
+        ("run:9", "no run 9"),
+    ],
 )
 async def test_what_is_not_there_is_refused(what: str | int, said: str) -> None:
     app = app_at("memory://")
     async with Harness(app):
         with pytest.raises(NotFound, match=said):
             await app.why(what)
+
+
+async def test_a_parked_entry_names_the_train_its_neighbour_and_when_it_is_given_up(url: str) -> None:
+    app = app_at(url)
+    async with Harness(app) as h:
+        entry = await bare.queue(app.parts, "greeet", "Ada", {})
+        await h.cycle("job_dispatcher")
+
+        [reason] = await app.why(entry.id)
+
+        assert (reason.code, reason.until) == ("no_worker", h.now + timedelta(minutes=20))
+        assert reason.text.startswith("no live worker takes train 'greeet'")
+
+
+async def test_a_pending_run_does_not_blame_slots_that_are_free(url: str) -> None:
+    app = app_at(url)
+    async with Harness(app) as h:
+        store = await app.parts.store.opened()
+        await store.call(workers.register, {**WORKER, "concurrency": 2}, now=h.now)
+        for name in ("Ada", "Grace"):
+            await app.queue(greet_of(app), name)
+        await h.cycle("job_dispatcher")
+
+        reasons = await app.why("run:1")
+
+        assert codes(reasons) == ["pending"]
+
+
+async def test_a_run_is_asked_for_by_its_number_or_its_external_id(url: str) -> None:
+    app = app_at(url)
+    async with Harness(app) as h:
+        first = await app.queue(greet_of(app), "Ada", delay=timedelta(hours=1))
+        second = await app.queue(greet_of(app), "Grace")
+        await h.cycle("job_dispatcher")
+
+        assert codes(await app.why(first.id)) == ["delayed"]
+        assert codes(await app.why("run:1"))[-1] == "pending"
+        assert await app.why(second.external_id) == await app.why("run:1") == await app.why("entry:2")
+
+
+async def test_a_job_that_is_tried_again_says_why_and_when(url: str) -> None:
+    app = app_at(url)
+    async with Harness(app) as h:
+        entry = await app.queue(greet_of(app), "nobody", retry=Retry(delay=timedelta(minutes=9)))
+        await h.run_until_idle()
+
+        [reason] = await app.why(entry.id)
+
+        assert (reason.code, reason.until) == ("retry", h.now + timedelta(minutes=9))
+        assert reason.text.endswith("after ValueError: nobody")
+
+
+async def test_a_failed_hand_over_is_named(url: str) -> None:
+    class Post:
+        name = "post"
+
+        async def submit(self, _batch: Sequence[Submission], /) -> None:
+            raise OSError("the line is dead")
+
+    app = app_at(url)
+    app.route(greet_of(app), to=Post())
+    async with Harness(app) as h:
+        entry = await app.queue(greet_of(app), "Ada")
+        await h.run_until_idle()
+
+        [reason] = await app.why(entry.id)
+
+        assert reason.code == "hand_over_failed"
+        assert "handing it over failed once after OSError: the line is dead" in reason.text
+
+
+async def test_who_asks_without_the_code_is_answered_by_what_servers_publish(url: str) -> None:
+    if url == "memory://":
+        return
+    app = app_at(url, max_active_jobs=1, polling_interval=timedelta(hours=1))
+    async with Harness(app) as h:
+        store = await app.parts.store.opened()
+        row = {"kind": "worker", "concurrency": 4, "trains": '["greet"]', "dispatches": True}
+        await store.call(app.parts.presence.register, store, row)
+        entries = [await app.queue(greet_of(app), name) for name in ("Ada", "Grace")]
+        await h.cycle("job_dispatcher")
+        onlooker = Trax(url)
+        onlooker.parts.store.clock = lambda: h.now
+        try:
+            [reason] = await onlooker.why(entries[1].id)
+        finally:
+            onlooker.close()
+
+        assert (reason.code, "1 of at most 1 runs" in reason.text) == ("full", True)

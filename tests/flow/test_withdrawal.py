@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.flow_manager import Yard
+from tests.support.running import run_queued
 
-from trax import Retry, cron, every
+from trax import Retry, Snooze, cron, every
 from trax.records import Origin, State
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ async def withdraw(yard: Yard, manifest: str) -> int:
 
 
 async def test_a_schedule_goes_on_at_its_next_occurrence(yard: Yard) -> None:
-    await yard.app.manifests.schedule(yard.job, "daily", "daily", cron("0 7 * * *"))
+    await yard.app.manifests.schedule(yard.job, "daily", "daily", cron("0 7 * * *"), start="now")
     await yard.manage()
 
     withdrawn = await withdraw(yard, "hourly") + await withdraw(yard, "daily")
@@ -120,3 +121,51 @@ async def test_a_dependent_whose_entry_is_withdrawn_waits_for_the_next_success(y
 
     assert (waiting, ran_without_a_success) == (1, False)
     assert "after" in yard.ran
+
+
+@pytest.mark.parametrize("withdraws", [False, True])
+async def test_an_extra_run_that_is_put_off_does_not_put_off_the_schedule(
+    yard: Yard, withdraws: bool
+) -> None:
+    """The manager looks while the extra run is active, and leaves the schedule until the end of it."""
+    await yard.run_until_idle()
+    await yard.app.manifests.trigger("hourly")
+
+    async def meanwhile() -> None:
+        await yard.advance(hours=1)
+        assert await yard.manage() == []
+
+    yard.during["hourly"], yard.errors["hourly"] = meanwhile, Snooze(timedelta(hours=3))
+    await run_queued(yard)
+    yard.during.clear()
+    yard.errors.clear()
+    (put_off,) = yard.queued("hourly")
+    if withdraws:
+        await withdraw(yard, "hourly")
+
+    queued = await yard.manage()
+
+    assert (put_off.origin, queued) == (Origin.TRIGGER, ["hourly"])
+
+
+async def test_a_scheduled_run_that_is_put_off_is_waited_for(yard: Yard) -> None:
+    yard.errors["hourly"] = Snooze(timedelta(hours=3))
+    await yard.run_until_idle()
+    yard.errors.clear()
+    await yard.advance(hours=2)
+
+    assert await yard.manage() == []
+    await withdraw(yard, "hourly")
+    assert (await yard.manifest("hourly")).next_due_at == yard.now + timedelta(hours=1)
+
+
+async def test_cancelling_an_extra_run_before_it_begins_lets_the_schedule_go_on(yard: Yard) -> None:
+    await yard.run_until_idle()
+    await yard.app.manifests.trigger("hourly")
+    runs = (await yard.cycle("job_dispatcher")).metadata_ids
+    await yard.advance(hours=1)
+    assert await yard.manage() == []
+
+    await yard.app.executions.cancel(runs)
+
+    assert (await yard.manifest("hourly")).next_due_at == yard.now + timedelta(hours=1)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import signal
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -100,7 +102,9 @@ async def test_a_process_is_used_again_and_there_are_no_more_than_slots(shed: Sh
         ("raise", "KeyError", "'raise'"),
         ("refuse", "Refusal", "not readable"),
         ("exit", "ProcessDied", "its process ended itself with exit code 7"),
-        ("leave", "ProcessDied", "its process ended itself with exit code 3"),
+        ("leave", "SystemExit", "3"),
+        ("interrupt", "KeyboardInterrupt", "interrupt"),
+        ("panic", "PanicException", "panic"),
         ("kill", "ProcessDied", "its process was killed by SIGKILL, perhaps for want of memory"),
     ],
 )
@@ -114,6 +118,13 @@ async def test_a_run_that_fails_or_takes_its_process_along_fails_alone(
         exception,
         reason,
     )
+    assert fine[-1].state is State.COMPLETED
+
+
+async def test_an_interrupt_that_an_async_run_raises_fails_it_alone(shed: Shed) -> None:
+    failed, fine = await shed.run(heavy.interrupt, 7), await shed.run(heavy.look, 1)
+
+    assert (failed[0].state, failed[0].failure_exception) == (State.FAILED, "KeyboardInterrupt")
     assert fine[-1].state is State.COMPLETED
 
 
@@ -204,6 +215,46 @@ async def test_progress_log_lines_and_dependents_work_across_the_border() -> Non
         assert [(line.logger, line.message) for line in lines] == [("heavy", "step 1 of 4")]
         assert (records["wake"].output, records["greet"].output) == (1, "hello Ada")
         assert "stranger" in (records["wake_a_stranger"].failure_reason or "")
+
+
+NESTED = """
+from trax import Trax, current, every
+
+app = Trax({url!r})
+
+
+@app.train
+async def scan(name: str) -> int:
+    return await current().activate("asleep", name)
+
+
+@app.train(cpu=True)
+async def scan_around(name: str) -> int:
+    return await app.run(scan, name)
+
+
+@app.train
+async def greet(name: str) -> str:
+    return f"hello {{name}}"
+
+
+app.schedule(scan_around, "around", "Ada", every(hours=1)).include(greet, "asleep", "nobody", dormant=True)
+"""
+
+
+async def test_a_run_inside_a_cpu_run_wakes_the_dependents_of_its_manifest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path / 'trax.db'}"
+    (tmp_path / "nested_in_a_process.py").write_text(NESTED.format(url=url), encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)  # pyright: ignore[reportUnknownMemberType]
+    app = importlib.import_module("nested_in_a_process").app
+    async with Harness(app) as h, asyncio.timeout(120):
+        await h.run_until_idle()
+
+        outputs = {record.train: record.output for record in await h.app.executions.list()}
+        assert (outputs["scan_around"], outputs["scan"], outputs["greet"]) == (1, 1, "hello Ada")
+    del sys.modules["nested_in_a_process"]
 
 
 async def test_what_no_other_process_can_find_is_given_up_with_the_reason() -> None:

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.store.test_claim import WORKER, pending
+from tests.support.flow_seeding import USERS, Railway, register_server
 
+from trax import every
 from trax.host.doctor import examined
-from trax.store import Connection, Store, doctor, workers
+from trax.store import Connection, Store, dialect, doctor, workers
+from trax.testing import Harness
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,6 +52,26 @@ def test_what_was_left_behind_is_found(address: str) -> None:
         "silent workers whose rows are still there: 1",
         "runs that nobody took up in time: 2",
     ]
+
+
+def test_what_waits_for_a_retired_parent_is_found_and_servers_that_differ(address: str) -> None:
+    app = Railway(address)
+    app.schedule(app.sync, "goes", USERS, every(hours=1)).include(app.sync, "waits", USERS)
+
+    async def retire() -> None:
+        async with Harness(app):
+            await app.manifests.delete("goes")
+            store = await app.parts.store.opened()
+            now = await store.ask(dialect.now)
+            for pid in (1, 2):
+                await register_server(app, declares=f"set {pid}", pid=pid, now=now)
+
+    asyncio.run(retire())
+
+    wrong = {finding.code: finding.text for finding in examined(address) if finding.is_wrong}
+
+    assert wrong["retired parents"] == "manifests that rest because their parent is retired: 1 (waits)"
+    assert "different manifests: here (process 1), here (process 2)" in wrong["declarations"]
 
 
 def test_a_database_without_tables_says_how_to_make_them(empty_url: str) -> None:

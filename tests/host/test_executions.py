@@ -7,11 +7,14 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from sqlalchemy import select
 
-from trax import InvalidInput, NotFound, Trax, TraxError, every
+from trax import InvalidInput, NotFound, Retry, Trax, TraxError, every
+from trax.admin.policies import policy_of
 from trax.errors import DefinitionError, UnknownTrain
 from trax.events import Topic
 from trax.records import Origin, State
+from trax.records.retry_policy import RetryPolicy
 from trax.store.schema import tables
 from trax.testing import Harness
 
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from sqlalchemy import Connection
+
+    from trax.store import Store
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 
@@ -139,6 +144,58 @@ async def test_running_a_manifests_run_again_leaves_its_schedule_alone(h: Harnes
     assert (entry.input, entry.group) == ("Ada", "morning")
     assert (await entry.wait()).state is State.COMPLETED
     assert await h.app.manifests.get("hello") == before
+
+
+def carried(store: Store, entry_id: int) -> tuple[Any, ...]:
+    """What an entry carries beside its input: limits, policy, key."""
+
+    def asked(connection: Connection) -> tuple[Any, ...]:
+        queue = tables(connection).work_queue
+        names = ("timeout_seconds", "retry", "unique_key", "priority", "group_id")
+        query = select(*(queue.c[name] for name in names)).where(queue.c.id == entry_id)
+        return tuple(connection.execute(query).one())
+
+    return store.read(asked)
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
+@pytest.mark.parametrize("has_code", [True, False])
+async def test_a_run_that_is_run_again_keeps_its_limits_whoever_asks(
+    h: Harness, url: str, has_code: bool
+) -> None:
+    store = await h.app.parts.store.opened()
+    how = {"timeout": timedelta(seconds=7), "retry": Retry(max_retries=1, jitter=0.5), "unique": "ada"}
+    first = await h.app.queue("greet", "Ada", group="mail", priority=9, **how)  # pyright: ignore[reportArgumentType]
+    await h.run_until_idle()
+    run = await first.wait()
+    other = Trax(url)  # as a command or a dashboard of its own
+
+    again = await (h.app if has_code else other).executions.rerun(run.id)
+    other.close()
+
+    limit, retry, key, *_ = carried(store, again.id)
+    assert (limit, key, RetryPolicy.from_json(retry)) == (
+        7,
+        "ada",
+        policy_of(Retry(max_retries=1, jitter=0.5)),
+    )
+    assert (again.group, again.priority, again.origin) == ("mail", 9, Origin.RERUN)
+
+
+async def test_a_manifests_run_that_is_run_again_keeps_the_manifests_limits(h: Harness) -> None:
+    limit = timedelta(seconds=30)
+    await h.app.manifests.schedule(
+        h.app.trains.get("greet"), "limited", "Grace", every(hours=1), timeout=limit, max_retries=7
+    )
+    await h.run_until_idle()
+    (run,) = await h.app.executions.list(manifest="limited")
+
+    again = await h.app.executions.rerun(run.id)
+
+    seconds, retry, *_ = carried(await h.app.parts.store.opened(), again.id)
+    policy = RetryPolicy.from_json(retry)
+    assert policy is not None
+    assert (seconds, policy.max_retries) == (30, 7)
 
 
 @pytest.mark.parametrize(

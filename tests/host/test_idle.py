@@ -88,6 +88,7 @@ async def test_an_idle_dispatcher_leaves_the_gate_to_others_and_asks_twice_at_th
 
 async def test_a_poll_finds_what_no_wake_up_told_of(app: Trax) -> None:
     store = await app.parts.store.opened()
+    await Worker.started(app.parts, store)
     await app.queue(app.trains.get("note"), "x")
 
     await Counter(store).of_a_poll(duties.Dispatching(app.parts, store).loop)

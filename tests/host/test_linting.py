@@ -51,11 +51,6 @@ def foreign_parent(app: Trax, greet: Any) -> None:
     app.schedule(greet, "ada", "Ada", every(hours=1)).include_many(greet, "after", many)
 
 
-def circle(app: Trax, greet: Any) -> None:
-    many = [Item("a", "Ada", depends_on="x-b"), Item("b", "Grace", depends_on="x-a")]
-    app.schedule(greet, "root", "Root", every(hours=1)).include_many(greet, "x", many)
-
-
 def test_an_app_without_faults_is_clean() -> None:
     app, greet = app_with()
     app.group("people", max_active_jobs=1)
@@ -73,7 +68,6 @@ def test_an_app_without_faults_is_clean() -> None:
         (always_excluded, "manifest 'ada': its exclusions leave no moment free"),
         (disabled_parent, "manifest 'grace' depends on 'ada', which is disabled"),
         (foreign_parent, "manifest 'after-grace' depends on 'edith', which this code does not declare"),
-        (circle, "cannot depend on each other in a circle"),
     ],
 )
 def test_what_makes_no_sense_is_told_in_a_line(declare: Callable[[Trax, Any], None], said: str) -> None:

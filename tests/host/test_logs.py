@@ -226,8 +226,10 @@ async def test_too_many_lines_are_dropped_and_counted(app: Trax, monkeypatch: py
 
 
 async def test_lines_that_could_not_be_written_with_an_ending_wait_on(
-    app: Trax, monkeypatch: pytest.MonkeyPatch
+    url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    app = Trax(url, heartbeat_interval=0.1, worker_lost_after=0.2)
+
     @app.train
     async def work(number: int) -> None:
         logger.info("number %s", number)

@@ -33,13 +33,15 @@ def forget_the_session(store: Store) -> list[str]:
             " UNION ALL SELECT 'temporary ' || relname FROM pg_class WHERE relpersistence = 't'"
             " UNION ALL SELECT 'setting ' || name FROM pg_settings"
             " WHERE source = 'session'"
-            " AND name IN ('jit', 'enable_bitmapscan', 'enable_seqscan', 'search_path', 'TimeZone')"
+            " AND name IN ('jit', 'enable_bitmapscan', 'enable_seqscan', 'search_path', 'TimeZone',"
+            " 'statement_timeout', 'lock_timeout')"
         )
         leftovers.extend(row[0] for row in held)
         connection.execute("DISCARD ALL")
         connection.autocommit = False
 
-    event.listen(store._engine, "checkin", on_checkin)  # pyright: ignore[reportPrivateUsage]
+    for lane in (store, store.engine_lane):
+        event.listen(lane._engine, "checkin", on_checkin)  # pyright: ignore[reportPrivateUsage]
     return leftovers
 
 

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.support import listing
@@ -9,8 +10,12 @@ from tests.support.waiting import until
 
 from trax import Trax, every
 from trax.errors import DefinitionError, InvalidUrl, TraxError
+from trax.host import duties
 from trax.records import State
-from trax.store import workers
+from trax.store import manifests, workers
+
+if TYPE_CHECKING:
+    from trax.store import Store
 
 HOUR = timedelta(hours=1)
 
@@ -116,6 +121,9 @@ async def test_a_scheduler_lets_jobs_through_and_runs_none(app: Trax) -> None:
 
     await app.start("scheduler")
     await app.queue(greet, "Ada")
+    store = await app.parts.store.opened()
+    somewhere = {"kind": "worker", "concurrency": 1, "trains": '["greet"]'}
+    await store.call(app.parts.presence.register, store, somewhere)
     await asyncio.to_thread(until, lambda: _states(app) == [State.PENDING])
     await app.stop()
 
@@ -201,3 +209,38 @@ async def test_listening_at_an_address_that_says_nothing_is_refused_at_the_start
 
     with pytest.raises(InvalidUrl, match="listen_url must be the address of the same PostgreSQL"):
         await app.start()
+
+
+@pytest.mark.parametrize("role", ["all", "scheduler"])
+async def test_a_server_says_what_it_declares_and_retires_the_rest_once_others_have_stopped(
+    url: str, role: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if url == "memory://":
+        return  # another app cannot see it
+    monkeypatch.setattr(duties, "TIDY_AFTER_SECONDS", 0)
+    monkeypatch.setattr(duties, "RETIRE_SECONDS", 0.1)
+    old, new = (Trax(url, name="shop", polling_interval=timedelta(hours=1)) for _ in range(2))
+    for app, names in ((old, ("stays", "goes")), (new, ("stays",))):
+
+        @app.train
+        async def greet(_name: str) -> None: ...
+
+        for name in names:
+            app.schedule(greet, name, "Ada", every(hours=1), enabled=False)
+
+    await old.start(role)
+    await new.start(role)
+    store = await new.parts.store.opened()
+    servers = store.read(workers.servers, alive_since=datetime(2000, 1, 1, tzinfo=UTC))
+    both = [one.external_id for one in await new.manifests.list()]
+    await old.stop()
+    await asyncio.to_thread(until, lambda: _live_manifests(store) == ["stays"])
+    await new.stop()
+
+    assert [one.app for one in servers] == ["shop", "shop"]
+    assert len({one.declares for one in servers}) == 2
+    assert both == ["goes", "stays"]
+
+
+def _live_manifests(store: Store) -> list[str]:
+    return [one.external_id for one in store.read(manifests.listed)]

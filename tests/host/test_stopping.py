@@ -6,11 +6,13 @@ import asyncio
 import threading
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from trax import Metadata, Trax, current
+from trax import Item, Metadata, RunInterrupted, Trax, current, every
+from trax.admin.finishing import finish
+from trax.errors import StoreUnavailable
 from trax.host.worker import Worker
 from trax.records import QueueStatus, State
 from trax.testing import Harness
@@ -222,3 +224,101 @@ async def test_a_second_less_patient_drain_cuts_the_first_one_short(clocked: Clo
     assert (record.state, record.failure_exception) == (State.CANCELLED, "Interrupted")
     assert (entry.status, entry.metadata_id) == (QueueStatus.QUEUED, None)
     assert await clocked.worker.claim() == 0
+
+
+async def test_a_thread_that_does_not_listen_is_put_back_uncounted_and_cannot_write_any_more(
+    clocked: Clocked, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("trax.host.worker.INTERRUPT_SECONDS", 0.0)
+    started, go_on, over = asyncio.Event(), threading.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    @clocked.app.train
+    def deaf(number: int) -> int:
+        loop.call_soon_threadsafe(started.set)
+        try:
+            go_on.wait(60)
+            return number
+        finally:
+            over.set()
+
+    await clocked.app.queue(deaf, 1)
+    await clocked.begin()
+    await started.wait()
+    try:
+        async with asyncio.timeout(60):
+            await clocked.worker.drain(0)
+        (record,) = await clocked.app.executions.list()
+        (entry,) = await clocked.app.work_queue.list()
+    finally:
+        go_on.set()
+    await asyncio.to_thread(over.wait, 60)
+    await asyncio.sleep(0)
+
+    assert (record.state, record.failure_exception) == (State.CANCELLED, "Interrupted")
+    assert (entry.status, entry.metadata_id) == (QueueStatus.QUEUED, None)
+    assert await clocked.worker.flush() == 0
+    assert (await clocked.app.executions.get(record.id)) == record
+    assert "run 1 of train 'deaf' did not stop" in caplog.text
+
+
+async def test_a_thread_that_was_left_to_itself_wakes_nobody(
+    clocked: Clocked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trax.host.worker.INTERRUPT_SECONDS", 0.0)
+    app, loop = clocked.app, asyncio.get_running_loop()
+    started, go_on, over = asyncio.Event(), threading.Event(), threading.Event()
+    raised: list[Exception] = []
+
+    @app.train
+    def deaf(_name: str) -> None:
+        run = current()
+        assert run
+        loop.call_soon_threadsafe(started.set)
+        go_on.wait(60)
+        try:
+            run.sync.activate("sleeper-1", "late")
+        except Exception as error:  # noqa: BLE001 - looked at below
+            raised.append(error)
+        finally:
+            over.set()
+
+    chain = app.schedule(deaf, "parent", "now", every(hours=1))
+    chain.include_many(deaf, "sleeper", [Item("1", "declared")], dormant=True)
+    await clocked.h.seed()
+    await clocked.h.cycle("manifest_manager")
+    await clocked.begin()
+    await started.wait()
+    async with asyncio.timeout(60):
+        await clocked.worker.drain(0)
+
+    go_on.set()
+    await asyncio.to_thread(over.wait, 60)
+
+    assert [type(error) for error in raised] == [RunInterrupted]
+    assert [entry.manifest for entry in await app.work_queue.list()] == ["parent"]
+
+
+async def test_a_worker_that_leaves_tries_again_to_write_what_has_ended(
+    clocked: Clocked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @clocked.app.train
+    async def quick(number: int) -> int:
+        return number
+
+    answers = iter([StoreUnavailable("away"), StoreUnavailable("away")])
+
+    def unsure(*given: Any, **more: Any) -> Any:
+        if (error := next(answers, None)) is not None:
+            raise error
+        return finish(*given, **more)
+
+    monkeypatch.setattr("trax.host.worker.finish", unsure)
+    monkeypatch.setattr("trax.host.worker.FLUSH_PAUSES", (0.0, 0.0, 0.0))
+    await clocked.app.queue(quick, 7)
+    await clocked.begin()
+
+    await clocked.worker.drain(30)
+
+    (record,) = await clocked.app.executions.list()
+    assert (record.state, record.output) == (State.COMPLETED, 7)

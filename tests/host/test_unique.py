@@ -149,6 +149,71 @@ async def test_a_job_whose_key_was_taken_over_can_still_be_looked_at(
     assert (await h.app.work_queue.get(first.id)).status == "dispatched"
 
 
+async def given_up(h: Harness) -> int:
+    """Have the job of a key give up; its letter."""
+    before = {letter.id for letter in await h.app.dead_letters.list()}
+    await h.app.queue("greet", "Mallory", unique="m")
+    await h.run_until_idle()
+    await h.advance(minutes=5)
+    await h.run_until_idle()
+    (letter,) = [one.id for one in await h.app.dead_letters.list() if one.id not in before]
+    return letter
+
+
+async def test_a_requeued_letter_has_the_key_of_its_job(h: Harness, greet: Train[str, str]) -> None:
+    letter = await given_up(h)
+    await h.app.dead_letters.requeue([letter])
+    (requeued,) = await h.app.work_queue.list(status="queued")
+
+    again = await h.app.queue(greet, "Mallory", unique="m")
+
+    assert (again.id, requeued.dead_letter_id) == (requeued.id, letter)
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+async def test_a_letter_whose_key_another_job_holds_is_answered_by_that_job(
+    h: Harness, greet: Train[str, str], has_begun: bool
+) -> None:
+    letter = await given_up(h)
+    other = await h.app.queue(greet, "Ada", unique="m")
+    if has_begun:
+        await h.cycle("job_dispatcher")
+
+    assert await h.app.dead_letters.requeue([letter]) == 1
+
+    assert [one.id for one in await h.app.work_queue.list() if one.input == "Ada"] == [other.id]
+    assert await h.app.work_queue.list(origin="requeue") == []
+    await h.run_until_idle()
+    run = await other.wait()
+    answered = await h.app.dead_letters.get(letter)
+    assert (answered.status, answered.retry_metadata_id) == ("retried", run.id)
+
+
+async def test_letters_of_one_key_are_requeued_as_one_job(h: Harness) -> None:
+    letters = [await given_up(h), await given_up(h)]
+
+    assert await h.app.dead_letters.requeue(letters) == 2
+
+    assert len(await h.app.work_queue.list(status="queued")) == 1
+
+
+async def test_a_run_that_is_run_again_asks_for_its_key_even_after_another_took_it(
+    h: Harness, greet: Train[str, str]
+) -> None:
+    first = await h.app.queue(greet, "Ada", unique="ada")
+    await h.run_until_idle()
+    run = await first.wait()
+    other = await h.app.queue(greet, "Grace", unique="ada")
+
+    while_held = await h.app.executions.rerun(run.id)
+    await h.run_until_idle()
+    afterwards = await h.app.executions.rerun(run.id)
+
+    assert while_held.id == other.id
+    assert (afterwards.input, afterwards.origin) == ("Ada", "rerun")
+    assert (await h.app.queue(greet, "Ada", unique="ada")).id == afterwards.id
+
+
 def test_blocking_code_has_keys_too(url: str) -> None:
     app = Trax(url)
 

@@ -84,7 +84,7 @@ async def test_a_silent_worker_loses_its_runs_and_goes_on_as_a_new_one(
         assert await _written(yard.worker) == 0
     assert yard.worker.id > old
     assert await yard.workers() == [yard.worker.id]
-    assert f"worker {old} was taken for dead" in caplog.text
+    assert f"worker {old} missed its heartbeat" in caplog.text
 
     yard.go_on.set()
     await yard.begin()

@@ -101,3 +101,14 @@ def test_the_states_drawn_are_the_states_in_code() -> None:
     drawn = [set(ARROW.findall(drawing)) for drawing in DRAWING.findall(page)]
 
     assert drawn == [moves(STATE_MOVES), moves(QUEUE_MOVES), moves(DEAD_LETTER_MOVES)]
+
+
+def test_every_promise_names_tests_that_exist() -> None:
+    page = (PROJECT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page)
+
+    assert len(re.findall(r"^## \d+\. ", page, re.MULTILINE)) == 12
+    for file, test in named:
+        assert re.search(rf"def {test}\(", (PROJECT / file).read_text(encoding="utf-8")), f"{file}::{test}"
+    for promise in re.split(r"^## ", page, flags=re.MULTILINE)[1:13]:
+        assert "::test_" in promise, promise.splitlines()[0]

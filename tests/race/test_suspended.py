@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from threading import Event
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -12,6 +14,7 @@ from sqlalchemy import text
 from tests.support.waiting import until
 
 from trax import Trax
+from trax.errors import StoreUnavailable
 from trax.host import duties
 from trax.store import Store, dialect
 from trax.store.suspended import end_suspended
@@ -69,3 +72,29 @@ async def test_a_session_that_has_only_just_paused_or_is_not_ours_is_left_alone(
         assert store.read(is_there, another.info.backend_pid)
         until(lambda: not store.read(is_there, suspended))
     store.close()
+
+
+@pytest.mark.parametrize("name", ["shop", "trax"])
+def test_ours_are_known_whatever_the_address_calls_them(postgres_url: str, name: str) -> None:
+    address = f"{postgres_url}?application_name={name}"
+    ours, rescuer = Store(address), Store(postgres_url)
+    held, go_on = Event(), Event()
+
+    def stand_still(connection: Connection) -> None:
+        connection.execute(text("SELECT 1"))
+        held.set()
+        assert go_on.wait(30)
+        connection.execute(text("SELECT 1"))
+
+    with ThreadPoolExecutor(1) as threads, psycopg.connect(address, application_name="shop") as theirs:
+        theirs.execute("SELECT 1")
+        standing = threads.submit(ours.run, stand_still)
+        assert held.wait(30)
+
+        assert rescuer.run(end_suspended, idle_for=timedelta(0)) == 1
+        go_on.set()
+        with pytest.raises(StoreUnavailable):
+            standing.result(30)
+        assert theirs.execute("SELECT 1").fetchall() == [(1,)]
+    ours.close()
+    rescuer.close()

@@ -151,6 +151,36 @@ def test_counts_are_exact_where_that_is_cheap_and_estimates_elsewhere(
     assert count(since=NOON + timedelta(minutes=170), until=NOON + timedelta(minutes=180)) == Count(10)
 
 
+def test_what_no_index_answers_is_counted_exactly_to_the_bound(
+    store: Store, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (paging, counting):
+        monkeypatch.setattr(module, "COUNTED_TO", 50)
+    monkeypatch.setattr(paging, "WINDOW", 20)
+    monkeypatch.setattr(paging, "SPARSE_WINDOW", 5)
+    groups = store.run(manifest_groups.named, ["few", "fifty", "many"], now=now)
+    of_group = ["few"] * 3 + ["fifty"] * 50 + ["many"] * 147  # the newest last: they hide the others
+    rows = [
+        row(number, group_id=groups[name].id, state=("completed", "failed")[number % 2])
+        for number, name in enumerate(of_group)
+    ]
+    write(store, "metadata", rows)
+    write(store, "metadata", [row(number, train="trax.metadata_cleanup") for number in range(200, 300)])
+    analyze(store)
+
+    def count(**wanted: Any) -> Count:
+        return store.read(run_pages.count, RunFilter(**wanted))
+
+    assert count(group="few") == Count(3)
+    assert count(group="fifty") == Count(50)
+    assert count(group="fifty", state=State.FAILED) == Count(25)
+    beyond = count(group="many")
+    assert (beyond.exact, beyond.number > 50) == (False, True)
+    assert count(since=NOON, until=NOON + timedelta(minutes=40)) == Count(40)  # and none that administers
+    quick = store.read(run_pages.count, RunFilter(group="few"), quick=True)
+    assert (quick.exact, quick.number) == (False, 0)
+
+
 def analyze(store: Store) -> None:
     """What PostgreSQL does by itself from time to time."""
     store.run(lambda connection: connection.exec_driver_sql("ANALYZE"))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -11,6 +12,7 @@ import pytest
 from sqlalchemy import func, select
 
 from trax.store import Store, manifest_groups
+from trax.store import engine as store_engine
 from trax.store.schema import tables
 
 if TYPE_CHECKING:
@@ -128,3 +130,27 @@ def test_a_reader_does_not_wait_for_a_writer_in_sqlite(tmp_path: Path, now: date
     assert store.run(read_while_writing) == 0
     assert store.read(count_groups) == 1
     store.close()
+
+
+def test_a_new_file_that_others_switch_to_wal_at_the_same_time_is_waited_for() -> None:
+    class Busy:
+        """A connection that is refused twice, as SQLite does while another one switches."""
+
+        def __init__(self) -> None:
+            self.refusals = 2
+            self.said: list[str] = []
+            self.isolation_level: str | None = ""
+
+        def execute(self, statement: str) -> None:
+            self.said.append(statement)
+            if "journal_mode" in statement and self.refusals:
+                self.refusals -= 1
+                error = sqlite3.OperationalError("database is locked")
+                error.sqlite_errorcode = sqlite3.SQLITE_BUSY
+                raise error
+
+    busy = Busy()
+
+    store_engine._prepare_sqlite(busy, None)  # pyright: ignore[reportPrivateUsage, reportArgumentType]
+
+    assert [one.split()[1] for one in busy.said] == [*["journal_mode"] * 3, "synchronous", "foreign_keys"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import psycopg
 
+from trax.store.engine import MARK
 from trax.store.listening import NAME
 
 HERE = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
@@ -19,10 +20,10 @@ def listening(url: str) -> int:
 
 
 def is_in_transaction(url: str, name: str) -> bool:
-    """Whether a program of this name is in the middle of a transaction."""
+    """Whether a server whose URL has this name is in the middle of a transaction."""
     with psycopg.connect(url) as connection:
         question = f"SELECT 1 {HERE} AND application_name = %s AND xact_start IS NOT NULL"
-        return connection.execute(question.encode(), [name]).fetchone() is not None
+        return connection.execute(question.encode(), [name + MARK]).fetchone() is not None
 
 
 def cut_off(url: str, *, only: str = "%") -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from pathlib import Path
 
 from trax import Trax, current
@@ -18,6 +19,16 @@ async def work(name: str) -> int:
     await asyncio.sleep(0.005)
     while is_held(name):  # noqa: ASYNC110 - a file tells nobody that it is gone
         await asyncio.sleep(0.01)
+    return os.getpid()
+
+
+@app.train
+def deaf(name: str) -> int:
+    """Synchronous, and it never looks whether it should stop."""
+    note("ran", name, os.getpid())
+    while is_held(name):
+        time.sleep(0.01)
+    note("late", name)
     return os.getpid()
 
 

@@ -1,4 +1,4 @@
-"""A way to PostgreSQL on which answers to commits get lost: it is committed, and nobody hears of it."""
+"""A way to PostgreSQL on which answers get lost: those to commits, or all of them from some moment on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ COMMITTED = b"COMMIT\x00"
 
 
 class Proxy:
-    """Passes everything on, both ways. Told to, it cuts connections at every so-manieth commit."""
+    """Passes everything on, both ways. Told to, it cuts connections at every so-manieth commit.
+
+    Or it becomes a black hole: connections stay, new ones are made, and nothing comes of what is sent.
+    """
 
     def __init__(self, url: str, listener: socket.socket) -> None:
         self._url = make_url(url)
@@ -25,11 +28,18 @@ class Proxy:
         self._commits = 0
         self.every: int | None = None
         self.lost = 0
+        self.is_black_hole = False
+        self._swallowed: list[socket.socket] = []
 
     @property
     def url(self) -> str:
         host, port = self._listener.getsockname()
         return self._url.set(host=host, port=port).render_as_string(hide_password=False)
+
+    @property
+    def swallowed(self) -> int:
+        """How many have tried to connect to the black hole."""
+        return len(self._swallowed)
 
     def serve(self) -> None:
         with suppress(OSError):  # the listener is closed at the end
@@ -38,6 +48,9 @@ class Proxy:
                 self._connect(client)
 
     def _connect(self, client: socket.socket) -> None:
+        if self.is_black_hole:
+            self._swallowed.append(client)
+            return
         server = socket.create_connection((self._url.host or "127.0.0.1", self._url.port or 5432))
         for pump in (self._pass_on, self._pass_back):
             threading.Thread(target=pump, args=(client, server), daemon=True).start()
@@ -45,16 +58,22 @@ class Proxy:
     def _pass_on(self, client: socket.socket, server: socket.socket) -> None:
         with suppress(OSError):
             while data := client.recv(65_536):
-                server.sendall(data)
+                if not self.is_black_hole:
+                    server.sendall(data)
         _cut(client, server)
 
     def _pass_back(self, client: socket.socket, server: socket.socket) -> None:
         with suppress(OSError):
             while (data := server.recv(65_536)) and not self._is_lost(data):
-                client.sendall(data)
+                if not self.is_black_hole:
+                    client.sendall(data)
         _cut(client, server)
         client.close()
         server.close()
+
+    def end(self) -> None:
+        for client in self._swallowed:
+            client.close()
 
     def _is_lost(self, data: bytes) -> bool:
         if COMMITTED not in data or self.every is None:
@@ -72,6 +91,7 @@ def proxy_to(url: str) -> Generator[Proxy]:
         threading.Thread(target=proxy.serve, daemon=True).start()
         yield proxy
         listener.shutdown(socket.SHUT_RDWR)
+        proxy.end()
 
 
 def _cut(*ends: socket.socket) -> None:

@@ -1,6 +1,6 @@
 """The statements that make today's schema, per dialect.
 
-`python tests/support/ddl.py 0001_initial` writes them beside a revision that has not been released yet.
+`python -m tests.support.ddl 0001_initial` writes them beside a revision that has not been released yet.
 """
 
 from __future__ import annotations

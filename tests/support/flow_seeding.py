@@ -12,11 +12,12 @@ from tests.support import listing
 
 from trax import Trax, junction
 from trax.host.startup import start
-from trax.store import work_queue
+from trax.store import work_queue, workers
 from trax.store.schema import tables
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+    from datetime import datetime
 
     from trax.admin.seeding import SeedPlan
     from trax.records import WorkQueueEntry
@@ -57,9 +58,9 @@ class Railway(Trax):
 
 async def deploy(h: Harness, code: Trax) -> SeedPlan:
     """Start another version of the code on the same database."""
-    return await start(
-        await h.app.parts.store.opened(), code.parts.declarations.checked(), code.parts.settings
-    )
+    parts = code.parts
+    store = await h.app.parts.store.opened()
+    return await start(store, parts.declarations.checked(), parts.settings, app=parts.name)
 
 
 async def rows(h: Harness, table: str) -> list[dict[str, Any]]:
@@ -118,3 +119,21 @@ def _rows(connection: Connection, table: str) -> list[dict[str, Any]]:
 def _insert(connection: Connection, table: str, values: dict[str, Any]) -> int:
     wanted = getattr(tables(connection), table)
     return connection.execute(wanted.insert().values(**values).returning(wanted.c.id)).scalar_one()
+
+
+async def register_server(
+    app: Trax, *, declares: str | None, now: datetime, pid: int = 1, name: str = "default"
+) -> int:
+    """The row of another server of an app, as if it had beaten now."""
+    columns = {
+        "host": "here",
+        "host_environment": "test",
+        "host_instance_id": "test",
+        "pid": pid,
+        "concurrency": 0,
+        "trains": "[]",
+        "app": name,
+        "declares": declares,
+    }
+    store = await app.parts.store.opened()
+    return await store.call(workers.register, columns, now=now)

@@ -44,6 +44,10 @@ class Refusal(Exception):
         super().__init__(f"{first} {second}")
 
 
+class PanicException(BaseException):
+    """As libraries written in Rust raise it."""
+
+
 @junction
 def halve(number: int) -> float:
     return number / 2
@@ -81,8 +85,17 @@ def fail(what: str) -> None:
             os._exit(7)
         case "leave":
             raise SystemExit(3)
+        case "interrupt":
+            raise KeyboardInterrupt(what)
+        case "panic":
+            raise PanicException(what)
         case _:
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.train(cpu=True, retry=ONCE)
+async def interrupt(number: int) -> int:
+    raise KeyboardInterrupt(number)
 
 
 @app.train(cpu=True)

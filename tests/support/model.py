@@ -36,7 +36,16 @@ EXCLUDED: Final[dict[str, Callable[[datetime], bool]]] = {
 Kind = Literal["interval", "anchored", "cron", "once", "dependent"]
 Misfire = Literal["fire_once_now", "do_nothing", "fire_all"]
 What = Literal[
-    "planned", "queued", "success", "failure", "given_up", "cancelled", "dead", "acknowledged", "requeued"
+    "planned",
+    "counted",
+    "queued",
+    "success",
+    "failure",
+    "given_up",
+    "cancelled",
+    "dead",
+    "acknowledged",
+    "requeued",
 ]
 MADE_UP: Final = 3
 
@@ -63,6 +72,7 @@ class Plan:
     max_instances: int = 1
     misfire: Misfire = "fire_once_now"
     starts_later: bool = False
+    starts_now: bool = False
     enabled: bool | None = None
 
     @property
@@ -174,7 +184,9 @@ class Job:
 
     @property
     def last_occurrence(self) -> datetime | None:
-        return next((event.occurrence for event in reversed(self.events) if event.what == "queued"), None)
+        """The one it was queued for last, or the moment from which a new schedule counts."""
+        whats = ("queued", "counted")
+        return next((event.occurrence for event in reversed(self.events) if event.what in whats), None)
 
     @property
     def consumed(self) -> datetime | None:
@@ -231,6 +243,7 @@ class Job:
         missed = list(self.regular_moments(since, now, anchor))
         match self.plan.misfire:
             case "fire_all":
+                missed = [moment for moment in missed if not self.is_excluded(moment)]
                 return missed[-MADE_UP:][0] if missed else None
             case "fire_once_now":
                 return max([due, *missed])
@@ -294,8 +307,13 @@ class Model:
         job.once_at = once_at if is_once else None
         if was is not None and was.schedule == plan.schedule and not moved:
             return
-        starts_later = plan.starts_later and job.last_success is None
-        moment = job.next_after(self.now, self.now) if starts_later and plan.is_regular else None
+        starts_later = plan.starts_later or (plan.kind == "cron" and not plan.starts_now)
+        waits = starts_later and job.last_success is None
+        if was is not None and plan.kind == "cron" and (job.last_success or job.last_occurrence):
+            waits = not job.is_to_be_tried_again  # an edit starts nothing
+            if waits and plan.misfire == "fire_all":
+                job.note("counted", self.now, occurrence=self.now)
+        moment = job.next_after(self.now, self.now) if waits and plan.is_regular else None
         job.note("planned", self.now, moment=moment)
 
     def delete(self, name: str) -> None:
@@ -368,8 +386,10 @@ class Model:
             return None
         if job.planned is not None and job.planned > now:
             return None
-        wait = RETRY_MINUTES[min(job.failures, len(RETRY_MINUTES)) - 1] * MINUTE
-        return replace(self._entry(job, "retry", now), scheduled_at=now + wait, attempt=job.failures + 1)
+        start = now + RETRY_MINUTES[min(job.failures, len(RETRY_MINUTES)) - 1] * MINUTE
+        while job.plan.kind != "dependent" and job.is_excluded(start):
+            start = (start + MINUTE).replace(second=0, microsecond=0)
+        return replace(self._entry(job, "retry", now), scheduled_at=start, attempt=job.failures + 1)
 
     def _entry(self, job: Job, origin: str, now: datetime) -> Entry:
         priority = BOOST if job.plan.kind == "dependent" else 0
@@ -427,12 +447,7 @@ class Model:
 
     def trigger(self, name: str, delay: timedelta | None) -> bool:
         """An extra entry, unless one is there that could be dispatched. Whether it was written."""
-        ready = [
-            entry
-            for entry in self.entries
-            if entry.job == name and (entry.scheduled_at is None or entry.scheduled_at <= self.now)
-        ]
-        if delay is None and ready:
+        if delay is None and self._could_start(name):
             return False
         scheduled_at = None if delay is None else self.now + delay
         self.entries.append(
@@ -440,10 +455,24 @@ class Model:
         )
         return True
 
+    def acknowledge(self, name: str) -> None:
+        """The schedule goes on; what was to run once has none left, unless its moment is still to come."""
+        job = self.jobs[name]
+        job.note("acknowledged", self.now)
+        if job.plan.kind == "once" and job.once_at is not None and job.once_at <= self.now:
+            job.enabled = False
+
     def requeue(self, name: str) -> None:
         self.jobs[name].note("requeued", self.now)
-        if not any(entry.job == name for entry in self.entries):
+        if not self._could_start(name):
             self.entries.append(Entry(job=name, origin="requeue", priority=0, created_at=self.now))
+
+    def _could_start(self, name: str) -> bool:
+        """Whether an entry of it waits for no moment."""
+        return any(
+            entry.job == name and (entry.scheduled_at is None or entry.scheduled_at <= self.now)
+            for entry in self.entries
+        )
 
 
 def _failures(events: Sequence[Event]) -> int:

@@ -20,6 +20,7 @@ KEYS = {
     "train": "the name of a train",
     "metadata_id": "the number of a run",
     "manifest": "the external id of a manifest",
+    "manifests": "the external ids of manifests",
     "attempt": "which try of its job a run was",
     "worker": "the number of a worker",
     "entry_id": "the number of an entry",

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from trax.cli import main
+from trax.store import Store, workers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
 
 @dataclass(frozen=True)
@@ -52,3 +54,18 @@ class Operator:
 
     def ids(self, *words: str) -> Sequence[int]:
         return [record["id"] for record in self.json(*words)]
+
+
+def register(url: str, *trains: str, beaten_at: datetime) -> None:
+    """Make a row of a worker that knows these trains, and was heard at this moment."""
+    row: dict[str, Any] = {
+        "host": "box",
+        "pid": 7,
+        "concurrency": 4,
+        "trains": json.dumps(trains),
+        "host_environment": "server",
+        "host_instance_id": "",
+    }
+    store = Store(url)
+    store.run(workers.register, row, now=beaten_at)
+    store.close()

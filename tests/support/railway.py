@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.support.model import MINUTE, Model, What
+from tests.support.model import MINUTE, Model, What, group_of
 from tests.support.stepwise import End
 
 from trax.records.ended import EndKind
@@ -70,6 +70,7 @@ class Railway:
         code = {name: self.code[name] for name in NAMES if name in self.code}
         gone = [name for name, job in self.model.jobs.items() if job.is_declared and name not in code]
         self.engine.restart(code, sorted(opened))
+        self.engine.forget_retired({*opened, *map(group_of, code)})
         self.model.reap()
         for name in gone:
             self.model.delete(name)
@@ -90,6 +91,7 @@ class Railway:
 
     def delete(self, name: str) -> None:
         self.engine.do(self.engine.app.manifests.delete(name))
+        self.engine.forget_retired()
         self.model.delete(name)
         self.check()
 
@@ -113,7 +115,7 @@ class Railway:
     def acknowledge(self, name: str) -> None:
         letter = self.engine.seen().letters[name]
         assert self.engine.do(self.engine.app.dead_letters.acknowledge([letter], "seen")) == 1
-        self.model.jobs[name].note("acknowledged", self.model.now)
+        self.model.acknowledge(name)
         self.check()
 
     def requeue(self, name: str) -> None:

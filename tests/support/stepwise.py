@@ -20,11 +20,11 @@ from trax.records.ended import EndKind, ManifestEnd
 from trax.records.metadata import Ending
 from trax.records.states import State
 from trax.schedule.builder import Declarations
-from trax.store import metadata
+from trax.store import metadata, seeding
 from trax.store.schema import tables
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping, Sequence
+    from collections.abc import Collection, Coroutine, Mapping, Sequence
     from datetime import datetime
     from typing import TypeVar
 
@@ -129,6 +129,10 @@ class Engine:
                 code.schedule(self.train, name, Nothing(), _when(plan), **how)
         self.do(start(self.store, code.checked(), self.settings))
 
+    def forget_retired(self, kept_groups: Collection[str] | None = None) -> None:
+        """Delete what is retired, as if it had never been; and, after a start, the groups it was in."""
+        self.store.run(_forget_retired, kept_groups)
+
     def cycle(self) -> Managed:
         turn, self._turns = Turn(self._turns), self._turns + 1
         managed = self.do(self.store.call(manage, self.store, self.settings, turn))
@@ -194,7 +198,8 @@ def _options(name: str, plan: Plan) -> Any:
         "on_misfire": fire_all(MADE_UP) if plan.misfire == "fire_all" else plan.misfire,
         "enabled": plan.enabled,
     }
-    return how | ({"start": "next_occurrence"} if plan.starts_later else {})
+    start = "next_occurrence" if plan.starts_later else "now" if plan.starts_now else None
+    return how | {"start": start}
 
 
 def _when(plan: Plan) -> Any:
@@ -207,6 +212,16 @@ def _clear(connection: Connection) -> None:
     t = tables(connection)
     for table in (t.work_queue, t.dead_letter, t.metadata, t.manifest, t.manifest_group, t.worker):
         connection.execute(delete(table))
+
+
+def _forget_retired(connection: Connection, kept_groups: Collection[str] | None) -> None:
+    t = tables(connection)
+    ids = list(connection.execute(select(t.manifest.c.id).where(text("retired_at IS NOT NULL"))).scalars())
+    for table in (t.work_queue, t.dead_letter, t.metadata):
+        connection.execute(delete(table).where(table.c.manifest_id.in_(ids)))
+    connection.execute(delete(t.manifest).where(t.manifest.c.id.in_(ids)))
+    if kept_groups is not None:
+        seeding.delete_empty_groups(connection, kept_groups)
 
 
 def _add_worker(connection: Connection, heartbeat_at: datetime) -> int:

@@ -46,3 +46,16 @@ def test_entries_that_are_executed_elsewhere_need_no_worker() -> None:
     assert problems(stuck) == ["no worker lives, and 3 are ready in the queue"]
     assert problems(replace(stuck, running=1)) == []
     assert problems(replace(stuck, ready_since=NOW)) == []
+
+
+def test_servers_of_one_app_that_declare_different_manifests_are_named() -> None:
+    one = replace(WORKER, declares="one set")
+    other = replace(WORKER, id=2, host="van", pid=7, declares="another set")
+    elsewhere, declaring_none = replace(other, app="mail"), replace(other, declares=None)
+
+    (said,) = problems(replace(QUIET, servers=(one, other)))
+
+    assert said.startswith(
+        "servers of app 'default' declare different manifests: box (process 1), van (process 7)"
+    )
+    assert problems(replace(QUIET, servers=(one, one, elsewhere, declaring_none))) == []

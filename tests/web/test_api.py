@@ -9,6 +9,7 @@ import pytest
 from tests.support.control_room import control_room, railway
 
 from trax import Trax
+from trax.store import paging
 from trax.web import create
 
 if TYPE_CHECKING:
@@ -131,6 +132,23 @@ async def test_what_is_unknown_is_not_found(room: ControlRoom, path: str) -> Non
     assert answer.json()["code"] == "not_found"
 
 
+async def test_a_name_that_no_database_can_hold_is_nobodys(room: ControlRoom) -> None:
+    for path in ("/manifests/a%00b", "/manifests/a%00b/why", "/groups/a%00b", "/trains/a%00b"):
+        assert (await room.api.get(f"/api/v1{path}")).status_code == 404
+    for path in ("/manifests/a%00b/trigger", "/manifests/a%00b/enable", "/groups/a%00b/trigger"):
+        assert (await room.api.post(f"/api/v1{path}")).status_code == 404
+    for noun, filters in {
+        "manifests": ("group", "train", "text", "depends_on"),
+        "executions": ("group", "train", "manifest", "external_id"),
+        "queue": ("group", "train", "manifest"),
+        "dead-letters": ("manifest", "fingerprint"),
+        "logs": ("text",),
+        "audit": ("actor", "action", "noun", "target"),
+    }.items():
+        for name in filters:
+            assert (await room.get(f"/{noun}", **{name: "a\x00b"}))["items"] == []
+
+
 async def test_an_address_that_leads_nowhere_is_said_in_words(room: ControlRoom) -> None:
     nowhere, wrongly = await room.api.get("/api/v1/nothing"), await room.api.delete("/api/v1/groups")
 
@@ -207,11 +225,14 @@ async def test_a_manifest_may_have_a_slash_in_its_name(room: ControlRoom) -> Non
     assert reasons[0]["code"] == "disabled"
 
 
-async def test_a_manifest_can_be_deleted(room: ControlRoom) -> None:
+async def test_a_manifest_that_is_deleted_is_retired(room: ControlRoom) -> None:
     gone = await room.api.delete("/api/v1/manifests/ada")
 
     assert gone.status_code == 204
     assert [each["external_id"] for each in (await room.get("/manifests"))["items"]] == ["by/night"]
+    (retired,) = (await room.get("/manifests", retired=True))["items"]
+    assert (retired["external_id"], retired["retired_at"]) == ("ada", "2027-03-01T12:00:00Z")
+    assert (await room.api.post("/api/v1/manifests/ada/trigger")).status_code == 409
 
 
 async def test_a_group_is_limited_and_triggered(room: ControlRoom) -> None:
@@ -372,6 +393,22 @@ async def test_a_list_can_be_counted_and_read_backwards(room: ControlRoom) -> No
     assert first["total"] == {"count": 3, "exact": True}
     assert (first["previous"], second["next"]) == (None, None)
     assert again["items"] == first["items"]
+
+
+async def test_a_total_is_exact_to_the_bound_whatever_the_filter(
+    room: ControlRoom, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paging, "COUNTED_TO", 4)
+    monkeypatch.setattr(paging, "WINDOW", 2)
+    for group in ("few", "many", "many", "few", *["many"] * 5):
+        await room.app.queue("serve_coffee", {"customer": "Eve"}, group=group)
+
+    few = await room.get("/queue", group="few", total=True)
+    many = await room.get("/queue", group="many", total=True)
+
+    assert few["total"] == {"count": 2, "exact": True}
+    assert many["total"]["exact"] is False
+    assert many["total"]["count"] >= 5
 
 
 async def test_manifests_are_read_forwards_and_backwards(room: ControlRoom) -> None:

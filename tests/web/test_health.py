@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.support.control_room import control_room, railway
+from tests.support.flow_seeding import register_server
 from tests.support.waiting import until
 
 from trax.records import health
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
 Samples = dict[tuple[str, ...], float]
 
 
-def status(now: datetime, **counts: int) -> Status:
+def status(now: datetime, **counts: Any) -> Status:
     zero = ("ready", "delayed", "pending", "pending_local", "running", "failed_last_hour", "dead_letters")
-    quiet = {"manifests_enabled": 0, "manifests_disabled": 0, **dict.fromkeys(zero, 0)}
+    quiet: dict[str, Any] = {"manifests_enabled": 0, "manifests_disabled": 0, **dict.fromkeys(zero, 0)}
     return Status(
         now=now, next_due_at=None, next_delayed_at=None, ready_since=None, workers=(), **{**quiet, **counts}
     )
@@ -40,12 +41,26 @@ def status(now: datetime, **counts: int) -> Status:
         ({"failed_last_hour": 10}, Condition.HEALTHY),
         ({"failed_last_hour": 11}, Condition.DEGRADED),
         ({"dead_letters": 1}, Condition.DEGRADED),
+        ({"parked": 1}, Condition.DEGRADED),
     ],
 )
 def test_failures_and_dead_letters_degrade_health(
     now: datetime, counts: dict[str, int], condition: Condition
 ) -> None:
     assert health_of(status(now, **counts)).condition is condition
+
+
+async def test_servers_that_declare_different_manifests_degrade_health(url: str) -> None:
+    async with control_room(url) as room:
+        now = room.harness.now
+        await register_server(room.app, declares="one set", now=now)
+        before = (await room.api.get("/health")).json()
+        await register_server(room.app, declares="another set", pid=7, now=now)
+        after = (await room.api.get("/health")).json()
+
+    assert (before["status"], before["problems"]) == ("Healthy", [])
+    assert after["status"] == "Degraded"
+    assert "servers of app 'default' declare different manifests" in after["problems"][0]
 
 
 async def test_health_tells_four_numbers(url: str) -> None:

@@ -96,7 +96,7 @@ async def test_secrets_in_an_input_are_hidden(url: str) -> None:
     assert "hunter2" not in page.source + again.source
     assert "••••••" in page.text
     assert again.fields["in:customer.name"]["value"] == "Ada"
-    assert again.fields["in:token"]["value"] == ""
+    assert again.fields["in:token"]["value"] == "•••••• /token"
 
 
 async def test_a_failure_is_told_with_its_junction_and_stack(url: str) -> None:
@@ -277,3 +277,18 @@ async def test_people_log_in_and_come_back_to_where_they_wanted(url: str) -> Non
     assert inside_now.path == "/manifests/close-day"
     assert not inside_now.has_button("Run now")
     assert out.path == "/login"
+
+
+async def test_what_is_retired_is_marked_and_listed_apart(url: str) -> None:
+    async with office(url) as room:
+        await room.app.manifests.delete("roast-morning")
+
+        listed = await room.open("/manifests")
+        apart = await room.open("/manifests?enabled=retired")
+        page = await room.open("/manifests/roast-morning")
+
+    assert "/manifests/roast-morning" not in listed.links
+    assert "/manifests/roast-morning" in apart.links
+    assert "it is retired since" in page.text
+    assert "None: it is retired." in page.text
+    assert "Run now" not in page.text

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Unpack
 
 from tests.support.control_room import NOON, browser, railway
+from tests.support.flow_seeding import register_server
 from tests.support.visitor import Reader
 
 from trax.host.takes import Only, Takes
@@ -76,3 +77,15 @@ async def test_many_workers_are_shown_a_page_at_a_time(url: str, monkeypatch: py
     assert [page.text.count("alive") for page in (first, second)] == [2, 1]
     assert "/workers" in second.links
     assert [one["worker"]["id"] for one in told] == [ids[1]]
+
+
+async def test_servers_that_declare_different_manifests_are_named(url: str) -> None:
+    async with watched(url) as (harness, client):
+        for pid in (1, 2):
+            await register_server(harness.app, declares=f"set {pid}", pid=pid, now=harness.now)
+        shown = await Reader(client).open("/workers")
+
+    assert (
+        "servers of app 'default' declare different manifests: here (process 1), here (process 2)"
+        in shown.text
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from trax.admin.triggers import unknown
+from trax.admin.triggers import refusal_of_retired, unknown
 from trax.errors import DefinitionError
 from trax.queue import clamped
 from trax.records.external_id import new_external_id
@@ -47,6 +47,8 @@ def activate(
 def _check(external_id: str, row: Any, parent: str) -> None:
     if row is None:
         raise unknown(external_id)
+    if row.retired_at is not None:
+        raise refusal_of_retired(external_id, row.retired_at)
     if row.schedule_type != ScheduleType.DORMANT_DEPENDENT:
         raise DefinitionError(f"manifest {external_id!r} is not dormant: its type is {row.schedule_type}")
     if row.parent != parent:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from trax.admin.recording import leave_record
 from trax.settings import Settings
-from trax.store import Connection, Store, audit, dead_letters
+from trax.store import Connection, Store, audit, dead_letters, dialect
 from trax.train import junction, train
 
 
@@ -53,6 +53,7 @@ dead_letter_cleanup = train(
 
 def clean_dead_letters(connection: Connection, store: Store, settings: Settings) -> int:
     """Run one cycle; returns how many letters it deleted."""
+    dialect.lift_limits(connection)
     now = store.now(connection)
     forgotten = dead_letter_cleanup.run_blocking(connection, extra={Settings: settings, datetime: now})
     if forgotten.letters or forgotten.audit_entries:

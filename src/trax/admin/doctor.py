@@ -19,6 +19,7 @@ SKEW: Final = timedelta(seconds=5)
 MUCH_FREE: Final = 0.5
 WORTH_A_VACUUM_BYTES: Final = 100 * 1024**2
 FULL: Final = 2
+SHOWN_NAMES: Final = 5
 
 
 def of_schema(found: SchemaStatus) -> Finding:
@@ -87,6 +88,21 @@ def of_left_behind(found: LeftBehind) -> Iterator[Finding]:
     waiting = len(found.pending_ids)
     stuck = "start a worker that has their trains, or see why their submitter does not take them"
     yield Finding("pending", f"runs that nobody took up in time: {waiting}", stuck if waiting else None)
+    parked, trains = len(found.parked_ids), ", ".join(map(repr, found.parked_trains))
+    missing = f"start a worker that takes {trains}, or withdraw the entries: trax queue cancel …"
+    yield Finding("parked", f"entries that no live worker takes: {parked}", missing if parked else None)
+
+
+def of_manifests(waiting: Sequence[str], disagreements: Sequence[str]) -> Iterator[Finding]:
+    """Who waits for a retired parent, and which servers do not declare the same."""
+    names = f" ({', '.join(waiting[:SHOWN_NAMES])}{', …' if len(waiting) > SHOWN_NAMES else ''})"
+    again = "schedule the parent again, or give them another one or a schedule"
+    text = f"manifests that rest because their parent is retired: {len(waiting)}{names if waiting else ''}"
+    yield Finding("retired parents", text, again if waiting else None)
+    for one in disagreements:
+        yield Finding("declarations", one, "stop the servers that run old code, or name the apps")
+    if not disagreements:
+        yield Finding("declarations", "all live servers of an app declare the same manifests")
 
 
 def of_sqlite(found: SqliteState) -> Iterator[Finding]:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from trax.events import Topic
 from trax.records.external_id import new_external_id
-from trax.records.states import Origin
-from trax.store import manifest_looks
+from trax.records.states import Origin, ScheduleType
+from trax.schedule.due import LEFT_TO_OTHERS
+from trax.store import failures, manifest_looks
 from trax.store.announcing import announce
 from trax.store.due_entries import queueing
 from trax.store.savepoint import Refused, try_together
@@ -40,13 +41,16 @@ def create_entries(
 
 
 def _create_alone(connection: Connection, one: tuple[Standing, ToQueue], now: datetime) -> list[int]:
-    """One entry that cannot be written, a second one of its manifest say, must not keep out the others."""
+    """One entry that cannot be written, a second one of its manifest say, must not keep out the others.
+
+    It is looked at again: by then what stood against it may be over, and nobody else would ask.
+    """
     try:
         return _create(connection, [one], now)
     except Refused as refused:
         name = one[0].external_id
         logger.warning("manifest %s: no entry could be written: %s", name, refused, extra={"manifest": name})
-        manifest_looks.look_again(connection, {one[0].id: None})
+        manifest_looks.look_again(connection, {one[0].id: now + LEFT_TO_OTHERS})
         return []
 
 
@@ -57,13 +61,22 @@ def _create(
     *,
     commit: bool = False,
 ) -> list[int]:
-    rows = [_row(number, *one) for number, one in enumerate(wanted)]
+    inputs = failures.failed_inputs(
+        connection, [standing.id for standing, it in wanted if _is_awake(standing, it)]
+    )
+    rows = [_row(number, *one, inputs.get(one[0].id)) for number, one in enumerate(wanted)]
     steps = queueing(connection.dialect.name, rows, now=now)
     ids = {name: entry_id for entry_id, name in try_together(connection, *steps, commit=commit)[0]}
     return [ids[row["external_id"]] for row in rows]
 
 
-def _row(number: int, standing: Standing, decision: ToQueue) -> dict[str, Any]:
+def _is_awake(standing: Standing, decision: ToQueue) -> bool:
+    """Whether it is tried again with the input that it was woken with, which its manifest does not know."""
+    is_dormant = standing.timing.schedule_type is ScheduleType.DORMANT_DEPENDENT
+    return is_dormant and decision.origin is Origin.RETRY
+
+
+def _row(number: int, standing: Standing, decision: ToQueue, own_input: str | None) -> dict[str, Any]:
     """What it does not mention is NULL."""
     is_retry = decision.origin is Origin.RETRY
     row: dict[str, Any] = {
@@ -76,6 +89,8 @@ def _row(number: int, standing: Standing, decision: ToQueue) -> dict[str, Any]:
         "attempt": standing.failure_count + 1 if is_retry else 1,
         "scheduled_for": decision.scheduled_for,
     }
+    if own_input is not None:
+        row["input"] = own_input
     if decision.scheduled_at is not None:
         row["scheduled_at"] = decision.scheduled_at
     if decision.look_again_at is not None:

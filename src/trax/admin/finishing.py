@@ -101,6 +101,7 @@ def _manifest_ends(ended: Sequence[Ended], now: datetime) -> list[ManifestEnd]:
             raised=one.raised,
             gives_up=one.gives_up,
             delay=one.delay,
+            metadata_id=one.ending.metadata_id,
         )
         for one in ended
         if one.manifest_id is not None

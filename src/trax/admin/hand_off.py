@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from trax.dispatch.submit import pause_after
 from trax.events import Topic
-from trax.store import dead_letters, hand_off
+from trax.store import dead_letters, hand_off, manifests
 from trax.store.announcing import announce
 from trax.store.hand_off import FailedHandOff
 from trax.store.savepoint import Refused, savepoint
@@ -45,10 +45,12 @@ def note_answers(connection: Connection, answers: Answers, settings: Settings, *
     failed = hand_off.fail(connection, answers.failed, junction=JUNCTION, until=answers.until, now=now)
     if not failed:
         return
+    # While the run was active the manager may have left its manifest until the end of it, which this is.
+    manifests.look_at(connection, [run.manifest_id for run in failed if run.manifest_id is not None], now=now)
     entries = hand_off.entries_of(connection, (run.external_id for run in failed))
     whys = {one.metadata_id: f"{one.failure_exception}: {one.failure_reason}" for one in answers.failed}
     _put_back_or_give_up(connection, [one for one in entries if one.metadata_id in whys], whys, settings, now)
-    announce(connection, Topic.WORK_QUEUE)  # a place is free, and entries are back
+    announce(connection, Topic.WORK_QUEUE, Topic.MANIFEST)  # a place is free, and entries are back
 
 
 def _put_back_or_give_up(
@@ -106,7 +108,9 @@ def _give_up(
         hand_off.count_attempt(connection, [entry.id for entry in entries])
     reasons = {entry.id: _reason(entry.dispatch_attempts + 1, whys[entry.metadata_id]) for entry in entries}
     of_manifests = {
-        entry.manifest_id: reasons[entry.id] for entry in entries if entry.manifest_id is not None
+        entry.manifest_id: (reasons[entry.id], entry.metadata_id)
+        for entry in entries
+        if entry.manifest_id is not None
     }
     alone = [
         dead_letters.of_entry(entry, reasons[entry.id], retry_count=entry.dispatch_attempts + 1)
@@ -116,7 +120,6 @@ def _give_up(
     dead_letters.add(connection, alone, now=now)
     if of_manifests:
         hand_off.give_up_manifests(connection, of_manifests, now=now)
-        announce(connection, Topic.MANIFEST)
 
 
 def _reason(attempts: int, why: str) -> str:

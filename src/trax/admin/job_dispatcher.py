@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
+from trax.admin.parking import Fleets, keep_startable, take_back
 from trax.dispatch.capacity import Capacity, select_within
+from trax.dispatch.fleet import Fleet, with_routes
 from trax.dispatch.placing import placed
 from trax.dispatch.routing import Routing
 from trax.settings import Settings
@@ -53,14 +55,21 @@ class Visit:
     accept: Callable[[dict[str, str]], Settings] | None = None
     taker: Taker | None = None
     waits_for_slots: bool = False
+    fleets: Fleets | None = None
+    """Who could start what; None: everything that fits is let in, whoever may take it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The first entries in order. `is_cut` says that more of them wait."""
+    """The first entries in order. `is_cut` says that more of them wait.
+
+    `has_changed` says that the queue is another one after this look: entries have come back into it.
+    """
 
     candidates: list[Candidate]
     is_cut: bool
+    has_changed: bool = False
+    fleet: Fleet | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +119,14 @@ def load_queued_jobs(visit: Visit, connection: Connection) -> tuple[Sight, Setti
     sight = gate.look(connection, most=most, is_bound=is_bound, now=visit.now, taker=visit.taker)
     settings = visit.accept(sight.settings) if visit.accept else visit.settings
     candidates = sight.candidates if settings.job_dispatcher_enabled else []
-    return sight, settings, Window(candidates, is_cut=len(candidates) == most)
+    is_cut = len(candidates) == most
+    if visit.fleets is None:
+        return sight, settings, Window(candidates, is_cut)
+    fleets, fleet = visit.fleets, visit.fleets.now(connection, sight.fleet_mark)
+    back = take_back(connection, fleets, fleet, now=sight.now) if sight.has_parked else 0
+    startable = keep_startable(connection, fleets, fleet, candidates, is_cut=is_cut, now=sight.now)
+    has_changed = bool(back) or len(startable) > most
+    return sight, settings, Window(startable[:most], is_cut, has_changed=has_changed, fleet=fleet)
 
 
 @junction
@@ -123,7 +139,12 @@ def load_dispatch_capacity(
         # Not counted, since there was no limit; the settings read at the gate may just have brought one.
         active = {} if settings.max_active_jobs is None else gate.occupancy(connection)
     capacity = capacity_under(settings, sight.limits, active, most=_slots(visit, sight))
-    return capacity, _contenders(connection, window, capacity, most=_reach(visit))
+    contenders = _contenders(connection, window, capacity, most=_reach(visit))
+    if visit.fleets is None or contenders.candidates is window.candidates:
+        return capacity, contenders
+    fleet, heads = visit.fleets.now(connection, sight.fleet_mark), contenders.candidates
+    heads = keep_startable(connection, visit.fleets, fleet, heads, is_cut=False, now=sight.now)
+    return capacity, Contenders(heads)
 
 
 @junction
@@ -145,6 +166,7 @@ def dispatch_jobs(
 ) -> Dispatched:
     """Make the runs of what fits, mark its entries, and commit."""
     entries, taken = selected.candidates, len(sight.claimed)
+    routing = routing if window.fleet is None else with_routes(routing, window.fleet)
     placements = placed(entries, routing, visit.taker, taken=sight.claimed, groups=sight.taken_groups)
     admitted = admission.admit(connection, placements, now=sight.now)
     next_moment = sight.next_moment
@@ -156,7 +178,7 @@ def dispatch_jobs(
         held=[*sight.claimed, *admitted.held],
         refused=is_full or leaves_some,
         awaits_slots=is_full,
-        more=bool(entries) and (window.is_cut or len(entries) == capacity.most),
+        more=window.has_changed or (bool(entries) and (window.is_cut or len(entries) == capacity.most)),
         next_in=None if next_moment is None else max(0.0, (next_moment - sight.now).total_seconds()),
         leaves_some=leaves_some,
     )
@@ -178,6 +200,7 @@ def dispatch(
     *,
     accept: Callable[[dict[str, str]], Settings] | None = None,
     taker: Taker | None = None,
+    fleets: Fleets | None = None,
 ) -> Dispatched:
     """One cycle, which may end the transaction.
 
@@ -190,6 +213,7 @@ def dispatch(
         accept=accept,
         taker=taker,
         waits_for_slots=taker is not None and routing.is_local and not taker.is_picky,
+        fleets=fleets,
     )
     return job_dispatcher.run_blocking(visit, extra={Connection: connection, Routing: routing})
 

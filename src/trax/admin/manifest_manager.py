@@ -13,11 +13,13 @@ from random import SystemRandom
 from typing import TYPE_CHECKING, Final
 
 from trax.admin.entries import create_entries
+from trax.admin.parking import Fleets, expire, give_back_stranded
 from trax.admin.policies import rules_of
-from trax.admin.reaping import WORKER_LOST, count_as_failures
+from trax.admin.reaping import WORKER_LOST, count_as_failures, may_judge
 from trax.admin.recording import leave_record
 from trax.events import Topic
-from trax.records.standing import Decision, Standing, ToDeadLetter, ToQueue, ToRest, ToWait
+from trax.records.standing import Decision, Standing, ToDeadLetter, ToDefer, ToQueue, ToRest, ToWait
+from trax.records.worker import Watch
 from trax.schedule.decide import decide
 from trax.schedule.fair import Waiting, chosen_fairly
 from trax.settings import Settings
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_random = SystemRandom()
+
 STALE_PENDING: Final = Failure(
     "reap_stale_pending_metadata", "StalePendingTimeout", "handed over, but not picked up in time"
 )
@@ -51,9 +55,15 @@ STALE_IN_PROGRESS: Final = Failure(
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Which cycle of this server it is; it decides who begins when not everyone can be served."""
+    """Which cycle of this server it is; it decides who begins when not everyone can be served.
+
+    `watch` is how long this server has watched the others; None lets it judge whoever is silent.
+    """
 
     number: int = 0
+    watch: Watch | None = None
+    fleets: Fleets | None = None
+    """Who could start what; None: nobody is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +98,14 @@ class ReapedInProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class Unstartable:
+    """Entries that were given up since nobody takes them, and runs that went back to the queue for that."""
+
+    given_up: list[int]
+    put_back: list[int]
+
+
+@dataclass(frozen=True, slots=True)
 class Looked:
     """How each manifest stands, what happens to it, and the dead letters that were written."""
 
@@ -113,12 +131,23 @@ class Managed:
     reaped: list[int]
     handed_over_again: list[int] = field(default_factory=list[int])
     lost_workers: int = 0
+    unstartable: list[int] = field(default_factory=list[int])
+    """Entries given up and runs put back because no live worker takes them."""
+    deferred: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """The manifests that this server could not evaluate, and why; they are left to others."""
+    stale_priorities: bool = False
+    """Whether a group's new priority is to be applied once more."""
     more: bool
 
     @property
     def changed(self) -> bool:
         return bool(
-            self.queued or self.dead_letters or self.timed_out or self.reaped or self.handed_over_again
+            self.queued
+            or self.dead_letters
+            or self.timed_out
+            or self.reaped
+            or self.handed_over_again
+            or self.unstartable
         )
 
 
@@ -165,14 +194,14 @@ def reap_stale_pending_metadata(
 
 @junction
 def reap_stale_in_progress_metadata(
-    trouble: Trouble, connection: Connection, settings: Settings, now: datetime
+    turn: Turn, trouble: Trouble, connection: Connection, settings: Settings, now: datetime
 ) -> ReapedInProgress:
     """Fail what a silent worker held, at once, and what no worker ever held, after a long time.
 
     The worker's row goes first: one that beats in this moment either keeps it and its runs, or learns that it
     has lost both.
     """
-    if not trouble.left_behind:
+    if not trouble.left_behind or not may_judge(turn.watch, settings, now):
         return ReapedInProgress([])
     alive_since = now - settings.worker_lost_after
     lost_workers = workers.forget_dead(connection, silent_since=alive_since)
@@ -185,6 +214,20 @@ def reap_stale_in_progress_metadata(
         now=now,
     )
     return ReapedInProgress([*lost, *stale], lost_workers)
+
+
+@junction
+def reap_unstartable_jobs(
+    turn: Turn, trouble: Trouble, connection: Connection, settings: Settings, now: datetime
+) -> Unstartable:
+    """Give up what has waited too long for a worker, and put back what no worker takes any more."""
+    if turn.fleets is None or not (trouble.unstartable and turn.fleets.is_time_to_sweep(now)):
+        return Unstartable([], [])
+    fleet = turn.fleets.of_rows(connection)
+    return Unstartable(
+        expire(connection, fleet, settings, now=now),
+        give_back_stranded(connection, fleet, settings, now=now),
+    )
 
 
 @junction
@@ -209,7 +252,7 @@ def reap_failed_jobs(
         list(dict.fromkeys([*due.manifest_ids, *reaped])),
         default_threshold=settings.default_misfire_threshold,
     )
-    rules = rules_of(settings, chance=SystemRandom().random())
+    rules = rules_of(settings, random=_random)
     decisions = [(standing, decide(standing, rules, now)) for standing in standings]
     return Looked(decisions, _dead_lettered(connection, decisions, now))
 
@@ -224,6 +267,8 @@ def determine_jobs_to_queue(looked: Looked) -> ToCreate:
             case ToQueue():
                 entries.append((standing, decision))
             case ToWait(until):
+                looks[standing.id] = until
+            case ToDefer(_, until):
                 looks[standing.id] = until
             case ToRest(reason):
                 logger.debug("manifest %s rests: %s", standing.external_id, reason)
@@ -241,6 +286,7 @@ def create_work_queue_entries(
     timed_out: TimedOut,
     pending: ReapedPending,
     in_progress: ReapedInProgress,
+    unstartable: Unstartable,
     connection: Connection,
     now: datetime,
 ) -> Managed:
@@ -256,6 +302,8 @@ def create_work_queue_entries(
         reaped=[run.metadata_id for run in (*pending.runs, *in_progress.runs)],
         handed_over_again=pending.handed_over_again,
         lost_workers=in_progress.lost_workers,
+        unstartable=[*unstartable.given_up, *unstartable.put_back],
+        deferred=[(one.external_id, it.reason) for one, it in looked.decisions if isinstance(it, ToDefer)],
         more=due.more,
     )
     if managed.changed or wanted.entries:
@@ -270,6 +318,7 @@ manifest_manager = train(
     >> cancel_timed_out_jobs
     >> reap_stale_pending_metadata
     >> reap_stale_in_progress_metadata
+    >> reap_unstartable_jobs
     >> reap_failed_jobs
     >> determine_jobs_to_queue
     >> create_work_queue_entries,
@@ -288,6 +337,7 @@ def _dead_lettered(
     letters = [
         {name: getattr(rows[one], name) for name in ("train", "group_id", "priority", "input")}
         | {"manifest_id": one, "reason": decision.reason, "retry_count": decision.failures}
+        | {"last_metadata_id": rows[one].failed_metadata_id}
         for one, decision in given_up.items()
     ]
     return dead_letters.add(connection, letters, now=now)

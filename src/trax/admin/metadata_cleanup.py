@@ -84,6 +84,7 @@ def clean_metadata(
     """Run one cycle, unless it is switched off or another server is at it: then nothing is deleted."""
     if not settings.metadata_cleanup_enabled or not dialect.try_cleanup_lock(connection):
         return Cleaned(Counter())
+    dialect.lift_limits(connection)
     now = store.now(connection)
     extra = {Connection: connection, Settings: settings, datetime: now}
     cleaned = metadata_cleanup.run_blocking(disposable, extra=extra)

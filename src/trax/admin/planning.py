@@ -12,11 +12,21 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from trax.admin.runtime import check_with_stored
-from trax.admin.seeding import check_parents, group_changes, parents_elsewhere, planned, without_operators
+from trax.admin.seeding import (
+    check_parents,
+    declaration_digest,
+    group_changes,
+    parents_elsewhere,
+    planned,
+    renames,
+    without_operators,
+)
 from trax.records import Manifest, ManifestGroup, MisfirePolicy
 from trax.records.when import Misfire, Timing
+from trax.records.worker import Worker
 from trax.schedule.preview import Preview, previewed
-from trax.store import manifest_groups, manifests, seeding
+from trax.store import manifest_groups, manifests, seeding, workers
+from trax.store.seeding import Belongings
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -26,7 +36,7 @@ if TYPE_CHECKING:
     from trax.store import Connection
 
 SHOWN_RUNS: Final = 5
-Verb = Literal["add", "change", "remove", "keep"]
+Verb = Literal["add", "change", "rename", "return", "retire", "remove", "keep"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +50,19 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What happens to one manifest or group; "keep": an operator's choice that code does not touch."""
+    """What happens to one manifest or group; "keep": an operator's choice that code does not touch.
+
+    A manifest that is retired may come back ("return"). What its retirement `touches` is withdrawn (entries)
+    or goes on (runs, letters); it happens `once_stopped` are the servers that declare another set.
+    """
 
     verb: Verb
     kind: Literal["manifest", "group"]
     name: str
     differences: tuple[Difference, ...] = ()
     next_runs: tuple[Preview, ...] = ()
+    touches: Belongings | None = None
+    once_stopped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,43 +72,66 @@ class Stored:
     rows: Mapping[str, Any] = field(default_factory=dict[str, Any])
     manifests: Mapping[str, Manifest] = field(default_factory=dict[str, Manifest])
     groups: Mapping[str, ManifestGroup] = field(default_factory=dict[str, ManifestGroup])
-    gone: tuple[str, ...] = ()
+    gone: Mapping[str, Belongings] = field(default_factory=dict[str, Belongings])
     gone_groups: tuple[str, ...] = ()
+    servers: tuple[Worker, ...] = ()
+    """Live servers of this app that declare another set."""
 
 
-def stored(connection: Connection, timetable: Timetable, settings: Settings) -> Stored:
-    """Read what the plan compares with; refuse what a start would refuse."""
-    names = [each.external_id for each in timetable.manifests]
-    groups = {group.name for group in timetable.groups}
-    gone = seeding.undeclared(connection, names) if settings.prune_orphaned_manifests else []
-    gone_names = seeding.names_of(connection, gone)
-    check_with_stored(connection, timetable, gone=gone_names)
-    asked = [*names, *parents_elsewhere(timetable.manifests)]
-    empty = seeding.empty_groups(connection, groups, besides=gone)
+def stored(
+    connection: Connection, timetable: Timetable, settings: Settings, *, app: str, now: datetime
+) -> Stored:
+    """Read what the plan compares with; refuse what a start would refuse.
+
+    What would be renamed stands under its new name already.
+    """
+    names, renamed = [each.external_id for each in timetable.manifests], renames(connection, timetable)
+    groups, is_pruning = {group.name for group in timetable.groups}, settings.prune_orphaned_manifests
+    gone = seeding.undeclared(connection, [*names, *renamed], app=app) if is_pruning else {}
+    alive_since, digest = now - settings.worker_lost_after, declaration_digest(timetable)
+    servers = workers.differing_servers(connection, app, digest, alive_since=alive_since)
+    check_with_stored(connection, timetable, gone=() if servers else gone, renamed=renamed)
+    asked = [*names, *parents_elsewhere(timetable.manifests), *renamed]
+    rows = seeding.existing(connection, [*names, *renamed])
+    known = {one.external_id: one for one in manifests.named(connection, asked)}
     return Stored(
-        rows=seeding.existing(connection, names),
-        manifests={one.external_id: one for one in manifests.named(connection, asked)},
+        rows={renamed.get(name, name): row for name, row in rows.items()},
+        manifests={renamed.get(name, name): one for name, one in known.items()},
         groups=manifest_groups.of_names(connection, groups),
-        gone=tuple(gone_names),
-        gone_groups=tuple(empty) if settings.prune_orphaned_manifests else (),
+        gone=seeding.belongings(connection, gone),
+        gone_groups=tuple(seeding.empty_groups(connection, groups)) if is_pruning else (),
+        servers=tuple(servers),
     )
 
 
-def plan(timetable: Timetable, found: Stored, settings: Settings, *, now: datetime) -> list[Change]:
+def plan(
+    timetable: Timetable, found: Stored, settings: Settings, *, now: datetime, app: str = "default"
+) -> list[Change]:
     """Every change, in the order in which it would be made; then what operators have set and is kept."""
-    elsewhere = parents_elsewhere(timetable.manifests)
-    check_parents(timetable.manifests, elsewhere - (found.manifests.keys() - set(found.gone)))
-    changes = _changes(timetable, found, settings, now)
+    going = () if found.servers else found.gone
+    in_database = {name: one.retired_at is not None or name in going for name, one in found.manifests.items()}
+    check_parents(timetable.manifests, in_database)
+    changes = _changes(timetable, found, settings, now, app)
     return [
-        *(Change(verb="remove", kind="manifest", name=name) for name in found.gone),
+        *_retirements(found),
         *changes,
         *(Change(verb="remove", kind="group", name=name) for name in found.gone_groups),
-        *_kept(changes, _changes(without_operators(timetable), found, settings, now)),
+        *_kept(changes, _changes(without_operators(timetable), found, settings, now, app)),
     ]
 
 
-def _changes(timetable: Timetable, found: Stored, settings: Settings, now: datetime) -> list[Change]:
-    return [*_of_groups(timetable, found), *_of_manifests(timetable, found, settings, now)]
+def _retirements(found: Stored) -> list[Change]:
+    servers = tuple(f"{one.host} (process {one.pid})" for one in found.servers)
+    return [
+        Change(verb="retire", kind="manifest", name=name, touches=touches, once_stopped=servers)
+        for name, touches in found.gone.items()
+    ]
+
+
+def _changes(
+    timetable: Timetable, found: Stored, settings: Settings, now: datetime, app: str
+) -> list[Change]:
+    return [*_of_groups(timetable, found), *_of_manifests(timetable, found, settings, now, app)]
 
 
 def _kept(changes: list[Change], without: list[Change]) -> list[Change]:
@@ -118,19 +157,21 @@ def _of_groups(timetable: Timetable, found: Stored) -> list[Change]:
     return changes
 
 
-def _of_manifests(timetable: Timetable, found: Stored, settings: Settings, now: datetime) -> list[Change]:
+def _of_manifests(
+    timetable: Timetable, found: Stored, settings: Settings, now: datetime, app: str
+) -> list[Change]:
     new = {group.name: _new_group(group.name) for group in timetable.groups}
-    seeds = planned(timetable.manifests, found.rows, {**new, **found.groups}, settings, now=now)
+    seeds = planned(timetable.manifests, found.rows, {**new, **found.groups}, settings, now=now, app=app)
     added = {row["external_id"]: row for row in seeds.added}
     changed = {row["id"]: row for row in seeds.changed}
     changes: list[Change] = []
     for each in timetable.manifests:
         before = found.rows.get(each.external_id)
-        columns = added.get(each.external_id) if before is None else changed.get(before.id)
+        columns = added.get(each.external_id) if before is None else _after(before, changed)
         differences = _differences(each, columns, before, found)
-        if before is None or differences:
+        verb = _verb(each, before)
+        if verb != "change" or differences:
             runs = _next_runs(each, columns, before, settings, now)
-            verb = "add" if before is None else "change"
             changes.append(
                 Change(
                     verb=verb,
@@ -143,14 +184,34 @@ def _of_manifests(timetable: Timetable, found: Stored, settings: Settings, now: 
     return changes
 
 
+def _after(before: Any, changed: Mapping[int, Mapping[str, Any]]) -> dict[str, Any] | None:
+    """The whole row as it would be; None: nothing of it would change."""
+    if before.id not in changed:
+        return None
+    kept = {name: getattr(before, name) for name in (*seeding.DECLARED, *seeding.PLANNED)}
+    return {**kept, **changed[before.id]}
+
+
+def _verb(each: Declaration, before: Any) -> Verb:
+    if before is None:
+        return "add"
+    if before.external_id != each.external_id:
+        return "rename"
+    return "change" if before.retired_at is None else "return"
+
+
 def _differences(
     each: Declaration, columns: Mapping[str, Any] | None, before: Any, found: Stored
 ) -> tuple[Difference, ...]:
     if before is None:
         return ()
+    renamed = before.external_id != each.external_id
+    differences = [Difference("external_id", before.external_id, each.external_id)] if renamed else []
+    if before.retired_at is not None:
+        differences.append(Difference("retired_at", before.retired_at, None))
     names = [name for name in seeding.DECLARED if columns and getattr(before, name) != columns[name]]
     kept = found.manifests[each.external_id]
-    differences = [
+    differences += [
         Difference("group", kept.group, each.group)
         if name == "group_id"
         else Difference(name, getattr(before, name), columns[name])
@@ -184,7 +245,7 @@ def _timing(
         misfire=Misfire(MisfirePolicy(columns["misfire_policy"]), threshold, each.misfire_limit),
         created_at=before.created_at if before else now,
         last_successful_run=before.last_successful_run if before else None,
-        last_scheduled_for=before.last_scheduled_for if before else None,
+        last_scheduled_for=columns["last_scheduled_for"],
         next_scheduled_run=columns["next_scheduled_run"],
     )
 

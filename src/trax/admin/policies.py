@@ -8,6 +8,8 @@ from trax.records.retry_policy import RetryPolicy
 from trax.schedule.decide import Rules
 
 if TYPE_CHECKING:
+    from random import Random
+
     from trax.settings import Settings
     from trax.train import Retry
 
@@ -21,13 +23,13 @@ def default_policy(settings: Settings) -> RetryPolicy:
     )
 
 
-def rules_of(settings: Settings, *, chance: float = 0.0) -> Rules:
-    """What decides about a manifest beside itself."""
+def rules_of(settings: Settings, *, random: Random | None = None) -> Rules:
+    """What decides about a manifest beside itself; `random` draws the jitter of each retry."""
     return Rules(
         retry=default_policy(settings),
         dependent_priority_boost=settings.dependent_priority_boost,
         failure_counting=settings.failure_counting,
-        chance=chance,
+        random=random,
     )
 
 

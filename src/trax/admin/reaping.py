@@ -15,11 +15,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from trax.records.worker import Watch
     from trax.settings import Settings
     from trax.store import Connection
     from trax.store.metadata_sweeps import Swept
 
 WORKER_LOST: Final = Failure("rescue_lost_workers", "WorkerLost", "its worker has stopped beating")
+
+
+def may_judge(watch: Watch | None, settings: Settings, now: datetime) -> bool:
+    """Whether silence counts against anybody: not what the judge shared, an outage, a lock or a pause.
+
+    After a gap everybody has a full period to beat before anybody is declared lost.
+    """
+    return watch is None or watch.has_lasted(settings.worker_lost_after, now)
 
 
 def count_as_failures(
@@ -32,6 +41,7 @@ def count_as_failures(
             kind=EndKind.FAILURE,
             ended_at=now,
             error=f"{run.exception}: {run.reason}",
+            metadata_id=run.metadata_id,
         )
         for run in swept
         if run.manifest_id is not None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trax.admin.seeding import seed
-from trax.admin.triggers import unknown
+from trax.admin.seeding import rename, renames, retire, seed
+from trax.admin.triggers import refusal_of_retired, unknown
+from trax.errors import DefinitionError
 from trax.events import Topic
 from trax.records.states import ManifestOrigin
 from trax.schedule.graph import check_graph
@@ -13,7 +14,8 @@ from trax.store import dialect, manifests, seeding
 from trax.store.announcing import announce
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping
+    from datetime import datetime
 
     from trax.records import Manifest
     from trax.schedule.declaration import Timetable
@@ -22,35 +24,72 @@ if TYPE_CHECKING:
 
 
 def schedule(
-    connection: Connection, store: Store, timetable: Timetable, settings: Settings, batch: str | None = None
+    connection: Connection,
+    store: Store,
+    timetable: Timetable,
+    settings: Settings,
+    batch: str | None = None,
+    app: str = "default",
 ) -> list[Manifest]:
-    """Write manifests at run time, all of them or none; of a batch, what is no longer in it goes."""
+    """Write manifests at run time, all of them or none; of a batch, what is no longer in it is retired."""
     if not timetable.manifests:
         return []
     dialect.take_leader_lock(connection)
+    now = store.now(connection)
+    _refuse_declared(connection, renames(connection, timetable))
+    rename(connection, timetable, now=now)
     check_with_stored(connection, timetable)
-    seed(connection, timetable, settings, now=store.now(connection), origin=ManifestOrigin.RUNTIME)
+    seed(connection, timetable, settings, now=now, app=app, origin=ManifestOrigin.RUNTIME)
     names = [each.external_id for each in timetable.manifests]
     if batch is not None:
-        seeding.delete_manifests(connection, seeding.undeclared(connection, names, batch=batch))
+        left = seeding.undeclared(connection, names, app=app, batch=batch)
+        retire(connection, list(left.values()), now=now)
     announce(connection, Topic.MANIFEST)
     return manifests.named(connection, names)
 
 
-def delete(connection: Connection, external_id: str) -> None:
-    """Delete a manifest with its history, its entries and its dead letters."""
+def delete(connection: Connection, external_id: str, *, now: datetime) -> None:
+    """Retire a manifest: it stops firing and its entries are withdrawn; history and dead letters stay."""
     dialect.take_leader_lock(connection)  # the manager must not write an entry for it meanwhile
-    ids = manifests.ids_of(connection, [external_id])
-    if not ids:
+    found = manifests.get(connection, external_id)
+    if found is None:
         raise unknown(external_id)
-    seeding.delete_manifests(connection, ids)
+    if found.retired_at is not None:
+        raise refusal_of_retired(external_id, found.retired_at)
+    retire(connection, [found.id], now=now)
 
 
-def check_with_stored(connection: Connection, timetable: Timetable, *, gone: Sequence[str] = ()) -> None:
-    """Refuse circles, also those that go through manifests that are there already, and are not to go."""
-    stored = [row for row in seeding.dependencies(connection) if not {*row[:2]} & {*gone}]
-    groups = {name: group for row in stored for name, group in (row[::2], row[1::2])}
+def check_with_stored(
+    connection: Connection,
+    timetable: Timetable,
+    *,
+    gone: Collection[str] = (),
+    renamed: Mapping[str, str] | None = None,
+) -> None:
+    """Refuse circles, also those that go through manifests that are there already, and are not to go.
+
+    A retired parent that nobody declares holds up nobody. `renamed` has the new ids of stored manifests.
+    """
+    new = renamed or {}
+    declared = {each.external_id for each in timetable.manifests}
+    parents_of: dict[str, str | None] = {}
+    groups: dict[str, str] = {}
+    for row in seeding.dependencies(connection):
+        child, parent = new.get(row.child, row.child), new.get(row.parent, row.parent)
+        is_gone = row.parent_is_retired and parent not in declared
+        if not is_gone and not {child, parent} & {*gone}:
+            parents_of[child] = parent
+            groups |= {child: row.child_group, parent: row.parent_group}
     parents = [each.depends_on for each in timetable.manifests if each.depends_on is not None]
     groups |= {parent.external_id: parent.group for parent in manifests.named(connection, parents)}
-    parents_of = {child: parent for child, parent, _, _ in stored}
     check_graph(timetable.manifests, stored_parents=parents_of, stored_groups=groups)
+
+
+def _refuse_declared(connection: Connection, renamed: Mapping[str, str]) -> None:
+    """What code declares is renamed in code: else the next start would declare it anew."""
+    for row in seeding.existing(connection, renamed).values():
+        if row.origin == ManifestOrigin.DECLARED and row.retired_at is None:
+            raise DefinitionError(
+                f"manifest {renamed[row.external_id]!r} is renamed from {row.external_id!r}, which is "
+                f"declared in code; rename it there"
+            )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from trax.errors import NotFound
+from trax.errors import Conflict, NotFound
 from trax.records.external_id import new_external_id
 from trax.records.states import Origin
 from trax.records.work_queue_entry import NewEntry
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from trax.records import WorkQueueEntry
     from trax.store import Connection
 
+BRING_BACK: Final = "to bring it back, declare it in code again or schedule it under this id"
+
 
 def trigger(
     connection: Connection, external_id: str, *, delay: timedelta | None, now: datetime
@@ -25,6 +27,8 @@ def trigger(
     if not rows:
         raise unknown(external_id)
     (row,) = rows
+    if row.retired_at is not None:
+        raise refusal_of_retired(external_id, row.retired_at)
     if delay is None and row.waiting_entry_id is not None:
         return work_queue.get(connection, row.waiting_entry_id)
     (entry_id,) = work_queue.add(connection, [entry_for(row, Origin.TRIGGER, delay=delay, now=now)], now=now)
@@ -64,3 +68,7 @@ def entry_for(
 
 def unknown(external_id: str) -> NotFound:
     return NotFound(f"there is no manifest {external_id!r}")
+
+
+def refusal_of_retired(external_id: str, since: datetime) -> Conflict:
+    return Conflict(f"manifest {external_id!r} is retired since {since:%Y-%m-%d %H:%M:%S} UTC; {BRING_BACK}")

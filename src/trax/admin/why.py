@@ -9,20 +9,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from trax.admin.policies import rules_of
-from trax.admin.triggers import unknown
+from trax.admin.triggers import BRING_BACK, unknown
 from trax.admin.why_queued import Scene, stamp, why_entry, why_run
 from trax.errors import NotFound
 from trax.records.reason import Reason
-from trax.records.standing import Standing, ToDeadLetter, ToQueue, ToRest, ToWait
+from trax.records.standing import Standing, ToDeadLetter, ToDefer, ToQueue, ToRest, ToWait
 from trax.schedule.decide import decide
-from trax.store import manifest_looks, manifests, why, work_queue
+from trax.store import manifest_looks, manifests, metadata, why, work_queue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from datetime import datetime
 
-    from trax.records import Manifest
+    from trax.records import Manifest, WorkQueueEntry
     from trax.store.why import Occupant
+
+NOUNS: Final = ("run", "entry")
 
 LIFTED: Final[Mapping[str, Mapping[str, Any]]] = {
     "disabled": {"enabled": True},
@@ -40,16 +42,31 @@ LIFTED: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def why_of(scene: Scene, what: str | int) -> list[Reason]:
-    """The reasons for a manifest, by its external id, or for an entry of the queue, by its number."""
-    found = manifests.get(scene.connection, what) if isinstance(what, str) else None
+    """The reasons for a manifest (its external id), an entry or a run.
+
+    Those two have numbers, or the external id that they share. A number alone is that of an entry, and of a
+    run where there is no such entry; `run:7` and `entry:7` leave no doubt.
+    """
+    name = str(what)
+    found = manifests.get(scene.connection, name) if isinstance(what, str) else None
     if found is not None:
         return why_manifest(scene, found)
-    if isinstance(what, str) and not (what.isdecimal() and what.isascii()):
-        raise unknown(what)
-    entry = work_queue.get(scene.connection, int(what))
-    if entry is None:
-        raise NotFound(f"there is no entry {what} in the work queue, and no manifest of that name")
-    return why_entry(scene, entry)
+    noun, colon, number = name.rpartition(":")
+    if not (number.isdecimal() and number.isascii() and (not colon or noun in NOUNS)):
+        number = ""
+    if noun != "run" and (entry := _entry(scene, number, name)):
+        return why_entry(scene, entry)
+    run_id = int(number) if number and noun != "entry" else why.run_named(scene.connection, name)
+    if run_id is not None and metadata.get(scene.connection, run_id) is not None:
+        return why_run(scene, run_id)
+    if not number:
+        raise unknown(name)
+    raise NotFound(f"there is no {noun or 'entry, run or manifest'} {number}")
+
+
+def _entry(scene: Scene, number: str, name: str) -> WorkQueueEntry | None:
+    entry_id = int(number) if number else why.entry_named(scene.connection, name)
+    return None if entry_id is None else work_queue.get(scene.connection, entry_id)
 
 
 def why_manifest(scene: Scene, manifest: Manifest) -> list[Reason]:
@@ -59,7 +76,7 @@ def why_manifest(scene: Scene, manifest: Manifest) -> list[Reason]:
     [standing] = manifest_looks.glance(scene.connection, [manifest.id], default_threshold=threshold)
     schedule = list(_of_schedule(scene, manifest, standing, occupant))
     if under_way:  # what comes after it is another question; what stands against the next run is told
-        schedule = [reason for reason in schedule if reason.code in LIFTED]
+        schedule = [reason for reason in schedule if reason.code in (*LIFTED, "retired")]
     first_of_each: dict[str, Reason] = {}
     for reason in (*under_way, *schedule):
         first_of_each.setdefault(reason.code, reason)
@@ -87,6 +104,8 @@ def _of_schedule(
                 yield from _of_schedule(scene, manifest, standing._replace(**LIFTED[code]), occupant)
         case ToWait(until):
             yield _waiting(scene, standing, until)
+        case ToDefer(reason):
+            yield _unreadable(manifest, reason)
         case ToDeadLetter(reason):
             yield Reason("gave_up", f"it gave up ({reason}); the next cycle writes its dead letter")
         case ToQueue():
@@ -100,10 +119,18 @@ def _resting(manifest: Manifest, reason: str, code: str, occupant: Occupant) -> 
             return Reason(code, f"dead letter {letters} awaits a person", ids=occupant.dead_letter_ids)
         case "parent" | "parent_closed" if manifest.depends_on:
             return Reason(code, f"{reason} (it depends on {manifest.depends_on!r})")
+        case "retired" if manifest.retired_at:
+            return Reason(code, f"it is retired since {stamp(manifest.retired_at)}: {BRING_BACK}")
         case "group_disabled":
             return Reason(code, f"its group {manifest.group!r} is disabled")
         case _:
             return Reason(code, reason)
+
+
+def _unreadable(manifest: Manifest, reason: str) -> Reason:
+    look = manifest.next_due_at
+    then = f"; it is looked at again at {stamp(look)}" if look else ""
+    return Reason("broken", f"this server cannot evaluate its schedule: {reason}{then}", look)
 
 
 def _waiting(scene: Scene, standing: Standing, until: datetime) -> Reason:
@@ -119,7 +146,7 @@ def _due(scene: Scene, manifest: Manifest) -> Reason:
         return Reason("manager_off", "it is due, but the manager is off (manifest_manager_enabled)")
     look = manifest.next_due_at
     if look is None:
-        return Reason("due", "it is due, but nobody looks until something happens to it; trigger it")
+        return Reason("due", "it is due, but no look is planned; the watchdog plans one within 5 min")
     if look > scene.now:
         return Reason("due", f"it is due, and looked at again at {stamp(look)}", look)
     return Reason("due", "it is due; the next cycle takes it")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from trax.admin.job_dispatcher import AT_ONCE, capacity_under
 from trax.dispatch.capacity import select_within
+from trax.dispatch.fleet import Fleet
 from trax.dispatch.routing import LOCAL, Routing
 from trax.records.reason import Reason
 from trax.records.states import Origin, QueueStatus, State
@@ -16,19 +16,21 @@ from trax.settings import Settings
 from trax.store import Connection, gate, manifest_groups, metadata, why, workers
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from trax.dispatch.capacity import Capacity
     from trax.records import ManifestGroup, Metadata, Worker, WorkQueueEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """Where, when and under which settings it is asked; `synonyms` gives all names of the trains named."""
+    """Where, when and under which settings it is asked, and what live workers and servers take."""
 
     connection: Connection
     settings: Settings
     routing: Routing
+    fleet: Fleet
     now: datetime
-    synonyms: Callable[[Iterable[str]], frozenset[str]]
 
 
 def why_entry(scene: Scene, entry: WorkQueueEntry) -> list[Reason]:
@@ -60,29 +62,48 @@ def _fate(run: Metadata) -> Reason:
 def _why_pending(scene: Scene, run: Metadata) -> list[Reason]:
     let_in = f"run {run.id} was let in at {stamp(run.created_at)} and"
     if run.submitter != LOCAL:
-        return [Reason("handed_over", f"{let_in} is for {run.submitter!r} to begin", ids=(run.id,))]
+        told = f"{let_in} was handed to {run.submitter!r}, which has not begun it"
+        if not why.is_handed_over(scene.connection, run.id):
+            told = f"{let_in} waits to be handed to {run.submitter!r}"
+        return [Reason("handed_over", told, ids=(run.id,))]
     return [
-        *_why_no_worker(scene, run.train),
+        *_why_no_worker(scene, run.train, run.group, waiting=False),
         Reason("pending", f"{let_in} waits for a worker", ids=(run.id,)),
     ]
 
 
 def _why_queued(scene: Scene, entry: WorkQueueEntry) -> list[Reason]:
+    facts = why.facts(scene.connection, entry.id)
+    if facts.parked is not None:
+        return [_why_parked(scene, entry, facts.parked)]
     group = manifest_groups.get(scene.connection, entry.group) if entry.group else None
     closed = [] if group is None or group.enabled else [_group_is_disabled(group)]
     if entry.scheduled_at is not None and entry.scheduled_at > scene.now:
-        return [_later(entry, entry.scheduled_at), *closed]
+        return [_later(scene, entry, facts.attempt, entry.scheduled_at), *closed]
     reasons = [*closed]
     if not scene.settings.job_dispatcher_enabled:
         reasons.insert(0, Reason("dispatcher_off", "the dispatcher is off (job_dispatcher_enabled)"))
     if not closed:
         reasons += _why_no_room(scene, entry, group)
-    return [*reasons, *_why_no_worker(scene, entry.train)]
+    return [*reasons, *_why_no_worker(scene, entry.train, entry.group, waiting=True)]
 
 
-def _later(entry: WorkQueueEntry, moment: datetime) -> Reason:
-    if entry.origin is Origin.RETRY:
-        return Reason("retry", f"it is tried again at {stamp(moment)}", moment, (entry.id,))
+def _why_parked(scene: Scene, entry: WorkQueueEntry, key: str) -> Reason:
+    timeout = scene.settings.unknown_train_timeout or scene.settings.stale_pending_timeout
+    since = entry.parked_at or scene.now
+    told = f"{scene.fleet.why_not(key)}; it waits outside the gate since {stamp(since)}"
+    return Reason("no_worker", f"{told}, and is given up at {stamp(since + timeout)}", since + timeout)
+
+
+def _later(scene: Scene, entry: WorkQueueEntry, attempt: int, moment: datetime) -> Reason:
+    failure = why.last_failure(scene.connection, entry.external_id)
+    after = f" after {failure}" if failure else ""
+    if entry.dispatch_attempts and attempt == 1:
+        times = "once" if entry.dispatch_attempts == 1 else f"{entry.dispatch_attempts} times"
+        told = f"handing it over failed {times}{after}; it is tried again at {stamp(moment)}"
+        return Reason("hand_over_failed", told, moment, (entry.id,))
+    if entry.origin is Origin.RETRY or attempt > 1:
+        return Reason("retry", f"it is tried again at {stamp(moment)}{after}", moment, (entry.id,))
     return Reason("delayed", f"it was put off until {stamp(moment)}", moment, (entry.id,))
 
 
@@ -110,7 +131,8 @@ def _why_behind(scene: Scene, entry: WorkQueueEntry, capacity: Capacity) -> list
     if it is None:
         return []
     ahead = why.ahead_of(scene.connection, it, most=AT_ONCE)
-    free = _free_slots(scene, _able(scene, entry.train)) if scene.routing.is_local else None
+    able = _able(_alive(scene), entry.train, entry.group)
+    free = _free_slots(scene, able, waiting=True) if scene.routing.is_local else None
     capacity = replace(capacity, most=free or AT_ONCE)
     if it in select_within(capacity, [*ahead, it]):
         return []
@@ -119,15 +141,15 @@ def _why_behind(scene: Scene, entry: WorkQueueEntry, capacity: Capacity) -> list
     return [Reason("behind", f"{count} {noun} before it", ids=tuple(one.id for one in ahead[: why.SHOWN]))]
 
 
-def _why_no_worker(scene: Scene, train: str) -> list[Reason]:
+def _why_no_worker(scene: Scene, train: str, group: str | None, *, waiting: bool) -> list[Reason]:
     if scene.routing.submitter_of(train) != LOCAL:
         return []
     if not (alive := _alive(scene)):
         return [Reason("no_worker", "no worker is alive")]
-    if not (able := _able(scene, train)):
+    if not (able := _able(alive, train, group)):
         ids = tuple(worker.id for worker in alive)
-        return [Reason("no_worker", f"no live worker has train {train!r}", ids=ids)]
-    if _free_slots(scene, able) > 0:
+        return [Reason("no_worker", scene.fleet.why_not(scene.fleet.key(train, group)), ids=ids)]
+    if _free_slots(scene, able, waiting=waiting) > 0:
         return []
     slots, ids = sum(worker.concurrency for worker in able), tuple(worker.id for worker in able)
     return [Reason("no_slot", f"all {slots} slots of workers that have train {train!r} are taken", ids=ids)]
@@ -138,13 +160,15 @@ def _alive(scene: Scene) -> list[Worker]:
     return [worker for worker in workers.listed(scene.connection) if worker.heartbeat_at >= since]
 
 
-def _able(scene: Scene, train: str) -> list[Worker]:
-    names = scene.synonyms([train])
-    return [worker for worker in _alive(scene) if names & set(worker.trains)]
+def _able(alive: Iterable[Worker], train: str, group: str | None) -> list[Worker]:
+    return [worker for worker in alive if worker.takes(train, group)]
 
 
-def _free_slots(scene: Scene, able: list[Worker]) -> int:
+def _free_slots(scene: Scene, able: list[Worker], *, waiting: bool) -> int:
+    """How many slots these workers have left; `waiting` counts what was let in for them already, too."""
     slots = sum(worker.concurrency for worker in able)
     if not slots:
         return 0
-    return max(0, slots - why.slots_taken(scene.connection, [worker.id for worker in able], most=slots))
+    names = {name for worker in able for name in (*worker.trains, *worker.aliases)} if waiting else set[str]()
+    ids = [worker.id for worker in able]
+    return max(0, slots - why.slots_taken(scene.connection, ids, most=slots, waiting=names))

@@ -18,6 +18,10 @@ READER_LEFT: Final = 141
 """What a shell says of a program that was ended by SIGPIPE."""
 
 
+class BrokenApp(TraxError):
+    """The module of the app that was named raised an error when it was imported."""
+
+
 def _version() -> str:
     from importlib.metadata import version
 
@@ -116,7 +120,8 @@ command.register_install_completion_command()  # pyright: ignore[reportUnknownMe
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command; an error a person can meet is one clear line, unless `--debug` asks for more.
 
-    The exit code is 1 for what went wrong, and 2 for a command that was not understood.
+    The exit code is 1 for what went wrong, and 2 for a command that was not understood or an app that cannot
+    be imported.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
@@ -131,7 +136,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except TraxError as error:
         if debug:
             raise
-        sys.exit(f"trax: {error}")
+        print(f"trax: {error}", file=sys.stderr)  # noqa: T201
+        sys.exit(MISUNDERSTOOD if isinstance(error, BrokenApp) else 1)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it ends
         sys.exit(READER_LEFT)

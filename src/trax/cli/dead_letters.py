@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from cyclopts import App, Parameter
 
 from trax.cli.operating import (
+    A_PAGE,
     AsJson,
     Before,
     DatabaseUrl,
@@ -76,7 +77,9 @@ def requeue(
     *ids: Ids,
     note: Annotated[str | None, Parameter(help="What a person wants to remember.")] = None,
     fingerprint: Fingerprint = None,
-    limit: Annotated[int | None, Parameter(help="Of a fingerprint, only the oldest so many.")] = None,
+    limit: Annotated[
+        int | None, Parameter(help="Of a fingerprint, only the oldest so many.", validator=A_PAGE)
+    ] = None,
     everything: Everything = False,
     yes: Yes = False,
     reason: Reason = None,

@@ -48,8 +48,8 @@ def list_(
         "manifest": manifest,
         "group": group,
         "parent_id": parent_id,
-        "since": _utc(since),
-        "until": _utc(until),
+        "since": _utc("--since", since),
+        "until": _utc("--until", until),
         "admin": admin,
         "before": before,
         "limit": limit,
@@ -104,9 +104,7 @@ def rerun(
     metadata_id: Id, /, *, reason: Reason = None, database_url: DatabaseUrl = None, as_json: AsJson = False
 ) -> None:
     """Queue the same train with the same input once more."""
-    from trax.host import bare
-
-    entry = operate(database_url, lambda app: bare.rerun(app.parts, metadata_id), reason=reason)
+    entry = operate(database_url, lambda app: app.executions.rerun(metadata_id), reason=reason)
     if as_json:
         show_one(entry, as_json=True)
     else:
@@ -147,5 +145,10 @@ def _line(line: LogLine) -> str:
     return cleaned(f"{head} {line.message}{below}")
 
 
-def _utc(given: datetime | None) -> datetime | None:
-    return given.replace(tzinfo=UTC) if given is not None and given.tzinfo is None else given
+def _utc(option: str, given: datetime | None) -> datetime | None:
+    if given is None or given.tzinfo is None:
+        return given and given.replace(tzinfo=UTC)
+    try:
+        return given.astimezone(UTC)
+    except OverflowError:  # the first and the last hours of all time, elsewhere
+        raise misuse(f"{option} is no moment in UTC: {given}.", "executions", "list") from None

@@ -6,17 +6,28 @@ import importlib
 import importlib.util
 import os
 import sys
+import sysconfig
+import traceback
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from trax.errors import DefinitionError, did_you_mean
+import trax
+from trax.cli import BrokenApp
+from trax.errors import DefinitionError, TraxError, did_you_mean
 from trax.host.app import Trax
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from types import ModuleType
 
 VARIABLE: Final = "TRAX_APP"
 FORMS: Final = "name it as module:app or file.py:app"
+LIBRARIES: Final = (
+    *map(sysconfig.get_path, ("stdlib", "purelib", "platlib")),
+    str(Path(trax.__file__).parent),
+)
+"""Code that is not the user's: what goes wrong there is told by the line that led there."""
 
 
 def load_app(given: str | None) -> Trax:
@@ -59,18 +70,51 @@ def _from_file(file: Path) -> ModuleType:
     assert spec.loader is not None  # noqa: S101
     module = importlib.util.module_from_spec(spec)
     sys.modules[file.stem] = module
-    spec.loader.exec_module(module)
+    with _errors_placed(file):
+        spec.loader.exec_module(module)
     return module
 
 
 def _from_module(name: str) -> ModuleType:
     sys.path.insert(0, str(Path.cwd()))
+    with _errors_placed(name):
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError as missing:
+            if missing.name is None or not (name == missing.name or name.startswith(f"{missing.name}.")):
+                raise  # the app's own import is broken, which is another story
+            absent = missing
+    raise DefinitionError(f"there is no module {name!r} here or on the Python path") from absent
+
+
+@contextmanager
+def _errors_placed(module: Path | str) -> Generator[None]:
+    """Name the line of the user's code at which the import of their module failed."""
     try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as missing:
-        if missing.name is None or not (name == missing.name or name.startswith(f"{missing.name}.")):
-            raise  # the app's own import is broken, which is another story
-        raise DefinitionError(f"there is no module {name!r} here or on the Python path") from None
+        yield
+    except (Exception, SystemExit) as error:
+        said = str(error) if isinstance(error, TraxError) else _one_line(error)
+        raise BrokenApp(f"{_place_of(error) or module}: {said}") from error
+
+
+def _one_line(error: BaseException) -> str:
+    said = " ".join((error.msg if isinstance(error, SyntaxError) else str(error)).split())
+    return f"{type(error).__name__}{said and ': '}{said}; --debug shows the traceback"
+
+
+def _place_of(error: BaseException) -> str | None:
+    """The innermost line that is the user's own; of a syntax error, the line that cannot be read."""
+    if isinstance(error, SyntaxError) and error.filename and error.lineno:
+        return _place(error.filename, error.lineno)
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith((*LIBRARIES, "<"))]
+    return _place(own[-1].filename, own[-1].lineno or 1) if own else None
+
+
+def _place(filename: str, line: int) -> str:
+    file = Path(filename)
+    shown = file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
+    return f"{shown}:{line}"
 
 
 def _app_in(module: ModuleType, attribute: str, place: str) -> Trax:

@@ -11,6 +11,7 @@ from trax.cli.operating import (
     After,
     AsJson,
     DatabaseUrl,
+    Delay,
     KindOfSchedule,
     Limit,
     Reason,
@@ -34,6 +35,9 @@ def list_(
         bool | None, Parameter(negative="--disabled", help="Only those, or the others.")
     ] = None,
     schedule_type: KindOfSchedule = None,
+    retired: Annotated[
+        bool, Parameter(negative=(), help="Only retired ones, which are left out otherwise.")
+    ] = False,
     after: After = None,
     limit: Limit = 50,
     database_url: DatabaseUrl = None,
@@ -43,10 +47,16 @@ def list_(
     found = operate(
         database_url,
         lambda app: app.manifests.list(
-            group=group, train=train, enabled=enabled, schedule_type=schedule_type, after=after, limit=limit
+            group=group,
+            train=train,
+            enabled=enabled,
+            schedule_type=schedule_type,
+            retired=retired,
+            after=after,
+            limit=limit,
         ),
     )
-    show_list(found, LISTED, as_json=as_json)
+    show_list(found, (*LISTED[:-1], "retired_at") if retired else LISTED, as_json=as_json)
 
 
 @manifests.command
@@ -74,7 +84,7 @@ def trigger(
     external_id: str,
     /,
     *,
-    delay: Annotated[float | None, Parameter(help="Seconds from now.")] = None,
+    delay: Delay = None,
     reason: Reason = None,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
@@ -99,10 +109,10 @@ def cancel(external_id: str, /, *, reason: Reason = None, database_url: Database
 def delete(
     external_id: str, /, *, yes: Yes = False, reason: Reason = None, database_url: DatabaseUrl = None
 ) -> int:
-    """Delete it with its history, its entries and its dead letters."""
-    what = f"Delete {external_id!r} with its whole history"
+    """Retire it: it stops firing, what is queued is withdrawn, its history and dead letters stay."""
+    what = f"Retire {external_id!r} and withdraw its queued entries"
     if not confirm(what, yes=yes, command=("manifests", "delete")):
         return 1
     operate(database_url, lambda app: app.manifests.delete(external_id), reason=reason)
-    say(f"{external_id} is deleted")
+    say(f"{external_id} is retired")
     return 0

@@ -13,8 +13,10 @@ from trax.cli import db
 from trax.errors import SchemaNotMigrated
 from trax.host.acting import acting
 from trax.host.app import Trax
+from trax.host.checks import LONGEST_PAGE
 from trax.records.audit import Actor, Via
 from trax.records.states import DeadLetterStatus, Origin, QueueStatus, ScheduleType, State
+from trax.schedule.every import LONGEST_SECONDS
 from trax.store.url import VARIABLE, chosen_url, has_no_file_yet
 
 if TYPE_CHECKING:
@@ -32,7 +34,12 @@ CodeOf = Annotated[
     str | None, Parameter("--app", help="module:app or file.py:app, which has its own database.")
 ]
 Reason = Annotated[str | None, Parameter(help="Why, for the audit.")]
-Limit = Annotated[int, Parameter(help="How many at most.", validator=validators.Number(gte=1, lte=1000))]
+A_PAGE: Final = validators.Number(gte=1, lte=LONGEST_PAGE)
+Limit = Annotated[int, Parameter(help="How many at most.", validator=A_PAGE)]
+Delay = Annotated[
+    float | None,
+    Parameter(help="Seconds from now.", validator=validators.Number(gte=0, lte=LONGEST_SECONDS)),
+]
 Before = Annotated[int | None, Parameter(help="Read on: the id of the last one already seen.")]
 After = Annotated[str | None, Parameter(help="Read on: the last one already seen.")]
 Id = Annotated[int, Parameter(validator=validators.Number(gte=0, lt=2**63))]

@@ -16,16 +16,30 @@ if TYPE_CHECKING:
 
     from trax.admin.planning import Change
     from trax.schedule.preview import Preview
+    from trax.store.seeding import Belongings
 
 CHANGES: Final = 2
-MARKS: Final = {"add": "+", "change": "~", "remove": "-", "keep": "="}
+MARKS: Final = {
+    "add": "+",
+    "return": "+",
+    "change": "~",
+    "rename": "~",
+    "retire": "-",
+    "remove": "-",
+    "keep": "=",
+}
+REMARKS: Final = {
+    "retire": ": retired, its history stays",
+    "return": ": back from retirement",
+    "rename": ": renamed, its history comes along",
+}
 
 
 def plan(app: AppName = None, /, *, as_json: AsJson = False) -> int:
     """Show what starting an app would change, and change nothing; exit with 0 if nothing would, else with 2.
 
-    Manifests and groups that are added (+), changed (~) or removed (-), the next runs of what is new, and
-    what operators have set that code leaves alone (=).
+    Manifests and groups that are added (+), changed or renamed (~), retired or removed (-), the next runs of
+    what is new, what is touched by a retirement, and what operators have set that code leaves alone (=).
     """
     changes = asyncio.run(planned_start(load_app(app).parts))
     made = [one for one in changes if one.verb != "keep"]
@@ -41,12 +55,29 @@ def plan(app: AppName = None, /, *, as_json: AsJson = False) -> int:
 
 def _lines(changes: Sequence[Change]) -> Iterator[str]:
     for one in changes:
-        yield f"{MARKS[one.verb]} {one.kind} {one.name}"
+        yield f"{MARKS[one.verb]} {one.kind} {one.name}{REMARKS.get(one.verb, '')}"
+        if one.touches is not None:
+            yield from (f"    {line}" for line in _touched(one.touches))
+        if one.once_stopped:
+            servers = ", ".join(one.once_stopped)
+            yield f"    once these servers, which declare other manifests, have stopped: {servers}"
         for each in one.differences:
             to = "stays, as an operator has set it" if one.verb == "keep" else f"-> {each.new!r}"
             yield f"    {each.name}: {each.old!r} {to}"
         for run in one.next_runs:
             yield f"    {_run(run)}"
+
+
+def _touched(found: Belongings) -> Iterator[str]:
+    """What there is of a manifest that is retired, and what happens to it."""
+    if found.queued:
+        yield f"queued entries that are withdrawn: {found.queued}"
+    if found.active:
+        yield f"runs that go on until they end: {found.active}"
+    if found.dead_letters:
+        yield f"dead letters that keep waiting: {found.dead_letters}"
+    if found.dependents:
+        yield f"manifests that depend on it, and will rest: {', '.join(found.dependents)}"
 
 
 def _run(run: Preview) -> str:

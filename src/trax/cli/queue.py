@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -14,6 +15,7 @@ from trax.cli.operating import (
     Before,
     CodeOf,
     DatabaseUrl,
+    Delay,
     EntryOrigin,
     EntryStatus,
     Id,
@@ -23,7 +25,8 @@ from trax.cli.operating import (
     misuse,
     operate,
 )
-from trax.cli.showing import say, show_list, show_one
+from trax.cli.showing import in_line, say, show_list, show_one
+from trax.errors import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -55,7 +58,7 @@ def add(
     *,
     priority: int | None = None,
     group: str | None = None,
-    delay: Annotated[float | None, Parameter(help="Seconds from now.")] = None,
+    delay: Delay = None,
     unique: Annotated[str | None, Parameter(help="A key that one unfinished job may have.")] = None,
     max_retries: int | None = None,
     app: CodeOf = None,
@@ -67,7 +70,8 @@ def add(
 
     With --app the input is checked against the train's type now, and what the train says of priority,
     group, retries and timeout counts. Without it, name and input are taken as they are: workers check them.
-    An input that its train refuses becomes a dead letter; a name no worker knows waits for one that does.
+    An input that its train refuses becomes a dead letter; a name that no live worker knows waits for one that
+    does, and a warning says so.
     """
     how: QueueKeywords = {
         "priority": priority,
@@ -77,7 +81,9 @@ def add(
         "max_retries": max_retries,
     }
     ask = _asking(train, _parsed(value), how, has_code=app is not None)
-    entry = operate(database_url, ask, app=app, reason=reason)
+    entry, doubt = operate(database_url, ask, app=app, reason=reason)
+    if doubt is not None:
+        sys.stderr.write(f"trax: warning: {in_line(doubt)}\n")
     if as_json:
         show_one(entry, as_json=True)
     else:
@@ -86,15 +92,25 @@ def add(
 
 def _asking(
     train: str, given: Any, how: QueueKeywords, *, has_code: bool
-) -> Callable[[Trax], Awaitable[QueuedEntry]]:
-    async def ask(app: Trax) -> QueuedEntry:
+) -> Callable[[Trax], Awaitable[tuple[QueuedEntry, str | None]]]:
+    async def ask(app: Trax) -> tuple[QueuedEntry, str | None]:
         if has_code:
-            return await app.queue(train, given, **how)
+            return await app.queue(train, given, **how), None
         from trax.host import bare
 
-        return await bare.queue(app.parts, train, given, how)
+        return await bare.queue(app.parts, train, given, how), await _doubt(app, train)
 
     return ask
+
+
+async def _doubt(app: Trax, train: str) -> str | None:
+    """What to say of a name that nobody knows at this moment: perhaps it is misspelt."""
+    live = [view.worker for view in await app.workers.list(jobs=1) if not view.is_lost]
+    known = {name for worker in live for name in worker.trains}
+    if train in known:
+        return None
+    hint = did_you_mean(train, known)
+    return f"no live worker (of {len(live)}) knows train {train!r}; the entry waits for one that does{hint}"
 
 
 @queue.command(name="list")

@@ -90,7 +90,7 @@ class Server:
                 starting = self._app.start(
                     self._role, concurrency=concurrency, on_progress=bar.show, **(only or {})
                 )
-                await signals.unless_asked(starting)
+                await signals.unless_asked(starting, hurry=self._app.parts.store.hurry)
             try:
                 if not signals.asked.is_set():
                     await self._work(signals, seconds)

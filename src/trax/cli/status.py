@@ -25,7 +25,7 @@ def status(*, check: Check = False, database_url: DatabaseUrl = None, as_json: A
     """Show what waits, what runs, who is there and what is wrong.
 
     Wrong is: a database that cannot be used; runs that wait for a worker while none lives; a manifest or a
-    delayed entry that nobody has taken up for a minute.
+    delayed entry that nobody has taken up for a minute; servers of one app that declare different manifests.
     """
     found = operate(database_url, lambda app: read_status(app.parts))
     wrong = problems(found)
@@ -44,6 +44,7 @@ def _show(found: Status) -> None:
     rows: list[tuple[str, Any]] = [
         ("ready", found.ready),
         ("delayed", found.delayed),
+        ("waiting for a worker that takes it", found.parked),
         ("pending", found.pending),
         ("running", found.running),
         ("failed in the last hour", found.failed_last_hour),

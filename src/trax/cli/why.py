@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from trax.host.app import Trax
     from trax.records import Reason
 
-Wanted = Annotated[str, Parameter(name="ID", help="A manifest's external id, or an entry's number.")]
+WANTED = "A manifest, an entry or a run: its external id or number; run:7 for run 7."
+Wanted = Annotated[str, Parameter(name="ID", help=WANTED)]
 
 
 def why(
@@ -21,8 +22,7 @@ def why(
 ) -> None:
     """Say why something is not running, what holds it now first.
 
-    With --app the settings that its code gives count; without it only those of the environment and of
-    operators.
+    Without --app the settings, trains and routes that live servers publish count.
     """
 
     async def asked(app: Trax) -> list[Reason]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from trax.dispatch.submit import Submitter, check_submitter
@@ -25,11 +25,23 @@ class Routing:
     submitters: Mapping[str, str] = field(default_factory=dict[str, str])
     exempt: frozenset[str] = frozenset()
     default: str = LOCAL
+    known: frozenset[str] = frozenset()
+    """Every name of the trains that this server's code has."""
 
     @property
     def is_local(self) -> bool:
         """Whether everything goes to our own workers."""
         return self.default == LOCAL and all(name == LOCAL for name in self.submitters.values())
+
+    @property
+    def routes(self) -> dict[str, str]:
+        """The trains of this server's code that go elsewhere than to our own workers, and where."""
+        submitters = {train: self.submitter_of(train) for train in self.known}
+        return {train: to for train, to in submitters.items() if to != LOCAL}
+
+    def extended(self, submitters: Mapping[str, str]) -> Routing:
+        """The same with more trains that are sent elsewhere."""
+        return replace(self, submitters={**submitters, **self.submitters})
 
     def submitter_of(self, train: str) -> str:
         return self.submitters.get(train, self.default)
@@ -93,6 +105,7 @@ class Submitters:
                 name for train, names in each if train.options.exclude_from_max_active_jobs for name in names
             ),
             default=self._default,
+            known=frozenset(name for _, names in each for name in names),
         )
 
     def leave_work_here(self, trains: Iterable[Train[Any, Any]]) -> bool:

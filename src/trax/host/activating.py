@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trax.admin import activation
-from trax.store import activations
+from trax.errors import RunInterrupted
+from trax.store import activations, executions
 
 if TYPE_CHECKING:
     from trax.host.live_settings import LiveSettings
@@ -62,5 +63,9 @@ def _activate(
     *,
     force: bool,
 ) -> int:
+    if not executions.is_in_progress(connection, run.metadata_id):
+        raise RunInterrupted(
+            f"run {run.metadata_id} is no longer in progress: it was put back or ended, and wakes nobody"
+        )
     now = store.now(connection)
     return activation.activate(connection, str(run.manifest), wanted, settings, force=force, now=now)

@@ -6,9 +6,11 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Concatenate, Protocol, Self, TypeVar, overload
 
+from trax.admin.seeding import declaration_digest
 from trax.errors import TraxError
 from trax.host.audit import Audit
 from trax.host.dead_letters import DeadLetters
+from trax.host.duties import Retiring
 from trax.host.executions import Executions
 from trax.host.extras import needed
 from trax.host.far import run_on
@@ -30,9 +32,11 @@ from trax.host.takes import Takes
 from trax.host.why import why
 from trax.host.work_queue import WorkQueue
 from trax.host.workers import Workers
+from trax.records.worker import Watch
 from trax.store.url import chosen_url
 from trax.train import train as train_over
 from trax.train import train_of
+from trax.train.names import check_name
 
 if TYPE_CHECKING:
     import asyncio
@@ -76,9 +80,16 @@ class Trax:
     """
 
     def __init__(
-        self, url: str | None = None, *, submitter: Submitter | None = None, **settings: Any
+        self,
+        url: str | None = None,
+        *,
+        name: str = "default",
+        submitter: Submitter | None = None,
+        **settings: Any,
     ) -> None:
-        self.parts = Parts.made(chosen_url(url), LiveSettings.load(settings))
+        """`name` tells apps on one database apart: each retires only manifests it has declared itself."""
+        check_name(name, "an app's name")
+        self.parts = Parts.made(chosen_url(url), LiveSettings.load(settings), name)
         """What the app is made of, for those that run it."""
         self._queueing = Queueing(self.parts)
         self.trains = self.parts.trains
@@ -184,7 +195,10 @@ class Trax:
         return await self._queueing.many(train, values, how)
 
     async def why(self, what: str | int) -> list[Reason]:
-        """What keeps a manifest (its external id) or an entry (its number) from running, what holds first."""
+        """What keeps a manifest (its external id), an entry or a run from running, what holds first.
+
+        A number is that of an entry, else of a run; `"run:7"` leaves no doubt.
+        """
         return await why(self.parts, what)
 
     async def __aenter__(self) -> Self:
@@ -215,13 +229,24 @@ class Trax:
         timetable = parts.declarations.checked()
         self.submitters.check(self.trains)
         takes = Takes.checked(self.trains, only)
+        retiring: Retiring | None = None
         try:
-            store = await patiently(parts.store.opened)
+            store = (await patiently(parts.store.opened)).engine_lane
             if role.schedules:
-                await start(store, timetable, parts.settings, on_progress=on_progress)
-            self._running = await patiently(
-                lambda: Running.started(parts, store, role, slots=concurrency, takes=takes)
-            )
+                parts.presence.declares = declaration_digest(timetable)
+                watch = parts.presence.watch or Watch.never()
+                plan = await start(
+                    store,
+                    timetable,
+                    parts.settings,
+                    app=parts.name,
+                    on_progress=on_progress,
+                    watch=watch,
+                )
+                if plan.retired.postponed:
+                    retiring = Retiring(timetable, plan.retired.postponed)
+            how: dict[str, Any] = {"slots": concurrency, "takes": takes, "retiring": retiring}
+            self._running = await patiently(lambda: Running.started(parts, store, role, **how))
         except BaseException:
             self.close()
             raise
@@ -244,6 +269,7 @@ class Trax:
     async def stop(self, hurry: asyncio.Event | None = None) -> None:
         """Let what is under way end, then let go of the database; `hurry` interrupts it when it is set."""
         running, self._running = self._running, None
+        self.parts.store.hurry()
         try:
             if running is not None:
                 await running.stop(hurry)
@@ -255,7 +281,8 @@ class Trax:
     ) -> None:
         """Run until SIGTERM or SIGINT, then let what is under way end; a second signal interrupts it."""
         with StopSignals() as signals:
-            await signals.unless_asked(self.start(roles, concurrency=concurrency, **only))
+            starting = self.start(roles, concurrency=concurrency, **only)
+            await signals.unless_asked(starting, hurry=self.parts.store.hurry)
             try:
                 await signals.asked.wait()
             finally:
@@ -268,4 +295,5 @@ class Trax:
     def close(self) -> None:
         """Let go of the database. It is opened again if it is needed again."""
         self.parts.notebook.shut()
+        self.parts.presence.close()
         self.parts.store.close()

@@ -37,6 +37,6 @@ class AskedLists(Generic[F, T]):
         store = await self.opening.opened()
         return await store.ask(self.lists.page, wanted, before=before, after=after, limit=limit, brief=brief)
 
-    async def count(self, wanted: F) -> Count:
+    async def count(self, wanted: F, *, quick: bool) -> Count:
         store = await self.opening.opened()
-        return await store.ask(self.lists.count, wanted)
+        return await store.ask(self.lists.count, wanted, quick=quick)

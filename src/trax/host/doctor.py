@@ -9,6 +9,7 @@ from trax.admin.doctor import (
     of_bloat,
     of_clocks,
     of_left_behind,
+    of_manifests,
     of_oldest_transaction,
     of_pooler,
     of_schema,
@@ -16,7 +17,9 @@ from trax.admin.doctor import (
 )
 from trax.clock import utc_now
 from trax.host.live_settings import LiveSettings
-from trax.store import Store, dialect, doctor
+from trax.records.worker import disagreements
+from trax.store import Store, dialect, doctor, workers
+from trax.store.engine import Timeouts
 from trax.store.listening import can_listen
 from trax.store.migrations import compared, status
 from trax.store.url import has_no_file_yet
@@ -33,7 +36,7 @@ def examined(address: str) -> list[Finding]:
     """Everything that was looked at, well or not."""
     if has_no_file_yet(address):
         return [of_schema(compared(None))]
-    store = Store(address)
+    store = Store(address, timeouts=Timeouts(statement_seconds=None))
     try:
         return list(_findings(store, address))
     finally:
@@ -45,6 +48,7 @@ def _findings(store: Store, address: str) -> Iterator[Finding]:
     yield of_schema(schema)
     if schema.state == "current":
         yield from of_left_behind(store.read(_left_behind, store))
+        yield from of_manifests(*store.read(_manifests, store))
     if can_listen(address):
         yield from _of_postgresql(store, address)
     else:
@@ -69,6 +73,13 @@ def _left_behind(connection: Connection, store: Store) -> doctor.LeftBehind:
         silent_since=now - settings.worker_lost_after,
         created_before=now - settings.stale_pending_timeout,
     )
+
+
+def _manifests(connection: Connection, store: Store) -> tuple[list[str], list[str]]:
+    settings, now = LiveSettings.load({}).refresh(connection), store.now(connection)
+    alive_since = now - settings.worker_lost_after
+    servers = workers.servers(connection, alive_since=alive_since)
+    return doctor.dependents_of_retired(connection), disagreements(servers)
 
 
 def _skew(connection: Connection) -> timedelta:

@@ -11,37 +11,45 @@ import logging
 from datetime import timedelta
 from functools import partial
 from time import time_ns
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from trax.admin.cycle import manage
+from trax.admin.cycle import manage, repair_silent_manifests
 from trax.admin.dead_letter_cleanup import clean_dead_letters
 from trax.admin.job_dispatcher import dispatch
 from trax.admin.manifest_manager import Turn
 from trax.admin.metadata_cleanup import Disposable, clean_metadata
+from trax.admin.parking import Fleets
+from trax.admin.seeding import retire_undeclared
 from trax.events import Topic
 from trax.host.loop import Loop
-from trax.store import claim, manifest_looks, tallies, work_queue
+from trax.records.worker import Watch
+from trax.store import claim, manifest_groups, manifest_looks, tallies, work_queue
 from trax.store.announcing import announce
+from trax.store.dialect import take_leader_lock
 from trax.store.suspended import end_suspended
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Collection
     from datetime import datetime
 
     from trax.admin.job_dispatcher import Dispatched
     from trax.admin.manifest_manager import Managed
     from trax.admin.metadata_cleanup import Cleaned
+    from trax.admin.seeding import Retired
     from trax.host.parts import Parts
     from trax.host.worker import Worker
+    from trax.schedule.declaration import Timetable
     from trax.store import Connection, Store
     from trax.store.claim import Taker
 
 logger = logging.getLogger(__name__)
 
 CLEAN_UP_SECONDS: Final = 3600
+RETIRE_SECONDS: Final = 60
 TIDY_AFTER_SECONDS: Final = 2
 """What only tidies up leaves the first seconds of a server to the jobs that wait for it."""
 ADD_UP_SECONDS: Final = 20
+WATCH_SECONDS: Final = 300
 LEFT_BY_SCHEDULERS: Final = timedelta(minutes=3)
 """What has ended and is not added up for so long: no scheduler runs."""
 OTHERS_SECONDS: Final = 0.05
@@ -49,14 +57,17 @@ OTHERS_SECONDS: Final = 0.05
 
 
 def manager(parts: Parts, store: Store) -> Loop:
-    turns = 0
+    turns, fleets = 0, Fleets(parts.own_routes)
 
     async def turn() -> float | None:
         nonlocal turns
         turns += 1
-        managed = await store.call(manage_now, store, parts, Turn(turns))
+        turn = Turn(turns, parts.presence.watch or Watch.never(), fleets)
+        managed = await store.call(manage_now, store, parts, turn)
         if not parts.settings.manifest_manager_enabled:
             return None
+        if managed is not None and managed.stale_priorities:
+            await store.call(_apply_priorities, store)
         if managed is not None and managed.more:
             return 0
         wanted = await store.ask(_seconds_to_next_look, store)
@@ -76,6 +87,7 @@ class Dispatching:
         self._has_refused = False
         self._leaves_some = False
         self._awaits_slots = False
+        self._fleets = Fleets(parts.own_routes)
         self.loop = Loop(
             "job_dispatcher", self._turn, poll_seconds=lambda: _seconds(parts, "job_dispatcher_polling")
         )
@@ -119,7 +131,7 @@ class Dispatching:
             await self._store.call(self._store.announcer.pass_on, Topic.WORK_QUEUE)
 
     async def _visit(self, taker: Taker | None = None) -> Dispatched:
-        return await self._store.call(dispatch_now, self._store, self._parts, taker)
+        return await self._store.call(dispatch_now, self._store, self._parts, taker, self._fleets)
 
 
 def claimer(parts: Parts, worker: Worker) -> Loop:
@@ -158,6 +170,44 @@ def rescuer(parts: Parts, store: Store) -> Loop:
             logger.warning(text, ended, extra={"sessions": ended})
 
     return _tidying("rescuer", turn, lambda: _seconds(parts, "heartbeat"))
+
+
+def watchdog(parts: Parts, store: Store) -> Loop:
+    """Finds manifests that would never be looked at again: right at the start, and every few minutes."""
+
+    async def turn() -> None:
+        await store.call(repair_now, store, parts)
+
+    return Loop("watchdog", turn, poll_seconds=lambda: WATCH_SECONDS)
+
+
+class Retiring(NamedTuple):
+    """What a server declares, and what it found at its start that it does not and others may still want."""
+
+    timetable: Timetable
+    postponed: Collection[str]
+
+
+def retirer(parts: Parts, store: Store, retiring: Retiring) -> Loop:
+    """Retires what this code no longer declares, once the servers that may still want it have stopped."""
+    waiting = set(retiring.postponed)
+
+    async def turn() -> None:
+        if waiting:
+            found = await store.call(retire_now, store, parts, Retiring(retiring.timetable, waiting))
+            waiting.intersection_update(found.postponed)
+            if found.retired:
+                text = "retired %s manifests that no server declares any more: %s"
+                logger.info(text, len(found.retired), ", ".join(sorted(found.retired)))
+
+    return _tidying("retirer", turn, lambda: RETIRE_SECONDS)
+
+
+def retire_now(connection: Connection, store: Store, parts: Parts, retiring: Retiring) -> Retired:
+    take_leader_lock(connection)
+    timetable, only = retiring
+    now = store.now(connection)
+    return retire_undeclared(connection, timetable, parts.settings, app=parts.name, now=now, only=only)
 
 
 def dead_letter_cleaner(parts: Parts, store: Store) -> Loop:
@@ -212,6 +262,7 @@ def manage_now(connection: Connection, store: Store, parts: Parts, turn: Turn) -
     if managed is not None:
         parts.odometer.dead_letters += len(managed.dead_letters)
         parts.odometer.lost_workers += managed.lost_workers
+        _warn_of_deferred(parts, managed)
     if managed is not None and managed.dead_letters:
         ids = managed.dead_letters
         logger.warning("manifests gave up: dead letters %s await a person", ids, extra={"dead_letters": ids})
@@ -222,12 +273,37 @@ def manage_now(connection: Connection, store: Store, parts: Parts, turn: Turn) -
     return managed
 
 
+def repair_now(connection: Connection, store: Store, parts: Parts) -> list[str]:
+    """Have silent manifests looked at, and count them; returns which."""
+    repaired = repair_silent_manifests(connection, parts.settings, now=store.now(connection))
+    parts.odometer.repaired_manifests += len(repaired)
+    return repaired
+
+
+def _apply_priorities(connection: Connection, store: Store) -> None:
+    manifest_groups.apply_priorities(connection, now=store.now(connection))
+
+
+def _warn_of_deferred(parts: Parts, managed: Managed) -> None:
+    """Once for each manifest and reason: it is looked at every few minutes."""
+    for name, reason in managed.deferred:
+        if parts.odometer.defer(name, reason):
+            text = "manifest %s is left to other servers, this one cannot evaluate its schedule: %s"
+            logger.warning(text, name, reason, extra={"manifest": name})
+
+
 def dispatch_now(
-    connection: Connection, store: Store, parts: Parts, taker: Taker | None = None
+    connection: Connection,
+    store: Store,
+    parts: Parts,
+    taker: Taker | None = None,
+    fleets: Fleets | None = None,
 ) -> Dispatched:
     """One cycle; it reads the settings of this moment along with everything else."""
     began_ns, accept = time_ns(), parts.live.accept
-    dispatched = dispatch(connection, store, parts.settings, parts.routing, accept=accept, taker=taker)
+    dispatched = dispatch(
+        connection, store, parts.settings, parts.routing, accept=accept, taker=taker, fleets=fleets
+    )
     parts.odometer.admitted += len(dispatched.metadata_ids)
     if parts.telemetry.now is not None:
         parts.telemetry.now.dispatched(began_ns, dispatched)
@@ -264,7 +340,7 @@ def _seconds_to_next_moment(connection: Connection, store: Store) -> float | Non
 
 def _seconds_to_next_entry(connection: Connection, store: Store, works: bool) -> float | None:  # noqa: FBT001
     """0 when one waits now, else how long until the first delayed one does."""
-    if work_queue.is_any_ready(connection) or (works and claim.is_any_pending(connection)):
+    if work_queue.is_any_waiting(connection) or (works and claim.is_any_pending(connection)):
         return 0
     return _seconds_to_next_moment(connection, store)
 

@@ -1,4 +1,8 @@
-"""Endings on their way into the database: in batches, kept when it is away, and told to the hooks after."""
+"""Endings on their way into the database: in batches, kept while it takes none, and told to the hooks after.
+
+Whatever keeps the database from writing, a fail-over, a full disk, a lock, a missing table: an ending is put
+back and tried again, until it is written as what it was. Only one whose content is refused becomes a failure.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from trax.errors import StoreUnavailable
+from trax.errors import StoreError
 from trax.store import metadata
+from trax.store.faults import Fault, fault_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -49,12 +54,14 @@ class Endings:
         """Write them all at once, and begin to tell the hooks; returns how many were still ours to write."""
         self._writing.append(finished)
         try:
-            written = await self._written(finished)
+            written, kept = await self._written(finished)
             self._begin_telling(written)
             if len(written) == len(finished):
                 return len(written)
-            before = await self._accounted(finished, written)
+            before = await self._accounted([one for one in finished if _id(one) not in kept], written)
             self._begin_telling(before)
+            if kept:
+                raise next(iter(kept.values()))
             return len(written) + len(before)
         finally:
             self._writing.remove(finished)
@@ -78,13 +85,16 @@ class Endings:
         for one in heard:
             await self._runner().tell(one)
 
-    async def _written(self, finished: Sequence[Finished]) -> list[Finished]:
+    async def _written(self, finished: Sequence[Finished]) -> tuple[list[Finished], dict[int, Exception]]:
         try:
-            return await self._write(finished)
-        except (StoreUnavailable, asyncio.CancelledError):
+            return await self._write(finished), {}
+        except asyncio.CancelledError:
             self._put_back(finished)
             raise
-        except Exception:
+        except Exception as error:
+            if not _may_concern_one(error):
+                self._put_back(finished)
+                raise
             logger.exception("%s endings could not be written; each is now written alone", len(finished))
             return await self._written_singly(finished)
 
@@ -94,7 +104,7 @@ class Endings:
         refused = [one for one in finished if _id(one) not in accounted]
         try:
             before = await self._written_before(refused)
-        except (StoreUnavailable, asyncio.CancelledError):
+        except BaseException:
             self._put_back(refused)
             raise
         for one in refused:
@@ -108,28 +118,48 @@ class Endings:
                 _end_span(one)
         return [one for one in refused if _id(one) in before]
 
-    async def _written_singly(self, finished: Sequence[Finished]) -> list[Finished]:
-        """Find the ending that spoils the batch. Its run fails, with the reason; the others are written."""
+    async def _written_singly(
+        self, finished: Sequence[Finished]
+    ) -> tuple[list[Finished], dict[int, Exception]]:
+        """Find the ending that spoils the batch. Its run fails, with the reason; the others are written.
+
+        What cannot be written for another reason is put back, and told with the reason: the others still are.
+        """
         written: list[Finished] = []
+        kept: dict[int, Exception] = {}
         for number, one in enumerate(finished):
             try:
                 written += await self._written_somehow(one)
-            except (StoreUnavailable, asyncio.CancelledError):
+            except asyncio.CancelledError:
                 self._put_back(finished[number:])
                 raise
-            except Exception:
-                logger.exception("run %s: its end is lost", _id(one), extra=_extra(one))
-                self.lost.add(_id(one))
-                _end_span(one)
-        return written
+            except Exception as error:
+                fault = fault_of(error)
+                if fault is Fault.CONTENT:
+                    logger.exception("run %s: its end is lost", _id(one), extra=_extra(one))
+                    self.lost.add(_id(one))
+                    _end_span(one)
+                    continue
+                rest = finished[number:] if fault is Fault.TRANSIENT else [one]
+                self._put_back(rest)
+                kept |= dict.fromkeys(map(_id, rest), error)
+                if fault is Fault.TRANSIENT:
+                    break
+        return written, kept
 
     async def _written_somehow(self, one: Finished) -> list[Finished]:
         try:
             return await self._write([one])
-        except StoreUnavailable:
-            raise
-        except Exception as error:  # noqa: BLE001 - goes into the record
+        except Exception as error:
+            if fault_of(error) is not Fault.CONTENT:
+                raise
             return await self._write([self._runner().unwritable(one, error)])
+
+
+def _may_concern_one(error: Exception) -> bool:
+    """Whether the others might be written without the one that was refused."""
+    is_unknown = type(error) is StoreError  # of no class that says what is wrong
+    return is_unknown or fault_of(error) is Fault.CONTENT
 
 
 def written_before(connection: Connection, finished: Sequence[Finished]) -> set[int]:

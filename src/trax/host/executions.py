@@ -94,9 +94,13 @@ class Executions:
         found = _filter(wanted)
         return await self._lists.page(found, before=before, after=after, limit=limit, brief=brief)
 
-    async def count(self, **wanted: Unpack[RunKeywords]) -> Count:
-        """How many there are: exact up to ten thousand, beyond that about how many."""
-        return await self._lists.count(_filter(wanted))
+    async def count(self, *, quick: bool = False, **wanted: Unpack[RunKeywords]) -> Count:
+        """How many there are: exact up to ten thousand, beyond that about how many.
+
+        A filter that no index answers, such as a group, reads all there is. A `quick` count looks at a
+        bounded number of rows as a page does, and may be an estimate below ten thousand.
+        """
+        return await self._lists.count(_filter(wanted), quick=quick)
 
     async def cancel(self, ids: Iterable[int]) -> Sequence[int]:
         """Stop those of these runs that are not over; returns which.
@@ -111,9 +115,11 @@ class Executions:
         return stopped
 
     async def rerun(self, metadata_id: int) -> QueuedEntry:
-        """Queue the same train with the same input, group and priority once more.
+        """Queue the same train with the same input once more, under the same limits.
 
-        It is an extra run: no schedule waits for it, counts its failures or is put off by it.
+        It keeps the group, the priority, the time limit, the retry policy and the `unique` key: while another
+        job has that key, its entry is returned. It is an extra run: no schedule waits for it, counts its
+        failures or is put off by it.
         """
         return await self._queueing.rerun(ID("metadata_id", metadata_id))
 

@@ -9,6 +9,7 @@ from trax.admin import triggers
 from trax.errors import Conflict, NotFound, shown
 from trax.events import Topic
 from trax.host.acting import note
+from trax.host.checks import PAGE
 from trax.schedule.declaration import UNSET, Group, Unset
 from trax.store import manifest_groups, manifests, metadata_sweeps
 from trax.store.announcing import announce
@@ -62,8 +63,9 @@ class Groups:
 
     async def list(self, *, after: str | None = None, limit: int = 50) -> list[ManifestGroup]:
         """In the order of their names. To read on, pass the last one's as `after`."""
+        size = PAGE("limit", limit)
         store = await self._store.opened()
-        return await store.ask(manifest_groups.listed, after=after, limit=limit)
+        return await store.ask(manifest_groups.listed, after=after, limit=size)
 
 
 def restore(connection: Connection, store: Store, found: Undoable, *, force: bool) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from trax.admin.finishing import Ended
 from trax.errors import TraxError
 from trax.host.hooks import Told
-from trax.host.outcomes import delay_of, ending_of, gives_up, kind_of, raised
+from trax.host.outcomes import delay_of, ending_of, gives_up, kind_of, raised, unwritable
 from trax.records.ended import EndKind
 from trax.records.metadata import Ending
 from trax.records.states import CancelReason, State
@@ -162,20 +162,12 @@ class JobRunner:
 
     def unwritable(self, finished: Finished, error: Exception) -> Finished:
         """A failure in the place of an ending that the database does not take."""
-        ending = finished.ended.ending
-        reason = f"its end as {ending.state} could not be written: {error}"
-        instead = Ending(
-            metadata_id=ending.metadata_id,
-            worker_id=ending.worker_id,
-            state=State.FAILED,
-            failure_exception=type(error).__name__,
-            failure_reason=reason,
-        )
+        instead = unwritable(finished.ended.ending, error)
         ended = finished.ended._replace(ending=instead, kind=EndKind.FAILURE, delay=None)
         return Finished(ended, finished.train, span=finished.span)
 
     def not_begun(self, job: Claimed, reason: str) -> Finished:
-        """The ending of a run that was claimed and will not begin here: it goes back to the queue."""
+        """The ending of a run that was claimed and does not end here: it goes back to the queue."""
         return self._unrun(job, Interrupted(reason))
 
     def strayed(self, job: Held) -> Finished:

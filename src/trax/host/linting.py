@@ -42,11 +42,7 @@ def _of_trains(parts: Parts) -> Iterator[str]:
 
 
 def _of_schedules(parts: Parts, now: datetime) -> Iterator[str]:
-    try:
-        timetable = parts.declarations.checked()
-    except DefinitionError as wrong:
-        yield str(wrong)
-        return
+    timetable = parts.declarations.checked()
     yield from _of_groups(timetable)
     yield from _of_parents(timetable)
     for each in timetable.manifests:

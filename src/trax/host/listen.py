@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trax.store.announcing import Announcer
+    from trax.store.engine import Timeouts
 
 logger = logging.getLogger(__name__)
 
@@ -28,10 +29,16 @@ class Ear:
     """Listens in a thread of its own until closed, through any number of lost connections."""
 
     def __init__(
-        self, address: str, announcer: Announcer, *, pause: Callable[[Event, float], object] = Event.wait
+        self,
+        address: str,
+        announcer: Announcer,
+        *,
+        timeouts: Timeouts | None = None,
+        pause: Callable[[Event, float], object] = Event.wait,
     ) -> None:
         self._address = address
         self._announcer = announcer
+        self._timeouts = timeouts
         self._pause = pause
         self._bell = Bell()
         self._is_closed = Event()
@@ -48,7 +55,7 @@ class Ear:
     def _run(self) -> None:
         while not self._is_closed.is_set():
             try:
-                with Line.opened(self._address, self._bell) as line:
+                with Line.opened(self._address, self._bell, self._timeouts) as line:
                     self._note_return()
                     self._announcer.hear_all()  # whatever was said before went unheard
                     self._hear(line)

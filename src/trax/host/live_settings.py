@@ -82,6 +82,18 @@ class LiveSettings:
         in_force, _ = self._base.overridden(_values(rows))
         return in_force.spelled(name for name in names if name in Settings.model_fields)
 
+    def published(self) -> str:
+        """What code and environment say, as JSON, for whoever asks about this server without its code."""
+        return json.dumps(self._base.spelled(Settings.model_fields.keys() - {"listen_url"}))
+
+    def as_published(self, text: str) -> Settings:
+        """The settings of a server that has published its own, with what operators have edited on top."""
+        try:
+            base = Settings.checked(json.loads(text))
+        except (InvalidSetting, ValueError):  # another release may know other settings
+            return self.now
+        return base.overridden(_values(self._rows))[0]
+
     def origins(self) -> dict[str, SettingOrigin]:
         """Who says what each setting is."""
         _, refused = self._base.overridden(_values(self._rows))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 
 from trax.admin import runtime, triggers
 from trax.admin.seeding import seed, without_operators
-from trax.admin.triggers import unknown
+from trax.admin.triggers import refusal_of_retired, unknown
 from trax.events import Topic
 from trax.host.acting import note
 from trax.host.checks import PAGE
@@ -44,7 +44,8 @@ NOUN: Final = "manifest"
 class ManifestKeywords(TypedDict, total=False):
     """Which manifests: what is left out may be anything.
 
-    `text` stands somewhere in the external id; `depends_on` is the one they wait for.
+    `text` stands somewhere in the external id; `depends_on` is the one they wait for. `retired` ones are left
+    out, unless it is True (only those) or None (all).
     """
 
     group: str | None
@@ -53,6 +54,7 @@ class ManifestKeywords(TypedDict, total=False):
     schedule_type: ScheduleType | str | None
     depends_on: str | None
     text: str | None
+    retired: bool | None
 
 
 class Manifests:
@@ -64,6 +66,7 @@ class Manifests:
         self._live = parts.live
         self._declared = parts.declarations
         self._waiting = parts.waiting
+        self._app = parts.name
 
     async def schedule(
         self, train: Train[In, Any], external_id: str, value: In, when: When, **how: Unpack[ScheduleKeywords]
@@ -82,7 +85,7 @@ class Manifests:
         configure_each: ConfigureEach[In] | None = None,
         **how: Unpack[ScheduleKeywords],
     ) -> list[Manifest]:
-        """All of them or none. What an earlier call put into this batch, and this one does not, goes."""
+        """All of them or none. What an earlier call put into this batch, and this one not, is retired."""
         declarations = self._declarations()
         declarations.schedule_many(train, name, items, when, configure_each=configure_each, **how)
         return await self._write(declarations, batch=name)
@@ -140,7 +143,10 @@ class Manifests:
         return await store.call(_cancel, store, external_id)
 
     async def delete(self, external_id: str) -> None:
-        """Delete it with its history, its entries and its dead letters."""
+        """Retire it: it stops firing, its entries are withdrawn, its history and dead letters stay.
+
+        Scheduled again under the same id, it goes on. What code declares comes back with the next start.
+        """
         store = await self._store.opened()
         await store.call(_delete, store, external_id)
 
@@ -148,7 +154,7 @@ class Manifests:
         """Undo what operators have switched or limited: what code does not say goes back to its default."""
         store = await self._store.opened()
         timetable = without_operators(self._declared.checked())
-        await store.call(_seed, store, timetable, self._live.now)
+        await store.call(_seed, store, timetable, self._live.now, self._app)
 
     async def get(self, external_id: str) -> Manifest:
         store = await self._store.opened()
@@ -164,14 +170,19 @@ class Manifests:
         train: str | None = None,
         enabled: bool | None = None,
         schedule_type: ScheduleType | str | None = None,
+        retired: bool | None = False,
         after: str | None = None,
         limit: int = 50,
     ) -> list[Manifest]:
-        """In the order of their external ids. To read on, pass the last one's as `after`."""
-        store = await self._store.opened()
-        kind = checked_word(ScheduleType, schedule_type)
+        """In the order of their external ids. To read on, pass the last one's as `after`.
+
+        Retired ones are left out, unless `retired` is True (only those) or None (all).
+        """
+        kind, size = checked_word(ScheduleType, schedule_type), PAGE("limit", limit)
         wanted: dict[str, Any] = {"group": group, "train": train, "enabled": enabled, "schedule_type": kind}
-        return await store.ask(manifests.listed, after=after, limit=limit, **wanted)
+        wanted["retired"] = retired
+        store = await self._store.opened()
+        return await store.ask(manifests.listed, after=after, limit=size, **wanted)
 
     async def page(
         self,
@@ -192,11 +203,15 @@ class Manifests:
             manifest_pages.page, found, before=before, after=after, limit=size, brief=brief
         )
 
-    async def count(self, **wanted: Unpack[ManifestKeywords]) -> Count:
-        """How many there are: exact up to ten thousand, beyond that about how many."""
+    async def count(self, *, quick: bool = False, **wanted: Unpack[ManifestKeywords]) -> Count:
+        """How many there are: exact up to ten thousand, beyond that about how many.
+
+        A filter that no index answers, such as a train, reads all there is. A `quick` count looks at a
+        bounded number of rows as a page does, and may be an estimate below ten thousand.
+        """
         found = _filter(wanted)
         store = await self._store.opened()
-        return await store.ask(manifest_pages.count, found)
+        return await store.ask(manifest_pages.count, found, quick=quick)
 
     def _declarations(self) -> Declarations:
         return Declarations(self._parameters.measured)
@@ -204,7 +219,7 @@ class Manifests:
     async def _write(self, declarations: Declarations, batch: str | None = None) -> list[Manifest]:
         timetable = declarations.checked()
         store = await self._store.opened()
-        return await store.call(_schedule, store, timetable, self._live.now, batch)
+        return await store.call(_schedule, store, timetable, self._live.now, batch, self._app)
 
     async def _switch(self, external_id: str, *, enabled: bool) -> None:
         store = await self._store.opened()
@@ -223,9 +238,14 @@ def _check_delay(delay: timedelta | None) -> None:
 
 
 def _schedule(
-    connection: Connection, store: Store, timetable: Timetable, settings: Settings, batch: str | None
+    connection: Connection,
+    store: Store,
+    timetable: Timetable,
+    settings: Settings,
+    batch: str | None,
+    app: str,
 ) -> list[Manifest]:
-    written = runtime.schedule(connection, store, timetable, settings, batch)
+    written = runtime.schedule(connection, store, timetable, settings, batch, app)
     names = [manifest.external_id for manifest in written]
     note(connection, "manifests.schedule", NOUN, names, now=store.now(connection))
     return written
@@ -241,10 +261,10 @@ def _trigger(
     return entry
 
 
-def _seed(connection: Connection, store: Store, timetable: Timetable, settings: Settings) -> None:
+def _seed(connection: Connection, store: Store, timetable: Timetable, settings: Settings, app: str) -> None:
     dialect.take_leader_lock(connection)
     now = store.now(connection)
-    seed(connection, timetable, settings, now=now)
+    seed(connection, timetable, settings, now=now, app=app)
     announce(connection, Topic.MANIFEST)
     names = [each.external_id for each in timetable.manifests]
     note(connection, "manifests.reset_operator_overrides", NOUN, names, now=now)
@@ -261,17 +281,19 @@ def _cancel(connection: Connection, store: Store, external_id: str) -> int:
 
 
 def _delete(connection: Connection, store: Store, external_id: str) -> None:
-    manifest = manifests.get(connection, external_id)
-    runtime.delete(connection, external_id)
-    now, before = store.now(connection), _summary(manifest)
+    manifest, now = manifests.get(connection, external_id), store.now(connection)
+    runtime.delete(connection, external_id, now=now)
+    before = _summary(manifest)
     note(connection, "manifests.delete", NOUN, [external_id], now=now, before=before)
 
 
 def _set_enabled(connection: Connection, store: Store, external_id: str, *, enabled: bool) -> None:
     now = store.now(connection)
     before = manifests.get(connection, external_id)
-    if before is None or manifests.set_enabled(connection, external_id, enabled=enabled, now=now) is None:
+    if before is None:
         raise unknown(external_id)
+    if manifests.set_enabled(connection, external_id, enabled=enabled, now=now) is None:
+        raise refusal_of_retired(external_id, before.retired_at or now)
     announce(connection, Topic.MANIFEST)
     verb, was = "enable" if enabled else "disable", {"enabled": before.enabled}
     note(
@@ -280,6 +302,6 @@ def _set_enabled(connection: Connection, store: Store, external_id: str, *, enab
 
 
 def _summary(manifest: Manifest | None) -> dict[str, Any] | None:
-    """What is worth remembering of a manifest that is gone; its input may be anybody's secret."""
+    """What is worth remembering of a manifest that is retired; its input may be anybody's secret."""
     told = ("train", "group", "schedule", "schedule_type", "enabled", "depends_on")
     return {name: getattr(manifest, name) for name in told} if manifest else None

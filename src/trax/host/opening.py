@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing, contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from trax.errors import InvalidUrl, SchemaNotMigrated
 from trax.store import Store, dialect
 from trax.store.announcing import Announcer
+from trax.store.engine import Timeouts
 from trax.store.listening import can_listen
-from trax.store.url import has_no_file_yet, parsed_url, shown_url
+from trax.store.store import CLOSE_SECONDS
+from trax.store.url import has_no_file_yet, is_in_memory, parsed_url, shown_url
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from datetime import datetime
 
     from trax.clock import Clock
@@ -30,6 +34,7 @@ class OpenStore:
         self._events = events
         self._lock = Lock()
         self._store: Store | None = None
+        self._opening: Store | None = None
         self.clock: Clock | None = None
         """Set before the store is opened, by tests that own the time."""
         self.migrates = True
@@ -44,9 +49,28 @@ class OpenStore:
                 self._store = self._open()
             return self._store
 
+    @contextmanager
+    def beside(self) -> Generator[Store]:
+        """A store with a connection of its own while the block lasts; in memory there is only one."""
+        if is_in_memory(self._address):
+            yield self.opened_blocking()
+            return
+        with closing(self._unopened(pool_size=1)) as store:
+            yield store
+
     def unopened(self) -> Store | None:
         """A store of its own, as it stands, for whoever closes it; None when there is not even a file."""
-        return None if has_no_file_yet(self._address) else Store(self._address, clock=self.clock)
+        return None if has_no_file_yet(self._address) else self._unopened()
+
+    @contextmanager
+    def as_it_stands(self) -> Generator[Store]:
+        """The store if it is open, else one for this block, whose tables are left as they are."""
+        store = self._store
+        if store is not None:
+            yield store
+            return
+        with closing(self._unopened()) as store:
+            yield store
 
     @property
     def listen_address(self) -> str | None:
@@ -67,9 +91,21 @@ class OpenStore:
         """The clock of the store, also on a connection that is not one of its own."""
         return self.clock() if self.clock else dialect.now(connection)
 
+    def hurry(self) -> None:
+        """From now on wait for no answer longer than a few seconds: this process is to end."""
+        for store in (self._store, self._opening):
+            if store is not None:
+                store.hurry()
+
     def close(self) -> None:
-        with self._lock:
+        is_free = self._lock.acquire(timeout=CLOSE_SECONDS)  # somebody may be opening it, and hang
+        if not is_free:
+            self.hurry()
+            self._lock.acquire()
+        try:
             store, self._store = self._store, None
+        finally:
+            self._lock.release()
         if store is not None:
             store.close()
 
@@ -77,11 +113,25 @@ class OpenStore:
         if not self.migrates and has_no_file_yet(self._address):
             raise SchemaNotMigrated(f"there is no database {self.shown_address} yet; run `trax db migrate`")
         announcer = Announcer(self._events, sends=self._live.now.notifications)
-        store = Store(self._address, clock=self.clock, announcer=announcer)
+        store = self._opening = self._unopened(announcer)
         try:
             store.open(skip_migrations=self._live.now.skip_migrations or not self.migrates)
             store.read(self._live.refresh)
         except BaseException:
             store.close()
             raise
+        finally:
+            self._opening = None
         return store
+
+    def _unopened(self, announcer: Announcer | None = None, *, pool_size: int = 5) -> Store:
+        settings = self._live.now
+        statement = settings.database_statement_timeout
+        timeouts = Timeouts(
+            connect_seconds=settings.database_connect_timeout.total_seconds(),
+            network_seconds=settings.database_network_timeout.total_seconds(),
+            statement_seconds=None if statement is None else statement.total_seconds(),
+        )
+        return Store(
+            self._address, clock=self.clock, announcer=announcer, timeouts=timeouts, pool_size=pool_size
+        )

@@ -57,6 +57,17 @@ def ending_of(
             assert_never(outcome)
 
 
+def unwritable(ending: Ending, error: Exception) -> Ending:
+    """A failure in the place of an ending that the database does not take."""
+    return Ending(
+        metadata_id=ending.metadata_id,
+        worker_id=ending.worker_id,
+        state=State.FAILED,
+        failure_exception=type(error).__name__,
+        failure_reason=f"its end as {ending.state} could not be written: {error}",
+    )
+
+
 def kind_of(outcome: Outcome[Any], settings: Settings) -> EndKind:
     """What it means to the manifest, or to the job's own entry."""
     match outcome:

@@ -21,7 +21,7 @@ async def planned_start(parts: Parts) -> list[Change]:
     timetable = parts.declarations.checked()
     store = parts.store.unopened()
     if store is None:
-        return plan(timetable, Stored(), parts.settings, now=utc_now())
+        return plan(timetable, Stored(), parts.settings, now=utc_now(), app=parts.name)
     try:
         return await store.ask(_planned, store, parts, timetable)
     finally:
@@ -31,7 +31,8 @@ async def planned_start(parts: Parts) -> list[Change]:
 def _planned(connection: Connection, store: Store, parts: Parts, timetable: Timetable) -> list[Change]:
     now = store.now(connection)
     if status(connection).state == "missing":
-        return plan(timetable, Stored(), parts.settings, now=now)
+        return plan(timetable, Stored(), parts.settings, now=now, app=parts.name)
     ensure_current(connection)
     settings = parts.live.refresh(connection)
-    return plan(timetable, stored(connection, timetable, settings), settings, now=now)
+    found = stored(connection, timetable, settings, app=parts.name, now=now)
+    return plan(timetable, found, settings, now=now, app=parts.name)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+from trax.admin.policies import default_policy
 from trax.clock import utc_now
 from trax.errors import DefinitionError, NotFound, TraxError
 from trax.events import Topic
@@ -17,8 +19,12 @@ from trax.host.wishes import text_of_plain, wish_for
 from trax.queue import Wish, clamped, enqueue, enqueue_quickly
 from trax.records import Metadata, State
 from trax.records.audit import TARGETS_AT_MOST
+from trax.records.retry_policy import RetryPolicy
 from trax.records.states import Origin
-from trax.store import callers, executions
+from trax.store import callers, executions, manifest_groups
+from trax.train import junction
+from trax.train import train as train_over
+from trax.train.names import check_not_reserved
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,8 +33,11 @@ if TYPE_CHECKING:
     from trax.host.opening import OpenStore
     from trax.host.parts import Parts
     from trax.host.wishes import ManyKeywords, QueueKeywords
+    from trax.records import ManifestGroup
+    from trax.settings import Settings
     from trax.store import Connection, Store
     from trax.store.callers import Lent
+    from trax.store.executions import Asked
     from trax.train import Hook, Train
 
 
@@ -62,17 +71,27 @@ class Queueing:
         return self._add_blocking(*self._asked(train, values, _without_key(how)))
 
     async def rerun(self, metadata_id: int) -> QueuedEntry:
-        """Ask for what a run was asked for: the same train and input, of its own accord and no schedule's."""
+        """Ask for what a run was asked for: the same train and input, of its own accord and no schedule's.
+
+        It keeps the group, the priority, the time limit, the retry policy and the unique key. Where there is
+        no code, as for a command or a dashboard of its own, the workers check the input.
+        """
         store = await self._store.opened()
         found = await store.ask(executions.to_rerun, metadata_id)
         if found is None:
             raise NotFound(f"there is no execution {metadata_id}")
-        train = self._trains.get(found.train)
-        text = kept_input(metadata_id, found.input)
-        self._parameters.of_input(train).decode(text)
-        how: QueueKeywords = {"priority": found.priority, "group": found.group}
-        wish = wish_for(train, [text], how, self._live.now, origin=Origin.RERUN)
-        return (await self._add(train, replace(wish, repeats=metadata_id), None))[0]
+        has_code = len(self._trains) > 0
+        train = self._trains.get(found.train) if has_code else unregistered(found.train)
+        text = _kept_input(metadata_id, found.input)
+        if has_code:
+            self._parameters.of_input(train).decode(text)
+        how: QueueKeywords = {"priority": found.priority, "group": found.group, "unique": found.unique}
+        settings = self._live.now
+        wish = wish_for(train, [text], how, settings, origin=Origin.RERUN)
+        limit = wish.timeout_seconds if found.timeout_seconds is None else found.timeout_seconds
+        retry = _retry_of(found, settings) or wish.retry
+        wish = replace(wish, timeout_seconds=limit, retry=retry, repeats=metadata_id)
+        return (await self._add(train, wish, None))[0]
 
     def _asked(
         self, train: Train[Any, Any] | str, values: Iterable[Any], how: QueueKeywords
@@ -107,7 +126,10 @@ class Queueing:
             entries = await store.call(_enqueue_in_own, store, wish)
         else:
             ours = self._store
-            entries = await callers.within(lent, ours.shown_address, _enqueue, ours, wish)
+            group = None
+            if await callers.within(lent, ours.shown_address, _has_new_group, wish):
+                group = await asyncio.to_thread(self._make_group, wish)
+            entries = await callers.within(lent, ours.shown_address, _enqueue, ours, wish, group)
             callers.after_commit(lent, self._wake)
         return [entry.awaited_by(self._waiting) for entry in entries]
 
@@ -136,9 +158,21 @@ class Queueing:
             entries = store.run(_enqueue_in_own, store, wish)
         else:
             ours = self._store
-            entries = callers.within_blocking(lent, ours.shown_address, _enqueue, ours, wish)
+            is_new = callers.within_blocking(lent, ours.shown_address, _has_new_group, wish)
+            group = self._make_group(wish) if is_new else None
+            entries = callers.within_blocking(lent, ours.shown_address, _enqueue, ours, wish, group)
             callers.after_commit(lent, self._wake)
         return [entry.awaited_by(self._waiting) for entry in entries]
+
+    def _make_group(self, wish: Wish) -> ManifestGroup:
+        """In a transaction of our own, which is over at once: the caller's may stay open for long."""
+        name = str(wish.group)
+        with self._store.as_it_stands() as store:
+            return store.run(lambda it: manifest_groups.named(it, [name], now=store.now(it))[name])
+
+
+def _has_new_group(connection: Connection, wish: Wish) -> bool:
+    return wish.group is not None and manifest_groups.is_to_be_made_before(connection, wish.group)
 
 
 def _without_key(how: ManyKeywords) -> QueueKeywords:
@@ -169,7 +203,27 @@ def _shown(hooks: list[Hook], wish: Wish) -> Iterator[Any]:
         yield from (hook(record) for hook in hooks)
 
 
-def kept_input(metadata_id: int, text: str | None) -> str:
+@junction
+def _unknown(value: Any) -> Any:
+    """Stands for what a train does, where only its name is known."""
+    return value
+
+
+def unregistered(name: str) -> Train[Any, Any]:
+    """A train whose code is not here: the workers have it, and check what they are given."""
+    check_not_reserved(name)
+    return train_over(name, _unknown)
+
+
+def _retry_of(found: Asked, settings: Settings) -> str | None:
+    """The policy that a run was under; a manifest says apart from it how often it is tried."""
+    if found.max_retries is None:
+        return found.retry
+    policy = RetryPolicy.from_json(found.retry) or default_policy(settings)
+    return replace(policy, max_retries=found.max_retries).to_json()
+
+
+def _kept_input(metadata_id: int, text: str | None) -> str:
     if text is None:
         raise TraxError(f"execution {metadata_id} cannot be run again: its input was not saved (save_inputs)")
     if text.startswith('{"_truncated": true'):
@@ -188,13 +242,17 @@ def _enqueue_in_own(connection: Connection, store: Store, wish: Wish) -> list[Qu
     return _enqueue(connection, store, wish) if quickly is None else quickly
 
 
-def _enqueue(connection: Connection, store: Store | OpenStore, wish: Wish) -> list[QueuedEntry]:
-    return noted_enqueue(connection, wish, now=store.now(connection))
+def _enqueue(
+    connection: Connection, store: Store | OpenStore, wish: Wish, group: ManifestGroup | None = None
+) -> list[QueuedEntry]:
+    return noted_enqueue(connection, wish, now=store.now(connection), group=group)
 
 
-def noted_enqueue(connection: Connection, wish: Wish, *, now: datetime) -> list[QueuedEntry]:
+def noted_enqueue(
+    connection: Connection, wish: Wish, *, now: datetime, group: ManifestGroup | None = None
+) -> list[QueuedEntry]:
     """Write entries, and who asked for them where an operator did."""
-    entries = enqueue(connection, wish, now=now, record=QueuedEntry)
+    entries = enqueue(connection, wish, now=now, record=QueuedEntry, group=group)
     if who_acts() is not None:
         after = {"entry_ids": [entry.id for entry in entries[:TARGETS_AT_MOST]], "priority": wish.priority}
         if wish.repeats is not None:

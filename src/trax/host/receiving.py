@@ -10,6 +10,7 @@ from trax.errors import NotFound, TraxError, UnknownTrain
 from trax.events import Topic
 from trax.host import duties
 from trax.host.worker import Worker
+from trax.records.worker import WorkerKind
 from trax.store.take_up import take_up, trains_of
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 class Receiver(Worker):
     """Takes up runs by their id. However often, and wherever, a run is handed over: it is executed once."""
 
-    receives = True
+    kind = WorkerKind.RECEIVER
 
     def __init__(self, *args: Any, far: Far | None = None, **more: Any) -> None:
         self._far = far
@@ -99,8 +100,9 @@ async def receiving(
 
     With `far` the trains are executed there, and only the records are kept here.
     """
-    store = await parts.store.opened()
+    store = (await parts.store.opened()).engine_lane
     receiver = await Receiver.started(parts, store, concurrency, far=far)
+    receiver.stay()
     finisher = duties.finisher(parts, store, receiver, None)
     heartbeat = duties.heartbeat(parts, receiver)
     wakes = (

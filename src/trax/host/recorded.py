@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import replace
-from time import perf_counter
+from itertools import chain, repeat
+from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from trax.host.acting import note
 from trax.host.hooks import Told
 from trax.host.job import logged
-from trax.host.outcomes import ending_of
+from trax.host.loop import PAUSES
+from trax.host.outcomes import ending_of, unwritable
 from trax.records.external_id import new_external_id
 from trax.records.metadata import NewRun
 from trax.store import metadata
+from trax.store.faults import Fault, fault_of
 from trax.train import Cancellation, Cancelled, Run, current, entered, result_of
 
 if TYPE_CHECKING:
@@ -28,6 +32,8 @@ if TYPE_CHECKING:
     from trax.store import Connection, Store
     from trax.train import Outcome, Train
     from trax.train.journey import Observer
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Out = TypeVar("Out")
@@ -59,6 +65,7 @@ class RecordedRun(Generic[Out]):
         self._caller = caller
         self.metadata_id: int | None = None
         """Its record, as soon as there is one."""
+        self._worker_id: int | None = None
         self._span: RunSpan | None = None
         self._began = 0.0
 
@@ -93,7 +100,11 @@ class RecordedRun(Generic[Out]):
                     self._span.end(None)
 
     async def _begun(self, text: str) -> Run:
-        parent = self._caller or current()
+        """Its record and what its junctions see: a run inside another speaks for that one's manifest, too."""
+        around = None if self._caller else current()
+        parent = self._caller or around
+        presence = self._parts.presence
+        self._worker_id = presence.caller_id or await asyncio.to_thread(presence.caller, self._store)
         new = NewRun(
             external_id=new_external_id(),
             train=self._train.name,
@@ -101,6 +112,7 @@ class RecordedRun(Generic[Out]):
             parent_id=parent.metadata_id if parent else None,
             timeout_seconds=_seconds(self._train),
             host=self._parts.identity.host,
+            worker_id=self._worker_id,
             exempt=self._train.options.exclude_from_max_active_jobs,
         )
         self.metadata_id = await self._store.call(self._begin, new)
@@ -108,8 +120,10 @@ class RecordedRun(Generic[Out]):
             metadata_id=self.metadata_id,
             external_id=new.external_id,
             train=new.train,
+            manifest=around.manifest if around else None,
             parent_id=new.parent_id,
             cancellation=parent.cancellation if parent else Cancellation(),
+            activator=around.activator if around else None,
         )
 
     def _attempt(self, value: Any, progress: RunProgress) -> Awaitable[Outcome[Out]]:
@@ -150,8 +164,14 @@ class RecordedRun(Generic[Out]):
         self._parts.odometer.ran(self._train.name, perf_counter() - self._began)
         if self._span is not None:
             self._span.stop(outcome)
-        ending = ending_of(outcome, self._train, self._parts.parameters, metadata_id=told.metadata_id)
-        ending = ending._replace(junctions=junctions)
+        ending = ending_of(
+            outcome,
+            self._train,
+            self._parts.parameters,
+            metadata_id=told.metadata_id,
+            worker_id=self._worker_id,
+            junctions=junctions,
+        )
         await _unhindered(self._written(ending))
         if self._parts.telemetry.now is not None:
             await self._parts.telemetry.now.ended(self._store, {told.metadata_id: self._span})
@@ -159,6 +179,28 @@ class RecordedRun(Generic[Out]):
         return result_of(outcome) if is_raised else None
 
     async def _written(self, ending: Ending) -> None:
+        """Write the ending. While that cannot be, the caller waits: as long as a worker may be silent.
+
+        In the place of one whose content is refused a failure is written, which the caller hears of as well.
+        """
+        until = monotonic() + self._parts.settings.worker_lost_after.total_seconds()
+        for pause in chain(PAUSES, repeat(PAUSES[-1])):
+            try:
+                await self._write(ending)
+            except Exception as error:
+                if fault_of(error) is Fault.CONTENT:
+                    await self._write(unwritable(ending, error))
+                    raise
+                if monotonic() + pause > until:
+                    raise
+                text = "run %s: its end could not be written, trying again in %s s: %s"
+                extra = {"metadata_id": ending.metadata_id, "train": self._train.name}
+                logger.warning(text, ending.metadata_id, pause, error, extra=extra)
+            else:
+                return
+            await asyncio.sleep(pause)
+
+    async def _write(self, ending: Ending) -> None:
         with self._parts.notebook.last_words([ending.metadata_id]) as words:
             await self._store.call(self._finish, ending, words)
 
@@ -172,7 +214,14 @@ class RecordedRun(Generic[Out]):
         now = self._store.now(connection)
         if words is not None:
             words.write(connection, now=now)
-        metadata.finish(connection, [ending], now=now)
+        if not metadata.finish(connection, [ending], now=now):
+            logger.warning(
+                "run %s ended as %s too late: worker %s had missed its heartbeat, and the run was ended",
+                ending.metadata_id,
+                ending.state,
+                ending.worker_id,
+                extra={"metadata_id": ending.metadata_id, "train": self._train.name},
+            )
 
 
 def _seconds(train: Train[Any, Any]) -> float | None:

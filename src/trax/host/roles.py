@@ -15,10 +15,13 @@ from trax.host.listen import Ear
 from trax.host.open_submitters import OpenSubmitters
 from trax.host.takes import ANYTHING
 from trax.host.worker import Worker
+from trax.records.worker import WorkerKind
+from trax.store import workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from trax.host.duties import Retiring
     from trax.host.loop import Loop
     from trax.host.parts import Parts
     from trax.host.takes import Takes
@@ -61,10 +64,15 @@ class Running:
         worker: Worker | None,
         opened: OpenSubmitters,
         listen_address: str | None,
+        *,
+        scheduler_id: int | None = None,
+        retiring: Retiring | None = None,
     ) -> None:
         self._parts = parts
         self._store = store
         self._worker = worker
+        self._scheduler_id = scheduler_id
+        """The row of a process that has no worker."""
         self._opened = opened
         self._undo: list[Callable[[], None]] = []
         self._answers: list[Callable[[], None]] = []
@@ -77,30 +85,44 @@ class Running:
         self._dispatching: duties.Dispatching | None = None
         if role.schedules:
             self._schedule(store)
+        if retiring is not None:
+            self._before.append(duties.retirer(parts, store, retiring))
         if worker is not None:
             self._work(store, worker)
         self._tasks = {
             loop: asyncio.create_task(loop.run(), name=f"trax {loop.name}") for loop in self._loops
         }
-        self._ear = None if listen_address is None else Ear(listen_address, store.announcer)
+        self._ear = None
+        if listen_address is not None:
+            self._ear = Ear(listen_address, store.announcer, timeouts=store.timeouts)
 
     @classmethod
     async def started(
-        cls, parts: Parts, store: Store, role: Role, *, slots: int | None = None, takes: Takes = ANYTHING
+        cls,
+        parts: Parts,
+        store: Store,
+        role: Role,
+        *,
+        slots: int | None = None,
+        takes: Takes = ANYTHING,
+        retiring: Retiring | None = None,
     ) -> Self:
+        """Register this process and begin its duties; `retiring` is left to it by its start."""
         listen_address = parts.store.listen_address
         is_needed = role is Role.WORKER or parts.submitters.leave_work_here(parts.trains)
         worker = None
         if role.works and is_needed:
             await store.ask(takes.warn_of_absent)
             worker = await Worker.started(parts, store, slots, dispatches=role.schedules, takes=takes)
+            worker.stay()
+        scheduler_id = None if worker else await _register_scheduler(parts, store)
         try:
             opened = await OpenSubmitters.of(parts.submitters if role.schedules else (), parts)
         except BaseException:
-            if worker is not None:
-                await _leave(worker, store)
+            await _leave(parts, store, worker, scheduler_id)
             raise
-        return cls(parts, store, role, worker, opened, listen_address)
+        given = (parts, store, role, worker, opened, listen_address)
+        return cls(*given, scheduler_id=scheduler_id, retiring=retiring)
 
     @property
     def loops(self) -> list[Loop]:
@@ -125,8 +147,7 @@ class Running:
             await self._stopped(self._loops)
             for undo in self._undo:
                 undo()
-        if self._worker is not None:
-            await _leave(self._worker, self._store)
+        await _leave(self._parts, self._store, self._worker, self._scheduler_id)
 
     @property
     def _workers(self) -> list[Worker]:
@@ -144,6 +165,7 @@ class Running:
         cleaner = duties.metadata_cleaner(parts, store)
         self._before += [manager, dispatcher, cleaner, duties.dead_letter_cleaner(parts, store)]
         self._before += [duties.rescuer(parts, store), duties.tallier(store)]
+        self._before.append(duties.watchdog(parts, store))
         self._wake(Topic.MANIFEST, manager)
         self._wake(Topic.WORK_QUEUE, dispatcher)
         self._wake(Topic.SETTING, manager, dispatcher, cleaner)
@@ -204,11 +226,24 @@ class Running:
             await draining
 
 
-async def _leave(worker: Worker, store: Store) -> None:
+async def _register_scheduler(parts: Parts, store: Store) -> int:
+    """The row of a process without a worker: it judges who is silent, so it must beat itself."""
+    row = {"kind": WorkerKind.SCHEDULER, "dispatches": True, "routes": parts.published_routes}
+    scheduler_id = await store.call(parts.presence.register, store, row)
+    parts.presence.join(scheduler_id)
+    return scheduler_id
+
+
+async def _leave(parts: Parts, store: Store, worker: Worker | None, scheduler_id: int | None) -> None:
     """Without a database nobody can be told; the row is then found silent, and forgotten."""
+    row_id = scheduler_id if worker is None else worker.id
     try:
-        await store.call(duties.wake_the_refused)
-        await worker.leave()
+        if worker is not None:
+            await store.call(duties.wake_the_refused)
+            await worker.leave()
+        elif scheduler_id is not None:
+            parts.presence.leave(scheduler_id)
+            await store.call(workers.remove, scheduler_id)
     except StoreError as error:
-        extra = {"worker": worker.id}
-        logger.warning("worker %s could not take its row away: %s", worker.id, error, extra=extra)
+        text = "worker %s could not remove its row: %s"
+        logger.warning(text, row_id, error, extra={"worker": row_id})

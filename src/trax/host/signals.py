@@ -8,7 +8,7 @@ import signal
 from typing import TYPE_CHECKING, Any, Final, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
 STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
 
@@ -35,12 +35,16 @@ class StopSignals:
         for number in STOPPING:
             loop.remove_signal_handler(number)
 
-    async def unless_asked(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do this, or break it off when the process is asked to end meanwhile."""
+    async def unless_asked(
+        self, work: Coroutine[Any, Any, None], *, hurry: Callable[[], None] = lambda: None
+    ) -> None:
+        """Do this, or break it off when the process is asked to end meanwhile; `hurry` makes that quick."""
         doing, asked = asyncio.create_task(work), asyncio.create_task(self.asked.wait())
         try:
             await asyncio.wait({doing, asked}, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            if not doing.done():
+                hurry()
             for task in (doing, asked):
                 task.cancel()  # no harm to the one that is done
             await asyncio.wait({doing, asked})

@@ -53,7 +53,8 @@ class Takes:
         """What the row of such a worker says: its trains by the names they have now, and its groups."""
         trains = [name for name in parts.trains.names if self.trains is None or name in self.trains]
         groups = None if self.groups is None else json.dumps(sorted(self.groups))
-        return {"trains": json.dumps(trains), "groups": groups}
+        aliases = sorted(parts.trains.synonyms(trains) - set(trains))
+        return {"trains": json.dumps(trains), "aliases": json.dumps(aliases), "groups": groups}
 
     def taker(self, parts: Parts, *, worker_id: int, slots: int, cpu_slots: int) -> Taker:
         """The worker as it comes for runs."""

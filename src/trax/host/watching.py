@@ -49,7 +49,7 @@ class Watching:
             parts.events.listen(topic, lambda topic=topic: self._hear(topic)) for topic in Topic
         ]
         address = None if has_ear else parts.store.listen_address
-        self._ear = None if address is None else Ear(address, store.announcer)
+        self._ear = None if address is None else Ear(address, store.announcer, timeouts=store.timeouts)
 
     @classmethod
     async def begun(cls, parts: Parts, *, has_ear: bool) -> Self:

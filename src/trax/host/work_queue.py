@@ -81,9 +81,13 @@ class WorkQueue:
         found = _filter(wanted)
         return await self._lists.page(found, before=before, after=after, limit=limit, brief=brief)
 
-    async def count(self, **wanted: Unpack[EntryKeywords]) -> Count:
-        """How many there are: exact up to ten thousand, beyond that about how many."""
-        return await self._lists.count(_filter(wanted))
+    async def count(self, *, quick: bool = False, **wanted: Unpack[EntryKeywords]) -> Count:
+        """How many there are: exact up to ten thousand, beyond that about how many.
+
+        A filter that no index answers, such as a group, reads all there is. A `quick` count looks at a
+        bounded number of rows as a page does, and may be an estimate below ten thousand.
+        """
+        return await self._lists.count(_filter(wanted), quick=quick)
 
     async def cancel(self, ids: Iterable[int]) -> int:
         """Withdraw those of these entries that are still queued; returns how many that were.

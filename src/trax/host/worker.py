@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import time
@@ -10,13 +11,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from trax.admin.finishing import finish
+from trax.errors import StoreError
 from trax.events import Topic
 from trax.host.endings import Endings, written_before
 from trax.host.job import Finished, JobRunner
 from trax.host.progress import STOPPED
-from trax.host.registering import register
 from trax.host.takes import ANYTHING
 from trax.records.states import CancelReason
+from trax.records.worker import WorkerKind
 from trax.store import claim, workers
 from trax.work.claiming import Claiming
 from trax.work.pace import Pace
@@ -37,13 +39,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SECOND: Final = timedelta(seconds=1)
+FLUSH_PAUSES: Final = (0.2, 0.5, 1.0, 2.0)
+"""How long a worker that leaves waits before it tries again to write what has ended."""
+INTERRUPT_SECONDS: Final = 5.0
+"""How long a run that was interrupted may tidy up. A thread that does not listen is then left to itself."""
 
 
 class Worker:
     """The slots of one process. Each of its turns is one short transaction."""
 
-    receives: ClassVar = False
-    """Whether runs are brought to it, by their ids, instead of it coming for them."""
+    kind: ClassVar = WorkerKind.WORKER
     _far: Far | None = None
 
     def __init__(
@@ -110,7 +115,8 @@ class Worker:
         One that `dispatches` comes to the gate itself; others rely on runs being pending for them.
         """
         wanted = slots or _slots(parts)
-        worker_id = await store.call(register, store, parts, cls._row(parts, wanted, dispatches, takes))
+        row = cls._row(parts, wanted, dispatches, takes)
+        worker_id = await store.call(parts.presence.register, store, row)
         more |= {"is_adjustable": slots is None, "dispatches": dispatches, "takes": takes, "clock": clock}
         return cls(parts, store, worker_id, wanted, **more)
 
@@ -182,12 +188,31 @@ class Worker:
             self._give_back("the worker stops")
         if not await self._pool.drained(seconds):
             self._pool.interrupt_all("the worker stops")
-            await self._pool.drained()
-        await self.flush()
+            if not await self._pool.drained(INTERRUPT_SECONDS):
+                self._abandon()
+        await self._flush_to_the_last()
         await self._endings.told()
+
+    async def _flush_to_the_last(self) -> None:
+        """Write what has ended before this process is gone, with patience for a database that is away."""
+        for pause in FLUSH_PAUSES:
+            try:
+                await self.flush()
+            except StoreError as error:
+                logger.warning("worker %s: endings could not be written, trying again: %s", self.id, error)
+                await asyncio.sleep(pause)
+            else:
+                if not self._pool.ended:
+                    return
+        await self.flush()
+
+    def stay(self) -> None:
+        """Have the heartbeat's thread say that this worker lives, whatever its event loop does."""
+        self._parts.presence.join(self.id)
 
     async def leave(self) -> None:
         """Take the worker's row away: nobody needs to watch it any more."""
+        self._parts.presence.leave(self.id)
         self._watch.stop()
         self._pool.close()
         self._parts.telemetry.leave(self)
@@ -224,14 +249,29 @@ class Worker:
 
     async def _begin_anew(self) -> None:
         """Go on as a new worker: this one was taken for dead, and what it held was given to others."""
-        text = "worker %s was taken for dead: its runs are others' now, and it begins anew"
+        text = "worker %s missed its heartbeat; its runs were reassigned; registering again"
         logger.warning(text, self.id, extra=self._extra)
         async with self._claiming:
             self._pool.interrupt_all("its worker was taken for dead")
             self._give_back("its worker was taken for dead")
             row = self._row(self._parts, self._slots, self._dispatches, self._takes)
-            self.id = await self._store.call(register, self._store, self._parts, row)
+            old_id, self.id = self.id, await self._store.call(self._parts.presence.register, self._store, row)
+            self._parts.presence.move(old_id, self.id)
             self._runner = self._new_runner()
+
+    def _abandon(self) -> None:
+        """Put back what does not listen. Its record ends now: what its thread still does is not written."""
+        abandoned = self._pool.abandon_all("the worker stops")
+        for job in abandoned:
+            logger.warning(
+                "run %s of train %r did not stop within %g s; it is put back to the queue, and its thread is "
+                "abandoned. Synchronous code must look at current().cancelled",
+                job.metadata_id,
+                job.train,
+                INTERRUPT_SECONDS,
+                extra={**self._extra, "metadata_id": job.metadata_id, "train": job.train},
+            )
+        self._pool.put_back([self._runner.not_begun(job, "the worker stopped") for job in abandoned])
 
     def _give_back(self, reason: str) -> None:
         released = [self._runner.not_begun(job, reason) for job in self._pool.release()]
@@ -255,7 +295,9 @@ class Worker:
 
     def _is_silent(self) -> bool:
         """Whether others may take this worker for dead by now: then it must not take what it cannot keep."""
-        is_silent = self._clock() - self._beaten_at > self._parts.settings.worker_lost_after.total_seconds()
+        by_thread = self._parts.presence.beaten_at(self.id)
+        beaten_at = self._beaten_at if by_thread is None else max(self._beaten_at, by_thread)
+        is_silent = self._clock() - beaten_at > self._parts.settings.worker_lost_after.total_seconds()
         if is_silent and not self._is_silenced:
             text = "worker %s could not say that it lives; it claims nothing until it can"
             logger.warning(text, self.id, extra=self._extra)
@@ -275,8 +317,8 @@ class Worker:
     @classmethod
     def _row(cls, parts: Parts, slots: int, dispatches: bool, takes: Takes) -> dict[str, Any]:  # noqa: FBT001
         """What its row says of how it gets its runs."""
-        row = {"concurrency": slots, "dispatches": dispatches, "receives": cls.receives}
-        return row | takes.columns(parts)
+        row = {"concurrency": slots, "dispatches": dispatches, "kind": cls.kind}
+        return row | takes.columns(parts) | ({"routes": parts.published_routes} if dispatches else {})
 
     def _finish(self, connection: Connection, finished: Sequence[Finished]) -> list[Finished]:
         ended = [one.ended for one in finished]

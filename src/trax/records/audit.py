@@ -24,6 +24,7 @@ class Via(StrEnum):
     API = "api"
     CLI = "cli"
     PYTHON = "python"
+    SYSTEM = "system"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ class EndKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestEnd:
-    """One run of a manifest that ended.
+    """One run of a manifest that ended: `metadata_id`, unless it ended before there was one.
 
     A failure also says what went wrong in words, `raised` by which names an error is given up on, whether the
     train itself would `give up`, and the `delay` it asked for before the next try, if it did.
@@ -34,6 +34,7 @@ class ManifestEnd:
     raised: tuple[str, ...] = ()
     gives_up: bool = False
     delay: timedelta | None = None
+    metadata_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +46,12 @@ class ManifestChange:
     failure_count: int
     lifetime_failures: int
     gave_up_reason: str | None
+    failed_metadata_id: int | None
     retry_at: datetime | None
     attempt_cancelled: bool
     last_successful_run: datetime | None
     next_scheduled_run: datetime | None
+    plan_after: datetime | None
     next_due_at: datetime | None
 
 
@@ -62,7 +65,10 @@ class Held:
     failure_count: int
     lifetime_failures: int = 0
     gave_up_reason: str | None = None
+    failed_metadata_id: int | None = None
+    """The last run that counted as a failure: the one that a dead letter is about."""
     retry_at: datetime | None = None
     attempt_cancelled: bool = False
     next_due_at: datetime | None
+    is_retired: bool = False
     timing: Timing

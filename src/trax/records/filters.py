@@ -48,7 +48,10 @@ class LogFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestFilter:
-    """Manifests with this `text` in their external id, or that wait for the one that `depends_on` names."""
+    """Manifests with this `text` in their external id, or that wait for the one that `depends_on` names.
+
+    `retired` ones are left out, unless it is True (only those) or None (all).
+    """
 
     group: str | None = None
     train: str | None = None
@@ -56,6 +59,7 @@ class ManifestFilter:
     schedule_type: ScheduleType | None = None
     depends_on: str | None = None
     text: str | None = None
+    retired: bool | None = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

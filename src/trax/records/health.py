@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from trax.records.status import COUNTED_TO, Status, problems
+from trax.records.worker import disagreements
 
 FAILURES_BORNE: Final = 10
 """So many failures in an hour happen; more are worth a look."""
@@ -34,10 +35,14 @@ class Health:
 
 
 def health_of(status: Status) -> Health:
-    """Degraded while a dead letter waits for a person, or when more than a few runs have failed lately."""
-    is_degraded = status.dead_letters > 0 or status.failed_last_hour > FAILURES_BORNE
+    """Degraded while a dead letter waits for a person or an entry for a worker, or after many failures.
+
+    Also while servers of one app declare different manifests.
+    """
+    is_failing = status.dead_letters > 0 or status.failed_last_hour > FAILURES_BORNE
+    is_degraded = is_failing or status.parked > 0 or bool(disagreements(status.servers))
     counted = {
-        "queue_depth": (status.ready, status.delayed),
+        "queue_depth": (status.ready, status.delayed, status.parked),
         "in_progress": (status.running,),
         "failed_last_hour": (status.failed_last_hour,),
         "dead_letters": (status.dead_letters,),

@@ -59,3 +59,5 @@ class Manifest:
     """When it last succeeded."""
     next_due_at: datetime | None = None
     """When somebody looks at it next; None while it is queued or runs, and when nothing is due."""
+    retired_at: datetime | None = None
+    """Since when it is retired: it does not fire, and its history is kept; None: it is in use."""

@@ -83,6 +83,7 @@ class NewRun:
     parent_id: int | None = None
     timeout_seconds: float | None = None
     host: str | None = None
+    worker_id: int | None = None
     exempt: bool = False
 
 

@@ -21,7 +21,8 @@ LONGEST: Final = timedelta(days=36_500)
 class RetryPolicy:
     """The waits between attempts: `delay`, then `multiplier` times as long each time, up to `max_delay`.
 
-    `jitter` adds up to that share of a wait, so that what failed together is not tried again together.
+    `jitter` adds up to that share of a wait, so that what failed together is not tried again together. No
+    wait exceeds `max_delay`: near it the jitter is taken from below, but not from below `delay`.
     `give_up_on` are the qualified names of exception classes after which trying again would not help.
     """
 
@@ -34,8 +35,10 @@ class RetryPolicy:
 
     def wait_after(self, failures: int, *, chance: float = 0.0) -> timedelta:
         """How long to wait after this many failures in a row; `chance` in [0, 1] is where in the jitter."""
-        waited = self._plain_wait(failures)
-        return min(waited * (1 + self.jitter * chance), LONGEST)
+        most = min(self.max_delay, LONGEST)
+        shortest = min(self._plain_wait(failures), max(self.delay, most / (1 + self.jitter)))
+        longest = min(shortest * (1 + self.jitter), most)
+        return min(shortest + (longest - shortest) * chance, most)
 
     def _plain_wait(self, failures: int) -> timedelta:
         """Without the jitter. A long row of failures must not overflow, so the factor is compared first."""

@@ -17,8 +17,9 @@ class Parent:
     """What a dependent needs to know of the manifest it depends on."""
 
     is_open: bool
-    """Enabled, or done for good: a `once` manifest is switched off by its own success."""
+    """Enabled, or done for good: a `once` manifest is switched off by its own success. Not retired."""
     last_successful_run: datetime | None
+    is_retired: bool = False
 
 
 class Standing(NamedTuple):
@@ -49,6 +50,7 @@ class Standing(NamedTuple):
 
     Only of a manifest that has failed: of others it is 0.
     """
+    is_retired: bool = False
     retry: RetryPolicy | None = None
     parent: Parent | None = None
 
@@ -91,4 +93,12 @@ class ToRest:
     code: str = field(default="never_due", compare=False)
 
 
-Decision = ToQueue | ToDeadLetter | ToWait | ToRest
+@dataclass(frozen=True, slots=True)
+class ToDefer:
+    """Leave it to servers that can evaluate it: here that is not possible. It is looked at again soon."""
+
+    reason: str
+    until: datetime
+
+
+Decision = ToQueue | ToDeadLetter | ToWait | ToRest | ToDefer

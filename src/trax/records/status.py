@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from trax.records.count import COUNTED_TO
-from trax.records.worker import Worker
+from trax.records.worker import Worker, disagreements
 
 PATIENCE: Final = timedelta(minutes=1)
 """What is not taken up for so long has nobody who does it: every loop looks far more often."""
@@ -33,6 +33,12 @@ class Status:
     """Since when the entry that is next at the gate may run."""
     workers: tuple[Worker, ...]
     """Those that live."""
+    servers: tuple[Worker, ...] = ()
+    """Those of them, and those without a worker, that say which manifests their code declares."""
+    parked: int = 0
+    """Entries that wait because no live worker takes their train or their group."""
+    parked_trains: tuple[str, ...] = ()
+    """The trains that parked entries wait for; some of them, where they are many."""
 
 
 def problems(status: Status) -> list[str]:
@@ -45,6 +51,11 @@ def problems(status: Status) -> list[str]:
         found.append(
             f"no scheduler looks at the queue: an entry waits since {status.next_delayed_at:%H:%M:%S} UTC"
         )
+    if status.parked:
+        trains = ", ".join(map(repr, status.parked_trains))
+        waiting = counted(status.parked).replace(" is", " entry waits").replace(" are", " entries wait")
+        found.append(f"{waiting} outside the gate: no live worker takes train {trains}")
+    found += disagreements(status.servers)
     if status.workers:
         return found
     if status.pending_local:

@@ -95,7 +95,8 @@ class Timing(NamedTuple):
     `last_successful_run` is when the last success ended, `last_scheduled_for` the occurrence that was last
     written to the queue, `next_scheduled_run` a moment set beforehand: jitter, a first run that must not be
     at once, or the next regular occurrence after a cancelled run. `broken` says why its row cannot be read;
-    such a manifest is never due.
+    such a manifest is never due. `plan_after` is the end of a cancelled run where it was written by a server
+    that could not tell the next occurrence.
     """
 
     schedule_type: ScheduleType
@@ -110,3 +111,4 @@ class Timing(NamedTuple):
     last_scheduled_for: datetime | None = None
     next_scheduled_run: datetime | None = None
     broken: str | None = None
+    plan_after: datetime | None = None

@@ -43,6 +43,8 @@ class WorkQueueEntry:
     """How often handing it to a submitter has failed."""
     dead_letter_id: int | None = None
     """The dead letter it was requeued from."""
+    parked_at: datetime | None = None
+    """Since when it waits because no live worker takes its train or its group."""
 
     def as_fields(self) -> dict[str, Any]:
         """The values by name, as they are: what another record of the same entry is made of."""

@@ -23,9 +23,10 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Never:
-    """Time alone will not make it run."""
+    """Time alone will not make it run. `unreadable`: this server cannot evaluate it, another one may."""
 
     reason: str
+    unreadable: bool = False
 
 
 Answer: TypeAlias = Fire | Wait | Never

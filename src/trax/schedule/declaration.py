@@ -74,7 +74,8 @@ class Declaration:
     """Everything a manifest's row needs from code. What is None is left to the app's settings.
 
     `input` is JSON text that has been checked; `enabled` None leaves an operator's choice alone; `delay` is
-    for what runs once; `depends_on` is an external id; `batch` names the batch that owns the manifest.
+    for what runs once; `depends_on` is an external id; `batch` names the batch that owns the manifest;
+    `renamed_from` are external ids that it had before.
     """
 
     external_id: str
@@ -95,8 +96,9 @@ class Declaration:
     misfire_limit: int | None = None
     misfire_threshold: timedelta | None = None
     exclusions: tuple[Exclusion, ...] = ()
-    start: Literal["now", "next_occurrence"] = "now"
+    start: Literal["now", "next_occurrence"] | None = None
     max_instances: int = 1
+    renamed_from: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,6 +64,7 @@ def declared(
         exclusions=options.exclude,
         start=options.start,
         max_instances=options.max_instances,
+        renamed_from=options.renamed_from,
     )
 
 
@@ -89,7 +90,7 @@ def _check_fit(external_id: str, occasion: Occasion, options: ScheduleOptions) -
                 f"{place} has no schedule that could vary (variance is {options.variance}); "
                 f"variance is for every(…) and cron(…)"
             )
-        if options.start != "now":
+        if options.start is not None:
             raise DefinitionError(
                 f"{place} has no occurrences (start is {options.start!r}); start is for every(…) and cron(…)"
             )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from trax.errors import DefinitionError
 from trax.records.states import ScheduleType
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from trax.records.when import Timing
 
 __all__ = [
+    "LEFT_TO_OTHERS",
     "Answer",
     "Fire",
     "Never",
@@ -33,6 +35,12 @@ __all__ = [
 ]
 
 
+LEFT_TO_OTHERS: Final = timedelta(minutes=5)
+"""When a manifest is looked at again that this server cannot evaluate: another may lead by then."""
+REGULAR: Final = (ScheduleType.CRON, ScheduleType.INTERVAL)
+BY_TIME: Final = (*REGULAR, ScheduleType.ONCE)
+
+
 class Upcoming(NamedTuple):
     """What is written to a manifest when a run of it has ended; None means unset."""
 
@@ -43,15 +51,15 @@ class Upcoming(NamedTuple):
 def look(timing: Timing, now: datetime) -> Answer:
     """Whether a manifest should run now, else when to look again.
 
-    What cannot be evaluated (an expression or a zone that this server does not know) never runs, and hurts
-    nobody else.
+    What cannot be evaluated (an expression or a zone that this server does not know) never runs here, and
+    hurts nobody else.
     """
     if timing.broken:
-        return Never(timing.broken)
+        return Never(timing.broken, unreadable=timing.schedule_type in BY_TIME)
     try:
         return _put_off(timing, _regardless_of_exclusions(timing, now), now)
     except DefinitionError as broken:
-        return Never(str(broken))
+        return Never(str(broken), unreadable=timing.schedule_type in BY_TIME)
 
 
 def after_success(timing: Timing, ended_at: datetime, random: Random) -> Upcoming:
@@ -82,9 +90,15 @@ def is_ahead(timing: Timing, now: datetime) -> bool:
     return is_later and timing.last_successful_run is None
 
 
-def first_look(timing: Timing, start: Literal["now", "next_occurrence"], now: datetime) -> datetime | None:
-    """The moment to set beforehand for a manifest that has not run: None when it may run at once."""
-    return _next_regular(timing, now) if start == "next_occurrence" else None
+def first_look(
+    timing: Timing, start: Literal["now", "next_occurrence"] | None, now: datetime
+) -> datetime | None:
+    """The moment to set beforehand for a manifest that has not run: None when it may run at once.
+
+    Where code does not say, an interval begins at once, and cron at its first occurrence.
+    """
+    waits = timing.schedule_type is ScheduleType.CRON if start is None else start == "next_occurrence"
+    return _next_regular(timing, now) if waits else None
 
 
 def next_overlapping(timing: Timing, queued_for: datetime | None, now: datetime) -> datetime | None:
@@ -92,12 +106,14 @@ def next_overlapping(timing: Timing, queued_for: datetime | None, now: datetime)
 
     None where runs do not overlap: there the end of the run says what comes next.
     """
-    if timing.max_instances == 1 or timing.broken:
+    if timing.max_instances == 1 or timing.schedule_type not in REGULAR:
         return None
+    if timing.broken:
+        return now + LEFT_TO_OTHERS
     try:
         return pace_of(timing, anchor=queued_for or now).next_after(now)
     except DefinitionError:
-        return None
+        return now + LEFT_TO_OTHERS
 
 
 def _regardless_of_exclusions(timing: Timing, now: datetime) -> Answer:
@@ -140,5 +156,7 @@ def _upcoming(timing: Timing, planned: datetime | None, now: datetime) -> Upcomi
             return Upcoming(planned, now)
         case Wait(until):
             return Upcoming(planned, until)
+        case Never(unreadable=True):
+            return Upcoming(planned, now)  # the manager looks: its server may know more than this one
         case Never():
             return Upcoming(None, None)

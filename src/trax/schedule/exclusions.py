@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from zoneinfo import ZoneInfo
 
+SECOND: Final = timedelta(seconds=1)
 HORIZON: Final = timedelta(days=3653)
 """What stays excluded for ten years counts as excluded for ever."""
 
@@ -44,6 +45,26 @@ def first_allowed(exclusions: Sequence[Exclusion], zone: str, now: datetime) -> 
             return None
         moment = _reached(max(lasting), wall, moment, place)
     return None
+
+
+def exclusion_start(
+    exclusions: Sequence[Exclusion], zone: str, now: datetime, after: datetime
+) -> datetime | None:
+    """Where the exclusion that holds `now` began, to the second; None when it did so before `after`.
+
+    What `first_allowed` says of a moment in between tells on which side of it to look.
+    """
+    allowed, held = first_allowed(exclusions, zone, after), now
+    if allowed is None or allowed >= now:
+        return None
+    while held - allowed > SECOND:
+        middle = allowed + (held - allowed) / 2
+        found = first_allowed(exclusions, zone, middle)
+        if found is None or found >= now:
+            held = middle
+        else:
+            allowed = found
+    return held
 
 
 def _excludes(exclusion: Exclusion, wall: datetime) -> bool:

@@ -60,6 +60,44 @@ def check_group_cycles(edges: Iterable[Edge]) -> None:
         )
 
 
+class Dag:
+    """Edges that close no circle, added a few at a time: each time only what they lead to is walked."""
+
+    def __init__(self) -> None:
+        self._children: dict[str, dict[str, None]] = {}
+        self._has_parent: set[str] = set()
+
+    def children_of(self, name: str) -> Iterable[str]:
+        return self._children.get(name, ())
+
+    def add(self, edges: Iterable[Edge]) -> None:
+        """Add edges of which `closes_circle` was asked."""
+        for parent, child in edges:
+            self._children.setdefault(parent, {})[child] = None
+            self._has_parent.add(child)
+
+    def closes_circle(self, edges: Iterable[Edge]) -> bool:
+        """Whether these would close one, together with what is here. From a name to itself is no circle."""
+        edges = [edge for edge in dict.fromkeys(edges) if edge[0] != edge[1]]
+        new = Dag()
+        new.add(edges)
+        return any(
+            (parent in self._has_parent or parent in new._has_parent) and self._leads(new, child, parent)
+            for parent, child in edges
+        )
+
+    def _leads(self, more: Dag, start: str, end: str) -> bool:
+        seen, ahead = {start}, [start]
+        while ahead:
+            name = ahead.pop()
+            if name == end:
+                return True
+            fresh = {*self.children_of(name), *more.children_of(name)} - seen
+            seen |= fresh
+            ahead.extend(fresh)
+        return False
+
+
 def group_edges(edges: Iterable[Edge], groups: Mapping[str, str]) -> list[Edge]:
     """The edges between groups that follow from those between manifests, as far as their groups are known."""
     return [

@@ -8,6 +8,7 @@ in both passes of a repeated hour.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from trax.errors import DefinitionError
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 SECOND = timedelta(seconds=1)
 
 
+@lru_cache(maxsize=1024)
 def next_occurrence(cron: Cron, after: datetime) -> datetime:
-    """The first moment strictly after this one."""
+    """The first moment strictly after this one. Kept, since thousands of manifests may share a schedule."""
     expression, zone = parsed(cron.expression), zone_named(cron.time_zone)
     starts = _starts_forward(expression, wall_at(after, zone), zone)
     found = [_first(expression, zone, start, after) for start in starts]

@@ -60,7 +60,9 @@ class ScheduleKeywords(TypedDict, total=False):
     max_instances: int | None
     """How many of its runs may be under way at once; 1 unless said otherwise."""
     start: Start | None
-    """`now`, or `next_occurrence` when the first run must not be at once."""
+    """When its first run is: `now`, or at its `next_occurrence`. Else an interval runs now, cron does not."""
+    renamed_from: str | Iterable[str] | None
+    """The external id it had before, or several: its history comes along."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +81,8 @@ class ScheduleOptions:
     variance: timedelta | None = None
     dormant: bool = False
     max_instances: int = 1
-    start: Start = "now"
+    start: Start | None = None
+    renamed_from: tuple[str, ...] = ()
 
 
 def options_of(place: str, keywords: Mapping[str, Any]) -> ScheduleOptions:
@@ -107,9 +110,21 @@ def _exclusions(name: str, value: Any) -> tuple[Exclusion, ...]:
     return tuple(_EXCLUSION(name, each) for each in cast("Iterable[Any]", value))
 
 
+def _external_ids(name: str, value: Any) -> tuple[str, ...]:
+    ids = (
+        (value,)
+        if isinstance(value, str) or not isinstance(value, Iterable)
+        else cast("Iterable[Any]", value)
+    )
+    return tuple(_EXTERNAL_ID(name, each) for each in ids)
+
+
 _GROUP = Requirement("a group's name or a Group", lambda value: isinstance(value, Group))
 _EXCLUSION = Requirement(
     "made by exclude, such as exclude.dates(…), or a list of such", lambda value: isinstance(value, Exclusion)
+)
+_EXTERNAL_ID = Requirement(
+    "an external id or a list of such", lambda value: isinstance(value, str) and bool(value)
 )
 _START = Requirement('"now" or "next_occurrence"', lambda value: value in ("now", "next_occurrence"))
 _READERS: Mapping[str, Callable[[str, Any], Any]] = {
@@ -126,4 +141,5 @@ _READERS: Mapping[str, Callable[[str, Any], Any]] = {
     "dormant": FLAG,
     "max_instances": AT_LEAST_ONE,
     "start": _START,
+    "renamed_from": _external_ids,
 }

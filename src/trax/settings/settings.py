@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 PREFIX = "TRAX_"
+SECOND = timedelta(seconds=1)
+HOUR = timedelta(hours=1)
 
 
 class Settings(BaseModel):
@@ -81,6 +83,8 @@ class Settings(BaseModel):
     """Which failures make a dead letter: those in a row, or all since a person last dealt with it."""
     stale_pending_timeout: Duration = timedelta(minutes=20)
     """When a run that others were to begin is handed over again; as often as a hand-over may fail."""
+    unknown_train_timeout: Duration | None = None
+    """How long an entry waits for a worker that takes its train; None: `stale_pending_timeout`."""
     stale_in_progress_timeout: Duration = timedelta(minutes=60)
     """When a run that no worker holds counts as failed."""
     default_misfire_policy: Annotated[Literal["fire_once_now", "do_nothing"], Effective.NEXT_SEEDING] = (
@@ -94,9 +98,23 @@ class Settings(BaseModel):
     recover_stuck_jobs_on_startup: Annotated[bool, Effective.NEXT_START] = True
     """Whether a server that starts fails the runs whose worker is gone."""
     prune_orphaned_manifests: Annotated[bool, Effective.NEXT_START] = True
-    """Whether a server that starts deletes the manifests that code no longer declares."""
+    """Whether manifests that code no longer declares are retired."""
     skip_migrations: Annotated[bool, Effective.FIXED] = False
     """Whether the tables are only checked, and not brought up to date, when the database is opened."""
+
+    # the database
+    database_connect_timeout: Annotated[Duration, Effective.FIXED, Field(ge=2 * SECOND, le=HOUR)] = timedelta(
+        seconds=10
+    )
+    """How long connecting to PostgreSQL may take, for each address that the host has."""
+    database_network_timeout: Annotated[Duration, Effective.FIXED, Field(ge=SECOND, le=HOUR)] = timedelta(
+        seconds=20
+    )
+    """How long PostgreSQL's host may be silent before a connection to it counts as lost."""
+    database_statement_timeout: Annotated[Annotated[Duration, Field(ge=SECOND)] | None, Effective.FIXED] = (
+        timedelta(seconds=60)
+    )
+    """How long a statement may take in PostgreSQL, except to migrate, start or clean up; None: no limit."""
 
     # hearing from other processes
     notifications: Annotated[bool, Effective.FIXED] = True

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select, text
 
-from trax.store.dialect import document, rows_of
+from trax.store.dialect import name_document, rows_of
 from trax.store.manifest_locks import lock
 from trax.store.schema import tables_for
 from trax.store.schema.metadata import ACTIVE
@@ -27,7 +27,7 @@ def held(connection: Connection, external_ids: Sequence[str]) -> dict[str, Row[A
 
 
 def targets(connection: Connection, external_ids: Iterable[str]) -> dict[str, Row[Any]]:
-    names = document({"external_id": one} for one in external_ids)
+    names = name_document("external_id", external_ids)
     rows = connection.execute(_targets(connection.dialect.name), {"names": names})
     return {row.external_id: row for row in rows}
 

@@ -10,7 +10,8 @@ from trax.records.count import COUNTED_TO, Count
 from trax.store.dialect import among, id_document, is_sqlite
 from trax.store.schema import tables
 from trax.store.schema.define import SCHEMA
-from trax.store.schema.work_queue import DELAYED, READY
+from trax.store.schema.manifest import LIVE
+from trax.store.schema.work_queue import DELAYED, PARKED, READY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,17 +30,21 @@ def count_up_to(connection: Connection, rows: Select[Any], estimated: Callable[[
 
 
 def queued(connection: Connection) -> Count:
-    """What waits in the queue, ready and delayed."""
+    """What waits in the queue: ready, delayed, or for a worker that takes it."""
     queue = tables(connection).work_queue
-    halves = [
+    parts = [
         count_up_to(
             connection,
             select(queue.c.id).where(text(condition)),
             lambda index=index, condition=condition: in_index(connection, queue, index, condition),
         )
-        for condition, index in ((READY, "work_queue_ready_idx"), (DELAYED, "work_queue_delayed_idx"))
+        for condition, index in (
+            (READY, "work_queue_ready_idx"),
+            (DELAYED, "work_queue_delayed_idx"),
+            (PARKED, "work_queue_parked_at_idx"),
+        )
     ]
-    return Count(sum(half.number for half in halves), exact=all(half.exact for half in halves))
+    return Count(sum(part.number for part in parts), exact=all(part.exact for part in parts))
 
 
 def running(connection: Connection) -> Count:
@@ -73,12 +78,14 @@ def dead_letters(connection: Connection) -> Count:
 def active_manifests(connection: Connection) -> Count:
     """Manifests that are enabled. Nothing is indexed by that: of many, the share among the first counts."""
     manifest = tables(connection).manifest
-    some = select(manifest.c.enabled).order_by(manifest.c.id).limit(COUNTED_TO + 1).subquery()
+    in_use = select(manifest.c.enabled).where(text(LIVE)).order_by(manifest.c.external_id)
+    some = in_use.limit(COUNTED_TO + 1).subquery()
     enabled = func.count().filter(some.c.enabled.is_(True))
     number, looked_at = connection.execute(select(enabled, func.count()).select_from(some)).one()
     if looked_at <= COUNTED_TO:
         return Count(number)
-    return Count(round(about(connection, manifest) * number / looked_at), exact=False)
+    total = in_index(connection, manifest, "manifest_live_idx", LIVE)
+    return Count(round(total * number / looked_at), exact=False)
 
 
 def about(connection: Connection, table: Table) -> int:

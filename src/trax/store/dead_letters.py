@@ -33,6 +33,7 @@ GIVEN = (
     "input",
     "retry",
     "timeout_seconds",
+    "unique_key",
     "reason",
     "retry_count",
     "last_metadata_id",
@@ -53,14 +54,14 @@ class Chosen(NamedTuple):
 
 def of_entry(entry: Row[Any], reason: str, *, retry_count: int) -> dict[str, Any]:
     """The letter of a job without a manifest: it carries all that is needed to queue it again."""
-    carried = ("train", "group_id", "priority", "input", "retry", "timeout_seconds")
+    carried = ("train", "group_id", "priority", "input", "retry", "timeout_seconds", "unique_key")
     same = {name: getattr(entry, name) for name in carried}
     own = {"manifest_id": None, "last_metadata_id": entry.metadata_id}
     return {**same, **own, "reason": reason, "retry_count": retry_count}
 
 
 def add(connection: Connection, letters: Sequence[dict[str, Any]], *, now: datetime) -> list[int]:
-    """Write dead letters, each with its last failure. What has a manifest needs no `retry` and no timeout."""
+    """Write dead letters, each with its last failure. What has a manifest needs no limits and no key."""
     if not letters:
         return []
     rows: list[dict[str, Any]] = [
@@ -68,6 +69,18 @@ def add(connection: Connection, letters: Sequence[dict[str, Any]], *, now: datet
     ]
     made = connection.execute(_add(connection.dialect.name), {"letters": document(rows), "now": now})
     return list(made.scalars())
+
+
+def attach(connection: Connection, dead_letter_id: int, entry_id: int) -> None:
+    """Have a letter answered by an entry that was there before: the run that came of it, or will."""
+    t = tables(connection)
+    queue, letter = t.work_queue, t.dead_letter
+    is_free = (text("status = 'queued'"), queue.c.dead_letter_id.is_(None))
+    connection.execute(
+        update(queue).where(queue.c.id == entry_id, *is_free).values(dead_letter_id=dead_letter_id)
+    )
+    its_run = select(queue.c.metadata_id).where(queue.c.id == entry_id).scalar_subquery()
+    connection.execute(update(letter).where(letter.c.id == dead_letter_id).values(retry_metadata_id=its_run))
 
 
 def get(connection: Connection, dead_letter_id: int) -> DeadLetter | None:

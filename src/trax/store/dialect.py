@@ -7,6 +7,7 @@ the write transaction itself is the lock: it begins IMMEDIATE, and there is only
 from __future__ import annotations
 
 import json
+import math
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +16,7 @@ from sqlalchemy import Float, Text, bindparam, cast, column, func, literal_colum
 from sqlalchemy.dialects import postgresql, sqlite
 
 from trax.clock import utc_now
+from trax.store.text import searchable
 from trax.store.types import SQLITE, BigId, Json, Utc, utc_text
 
 if TYPE_CHECKING:
@@ -129,6 +131,14 @@ def take_no_longer(connection: Connection, *, seconds: float) -> None:
         connection.execute(select(func.set_config("statement_timeout", milliseconds, True)))  # noqa: FBT003
 
 
+def lift_limits(connection: Connection) -> None:
+    """Let this transaction take as long as it needs: what follows may be much work, or wait for others."""
+    if not is_sqlite(connection):
+        take_no_longer(connection, seconds=0)  # PostgreSQL's word for no limit
+        driver: Any = connection.connection.driver_connection
+        driver.wanted_seconds = math.inf  # until it goes back to the pool
+
+
 def take_tally_lock(connection: Connection) -> None:
     """Wait until no other server adds up what has ended."""
     if not is_sqlite(connection):
@@ -202,6 +212,11 @@ def document(rows: Iterable[Mapping[str, Any]]) -> str:
     scalar, gives back exactly what was put in.
     """
     return json.dumps(list(rows), default=utc_text, ensure_ascii=False, separators=(",", ":"))
+
+
+def name_document(column: str, names: Iterable[str]) -> str:
+    """Names to look up, as rows of one column."""
+    return document({column: searchable(name)} for name in names)
 
 
 def quick_document(dialect: str, rows: Iterable[Mapping[str, Any]]) -> str:

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import func, select, text
 
+from trax.store import parking
 from trax.store.listening import connected
 from trax.store.schema import tables
 from trax.store.schema.define import SCHEMA
+from trax.store.schema.work_queue import PARKED
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -73,6 +75,8 @@ class LeftBehind(NamedTuple):
 
     worker_ids: tuple[int, ...]
     pending_ids: tuple[int, ...]
+    parked_ids: tuple[int, ...] = ()
+    parked_trains: tuple[str, ...] = ()
 
 
 def postgresql(connection: Connection) -> PostgresqlState:
@@ -101,9 +105,26 @@ def left_behind(connection: Connection, *, silent_since: datetime, created_befor
     waiting = select(t.metadata.c.id).where(
         text("state = 'pending'"), t.metadata.c.created_at < created_before
     )
-    return LeftBehind(
-        *(tuple(connection.execute(query.limit(COUNTED_AT_MOST)).scalars()) for query in (silent, waiting))
+    parked = select(t.work_queue.c.id).where(text(PARKED))
+    silent_ids, waiting_ids, parked_ids = (
+        tuple(connection.execute(query.limit(COUNTED_AT_MOST)).scalars())
+        for query in (silent, waiting, parked)
     )
+    trains = dict.fromkeys(map(parking.train_of, parking.keys(connection)))
+    return LeftBehind(silent_ids, waiting_ids, parked_ids, tuple(trains))
+
+
+def dependents_of_retired(connection: Connection) -> list[str]:
+    """The manifests in use whose parent is retired; bounded."""
+    manifest = tables(connection).manifest
+    parent = manifest.alias("parent")
+    query = (
+        select(manifest.c.external_id)
+        .join(parent, parent.c.id == manifest.c.depends_on_id)
+        .where(parent.c.retired_at.is_not(None), manifest.c.retired_at.is_(None), manifest.c.enabled)
+        .order_by(manifest.c.external_id)
+    )
+    return list(connection.execute(query.limit(COUNTED_AT_MOST)).scalars())
 
 
 def hears(address: str, *, seconds: float = HEAR_SECONDS) -> bool:

@@ -34,8 +34,11 @@ DECIDED: Final = (
 """What a row says of the entry, beside its `number` among the others."""
 NOTED: Final = ("next_due_at", "consumed_parent_success_at")
 """What it says of the manifest; what it does not mention is NULL, or stays."""
-OWN: Final = ("train", "input", "group_id", "timeout_seconds")
-"""What is the manifest's own: its row is locked, so it is still what was looked at."""
+OWN: Final = ("train", "group_id", "timeout_seconds")
+"""What is the manifest's own: its row is locked, so it is still what was looked at.
+
+So is the input, unless the row has one: what was woken with an input of its own is tried again with it.
+"""
 
 
 def queueing(dialect: str, rows: Sequence[Mapping[str, Any]], *, now: datetime) -> list[Step]:
@@ -51,7 +54,7 @@ def queueing(dialect: str, rows: Sequence[Mapping[str, Any]], *, now: datetime) 
 @cache
 def _insert(dialect: str) -> Insert:
     queue, source = tables_for(dialect).work_queue, _source(dialect)
-    columns: dict[str, Any] = {name: source.c[name] for name in (*OWN, *DECIDED)} | {
+    columns: dict[str, Any] = {name: source.c[name] for name in (*OWN, "input", *DECIDED)} | {
         "status": word(QueueStatus.QUEUED),
         "ready": or_(source.c.scheduled_at.is_(None), source.c.scheduled_at <= moment(dialect)),
         "created_at": moment(dialect),
@@ -62,7 +65,11 @@ def _insert(dialect: str) -> Insert:
 
 def _source(dialect: str) -> FromClause:
     manifest, given = tables_for(dialect).manifest, _given(dialect)
-    columns = (*(manifest.c[name] for name in OWN), *(given.c[name] for name in ("number", *DECIDED)))
+    columns = (
+        *(manifest.c[name] for name in OWN),
+        func.coalesce(given.c.input, manifest.c.input).label("input"),
+        *(given.c[name] for name in ("number", *DECIDED)),
+    )
     if dialect == SQLITE:
         return select(*columns).join(given, given.c.manifest_id == manifest.c.id).subquery("looked_at")
     return _note(dialect).returning(*columns).cte("noted")
@@ -87,5 +94,5 @@ def _note(dialect: str) -> Update:
 def _given(dialect: str) -> FromClause:
     queue = tables_for(dialect).work_queue
     kinds: dict[str, TypeEngine[Any]] = {"number": Integer()}
-    kinds |= {name: queue.c[name].type for name in DECIDED} | {name: Utc() for name in NOTED}
+    kinds |= {name: queue.c[name].type for name in ("input", *DECIDED)} | {name: Utc() for name in NOTED}
     return rows_of(dialect, "entries", kinds)

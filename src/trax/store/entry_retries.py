@@ -11,6 +11,7 @@ from trax.events import Topic
 from trax.records.states import Origin, QueueStatus
 from trax.store.announcing import announce
 from trax.store.dialect import document, rows_of
+from trax.store.manifest_groups import priority_now
 from trax.store.schema import tables_for
 from trax.store.types import Utc, word
 
@@ -32,7 +33,7 @@ def put_back(connection: Connection, moments: Mapping[str, datetime | None], *, 
     """Queue these entries again: at once, or not before a moment. `attempts` is added to their count.
 
     What the schedule had written comes back as requeued: by now it may have written the next one, of which
-    there can be only one, and this is not it.
+    there can be only one, and this is not it. Its group may have another priority by now.
     """
     if not moments:
         return []
@@ -54,7 +55,7 @@ def _of_runs(dialect: str) -> Select[Any]:
 
 @cache
 def _put_back(dialect: str) -> Update:
-    queue = tables_for(dialect).work_queue
+    queue, group = tables_for(dialect).work_queue, tables_for(dialect).manifest_group
     kinds: dict[str, Any] = {
         "external_id": queue.c.external_id.type,
         "scheduled_at": Utc(),
@@ -72,6 +73,7 @@ def _put_back(dialect: str) -> Update:
             ),
             ready=given.c.ready,
             scheduled_at=given.c.scheduled_at,
+            group_priority=priority_now(queue, group),
             attempt=queue.c.attempt + given.c.attempts,
             metadata_id=None,
             dispatched_at=None,

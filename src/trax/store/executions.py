@@ -27,7 +27,10 @@ class Stopped(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What a run was asked for, and how it was to be run. `input` and `retry` are JSON text."""
+    """What a run was asked for, and how it was to be run. `input` and `retry` are JSON text.
+
+    `max_retries` is its manifest's, which has the last word there; None for a job without one.
+    """
 
     train: str
     input: str | None
@@ -35,6 +38,8 @@ class Asked(NamedTuple):
     group: str | None
     timeout_seconds: float | None
     retry: str | None
+    max_retries: int | None
+    unique: str | None
 
 
 def cancel_pending(
@@ -61,6 +66,13 @@ def cancel_pending(
     return [Stopped(*row) for row in connection.execute(statement, {"ids": id_document(ids)})]
 
 
+def is_in_progress(connection: Connection, metadata_id: int) -> bool:
+    """Whether a run goes on; it stays so until this transaction ends."""
+    run = tables(connection).metadata
+    query = select(run.c.id).where(run.c.id == metadata_id, text("state = 'in_progress'"))
+    return connection.execute(query.with_for_update(key_share=True)).first() is not None
+
+
 def to_rerun(connection: Connection, metadata_id: int) -> Asked | None:
     t = tables(connection)
     query = (
@@ -71,6 +83,8 @@ def to_rerun(connection: Connection, metadata_id: int) -> Asked | None:
             t.manifest_group.c.name,
             t.metadata.c.timeout_seconds,
             func.coalesce(t.work_queue.c.retry, t.manifest.c.retry),
+            t.manifest.c.max_retries,
+            func.coalesce(t.work_queue.c.unique_key, t.work_queue.c.former_key),
         )
         .outerjoin(t.manifest_group, t.manifest_group.c.id == t.metadata.c.group_id)
         .outerjoin(t.work_queue, t.work_queue.c.external_id == t.metadata.c.external_id)

@@ -17,9 +17,10 @@ from trax.store.pipeline import run_together
 from trax.store.schema import tables_for
 from trax.store.schema.manifest import BOUND
 from trax.store.schema.metadata import COUNTED
-from trax.store.schema.work_queue import DELAYED, READY
+from trax.store.schema.work_queue import DELAYED, PARKED, READY
 from trax.store.settings import edited
 from trax.store.types import SQLITE, BigId, in_utc
+from trax.store.workers import FleetMark, fleet_mark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -63,6 +64,10 @@ class Sight(NamedTuple):
     claimed: list[Claimed]
     taken_groups: frozenset[int] | None = None
     """The groups that the looking worker takes runs of; None: all of them."""
+    has_parked: bool = False
+    """Whether entries wait outside the queue that nobody could start."""
+    fleet_mark: FleetMark = FleetMark(0, 0, 0)
+    """Which workers and servers there are."""
 
 
 def look(
@@ -91,7 +96,7 @@ def look(
     groups = [] if taker is None else looking_for_groups(dialect, taker)
     takes = [] if taker is None else claiming(connection, taker, now)
     results = run_together(connection, *lock, *reads, *groups, *takes)[len(lock) :]
-    settings, _, limit_rows, waiting, active, moments, [(next_moment, room)], *rest = results
+    settings, _, limit_rows, waiting, active, moments, [(next_moment, room, parked, *mark)], *rest = results
     taken_groups, taken = rest[: len(groups)], rest[len(groups) :]
     return Sight(
         now=in_utc(moments[0][0]),
@@ -103,7 +108,15 @@ def look(
         room_elsewhere=max(0, room),
         claimed=claimed(taken),
         taken_groups=frozenset(row[0] for row in taken_groups[0]) if taken_groups else None,
+        has_parked=bool(parked),
+        fleet_mark=FleetMark(*map(int, mark)),
     )
+
+
+def first(connection: Connection, *, most: int) -> list[Candidate]:
+    """The first entries in order."""
+    [rows] = run_together(connection, (first_in_order(connection.dialect.name), {"most": most}))
+    return list(map(Candidate._make, rows))
 
 
 def occupancy(connection: Connection) -> dict[int | None, int]:
@@ -165,16 +178,21 @@ def _occupancy(dialect: str) -> Select[Any, int]:
 
 
 @cache
-def _elsewhere(dialect: str) -> Select[Any, Any]:
-    """When the earliest delayed entry may run, and the slots elsewhere that nothing is meant for yet."""
+def _elsewhere(dialect: str) -> Select[Any]:
+    """When the earliest delayed entry may run, and the slots elsewhere that nothing is meant for yet.
+
+    Then whether entries are parked, and the mark of the fleet.
+    """
     t = tables_for(dialect)
     moment = select(func.min(t.work_queue.c.scheduled_at)).where(text(DELAYED))
     slots = select(func.coalesce(func.sum(t.worker.c.concurrency), 0)).where(
-        ~t.worker.c.dispatches, ~t.worker.c.receives
+        ~t.worker.c.dispatches, text("kind = 'worker'")
     )
     some = select(t.metadata.c.id).where(text(PENDING_HERE)).limit(COUNTED_AT_MOST).subquery("some")
     pending = select(func.count()).select_from(some)
-    return select(moment.scalar_subquery(), slots.scalar_subquery() - pending.scalar_subquery())
+    parked = select(t.work_queue.c.id).where(text(PARKED)).exists()
+    room = slots.scalar_subquery() - pending.scalar_subquery()
+    return select(moment.scalar_subquery(), room, parked, *fleet_mark(dialect))
 
 
 def _order(source: Any) -> tuple[ColumnElement[Any], ...]:

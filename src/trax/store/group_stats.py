@@ -44,6 +44,7 @@ def graph(connection: Connection, name: str | None = None) -> GroupGraph:
         select(parent.c.group_id.label("source"), child.c.group_id.label("target"))
         .select_from(child)
         .join(parent, parent.c.id == child.c.depends_on_id)
+        .where(child.c.retired_at.is_(None), parent.c.retired_at.is_(None))
     )
     if name is None:
         edges, exact = _distinct(connection, query)
@@ -84,7 +85,8 @@ def _drawn(
 def _manifests(connection: Connection, ids: Sequence[int]) -> dict[int, int]:
     manifest = tables(connection).manifest
     its_group = manifest.c.group_id
-    query = select(its_group, func.count().label("manifests")).where(among(connection, its_group))
+    query = select(its_group, func.count().label("manifests"))
+    query = query.where(among(connection, its_group), manifest.c.retired_at.is_(None))
     rows = connection.execute(query.group_by(its_group), {"ids": id_document(ids)})
     return {row.group_id: row.manifests for row in rows}
 

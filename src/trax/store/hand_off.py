@@ -13,6 +13,7 @@ from sqlalchemy import Integer, Text, and_, bindparam, func, literal, select, te
 
 from trax.records.states import QueueStatus, State
 from trax.store.dialect import among, document, id_document, ids_of, rows_of
+from trax.store.manifest_groups import priority_now
 from trax.store.manifest_locks import lock
 from trax.store.schema import tables_for
 from trax.store.schema.metadata import OUTBOX
@@ -104,7 +105,10 @@ def entries_of(connection: Connection, external_ids: Iterable[str]) -> list[Row[
 
 
 def put_back(connection: Connection, moments: Mapping[int, datetime]) -> None:
-    """Queue these entries again, not before a moment each, and count the attempt."""
+    """Queue these entries again, not before a moment each, and count the attempt.
+
+    Their groups may have another priority by now.
+    """
     rows = document({"id": one, "scheduled_at": moment} for one, moment in moments.items())
     connection.execute(_put_back(connection.dialect.name), {"rows": rows})
 
@@ -119,9 +123,13 @@ def count_attempt(connection: Connection, entry_ids: Iterable[int]) -> None:
     connection.execute(_count_attempt(connection.dialect.name), {"ids": id_document(entry_ids)})
 
 
-def give_up_manifests(connection: Connection, reasons: Mapping[int, str], *, now: datetime) -> None:
-    """Have the manager write a dead letter for each of these, whose rows are locked."""
-    rows = document({"id": one, "reason": storable(reason)} for one, reason in reasons.items())
+def give_up_manifests(
+    connection: Connection, reasons: Mapping[int, tuple[str, int | None]], *, now: datetime
+) -> None:
+    """Have the manager write a dead letter for each of these, whose rows are locked: why, and which run."""
+    rows = document(
+        {"id": one, "reason": storable(reason), "run": run} for one, (reason, run) in reasons.items()
+    )
     connection.execute(_give_up_manifests(connection.dialect.name), {"rows": rows, "now": now})
 
 
@@ -198,7 +206,7 @@ def _entries_of(dialect: str) -> Select[Any]:
 
 @cache
 def _put_back(dialect: str) -> Update:
-    queue = tables_for(dialect).work_queue
+    queue, group = tables_for(dialect).work_queue, tables_for(dialect).manifest_group
     given = rows_of(dialect, "rows", {"id": BigId, "scheduled_at": Utc()})
     return (
         update(queue)
@@ -207,6 +215,7 @@ def _put_back(dialect: str) -> Update:
             status=word(QueueStatus.QUEUED),
             ready=False,
             scheduled_at=given.c.scheduled_at,
+            group_priority=priority_now(queue, group),
             dispatch_attempts=queue.c.dispatch_attempts + literal(1, Integer),
             metadata_id=None,
             dispatched_at=None,
@@ -240,9 +249,13 @@ def _count_attempt(dialect: str) -> Update:
 @cache
 def _give_up_manifests(dialect: str) -> Update:
     manifest = tables_for(dialect).manifest
-    given = rows_of(dialect, "rows", {"id": BigId, "reason": Text()})
+    given = rows_of(dialect, "rows", {"id": BigId, "reason": Text(), "run": BigId})
     return (
         update(manifest)
         .where(manifest.c.id == given.c.id)
-        .values(gave_up_reason=given.c.reason, next_due_at=bindparam("now", type_=Utc))
+        .values(
+            gave_up_reason=given.c.reason,
+            failed_metadata_id=given.c.run,
+            next_due_at=bindparam("now", type_=Utc),
+        )
     )

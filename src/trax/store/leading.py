@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from trax.store.pipeline import Step
 
 
-CALM: Final = Trouble(timed_out=False, stale_pending=False, left_behind=False)
+CALM: Final = Trouble(
+    timed_out=False, stale_pending=False, left_behind=False, stale_priorities=False, unstartable=False
+)
 
 
 class Begun(NamedTuple):
@@ -57,6 +59,7 @@ def _leading_and_trouble(dialect: str, settings: Settings, now: datetime | None)
         default=settings.default_job_timeout,
         stale_after=settings.stale_pending_timeout,
         lost_after=settings.worker_lost_after,
+        unknown_after=settings.unknown_train_timeout or settings.stale_pending_timeout,
         now=now,
     )
     return _both(dialect, statement), given

@@ -11,11 +11,10 @@ import socket
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Self
 
-import psycopg
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 from trax.store.dialect import CHANNEL
-from trax.store.engine import CONNECT_SECONDS
+from trax.store.engine import PREPARE_STATEMENTS, LimitedConnection, Patience, Timeouts
 from trax.store.faults import translated
 from trax.store.types import SQLITE
 from trax.store.url import parsed_url, shown_url
@@ -23,10 +22,10 @@ from trax.store.url import parsed_url, shown_url
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    import psycopg
+
 NAME: Final = "trax listening"
 """What the connection is called in `pg_stat_activity`."""
-
-ALIVE: Final = {"keepalives": 1, "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 
 
 def can_listen(address: str) -> bool:
@@ -35,16 +34,18 @@ def can_listen(address: str) -> bool:
 
 
 @contextmanager
-def connected(address: str) -> Generator[psycopg.Connection[Any]]:
+def connected(address: str, timeouts: Timeouts | None = None) -> Generator[psycopg.Connection[Any]]:
     """A connection of its own, which commits by itself."""
-    url = parsed_url(address)
+    url = parsed_url(address).difference_update_query([PREPARE_STATEMENTS])
+    timeouts = timeouts or Timeouts()
     dialect: Any = PGDialect_psycopg()
     words, options = dialect.create_connect_args(url)
-    wanted: dict[str, Any] = {**ALIVE, "connect_timeout": CONNECT_SECONDS, "application_name": NAME}
+    wanted: dict[str, Any] = {**timeouts.connection_options(), "application_name": NAME}
     with (
         translated(shown_url(url)),
-        psycopg.connect(*words, **(wanted | options), autocommit=True) as connection,
+        LimitedConnection.connect(*words, **(wanted | options), autocommit=True) as connection,
     ):
+        connection.patience = Patience(timeouts)
         yield connection
 
 
@@ -77,8 +78,8 @@ class Line:
 
     @classmethod
     @contextmanager
-    def opened(cls, address: str, bell: Bell) -> Generator[Self]:
-        with connected(address) as connection:
+    def opened(cls, address: str, bell: Bell, timeouts: Timeouts | None = None) -> Generator[Self]:
+        with connected(address, timeouts) as connection:
             connection.execute(f"LISTEN {CHANNEL}".encode())
             line = cls(connection, bell, shown_url(parsed_url(address)))
             try:

@@ -75,8 +75,8 @@ class Lists(Generic[F, T]):
             self.record(row) for row in connection.execute(query.order_by(search.keys.desc()).limit(limit))
         ]
 
-    def count(self, connection: Connection, wanted: F) -> Count:
-        return counted(connection, self.search(connection, wanted))
+    def count(self, connection: Connection, wanted: F, *, quick: bool = False) -> Count:
+        return counted(connection, self.search(connection, wanted), quick=quick)
 
     def _records(self, connection: Connection, *, brief: bool) -> Select[Any]:
         records = self.records(connection)

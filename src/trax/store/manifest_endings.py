@@ -13,6 +13,7 @@ from trax.store.dialect import document, id_document, ids_of, rows_of
 from trax.store.manifest_locks import lock
 from trax.store.manifest_rows import timing_of
 from trax.store.schema import tables_for
+from trax.store.schema.manifest import LIVE
 from trax.store.text import storable
 from trax.store.types import BigId, Utc
 
@@ -29,16 +30,19 @@ WRITTEN = (
     "failure_count",
     "lifetime_failures",
     "gave_up_reason",
+    "failed_metadata_id",
     "retry_at",
     "attempt_cancelled",
     "last_successful_run",
     "next_scheduled_run",
+    "plan_after",
     "next_due_at",
 )
 FORGIVEN = {
     "failure_count": 0,
     "lifetime_failures": 0,
     "gave_up_reason": None,
+    "failed_metadata_id": None,
     "retry_at": None,
     "attempt_cancelled": False,
 }
@@ -102,9 +106,11 @@ def _held(row: Row[Any], default_threshold: timedelta) -> Held:
         failure_count=row.failure_count,
         lifetime_failures=row.lifetime_failures,
         gave_up_reason=row.gave_up_reason,
+        failed_metadata_id=row.failed_metadata_id,
         retry_at=row.retry_at,
         attempt_cancelled=row.attempt_cancelled,
         next_due_at=row.next_due_at,
+        is_retired=row.retired_at is not None,
         timing=timing_of(row, default_threshold),
     )
 
@@ -130,6 +136,6 @@ def _wake_dependents(dialect: str) -> Update:
     given = ids_of(dialect)
     return (
         update(manifest)
-        .where(manifest.c.depends_on_id == given.c.id, text("schedule_type = 'dependent'"))
+        .where(manifest.c.depends_on_id == given.c.id, text("schedule_type = 'dependent'"), text(LIVE))
         .values(next_due_at=bindparam("now", type_=Utc))
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import case, func, literal_column, select, text, update
+from sqlalchemy import and_, case, func, literal_column, or_, select, text, update
 
 from trax.records.retry_policy import RetryPolicy
 from trax.records.standing import Parent, Standing
@@ -15,9 +15,10 @@ from trax.store.manifest_locks import locking
 from trax.store.manifest_rows import OCCASION, RHYTHM, timing_from
 from trax.store.pipeline import run_together
 from trax.store.schema import tables, tables_for
+from trax.store.schema.manifest import RESTING
 from trax.store.schema.metadata import ACTIVE
 from trax.store.schema.work_queue import STANDING_IN
-from trax.store.types import BigId, Utc
+from trax.store.types import BigId, Utc, word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,6 +84,65 @@ def look_again(connection: Connection, moments: dict[int, datetime | None]) -> N
         connection.execute(_look_again(connection.dialect.name), {"rows": document(rows)})
 
 
+def suspects(connection: Connection) -> list[int]:
+    """Manifests that no look is planned for, though nothing of what is under way would plan one.
+
+    Some of them rest for good reasons that only their timing tells. Those with a planned look, which are
+    most of those that run by time, are not read at all.
+    """
+    return list(connection.execute(_suspects(connection.dialect.name)).scalars())
+
+
+def plan_looks(connection: Connection, ids: Sequence[int], *, now: datetime) -> list[str]:
+    """Have those of these looked at now that no look is planned for; returns their external ids."""
+    rows = connection.execute(_plan_looks(connection.dialect.name), {"ids": id_document(ids), "now": now})
+    return sorted(rows.scalars())
+
+
+@cache
+def _suspects(dialect: str) -> Select[int]:
+    t = tables_for(dialect)
+    manifest, parent, group = t.manifest, t.manifest.alias("parent"), t.manifest_group
+    kind, consumed = manifest.c.schedule_type, manifest.c.consumed_parent_success_at
+    succeeded = (
+        select(parent.c.last_successful_run).where(parent.c.id == manifest.c.depends_on_id).scalar_subquery()
+    )
+    is_open = select(group.c.enabled).where(group.c.id == manifest.c.group_id).scalar_subquery()
+    by_time = or_(
+        kind.in_((word(ScheduleType.CRON), word(ScheduleType.INTERVAL))),
+        and_(kind == word(ScheduleType.ONCE), manifest.c.last_successful_run.is_(None)),
+        and_(
+            kind == word(ScheduleType.DEPENDENT),
+            succeeded.is_not(None),
+            or_(consumed.is_(None), succeeded > consumed),
+        ),
+    )
+    has_failed = or_(manifest.c.failure_count > 0, manifest.c.gave_up_reason.is_not(None))
+    return (
+        select(manifest.c.id)
+        .where(
+            text(RESTING),
+            or_(and_(by_time, is_open), has_failed),
+            _count(t.dead_letter, manifest, "status = 'awaiting_intervention'") == 0,
+            _count(t.work_queue, manifest, STANDING_IN) == 0,
+            _count(t.metadata, manifest, ACTIVE) < manifest.c.max_instances,
+        )
+        .order_by(manifest.c.id)
+    )
+
+
+@cache
+def _plan_looks(dialect: str) -> Update:
+    manifest = tables_for(dialect).manifest
+    given = ids_of(dialect)
+    return (
+        update(manifest)
+        .where(manifest.c.id == given.c.id, text(RESTING))
+        .values(next_due_at=moment(dialect))
+        .returning(manifest.c.external_id)
+    )
+
+
 @cache
 def _looking(dialect: str) -> Select[Any]:
     """Asks for the values of `PLAIN`, `RHYTHM` and `OCCASION`, the retry policy, and what `_parent` takes."""
@@ -102,9 +162,10 @@ def _looking(dialect: str) -> Select[Any]:
         "active_runs": _count(runs, manifest, ACTIVE),
         # Whether it is being tried again is asked only of what has failed.
         "latest_attempt": case((manifest.c.failure_count > 0, latest), else_=0),
+        "is_retired": manifest.c.retired_at.is_not(None),
     }
     own = (*PLAIN, *RHYTHM, *OCCASION, "retry")
-    of_parent = ("id", "schedule_type", "enabled", "last_successful_run")
+    of_parent = ("id", "schedule_type", "enabled", "last_successful_run", "retired_at")
     return (
         select(
             *(beside[name].label(name) if name in beside else manifest.c[name] for name in own),
@@ -128,12 +189,18 @@ def _standing(row: tuple[Any, ...], default_threshold: timedelta) -> Standing:
 
 
 def _parent(
-    parent_id: int | None, schedule_type: str, enabled: Any, last_successful_run: datetime | None
+    parent_id: int | None,
+    schedule_type: str,
+    enabled: Any,
+    last_successful_run: datetime | None,
+    retired_at: datetime | None,
 ) -> Parent | None:
     if parent_id is None:
         return None
     is_done_for_good = schedule_type == ScheduleType.ONCE and last_successful_run is not None
-    return Parent(is_open=enabled or is_done_for_good, last_successful_run=last_successful_run)
+    is_retired = retired_at is not None
+    is_open = not is_retired and (enabled or is_done_for_good)
+    return Parent(is_open=is_open, last_successful_run=last_successful_run, is_retired=is_retired)
 
 
 @cache

@@ -35,6 +35,7 @@ OCCASION: Final = (
     "last_successful_run",
     "last_scheduled_for",
     "next_scheduled_run",
+    "plan_after",
 )
 """The columns of a timing that are each manifest's own."""
 _rhythm_in, _occasion_in = attrgetter(*RHYTHM), attrgetter(*OCCASION)
@@ -59,7 +60,7 @@ def timing_of(row: Any, default_threshold: timedelta) -> Timing:
 def timing_from(rhythm: tuple[Any, ...], occasion: tuple[Any, ...], default_threshold: timedelta) -> Timing:
     """The same of the values of `RHYTHM` and of `OCCASION`, in their order: a cycle makes many."""
     kind, schedule, exclusions, time_zone, misfire, broken = _rhythm(default_threshold, *rhythm)
-    created_at, scheduled_at, max_instances, succeeded_at, queued_for, planned = occasion
+    created_at, scheduled_at, max_instances, succeeded_at, queued_for, planned, plan_after = occasion
     return Timing(
         kind,
         created_at,
@@ -73,6 +74,7 @@ def timing_from(rhythm: tuple[Any, ...], occasion: tuple[Any, ...], default_thre
         queued_for,
         planned,
         broken,
+        plan_after,
     )
 
 

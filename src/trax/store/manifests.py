@@ -9,12 +9,14 @@ from sqlalchemy import select, text, update
 
 from trax.records.manifest import Manifest
 from trax.records.states import ScheduleType
-from trax.store.dialect import among, document, id_document, rows_of
+from trax.store.dialect import among, id_document, name_document, rows_of
 from trax.store.json import parsed
 from trax.store.lists import briefly
 from trax.store.manifest_locks import lock_those
 from trax.store.schema import tables
+from trax.store.schema.manifest import LIVE
 from trax.store.schema.work_queue import QUEUED
+from trax.store.types import word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +39,7 @@ def named(connection: Connection, external_ids: Sequence[str], *, brief: bool = 
     given = rows_of(connection.dialect.name, "names", {"external_id": manifest.c.external_id.type})
     records = briefly(_records(connection)) if brief else _records(connection)
     query = records.join(given, given.c.external_id == manifest.c.external_id)
-    names = document({"external_id": one} for one in external_ids)
+    names = name_document("external_id", external_ids)
     found = {row.external_id: _record(row) for row in connection.execute(query, {"names": names})}
     return [found[one] for one in external_ids if one in found]
 
@@ -49,6 +51,7 @@ def listed(
     train: str | None = None,
     enabled: bool | None = None,
     schedule_type: ScheduleType | None = None,
+    retired: bool | None = False,
     after: str | None = None,
     limit: int = 50,
 ) -> list[Manifest]:
@@ -62,15 +65,21 @@ def listed(
     }
     query = _records(connection).order_by(t.manifest.c.external_id).limit(limit)
     query = query.where(*(column == value for column, value in wanted.items() if value is not None))
+    if retired is not None:
+        since = t.manifest.c.retired_at
+        query = query.where(since.is_not(None) if retired else since.is_(None))
     if after is not None:
         query = query.where(t.manifest.c.external_id > after)
     return [_record(row) for row in connection.execute(query)]
 
 
 def set_enabled(connection: Connection, external_id: str, *, enabled: bool, now: datetime) -> int | None:
-    """Switch a manifest on or off. Once on, it and whoever depends on it are looked at. Returns its id."""
+    """Switch a manifest on or off. Once on, it and whoever depends on it are looked at.
+
+    Returns its id; None: there is none of this name, or it is retired.
+    """
     manifest = tables(connection).manifest
-    is_it = manifest.c.external_id == external_id
+    is_it = (manifest.c.external_id == external_id) & manifest.c.retired_at.is_(None)
     if enabled:
         itself = manifest.alias("itself")
         its_id = select(itself.c.id).where(itself.c.external_id == external_id).scalar_subquery()
@@ -79,10 +88,21 @@ def set_enabled(connection: Connection, external_id: str, *, enabled: bool, now:
     return connection.execute(statement).scalar()
 
 
-def look_at(connection: Connection, manifest_ids: Sequence[int], *, now: datetime) -> None:
-    """Have the manager look at these in its next cycle. Whoever calls this has locked them in order."""
+def disable_once(connection: Connection, manifest_ids: Sequence[int], *, now: datetime) -> None:
+    """Switch off those of these that were to run once and whose moment has come; their rows are locked."""
     manifest = tables(connection).manifest
-    statement = update(manifest).where(among(connection, manifest.c.id)).values(next_due_at=now)
+    is_over = (manifest.c.schedule_type == word(ScheduleType.ONCE)) & (manifest.c.scheduled_at <= now)
+    statement = update(manifest).where(among(connection, manifest.c.id), is_over)
+    connection.execute(statement.values(enabled=False, updated_at=now), {"ids": id_document(manifest_ids)})
+
+
+def look_at(connection: Connection, manifest_ids: Sequence[int], *, now: datetime) -> None:
+    """Have the manager look at these in its next cycle, unless they are retired.
+
+    Whoever calls this has locked them in order.
+    """
+    manifest = tables(connection).manifest
+    statement = update(manifest).where(among(connection, manifest.c.id), text(LIVE)).values(next_due_at=now)
     connection.execute(statement, {"ids": id_document(manifest_ids)})
 
 
@@ -104,10 +124,12 @@ def to_trigger(
         wanted = wanted.where(t.manifest.c.external_id == external_id)
     if group is not None:
         may_start = t.manifest.c.enabled & t.manifest.c.schedule_type.not_in(STARTED_BY_ANOTHER)
-        wanted = wanted.where(t.manifest_group.c.name == group, may_start)
+        is_live = t.manifest.c.retired_at.is_(None)
+        wanted = wanted.where(t.manifest_group.c.name == group, may_start, is_live)
     locked = wanted.order_by(t.manifest.c.id).with_for_update(of=t.manifest, key_share=True)
     ids = list(connection.execute(locked).scalars())
-    could_start = t.work_queue.c.ready | (t.work_queue.c.scheduled_at <= now)
+    is_parked = t.work_queue.c.parked.is_not(None)
+    could_start = t.work_queue.c.ready | is_parked | (t.work_queue.c.scheduled_at <= now)
     waiting = (
         select(t.work_queue.c.id)
         .where(t.work_queue.c.manifest_id == t.manifest.c.id, text(QUEUED), could_start)
@@ -185,6 +207,7 @@ def _record(row: Row[Any]) -> Manifest:
         failure_count=row.failure_count,
         last_successful_run=row.last_successful_run,
         next_due_at=row.next_due_at,
+        retired_at=row.retired_at,
     )
 
 

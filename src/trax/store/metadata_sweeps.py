@@ -12,6 +12,7 @@ from trax.events import Topic
 from trax.records.states import CancelReason, State
 from trax.store.announcing import announce
 from trax.store.dialect import id_document, ids_of, moment, seconds_between, so_long_before, span_before
+from trax.store.parking import has_expired, has_stranded
 from trax.store.schema import tables, tables_for
 from trax.store.text import storable
 from trax.store.types import word
@@ -52,10 +53,20 @@ class Trouble(NamedTuple):
     timed_out: bool
     stale_pending: bool
     left_behind: bool
+    stale_priorities: bool
+    """A group's new priority is to be applied once more."""
+    unstartable: bool
+    """Entries have waited too long for a worker that takes them, or runs that were let in do."""
 
 
 def looking_for_trouble(
-    dialect: str, *, default: timedelta, stale_after: timedelta, lost_after: timedelta, now: datetime | None
+    dialect: str,
+    *,
+    default: timedelta,
+    stale_after: timedelta,
+    lost_after: timedelta,
+    unknown_after: timedelta,
+    now: datetime | None,
 ) -> Step:
     """The step that tells, in one trip with other questions, whether any of the sweeps below has work."""
     given = {
@@ -63,6 +74,7 @@ def looking_for_trouble(
         "default_seconds": default.total_seconds(),
         "stale_after": span_before(dialect, now, stale_after),
         "lost_after": span_before(dialect, now, lost_after),
+        "unknown_after": span_before(dialect, now, unknown_after),
     }
     return _trouble(dialect), given
 
@@ -168,7 +180,7 @@ def _nearly_timed_out(dialect: str) -> Select[Any, Any, Any]:
 
 
 @cache
-def _trouble(dialect: str) -> Select[bool, bool, bool]:
+def _trouble(dialect: str) -> Select[bool, bool, bool, bool, bool]:
     t = tables_for(dialect)
     alive_since = so_long_before(dialect, "lost_after")
     stale = select(t.metadata.c.id).where(
@@ -176,7 +188,12 @@ def _trouble(dialect: str) -> Select[bool, bool, bool]:
     )
     left = select(t.metadata.c.id).where(text(IN_PROGRESS), _is_left(dialect, alive_since))
     silent = select(t.worker.c.id).where(t.worker.c.heartbeat_at < alive_since)
-    return select(_nearly_timed_out(dialect).exists(), stale.exists(), or_(left.exists(), silent.exists()))
+    changed = select(t.manifest_group.c.id).where(t.manifest_group.c.apply_priority_at <= moment(dialect))
+    left_behind = or_(left.exists(), silent.exists())
+    unstartable = or_(has_expired(dialect, "unknown_after"), has_stranded(dialect, "lost_after"))
+    return select(
+        _nearly_timed_out(dialect).exists(), stale.exists(), left_behind, changed.exists(), unstartable
+    )
 
 
 def _is_left(dialect: str, alive_since: Any) -> ColumnElement[bool]:

@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, Connection, Table, and_, case, func, selec
 from trax.records.count import COUNTED_TO, Count
 from trax.records.page import Page
 from trax.store.counting import about
+from trax.store.dialect import plan_freely
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,16 +97,30 @@ def first_page_of(connection: Connection, search: Search, *, limit: int) -> Foun
     return Found(keys[:limit][::-1], None, more, edge is None)
 
 
-def counted(connection: Connection, search: Search) -> Count:
-    """How many there are: all of them, or what those that were looked at lead to expect."""
+def counted(connection: Connection, search: Search, *, quick: bool = False) -> Count:
+    """How many there are: exact to COUNTED_TO, beyond that what those that were looked at lead to expect.
+
+    Where no index answers, few may fit among many: all are read to count them. A `quick` count does not, and
+    may be an estimate of less.
+    """
     most = min(COUNTED_TO, search.looks_at) if search.others else COUNTED_TO
     rows = _rows(search, true(), up=False, window=most + 1).subquery()
     fitting = func.count().filter(rows.c.fits)
     number, looked_at = connection.execute(select(fitting, func.count()).select_from(rows)).one()
     if looked_at <= most:
         return Count(number)
+    at_least = number if quick or not search.others else _count_fitting(connection, search)
+    if search.others and not quick and at_least <= COUNTED_TO:
+        return Count(at_least)
     total = search.total() if search.total else about(connection, search.table)
-    return Count(max(number, round(total * number / looked_at)), exact=False)
+    return Count(max(at_least, round(total * number / looked_at)), exact=False)
+
+
+def _count_fitting(connection: Connection, search: Search) -> int:
+    """How many rows fit, wherever they lie; counting stops one beyond COUNTED_TO."""
+    plan_freely(connection)
+    rows = select(search.keys).where(*search.indexed, *search.others).limit(COUNTED_TO + 1).subquery()
+    return connection.execute(select(func.count()).select_from(rows)).scalar_one()
 
 
 def id_at(connection: Connection, table: Table, moment: datetime) -> int:

@@ -14,7 +14,7 @@ from sqlalchemy import func, select, text, true
 
 from trax.records.pulse import Pulse, Tag
 from trax.store.schema import tables
-from trax.store.schema.work_queue import DELAYED, READY
+from trax.store.schema.work_queue import DELAYED, PARKED, READY
 
 if TYPE_CHECKING:
     from sqlalchemy import Column, ColumnElement, Connection, FromClause, Subquery, Table, TextClause
@@ -32,6 +32,7 @@ def read(connection: Connection) -> Pulse:
         "entries": (Tag.QUEUE, _latest(t.work_queue)),
         "ready": (Tag.QUEUE, _some(t.work_queue, READY)),
         "delayed": (Tag.QUEUE, _some(t.work_queue, DELAYED)),
+        "parked": (Tag.QUEUE, _some(t.work_queue, PARKED)),
         "manifests": (Tag.MANIFESTS, _latest(t.manifest)),
         "due": (Tag.MANIFESTS, _one(func.min(t.manifest.c.next_due_at), text("next_due_at IS NOT NULL"))),
         "letters": (Tag.DEAD_LETTERS, _latest(t.dead_letter)),

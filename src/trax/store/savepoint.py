@@ -28,7 +28,7 @@ COMMIT: Final[Step] = (text("COMMIT"), {})
 
 
 class Refused(StoreError):
-    """The database refused these rows; the transaction goes on without them."""
+    """The database refused these rows for what they hold; a part of a transaction may go on without them."""
 
 
 def try_together(connection: Connection, *steps: Step, commit: bool = False) -> list[Rows]:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy import func, select, text
 
 from trax.records.status import COUNTED_TO, Status
-from trax.store import workers
+from trax.store import parking, workers
 from trax.store.schema import tables
-from trax.store.schema.work_queue import DELAYED, READY
+from trax.store.schema.manifest import LIVE
+from trax.store.schema.work_queue import DELAYED, PARKED, READY
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from trax.store.schema import Tables
 
+SHOWN_TRAINS: Final = 10
 RECENT: Final = timedelta(hours=1)
 
 
@@ -28,6 +30,7 @@ def read(connection: Connection, *, now: datetime, lost_after: timedelta) -> Sta
     counts: dict[str, ScalarSelect[Any]] = {
         "ready": _count(t.work_queue, READY),
         "delayed": _count(t.work_queue, DELAYED),
+        "parked": _count(t.work_queue, PARKED),
         "pending": _count(t.metadata, "state = 'pending'"),
         "pending_local": _count(t.metadata, "state = 'pending' AND submitter = 'local'"),
         "running": _count(t.metadata, "state = 'in_progress'"),
@@ -45,7 +48,11 @@ def read(connection: Connection, *, now: datetime, lost_after: timedelta) -> Sta
     }
     row = connection.execute(select(*(count.label(name) for name, count in counts.items()))).one()
     living = [one for one in workers.listed(connection) if one.heartbeat_at >= now - lost_after]
-    return Status(now=now, workers=tuple(living), **dict(zip(counts, row, strict=True)))
+    numbers = dict(zip(counts, row, strict=True))
+    keys = parking.keys(connection, limit=SHOWN_TRAINS) if numbers["parked"] else []
+    trains = tuple(dict.fromkeys(map(parking.train_of, keys)))
+    servers = tuple(workers.servers(connection, alive_since=now - lost_after))
+    return Status(now=now, workers=tuple(living), servers=servers, parked_trains=trains, **numbers)
 
 
 def _count(table: Table, condition: str) -> ScalarSelect[int]:
@@ -67,7 +74,7 @@ def _failed(t: Tables, *, since: datetime) -> ScalarSelect[int]:
 
 def _manifests(t: Tables, *, enabled: bool) -> ScalarSelect[int]:
     """Among the first manifests: nothing is indexed by whether they are enabled."""
-    some = select(t.manifest.c.enabled).limit(COUNTED_TO).subquery()
+    some = select(t.manifest.c.enabled).where(text(LIVE)).limit(COUNTED_TO).subquery()
     return select(func.count()).select_from(some).where(some.c.enabled.is_(enabled)).scalar_subquery()
 
 

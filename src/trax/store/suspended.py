@@ -3,6 +3,9 @@
 A process may be suspended, or its machine may vanish, between two statements. Its locks, the gate's among
 them, would be held until the network gives it up, which can take hours. No code of users runs inside our
 transactions, so one that has been idle for long belongs to nobody who could go on with it.
+
+Ours are known by their names, which every connection of a store gets (`engine.session_name`): sessions that
+belong to the same program, with the same URL, but not to Trax are never touched.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import text
 
 from trax.store.dialect import is_sqlite
-from trax.store.engine import APPLICATION_NAME
+from trax.store.engine import APPLICATION_NAME, MARK
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -24,7 +27,8 @@ END: Final = text(
     SELECT pg_terminate_backend(pid)
     FROM pg_stat_activity
     WHERE datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()
-      AND application_name = :ours AND state IN ('idle in transaction', 'idle in transaction (aborted)')
+      AND (application_name = :ours OR application_name LIKE '%' || :mark)
+      AND state IN ('idle in transaction', 'idle in transaction (aborted)')
       AND state_change < clock_timestamp() - make_interval(secs => :seconds)
     """
 )
@@ -37,5 +41,5 @@ def end_suspended(connection: Connection, *, idle_for: timedelta) -> int:
     """
     if is_sqlite(connection):
         return 0
-    given = {"ours": APPLICATION_NAME, "seconds": idle_for.total_seconds()}
+    given = {"ours": APPLICATION_NAME, "mark": MARK, "seconds": idle_for.total_seconds()}
     return sum(bool(ended) for ended in connection.execute(END, given).scalars())

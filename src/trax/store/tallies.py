@@ -65,6 +65,7 @@ def next_step(connection: Connection, *, now: datetime, left_for: timedelta = OV
     first = ended.first_since(connection, since)
     if first is None or first >= begun(now - left_for, Span.MINUTE):
         return None
+    dialect.lift_limits(connection)
     start = begun(first, Span.MINUTE)
     until = min(start + STEP, over)
     sums = tuple(ended.between(connection, start, until))

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import BigInteger, DateTime, Integer, String, Text, cast, literal_column
 from sqlalchemy.types import TypeDecorator, UserDefinedType
 
+from trax.store.text import searchable
+
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Dialect
+    from sqlalchemy.sql.operators import OperatorType
     from sqlalchemy.types import TypeEngine
 
 SQLITE = "sqlite"
@@ -18,7 +21,27 @@ POSTGRESQL = "postgresql"
 BigId = BigInteger().with_variant(Integer, SQLITE)
 """64 bits in both: SQLite's INTEGER is, and only that spelling counts up by itself."""
 
-Words = Text().with_variant(Text(collation="C"), POSTGRESQL)
+C_ORDER = Text().with_variant(Text(collation="C"), POSTGRESQL)
+
+
+class SearchedText(TypeDecorator[str]):
+    """Text that a column is compared with: one that no row can have is not found, and no error either."""
+
+    impl = C_ORDER
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002
+        return None if value is None else searchable(value)
+
+
+class ComparedText(Text):
+    """A column of text. What is written goes to the driver as it is, what is looked for as `SearchedText`."""
+
+    def coerce_compared_value(self, op: OperatorType | None, value: Any) -> TypeEngine[Any]:
+        return SearchedText() if isinstance(value, str) else super().coerce_compared_value(op, value)
+
+
+Words = ComparedText().with_variant(Text(collation="C"), POSTGRESQL)
 """Text in the order of its bytes, as SQLite has it, whatever the language of the server.
 
 An order of its own also keeps the indexes right when the server's operating system changes its languages.

@@ -7,13 +7,14 @@ the unique index decides between those who ask in the same moment.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import and_, or_, select, text, update
 
 from trax.events import Topic
 from trax.store.announcing import announce
 from trax.store.dialect import document, insert
+from trax.store.faults import wait_no_longer
 from trax.store.schema import tables
 from trax.store.schema.metadata import ACTIVE
 from trax.store.schema.work_queue import KEYED
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from trax.records.work_queue_entry import NewEntry, WorkQueueEntry
     from trax.store.schema import Tables
 
+WAIT_SECONDS: Final = 10.0
+"""How long whoever asks waits for another transaction that has taken the key and is not over."""
+
 
 def add_or_find(connection: Connection, entry: NewEntry, *, now: datetime) -> WorkQueueEntry:
     """Write the entry, or find the one that has its key and whose job is not over.
@@ -34,16 +38,18 @@ def add_or_find(connection: Connection, entry: NewEntry, *, now: datetime) -> Wo
     The holder's row is only read: a caller may keep this transaction open for long, and neither the gate nor
     a worker must wait for it. Only the key of what is over is taken away, a row that nobody else wants.
     """
-    while True:
-        added = _add_unless_held(connection, entry, now)
-        if added is not None:
-            announce(connection, Topic.WORK_QUEUE)
-            return added
-        holder = _holder(connection, entry)
-        if holder is not None and not holder.is_over:
-            return record(holder)
-        if holder is not None:
-            _free(connection, holder.id)
+    held = f"unique key {entry.unique_key!r} of train {entry.train!r}"
+    with wait_no_longer(connection, seconds=WAIT_SECONDS, what=held):
+        while True:
+            added = _add_unless_held(connection, entry, now)
+            if added is not None:
+                announce(connection, Topic.WORK_QUEUE)
+                return added
+            holder = _holder(connection, entry)
+            if holder is not None and not holder.is_over:
+                return record(holder)
+            if holder is not None:
+                _free(connection, holder.id)
 
 
 def _add_unless_held(connection: Connection, entry: NewEntry, now: datetime) -> WorkQueueEntry | None:
@@ -72,7 +78,8 @@ def _holder(connection: Connection, entry: NewEntry) -> Row[Any] | None:
 def _free(connection: Connection, entry_id: int) -> None:
     t = tables(connection)
     is_it = (t.work_queue.c.id == entry_id, _is_over(t))
-    connection.execute(update(t.work_queue).where(*is_it).values(unique_key=None))
+    freed = {"unique_key": None, "former_key": t.work_queue.c.unique_key}
+    connection.execute(update(t.work_queue).where(*is_it).values(freed))
 
 
 def _is_over(t: Tables) -> ColumnElement[bool]:

@@ -55,6 +55,11 @@ def _sqlite(url: URL) -> URL:
     return url.set(drivername="sqlite", database=url.database or MEMORY)
 
 
+def is_in_memory(address: str) -> bool:
+    """Whether the database lives in its one connection, and no other can reach it."""
+    return parsed_url(address).database == MEMORY
+
+
 def has_no_file_yet(address: str) -> bool:
     """Whether opening this SQLite database would make it: a question should not leave a file behind."""
     file = file_of(address)

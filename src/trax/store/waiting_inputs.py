@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sqlalchemy import literal, select
 
 from trax.records.states import QueueStatus, State
-from trax.store.dialect import plan_freely
+from trax.store.dialect import lift_limits, plan_freely
 from trax.store.schema import tables
 from trax.store.types import word
 
@@ -28,6 +28,7 @@ class Waiting(NamedTuple):
 
 def page(connection: Connection, *, after: Waiting | None, limit: int) -> Sequence[Waiting]:
     """The next of them: first the entries, then the runs, each in the order of their ids."""
+    lift_limits(connection)
     plan_freely(connection)
     entries = [] if after is not None and after.kind == "run" else _page(connection, "entry", after, limit)
     if len(entries) == limit:

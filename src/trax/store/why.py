@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import and_, func, select, text
 
@@ -14,11 +14,12 @@ from trax.store.schema.metadata import ACTIVE, COUNTED
 from trax.store.schema.work_queue import QUEUED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
-    from sqlalchemy import ColumnElement, Connection, TextClause
+    from sqlalchemy import ColumnElement, Connection, Select, Table, TextClause
 
+FAILURES_READ: Final = 1_000
 SHOWN: Final = 10
 """How many ids are named at the most."""
 
@@ -91,12 +92,72 @@ def ahead_of(connection: Connection, it: InLine, *, most: int) -> list[InLine]:
     return [one for one in (InLine(*row) for row in rows) if one.rank < it.rank]
 
 
-def slots_taken(connection: Connection, worker_ids: Sequence[int], *, most: int) -> int:
-    """How many slots these workers' runs fill, with those that wait for a worker; not counted past `most`."""
+def slots_taken(
+    connection: Connection, worker_ids: Sequence[int], *, most: int, waiting: Iterable[str] = ()
+) -> int:
+    """How many slots these workers' runs fill; not counted past `most`.
+
+    Runs of the trains in `waiting` that wait for a worker are about to fill one, too.
+    """
     metadata = tables(connection).metadata
     is_theirs = and_(text("state = 'in_progress'"), among(connection, metadata.c.worker_id))
     running = _counted(connection, metadata.c.id, is_theirs, most=most, ids=worker_ids)
-    return running + _counted(connection, metadata.c.id, text(PENDING_HERE), most=most)
+    if not (trains := sorted(waiting)):
+        return running
+    awaited = and_(text(PENDING_HERE), metadata.c.train.in_(trains))
+    return running + _counted(connection, metadata.c.id, awaited, most=most)
+
+
+class EntryFacts(NamedTuple):
+    """What the record of an entry does not tell: which try it is, and what it waits for outside the gate."""
+
+    attempt: int
+    parked: str | None
+
+
+def facts(connection: Connection, entry_id: int) -> EntryFacts:
+    queue = tables(connection).work_queue
+    row = connection.execute(select(queue.c.attempt, queue.c.parked).where(queue.c.id == entry_id)).one()
+    return EntryFacts(*row)
+
+
+def last_failure(connection: Connection, external_id: str) -> str | None:
+    """What the last run of an entry failed with."""
+    run = tables(connection).metadata
+    query = (
+        select(run.c.failure_exception, run.c.failure_reason)
+        .where(run.c.id.in_(_runs_of(run, external_id)), text("state = 'failed'"))
+        .order_by(run.c.id.desc())
+        .limit(1)
+    )
+    row = connection.execute(query).one_or_none()
+    return f"{row.failure_exception}: {row.failure_reason}" if row else None
+
+
+def entry_named(connection: Connection, external_id: str) -> int | None:
+    queue = tables(connection).work_queue
+    return connection.execute(select(queue.c.id).where(queue.c.external_id == external_id)).scalar()
+
+
+def run_named(connection: Connection, external_id: str) -> int | None:
+    """A run that came from no entry: of those that go on or failed, since nothing is indexed by name."""
+    run = tables(connection).metadata
+    query = select(run.c.id).where(text(ACTIVE), run.c.external_id == external_id)
+    return connection.execute(query.limit(1)).scalar()
+
+
+def is_handed_over(connection: Connection, metadata_id: int) -> bool:
+    """Whether somebody has taken this run to execute it."""
+    run = tables(connection).metadata
+    query = select(run.c.submitted_at.is_not(None)).where(run.c.id == metadata_id)
+    return bool(connection.execute(query).scalar())
+
+
+def _runs_of(run: Table, external_id: str) -> Select[Any]:
+    """Among the latest failures, those of one entry: nothing is indexed by the name they share."""
+    newest = select(run.c.id).where(text("state = 'failed'")).order_by(run.c.id.desc()).limit(FAILURES_READ)
+    some = newest.subquery("newest")
+    return select(some.c.id).join(run, run.c.id == some.c.id).where(run.c.external_id == external_id)
 
 
 def _counted(

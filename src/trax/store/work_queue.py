@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import bindparam, func, literal_column, select, text, update
+from sqlalchemy import bindparam, func, literal_column, or_, select, text, update
 from sqlalchemy import insert as insert_into
 
 from trax.events import Topic
@@ -16,7 +16,7 @@ from trax.store.copying import bulk_copy
 from trax.store.dialect import among, document, id_document, moment, reserve_ids, rows_of
 from trax.store.json import parsed
 from trax.store.schema import tables, tables_for
-from trax.store.schema.work_queue import DELAYED, QUEUED, READY
+from trax.store.schema.work_queue import DELAYED, PARKED, QUEUED, READY
 from trax.store.types import BigId, word
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ COPY_ABOVE: Final = 500
 """Up to here one document is as quick, and it gives the ids back by itself."""
 
 WHERE_STATUS: Final = {
-    # In two halves, because each has an index of its own: few may be queued among all that ever were.
-    QueueStatus.QUEUED: f"(({READY}) OR ({DELAYED}))",
+    # In three parts, because each has an index of its own: few may be queued among all that ever were.
+    QueueStatus.QUEUED: f"(({READY}) OR ({DELAYED}) OR ({PARKED}))",
     QueueStatus.DISPATCHED: "status = 'dispatched'",
     QueueStatus.CANCELLED: "status = 'cancelled'",
 }
@@ -90,10 +90,19 @@ def is_any_ready(connection: Connection) -> bool:
     return connection.execute(first).first() is not None
 
 
-def attach_dead_letters(connection: Connection, letters: Mapping[int, int]) -> set[int]:
-    """Give each manifest's oldest queued entry its letter, by manifest id; returns whose had an entry."""
+def is_any_waiting(connection: Connection) -> bool:
+    """Whether an entry waits that may run now, or one for a worker that may have come."""
+    queue = tables(connection).work_queue
+    ready = select(queue.c.id).where(text(READY)).order_by(queue.c.group_priority.desc()).limit(1)
+    parked = select(queue.c.id).where(text(PARKED)).limit(1)
+    return connection.execute(select(or_(ready.exists(), parked.exists()))).scalar_one()
+
+
+def attach_dead_letters(connection: Connection, letters: Mapping[int, int], *, now: datetime) -> set[int]:
+    """Give its letter to the oldest entry of each manifest that could start now; returns whose had one."""
     rows = document({"manifest_id": one, "dead_letter_id": letter} for one, letter in letters.items())
-    return set(connection.execute(_attach_dead_letters(connection.dialect.name), {"rows": rows}).scalars())
+    statement = _attach_dead_letters(connection.dialect.name)
+    return set(connection.execute(statement, {"rows": rows, "now": now}).scalars())
 
 
 def _is_ready(entry: NewEntry, now: datetime | None) -> bool:
@@ -106,9 +115,14 @@ def _attach_dead_letters(dialect: str) -> Update:
     queue = tables_for(dialect).work_queue
     given = rows_of(dialect, "rows", {"manifest_id": BigId, "dead_letter_id": BigId})
     same = queue.alias("same")
+    could_start = same.c.ready | (same.c.scheduled_at <= moment(dialect))
     oldest = (
         select(func.min(same.c.id))
-        .where(same.c.manifest_id == queue.c.manifest_id, same.c.status == literal_column("'queued'"))
+        .where(
+            same.c.manifest_id == queue.c.manifest_id,
+            same.c.status == literal_column("'queued'"),
+            could_start,
+        )
         .scalar_subquery()
     )
     return (
@@ -188,4 +202,5 @@ def record(row: Row[Any]) -> WorkQueueEntry:
         dispatched_at=row.dispatched_at,
         dispatch_attempts=row.dispatch_attempts,
         dead_letter_id=row.dead_letter_id,
+        parked_at=row.parked_at,
     )

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from trax.admin.dead_letter_cleanup import clean_dead_letters
 from trax.admin.manifest_manager import Turn
+from trax.admin.parking import Fleets
+from trax.dispatch.fleet import Fleet, Takes
 from trax.dispatch.submit import opened
 from trax.errors import TraxError, did_you_mean
 from trax.host.duties import add_up, clean_metadata_now, dispatch_now, manage_now
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from trax.admin.manifest_manager import Managed
     from trax.admin.metadata_cleanup import Cleaned
     from trax.host.app import Trax
+    from trax.records.worker import Watch
 
 
 class Harness:
@@ -33,13 +36,16 @@ class Harness:
     def __init__(self, app: Trax, now: datetime | None = None) -> None:
         self.app = app
         self.now = now or datetime(2027, 1, 1, tzinfo=UTC)
+        self.watch: Watch | None = None
+        """Since when this server could beat; None: always, so that whoever is silent is found lost."""
+        self._fleets = Fleets(self._own_fleet)
         self._turns = 0
         self._workers: list[Worker] = []
 
     async def __aenter__(self) -> Self:
         parts = self.app.parts
         parts.store.clock = lambda: self.now
-        parts.notebook.by_hand = True
+        parts.notebook.by_hand = parts.presence.by_hand = True
         self._store = await parts.store.opened()
         try:
             await self.seed()
@@ -52,11 +58,12 @@ class Harness:
         self.app.close()
 
     async def seed(self) -> None:
-        """What a server does when it starts: recover, seed, prune. Call it again for a restart."""
+        """What a server does when it starts: recover, retire, seed. Call it again for a restart."""
         parts = self.app.parts
         self.app.submitters.check(self.app.trains)
         settings = await self._store.ask(parts.live.refresh)
-        await start(self._store, parts.declarations.checked(), settings)
+        timetable = parts.declarations.checked()
+        await start(self._store, timetable, settings, app=parts.name, watch=self.watch)
 
     async def advance(self, **units: float) -> None:
         """Move the clock, nothing else: `advance(minutes=5)`."""
@@ -99,11 +106,17 @@ class Harness:
     async def _manage(self) -> Managed | None:
         for worker in self._workers:
             await worker.beat()  # a run that moves the clock itself has not lost its worker
-        turn, self._turns = Turn(self._turns), self._turns + 1
+        await self._store.call(self.app.parts.presence.beat, self.now)
+        turn, self._turns = Turn(self._turns, self.watch, self._fleets), self._turns + 1
         return await self._store.call(manage_now, self._store, self.app.parts, turn)
 
     async def _dispatch(self) -> Dispatched:
-        return await self._store.call(dispatch_now, self._store, self.app.parts)
+        return await self._store.call(dispatch_now, self._store, self.app.parts, fleets=self._fleets)
+
+    def _own_fleet(self) -> Fleet:
+        """Its workers are only there while they work; the gate counts on them all the time."""
+        parts = self.app.parts
+        return Fleet(workers=(Takes(parts.trains.names_and_aliases),)).joined_by(parts.own_routes())
 
     async def _hand_over(self) -> int:
         """Call every submitter for all that waits for it; returns how many runs that were."""

@@ -23,12 +23,14 @@ class Cancellation:
     poll `requested` or call `raise_if_requested()`. No junction is started once a wish was made.
     """
 
-    __slots__ = ("_bonds", "_error", "reason", "requested")
+    __slots__ = ("_bonds", "_error", "is_abandoned", "reason", "requested")
     _lock: ClassVar = RLock()
     """One for all tokens, since every run has one. A signal may make a wish in the thread that holds it."""
 
     def __init__(self) -> None:
         self.requested = False
+        self.is_abandoned = False
+        """Whether nobody waits for the run any more: what it does from now on is not recorded."""
         self.reason: str | None = None
         self._error: type[RunCancelled | RunInterrupted] = RunCancelled
         self._bonds: list[Bond] = []
@@ -43,6 +45,15 @@ class Cancellation:
     def interrupt(self, reason: str = "interrupted") -> None:
         """Ask the run to stop now and to be run again later."""
         self._request(RunInterrupted, reason)
+
+    def abandon(self, reason: str = "abandoned") -> None:
+        """Leave the run to itself: its task ends at once, also while a thread of it goes on."""
+        self.is_abandoned = True
+        self._request(RunInterrupted, reason)
+        with self._lock:
+            bonds = tuple(self._bonds)
+        for bond in bonds:
+            bond.wake()
 
     @property
     def timed_out(self) -> bool:
@@ -99,6 +110,11 @@ class Bond:
         self._token = token
         self._is_delivered = False
         self._is_released = False
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the task is what its loop executes at this moment."""
+        return asyncio.current_task(self._task.get_loop()) is self._task
 
     def wake(self) -> None:
         """Called in any thread; the loop may have been closed by now."""

@@ -30,7 +30,10 @@ class Activator(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """One recorded run as its own junctions see it."""
+    """One recorded run as its own junctions see it.
+
+    `manifest` is the one it belongs to; in a run inside another, the one that the run around it belongs to.
+    """
 
     metadata_id: int
     external_id: str

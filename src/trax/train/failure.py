@@ -27,7 +27,9 @@ class TrainExceptionData:
     stack_trace: str
 
 
-def describe(error: Exception, *, train: str, external_id: str, junction: str | None) -> TrainExceptionData:
+def describe(
+    error: BaseException, *, train: str, external_id: str, junction: str | None
+) -> TrainExceptionData:
     """Describe a failure of this train, and leave the description on the exception.
 
     An exception that crosses several trains keeps the description of the innermost, where it was raised.
@@ -53,14 +55,14 @@ def _note(failure: TrainExceptionData) -> str:
     return f"in {where}train {failure.train_name!r} (run {failure.train_external_id})"
 
 
-def _message(error: Exception) -> str:
+def _message(error: BaseException) -> str:
     try:
         return str(error)
     except Exception:  # noqa: BLE001 - a broken __str__ must not hide the failure
         return f"<{type(error).__name__} without a readable message>"
 
 
-def _stack_trace(error: Exception) -> str:
+def _stack_trace(error: BaseException) -> str:
     """The traceback from the junction on, without the frames that led there."""
     return "".join(traceback.format_exception(type(error), error, _from_junction(error.__traceback__)))
 

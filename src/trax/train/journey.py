@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
+from threading import current_thread, main_thread
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 from uuid import uuid4
 
 from trax.errors import RunCancelled, RunInterrupted, RunTimedOut, WiringError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
     from typing import TypeAlias
 
+    from trax.train.cancellation import Bond
     from trax.train.plan import Plan, Step
     from trax.train.services import Services
 
@@ -47,6 +49,7 @@ class Journey:
     """The state of one run. A blocking one never waits, so that it can be made without a loop."""
 
     __slots__ = (
+        "_bond",
         "_external_id",
         "_is_blocking",
         "_on_junction",
@@ -76,6 +79,7 @@ class Journey:
         self._services = services
         self._external_id = external_id
         self._on_junction = on_junction
+        self._bond: Bond | None = None
         self._step: Step | None = None
         self._wiring: Wiring | None = None
 
@@ -106,7 +110,7 @@ class Journey:
     async def _travel(self, value: Any) -> Outcome[Any]:
         """From step to step. A wish interrupts a journey where it waits; a blocking one asks between two."""
         token, observe = self.token, self._on_junction
-        bond = None if self._is_blocking else token.bind()
+        bond = self._bond = None if self._is_blocking else token.bind()
         try:
             token.raise_if_requested()
             self._plan.take(self.memory, value)
@@ -126,15 +130,17 @@ class Journey:
             return Done(self._result())
         except asyncio.CancelledError as cancelled:
             return self._ended(token.error() if bond is None else bond.error(cancelled))
-        except Exception as error:  # noqa: BLE001 - whatever goes wrong on the way is an outcome
-            return self._ended(error)
+        except BaseException as error:
+            if self._is_beyond(error):
+                raise
+            return self._ended(error)  # whatever goes wrong on the way is an outcome
         finally:
             if bond is not None:
                 bond.release()
 
-    async def _pass(self, step: Step) -> Exception | None:
+    async def _pass(self, step: Step) -> BaseException | None:
         """Take one step; what its junction raised is returned: a StopIteration cannot leave a coroutine."""
-        call, keywords = step.call, NO_KEYWORDS
+        call, keywords, error = step.call, NO_KEYWORDS, None
         try:
             arguments = [self.memory[key] for key in step.keys]
         except KeyError:
@@ -145,11 +151,27 @@ class Journey:
             elif self._is_blocking:
                 value = call(*arguments, **keywords)
             else:
-                value = (await in_thread(partial(call, *arguments, **keywords), self.token)).result()
-        except Exception as error:  # noqa: BLE001 - whatever a junction raises is an outcome
-            return None if step.swallows(error) else error
-        step.store(self.memory, value)
-        return None
+                value, error = await in_thread(partial(call, *arguments, **keywords), self.token)
+        except BaseException as raised:
+            if self._is_beyond(raised):
+                raise
+            return None if step.swallows(raised) else raised  # whatever a junction raises is an outcome
+        if error is None:
+            step.store(self.memory, value)
+            return None
+        return None if step.swallows(error) else error
+
+    def _is_beyond(self, error: BaseException) -> bool:
+        """Whether this is meant for more than the run: for its task, or, as by Ctrl-C, for the process.
+
+        Python raises KeyboardInterrupt for a signal in the main thread only. A coroutine that is closed
+        meets GeneratorExit while its task does not run; any other was raised by a junction.
+        """
+        if isinstance(error, KeyboardInterrupt):
+            return current_thread() is main_thread()
+        if isinstance(error, GeneratorExit):
+            return self._bond is not None and not self._bond.is_running
+        return isinstance(error, asyncio.CancelledError)
 
     async def _prepared(self, step: Step) -> tuple[Callable[..., Any], list[Any], dict[str, Any]]:
         """What to call and with what, when memory alone does not tell."""
@@ -173,7 +195,7 @@ class Journey:
             raise WiringError(f"train {self._plan.name!r} is to give {output}, but no junction gave one")
         return value
 
-    def _ended(self, error: Exception) -> Failed | Cancelled | Interrupted:
+    def _ended(self, error: BaseException) -> Failed | Cancelled | Interrupted:
         if isinstance(error, RunCancelled):
             timed_out = self.token.timed_out or isinstance(error, RunTimedOut)
             return Cancelled(str(error) or "cancelled", timed_out, error=error)
@@ -191,9 +213,10 @@ class Journey:
         after = await wiring.close(before)
         if after is before:
             return outcome
-        if isinstance(after, Exception):
-            return self._ended(after)
-        raise cast("BaseException", after)
+        assert after is not None  # noqa: S101 - closing takes no error away
+        if self._is_beyond(after):
+            raise after
+        return self._ended(after)
 
 
 def _driven(journey: Coroutine[Any, Any, T]) -> T:

@@ -10,7 +10,7 @@ from trax.errors import DefinitionError, shown
 from trax.train.memory import MISSING
 from trax.train.route import In, In_contra, Out, Out_co, Segment, Stop
 from trax.train.scope import Scope
-from trax.train.signature import Parameter, Signature, constructor_of, signature_of
+from trax.train.signature import Parameter, Signature, code_of, constructor_of, signature_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -43,7 +43,7 @@ class Junction(Segment[In_contra, Out_co]):
         super().__init__((Stop(self),))
         update_wrapper(self, function, updated=())
         self.function = function
-        self.name: str = getattr(function, "__name__", type(function).__name__)
+        self.name = _name_of(function)
         self._scope = Scope(function)
         self._signature: Signature | None = None
         self._constructor: tuple[Parameter, ...] = ()
@@ -107,4 +107,20 @@ def junction(function: Any, /) -> Junction[Any, Any]:
     is_called = inspect.isfunction(function.__call__) if isinstance(function, type) else callable(function)
     if not is_called:
         raise DefinitionError(f"{shown(function)} cannot be a junction: it cannot be called with an input")
+    _refuse_generator(function)
     return Junction(function)
+
+
+def _refuse_generator(function: Any) -> None:
+    code = code_of(function)[0]
+    is_async = inspect.isasyncgenfunction(code)
+    if is_async or inspect.isgeneratorfunction(code):
+        name, kind = _name_of(function), "an async generator" if is_async else "a generator"
+        raise DefinitionError(
+            f"{name!r} is {kind} function, which cannot be a junction: a call gives a generator, and runs "
+            f"nothing of its body; return a value instead of `yield`, such as a list of what it would yield"
+        )
+
+
+def _name_of(function: Any) -> str:
+    return getattr(function, "__name__", type(function).__name__)

@@ -22,9 +22,12 @@ class Done(Generic[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A junction raised, or a value it asked for was not there."""
+    """A junction raised, or a value it asked for was not there.
 
-    error: Exception
+    The error may be one that is no Exception: SystemExit, or a panic of a library written in Rust.
+    """
+
+    error: BaseException
     failure: TrainExceptionData
 
 
@@ -56,7 +59,7 @@ def result_of(outcome: Outcome[T]) -> T:
     raise error_of(outcome)
 
 
-def error_of(outcome: Failed | Cancelled | Interrupted) -> Exception:
+def error_of(outcome: Failed | Cancelled | Interrupted) -> BaseException:
     """An ending that is not Done, as the exception a caller meets."""
     match outcome:
         case Failed(error):

@@ -39,9 +39,11 @@ class Step:
     constructor: tuple[Parameter, ...] | None = None
     is_short_circuit: bool = False
 
-    def swallows(self, error: Exception) -> bool:
+    def swallows(self, error: BaseException) -> bool:
         """Whether the route goes on after this: a short circuit that raises has nothing to answer with."""
-        return self.is_short_circuit and not isinstance(error, RunCancelled | RunInterrupted | RetryAfter)
+        if not self.is_short_circuit or isinstance(error, RunCancelled | RunInterrupted | RetryAfter):
+            return False
+        return isinstance(error, Exception)
 
 
 @dataclass(frozen=True, slots=True)

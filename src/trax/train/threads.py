@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import Executor, Future
 from contextvars import ContextVar, copy_context
 from functools import partial
-from threading import Lock
+from queue import SimpleQueue
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from concurrent.futures import Executor
 
     from trax.train.cancellation import Cancellation
 
@@ -20,6 +21,68 @@ _threads: ContextVar[Executor | None] = ContextVar("trax_threads", default=None)
 def use_threads(executor: Executor) -> None:
     """Let what runs in this context take its threads here, not from the loop's few of its own."""
     _threads.set(executor)
+
+
+class DaemonThreads(Executor):
+    """As many threads as are busy at once, kept for the next call. None holds up the end of the process.
+
+    The standard pool joins its threads when the interpreter ends: a junction that never returns would keep
+    a process alive that was told to stop.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._lock = Lock()
+        self._threads = 0
+        self.idle = 0
+        """How many threads wait for a call."""
+        self._is_closed = False
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        call = partial(_fulfil, future, partial(fn, *args, **kwargs))
+        with self._lock:
+            if self._is_closed:
+                raise RuntimeError("these threads are closed")
+            is_new = self.idle == 0
+            if is_new:
+                self._threads += 1
+            else:
+                self.idle -= 1
+        if is_new:
+            Thread(target=self._work, args=(call,), name=f"{self._name}-{self._threads}", daemon=True).start()
+        else:
+            self._calls.put(call)
+        return future
+
+    def shutdown(self, wait: bool = False, *, cancel_futures: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002
+        """Let the idle threads end, and the busy ones after their call. Nobody is waited for."""
+        with self._lock:
+            self._is_closed = True
+            idle, self.idle = self.idle, 0
+        for _ in range(idle):
+            self._calls.put(None)
+
+    def _work(self, call: Callable[[], None] | None) -> None:
+        while call is not None:
+            call()
+            with self._lock:
+                if self._is_closed:
+                    return
+                self.idle += 1
+            call = self._calls.get()
+
+
+def _fulfil(future: Future[Any], call: Callable[[], Any]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        result = call()
+    except BaseException as error:  # noqa: BLE001 - whoever waits for the future has it
+        future.set_exception(error)
+    else:
+        future.set_result(result)
 
 
 class Returned(NamedTuple):
@@ -39,7 +102,8 @@ async def in_thread(call: Callable[[], Any], token: Cancellation) -> Returned:
 
     A running thread cannot be stopped. When this task is cancelled meanwhile, the token asks the call to
     stop, and the cancellation goes on only when the call has ended. A call that no thread took up yet is
-    dropped.
+    dropped, and one that was abandoned is left to itself. Whatever the call raises is part of the answer,
+    unless it is a CancelledError.
     """
     claim = Lock()
     work = partial(_claimed, claim, call)
@@ -51,11 +115,14 @@ async def in_thread(call: Callable[[], Any], token: Cancellation) -> Returned:
         except asyncio.CancelledError as error:
             cancelled = error
             token.cancel("the task around the run was cancelled")
-            if claim.acquire(blocking=False):
+            if claim.acquire(blocking=False) or token.is_abandoned:
                 break
     if cancelled is not None:
         raise cancelled
-    return future.result()
+    returned = future.result()
+    if isinstance(returned.error, asyncio.CancelledError):
+        raise returned.error
+    return returned
 
 
 def _claimed(claim: Lock, call: Callable[[], Any]) -> Returned:
@@ -64,5 +131,5 @@ def _claimed(claim: Lock, call: Callable[[], Any]) -> Returned:
         return Returned()
     try:
         return Returned(call())
-    except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - raised on the other side
+    except BaseException as error:  # noqa: BLE001 - it concerns the other side, and not this thread
         return Returned(error=error)

@@ -54,7 +54,7 @@ def create(
     room = _room(app, access or Access.from_environment(), title, environment, mask)
     web = FastAPI(
         title=title,
-        openapi_url=f"{api.PREFIX}/openapi.json",
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,

@@ -46,7 +46,10 @@ report, alive = Writes(HealthReport), Writes(Alive)
 
 @router.get("/health", response_model=HealthReport)
 async def get_health(room: TheRoom) -> Response:
-    """Degraded while dead letters wait, or after more than ten failures in an hour; 503: no database."""
+    """Degraded while dead letters wait, or after more than ten failures in an hour; 503: no database.
+
+    Also while servers of one app declare different manifests.
+    """
     found = health_of(await status(room.app.parts))
     return report(
         HealthReport.model_construct(

@@ -105,6 +105,9 @@ def _measured(found: Gauges, standing: Status) -> Iterator[Metric]:
         age.add_metric([queue.group], max(0.0, waited))
     yield from (depth, age)
     yield GaugeMetricFamily("trax_queue_delayed", "Entries that wait for a moment.", standing.delayed)
+    yield GaugeMetricFamily(
+        "trax_queue_parked", "Entries whose train or group no live worker takes.", standing.parked
+    )
     yield GaugeMetricFamily("trax_runs_pending", "Runs that wait for a worker.", standing.pending)
     yield GaugeMetricFamily("trax_runs_in_progress", "Runs under way.", standing.running)
     yield GaugeMetricFamily("trax_dead_letters", "What waits for a person.", standing.dead_letters)
@@ -165,6 +168,16 @@ def _done_here(app: Trax) -> Iterator[Metric]:
     yield CounterMetricFamily("trax_process_admitted", "Entries let through the gate.", done.admitted)
     yield CounterMetricFamily("trax_process_dead_letters", "Dead letters written.", done.dead_letters)
     yield CounterMetricFamily("trax_process_lost_workers", "Workers found silent.", done.lost_workers)
+    yield CounterMetricFamily(
+        "trax_process_deferred_manifests",
+        "Looks at manifests whose schedule this server cannot evaluate.",
+        done.deferred_manifests,
+    )
+    yield CounterMetricFamily(
+        "trax_process_repaired_manifests",
+        "Manifests without a planned look that the watchdog found.",
+        done.repaired_manifests,
+    )
     yield GaugeMetricFamily("trax_process_running", "Runs under way in this process.", len(app.under_way))
 
 

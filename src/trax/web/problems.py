@@ -24,6 +24,7 @@ from trax.errors import (
     StoreUnavailable,
     TraxError,
     UnknownTrain,
+    shown,
 )
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ TITLES: Final = {
     405: "this cannot be done here",
     409: "too late",
     413: "too large",
+    415: "another type of content is needed",
     422: "invalid",
     429: "too often",
     500: "something went wrong",
@@ -53,6 +55,7 @@ CODES: Final = {
     405: "method_not_allowed",
     409: "conflict",
     413: "too_large",
+    415: "unsupported_media_type",
     422: "invalid",
     429: "too_many_requests",
     500: "internal",
@@ -176,8 +179,14 @@ def _with_fields(error: InvalidInput | InvalidSetting | RequestValidationError) 
         case RequestValidationError():
             said, code = "the request has fields that cannot be used", None
             each: list[Any] = list(error.errors())
-            found = [FieldProblem(".".join(map(str, one["loc"])), one["msg"]) for one in each]
+            found = [FieldProblem(".".join(map(str, one["loc"])), _refused(one)) for one in each]
     return problem(422, said, code=code, fields=tuple(found))
+
+
+def _refused(one: Any) -> str:
+    """What is wrong with a field of the request, with its value where that stood in the address."""
+    is_in_address = one["loc"][0] in {"query", "path"} and one["type"] != "missing"
+    return f"{one['msg']} (got {shown(one['input'])})" if is_in_address else one["msg"]
 
 
 _PROBLEM: Final = TypeAdapter(Problem)

@@ -75,15 +75,17 @@ class Child:
         try:
             train, codec = self._train(work.reference)
             value = codec.decode(work.input)
-        except Exception as error:  # noqa: BLE001 - the module is the user's, and may fail in any way
-            name, external_id = work.reference.train, work.facts["external_id"]
-            return Failed(error, describe(error, train=name, external_id=external_id, junction=None))
+        except BaseException as error:  # noqa: BLE001 - the module is the user's, and may fail in any way
+            return _failed(work, error)
         reporter, observer = partial(self.tell, "progress"), partial(self.tell, "junction")
         run = Run(**work.facts, cancellation=token, activator=Activating(self), reporter=reporter)
         with entered(run):
-            return await train.attempt(
-                value, cancellation=token, external_id=run.external_id, on_junction=observer
-            )
+            try:
+                return await train.attempt(
+                    value, cancellation=token, external_id=run.external_id, on_junction=observer
+                )
+            except KeyboardInterrupt as error:  # no signal raises it here: the run did
+                return _failed(work, error)
 
     def _train(self, reference: Reference) -> tuple[Train[Any, Any], Codec[Any]]:
         if reference not in self._trains:
@@ -145,6 +147,11 @@ class Lines(QueueHandler):
 
     def enqueue(self, record: logging.LogRecord) -> None:
         self._child.tell("log", record)
+
+
+def _failed(work: Work, error: BaseException) -> Failed:
+    names = {"train": work.reference.train, "external_id": work.facts["external_id"]}
+    return Failed(error, describe(error, **names, junction=None))
 
 
 def _leave_it_to_the_worker(_number: int, _frame: object) -> None:

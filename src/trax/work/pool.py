@@ -6,12 +6,11 @@ import asyncio
 import math
 import time
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from trax.clock import is_set_within
-from trax.train.threads import use_threads
+from trax.train.threads import DaemonThreads, use_threads
 from trax.work.deadlines import Deadlines
 from trax.work.running import JobT, Running
 
@@ -28,9 +27,6 @@ MANY = 256
 
 FEW = 8
 """Less than this part of the slots ending meanwhile is nothing to prepare for."""
-
-MOST_THREADS = 10_000
-"""No limit in earnest: a thread is only made when all others are taken, and the slots bound how many are."""
 
 EndedT = TypeVar("EndedT")
 
@@ -84,7 +80,7 @@ class Pool(Generic[JobT, EndedT]):
         self._idle = asyncio.Event()
         self._idle.set()
         self._deadlines = Deadlines(self._running, clock)
-        self._threads = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="trax-run")
+        self._threads = DaemonThreads("trax-run")
         self._context = copy_context()  # each run begins with a copy: what one sets, no other sees
         self._context.run(use_threads, self._threads)
 
@@ -185,6 +181,16 @@ class Pool(Generic[JobT, EndedT]):
                 run.token.interrupt(reason)
                 self._deadlines.asked_to_stop(run)
 
+    def abandon_all(self, reason: str) -> list[JobT]:
+        """Give up what runs: its slots are free, and how it ends is nobody's concern. Returns those jobs."""
+        abandoned = self.runs
+        self._running.clear()
+        for run in abandoned:
+            run.token.abandon(reason)
+        if not self._backlog:
+            self._idle.set()
+        return [run.job for run in abandoned]
+
     def release(self) -> list[JobT]:
         """Give up the backlog: these jobs have not begun, and will not."""
         released = list(self._backlog)
@@ -204,7 +210,7 @@ class Pool(Generic[JobT, EndedT]):
     def close(self) -> None:
         """Let go of the threads and the timer; what still runs goes on, and is not waited for."""
         self._deadlines.close()
-        self._threads.shutdown(wait=False)
+        self._threads.shutdown()
 
     def _begin_backlog(self) -> None:
         """One slice a turn, also when more is added while slices begin."""
@@ -243,8 +249,10 @@ class Pool(Generic[JobT, EndedT]):
         job = run.job
         try:
             ended = await self._execute(job, run.token)
-        except (Exception, SystemExit, asyncio.CancelledError) as error:  # noqa: BLE001 - becomes its ending
+        except BaseException as error:  # noqa: BLE001 - becomes its ending: a slot is never lost
             ended = self._failed(job, error)
+        if self._running.get(job.metadata_id) is not run:
+            return  # it was abandoned, and another ending stands for it
         self._ended.append(ended)
         self.ended_count += 1
         del self._running[job.metadata_id]

@@ -8,6 +8,7 @@ import pytest
 
 from trax.cli.importing.celery_beat import read_beat
 from trax.cli.importing.comparing import Compared, compared
+from trax.cli.importing.foreign import NO_LIMIT
 from trax.errors import DefinitionError
 from trax.records.when import Cron, DaysOfWeek, Interval
 
@@ -97,6 +98,39 @@ def test_arguments_become_the_input_and_a_queue_becomes_a_group() -> None:
     assert one.input == {"args": [1], "kwargs": {"to": "ada"}}
     assert one.options["group"] == "mail"
     assert "expires drops a task that nobody began in time; here it waits until it can run" in one.remarks
+
+
+@pytest.mark.parametrize(
+    ("message", "task", "conf", "seconds"),
+    [
+        ({}, {}, {}, None),
+        ({}, {}, {"task_time_limit": 9}, 9),
+        ({}, {"time_limit": 7.5}, {"task_time_limit": 9}, 8),
+        ({"time_limit": 5}, {"time_limit": 7}, {"task_time_limit": 9}, 5),
+        ({"soft_time_limit": 3}, {}, {"task_time_limit": 9}, 9),
+        ({"soft_time_limit": 3}, {}, {"task_soft_time_limit": 4}, 3),
+    ],
+)
+def test_the_time_limit_of_a_task_is_the_timeout(
+    message: dict[str, Any], task: dict[str, Any], conf: dict[str, Any], seconds: int | None
+) -> None:
+    def report() -> None: ...
+
+    app = Celery(set_as_current=False)
+    app.task(name="shop.report", shared=False, **task)(report)
+    app.conf.update(conf, beat_schedule={"job": {"task": "shop.report", "schedule": 60, "options": message}})
+
+    (one,) = read_beat(app, NOW)
+
+    assert one.timeout == (NO_LIMIT if seconds is None else timedelta(seconds=seconds))
+    assert one.remarks == ()
+
+
+def test_an_entry_that_cannot_be_read_is_kept_to_be_started_by_hand() -> None:
+    found = list(read_beat({"odd": {"schedule": 60}, "fine": {"task": "t", "schedule": 60}}, NOW))
+
+    assert [(one.external_id, one.when is None) for one in found] == [("odd", True), ("fine", False)]
+    assert "it has an odd shape (KeyError('task'))" in found[0].remarks[0]
 
 
 def test_arguments_that_are_no_plain_data_are_told() -> None:

@@ -124,6 +124,23 @@ def test_a_line_that_cron_would_refuse_is_named(line: str, reason: str) -> None:
     assert reason in str(refused.value)
 
 
+def test_all_lines_that_cron_would_refuse_are_told_at_once() -> None:
+    with pytest.raises(DefinitionError) as refused:
+        read("0 25 * * * x\n0 1 * * * fine\n@dayly x\n0 1 * *\n")
+
+    lines = str(refused.value).splitlines()
+    assert [line.partition(",")[0] for line in lines] == [f"line {n} of the crontab" for n in (1, 3, 4)]
+
+
+@pytest.mark.parametrize("line", ["0 0 30 2 * x", "0 0 31 4,jun * x", "0 0 31 2 */2 x"])
+def test_a_line_that_never_runs_is_told_and_the_others_are_read(line: str) -> None:
+    never, fine = compared(read(f"# first\n{line}\n0 1 * * * fine"), NOW)
+
+    assert (never.foreign.when, never.verdict, never.ours) == (None, "by hand", ())
+    assert never.foreign.remarks == ("line 2 never runs: there is no such day; start it by hand",)
+    assert fine.verdict == "10 of 10 agree"
+
+
 def test_ids_are_told_apart_and_can_be_typed() -> None:
     found = told_apart(
         read("0 1 * * * /opt/back up.sh\n0 2 * * * /opt/back up.sh\n0 3 * * * cd /srv && ./go now")

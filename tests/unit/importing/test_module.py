@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trax import Trax, cron, every, exclude, fire_all
-from trax.cli.importing.foreign import Command, Foreign
+from trax.cli.importing.foreign import NO_LIMIT, Command, Foreign
 from trax.cli.importing.module import as_python
 from trax.schedule.every import with_variance
 from trax.testing import Harness
@@ -57,6 +57,19 @@ def test_a_schedule_comes_out_as_it_went_in() -> None:
     assert (c.exclusions, c.misfire_limit) == ((exclude.days_of_week("sat", "sun"),), 10)
     assert (c.misfire_threshold, c.max_instances, c.enabled) == (timedelta(minutes=2), 3, False)
     assert (c.group, d.schedule_type) == ("mail", "on_demand")
+
+
+def test_a_run_may_take_as_long_as_it_might_there() -> None:
+    module = run(
+        foreign("a", when=every(hours=1)),
+        foreign("b", when=every(hours=1), timeout=timedelta(minutes=5)),
+        foreign("c", when=NOW),
+        foreign("d"),
+    )
+
+    limits = {name: one.timeout for name, one in declared(module).items()}
+    assert limits == {"a": NO_LIMIT, "b": timedelta(minutes=5), "c": NO_LIMIT, "d": NO_LIMIT}
+    assert "NO_LIMIT" not in vars(run(foreign("b", timeout=timedelta(minutes=5))))
 
 
 def test_what_runs_once_keeps_its_moment() -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
+from random import Random
 from typing import Any
 
 import pytest
 
 from trax.records.retry_policy import RetryPolicy
-from trax.records.standing import Parent, Standing, ToDeadLetter, ToQueue, ToRest, ToWait
+from trax.records.standing import Parent, Standing, ToDeadLetter, ToDefer, ToQueue, ToRest, ToWait
 from trax.records.states import Origin, ScheduleType
-from trax.records.when import Cron, DaysOfWeek, Interval, Timing
+from trax.records.when import Cron, DateRange, DaysOfWeek, Interval, TimeWindow, Timing
 from trax.schedule.decide import Rules, decide
 
 TEN = datetime(2027, 3, 1, 10, tzinfo=UTC)  # a Monday
@@ -31,7 +32,19 @@ STANDING = Standing(
     timing=TIMING,
     max_retries=3,
 )
+LUNCH = TimeWindow(time(10, 4), time(11))
 DUE = ToQueue(origin=Origin.SCHEDULE, priority=3, scheduled_for=TEN)
+
+
+class Always(Random):
+    """Draws one number for ever."""
+
+    def __init__(self, number: float) -> None:
+        super().__init__()
+        self.number = number
+
+    def random(self) -> float:
+        return self.number
 
 
 def standing(timing: dict[str, Any] | None = None, **changes: Any) -> Standing:
@@ -68,13 +81,32 @@ def test_what_is_guarded_rests(changes: dict[str, Any], reason: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [ScheduleType.NONE, ScheduleType.ON_DEMAND, ScheduleType.DORMANT_DEPENDENT])
-@pytest.mark.parametrize("failures", [0, 2])
-def test_what_is_started_by_hand_rests(kind: ScheduleType, failures: int) -> None:
-    manifest = standing({"schedule_type": kind, "schedule": None}, failure_count=failures)
+@pytest.mark.parametrize("changes", [{}, {"failure_count": 2, "attempt_cancelled": True}])
+def test_what_is_started_by_hand_rests(kind: ScheduleType, changes: dict[str, Any]) -> None:
+    manifest = standing({"schedule_type": kind, "schedule": None}, **changes)
 
     assert decide(manifest, RULES, TEN) == ToRest(
         f"its type is {kind}: it is started by hand or by its parent"
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "priority", "start"),
+    [
+        (ScheduleType.NONE, 3, TEN + 60 * MINUTE),
+        (ScheduleType.ON_DEMAND, 3, TEN + 60 * MINUTE),
+        (ScheduleType.DORMANT_DEPENDENT, 19, TEN + 10 * MINUTE),
+    ],
+)
+def test_what_was_started_by_hand_and_failed_is_tried_again(
+    kind: ScheduleType, priority: int, start: datetime
+) -> None:
+    """An exclusion concerns what starts by itself, as a retry does; what runs after another does not."""
+    of_before = {"last_scheduled_for": TEN - MINUTE, "exclusions": (LUNCH,)}
+    manifest = standing({"schedule_type": kind, "schedule": None} | of_before, failure_count=2)
+
+    assert decide(manifest, RULES, TEN) == ToQueue(Origin.RETRY, priority, None, start)
+    assert isinstance(decide(manifest._replace(failure_count=3), RULES, TEN), ToDeadLetter)
 
 
 @pytest.mark.parametrize(
@@ -206,12 +238,22 @@ def test_a_run_that_says_when_to_try_again_is_believed(retry_at: datetime) -> No
 
 
 def test_a_manifests_own_waits_come_first_and_chance_stretches_them() -> None:
-    own = RetryPolicy(delay=MINUTE, multiplier=1.0, max_delay=MINUTE, jitter=0.5)
+    own = RetryPolicy(delay=MINUTE, multiplier=1.0, max_delay=2 * MINUTE, jitter=0.5)
 
-    decision = decide(standing(failure_count=1, retry=own), replace(RULES, chance=1.0), TEN)
+    decision = decide(standing(failure_count=1, retry=own), replace(RULES, random=Always(1.0)), TEN)
 
     assert isinstance(decision, ToQueue)
     assert decision.scheduled_at == TEN + 1.5 * MINUTE
+
+
+def test_each_manifest_draws_its_own_chance() -> None:
+    own = RetryPolicy(delay=MINUTE, multiplier=1.0, max_delay=2 * MINUTE, jitter=0.5)
+    rules = replace(RULES, random=Random(4711))  # noqa: S311 - the same in every run
+
+    decisions = [decide(standing(failure_count=1, retry=own), rules, TEN) for _ in range(40)]
+
+    starts = {decision.scheduled_at for decision in decisions if isinstance(decision, ToQueue)}
+    assert len(starts) == 40
 
 
 @pytest.mark.parametrize(
@@ -225,6 +267,45 @@ def test_a_retry_waits_for_the_end_of_an_exclusion(days: tuple[int, ...], decisi
     manifest = standing({"exclusions": (DaysOfWeek(days),)}, failure_count=1)
 
     assert decide(manifest, RULES, TEN) == decision
+
+
+ELEVEN = TEN + 60 * MINUTE
+
+
+@pytest.mark.parametrize(
+    ("changes", "start"),
+    [
+        ({}, ELEVEN),
+        ({"failure_count": 2}, ELEVEN),
+        ({"retry_at": TEN + 4 * MINUTE}, ELEVEN),
+        ({"retry_at": TEN + 3 * MINUTE}, TEN + 3 * MINUTE),
+        ({"retry_at": ELEVEN + MINUTE}, ELEVEN + MINUTE),
+    ],
+)
+def test_a_wait_that_ends_in_an_exclusion_goes_on_to_its_end(
+    changes: dict[str, Any], start: datetime
+) -> None:
+    manifest = standing({"exclusions": (LUNCH,)}, **{"failure_count": 1} | changes)
+
+    decision = decide(manifest, RULES, TEN)
+
+    assert isinstance(decision, ToQueue)
+    assert (decision.origin, decision.scheduled_at) == (Origin.RETRY, start)
+
+
+def test_a_wait_that_ends_where_all_is_excluded_for_good_is_not_queued() -> None:
+    manifest = standing({"exclusions": (DateRange(date(2027, 3, 2), date(9999, 12, 31)),)}, failure_count=1)
+    rules = replace(RULES, retry=replace(RULES.retry, delay=timedelta(days=1), max_delay=timedelta(days=1)))
+
+    assert decide(manifest, RULES, TEN) == ToQueue(Origin.RETRY, 3, None, TEN + 5 * MINUTE)
+    assert decide(manifest, rules, TEN) == ToRest("it is excluded for good")
+
+
+def test_the_retry_of_a_dependent_waits_for_no_exclusion() -> None:
+    decision = decide(dependent(TEN, timing={"exclusions": (LUNCH,)}, failure_count=1), RULES, TEN)
+
+    assert isinstance(decision, ToQueue)
+    assert decision.scheduled_at == TEN + 5 * MINUTE
 
 
 AFTER_PARENT = ToQueue(origin=Origin.SCHEDULE, priority=19, scheduled_for=TEN, consumed_parent_success_at=TEN)
@@ -241,8 +322,8 @@ AFTER_PARENT = ToQueue(origin=Origin.SCHEDULE, priority=19, scheduled_for=TEN, c
             ToRest("its parent has not succeeded since it was last queued"),
         ),
         (dependent(None), ToRest("its parent has not succeeded yet")),
-        (dependent(TEN, is_open=False), ToRest("its parent is disabled or deleted")),
-        (dependent(TEN)._replace(parent=None), ToRest("its parent is disabled or deleted")),
+        (dependent(TEN, is_open=False), ToRest("its parent is disabled")),
+        (dependent(TEN)._replace(parent=None), ToRest("its parent is missing")),
         (dependent(TEN, group_priority=20), AFTER_PARENT._replace(priority=31)),
         (dependent(TEN, timing={"exclusions": (DaysOfWeek((0,)),)}), AFTER_PARENT),
         (
@@ -303,10 +384,16 @@ def test_runs_that_may_overlap_are_looked_at_for_every_occurrence(
 def test_what_cannot_be_evaluated_never_raises(timing: dict[str, Any], changes: dict[str, Any]) -> None:
     decision = decide(standing(timing, **changes), RULES, TEN)
 
-    assert isinstance(decision, ToRest) or changes == {"failure_count": 1}
+    match decision:
+        case ToDefer(until=until) | ToWait(until):  # another server may be able to
+            assert until == TEN + 5 * MINUTE
+        case ToRest():
+            assert changes == {"has_queued_entry": True} or timing == {"schedule_type": ScheduleType.ONCE}
+        case _:
+            assert changes == {"failure_count": 1}
 
 
 def test_what_cannot_be_read_is_not_even_tried_again() -> None:
     manifest = standing({"broken": "its exclusions cannot be read"}, failure_count=1)
 
-    assert decide(manifest, RULES, TEN) == ToRest("its exclusions cannot be read")
+    assert decide(manifest, RULES, TEN) == ToDefer("its exclusions cannot be read", TEN + 5 * MINUTE)

@@ -129,7 +129,7 @@ def test_none_says_nothing(declarations: Declarations) -> None:
 
     said, left_out = manifests(declarations).values()
     assert (said.group, left_out.group) == ("none", "left-out")
-    assert (said.enabled, said.max_instances, said.start) == (None, 1, "now")
+    assert (said.enabled, said.max_instances, said.start) == (None, 1, None)
 
 
 @pytest.mark.parametrize(
@@ -322,6 +322,7 @@ def test_an_option_that_cannot_work_is_refused_where_it_is_written(
     [
         ("variance", timedelta(seconds=5), "manifest 'b' has no schedule that could vary"),
         ("start", "next_occurrence", "manifest 'b' has no occurrences"),
+        ("start", "now", "manifest 'b' has no occurrences"),
     ],
 )
 def test_what_is_for_schedules_is_refused_where_there_is_none(

@@ -177,22 +177,58 @@ def test_a_manifest_cannot_depend_on_itself(declarations: Declarations) -> None:
         declarations.include_many(publish, "load", [Item("1", NOTHING, depends_on="load-1")])
 
 
-def test_manifests_that_depend_on_each_other_are_refused_when_all_is_declared(
+def test_manifests_that_depend_on_each_other_are_refused_by_the_call_that_closes_the_circle(
     declarations: Declarations,
 ) -> None:
+    declarations.after("c").include(publish, "a", NOTHING)
+    chain = declarations.after("a").include(publish, "b", NOTHING)
+
+    with pytest.raises(DefinitionError, match="a -> b -> c -> a"):
+        chain.then_include(publish, "c", NOTHING)
+
+    assert list(manifests(declarations)) == ["a", "b"]
+
+
+def test_items_that_depend_on_each_other_are_refused_with_their_batch(declarations: Declarations) -> None:
+    chain = declarations.schedule(sync, "root", USERS, FIVE_MINUTES)
+    items = [Item("a", NOTHING, depends_on="x-b"), Item("b", NOTHING, depends_on="x-a")]
+
+    with pytest.raises(DefinitionError, match="x-a -> x-b -> x-a"):
+        chain.include_many(publish, "x", items)
+
+    assert list(manifests(declarations)) == ["root"]
+
+
+def test_a_refused_circle_leaves_nothing_behind(declarations: Declarations) -> None:
     declarations.after("b").include(publish, "a", NOTHING)
-    declarations.after("a").include(publish, "b", NOTHING)
-
     with pytest.raises(DefinitionError, match="a -> b -> a"):
-        declarations.checked()
+        declarations.after("a").include(publish, "b", NOTHING)
+
+    declarations.schedule(sync, "b", USERS, FIVE_MINUTES)
+
+    assert parents(declarations) == {"a": "b", "b": None}
 
 
-def test_groups_that_depend_on_each_other_are_refused_by_name(declarations: Declarations) -> None:
+def test_groups_that_depend_on_each_other_are_refused_by_the_call_that_closes_the_circle(
+    declarations: Declarations,
+) -> None:
     declarations.schedule(sync, "1", USERS, FIVE_MINUTES, group="A").include(publish, "2", NOTHING, group="B")
-    declarations.schedule(sync, "3", USERS, FIVE_MINUTES, group="B").include(publish, "4", NOTHING, group="A")
+    chain = declarations.schedule(sync, "3", USERS, FIVE_MINUTES, group="B")
 
     with pytest.raises(DefinitionError, match=r"groups must form a DAG.*: A, B "):
-        declarations.checked()
+        chain.include(publish, "4", NOTHING, group="A")
+
+    assert list(manifests(declarations)) == ["1", "2", "3"]
+
+
+def test_a_parent_declared_after_its_child_may_close_a_circle_of_groups(declarations: Declarations) -> None:
+    declarations.schedule(sync, "1", USERS, FIVE_MINUTES, group="A").include(publish, "2", NOTHING, group="B")
+    declarations.after("3").include(publish, "4", NOTHING, group="A")
+
+    with pytest.raises(DefinitionError, match=r"groups must form a DAG.*A -> B -> A"):
+        declarations.schedule(sync, "3", USERS, FIVE_MINUTES, group="B")
+
+    assert list(manifests(declarations)) == ["1", "2", "4"]
 
 
 def test_manifests_of_one_group_may_depend_on_each_other(declarations: Declarations) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +10,22 @@ from hypothesis import strategies as st
 
 from trax.records.states import MisfirePolicy, ScheduleType
 from trax.records.when import Cron, Interval, Misfire, Schedule, Timing
-from trax.schedule import Answer, Fire, Never, Wait, cron, every, exclude, fire_all, look, occurrences
+from trax.schedule import (
+    Answer,
+    Fire,
+    Never,
+    Wait,
+    cron,
+    every,
+    exclude,
+    fire_all,
+    is_excluded,
+    look,
+    occurrences,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ONCE_NOW, NOTHING = Misfire(), Misfire(MisfirePolicy.DO_NOTHING)
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
@@ -221,6 +236,61 @@ def test_fire_all_begins_with_a_first_run_that_was_set_beforehand() -> None:
     assert replayed(timing, at("10:16")) == ["10:05", "10:10", "10:15"]
 
 
+@pytest.mark.parametrize("schedule", [EVERY_5, every(minutes=5, anchored=True), cron("*/5 * * * *")])
+def test_fire_all_makes_up_nothing_that_was_excluded(schedule: Schedule) -> None:
+    closed = (exclude.time_window("10:10", "10:30"),)
+    timing = of(schedule, last_successful_run=at("10:00"), exclusions=closed, misfire=fire_all(10))
+
+    assert replayed(timing, at("10:36")) == ["10:05", "10:30", "10:35"]
+    assert replayed(timing._replace(misfire=fire_all(2)), at("10:36")) == ["10:30", "10:35"]
+    assert look(timing, at("10:20")) == Wait(at("10:30")), "what was missed before it waits for its end"
+    assert look(timing._replace(last_scheduled_for=at("10:05")), at("10:30:30")) == Fire(at("10:30"))
+
+
+def test_where_all_that_passed_was_excluded_fire_all_waits_for_the_next() -> None:
+    weekend = (exclude.days_of_week("sat", "sun"),)
+    friday, monday = at("2027-03-05 03:00"), at("2027-03-08 00:00")
+    timing = of(cron("0 3 * * *"), last_scheduled_for=friday, exclusions=weekend, misfire=fire_all(10))
+
+    assert look(timing, at("2027-03-06 03:00")) == Wait(monday)
+    assert look(timing, monday) == Wait(at("2027-03-08 03:00"))
+    assert look(timing, at("2027-03-08 03:00")) == Fire(at("2027-03-08 03:00"))
+
+
+@given(
+    schedule=st.sampled_from([every(minutes=7), cron("*/7 * * * *", "Europe/Berlin"), cron("30 2 * * *")]),
+    days=st.integers(0, 9),
+    minutes=st.integers(0, 2000),
+    limit=st.integers(1, 40),
+    zone=st.sampled_from(["UTC", "Europe/Berlin"]),
+)
+@settings(derandomize=True, max_examples=60, deadline=None)
+def test_fire_all_finds_what_going_through_all_of_them_finds(
+    schedule: Schedule, days: int, minutes: int, limit: int, zone: str
+) -> None:
+    closed = (exclude.days_of_week("sat", "sun"), exclude.time_window("22:00", "02:15"))
+    since = at("2027-03-20")  # Berlin changes its clocks on the 28th
+    now = since + timedelta(days=days, minutes=minutes)
+    timing = of(
+        schedule, last_scheduled_for=since, exclusions=closed, time_zone=zone, misfire=fire_all(limit)
+    )
+    every_one = list(moments_between(schedule, since, now))
+    missed = [each for each in every_one if not is_excluded(closed, zone, each)][-limit:]
+    is_closed = is_excluded(closed, zone, now)
+
+    answer = look(timing, now)
+
+    assert answer == Fire(missed[0]) if missed and not is_closed else isinstance(answer, Wait)
+
+
+def moments_between(schedule: Schedule, after: datetime, until: datetime) -> Iterator[datetime]:
+    if isinstance(schedule, Cron):
+        yield from occurrences(schedule, after, until)
+        return
+    while (after := after + timedelta(seconds=schedule.seconds)) <= until:
+        yield after
+
+
 def test_jitter_holds_fire_all_back_but_adds_no_run() -> None:
     timing = of(
         EVERY_5,
@@ -242,6 +312,14 @@ def test_years_of_missed_seconds_cost_nothing(schedule: Schedule, misfire: Misfi
     answer = look(timing, at("10:00:00"))
 
     assert answer == Fire(at("10:00:00") - timedelta(seconds=2 if misfire.limit else 0))
+
+
+@pytest.mark.parametrize("schedule", [every(seconds=1), every(seconds=1, anchored=True), cron.secondly()])
+def test_years_of_excluded_seconds_cost_nothing(schedule: Schedule) -> None:
+    closed = (exclude.date_range("2007-01-02", "2027-02-28"),)
+    timing = of(schedule, last_successful_run=at("2007-01-01"), exclusions=closed, misfire=fire_all(3))
+
+    assert look(timing, at("00:00:01")) == Fire(at("2007-01-01 23:59:59"))
 
 
 def test_overlapping_runs_are_each_for_an_occurrence_of_their_own() -> None:

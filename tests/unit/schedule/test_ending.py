@@ -13,6 +13,7 @@ from trax.records.ended import EndKind, Held, ManifestChange, ManifestEnd
 from trax.records.retry_policy import RetryPolicy
 from trax.records.states import MisfirePolicy, ScheduleType
 from trax.records.when import Cron, DaysOfWeek, Interval, Misfire, Timing
+from trax.schedule import Fire, Wait, look
 from trax.schedule.ending import change_after
 
 TEN = datetime(2027, 3, 1, 10, tzinfo=UTC)  # a Monday
@@ -31,10 +32,12 @@ UNCHANGED: dict[str, Any] = {
     "failure_count": 1,
     "lifetime_failures": 4,
     "gave_up_reason": None,
+    "failed_metadata_id": None,
     "retry_at": None,
     "attempt_cancelled": False,
     "last_successful_run": BEFORE,
     "next_scheduled_run": None,
+    "plan_after": None,
     "next_due_at": None,
 }
 
@@ -79,8 +82,8 @@ DORMANT = ScheduleType.DORMANT_DEPENDENT
             {"next_due_at": TEN},
         ),
         ({"max_instances": 2, "last_scheduled_for": TEN - 4 * MINUTE}, {"next_due_at": TEN + MINUTE}),
-        ({"schedule_type": ScheduleType.CRON, "schedule": Cron("broken")}, {}),
-        ({"broken": "its exclusions cannot be read"}, {}),
+        ({"schedule_type": ScheduleType.CRON, "schedule": Cron("broken")}, {"next_due_at": TEN}),
+        ({"broken": "its exclusions cannot be read"}, {"next_due_at": TEN}),
     ],
     ids=str,
 )
@@ -215,8 +218,50 @@ def test_a_cancelled_run_is_followed_by_the_next_regular_occurrence(
     assert changes(held(**timing), end(EndKind.CANCELLED)) == change
 
 
-def test_an_interrupted_run_changes_nothing() -> None:
-    assert changes(HELD, end(EndKind.INTERRUPTED)) == {}
+def test_after_an_interrupted_run_the_manager_looks_at_once_and_nothing_else_changes() -> None:
+    assert changes(HELD, end(EndKind.INTERRUPTED)) == {"next_due_at": TEN}
+    sooner = replace(HELD, next_due_at=BEFORE)
+    assert changes(sooner, end(EndKind.INTERRUPTED)) == {"next_due_at": BEFORE}
+
+
+def test_a_failure_remembers_its_run_and_a_success_forgets_it() -> None:
+    failed = replace(HELD, failed_metadata_id=3)
+
+    assert after(HELD, end(EndKind.FAILURE, metadata_id=7)).failed_metadata_id == 7
+    assert after(failed, end(EndKind.CANCELLED, metadata_id=7)).failed_metadata_id == 3
+    assert after(failed, end(EndKind.SUCCESS, metadata_id=7)).failed_metadata_id is None
+
+
+def test_the_run_that_gave_up_is_remembered_beside_one_that_merely_fails_after_it() -> None:
+    gave_up = end(EndKind.FAILURE, error="No: way", gives_up=True, metadata_id=7)
+
+    change = after(HELD, gave_up, end(EndKind.FAILURE, TEN + MINUTE, metadata_id=8))
+
+    assert (change.gave_up_reason, change.failed_metadata_id) == (
+        "trying again would not help after No: way",
+        7,
+    )
+
+
+UNKNOWN_ZONE: dict[str, Any] = {
+    "schedule_type": ScheduleType.CRON,
+    "schedule": Cron("0 3 * * *", "Mars/Olympus"),
+}
+
+
+def test_who_cannot_tell_the_next_run_has_the_manager_look_at_once() -> None:
+    assert changes(held(**UNKNOWN_ZONE), end(EndKind.SUCCESS)) == SUCCEEDED | {"next_due_at": TEN}
+
+
+def test_a_cancelled_run_that_ends_where_its_zone_is_unknown_does_not_run_again_at_once() -> None:
+    change = after(held(**UNKNOWN_ZONE), end(EndKind.CANCELLED))
+    assert (change.next_scheduled_run, change.next_due_at, change.plan_after) == (None, TEN, TEN)
+
+    elsewhere = TIMING._replace(**UNKNOWN_ZONE, last_successful_run=TEN - timedelta(days=1))
+    known = elsewhere._replace(schedule=Cron("0 3 * * *", "Europe/Berlin"), plan_after=change.plan_after)
+
+    assert look(known, TEN) == Wait(datetime(2027, 3, 2, 2, tzinfo=UTC))
+    assert look(known._replace(plan_after=None), TEN) == Fire(datetime(2027, 3, 1, 2, tzinfo=UTC))
 
 
 @pytest.mark.parametrize(

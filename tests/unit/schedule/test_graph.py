@@ -3,11 +3,14 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.support.declaring import FIVE_MINUTES, NOTHING, publish
 
 from trax.errors import DefinitionError
 from trax.schedule.builder import Declarations
 from trax.schedule.graph import (
+    Dag,
     Edge,
     check_graph,
     check_group_cycles,
@@ -76,6 +79,22 @@ def test_a_chain_of_thousands_is_no_deeper_than_any_other() -> None:
     check_manifest_cycles(chain)
     with pytest.raises(DefinitionError, match=r"m00000 -> m00001 -> .* -> … \(10000 in all\) -> m00000;"):
         check_manifest_cycles([*chain, (names[-1], names[0])])
+
+
+@given(st.lists(st.lists(st.tuples(*[st.sampled_from("abcdef")] * 2), max_size=3)))
+def test_edges_added_a_few_at_a_time_are_refused_exactly_when_all_together_would_be(
+    batches: list[list[Edge]],
+) -> None:
+    dag, kept = Dag(), list[Edge]()
+    for batch in batches:
+        try:
+            check_group_cycles([*kept, *batch])
+        except DefinitionError:
+            assert dag.closes_circle(batch)
+        else:
+            assert not dag.closes_circle(batch)
+            dag.add(batch)
+            kept += batch
 
 
 def test_a_parent_declared_after_its_child_moves_before_it_and_the_rest_stays() -> None:

@@ -101,12 +101,18 @@ def test_what_was_missed_meanwhile_is_looked_at_at_once(random: Random) -> None:
         of(None, schedule_type=ScheduleType.ONCE, scheduled_at=at("10:00")),
         of(None, schedule_type=ScheduleType.DEPENDENT),
         of(None, schedule_type=ScheduleType.DORMANT_DEPENDENT),
-        of(Cron("broken", variance_seconds=60)),
     ],
 )
 def test_what_time_does_not_start_is_not_looked_at_again(timing: Timing, random: Random) -> None:
     assert after_success(timing, at("10:02"), random) == (None, None)
     assert after_cancellation(timing, at("10:02")) == (None, None)
+
+
+def test_what_cannot_be_evaluated_here_is_left_to_the_manager_of_any_server(random: Random) -> None:
+    timing = of(Cron("broken", variance_seconds=60))
+
+    assert after_success(timing, at("10:02"), random) == (None, at("10:02"))
+    assert after_cancellation(timing, at("10:02")) == (None, at("10:02"))
 
 
 @pytest.mark.parametrize(
@@ -144,3 +150,11 @@ def test_a_first_run_may_have_to_wait_for_its_occurrence() -> None:
     assert first_look(of(EVERY_5), "next_occurrence", now) == at("10:05")
     assert first_look(of(NIGHTLY), "next_occurrence", now) == at("2027-03-02 03:00")
     assert first_look(of(Cron("broken")), "next_occurrence", now) is None
+
+
+def test_where_code_does_not_say_an_interval_begins_at_once_and_cron_at_its_first_occurrence() -> None:
+    now = at("10:00")
+
+    assert first_look(of(EVERY_5), None, now) is None
+    assert first_look(of(NIGHTLY), None, now) == at("2027-03-02 03:00")
+    assert first_look(of(NIGHTLY), "now", now) is None

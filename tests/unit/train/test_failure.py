@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import asyncio
 import re
+from contextlib import contextmanager
 from dataclasses import FrozenInstanceError, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from trax.errors import WiringError
-from trax.train import Failed, TrainExceptionData, junction, train
+from trax.train import Failed, Services, TrainExceptionData, junction, short_circuit, train
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
 
 made: list[str] = []
 
@@ -20,6 +25,11 @@ class Order:
 @junction
 async def check(order: Order) -> int:
     return order.number
+
+
+@junction
+async def check_number(number: int) -> int:
+    return number
 
 
 @junction
@@ -151,17 +161,123 @@ async def test_an_exception_without_a_readable_message_still_gets_through() -> N
     assert failed.failure.message == "<MuteError without a readable message>"
 
 
-async def test_what_ends_the_program_is_no_failure() -> None:
+class PanicException(BaseException):
+    """As libraries written in Rust raise it."""
+
+
+@pytest.mark.parametrize(
+    "error", [SystemExit(3), GeneratorExit("early"), PanicException("index out of bounds")]
+)
+async def test_what_is_no_exception_fails_the_run_all_the_same(error: BaseException) -> None:
     @junction
-    async def leave(order: Order) -> int:
+    async def leave(_order: Order) -> int:
+        raise error
+
+    @junction
+    def leave_blocking(_order: Order) -> int:
+        raise error
+
+    alone = await failure_of(train("async", leave))
+    in_thread = await failure_of(train("blocking", leave_blocking))
+    beside_async = await failure_of(train("mixed", leave_blocking >> check_number))
+    here = train("here", leave_blocking).attempt_blocking(Order(1))
+
+    assert isinstance(here, Failed)
+    for failed in (alone, in_thread, beside_async, here):
+        assert failed.error is error
+        assert (failed.failure.type, failed.failure.message) == (type(error).__name__, str(error))
+    assert (alone.failure.junction, beside_async.failure.junction) == ("leave", "leave_blocking")
+
+
+async def test_what_is_no_exception_reaches_a_plain_caller_as_it_is() -> None:
+    @junction
+    async def panic(order: Order) -> int:
+        raise PanicException(order.number)
+
+    @junction
+    def leave(order: Order) -> int:
         raise SystemExit(order.number)
 
+    with pytest.raises(PanicException):
+        await train("panic", panic).run(Order(3))
+    with pytest.raises(SystemExit):
+        await train("leave", leave).run(Order(3))
+    with pytest.raises(SystemExit):
+        train("leave", leave).run_blocking(Order(3))
+
+
+async def test_a_short_circuit_that_raises_what_is_no_exception_fails_the_run() -> None:
     @junction
-    def leave_blocking(order: Order) -> int:
+    async def panic(order: Order) -> int:
+        raise PanicException(order.number)
+
+    failed = await failure_of(train("short", short_circuit(panic) >> check))
+
+    assert failed.failure.type == "PanicException"
+
+
+async def test_what_a_service_raises_when_it_is_made_or_closed_may_be_no_exception() -> None:
+    class Client: ...
+
+    @contextmanager
+    def closing_badly() -> Generator[Client]:
+        yield Client()
+        raise SystemExit(4)
+
+    def made_badly() -> Client:
+        raise PanicException("no client")
+
+    @junction
+    async def use(order: Order, _client: Client) -> int:
+        return order.number
+
+    for factory, said in {closing_badly: "SystemExit", made_badly: "PanicException"}.items():
+        services = Services()
+        services.provide(Client, factory)
+        failed = await failure_of(train("use", use, services=services))
+        assert failed.failure.type == said
+
+
+async def test_an_interrupt_in_a_thread_fails_the_run_and_one_in_the_main_thread_is_for_the_process() -> None:
+    @junction
+    def interrupt(order: Order) -> int:
         raise KeyboardInterrupt(order.number)
 
+    @junction
+    async def interrupt_the_loop(order: Order) -> int:
+        raise KeyboardInterrupt(order.number)
+
+    in_thread = await failure_of(train("thread", interrupt))
+    beside_async = await failure_of(train("mixed", interrupt >> check_number))
+
+    assert [each.failure.type for each in (in_thread, beside_async)] == ["KeyboardInterrupt"] * 2
     with pytest.raises(KeyboardInterrupt):
-        train("leave", leave_blocking).run_blocking(Order(3))
-    coroutine = train("leave", leave).attempt(Order(3))
-    with pytest.raises(SystemExit):
+        train("here", interrupt).attempt_blocking(Order(3))
+    coroutine = train("loop", interrupt_the_loop).attempt(Order(3))
+    with pytest.raises(KeyboardInterrupt):
         coroutine.__await__().__next__()
+
+
+def test_a_run_whose_coroutine_is_closed_has_not_failed() -> None:
+    closed: list[GeneratorExit] = []
+
+    @junction
+    async def wait(order: Order) -> int:
+        try:
+            await asyncio.Event().wait()
+        except GeneratorExit as error:
+            closed.append(error)
+            raise
+        return order.number
+
+    loop = asyncio.new_event_loop()
+    coroutine = train("wait", wait).attempt(Order(1))
+    task = loop.create_task(coroutine)
+    loop.run_until_complete(asyncio.sleep(0))
+
+    coroutine.close()
+
+    assert getattr(closed[0], "trax_data", None) is None
+    task.cancel()
+    loop.run_until_complete(asyncio.wait([task]))
+    loop.close()

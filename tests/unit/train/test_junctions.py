@@ -4,7 +4,7 @@ import functools
 import gc
 import inspect
 import weakref
-from collections.abc import Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -223,6 +223,35 @@ def test_a_junction_of_a_junction_is_the_same() -> None:
 def test_what_cannot_be_called_is_no_junction(thing: Any) -> None:
     with pytest.raises(DefinitionError, match="cannot be a junction"):
         junction(thing)
+
+
+async def stream(order: Order) -> AsyncGenerator[int]:
+    yield order.number
+
+
+def count(order: Order) -> Generator[int]:
+    yield order.number
+
+
+class Stream:
+    def __call__(self, order: Order) -> Generator[int]:
+        yield order.number
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (stream, "'stream' is an async generator function"),
+        (count, "'count' is a generator function"),
+        (Stream, "'Stream' is a generator function"),
+        (Stream(), "'Stream' is a generator function"),
+    ],
+)
+def test_a_generator_function_is_no_junction_since_its_body_would_never_run(function: Any, said: str) -> None:
+    with pytest.raises(DefinitionError, match=rf"{said}.* return a value instead of `yield`"):
+        junction(function)
+    with pytest.raises(DefinitionError, match=said):
+        train_of(function)
 
 
 def test_a_parameter_without_an_annotation_is_named() -> None:

@@ -4,10 +4,13 @@ import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
+from threading import current_thread
 
 import pytest
+from tests.support.waiting import until
 
 from trax.train import Cancellation, Cancelled, Failed, Run, current, entered, junction, train
+from trax.train.threads import DaemonThreads
 
 colour: ContextVar[str] = ContextVar("colour", default="none")
 
@@ -162,3 +165,40 @@ async def test_a_stray_cancelled_error_in_a_thread_ends_the_run_as_cancelled() -
 async def _attempt(whole: object, gate: Gate, token: Cancellation) -> object:
     assert whole in (only_sync, mixed)
     return await (only_sync if whole is only_sync else mixed).attempt(gate, cancellation=token)
+
+
+async def test_an_abandoned_run_does_not_wait_for_its_thread() -> None:
+    gate, token = Gate(), Cancellation()
+    task = asyncio.create_task(_attempt(only_sync, gate, token))
+    await asyncio.to_thread(gate.reached.wait)
+
+    token.interrupt("stop")
+    await asyncio.sleep(0)
+    token.abandon("stop")
+    async with asyncio.timeout(30):
+        await asyncio.wait([task])
+
+    assert gate.ended == []
+    gate.go_on.set()
+
+
+def test_threads_are_used_again_and_end_when_they_are_closed() -> None:
+    threads = DaemonThreads("test-threads")
+
+    names = {threads.submit(current_thread).result(30)}
+    until(lambda: threads.idle == 1)
+    names |= {threads.submit(current_thread).result(30)}
+    gates = [Gate() for _ in range(3)]
+    busy = [threads.submit(gate.go_on.wait, 30) for gate in gates]
+    for gate in gates:
+        gate.go_on.set()
+
+    assert len(names) == 1
+    assert all(thread.daemon for thread in names)
+    assert [future.result(30) for future in busy] == [True, True, True]
+    threads.shutdown()
+    for thread in names:
+        thread.join(30)
+        assert not thread.is_alive()
+    with pytest.raises(RuntimeError, match="closed"):
+        threads.submit(print)

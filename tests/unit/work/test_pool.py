@@ -407,3 +407,38 @@ async def test_what_comes_while_slices_begin_waits_for_its_own(station: Station)
     await _until(lambda: len(station.began) == 400)
     station.end(*range(400))
     assert await pool.drained(30)
+
+
+class Panic(BaseException):
+    """What a library written in another language raises."""
+
+
+@pytest.mark.parametrize("kind", [Panic, GeneratorExit, SystemExit, KeyboardInterrupt])
+async def test_no_exception_of_a_job_takes_its_slot_along(
+    station: Station, kind: type[BaseException]
+) -> None:
+    async def execute(_job: Job, _token: Cancellation) -> str:
+        raise kind("no")
+
+    station.execute = execute
+    pool = station.pool(1)
+
+    await pool.start([Job(1), Job(2)])
+    assert await pool.drained(30)
+
+    assert pool.collect() == [f"{number} broke with {kind('no')!r}" for number in (1, 2)]
+    assert pool.free == 1
+
+
+async def test_what_is_abandoned_frees_its_slots_and_its_late_end_is_ignored(
+    station: Station,
+) -> None:
+    pool = station.pool(2)
+    await pool.start([Job(1), Job(2), Job(3)])
+
+    abandoned = pool.abandon_all("stop")
+    station.end(1, 2)
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+    assert ([job.metadata_id for job in abandoned], pool.collect(), pool.free) == ([1, 2], [], 2)

@@ -30,6 +30,7 @@ LATE_SECONDS: Final = 60
 """What counts as missed here, unless a threshold says otherwise."""
 IN_GENERAL: Final = (
     "APScheduler skips a run that would be one too many at once; here it waits for its turn",
+    "APScheduler ends no run, however long it takes; here timeout=NO_LIMIT says so",
     "its job store is the truth for its schedules; here the code is, so keep the module that is printed",
 )
 NOT_OPENED: Final = (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from trax.cli.importing import cron_rules
 from trax.cli.importing.comparing import COMPARED
 from trax.cli.importing.days import where_both_meet
-from trax.cli.importing.foreign import Foreign, arguments, at_a_fixed_rate
+from trax.cli.importing.foreign import NO_LIMIT, Foreign, arguments, at_a_fixed_rate
 from trax.errors import DefinitionError, shown
 from trax.host.extras import needed
 
@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 IN_GENERAL: Final = (
     "beat sends the next task while the last one is still under way; here it waits for it",
     "beat counts intervals from when it last sent the task, and this from when the manifest is made",
+    "a task without a time_limit may take as long as it likes; here timeout=NO_LIMIT says so",
     "how often a task was retried stands in its own code; here it is an option: max_retries",
 )
+LIMITS: Final = ("time_limit", "soft_time_limit")
+"""How long a task may take before it is ended, or told to end; the first that was said counts."""
 FIELDS: Final = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
 
 
@@ -40,7 +43,11 @@ def read_beat(source: Any, now: datetime) -> Iterator[Foreign]:
     else:
         raise DefinitionError(f"{shown(source)} is neither a Celery app nor a beat_schedule")
     for name, entry in entries.items():
-        yield _entry(name, entry, app, now)
+        try:
+            yield _entry(name, entry, app, now)
+        except Exception as odd:  # noqa: BLE001 - whatever it holds, and whatever Celery makes of that
+            why = f"it has an odd shape ({odd!r}); start it by hand"
+            yield Foreign(external_id=str(name), task=str(name), written="unread", remarks=(why,))
 
 
 def _entry(name: str, entry: Mapping[str, Any], app: Any, now: datetime) -> Foreign:
@@ -59,6 +66,7 @@ def _entry(name: str, entry: Mapping[str, Any], app: Any, now: datetime) -> Fore
     return replace(
         found,
         options={**found.options, **options},
+        timeout=_timeout(entry, app),
         remarks=(*found.remarks, *about_input, *about_options),
     )
 
@@ -93,7 +101,7 @@ def _by_clock(found: Foreign, said: Any, app: Any) -> Foreign:
     deadline = app.conf.beat_cron_starting_deadline
     if deadline is not None and not options:
         options |= {"on_misfire": "do_nothing", "misfire_threshold": timedelta(seconds=ceil(deadline))}
-    return replace(found, when=when, options={**options, "start": "next_occurrence"}, remarks=remarks)
+    return replace(found, when=when, options=options, remarks=remarks)
 
 
 def _by_distance(found: Foreign, run_every: timedelta, *, relative: bool) -> Foreign:
@@ -103,9 +111,20 @@ def _by_distance(found: Foreign, run_every: timedelta, *, relative: bool) -> For
     return replace(found, when=when, options={"start": "next_occurrence"}, remarks=remarks)
 
 
+def _timeout(entry: Mapping[str, Any], app: Any) -> timedelta:
+    """What the entry says, else its task, where that is imported, else the app; else there is no limit."""
+    message: Mapping[str, Any] = entry.get("options") or {}
+    task = app.tasks.get(entry["task"])
+    for name in LIMITS:
+        seconds = message.get(name) or getattr(task, name, None) or getattr(app.conf, f"task_{name}")
+        if seconds:
+            return timedelta(seconds=ceil(seconds))
+    return NO_LIMIT
+
+
 def _options(said: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """What was said of the message: a queue becomes a group, the rest is for a person to decide."""
-    left = {name: value for name, value in said.items() if name != "queue"}
+    left = {name: value for name, value in said.items() if name not in {"queue", *LIMITS}}
     remarks = [f"its option {name}={value!r} has no counterpart here" for name, value in left.items()]
     if "expires" in left:
         remarks.append("expires drops a task that nobody began in time; here it waits until it can run")

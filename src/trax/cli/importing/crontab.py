@@ -30,6 +30,7 @@ ABOUT_CRON: Final = ("CRON_TZ", "MAILTO", "MAILFROM", "RANDOM_DELAY")
 IN_GENERAL: Final = (
     "cron forgets what it missed while it was off, and so does this; leave on_misfire out to catch up",
     "cron starts the next run while the last one is still under way; here it waits for it",
+    "cron ends no run, however long it takes; here timeout=NO_LIMIT says so, and a shorter one is better",
     "cron mails what a command prints; here it is in the log of the run, and a failure is retried",
 )
 
@@ -44,8 +45,11 @@ class Crontab:
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def read(self, text: str) -> Iterator[Foreign]:
-        """Every line that runs something. What is assigned counts for the lines below."""
-        reading = self
+        """Every line that runs something. What is assigned counts for the lines below.
+
+        What cron would not understand is told once all lines are read, every line of it.
+        """
+        reading, refusals = self, list[str]()
         for number, line in enumerate(text.splitlines(), start=1):
             words = line.strip()
             if not words or words.startswith("#"):
@@ -55,9 +59,16 @@ class Crontab:
                 reading = replace(reading, environment={**reading.environment, name: _unquoted(assigned[4])})
                 continue
             try:
-                yield reading.entry(words)
+                found = reading.entry(words)
             except DefinitionError as refused:
-                raise DefinitionError(f"line {number} of the crontab, {words!r}: {refused}") from None
+                refusals.append(f"line {number} of the crontab, {words!r}: {refused}")
+                continue
+            if found.theirs == ():
+                never = f"line {number} never runs: there is no such day; start it by hand"
+                found = replace(found, remarks=(*found.remarks, never))
+            yield found
+        if refusals:
+            raise DefinitionError("\n".join(refusals))
 
     def entry(self, words: str) -> Foreign:
         """One line: when, perhaps who, and what."""
@@ -78,13 +89,26 @@ class Crontab:
         if any("~" in one for one in fields):
             return replace(found, remarks=(f"{written} is drawn by chance: choose a time, with `variance`",))
         zone = self.environment.get("CRON_TZ", self.zone)
+        try:
+            when = cron(short(" ".join(fields)), tz=zone)
+        except DefinitionError:
+            if not self._never_comes(fields, zone):
+                raise
+            return replace(found, theirs=())
         return replace(
             found,
-            when=cron(short(" ".join(fields)), tz=zone),
-            options={"on_misfire": "do_nothing", "start": "next_occurrence"},
+            when=when,
+            options={"on_misfire": "do_nothing"},
             remarks=_day_remarks(fields),
             theirs=Line.read(fields).next(zone_named(zone), self.now, COMPARED),
         )
+
+    def _never_comes(self, fields: list[str], zone: str) -> bool:
+        """Whether cron understands this, and waits for ever: as for the 30th of February."""
+        try:
+            return not Line.read(fields).next(zone_named(zone), self.now, 1)
+        except DefinitionError:
+            return False
 
     def _remarks(self, user: str | None) -> Iterator[str]:
         if user is not None:

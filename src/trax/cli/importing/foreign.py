@@ -13,11 +13,14 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from trax.records.when import Interval, Schedule
 from trax.schedule.every import every
+from trax.schedule.requirement import LONGEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 LONGEST_ID: Final = 60
+NO_LIMIT: Final = timedelta(days=LONGEST.days)
+"""The longest timeout that can be said, 68 years: without one, `default_job_timeout` would end the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,8 @@ class Foreign:
 
     `when` is a schedule, a single moment, or None for what cannot be started by time here: that becomes a
     manifest to be started by hand, so that nothing is left out unseen. `options` are those of a schedule of
-    ours. `theirs` are the next moments as they reckon them, None when that is not known.
+    ours, beside the `timeout`: how long a run might take there. `theirs` are the next moments as they reckon
+    them, None when that is not known.
     """
 
     external_id: str
@@ -44,6 +48,7 @@ class Foreign:
     when: Schedule | datetime | None = None
     input: Any = None
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    timeout: timedelta = NO_LIMIT
     remarks: tuple[str, ...] = ()
     theirs: tuple[datetime, ...] | None = None
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from trax.cli.importing.foreign import Command
+from trax.cli.importing.foreign import NO_LIMIT, Command
 from trax.cli.showing import in_line
 from trax.records.states import MisfirePolicy
 from trax.records.when import Cron, DaysOfWeek, Interval, Misfire
@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 UNITS: Final = (("days", 86400), ("hours", 3600), ("minutes", 60), ("seconds", 1))
 OURS: Final = ("cron", "every", "exclude", "fire_all")
 TAKEN: Final = {"app", "shell", "datetime", "timedelta", *OURS}
+LONGEST: Final = f"""\
+# Where these came from nothing ended a run for taking long. This is the longest timeout there is: give each
+# schedule one that fits. Without a timeout, default_job_timeout (20 minutes) ends a run.
+NO_LIMIT = timedelta(days={NO_LIMIT.days})
+
+"""
 SHELL: Final = '''
 class Command(BaseModel):
     """A line of the crontab."""
@@ -56,7 +62,8 @@ def shell(command: Command) -> None:
 def as_python(found: Sequence[Foreign], source: str) -> str:
     """One module: what it needs, the trains, and a schedule for each entry."""
     names = _train_names(found)
-    body = "".join([*_trains(found, names), *("\n" + _schedule(one, names) for one in found)])
+    limit = [LONGEST] if any(one.timeout == NO_LIMIT for one in found) else []
+    body = "".join([*limit, *_trains(found, names), *("\n" + _schedule(one, names) for one in found)])
     shown_source = in_line(source).replace("\\", "/").replace('"', "'")
     head = f'"""Moved in from {shown_source}."""\n\nfrom __future__ import annotations\n\n'
     return f"{head}{_imports(body)}\napp = Trax()\n\n{body}"
@@ -127,6 +134,7 @@ def _schedule(one: Foreign, names: Mapping[str, str]) -> str:
     verb = "schedule_once" if isinstance(one.when, datetime) else "schedule"
     said = [names.get(one.task, "shell"), _literal(one.external_id), _input(one.input), _when(one.when)]
     said += [f"{name}={_value(value)}" for name, value in one.options.items()]
+    said.append(f"timeout={_value(one.timeout)}")
     remarks = "".join(f"# {in_line(text)}\n" for text in (one.written, *one.remarks))
     lines = "".join(f"    {each},\n" for each in said)
     return f"{remarks}app.{verb}(\n{lines})\n"
@@ -163,7 +171,7 @@ def _variance(seconds: int | None) -> str:
 def _value(value: Any) -> str:
     match value:
         case timedelta():
-            return f"timedelta(seconds={value // timedelta(seconds=1)})"
+            return "NO_LIMIT" if value == NO_LIMIT else f"timedelta(seconds={value // timedelta(seconds=1)})"
         case DaysOfWeek(days):
             return f"exclude.days_of_week({', '.join(_literal(DAYS[day][:3]) for day in days)})"
         case Misfire(MisfirePolicy.FIRE_ALL):

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
+from trax.cli.importing.foreign import NO_LIMIT
 from trax.cli.showing import in_line
 from trax.records.when import Cron, Interval
 from trax.schedule.describe import explained
@@ -51,6 +52,7 @@ def document(one: Compared) -> dict[str, Any]:
         "schedule": in_words(one),
         "input": one.foreign.input,
         "options": dict(one.foreign.options),
+        "timeout": None if one.foreign.timeout == NO_LIMIT else one.foreign.timeout,
         "theirs": one.foreign.theirs,
         "ours": one.ours,
         "agrees": one.agrees,

@@ -80,7 +80,7 @@ def _by_clock(state: Mapping[str, Any]) -> Trigger:
     return replace(
         trigger,
         when=_varied(when, state),
-        options={**options, "start": "next_occurrence"},
+        options=options,
         remarks=(*remarks, *_bounds(state)),
     )
 

@@ -18,7 +18,7 @@ from sqlalchemy import inspect
 from sqlalchemy.schema import CreateSchema
 
 from trax.errors import SchemaNotMigrated, SchemaTooNew
-from trax.store.dialect import is_sqlite, take_migration_lock
+from trax.store.dialect import is_sqlite, lift_limits, take_migration_lock
 from trax.store.schema.define import PREFIX, SCHEMA
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ class SchemaStatus:
 
 def migrate(connection: Connection) -> SchemaStatus:
     """Bring the tables up to date. Servers that start together wait here for the first of them."""
+    lift_limits(connection)
     take_migration_lock(connection)
     before = status(connection)
     _refuse_newer(before)

@@ -6,8 +6,8 @@ connection that belongs to the caller.
 
 What is *not* here is deliberate. `work_queue.group_id`, `work_queue.manifest_id`,
 `work_queue.metadata_id`, `metadata.group_id` and `metadata.worker_id` carry no foreign key: they
-are written for every job, and the check would cost a quarter of the speed of a bulk load. Whoever
-writes an entry of a manifest holds the manifest's row instead, and `seeding.delete_manifests` waits
+are written for every job, and the check would cost a quarter of the speed of a bulk load. A manifest
+is never deleted, only retired: whoever writes an entry of it holds its row, and `seeding.retire` waits
 for them. `metadata` has only the indexes that the stages ask: every other one would be paid by each
 attempt.
 """

@@ -27,6 +27,7 @@ def dead_letter(define: Definer) -> Table:
         Column("input", JsonText),
         Column("retry", JsonText),
         Column("timeout_seconds", Float),
+        Column("unique_key", Words),
         Column("status", Words, nullable=False),
         Column("reason", Words, nullable=False),
         Column("retry_count", Integer, nullable=False),

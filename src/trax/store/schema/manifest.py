@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 BOUND = "max_active_jobs IS NOT NULL OR NOT enabled"
 """The groups the gate has to know: most have no limit and are enabled."""
 
+RESTING = "enabled AND next_due_at IS NULL AND retired_at IS NULL"
+"""The manifests that nobody looks at until something happens to them."""
+LIVE = "retired_at IS NULL"
+RETIRED = "retired_at IS NOT NULL"
+"""What code no longer declares, or an operator deleted: it does not fire, and keeps its history."""
+
 
 def manifest_group(define: Definer) -> Table:
     table = define.table(
@@ -30,10 +36,14 @@ def manifest_group(define: Definer) -> Table:
         Column("enabled", Boolean, nullable=False, server_default=true()),
         Column("created_at", Utc, nullable=False),
         Column("updated_at", Utc, nullable=False),
+        Column("priority_changed_at", Utc),
+        Column("apply_priority_at", Utc),
+        Column("priority_horizon", BigId),
         define.check("priority_range", "priority BETWEEN 0 AND 31"),
         define.check("max_active_jobs_range", "max_active_jobs >= 0"),
     )
     define.index("manifest_group_bound_idx", table.c.id, where=BOUND)
+    define.index("manifest_group_apply_idx", table.c.apply_priority_at, where="apply_priority_at IS NOT NULL")
     return table
 
 
@@ -49,6 +59,7 @@ def manifest(define: Definer) -> Table:
         Column("priority", SmallInteger, nullable=False, server_default="0"),
         Column("origin", Words, nullable=False),
         Column("batch", Words),
+        Column("app", Words, nullable=False, server_default="default"),
         Column("schedule_type", Words, nullable=False),
         Column("cron_expression", Words),
         Column("time_zone", Words, nullable=False, server_default="UTC"),
@@ -68,13 +79,17 @@ def manifest(define: Definer) -> Table:
         Column("failure_count", Integer, nullable=False, server_default="0"),
         Column("lifetime_failures", Integer, nullable=False, server_default="0"),
         Column("gave_up_reason", Words),
+        # No foreign key: the record of a run may be forgotten while its manifest stays.
+        Column("failed_metadata_id", BigId),
         Column("retry_at", Utc),
         Column("attempt_cancelled", Boolean, nullable=False, server_default=false()),
         Column("last_successful_run", Utc),
         Column("last_scheduled_for", Utc),
         Column("next_scheduled_run", Utc),
+        Column("plan_after", Utc),
         Column("consumed_parent_success_at", Utc),
         Column("next_due_at", Utc),
+        Column("retired_at", Utc),
         Column("created_at", Utc, nullable=False),
         Column("updated_at", Utc, nullable=False),
         define.one_of("origin", ManifestOrigin),
@@ -96,7 +111,10 @@ def manifest(define: Definer) -> Table:
     )
     column = table.c
     define.index("manifest_due_idx", column.next_due_at, where="next_due_at IS NOT NULL")
+    define.index("manifest_resting_idx", column.id, where=RESTING)
     define.index("manifest_group_idx", column.group_id)
     define.index("manifest_parent_idx", column.depends_on_id, where="depends_on_id IS NOT NULL")
     define.index("manifest_batch_idx", column.batch, where="batch IS NOT NULL")
+    define.index("manifest_live_idx", column.external_id, where=LIVE)
+    define.index("manifest_retired_idx", column.external_id, where=RETIRED)
     return table

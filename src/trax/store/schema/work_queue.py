@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 QUEUED = "status = 'queued'"
 READY = f"{QUEUED} AND ready"
-DELAYED = f"{QUEUED} AND NOT ready"
+DELAYED = f"{QUEUED} AND NOT ready AND parked IS NULL"
+PARKED = f"{QUEUED} AND parked IS NOT NULL"
+"""What no live worker could start: it waits outside the queue, and is never ready."""
 SCHEDULED = f"{QUEUED} AND origin IN ('schedule', 'retry')"
 STANDING_IN = f"{QUEUED} AND origin IN ('schedule', 'retry', 'requeue')"
 """What holds back the next scheduled entry of a manifest."""
@@ -35,6 +37,8 @@ def work_queue(define: Definer) -> Table:
         Column("status", Words, nullable=False),
         Column("origin", Words, nullable=False),
         Column("ready", Boolean, nullable=False),
+        Column("parked", Words),
+        Column("parked_at", Utc),
         Column("priority", SmallInteger, nullable=False, server_default="0"),
         Column("group_priority", SmallInteger, nullable=False, server_default="0"),
         Column("group_id", BigId),
@@ -42,6 +46,8 @@ def work_queue(define: Definer) -> Table:
         Column("metadata_id", BigId),
         Column("dead_letter_id", BigId, define.to("dead_letter", ondelete="SET NULL")),
         Column("unique_key", Words),
+        # The key that another job took over when this one's was over: a re-run asks for it again.
+        Column("former_key", Words),
         Column("attempt", Integer, nullable=False, server_default="1"),
         Column("retry", JsonText),
         Column("timeout_seconds", Float),
@@ -55,7 +61,8 @@ def work_queue(define: Definer) -> Table:
         define.check("priority_range", "priority BETWEEN 0 AND 31"),
         define.check("group_priority_range", "group_priority BETWEEN 0 AND 31"),
         define.check("attempt_range", "attempt >= 1"),
-        define.check("delayed_has_moment", "ready OR scheduled_at IS NOT NULL"),
+        define.check("delayed_has_moment", "ready OR scheduled_at IS NOT NULL OR parked IS NOT NULL"),
+        define.check("parked_has_moment", "(parked IS NULL) = (parked_at IS NULL)"),
         define.check("dispatched_has_moment", "(status = 'dispatched') = (dispatched_at IS NOT NULL)"),
         storage=BUSY_TABLE,
     )
@@ -64,6 +71,8 @@ def work_queue(define: Definer) -> Table:
     define.index("work_queue_ready_idx", column.group_priority.desc(), *in_order, where=READY)
     define.index("work_queue_ready_in_group_idx", column.group_id, *in_order, where=READY)
     define.index("work_queue_delayed_idx", column.scheduled_at, where=DELAYED)
+    define.index("work_queue_parked_idx", column.parked, column.parked_at, where=PARKED)
+    define.index("work_queue_parked_at_idx", column.parked_at, where=PARKED)
     define.index("work_queue_one_scheduled_idx", column.manifest_id, where=SCHEDULED, unique=True)
     define.index(
         "work_queue_queued_of_manifest_idx", column.manifest_id, where=f"{QUEUED} AND manifest_id IS NOT NULL"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Boolean, Column, Integer, false
 
+from trax.records.worker import WorkerKind
 from trax.store.schema.define import identity
 from trax.store.types import JsonText, Utc, Words
 
@@ -29,13 +30,19 @@ def worker(define: Definer) -> Table:
         Column("pid", Integer, nullable=False),
         Column("version", Words, nullable=False, server_default=""),
         Column("app_version", Words, nullable=False, server_default=""),
+        Column("app", Words, nullable=False, server_default="default"),
+        Column("declares", Words),
         Column("concurrency", Integer, nullable=False),
         Column("dispatches", Boolean, nullable=False, server_default=false()),
-        Column("receives", Boolean, nullable=False, server_default=false()),
+        Column("kind", Words, nullable=False, server_default="worker"),
         Column("trains", JsonText, nullable=False),
+        Column("aliases", JsonText),
         Column("groups", JsonText),
+        Column("routes", JsonText),
+        Column("settings", JsonText),
         Column("started_at", Utc, nullable=False),
         Column("heartbeat_at", Utc, nullable=False),
+        define.one_of("kind", WorkerKind),
         define.check("concurrency_range", "concurrency >= 0"),
         storage=BEATING_TABLE,
     )

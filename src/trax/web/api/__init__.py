@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 
 from trax.web.api import (
     audit,
+    bodies,
     dead_letters,
     events,
     executions,
@@ -25,6 +26,7 @@ from trax.web.api import (
     why,
     workers,
 )
+from trax.web.api.document import get_document
 
 PREFIX: Final = "/api/v1"
 NOUNS: Final = (
@@ -45,7 +47,8 @@ NOUNS: Final = (
 
 
 def router() -> APIRouter:
-    whole = APIRouter(prefix=PREFIX)
+    whole = APIRouter(prefix=PREFIX, dependencies=[Depends(bodies.check_request)])
     for noun in NOUNS:
         whole.include_router(noun.router)
+    whole.add_api_route("/openapi.json", get_document, include_in_schema=False)
     return whole

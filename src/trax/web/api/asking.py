@@ -28,9 +28,7 @@ async def asked_for(app: Trax, train: str, value: Any, how: QueueKeywords) -> Qu
 async def asked_again(app: Trax, metadata_id: int) -> QueuedEntry:
     """A run that is there and cannot be repeated is a conflict, and no mistake of whoever asks."""
     try:
-        if has_code(app):
-            return await app.executions.rerun(metadata_id)
-        return await bare.rerun(app.parts, metadata_id)
+        return await app.executions.rerun(metadata_id)
     except (NotFound, InvalidInput, StoreError):
         raise
     except TraxError as error:

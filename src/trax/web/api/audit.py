@@ -50,12 +50,12 @@ async def list_audit(
     return some(page(found, limit))
 
 
-@router.get("/{audit_id}", response_model=AuditEntry)
+@router.get("/{audit_id:row_id}", response_model=AuditEntry)
 async def get_audit(room: TheRoom, audit_id: PathId) -> Response:
     return one(await room.app.audit.get(audit_id))
 
 
-@router.post("/{audit_id}/undo", response_model=AuditEntry)
+@router.post("/{audit_id:row_id}/undo", response_model=AuditEntry)
 async def undo_audit(room: TheRoom, audit_id: PathId, body: Undo | None = None) -> Response:
     """Put back what a change of settings or of a group replaced; 409 if it was changed again since."""
     return one(await room.app.audit.undo(audit_id, force=body.force if body else False))

@@ -1,14 +1,19 @@
-"""What changes are asked for with. A field that nobody knows is refused, so that no typo goes unnoticed."""
+"""What requests carry. A field or parameter that nobody knows is refused: no typo goes unnoticed."""
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
+from starlette.requests import Request
 
+from trax.errors import did_you_mean, shown
+from trax.web.api.document import operations
 from trax.web.api.paging import RowId
+from trax.web.problems import FieldProblem, Refusal, problem
 
+JSON: Final = "application/json"
 IDS_AT_MOST: Final = 1000
 LONGEST_NOTE: Final = 2000
 
@@ -45,3 +50,36 @@ class Chosen(Body):
         if len(said) != 1:
             raise PydanticCustomError("chosen", "say one of ids, fingerprint and all")
         return self
+
+
+async def check_request(request: Request) -> None:
+    """Refuse what the document of the API does not know of the operation that was asked for."""
+    operation = operations(request.app).get(request.scope["route"].name, {})
+    _check_query(request, operation)
+    if "requestBody" in operation:
+        _check_content_type(request, has_body=bool(await request.body()))
+
+
+def _check_query(request: Request, operation: dict[str, Any]) -> None:
+    known = sorted(one["name"] for one in operation.get("parameters", ()) if one["in"] == "query")
+    unknown = [name for name in dict.fromkeys(request.query_params) if name not in known]
+    if not unknown:
+        return
+    fields = [
+        FieldProblem(f"query.{name}", f"unknown query parameter{did_you_mean(name, known)}")
+        for name in unknown
+    ]
+    told = "; ".join(f"unknown query parameter {shown(name)}{did_you_mean(name, known)}" for name in unknown)
+    hint = "this operation has no query parameters"
+    if known:
+        hint = f"known query parameters: {', '.join(known)}"
+    raise Refusal(problem(422, told, code="unknown_parameter", hint=hint, fields=tuple(fields)))
+
+
+def _check_content_type(request: Request, *, has_body: bool) -> None:
+    """Bytes of another type, or of none, are never read as JSON by guess."""
+    sent = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    is_json = sent == JSON or (sent.startswith("application/") and sent.endswith("+json"))
+    if has_body and not is_json:
+        told = f"the body must be {JSON} (got {shown(sent)})" if sent else f"the body must be {JSON}"
+        raise Refusal(problem(415, told, hint=f"send Content-Type: {JSON}"), {"Accept": JSON})

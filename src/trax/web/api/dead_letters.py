@@ -96,7 +96,7 @@ async def list_groups_of_dead_letters(room: TheRoom, limit: Limit = 50) -> Respo
     return groups(await room.app.dead_letters.groups(limit=limit, brief=True))
 
 
-@router.get("/{dead_letter_id}", response_model=DeadLetter)
+@router.get("/{dead_letter_id:row_id}", response_model=DeadLetter)
 async def get_dead_letter(room: TheRoom, dead_letter_id: PathId) -> Response:
     return one(shown(await room.app.dead_letters.get(dead_letter_id), room.mask))
 
@@ -119,7 +119,7 @@ async def acknowledge_dead_letters(room: TheRoom, body: Acknowledge) -> Response
     return acknowledged(Acknowledged(acknowledged=count, skipped=_skipped(body.ids, count)))
 
 
-@router.post("/{dead_letter_id}/requeue", response_model=DeadLetter)
+@router.post("/{dead_letter_id:row_id}/requeue", response_model=DeadLetter)
 async def requeue_dead_letter(
     room: TheRoom, dead_letter_id: PathId, body: RequeueOne | None = None
 ) -> Response:
@@ -128,7 +128,7 @@ async def requeue_dead_letter(
     return await _resolved(room, dead_letter_id, count)
 
 
-@router.post("/{dead_letter_id}/acknowledge", response_model=DeadLetter)
+@router.post("/{dead_letter_id:row_id}/acknowledge", response_model=DeadLetter)
 async def acknowledge_dead_letter(room: TheRoom, dead_letter_id: PathId, body: AcknowledgeOne) -> Response:
     """Say that one is dealt with; 409 if it is resolved already."""
     count = await room.app.dead_letters.acknowledge([dead_letter_id], body.note)

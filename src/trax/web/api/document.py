@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
 from trax.web.problems import CODES, MEDIA_TYPE, TITLES, Problem
 
@@ -45,14 +47,28 @@ def document(web: FastAPI) -> dict[str, Any]:
     return web.openapi_schema
 
 
+async def get_document(request: Request) -> Response:
+    """The document, with the place where the application is mounted as its server."""
+    whole, mounted_at = request.app.openapi(), request.scope.get("root_path", "").rstrip("/")
+    return JSONResponse({**whole, "servers": [{"url": mounted_at}]} if mounted_at else whole)
+
+
+def operations(web: FastAPI) -> dict[str, dict[str, Any]]:
+    """What is documented of each operation, by the name of its handler."""
+    paths = web.openapi()["paths"].values()
+    return {each["operationId"]: each for methods in paths for each in methods.values()}
+
+
 def _complete(operation: dict[str, Any], path: str, method: str) -> None:
     answers: dict[str, Any] = operation["responses"]
     if path == "/health/live":
         return
-    is_refusable = answers.pop("422", None) is not None or "/why" in path
-    problems = [*ALWAYS, *([404] if "{" in path or "/why" in path else ()), *([422] if is_refusable else ())]
+    answers.pop("422", None)
+    problems = [*ALWAYS, *([404] if "{" in path or "/why" in path else ())]
+    if path.startswith("/api/"):
+        problems.append(422)
     if "requestBody" in operation:
-        problems.append(400)
+        problems += [400, 415]
     if method in CHANGING:
         problems += [409, 413]
         operation["parameters"] = [*operation.get("parameters", ()), REASON]

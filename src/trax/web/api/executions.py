@@ -50,12 +50,12 @@ async def list_executions(room: TheRoom, asked: Annotated[RunsAsked, Query()]) -
     return some(await page_asked(room.app.executions, asked, room.mask))
 
 
-@router.get("/{metadata_id}", response_model=Metadata)
+@router.get("/{metadata_id:row_id}", response_model=Metadata)
 async def get_execution(room: TheRoom, metadata_id: PathId) -> Response:
     return one(shown(await room.app.executions.get(metadata_id), room.mask))
 
 
-@router.get("/{metadata_id}/logs", response_model=Page[LogLine])
+@router.get("/{metadata_id:row_id}/logs", response_model=Page[LogLine])
 async def list_logs(room: TheRoom, metadata_id: PathId, after: After = None, limit: Limit = 100) -> Response:
     """What the run logged, oldest first."""
     await room.app.executions.get(metadata_id)
@@ -71,7 +71,7 @@ async def cancel_executions(room: TheRoom, body: Ids) -> Response:
     return cancelled(CancelledRuns(cancelled=list(stopped), skipped=skipped))
 
 
-@router.post("/{metadata_id}/cancel", response_model=Metadata)
+@router.post("/{metadata_id:row_id}/cancel", response_model=Metadata)
 async def cancel_execution(room: TheRoom, metadata_id: PathId) -> Response:
     """Stop one that is not over; 409 if it is."""
     stopped = await room.app.executions.cancel([metadata_id])
@@ -81,7 +81,7 @@ async def cancel_execution(room: TheRoom, metadata_id: PathId) -> Response:
     return one(shown(found, room.mask))
 
 
-@router.post("/{metadata_id}/rerun", response_model=WorkQueueEntry, status_code=201)
+@router.post("/{metadata_id:row_id}/rerun", response_model=WorkQueueEntry, status_code=201)
 async def rerun_execution(room: TheRoom, metadata_id: PathId) -> Response:
     """Queue the same train with the same input once more; 409 if its input or its train is not there."""
     return entry(shown(await asked_again(room.app, metadata_id), room.mask), 201)

@@ -30,6 +30,7 @@ class ManifestsAsked(AskedByName):
     schedule_type: ScheduleType | None = None
     depends_on: str | None = None
     text: Annotated[str | None, Query(max_length=200, description="Somewhere in its external id.")] = None
+    retired: Annotated[bool, Query(description="Only retired ones; otherwise they are left out.")] = False
 
 
 class Trigger(Body):
@@ -95,7 +96,7 @@ async def cancel_manifest(room: TheRoom, external_id: ExternalId) -> Response:
 
 @router.delete("/{external_id:path}", status_code=204)
 async def delete_manifest(room: TheRoom, external_id: ExternalId) -> Response:
-    """Delete it with its history, its entries and its dead letters."""
+    """Retire it: it stops firing, its entries are withdrawn, its history and dead letters stay."""
     await room.app.manifests.delete(external_id)
     return Response(status_code=204)
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, Generic, TypeVar
 
 from fastapi import Path, Query
 from pydantic import BaseModel, Field
+from starlette.convertors import StringConvertor, register_url_convertor
 
 from trax.records.count import Count
 from trax.records.page import Page as Found
@@ -26,7 +27,7 @@ After = Annotated[int | None, Query(ge=0, le=LARGEST_ID, description="Read on: `
 Before = Annotated[int | None, Query(ge=0, le=LARGEST_ID, description="Go back: `previous` of the page.")]
 AfterName = Annotated[str | None, Query(max_length=200, description="Read on: `next` of the page before.")]
 BeforeName = Annotated[str | None, Query(max_length=200, description="Go back: `previous` of the page.")]
-WithTotal = Annotated[bool, Query(description="Also count them: exactly to 10,000, beyond that about.")]
+WithTotal = Annotated[bool, Query(description="Also count them all: exactly to 10,000, beyond that about.")]
 Full = Annotated[
     bool,
     Query(
@@ -36,6 +37,15 @@ Full = Annotated[
 ]
 RowId = Annotated[int, Field(ge=0, le=LARGEST_ID)]
 PathId = Annotated[int, Path(ge=0, le=LARGEST_ID)]
+
+
+class RowIdConvertor(StringConvertor):
+    """An id in a path, written `{entry_id:row_id}`: `/queue/cancel` is no entry, and has its own methods."""
+
+    regex = "[0-9]{1,19}"
+
+
+register_url_convertor("row_id", RowIdConvertor())
 
 
 class Total(BaseModel):

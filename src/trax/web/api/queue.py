@@ -45,12 +45,12 @@ async def list_entries(room: TheRoom, asked: Annotated[EntriesAsked, Query()]) -
     return some(await page_asked(room.app.work_queue, asked, room.mask))
 
 
-@router.get("/{entry_id}", response_model=WorkQueueEntry)
+@router.get("/{entry_id:row_id}", response_model=WorkQueueEntry)
 async def get_entry(room: TheRoom, entry_id: PathId) -> Response:
     return one(shown(await room.app.work_queue.get(entry_id), room.mask))
 
 
-@router.get("/{entry_id}/why", response_model=list[Reason])
+@router.get("/{entry_id:row_id}/why", response_model=list[Reason])
 async def why_entry(room: TheRoom, entry_id: PathId) -> Response:
     """What keeps it from running; what holds it now comes first."""
     return reasons(await room.app.why(entry_id))
@@ -63,7 +63,7 @@ async def cancel_entries(room: TheRoom, body: Ids) -> Response:
     return cancelled(CancelledEntries(cancelled=count, skipped=len(set(body.ids)) - count))
 
 
-@router.post("/{entry_id}/cancel", response_model=WorkQueueEntry)
+@router.post("/{entry_id:row_id}/cancel", response_model=WorkQueueEntry)
 async def cancel_entry(room: TheRoom, entry_id: PathId) -> Response:
     """Withdraw one that is still queued; 409 if it is not."""
     count = await room.app.work_queue.cancel([entry_id])

@@ -25,6 +25,6 @@ async def list_workers(room: TheRoom, after: AfterWorker = None, limit: Limit = 
     return some(await room.app.workers.list(after=after, limit=limit))
 
 
-@router.get("/{worker_id}", response_model=WorkerView)
+@router.get("/{worker_id:row_id}", response_model=WorkerView)
 async def get_worker(room: TheRoom, worker_id: PathId) -> Response:
     return one(await room.app.workers.get(worker_id))

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from trax.web.masking import is_mark
 from trax.web.pages.fields import Field, Kind, item_of
 from trax.web.pages.spelled import whole
 
@@ -31,6 +32,16 @@ class Shown:
     text: str
     problems: tuple[str, ...] = ()
     children: tuple[Shown, ...] = ()
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether the mark of a hidden value stands there, which is kept as long as the mark is."""
+        return is_mark(self.text)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the field is no place to type a value as text."""
+        return self.field.kind in {Kind.GROUP, Kind.LIST, Kind.TICK}
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -108,6 +119,8 @@ def _shown(field: Field, typed: Typed, problems: Mapping[str, list[str]]) -> Sho
 
 
 def _below(field: Field, typed: Typed) -> Iterator[Field]:
+    if is_mark(typed.get(field.path, "")):
+        return
     if field.kind is Kind.LIST:
         yield from (item_of(field, place) for place in range(_number(typed.get(_size(field)))))
     elif field.kind is Kind.GROUP:
@@ -128,6 +141,8 @@ def _nearest(path: str, places: set[str]) -> str:
 
 
 def _value(field: Field, typed: Typed) -> Any:
+    if is_mark(typed.get(field.path, "")):
+        return typed[field.path]
     match field.kind:
         case Kind.NOTHING:
             return None
@@ -168,6 +183,8 @@ def _read(field: Field, text: str) -> Any:
 
 
 def _text(field: Field, value: Any) -> str:
+    if isinstance(value, str) and is_mark(value):
+        return value
     if field.kind is Kind.TICK:
         return YES if value else ""
     if value is None:

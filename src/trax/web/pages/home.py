@@ -14,6 +14,8 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
+from trax.host.status import status
+from trax.records.status import problems
 from trax.records.tally import Span
 from trax.web.charts.bars import Column, stacked, ticks, top_of
 from trax.web.charts.ring import ring
@@ -60,7 +62,7 @@ class Drawn:
 async def home(request: Request) -> Response:
     taste = Taste.of(request)
     by = Span(one_of(request, "by", Span) or Span.MINUTE)
-    found = await _overview(request, taste, by)
+    found, wrong = await _overview(request, taste, by)
     return show(
         request,
         "home.html",
@@ -68,14 +70,19 @@ async def home(request: Request) -> Response:
         by=by,
         home=found.home,
         server=this_server(),
+        problems=wrong,
         **_blocks(found, by),
     )
 
 
-async def _overview(request: Request, taste: Taste, by: Span) -> Overview:
+async def _overview(request: Request, taste: Taste, by: Span) -> tuple[Overview, list[str]]:
     """Asked once for all who watch; for somebody who has just come, or just done something, anew."""
     room = room_of(request)
-    ask = partial(room.app.stats.overview, by, limit=SHOWN_TRAINS, without=taste.hidden, admin=taste.admin)
+    stats = partial(room.app.stats.overview, by, limit=SHOWN_TRAINS, without=taste.hidden, admin=taste.admin)
+
+    async def ask() -> tuple[Overview, list[str]]:
+        return await stats(), problems(await status(room.app.parts))
+
     if LIVE in request.headers and room.fanout.is_watching:
         return await room.shared.answer(room.fanout.mark, (by, taste.hidden, taste.admin), ask)
     return await ask()

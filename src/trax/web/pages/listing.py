@@ -49,7 +49,7 @@ async def newest_of(request: Request, noun: Any, **wanted: Any) -> Listing:
     found = await noun.page(
         **wanted, before=number(request, "before"), after=number(request, "after"), limit=ROWS, brief=True
     )
-    return newest_first(request, found, await noun.count(**wanted))
+    return newest_first(request, found, await noun.count(**wanted, quick=True))
 
 
 def newest_first(request: Request, page: Page[Any], count: Count | None = None) -> Listing:

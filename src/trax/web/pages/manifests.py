@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from trax.errors import TraxError
+from trax.host.manifests import ManifestKeywords
 from trax.host.timing import timing_of
 from trax.records.states import ScheduleType
 from trax.schedule.describe import explained
@@ -27,13 +28,16 @@ if TYPE_CHECKING:
 
     from markupsafe import Markup
 
-    from trax.host.manifests import ManifestKeywords
     from trax.records import Manifest
     from trax.records.when import Timing
     from trax.web.pages.acts import Form
 
 router = APIRouter()
-SWITCH: Final = {"on": True, "paused": False}
+SWITCH: Final[dict[str, ManifestKeywords]] = {
+    "on": {"enabled": True},
+    "paused": {"enabled": False},
+    "retired": {"retired": True},
+}
 SHOWN_PREVIEWS: Final = 5
 SHOWN_RUNS: Final = 20
 SHOWN_LETTERS: Final = 10
@@ -50,7 +54,8 @@ async def manifests(request: Request) -> Response:
         "group": word(request, "group"),
         "schedule_type": one_of(request, "schedule_type", ScheduleType),
     }
-    wanted: ManifestKeywords = {**query, "enabled": None if enabled is None else SWITCH[enabled]}
+    nothing: ManifestKeywords = {}
+    wanted: ManifestKeywords = {**query, **(SWITCH[enabled] if enabled else nothing)}
     found = await app.manifests.page(
         **wanted, before=word(request, "before"), after=word(request, "after"), limit=ROWS, brief=True
     )
@@ -58,7 +63,7 @@ async def manifests(request: Request) -> Response:
         request,
         "manifests.html",
         here="manifests",
-        listing=by_name(request, found, await app.manifests.count(**wanted)),
+        listing=by_name(request, found, await app.manifests.count(**wanted, quick=True)),
         query={**query, "enabled": enabled},
         is_filtered=bool(enabled or any(query.values())),
         types=list(ScheduleType),
@@ -76,7 +81,8 @@ async def manifest(request: Request, external_id: str) -> Response:
     app = room_of(request).app
     found = await app.manifests.get(external_id)
     timing, now = await timing_of(app.parts, found)
-    previews = previewed(timing, now, SHOWN_PREVIEWS) if timing.broken is None else []
+    fires = timing.broken is None and found.retired_at is None
+    previews = previewed(timing, now, SHOWN_PREVIEWS) if fires else []
     return show(
         request,
         "manifest.html",
@@ -118,6 +124,8 @@ def in_words(manifest: Manifest, timing: Timing) -> str:
 
 
 def no_preview(manifest: Manifest, timing: Timing) -> str:
+    if manifest.retired_at is not None:
+        return "None: it is retired."
     if timing.broken is not None:
         return f"Its row cannot be read: {timing.broken}"
     return f"None is due by the clock: it runs {in_words(manifest, timing)}."
@@ -161,10 +169,17 @@ def drawn(request: Request, family: Sequence[Manifest], here: str) -> Markup:
         Node(
             key=one.external_id,
             href=link(request, f"/manifests/{one.external_id}"),
-            kind=f"{'plain' if one.enabled else 'off'}{' is-here' if one.external_id == here else ''}",
-            detail=one.train if one.enabled else "paused",
+            kind=f"{'off' if _rest(one) else 'plain'}{' is-here' if one.external_id == here else ''}",
+            detail=_rest(one) or one.train,
         )
         for one in family
     ]
     edges = [(one.depends_on, one.external_id) for one in family if one.depends_on]
     return graph(nodes, edges, label="Which manifests wait for which")
+
+
+def _rest(manifest: Manifest) -> str | None:
+    """Why it does not fire, in a word."""
+    if manifest.retired_at is not None:
+        return "retired"
+    return None if manifest.enabled else "paused"

@@ -13,14 +13,13 @@ from starlette.responses import RedirectResponse, Response
 from trax.errors import InvalidInput, NotFound, StoreError, TraxError
 from trax.web.api.asking import asked_for
 from trax.web.described import described, schema_of
-from trax.web.masking import HIDDEN
 from trax.web.pages.acts import in_name_of_visitor, posted
 from trax.web.pages.fields import form_of
 from trax.web.pages.filling import beginning, shown, spread, value_of, with_item, without_item
-from trax.web.pages.listing import number, word
+from trax.web.pages.listing import word
 from trax.web.pages.messages import Message, say
 from trax.web.pages.rendering import show
-from trax.web.pages.spelled import duration, whole_number
+from trax.web.pages.spelled import duration, whole, whole_number
 from trax.web.pages.words import patience, span
 from trax.web.room import link, room_of
 
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
     from trax.errors import FieldError
     from trax.host.entry import QueuedEntry
+    from trax.records import Metadata
     from trax.train import Train
     from trax.web.described import TrainSummary
     from trax.web.pages.acts import Form
@@ -46,6 +46,8 @@ class Draft:
     typed: dict[str, str]
     as_json: bool = False
     json_text: str = ""
+    like: str = ""
+    """The id of the run whose input it was filled with: what is hidden is kept from there."""
     priority: str = ""
     delay: str = ""
     group: str = ""
@@ -71,9 +73,11 @@ async def trains(request: Request) -> Response:
 async def train(request: Request, name: str) -> Response:
     found = room_of(request).app.trains.get(name)
     field = _form(found)
-    draft = Draft(
-        typed=await _like(request, field) or beginning(field), as_json=word(request, "as") == "json"
-    )
+    draft = Draft(typed=beginning(field), as_json=word(request, "as") == "json")
+    if (run := await _like(request, found, word(request, "like"))) is not None:
+        value = room_of(request).mask.mark(run.input)
+        typed = spread(field, value) or draft.typed
+        draft = replace(draft, like=str(run.id), typed=typed, json_text=_json(value))
     return await _shown(request, found, draft)
 
 
@@ -100,10 +104,11 @@ async def run_train(request: Request, name: str) -> Response:
 
 
 async def _queued(request: Request, train: Train[Any, Any], draft: Draft, field: Field) -> QueuedEntry:
+    room, run = room_of(request), await _like(request, train, draft.like)
     return await asked_for(
-        room_of(request).app,
+        room.app,
         train.name,
-        draft.value(field),
+        room.mask.restore(draft.value(field), run and run.input),
         {
             "priority": whole_number("Priority", draft.priority),
             "delay": duration("Delay", draft.delay),
@@ -112,17 +117,14 @@ async def _queued(request: Request, train: Train[Any, Any], draft: Draft, field:
     )
 
 
-async def _like(request: Request, field: Field) -> dict[str, str]:
-    """What an earlier run was given, to be changed a little. What is secret must be typed again."""
-    like = number(request, "like")
-    if like is None:
-        return {}
+async def _like(request: Request, train: Train[Any, Any], like: str | None) -> Metadata | None:
+    """The run of this train whose input is to be changed a little; another train gets no secrets of it."""
+    metadata_id = whole(like or "")
     try:
-        run = await room_of(request).app.executions.get(like)
+        run = None if metadata_id is None else await room_of(request).app.executions.get(metadata_id)
     except NotFound:
-        return {}
-    typed = spread(field, room_of(request).mask(run.input))
-    return {path: text for path, text in typed.items() if HIDDEN not in text}
+        return None
+    return run if run and run.train in {train.name, *train.options.aliases} else None
 
 
 def _draft(form: Form) -> Draft:
@@ -130,6 +132,7 @@ def _draft(form: Form) -> Draft:
         typed={name.removeprefix(PREFIX): value for name, value in form.pairs if name.startswith(PREFIX)},
         as_json=form.get("as") == "json",
         json_text=form.get("json"),
+        like=form.get("like"),
         priority=form.get("priority"),
         delay=form.get("delay"),
         group=form.get("group"),
@@ -143,8 +146,7 @@ def _changed(form: Form, draft: Draft, field: Field) -> Draft:
     if path := form.get("remove"):
         return replace(draft, typed=without_item(path, draft.typed))
     if form.get("turn") == "json":
-        text = json.dumps(value_of(field, draft.typed), indent=2, ensure_ascii=False)
-        return replace(draft, as_json=True, json_text=text)
+        return replace(draft, as_json=True, json_text=_json(value_of(field, draft.typed)))
     try:
         return replace(draft, as_json=False, typed=spread(field, draft.value(field)))
     except TraxError:
@@ -176,6 +178,10 @@ async def _shown(
         problems=problems,
         runs=await room_of(request).app.executions.page(train=train.name, limit=SHOWN_RUNS, brief=True),
     )
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)
 
 
 def _form(train: Train[Any, Any]) -> Field:

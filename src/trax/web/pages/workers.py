@@ -8,6 +8,8 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from trax.host.status import status
+from trax.records.worker import disagreements
 from trax.web.pages.listing import number, onwards
 from trax.web.pages.rendering import show
 from trax.web.room import room_of
@@ -23,4 +25,6 @@ async def workers(request: Request) -> Response:
         jobs=SHOWN_JOBS, after=number(request, "after"), limit=SHOWN_WORKERS + 1
     )
     listing = onwards(request, found, limit=SHOWN_WORKERS, key=lambda view: view.worker.id)
-    return show(request, "workers.html", here="workers", listing=listing)
+    servers = (await status(room_of(request).app.parts)).servers
+    wrong = disagreements(servers)
+    return show(request, "workers.html", here="workers", listing=listing, disagreements=wrong)

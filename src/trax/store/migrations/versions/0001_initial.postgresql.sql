@@ -15,7 +15,7 @@ CREATE TABLE trax.audit (
     undoes BIGINT,
     undone_by BIGINT,
     PRIMARY KEY (id),
-    CONSTRAINT via_known CHECK (via IN ('dashboard', 'api', 'cli', 'python')),
+    CONSTRAINT via_known CHECK (via IN ('dashboard', 'api', 'cli', 'python', 'system')),
     CONSTRAINT targets_range CHECK (targets >= 0)
 );
 
@@ -37,6 +37,9 @@ CREATE TABLE trax.manifest_group (
     enabled BOOLEAN DEFAULT true NOT NULL,
     created_at TIMESTAMP WITH TIME ZONE NOT NULL,
     updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    priority_changed_at TIMESTAMP WITH TIME ZONE,
+    apply_priority_at TIMESTAMP WITH TIME ZONE,
+    priority_horizon BIGINT,
     PRIMARY KEY (id),
     CONSTRAINT priority_range CHECK (priority BETWEEN 0 AND 31),
     CONSTRAINT max_active_jobs_range CHECK (max_active_jobs >= 0),
@@ -71,14 +74,20 @@ CREATE TABLE trax.worker (
     pid INTEGER NOT NULL,
     version TEXT COLLATE "C" DEFAULT '' NOT NULL,
     app_version TEXT COLLATE "C" DEFAULT '' NOT NULL,
+    app TEXT COLLATE "C" DEFAULT 'default' NOT NULL,
+    declares TEXT COLLATE "C",
     concurrency INTEGER NOT NULL,
     dispatches BOOLEAN DEFAULT false NOT NULL,
-    receives BOOLEAN DEFAULT false NOT NULL,
+    kind TEXT COLLATE "C" DEFAULT 'worker' NOT NULL,
     trains JSON NOT NULL,
+    aliases JSON,
     groups JSON,
+    routes JSON,
+    settings JSON,
     started_at TIMESTAMP WITH TIME ZONE NOT NULL,
     heartbeat_at TIMESTAMP WITH TIME ZONE NOT NULL,
     PRIMARY KEY (id),
+    CONSTRAINT kind_known CHECK (kind IN ('worker', 'receiver', 'scheduler', 'caller')),
     CONSTRAINT concurrency_range CHECK (concurrency >= 0)
 )
  WITH (fillfactor = 50, autovacuum_vacuum_threshold = 200, autovacuum_vacuum_scale_factor = 0);
@@ -93,6 +102,7 @@ CREATE TABLE trax.manifest (
     priority SMALLINT DEFAULT '0' NOT NULL,
     origin TEXT COLLATE "C" NOT NULL,
     batch TEXT COLLATE "C",
+    app TEXT COLLATE "C" DEFAULT 'default' NOT NULL,
     schedule_type TEXT COLLATE "C" NOT NULL,
     cron_expression TEXT COLLATE "C",
     time_zone TEXT COLLATE "C" DEFAULT 'UTC' NOT NULL,
@@ -112,13 +122,16 @@ CREATE TABLE trax.manifest (
     failure_count INTEGER DEFAULT '0' NOT NULL,
     lifetime_failures INTEGER DEFAULT '0' NOT NULL,
     gave_up_reason TEXT COLLATE "C",
+    failed_metadata_id BIGINT,
     retry_at TIMESTAMP WITH TIME ZONE,
     attempt_cancelled BOOLEAN DEFAULT false NOT NULL,
     last_successful_run TIMESTAMP WITH TIME ZONE,
     last_scheduled_for TIMESTAMP WITH TIME ZONE,
     next_scheduled_run TIMESTAMP WITH TIME ZONE,
+    plan_after TIMESTAMP WITH TIME ZONE,
     consumed_parent_success_at TIMESTAMP WITH TIME ZONE,
     next_due_at TIMESTAMP WITH TIME ZONE,
+    retired_at TIMESTAMP WITH TIME ZONE,
     created_at TIMESTAMP WITH TIME ZONE NOT NULL,
     updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
     PRIMARY KEY (id),
@@ -195,6 +208,7 @@ CREATE TABLE trax.dead_letter (
     input JSON,
     retry JSON,
     timeout_seconds FLOAT,
+    unique_key TEXT COLLATE "C",
     status TEXT COLLATE "C" NOT NULL,
     reason TEXT COLLATE "C" NOT NULL,
     retry_count INTEGER NOT NULL,
@@ -236,6 +250,8 @@ CREATE TABLE trax.work_queue (
     status TEXT COLLATE "C" NOT NULL,
     origin TEXT COLLATE "C" NOT NULL,
     ready BOOLEAN NOT NULL,
+    parked TEXT COLLATE "C",
+    parked_at TIMESTAMP WITH TIME ZONE,
     priority SMALLINT DEFAULT '0' NOT NULL,
     group_priority SMALLINT DEFAULT '0' NOT NULL,
     group_id BIGINT,
@@ -243,6 +259,7 @@ CREATE TABLE trax.work_queue (
     metadata_id BIGINT,
     dead_letter_id BIGINT,
     unique_key TEXT COLLATE "C",
+    former_key TEXT COLLATE "C",
     attempt INTEGER DEFAULT '1' NOT NULL,
     retry JSON,
     timeout_seconds FLOAT,
@@ -257,7 +274,8 @@ CREATE TABLE trax.work_queue (
     CONSTRAINT priority_range CHECK (priority BETWEEN 0 AND 31),
     CONSTRAINT group_priority_range CHECK (group_priority BETWEEN 0 AND 31),
     CONSTRAINT attempt_range CHECK (attempt >= 1),
-    CONSTRAINT delayed_has_moment CHECK (ready OR scheduled_at IS NOT NULL),
+    CONSTRAINT delayed_has_moment CHECK (ready OR scheduled_at IS NOT NULL OR parked IS NOT NULL),
+    CONSTRAINT parked_has_moment CHECK ((parked IS NULL) = (parked_at IS NULL)),
     CONSTRAINT dispatched_has_moment CHECK ((status = 'dispatched') = (dispatched_at IS NOT NULL)),
     UNIQUE (external_id),
     FOREIGN KEY(dead_letter_id) REFERENCES trax.dead_letter (id) ON DELETE SET NULL
@@ -270,6 +288,8 @@ CREATE INDEX audit_actor_idx ON trax.audit (actor, id);
 
 CREATE INDEX audit_noun_idx ON trax.audit (noun, id);
 
+CREATE INDEX manifest_group_apply_idx ON trax.manifest_group (apply_priority_at) WHERE apply_priority_at IS NOT NULL;
+
 CREATE INDEX manifest_group_bound_idx ON trax.manifest_group (id) WHERE max_active_jobs IS NOT NULL OR NOT enabled;
 
 CREATE INDEX manifest_batch_idx ON trax.manifest (batch) WHERE batch IS NOT NULL;
@@ -278,7 +298,13 @@ CREATE INDEX manifest_due_idx ON trax.manifest (next_due_at) WHERE next_due_at I
 
 CREATE INDEX manifest_group_idx ON trax.manifest (group_id);
 
+CREATE INDEX manifest_live_idx ON trax.manifest (external_id) WHERE retired_at IS NULL;
+
 CREATE INDEX manifest_parent_idx ON trax.manifest (depends_on_id) WHERE depends_on_id IS NOT NULL;
+
+CREATE INDEX manifest_resting_idx ON trax.manifest (id) WHERE enabled AND next_due_at IS NULL AND retired_at IS NULL;
+
+CREATE INDEX manifest_retired_idx ON trax.manifest (external_id) WHERE retired_at IS NOT NULL;
 
 CREATE INDEX metadata_active_idx ON trax.metadata (group_id) WHERE state IN ('pending', 'in_progress') AND NOT exempt;
 
@@ -316,11 +342,15 @@ CREATE INDEX work_queue_cancelled_idx ON trax.work_queue (id) WHERE status = 'ca
 
 CREATE INDEX work_queue_dead_letter_idx ON trax.work_queue (dead_letter_id) WHERE dead_letter_id IS NOT NULL;
 
-CREATE INDEX work_queue_delayed_idx ON trax.work_queue (scheduled_at) WHERE status = 'queued' AND NOT ready;
+CREATE INDEX work_queue_delayed_idx ON trax.work_queue (scheduled_at) WHERE status = 'queued' AND NOT ready AND parked IS NULL;
 
 CREATE INDEX work_queue_manifest_idx ON trax.work_queue (manifest_id, id) WHERE manifest_id IS NOT NULL;
 
 CREATE UNIQUE INDEX work_queue_one_scheduled_idx ON trax.work_queue (manifest_id) WHERE status = 'queued' AND origin IN ('schedule', 'retry');
+
+CREATE INDEX work_queue_parked_at_idx ON trax.work_queue (parked_at) WHERE status = 'queued' AND parked IS NOT NULL;
+
+CREATE INDEX work_queue_parked_idx ON trax.work_queue (parked, parked_at) WHERE status = 'queued' AND parked IS NOT NULL;
 
 CREATE INDEX work_queue_queued_of_manifest_idx ON trax.work_queue (manifest_id) WHERE status = 'queued' AND manifest_id IS NOT NULL;
 

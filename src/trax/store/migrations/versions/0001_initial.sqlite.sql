@@ -14,7 +14,7 @@ CREATE TABLE trax_audit (
     reason TEXT,
     undoes INTEGER,
     undone_by INTEGER,
-    CONSTRAINT via_known CHECK (via IN ('dashboard', 'api', 'cli', 'python')),
+    CONSTRAINT via_known CHECK (via IN ('dashboard', 'api', 'cli', 'python', 'system')),
     CONSTRAINT targets_range CHECK (targets >= 0)
 );
 
@@ -36,6 +36,9 @@ CREATE TABLE trax_manifest_group (
     enabled BOOLEAN DEFAULT 1 NOT NULL,
     created_at VARCHAR(27) NOT NULL,
     updated_at VARCHAR(27) NOT NULL,
+    priority_changed_at VARCHAR(27),
+    apply_priority_at VARCHAR(27),
+    priority_horizon INTEGER,
     CONSTRAINT priority_range CHECK (priority BETWEEN 0 AND 31),
     CONSTRAINT max_active_jobs_range CHECK (max_active_jobs >= 0),
     UNIQUE (name)
@@ -70,13 +73,19 @@ CREATE TABLE trax_worker (
     pid INTEGER NOT NULL,
     version TEXT DEFAULT '' NOT NULL,
     app_version TEXT DEFAULT '' NOT NULL,
+    app TEXT DEFAULT 'default' NOT NULL,
+    declares TEXT,
     concurrency INTEGER NOT NULL,
     dispatches BOOLEAN DEFAULT 0 NOT NULL,
-    receives BOOLEAN DEFAULT 0 NOT NULL,
+    kind TEXT DEFAULT 'worker' NOT NULL,
     trains TEXT NOT NULL,
+    aliases TEXT,
     groups TEXT,
+    routes TEXT,
+    settings TEXT,
     started_at VARCHAR(27) NOT NULL,
     heartbeat_at VARCHAR(27) NOT NULL,
+    CONSTRAINT kind_known CHECK (kind IN ('worker', 'receiver', 'scheduler', 'caller')),
     CONSTRAINT concurrency_range CHECK (concurrency >= 0)
 );
 
@@ -90,6 +99,7 @@ CREATE TABLE trax_manifest (
     priority SMALLINT DEFAULT '0' NOT NULL,
     origin TEXT NOT NULL,
     batch TEXT,
+    app TEXT DEFAULT 'default' NOT NULL,
     schedule_type TEXT NOT NULL,
     cron_expression TEXT,
     time_zone TEXT DEFAULT 'UTC' NOT NULL,
@@ -109,13 +119,16 @@ CREATE TABLE trax_manifest (
     failure_count INTEGER DEFAULT '0' NOT NULL,
     lifetime_failures INTEGER DEFAULT '0' NOT NULL,
     gave_up_reason TEXT,
+    failed_metadata_id INTEGER,
     retry_at VARCHAR(27),
     attempt_cancelled BOOLEAN DEFAULT 0 NOT NULL,
     last_successful_run VARCHAR(27),
     last_scheduled_for VARCHAR(27),
     next_scheduled_run VARCHAR(27),
+    plan_after VARCHAR(27),
     consumed_parent_success_at VARCHAR(27),
     next_due_at VARCHAR(27),
+    retired_at VARCHAR(27),
     created_at VARCHAR(27) NOT NULL,
     updated_at VARCHAR(27) NOT NULL,
     CONSTRAINT origin_known CHECK (origin IN ('declared', 'runtime')),
@@ -189,6 +202,7 @@ CREATE TABLE trax_dead_letter (
     input TEXT,
     retry TEXT,
     timeout_seconds FLOAT,
+    unique_key TEXT,
     status TEXT NOT NULL,
     reason TEXT NOT NULL,
     retry_count INTEGER NOT NULL,
@@ -228,6 +242,8 @@ CREATE TABLE trax_work_queue (
     status TEXT NOT NULL,
     origin TEXT NOT NULL,
     ready BOOLEAN NOT NULL,
+    parked TEXT,
+    parked_at VARCHAR(27),
     priority SMALLINT DEFAULT '0' NOT NULL,
     group_priority SMALLINT DEFAULT '0' NOT NULL,
     group_id INTEGER,
@@ -235,6 +251,7 @@ CREATE TABLE trax_work_queue (
     metadata_id INTEGER,
     dead_letter_id INTEGER,
     unique_key TEXT,
+    former_key TEXT,
     attempt INTEGER DEFAULT '1' NOT NULL,
     retry TEXT,
     timeout_seconds FLOAT,
@@ -248,7 +265,8 @@ CREATE TABLE trax_work_queue (
     CONSTRAINT priority_range CHECK (priority BETWEEN 0 AND 31),
     CONSTRAINT group_priority_range CHECK (group_priority BETWEEN 0 AND 31),
     CONSTRAINT attempt_range CHECK (attempt >= 1),
-    CONSTRAINT delayed_has_moment CHECK (ready OR scheduled_at IS NOT NULL),
+    CONSTRAINT delayed_has_moment CHECK (ready OR scheduled_at IS NOT NULL OR parked IS NOT NULL),
+    CONSTRAINT parked_has_moment CHECK ((parked IS NULL) = (parked_at IS NULL)),
     CONSTRAINT dispatched_has_moment CHECK ((status = 'dispatched') = (dispatched_at IS NOT NULL)),
     UNIQUE (external_id),
     FOREIGN KEY(dead_letter_id) REFERENCES trax_dead_letter (id) ON DELETE SET NULL
@@ -260,6 +278,8 @@ CREATE INDEX trax_audit_actor_idx ON trax_audit (actor, id);
 
 CREATE INDEX trax_audit_noun_idx ON trax_audit (noun, id);
 
+CREATE INDEX trax_manifest_group_apply_idx ON trax_manifest_group (apply_priority_at) WHERE apply_priority_at IS NOT NULL;
+
 CREATE INDEX trax_manifest_group_bound_idx ON trax_manifest_group (id) WHERE max_active_jobs IS NOT NULL OR NOT enabled;
 
 CREATE INDEX trax_manifest_batch_idx ON trax_manifest (batch) WHERE batch IS NOT NULL;
@@ -268,7 +288,13 @@ CREATE INDEX trax_manifest_due_idx ON trax_manifest (next_due_at) WHERE next_due
 
 CREATE INDEX trax_manifest_group_idx ON trax_manifest (group_id);
 
+CREATE INDEX trax_manifest_live_idx ON trax_manifest (external_id) WHERE retired_at IS NULL;
+
 CREATE INDEX trax_manifest_parent_idx ON trax_manifest (depends_on_id) WHERE depends_on_id IS NOT NULL;
+
+CREATE INDEX trax_manifest_resting_idx ON trax_manifest (id) WHERE enabled AND next_due_at IS NULL AND retired_at IS NULL;
+
+CREATE INDEX trax_manifest_retired_idx ON trax_manifest (external_id) WHERE retired_at IS NOT NULL;
 
 CREATE INDEX trax_metadata_active_idx ON trax_metadata (group_id) WHERE state IN ('pending', 'in_progress') AND NOT exempt;
 
@@ -306,11 +332,15 @@ CREATE INDEX trax_work_queue_cancelled_idx ON trax_work_queue (id) WHERE status 
 
 CREATE INDEX trax_work_queue_dead_letter_idx ON trax_work_queue (dead_letter_id) WHERE dead_letter_id IS NOT NULL;
 
-CREATE INDEX trax_work_queue_delayed_idx ON trax_work_queue (scheduled_at) WHERE status = 'queued' AND NOT ready;
+CREATE INDEX trax_work_queue_delayed_idx ON trax_work_queue (scheduled_at) WHERE status = 'queued' AND NOT ready AND parked IS NULL;
 
 CREATE INDEX trax_work_queue_manifest_idx ON trax_work_queue (manifest_id, id) WHERE manifest_id IS NOT NULL;
 
 CREATE UNIQUE INDEX trax_work_queue_one_scheduled_idx ON trax_work_queue (manifest_id) WHERE status = 'queued' AND origin IN ('schedule', 'retry');
+
+CREATE INDEX trax_work_queue_parked_at_idx ON trax_work_queue (parked_at) WHERE status = 'queued' AND parked IS NOT NULL;
+
+CREATE INDEX trax_work_queue_parked_idx ON trax_work_queue (parked, parked_at) WHERE status = 'queued' AND parked IS NOT NULL;
 
 CREATE INDEX trax_work_queue_queued_of_manifest_idx ON trax_work_queue (manifest_id) WHERE status = 'queued' AND manifest_id IS NOT NULL;
 

@@ -1,9 +1,12 @@
-"""A manifest that is deleted leaves no entry behind, whoever writes one meanwhile; no foreign key helps."""
+"""A manifest that is retired leaves no entry in the queue, whoever writes one; no foreign key helps.
+
+And a start does not undo what an operator changes in the same moment.
+"""
 
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,12 +15,14 @@ from tests.support.flow_manager import Yard
 from tests.support.held import PATIENCE_SECONDS, Held, someone_waits
 
 from trax import every
-from trax.admin import activation, resolutions, runtime, triggers
+from trax.admin import activation, resolutions, runtime, startup, triggers
 from trax.admin.cycle import manage
 from trax.admin.job_dispatcher import dispatch
 from trax.admin.manifest_manager import Turn
 from trax.dispatch.routing import Routing
-from trax.errors import NotFound
+from trax.errors import Conflict
+from trax.schedule.builder import Declarations
+from trax.store import manifests
 from trax.store.dead_letters import Chosen
 from trax.store.manifest_locks import lock
 
@@ -31,6 +36,7 @@ if TYPE_CHECKING:
     Writer = Callable[[Yard], Awaitable[Work]]
 
 TEN = datetime(2027, 3, 1, 10, tzinfo=UTC)
+LATER = TEN + timedelta(minutes=5, seconds=42)
 FIVE_MINUTES = every(minutes=5)
 
 
@@ -62,52 +68,53 @@ async def waking_it(h: Yard) -> Work:
     return lambda connection: activation.activate(connection, "scan", wanted, settings, force=True, now=h.now)
 
 
-WRITERS = [triggering, triggering_its_group, requeueing_its_letter, waking_it]
+REFUSED = [triggering, triggering_its_group, waking_it]
+WRITERS = [*REFUSED, requeueing_its_letter]
 
 
-def deleting(connection: Connection) -> None:
-    runtime.delete(connection, "load")
+def retiring(connection: Connection) -> None:
+    runtime.delete(connection, "load", now=TEN)
 
 
 def entries_of(h: Yard, manifest_id: int) -> int:
-    query = text("SELECT count(*) FROM trax.work_queue WHERE manifest_id = :id")
+    query = text("SELECT count(*) FROM trax.work_queue WHERE manifest_id = :id AND status = 'queued'")
     return h.store.read(lambda connection: connection.execute(query, {"id": manifest_id}).scalar_one())
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-async def test_a_deletion_waits_for_whoever_writes_an_entry(
+async def test_a_retirement_waits_for_whoever_writes_an_entry(
     h: Yard, threads: ThreadPoolExecutor, writer: Writer
 ) -> None:
     async with h:
         manifest_id = h.manifest_id("load")
         writing = Held(h, threads, await writer(h))
 
-        deletion = threads.submit(h.store.run, deleting)
+        retirement = threads.submit(h.store.run, retiring)
         someone_waits(h)
         assert writing.let_go(), "it has written an entry"
-        deletion.result(PATIENCE_SECONDS)
+        retirement.result(PATIENCE_SECONDS)
 
         assert entries_of(h, manifest_id) == 0
 
 
-@pytest.mark.parametrize("writer", WRITERS)
-async def test_whoever_wants_to_write_an_entry_waits_for_a_deletion_and_writes_none(
+@pytest.mark.parametrize("writer", REFUSED)
+async def test_whoever_wants_to_write_an_entry_waits_for_a_retirement_and_writes_none(
     h: Yard, threads: ThreadPoolExecutor, writer: Writer
 ) -> None:
     async with h:
         manifest_id, work = h.manifest_id("load"), await writer(h)
-        deletion = Held(h, threads, deleting)
+        retirement = Held(h, threads, retiring)
 
         writing = threads.submit(h.store.run, work)
         someone_waits(h)
-        deletion.let_go()
+        retirement.let_go()
 
-        with suppress(NotFound):
+        with suppress(Conflict):
             writing.result(PATIENCE_SECONDS)
         assert entries_of(h, manifest_id) == 0
 
 
-async def test_a_deletion_waits_for_a_manager_and_deletes_what_that_wrote(
+async def test_a_retirement_waits_for_a_manager_and_withdraws_what_that_wrote(
     h: Yard, threads: ThreadPoolExecutor
 ) -> None:
     async with h:
@@ -118,9 +125,9 @@ async def test_a_deletion_waits_for_a_manager_and_deletes_what_that_wrote(
         )
         someone_waits(h)
 
-        deletion = threads.submit(h.store.run, deleting)
+        retirement = threads.submit(h.store.run, retiring)
         holder.let_go()
-        deletion.result(PATIENCE_SECONDS)
+        retirement.result(PATIENCE_SECONDS)
 
         managed = managing.result(PATIENCE_SECONDS)
         assert managed is not None
@@ -137,21 +144,23 @@ def runs_of(h: Yard, manifest_id: int) -> int:
     return h.store.read(lambda connection: connection.execute(query, {"id": manifest_id}).scalar_one())
 
 
-async def test_the_gate_waits_for_a_deletion_and_lets_nobody_in(h: Yard, threads: ThreadPoolExecutor) -> None:
+async def test_the_gate_waits_for_a_retirement_and_lets_nobody_in(
+    h: Yard, threads: ThreadPoolExecutor
+) -> None:
     async with h:
         manifest_id = h.manifest_id("load")
         h.store.run(await triggering(h))
-        deletion = Held(h, threads, deleting)
+        retirement = Held(h, threads, retiring)
 
         visit = threads.submit(h.store.run, admitting(h))
         someone_waits(h)
-        deletion.let_go()
+        retirement.let_go()
 
         assert visit.result(PATIENCE_SECONDS).metadata_ids == []
         assert (entries_of(h, manifest_id), runs_of(h, manifest_id)) == (0, 0)
 
 
-async def test_a_deletion_waits_for_the_gate_and_deletes_the_run_it_made(
+async def test_a_retirement_waits_for_the_gate_and_lets_the_run_go_on(
     h: Yard, threads: ThreadPoolExecutor
 ) -> None:
     for_update = text("SELECT id FROM trax.manifest FOR UPDATE")
@@ -162,10 +171,65 @@ async def test_a_deletion_waits_for_the_gate_and_deletes_the_run_it_made(
         visit = threads.submit(h.store.run, admitting(h))  # its new run refers to the manifest
         someone_waits(h)
 
-        deletion = threads.submit(h.store.run, deleting)
+        retirement = threads.submit(h.store.run, retiring)
         someone_waits(h, others=2)
         holder.let_go()
-        deletion.result(PATIENCE_SECONDS)
+        retirement.result(PATIENCE_SECONDS)
 
         assert len(visit.result(PATIENCE_SECONDS).metadata_ids) == 1
-        assert (entries_of(h, manifest_id), runs_of(h, manifest_id)) == (0, 0)
+        assert (entries_of(h, manifest_id), runs_of(h, manifest_id)) == (0, 1)
+
+
+def disabling(connection: Connection) -> None:
+    manifests.set_enabled(connection, "load", enabled=False, now=TEN)
+
+
+def planning_its_next_run(connection: Connection) -> None:
+    planned = {"next_scheduled_run": LATER, "next_due_at": LATER}
+    connection.execute(
+        text("UPDATE trax.manifest SET next_scheduled_run = :next_scheduled_run, next_due_at = :next_due_at"),
+        planned,
+    )
+
+
+async def test_a_start_that_changes_a_manifest_leaves_what_others_change_meanwhile(
+    h: Yard, threads: ThreadPoolExecutor
+) -> None:
+    code = Declarations()
+    code.schedule(h.job, "load", "load", FIVE_MINUTES, max_retries=7, timeout=timedelta(minutes=1))
+    settings = h.app.parts.settings
+
+    async with h:
+        operator = Held(h, threads, disabling)
+
+        start = threads.submit(
+            h.store.run, lambda connection: startup.start(connection, h.store, code.checked(), settings)
+        )
+        someone_waits(h)
+        operator.let_go()
+        start.result(PATIENCE_SECONDS)
+
+        load = await h.manifest("load")
+        assert (load.enabled, load.max_retries, load.timeout) == (False, 7, timedelta(minutes=1))
+
+
+async def test_a_start_leaves_the_moment_that_the_end_of_a_run_sets_meanwhile(
+    h: Yard, threads: ThreadPoolExecutor
+) -> None:
+    code = Declarations()
+    code.schedule(h.job, "load", "load", FIVE_MINUTES, max_retries=1, priority=9)
+    settings = h.app.parts.settings
+
+    async with h:
+        ending = Held(h, threads, planning_its_next_run)
+
+        start = threads.submit(
+            h.store.run, lambda connection: startup.start(connection, h.store, code.checked(), settings)
+        )
+        someone_waits(h)
+        ending.let_go()
+        start.result(PATIENCE_SECONDS)
+
+        load = await h.manifest("load")
+        assert (load.priority, load.next_due_at) == (9, LATER)
+        assert await h.manage() == []

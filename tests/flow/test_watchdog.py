@@ -1,0 +1,260 @@
+"""The watchdog: finds what would never be looked at again, and nothing else."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sqlalchemy import insert, text
+from tests.support.flow_manager import Yard
+from tests.support.plans import rows_read, steps_taken
+from tests.support.running import run_queued
+
+from trax import Cancel, Item, Retry, Snooze, cron, current, every, exclude
+from trax.host import duties
+from trax.host.duties import repair_now
+from trax.records import ScheduleType
+from trax.store import manifest_looks
+from trax.store.dialect import is_sqlite
+from trax.store.schema import tables
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from trax.store import Connection, Store
+
+TEN = datetime(2027, 3, 1, 10, tzinfo=UTC)  # a Monday
+ALWAYS = exclude.days_of_week("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+
+
+@pytest.fixture
+async def yard(url: str) -> AsyncGenerator[Yard]:
+    """Manifests of every kind."""
+    made = Yard(url, TEN)
+    retry = Retry(max_retries=2, delay=timedelta(minutes=1))
+    hourly = made.schedule(made.job, "hourly", "hourly", every(hours=1), retry=retry, group="a")
+    hourly.include(made.job, "after", "after", retry=retry, group="a")
+    loads = [Item(one, f"load-{one}", depends_on="hourly") for one in "xy"]
+    hourly.include_many(made.job, "load", loads, dormant=True, max_retries=1, group="b")
+    made.schedule(made.job, "daily", "daily", cron("0 7 * * *"), group="b", max_retries=1, start="now")
+    made.schedule(made.job, "often", "often", every(minutes=7), max_instances=2, retry=retry, group="b")
+    made.schedule(made.job, "never", "never", every(hours=1), exclude=ALWAYS, group="a")
+    made.app.schedule_once(made.job, "once", "once", delay=timedelta(hours=2), max_retries=1)
+    async with made:
+        yield made
+
+
+def repair(yard: Yard) -> list[str]:
+    return yard.store.run(repair_now, yard.store, yard.app.parts)
+
+
+def silence(yard: Yard, *external_ids: str, **columns: Any) -> None:
+    for external_id in external_ids:
+        yard.change_manifest(external_id, next_due_at=None, **columns)
+
+
+async def test_what_would_never_run_again_is_looked_at_now(
+    yard: Yard, caplog: pytest.LogCaptureFixture
+) -> None:
+    await yard.run_until_idle()
+    silence(yard, "hourly", "daily", "once", "often")
+
+    assert repair(yard) == ["daily", "hourly", "often", "once"]
+    assert repair(yard) == []
+
+    await yard.manage()
+    planned = {one: (await yard.manifest(one)).next_due_at for one in ("hourly", "daily", "once", "often")}
+    assert planned == {
+        "hourly": TEN + timedelta(hours=1),
+        "daily": TEN + timedelta(hours=21),
+        "once": TEN + timedelta(hours=2),
+        "often": TEN + timedelta(minutes=7),
+    }
+    (entry,) = await yard.app.audit.list(action="manifests.repair")
+    assert (entry.actor, entry.via, entry.ids) == ("watchdog", "system", ("daily", "hourly", "often", "once"))
+    warned = [line for line in caplog.messages if "no planned look" in line]
+    assert len(warned) == 1
+    assert warned[0].startswith("4 manifests had no planned look and nothing under way")
+    assert warned[0].endswith("they are looked at now: daily, hourly, often, once")
+    assert yard.app.parts.odometer.repaired_manifests == 4
+
+
+async def test_a_success_that_a_dependent_has_missed_and_a_failure_nobody_saw_to_are_found(
+    yard: Yard,
+) -> None:
+    await yard.manage()
+    await run_queued(yard)
+    silence(yard, "after")
+    silence(yard, "hourly", failure_count=1)
+    silence(yard, "daily", failure_count=1)
+
+    assert repair(yard) == ["after", "daily", "hourly"]
+
+    await yard.manage()
+    assert {entry.manifest for entry in yard.queued()} >= {"after", "hourly"}
+    assert [letter.manifest for letter in await yard.letters()] == ["daily"]
+
+
+async def test_what_rests_for_a_reason_is_left_alone(yard: Yard) -> None:
+    await yard.run_until_idle()
+    silence(yard, "hourly", enabled=False)
+    yard.insert_entry("daily")
+    silence(yard, "daily")
+    for _ in range(2):
+        yard.insert_run("often")
+    silence(yard, "often")
+    silence(yard, "once", last_successful_run=TEN)
+
+    assert repair(yard) == []  # nor what is excluded for good, dormant, or waits for its parent
+
+
+async def test_what_a_disabled_group_or_a_letter_holds_back_is_left_alone(yard: Yard) -> None:
+    yard.errors["daily"] = RuntimeError("no luck")
+    await yard.run_until_idle()
+    await yard.app.groups.update("a", enabled=False)
+    silence(yard, "hourly", "daily")
+
+    assert [letter.manifest for letter in await yard.letters()] == ["daily"]
+    assert repair(yard) == []
+
+
+async def test_what_this_server_cannot_evaluate_is_looked_at_too(yard: Yard) -> None:
+    await yard.run_until_idle()
+    silence(yard, "daily", time_zone="Mars/Olympus")
+
+    assert repair(yard) == ["daily"]
+
+
+async def test_it_looks_right_at_the_start_and_every_five_minutes(yard: Yard) -> None:
+    silence(yard, "hourly")
+
+    loop = duties.watchdog(yard.app.parts, yard.store)
+    await loop._turn()  # pyright: ignore[reportPrivateUsage]
+
+    assert (await yard.manifest("hourly")).next_due_at == TEN
+    assert loop._poll_seconds() == 300  # pyright: ignore[reportPrivateUsage]
+    assert loop._first_after == 0  # pyright: ignore[reportPrivateUsage]
+
+
+NAMES = ("hourly", "after", "daily", "often", "never", "once", "load-x", "load-y")
+FATES = (None, None, RuntimeError("no luck"), Cancel("stopped"), Snooze(timedelta(minutes=30)))
+
+
+class History:
+    """Somebody does something at random, and after each step nothing is to be repaired."""
+
+    def __init__(self, yard: Yard, seed: int) -> None:
+        self.yard = yard
+        self.chance = Random(seed)  # noqa: S311
+        yard.during |= {"hourly": self._wake, "daily": self._meanwhile, "often": self._meanwhile}
+
+    async def step(self) -> None:
+        deeds = (self._go_on, self._go_on, self._manage, self._trigger, self._withdraw, self._cancel)
+        deeds += (self._switch, self._switch_group, self._resolve)
+        for name in NAMES:
+            fate = self.chance.choice(FATES)
+            self.yard.errors.pop(name, None)
+            if fate is not None:
+                self.yard.errors[name] = fate
+        await self.chance.choice(deeds)()
+
+    async def _go_on(self) -> None:
+        await self.yard.advance(minutes=self.chance.choice([0, 1, 7, 30, 60, 600]))
+        if self.chance.random() < 0.5:
+            await self.yard.manage()
+        await run_queued(self.yard)
+
+    async def _manage(self) -> None:
+        await self.yard.manage()
+        await self.yard.cycle("job_dispatcher")
+        await self.yard.manage()
+
+    async def _trigger(self) -> None:
+        delay = self.chance.choice([None, timedelta(minutes=20)])
+        await self.yard.app.manifests.trigger(self.chance.choice(NAMES), delay=delay)
+
+    async def _withdraw(self) -> None:
+        queued = [entry.id for entry in self.yard.queued()]
+        await self.yard.app.work_queue.cancel(self.chance.sample(queued, len(queued) // 2))
+
+    async def _cancel(self) -> None:
+        runs = [run.id for run in await self.yard.app.executions.list(state="pending")]
+        await self.yard.app.executions.cancel(runs[: len(runs) // 2 + 1])
+
+    async def _switch(self) -> None:
+        manifests = self.yard.app.manifests
+        await self.chance.choice([manifests.enable, manifests.enable, manifests.disable])(
+            self.chance.choice(NAMES)
+        )
+
+    async def _switch_group(self) -> None:
+        enabled = self.chance.random() < 0.7
+        await self.yard.app.groups.update(self.chance.choice("ab"), enabled=enabled)
+
+    async def _resolve(self) -> None:
+        letters = [letter.id for letter in await self.yard.letters("awaiting_intervention")]
+        if self.chance.random() < 0.5:
+            await self.yard.app.dead_letters.requeue(letters)
+        else:
+            await self.yard.app.dead_letters.acknowledge(letters, "seen")
+
+    async def _wake(self) -> None:
+        run = current()
+        if run is not None and self.chance.random() < 0.5:
+            await run.activate("load-x", "load-x")
+        await self._meanwhile()
+
+    async def _meanwhile(self) -> None:
+        """The manager looks while a run is active."""
+        if self.chance.random() < 0.5:
+            await self.yard.advance(minutes=self.chance.choice([1, 60]))
+            await self.yard.manage()
+
+
+@pytest.mark.parametrize("seed", [5, 11])
+async def test_a_long_history_leaves_nothing_to_repair(yard: Yard, seed: int) -> None:
+    history = History(yard, seed)
+
+    for number in range(150):
+        await history.step()
+
+        assert repair(yard) == [], f"after step {number}"
+    assert len(yard.ran) > 20
+
+
+def many(connection: Connection, count: int, **columns: Any) -> None:
+    """So many manifests that have a planned look."""
+    t = tables(connection)
+    values: dict[str, Any] = {"train": "job", "group_id": 1, "origin": "runtime", "max_retries": 3}
+    values |= {"misfire_policy": "fire_once_now", "created_at": TEN, "updated_at": TEN}
+    rows = [
+        {"external_id": f"{columns['schedule_type']}-{count}-{one}", **values, **columns}
+        for one in range(count)
+    ]
+    connection.execute(insert(t.manifest), rows)
+
+
+def effort(store: Store) -> int:
+    if store.read(is_sqlite):
+        return steps_taken(store, manifest_looks.suspects)
+    store.run(lambda connection: connection.execute(text("ANALYZE")))
+    return rows_read(store, manifest_looks.suspects, of={"manifest", "metadata", "work_queue", "dead_letter"})
+
+
+def test_it_reads_only_what_has_no_planned_look(store: Store) -> None:
+    group = {"name": "g", "created_at": TEN, "updated_at": TEN}
+    store.run(lambda connection: connection.execute(insert(tables(connection).manifest_group).values(group)))
+    store.run(many, 300, schedule_type=ScheduleType.ON_DEMAND)
+    busy: dict[str, Any] = {
+        "schedule_type": ScheduleType.INTERVAL,
+        "interval_seconds": 60,
+        "next_due_at": TEN,
+    }
+    store.run(many, 2_000, **busy)
+    beside_some = effort(store)
+
+    store.run(many, 8_000, **busy)
+
+    assert effort(store) <= beside_some * 1.1

@@ -1,0 +1,270 @@
+"""How long PostgreSQL may take, and what becomes of a store whose database host answers no more."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import math
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from sqlalchemy import make_url, text
+from tests.support.backends import cut_off
+from tests.support.chaos_proxy import proxy_to
+
+from trax import Trax
+from trax.errors import InvalidSetting, StoreUnavailable
+from trax.store import Store, dialect, work_queue
+from trax.store import engine as store_engine
+from trax.store import store as store_module
+from trax.store.engine import Timeouts, limit_statements, open_engine, session_name
+from trax.store.listening import connected
+from trax.store.url import parsed_url
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from sqlalchemy import Connection
+    from tests.support.chaos_proxy import Proxy
+
+SHORT = Timeouts(connect_seconds=2, network_seconds=1, statement_seconds=1)
+
+
+@pytest.fixture
+def proxy(postgres_url: str) -> Generator[Proxy]:
+    with proxy_to(postgres_url) as proxy:
+        yield proxy
+
+
+def setting(name: str) -> Callable[[Connection], str]:
+    return lambda connection: connection.execute(text(f"SHOW {name}")).scalar_one()
+
+
+def driver(connection: Connection) -> Any:
+    return connection.connection.driver_connection
+
+
+def options(connection: Connection) -> dict[str, str]:
+    """What libpq was told."""
+    return driver(connection).info.get_parameters()
+
+
+def test_a_host_that_answers_no_more_is_a_passing_fault_within_the_limits(proxy: Proxy) -> None:
+    with closing(Store(proxy.url, timeouts=SHORT)) as store:
+        store.read(work_queue.get, 1)
+        proxy.is_black_hole = True
+
+        with pytest.raises(StoreUnavailable, match=r"no answer for 2\.\d s"):
+            store.read(work_queue.get, 1)  # on the connection that it has
+        with pytest.raises(StoreUnavailable, match="timeout"):
+            store.read(work_queue.get, 1)  # and on a new one
+
+
+def test_a_connection_that_lay_idle_is_asked_no_longer_than_the_network_may_be_silent(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_engine, "IDLE_SECONDS", 0)
+    with closing(Store(proxy.url, timeouts=SHORT._replace(statement_seconds=None))) as store:
+        store.read(work_queue.get, 1)
+        proxy.is_black_hole = True
+
+        with pytest.raises(StoreUnavailable):
+            store.read(work_queue.get, 1)
+
+
+def test_a_loss_in_one_lane_is_a_warning_to_the_other(postgres_url: str) -> None:
+    with closing(Store(postgres_url)) as store:
+        for lane in (store, store.engine_lane):
+            lane.read(work_queue.get, 1)
+        cut_off(postgres_url)
+
+        with pytest.raises(StoreUnavailable):
+            store.engine_lane.read(work_queue.get, 1)
+        assert store.read(work_queue.get, 1) is None
+
+
+def test_so_it_is_with_the_connection_that_listens(proxy: Proxy) -> None:
+    def ask() -> None:
+        with connected(proxy.url, SHORT) as line:
+            proxy.is_black_hole = True
+            line.execute("SELECT 1")
+
+    with pytest.raises(StoreUnavailable, match="no answer"):
+        ask()
+
+
+def test_the_address_may_forbid_kept_plans_for_whoever_listens_too(postgres_url: str) -> None:
+    with connected(f"{postgres_url}?prepare_statements=off") as line:
+        assert line.execute("SELECT 1").fetchall() == [(1,)]
+
+
+async def test_closing_waits_for_nobody_who_hangs(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "CLOSE_SECONDS", 0.5)
+    store = Store(proxy.url, timeouts=Timeouts(statement_seconds=None))
+    await store.ask(work_queue.get, 1)
+    await store.engine_lane.ask(work_queue.get, 1)
+    proxy.is_black_hole = True
+    asking = [asyncio.create_task(one.ask(work_queue.get, 1)) for one in (store, store.engine_lane)]
+    await asyncio.sleep(0)
+
+    async with asyncio.timeout(30):
+        await asyncio.to_thread(store.close)
+        answers = await asyncio.gather(*asking, return_exceptions=True)
+
+    assert [type(answer) for answer in answers] == [StoreUnavailable, StoreUnavailable]
+
+
+async def test_whoever_had_not_begun_when_the_store_was_closed_hears_so(url: str) -> None:
+    store = Store(url, pool_size=1)
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    home = asyncio.get_running_loop()
+
+    def hold(_connection: Connection) -> None:
+        home.call_soon_threadsafe(begun.set)
+        asyncio.run_coroutine_threadsafe(go_on.wait(), home).result(30)
+
+    holding = [asyncio.create_task(store.ask(hold)) for _ in range(2)]
+    await begun.wait()
+    late = asyncio.create_task(store.ask(work_queue.get, 1))
+    await asyncio.sleep(0)
+    closing_store = asyncio.create_task(asyncio.to_thread(store.close))
+
+    with pytest.raises(StoreUnavailable, match="was closed"):
+        await late
+    go_on.set()
+    await asyncio.gather(*holding, closing_store)
+
+
+async def test_a_process_that_is_to_end_waits_for_no_long_answer(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "LAST_SECONDS", 0.2)
+    app = Trax(proxy.url, database_statement_timeout=None)
+    store = await app.parts.store.opened()
+    proxy.is_black_hole = True
+    asking = asyncio.create_task(store.ask(work_queue.get, 1))
+    await asyncio.sleep(0)
+
+    async with asyncio.timeout(30):
+        await app.stop()
+
+        with pytest.raises(StoreUnavailable, match="no answer"):
+            await asking
+
+
+def test_the_server_ends_a_statement_that_takes_too_long(postgres_url: str) -> None:
+    def sleep(connection: Connection) -> None:
+        connection.execute(text("SELECT pg_sleep(30)"))
+
+    timeouts = Timeouts(network_seconds=60, statement_seconds=1)
+    with (
+        closing(Store(postgres_url, timeouts=timeouts)) as store,
+        pytest.raises(StoreUnavailable, match="statement timeout"),
+    ):
+        store.run(sleep)
+
+
+def test_what_may_take_long_says_so_and_only_for_its_transaction(postgres_url: str) -> None:
+    def lifted(connection: Connection) -> tuple[str, float]:
+        dialect.lift_limits(connection)
+        return setting("statement_timeout")(connection), driver(connection).wanted_seconds
+
+    with closing(Store(postgres_url, pool_size=1)) as store:
+        assert store.run(setting("statement_timeout")) == "1min"
+        assert store.run(lifted) == ("0", math.inf)
+        assert store.run(setting("statement_timeout")) == "1min"
+        assert store.run(lambda connection: driver(connection).wanted_seconds) is None
+
+
+def test_a_vanished_host_is_noticed_by_the_network_in_time(postgres_url: str) -> None:
+    with closing(Store(postgres_url)) as store:
+        said = store.run(options)
+    numbers = {name: int(said[name]) for name in said if name.startswith(("keepalives", "tcp_", "connect_"))}
+
+    assert numbers["keepalives"] == 1
+    assert numbers["tcp_user_timeout"] == 20_000
+    assert numbers["connect_timeout"] == 10
+    last = numbers["keepalives_interval"] * numbers["keepalives_count"]
+    assert 10 <= numbers["keepalives_idle"] + last <= 20
+
+
+def test_what_the_address_says_counts(postgres_url: str) -> None:
+    given = "tcp_user_timeout=7000&keepalives_idle=3&connect_timeout=4&options=-c%20statement_timeout%3D5s"
+    with closing(Store(f"{postgres_url}?{given}")) as store:
+        said = store.run(options)
+        assert store.run(setting("statement_timeout")) == "5s"
+
+    assert (said["tcp_user_timeout"], said["keepalives_idle"], said["connect_timeout"]) == ("7000", "3", "4")
+
+
+def test_nothing_of_it_is_left_in_a_session_that_a_pooler_shares(postgres_url: str) -> None:
+    with closing(Store(f"{postgres_url}?prepare_statements=off")) as store:
+        assert store.run(setting("statement_timeout")) == "0"
+
+
+def test_nor_is_a_server_told_that_was_found_behind_a_pooler(postgres_url: str) -> None:
+    with store_engine.LimitedConnection.connect(postgres_url) as connection:
+        connection.prepare_threshold = None
+        limit_statements(connection, None)
+        assert connection.execute("SHOW statement_timeout").fetchall() == [("0",)]
+
+
+def test_the_settings_of_an_app_count(postgres_url: str) -> None:
+    app = Trax(postgres_url, database_connect_timeout=3, database_network_timeout=6)
+    with closing(app):
+        assert app.parts.store.opened_blocking().timeouts == Timeouts(3, 6, 60)
+    with pytest.raises(InvalidSetting, match="database_connect_timeout"):
+        Trax(postgres_url, database_connect_timeout=0.5)
+    with pytest.raises(InvalidSetting, match="database_network_timeout"):
+        Trax(postgres_url, database_network_timeout=0)
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        ("", "trax"),
+        ("?application_name=trax", "trax"),
+        ("?application_name=shop", "shop (trax)"),
+        ("?application_name=caf%C3%A9", "caf? (trax)"),
+        (f"?application_name={'x' * 80}", "x" * 56 + " (trax)"),
+    ],
+)
+def test_a_session_is_known_as_ours_whatever_the_address_calls_it(
+    postgres_url: str, query: str, name: str
+) -> None:
+    with closing(Store(postgres_url + query)) as store:
+        assert store.run(setting("application_name")) == name == session_name(make_url(postgres_url + query))
+
+
+def test_limits_leave_a_busy_connection_alone(postgres_url: str) -> None:
+    """What keeps sending is not silent, however long it takes in all."""
+    with store_engine.LimitedConnection.connect(postgres_url) as connection:
+        connection.patience = store_engine.Patience(Timeouts(network_seconds=0.3, statement_seconds=0.3))
+        slow = "SELECT repeat('x', 10000), pg_sleep(0.01) FROM generate_series(1, 100)"
+        rows = connection.execute(slow).fetchall()
+
+        assert len(rows) == 100
+        with pytest.raises(psycopg.OperationalError, match="no answer"):
+            connection.execute("SELECT pg_sleep(30)")
+        assert connection.closed
+
+
+def test_a_connection_whose_first_statements_fail_is_not_left_open(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Any] = []
+
+    def fail(connection: Any, _record: Any) -> None:
+        opened.append(connection.pgconn)
+        raise psycopg.OperationalError("cut off")
+
+    monkeypatch.setattr("trax.store.engine.keep_plans", fail)
+    engine = open_engine(parsed_url(postgres_url))
+    with pytest.raises(Exception, match="cut off"):
+        engine.connect()
+    engine.dispose()
+    gc.collect()
+
+    assert [each.status for each in opened] == [psycopg.pq.ConnStatus.BAD]

@@ -1,0 +1,286 @@
+"""A fleet that everything may happen to, turn by turn, and the promises that hold whatever does.
+
+The other model predicts each entry. Here nothing is predicted: what was accepted is written down, the engine
+goes on by itself, and after each step the rows are held against the promises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pydantic import BaseModel
+from sqlalchemy import delete, select, text, update
+
+from trax import Item, Retry, Trax, cron, every, junction
+from trax.admin.cycle import repair_silent_manifests
+from trax.admin.finishing import Ended, finish
+from trax.admin.manifest_manager import Turn
+from trax.admin.parking import Fleets
+from trax.errors import TraxError
+from trax.host import bare
+from trax.host.duties import dispatch_now, manage_now
+from trax.host.startup import start
+from trax.records.ended import EndKind
+from trax.records.metadata import Ending
+from trax.records.states import State
+from trax.schedule.builder import Declarations
+from trax.store import claim, workers
+from trax.store.claim import Taker
+from trax.store.schema import tables
+from trax.train import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterable
+    from typing import TypeVar
+
+    from sqlalchemy import Connection
+
+    from trax.records.worker import Watch
+
+    T = TypeVar("T")
+
+START: Final = datetime(2027, 3, 1, 11, 30, tzinfo=UTC)
+LIMIT: Final = 3
+GROUP_LIMIT: Final = 1
+SETTLED_AT_MOST: Final = 60
+MANIFESTS: Final = ("interval", "jittered", "daily", "once", "parent", "child", "sleeper")
+TRAINS: Final = ("work", "absent")
+ENDS: Final = {
+    "success": (EndKind.SUCCESS, State.COMPLETED, None),
+    "failure": (EndKind.FAILURE, State.FAILED, None),
+    "cancelled": (EndKind.CANCELLED, State.CANCELLED, None),
+    "interrupted": (EndKind.INTERRUPTED, State.CANCELLED, None),
+    "snoozed": (EndKind.INTERRUPTED, State.CANCELLED, timedelta(minutes=7)),
+}
+
+
+class Nothing(BaseModel):
+    pass
+
+
+class Held(NamedTuple):
+    """A run that a worker of ours has begun."""
+
+    metadata_id: int
+    external_id: str
+    manifest_id: int | None
+    manifest: str | None
+    attempt: int
+    worker_id: int
+
+
+class Site:
+    """One server and its workers on a clock that only moves when told. Workers may die, or not be there."""
+
+    def __init__(self, url: str) -> None:
+        self.now = START
+        self.app = Trax(url, max_active_jobs=LIMIT, default_retry_delay=timedelta(minutes=1))
+        self.app.parts.store.clock = lambda: self.now
+        self.app.parts.presence.by_hand = True
+        self.store = self.app.parts.store.opened_blocking()
+        self.train = self.app.train("work", junction(_work))
+        self._loop = asyncio.Runner()
+
+    def close(self) -> None:
+        self.app.close()
+        self._loop.close()
+
+    def begin(self) -> None:
+        """Empty tables, and one worker that has the train."""
+        self.now = START
+        self.store.run(_clear)
+        self.fleets, self.turns = Fleets(), 0
+        self.watch: Watch | None = None
+        self.held: dict[int, Held] = {}
+        self.accepted: set[int] = set()
+        self.over: dict[int, str] = {}
+        self.letters: set[int] = set()
+        self.takers = {"work": self._register("work")}
+
+    def do(self, verb: Coroutine[Any, Any, T]) -> T:
+        return self._loop.run(verb)
+
+    # what people and code do
+
+    def deploy(self, names: Iterable[str]) -> None:
+        """Start a server whose code declares these. What it does not declare any more is removed."""
+        code, wanted = Declarations(self.app.parts.parameters.of_input), set(names)
+        group = code.group("etl", max_active_jobs=GROUP_LIMIT)  # always: its limit is checked from the start
+        work, nothing = self.train, Nothing()
+        retry = Retry(max_retries=2, delay=timedelta(minutes=1))
+        if "interval" in wanted:
+            code.schedule(work, "interval", nothing, every(minutes=5), group=group)
+        if "jittered" in wanted:
+            code.schedule(work, "jittered", nothing, every(minutes=5, variance=timedelta(minutes=2)))
+        if "daily" in wanted:
+            code.schedule(work, "daily", nothing, cron("0 12 * * *"), group=group, retry=retry)
+        if "once" in wanted:
+            code.schedule_once(work, "once", nothing, timedelta(minutes=3))
+        if "parent" in wanted:
+            chain = code.schedule(work, "parent", nothing, every(minutes=10), retry=retry)
+            if "child" in wanted:
+                chain.include(work, "child", nothing)
+            if "sleeper" in wanted:
+                chain.include_many(work, "sleeper", [Item("1", nothing)], dormant=True)
+        self.do(start(self.store, code.checked(), self.app.parts.settings))
+
+    def queue(self, train: str, *, unique: str | None, group: str | None, minutes: int) -> None:
+        delay = timedelta(minutes=minutes) if minutes else None
+        how: Any = {"unique": unique, "group": group, "delay": delay}
+        self.accepted.add(self.do(bare.queue(self.app.parts, train, {}, how)).id)
+
+    def act(self, verb: Coroutine[Any, Any, Any]) -> None:
+        """What an operator does; a refusal is an answer, too."""
+        with suppress(TraxError):
+            self.do(verb)
+
+    def activate(self, metadata_id: int) -> None:
+        """A run of the parent wakes its dormant dependent."""
+        held = self.held[metadata_id]
+        run = Run(
+            metadata_id=held.metadata_id,
+            external_id=held.external_id,
+            train="work",
+            manifest=held.manifest,
+            activator=self.app.parts.activating,
+        )
+        self.act(run.activate("sleeper-1", Nothing()))
+
+    # what goes on by itself, or goes wrong
+
+    def switch_worker(self, train: str) -> None:
+        """A worker that has this train comes, or the one that had it is gone without a word."""
+        if train in self.takers:
+            gone = self.takers.pop(train)
+            self.store.run(_silence, gone)
+        else:
+            self.takers[train] = self._register(train)
+
+    def cycle(self) -> bool:
+        for worker_id in self.takers.values():
+            if not self.store.run(workers.beat, worker_id, concurrency=4, now=self.now):
+                raise AssertionError(f"live worker {worker_id} was declared lost")
+        turn, self.turns = Turn(self.turns, self.watch, self.fleets), self.turns + 1
+        managed = self.store.run(manage_now, self.store, self.app.parts, turn)
+        assert managed is not None
+        dispatched = self.store.run(dispatch_now, self.store, self.app.parts, None, self.fleets)
+        return managed.changed or managed.more or dispatched.changed or dispatched.more
+
+    def settle(self) -> None:
+        """Until nothing changes at this moment."""
+        for _ in range(SETTLED_AT_MOST):
+            if not self.cycle():
+                return
+        raise AssertionError("it never comes to rest")
+
+    def take(self) -> None:
+        """The worker claims what is pending, into four slots."""
+        for train, worker_id in self.takers.items():
+            slots = 4 - sum(run.worker_id == worker_id for run in self.held.values())
+            taker = Taker(worker_id, "here", max(0, slots), frozenset({train}))
+            for run in self.store.run(claim.claim, taker, now=self.now):
+                assert run.metadata_id not in self.over, f"run {run.metadata_id} began after its end"
+                self.held[run.metadata_id] = Held(
+                    run.metadata_id, run.external_id, run.manifest_id, run.manifest, run.attempt, worker_id
+                )
+
+    def end(self, metadata_id: int, how: str) -> None:
+        held = self.held.pop(metadata_id)
+        kind, state, delay = ENDS[how]
+        ending = Ending(metadata_id, held.worker_id, state, failure_exception=how, failure_reason=how)
+        ended = Ended(
+            ending, held.external_id, kind, held.manifest_id, held.attempt, gives_up=False, delay=delay
+        )
+        self.store.run(finish, [ended], self.app.parts.settings, store=self.store)
+
+    def _register(self, train: str) -> int:
+        row = {"kind": "worker", "concurrency": 4, "trains": json.dumps([train])}
+        return self.store.run(self.app.parts.presence.register, self.store, row)
+
+    # the promises
+
+    def check(self) -> None:
+        seen = self.store.read(_seen)
+        self._nothing_is_lost(seen)
+        self._nothing_ends_twice(seen)
+        self._limits_hold(seen)
+        self._nobody_is_queued_twice(seen)
+        self.held = {one: run for one, run in self.held.items() if seen.runs[one].state == "in_progress"}
+
+    def check_at_rest(self) -> None:
+        self.settle()
+        self.check()
+        silent = self.store.run(repair_silent_manifests, self.app.parts.settings, now=self.now)
+        assert silent == [], f"{silent} would never have run again"
+
+    def _nothing_is_lost(self, seen: Seen) -> None:
+        assert self.accepted <= seen.entries.keys(), "an accepted entry is gone"
+        assert self.over.keys() <= seen.runs.keys(), "a record is gone"
+        assert self.letters <= seen.letters.keys(), "a dead letter is gone"
+        self.letters = set(seen.letters)
+        for entry in seen.entries.values():
+            if entry.status == "dispatched":
+                run = seen.runs[entry.metadata_id]
+                is_put_back = run.failure_exception in {"interrupted", "snoozed", "NoWorker"}
+                assert not is_put_back, f"entry {entry.id} was put back, and is not in the queue"
+                if run.state == "failed" and entry.manifest_id is None:
+                    letters = {letter.last_metadata_id for letter in seen.letters.values()}
+                    assert run.id in letters, f"entry {entry.id} failed for good without a dead letter"
+
+    def _nothing_ends_twice(self, seen: Seen) -> None:
+        for run in seen.runs.values():
+            if run.ended_at is not None:
+                assert self.over.setdefault(run.id, run.state) == run.state, f"run {run.id} ended twice"
+
+    def _limits_hold(self, seen: Seen) -> None:
+        active = [run for run in seen.runs.values() if run.ended_at is None]
+        assert len(active) <= LIMIT
+        groups = Counter(run.group_id for run in active)
+        assert groups[seen.group_ids.get("etl", -1)] <= GROUP_LIMIT
+
+    def _nobody_is_queued_twice(self, seen: Seen) -> None:
+        queued = [entry for entry in seen.entries.values() if entry.status == "queued"]
+        scheduled = Counter(entry.manifest_id for entry in queued if entry.origin in {"schedule", "retry"})
+        assert not scheduled or max(scheduled.values()) == 1
+
+
+class Seen(NamedTuple):
+    """The rows, by their ids."""
+
+    entries: dict[int, Any]
+    runs: dict[int, Any]
+    letters: dict[int, Any]
+    group_ids: dict[str, int]
+
+
+def _seen(connection: Connection) -> Seen:
+    t = tables(connection)
+    ours = select(t.metadata).where(text("train NOT LIKE 'trax.%'"))
+    return Seen(
+        entries={row.id: row for row in connection.execute(select(t.work_queue))},
+        runs={row.id: row for row in connection.execute(ours)},
+        letters={row.id: row for row in connection.execute(select(t.dead_letter))},
+        group_ids={row.name: row.id for row in connection.execute(select(t.manifest_group))},
+    )
+
+
+def _clear(connection: Connection) -> None:
+    t = tables(connection)
+    for table in (t.work_queue, t.dead_letter, t.metadata, t.manifest, t.manifest_group, t.worker, t.audit):
+        connection.execute(delete(table))
+
+
+def _silence(connection: Connection, worker_id: int) -> None:
+    worker = tables(connection).worker
+    connection.execute(
+        update(worker).where(worker.c.id == worker_id).values(heartbeat_at=START - timedelta(days=1))
+    )
+
+
+def _work(nothing: Nothing) -> Nothing:
+    return nothing

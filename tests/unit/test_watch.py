@@ -1,0 +1,42 @@
+"""Who may say that others are silent."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from trax.records.worker import Watch
+
+NOON = datetime(2027, 1, 1, 12, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+PERIOD, GAP = 20 * SECOND, 10 * SECOND
+
+
+def beaten(*seconds: float) -> Watch:
+    watch = Watch.never()
+    for each in seconds:
+        watch = watch.after_beat(NOON + each * SECOND, GAP)
+    return watch
+
+
+def test_who_has_never_beaten_judges_nobody() -> None:
+    assert not Watch.never().has_lasted(PERIOD, NOON)
+
+
+def test_who_has_beaten_for_a_full_period_judges() -> None:
+    watch = beaten(0, 5, 10, 15, 20)
+
+    assert not watch.has_lasted(PERIOD, NOON + 19 * SECOND)
+    assert watch.has_lasted(PERIOD, NOON + 20 * SECOND)
+
+
+def test_a_gap_starts_the_period_again() -> None:
+    watch = beaten(0, 5, 10, 15, 20, 60, 65, 70)
+
+    assert not watch.has_lasted(PERIOD, NOON + 79 * SECOND)
+    assert watch.has_lasted(PERIOD, NOON + 80 * SECOND)
+
+
+def test_who_has_not_beaten_of_late_judges_nobody() -> None:
+    watch = beaten(0, 5, 10, 15, 20, 25)
+
+    assert not watch.has_lasted(PERIOD, NOON + 46 * SECOND)

@@ -1,0 +1,171 @@
+"""What the API says to a request that it does not understand: which word, which method, which type."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from tests.support.control_room import BASE, OPERATOR, access, browser, control_room, railway, routes_of
+
+from trax.web import create
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from tests.support.control_room import ControlRoom
+
+JSON = "application/json"
+PROBLEM = "application/problem+json"
+TAKING_BODIES = (
+    ("PATCH", "/groups/bar"),
+    ("PATCH", "/settings"),
+    ("POST", "/trains/serve_coffee/queue"),
+    ("POST", "/manifests/ada/trigger"),  # may do without a body
+    ("POST", "/audit/1/undo"),
+)
+LISTS = (
+    "/manifests",
+    "/groups",
+    "/queue",
+    "/executions",
+    "/executions/1/logs",
+    "/dead-letters",
+    "/dead-letters/groups",
+    "/logs",
+    "/workers",
+    "/audit",
+    "/stats/durations",
+    "/stats/failing",
+    "/stats/groups",
+)
+NAMED = ("/api/v1/manifests/", "/api/v1/groups/")
+NAMING = ("GET", "DELETE", "PATCH")  # a name may have slashes: what follows it is part of one for these
+ROUTES = sorted(
+    (method, path)
+    for method, path in routes_of(create(railway("memory://"), access=access()))
+    if path.startswith("/api/v1/")
+)
+
+
+@pytest.fixture
+async def room() -> AsyncGenerator[ControlRoom]:
+    async with control_room("memory://") as opened:
+        yield opened
+
+
+def test_the_routes_are_all_looked_at() -> None:
+    assert len(ROUTES) > 50
+    assert {("GET", "/api/v1/events"), ("GET", "/api/v1/openapi.json")} < set(ROUTES)
+
+
+async def test_an_unknown_query_parameter_is_refused_by_every_route(room: ControlRoom) -> None:
+    for method, path in ROUTES:
+        answer = await room.api.request(method, path, params={"nonsense": "1"})
+
+        assert (answer.status_code, answer.headers["content-type"]) == (422, PROBLEM), (method, path)
+        told = answer.json()
+        assert (told["code"], told["detail"]) == ("unknown_parameter", "unknown query parameter 'nonsense'")
+        assert [field["path"] for field in told["fields"]] == ["query.nonsense"]
+
+
+async def test_a_typo_in_a_parameter_is_told_with_what_was_meant(room: ControlRoom) -> None:
+    told = (await room.api.get("/api/v1/groups?limt=1&aftr=a&limit=5")).json()
+
+    assert told["detail"] == (
+        "unknown query parameter 'limt'; did you mean 'limit'?; "
+        "unknown query parameter 'aftr'; did you mean 'after'?"
+    )
+    assert told["hint"] == "known query parameters: after, limit"
+
+
+async def test_an_operation_without_parameters_says_that_it_has_none(room: ControlRoom) -> None:
+    told = (await room.api.post("/api/v1/manifests/ada/disable?limit=1")).json()
+
+    assert told["hint"] == "this operation has no query parameters"
+    assert (await room.app.manifests.get("ada")).enabled is True
+
+
+async def test_another_method_is_refused_with_those_that_are_there(room: ControlRoom) -> None:
+    paths = sorted({path for _, path in ROUTES})
+    for method, path in product(("PUT", "HEAD", "OPTIONS", "DELETE", "PATCH", "GET", "POST"), paths):
+        if (method, path) in ROUTES or (method in NAMING and path.startswith(NAMED)):
+            continue
+        answer = await room.api.request(method, path)
+
+        assert answer.status_code == 405, (method, path)
+        allowed = set(answer.headers["allow"].split(", "))
+        assert method not in allowed
+        assert {one for one, at in ROUTES if at == path} <= allowed
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("PUT", "/api/v1/groups/bar", "GET, PATCH"),
+        ("PUT", "/api/v1/manifests/ada", "DELETE, GET"),
+        ("PUT", "/api/v1/manifests/ada/enable", "DELETE, GET, POST"),
+        ("POST", "/api/v1/settings", "GET, PATCH"),
+        ("GET", "/api/v1/queue/cancel", "POST"),
+        ("DELETE", "/api/v1/queue/1", "GET"),
+        ("POST", "/health", "GET"),
+        ("PUT", "/login", "GET, POST"),
+        ("POST", "/static/live.js", "GET, HEAD"),
+    ],
+)
+async def test_the_methods_of_all_routes_of_a_path_are_named(
+    room: ControlRoom, method: str, path: str, allowed: str
+) -> None:
+    answer = await room.api.request(method, path)
+
+    assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
+
+
+async def test_the_methods_are_right_where_it_is_mounted() -> None:
+    inner = create(railway("memory://"), access=access())
+    outer = Starlette(routes=[Mount("/trax", inner)])
+
+    async with browser(outer, token=OPERATOR, base=BASE) as api:
+        answer = await api.put("/trax/api/v1/settings")
+        document = (await api.get("/trax/api/v1/openapi.json")).json()
+
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, PATCH")
+    assert document["servers"] == [{"url": "/trax"}]
+
+
+@pytest.mark.parametrize("sent", [None, "text/plain", "application/x-www-form-urlencoded", "text/json"])
+async def test_a_body_of_another_type_is_refused(room: ControlRoom, sent: str | None) -> None:
+    headers = {} if sent is None else {"Content-Type": sent}
+    for method, path in TAKING_BODIES:
+        answer = await room.api.request(method, f"/api/v1{path}", content=b"{}", headers=headers)
+
+        assert (answer.status_code, answer.headers["content-type"]) == (415, PROBLEM)
+        assert answer.headers["accept"] == JSON
+        assert answer.json()["code"] == "unsupported_media_type"
+        assert JSON in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("sent", [JSON, "application/json; charset=utf-8", "application/merge-patch+json"])
+async def test_json_is_read_under_any_of_its_names(room: ControlRoom, sent: str) -> None:
+    answer = await room.api.patch(
+        "/api/v1/groups/bar", content=b'{"max_active_jobs": 7}', headers={"Content-Type": sent}
+    )
+
+    assert answer.json()["max_active_jobs"] == 7
+
+
+async def test_what_needs_no_body_needs_no_type(room: ControlRoom) -> None:
+    assert (await room.api.post("/api/v1/manifests/ada/trigger")).status_code == 201
+
+
+@pytest.mark.parametrize("limit", ["-1", "0", "201", "many"])
+async def test_a_limit_that_no_page_can_have_is_refused(room: ControlRoom, limit: str) -> None:
+    for path in LISTS:
+        answer = await room.api.get(f"/api/v1{path}", params={"limit": limit})
+
+        told: dict[str, Any] = answer.json()
+        assert answer.status_code == 422
+        assert told["fields"][0]["path"] == "query.limit"
+        assert told["fields"][0]["message"].endswith(f"(got {limit!r})")

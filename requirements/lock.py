@@ -29,6 +29,8 @@ LOCKS = {
         "--extra",
         "otel",
         "--extra",
+        "secrets",
+        "--extra",
         "sqs",
     ],
     "core.txt": ["pyproject.toml"],

@@ -3,13 +3,15 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: help demo test quick check fmt bench peers locks clean
+.PHONY: help demo test quick check audit sbom fmt bench peers locks clean
 
 help:
 	@echo "make demo    run the real system on the embedded default and show it at work, with its dashboard"
 	@echo "make test    run every test, on SQLite and PostgreSQL (ARGS=… runs those that it names)"
 	@echo "make quick   the same without the tests that start a Ray cluster"
 	@echo "make check   lint, format, types, layers, locks"
+	@echo "make audit   known vulnerabilities of what is pinned, and risky code"
+	@echo "make sbom    a CycloneDX bill of materials of the release, in dist"
 	@echo "make fmt     format the code"
 	@echo "make bench   measure, and print the figures beside their goals"
 	@echo "make locks   pin the newest allowed versions (UPGRADE=1) or take in new dependencies"
@@ -32,6 +34,13 @@ check: $(READY)
 	@$(BIN)/basedpyright
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python requirements/lock.py --check
+
+audit: $(READY)
+	@$(BIN)/ruff check --select S src
+	@$(BIN)/python requirements/release.py audit
+
+sbom: $(READY)
+	@$(BIN)/python requirements/release.py sbom
 
 fmt: $(READY)
 	@$(BIN)/ruff check --fix-only --quiet .

@@ -1,0 +1,77 @@
+"""What is said about a release: what it is made of, and what is known against it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.installing import REQUIREMENTS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(scope="module")
+def release() -> Any:
+    """The script of `make audit` and `make sbom`."""
+    spec = importlib.util.spec_from_file_location("release", REQUIREMENTS / "release.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def report_of(*packages: dict[str, Any]) -> str:
+    return json.dumps({"dependencies": packages, "fixes": []})
+
+
+def test_a_known_vulnerability_is_named_and_fails_the_audit(
+    release: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = {"id": "PYSEC-2027-1", "fix_versions": ["2.1"], "aliases": [], "description": ""}
+    text = report_of(
+        {"name": "good", "version": "1.0", "vulns": []},
+        {"name": "bad", "version": "2.0", "vulns": [bad]},
+        {"name": "private", "skip_reason": "not found"},
+    )
+
+    code = release.report([release.read_report("core.txt", text)])
+
+    assert code == 1
+    assert capsys.readouterr().out == (
+        "core.txt: 2 packages audited, 1 unknown to the index, 1 vulnerabilities\n"
+        "  bad 2.0: PYSEC-2027-1, fixed in 2.1\n"
+    )
+
+
+@pytest.mark.parametrize("text", ["", report_of({"name": "any", "skip_reason": "not found"})])
+def test_an_audit_without_an_index_says_that_nothing_was_audited(
+    release: Any, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = release.report([release.read_report("core.txt", text)])
+
+    assert code == 0
+    assert "not audited, no index with vulnerability data is reachable" in capsys.readouterr().out
+
+
+def test_the_bill_of_materials_lists_the_pinned_core_and_nothing_else(release: Any, tmp_path: Path) -> None:
+    sbom = json.loads(release.build_sbom(tmp_path).read_text(encoding="utf-8"))
+
+    lock = (REQUIREMENTS / "core.txt").read_text(encoding="utf-8")
+    pins = {
+        _canonical(name): version
+        for name, version in re.findall(r"^([\w.-]+)==([^\s;]+)", lock, re.MULTILINE)
+    }
+    listed = {_canonical(one["name"]): one["version"] for one in sbom["components"]}
+    assert (sbom["bomFormat"], sbom["metadata"]["component"]["name"]) == ("CycloneDX", "trax-scheduler")
+    assert {"sqlalchemy", "psycopg", "pydantic"} <= listed.keys()
+    assert listed.items() <= pins.items()
+    assert "file:" not in json.dumps(sbom)
+
+
+def _canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -237,7 +239,11 @@ async def test_a_wish_from_another_server_reaches_a_run_without_a_worker(tmp_pat
     elsewhere.close()
 
 
-async def test_a_wish_from_the_same_process_reaches_a_run_without_a_worker_at_once(url: str) -> None:
+async def test_a_wish_from_the_same_process_reaches_a_run_without_a_worker_at_once(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    just_started = SimpleNamespace(monotonic=lambda: 1.0, time=time.time)  # a machine, a second ago
+    monkeypatch.setattr("trax.host.notebook.time", just_started)
     app = Trax(url, heartbeat_interval=timedelta(hours=1), worker_lost_after=timedelta(hours=2))
     started = asyncio.Event()
 

@@ -7,6 +7,7 @@ thread writes what is new twice a second: a thread, so that a train that blocks 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from contextlib import contextmanager, suppress
 from threading import Event, Lock, Thread
@@ -75,7 +76,7 @@ class Notebook:
         self._store: Store | None = None
         self._writer: _Writer | None = None
         self._lock = Lock()
-        self._looked_at = 0.0
+        self._looked_at = -math.inf
         self.by_hand = False
         """Whether nothing is written by itself, for tests that drive each duty."""
         events.listen(Topic.CANCEL, self._look_soon)
@@ -194,9 +195,9 @@ class Notebook:
 
     def _look_soon(self) -> None:
         """Somebody in this process asked a run to stop: no run begins another junction without looking."""
-        self._looked_at = 0.0
+        self._looked_at = -math.inf
         for run in list(self._running.values()):
-            run.look_at = 0.0
+            run.look_at = -math.inf
         writer = self._writer
         if writer is not None:
             writer.hurry()

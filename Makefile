@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: help demo test quick check audit sbom fmt bench peers locks clean
+.PHONY: help demo test quick check hooks docs audit sbom fmt bench peers locks clean
 
 help:
 	@echo "make demo    run the real system on the embedded default and show it at work, with its dashboard"
@@ -12,6 +12,8 @@ help:
 	@echo "make check   lint, format, types, layers, locks"
 	@echo "make audit   known vulnerabilities of what is pinned, and risky code"
 	@echo "make sbom    a CycloneDX bill of materials of the release, in dist"
+	@echo "make docs    build the pages into a site that can be searched, in dist/docs; a dead link fails it"
+	@echo "make hooks   have git run what make check runs before each commit"
 	@echo "make fmt     format the code"
 	@echo "make bench   measure, and print the figures beside their goals"
 	@echo "make locks   pin the newest allowed versions (UPGRADE=1) or take in new dependencies"
@@ -35,6 +37,14 @@ check: $(READY)
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python requirements/lock.py --check
 
+hooks: $(READY)
+	@$(BIN)/pre-commit install
+
+docs: .venv-docs/ready
+	@rm -rf dist/docs
+	@.venv-docs/bin/sphinx-build -q -W --keep-going -E -b html -d .venv-docs/pages -c docs/site . dist/docs
+	@echo "dist/docs/index.html"
+
 audit: $(READY)
 	@$(BIN)/ruff check --select S src
 	@$(BIN)/python requirements/release.py audit
@@ -57,7 +67,7 @@ locks: .venv/uv
 	@$(BIN)/python requirements/lock.py $(if $(UPGRADE),--upgrade)
 
 clean:
-	rm -rf .venv .venv-bench
+	rm -rf .venv .venv-bench .venv-docs
 
 $(READY): .venv/uv requirements/dev.txt pyproject.toml
 	@echo "installing into .venv …"
@@ -70,6 +80,13 @@ $(READY): .venv/uv requirements/dev.txt pyproject.toml
 	@rm -f $@
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-bench
 	@$(BIN)/uv pip sync --quiet --require-hashes --python .venv-bench/bin/python requirements/bench.txt
+	@touch $@
+
+.venv-docs/ready: requirements/docs.txt | $(READY)
+	@echo "installing into .venv-docs …"
+	@rm -f $@
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-docs
+	@$(BIN)/uv pip sync --quiet --require-hashes --python .venv-docs/bin/python requirements/docs.txt
 	@touch $@
 
 .venv/uv: requirements/uv.txt requirements/bootstrap.py

@@ -35,6 +35,7 @@ LOCKS = {
     ],
     "core.txt": ["pyproject.toml"],
     "bench.txt": ["requirements/bench.in"],
+    "docs.txt": ["requirements/docs.in"],
 }
 
 

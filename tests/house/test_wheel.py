@@ -109,6 +109,16 @@ def test_only_parts_that_are_extras_need_more_than_the_core(core: Environment, t
     assert [(module, name) for module, name in missing if name == "trax"] == []
 
 
+def test_the_module_is_the_command(core: Environment, tmp_path: Path) -> None:
+    program = (
+        "import runpy, sys; sys.argv = ['trax', '--version']; runpy.run_module('trax', run_name='__main__')"
+    )
+
+    ended = core.trax("--version", folder=tmp_path)
+
+    assert (ended.returncode, core.python(program, tmp_path)) == (0, ended.stdout.strip())
+
+
 def test_help_is_quick(core: Environment, tmp_path: Path) -> None:
     seconds = min(cpu_seconds(core, tmp_path) for _ in range(3))
 

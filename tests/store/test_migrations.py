@@ -4,10 +4,11 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
 from trax.errors import SchemaNotMigrated, SchemaTooNew
-from trax.store import Store
+from trax.store import Store, migrations
 from trax.store.migrations import status, version_table
 
 if TYPE_CHECKING:
@@ -18,6 +19,14 @@ def set_version(connection: Connection, revision: str) -> None:
     where = version_table(connection)
     schema = f"{where['version_table_schema']}." if where["version_table_schema"] else ""
     connection.execute(text(f"UPDATE {schema}{where['version_table']} SET version_num = '{revision}'"))  # noqa: S608
+
+
+def test_the_revisions_are_those_that_alembic_knows_in_its_order() -> None:
+    script = ScriptDirectory(str(migrations.HERE))
+
+    known = [revision.revision for revision in script.walk_revisions()]
+
+    assert migrations.revisions() == known[::-1]
 
 
 def test_opening_makes_the_tables_and_opening_again_changes_nothing(empty_url: str) -> None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeAlias,
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, event
-from sqlalchemy.orm import Session, scoped_session
 
 from trax.errors import DefinitionError, SchemaNotMigrated, StoreError, shown
 from trax.store.faults import translated
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import RootTransaction
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
-    from sqlalchemy.orm import SessionTransaction
+    from sqlalchemy.orm import Session, SessionTransaction, scoped_session
 
     AsyncLent: TypeAlias = AsyncConnection | AsyncSession
     Lent: TypeAlias = Connection | Session | AsyncLent
@@ -35,19 +34,24 @@ T = TypeVar("T")
 WANTED: Final = "a SQLAlchemy Connection, Session, AsyncConnection or AsyncSession"
 IN_MEMORY: Final = shown_url(parsed_url("memory://"))
 LONGEST_PAUSE: Final = 0.05
+ORM: Final = "sqlalchemy.orm"
+ASYNC: Final = "sqlalchemy.ext.asyncio"
 
 
 def checked(given: Any) -> Lent:
     """What a caller gave as a connection; of a registry of sessions, the session of the moment."""
-    lent: Any = given() if _is_registry(given) else given
-    if not isinstance(lent, Connection | Session) and not is_async(lent):
+    lent: Any = (
+        given()
+        if _is_a(given, ORM, "scoped_session") or _is_a(given, ASYNC, "async_scoped_session")
+        else given
+    )
+    if not (isinstance(lent, Connection) or _is_a(lent, ORM, "Session") or is_async(lent)):
         raise DefinitionError(f"connection must be {WANTED} (got {shown(given)})")
     return lent
 
 
 def is_async(lent: Any) -> TypeGuard[AsyncLent]:
-    module = _asyncio_of_sqlalchemy()
-    return module is not None and isinstance(lent, module.AsyncConnection | module.AsyncSession)
+    return _is_a(lent, ASYNC, "AsyncConnection") or _is_a(lent, ASYNC, "AsyncSession")
 
 
 async def within(
@@ -96,15 +100,10 @@ def after_commit(lent: Lent, tell: Callable[[], None]) -> None:
     _to_tell[target][tell] = None
 
 
-def _is_registry(given: Any) -> bool:
-    module = _asyncio_of_sqlalchemy()
-    kinds = (scoped_session,) if module is None else (scoped_session, module.async_scoped_session)
-    return isinstance(given, kinds)
-
-
-def _asyncio_of_sqlalchemy() -> Any:
-    """Loaded by whoever has an async connection, and by us never: it wants a library most do without."""
-    return sys.modules.get("sqlalchemy.ext.asyncio")
+def _is_a(given: Any, module: str, kind: str) -> bool:
+    """Whether a value is of a class of SQLAlchemy's. Whoever has such a value has loaded its module."""
+    loaded = sys.modules.get(module)
+    return loaded is not None and isinstance(given, getattr(loaded, kind))
 
 
 def _refuse_another_database(connection: Connection, app_address: str) -> None:

@@ -1,6 +1,7 @@
 """How the tables came to be. Alembic keeps the order, plain SQL per dialect keeps the words.
 
-Each revision is `versions/NNNN_name.py` beside `NNNN_name.postgresql.sql` and `NNNN_name.sqlite.sql`.
+Each revision is `versions/NNNN_name.py` beside `NNNN_name.postgresql.sql` and `NNNN_name.sqlite.sql`. They
+follow each other by number, so a database that is up to date is recognised without loading Alembic.
 """
 
 from __future__ import annotations
@@ -10,11 +11,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import inspect
+from sqlalchemy import String, column, inspect, select, table
 from sqlalchemy.schema import CreateSchema
 
 from trax.errors import SchemaNotMigrated, SchemaTooNew
@@ -47,8 +44,7 @@ def migrate(connection: Connection) -> SchemaStatus:
         return before
     if not is_sqlite(connection):
         connection.execute(CreateSchema(SCHEMA, if_not_exists=True))
-    with _alembic:
-        command.upgrade(_config(connection), "head")
+    _upgrade(connection)
     return status(connection)
 
 
@@ -67,14 +63,18 @@ def status(connection: Connection) -> SchemaStatus:
 
 
 def compared(current: str | None) -> SchemaStatus:
-    script = ScriptDirectory(str(HERE))
-    wanted = script.get_current_head() or ""
+    known = revisions()
+    wanted = known[-1]
     if current is None:
         return SchemaStatus(None, wanted, "missing")
     if current == wanted:
         return SchemaStatus(current, wanted, "current")
-    known = {revision.revision for revision in script.walk_revisions()}
     return SchemaStatus(current, wanted, "old" if current in known else "newer")
+
+
+def revisions() -> list[str]:
+    """The numbers of all revisions this code knows, oldest first."""
+    return sorted(file.name.partition("_")[0] for file in (HERE / "versions").glob("[0-9]*_*.py"))
 
 
 def version_table(connection: Connection) -> dict[str, Any]:
@@ -88,7 +88,8 @@ def _current(connection: Connection) -> str | None:
     name, schema = str(where["version_table"]), where["version_table_schema"]
     if not inspect(connection).has_table(name, schema=schema):
         return None
-    return MigrationContext.configure(connection, opts=where).get_current_revision()
+    version = column("version_num", String)
+    return connection.execute(select(version).select_from(table(name, version, schema=schema))).scalar()
 
 
 def _refuse_newer(found: SchemaStatus) -> None:
@@ -99,8 +100,12 @@ def _refuse_newer(found: SchemaStatus) -> None:
         )
 
 
-def _config(connection: Connection) -> Config:
+def _upgrade(connection: Connection) -> None:
+    from alembic import command
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", str(HERE).replace("%", "%%"))
     config.attributes["connection"] = connection
-    return config
+    with _alembic:
+        command.upgrade(config, "head")

@@ -1,4 +1,4 @@
-"""The DeadLetterCleanup: forgets what a person dealt with long ago, and what was written down about it."""
+"""The DeadLetterCleanup: forgets old letters that were dealt with, old audit entries, and old sessions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import datetime
 
 from trax.admin.recording import leave_record
 from trax.settings import Settings
-from trax.store import Connection, Store, audit, dead_letters, dialect
+from trax.store import Connection, Store, audit, dead_letters, dialect, web_sessions
 from trax.train import junction, train
 
 
@@ -24,6 +24,15 @@ class Forgotten:
 
     letters: int
     audit_entries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """How much is gone in all."""
+
+    letters: int
+    audit_entries: int
+    sessions: int
 
 
 @junction
@@ -43,9 +52,15 @@ def forget_old_audit(purged: Purged, connection: Connection, settings: Settings,
     return Forgotten(purged.letters, entries)
 
 
+@junction
+def delete_expired_sessions(forgotten: Forgotten, connection: Connection, now: datetime) -> Cleaned:
+    """Delete the sessions of the dashboard that have expired: they hold addresses of people."""
+    return Cleaned(forgotten.letters, forgotten.audit_entries, web_sessions.purge(connection, now=now))
+
+
 dead_letter_cleanup = train(
     "trax.dead_letter_cleanup",
-    purge_resolved_dead_letters >> forget_old_audit,
+    purge_resolved_dead_letters >> forget_old_audit >> delete_expired_sessions,
     extra=(Settings, datetime),
     exclude_from_max_active_jobs=True,
 )
@@ -55,7 +70,7 @@ def clean_dead_letters(connection: Connection, store: Store, settings: Settings)
     """Run one cycle; returns how many letters it deleted."""
     dialect.lift_limits(connection)
     now = store.now(connection)
-    forgotten = dead_letter_cleanup.run_blocking(connection, extra={Settings: settings, datetime: now})
-    if forgotten.letters or forgotten.audit_entries:
+    cleaned = dead_letter_cleanup.run_blocking(connection, extra={Settings: settings, datetime: now})
+    if cleaned.letters or cleaned.audit_entries or cleaned.sessions:
         leave_record(connection, dead_letter_cleanup, now=now)
-    return forgotten.letters
+    return cleaned.letters

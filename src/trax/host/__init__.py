@@ -4,6 +4,7 @@ app.py          `Trax`, what a user holds
 recorded.py     a run here and now, with its record and hooks
 sync.py         `app.sync`, the same verbs for blocking code
 executions.py   `app.executions`; asked_lists.py: its lists, those of entries and those of log lines
+sessions.py     `app.sessions`: who is signed in to the dashboard
 opening.py      the store, opened when first needed
 roles.py        what a process does: all duties, a scheduler's or a worker's; from start to stop
 duties.py       each duty as a loop: what a turn does, and when the next is wanted

@@ -23,6 +23,7 @@ from trax.host.queueing import Queueing
 from trax.host.receiving import receiving
 from trax.host.recorded import RecordedRun
 from trax.host.roles import Role, Running
+from trax.host.sessions import Sessions
 from trax.host.settings import AppSettings
 from trax.host.signals import StopSignals
 from trax.host.startup import patiently, start
@@ -117,6 +118,7 @@ class Trax:
         self.workers = Workers(self.parts)
         self.stats = Stats(self.parts)
         self.audit = Audit(self.parts)
+        self.sessions = Sessions(self.parts)
         self.logs = Logs(self.parts)
         self.sync = Sync(self, self._queueing)
         self._running: Running | None = None

@@ -26,6 +26,7 @@ from trax.store.schema.define import Definer
 from trax.store.schema.manifest import manifest, manifest_group
 from trax.store.schema.metadata import log, metadata
 from trax.store.schema.tally import group_tally, tally
+from trax.store.schema.web import web_link, web_session
 from trax.store.schema.work_queue import work_queue
 from trax.store.schema.worker import setting, worker
 
@@ -49,6 +50,8 @@ class Tables:
     audit: Table
     tally: Table
     group_tally: Table
+    web_session: Table
+    web_link: Table
 
 
 def tables(connection: Connection) -> Tables:
@@ -71,4 +74,6 @@ def tables_for(dialect: str) -> Tables:
         audit=audit(define),
         tally=tally(define),
         group_tally=group_tally(define),
+        web_session=web_session(define),
+        web_link=web_link(define),
     )

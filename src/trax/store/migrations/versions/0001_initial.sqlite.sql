@@ -64,6 +64,28 @@ CREATE TABLE trax_tally (
 )
  WITHOUT ROWID;
 
+CREATE TABLE trax_web_link (
+    "key" TEXT NOT NULL,
+    created_at VARCHAR(27) NOT NULL,
+    expires_at VARCHAR(27) NOT NULL,
+    PRIMARY KEY ("key")
+);
+
+CREATE TABLE trax_web_session (
+    id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    "key" TEXT NOT NULL,
+    user TEXT NOT NULL,
+    role TEXT NOT NULL,
+    means TEXT NOT NULL,
+    proof TEXT NOT NULL,
+    address TEXT NOT NULL,
+    user_agent TEXT NOT NULL,
+    created_at VARCHAR(27) NOT NULL,
+    last_seen_at VARCHAR(27) NOT NULL,
+    expires_at VARCHAR(27) NOT NULL,
+    CONSTRAINT means_known CHECK (means IN ('password', 'link'))
+);
+
 CREATE TABLE trax_worker (
     id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
     host TEXT NOT NULL,
@@ -281,6 +303,10 @@ CREATE INDEX trax_audit_noun_idx ON trax_audit (noun, id);
 CREATE INDEX trax_manifest_group_apply_idx ON trax_manifest_group (apply_priority_at) WHERE apply_priority_at IS NOT NULL;
 
 CREATE INDEX trax_manifest_group_bound_idx ON trax_manifest_group (id) WHERE max_active_jobs IS NOT NULL OR NOT enabled;
+
+CREATE INDEX trax_web_session_expires_idx ON trax_web_session (expires_at);
+
+CREATE UNIQUE INDEX trax_web_session_key_idx ON trax_web_session ("key");
 
 CREATE INDEX trax_manifest_batch_idx ON trax_manifest (batch) WHERE batch IS NOT NULL;
 

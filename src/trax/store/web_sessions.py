@@ -1,0 +1,123 @@
+"""The rows of dashboard sessions, and of links that begin one. Secrets are kept as digests only."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sqlalchemy import delete, insert, select, update
+
+from trax.records.web_session import SignIn, WebSession
+from trax.store.dialect import among, id_document
+from trax.store.schema import tables
+from trax.store.text import storable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime, timedelta
+
+    from sqlalchemy import Connection, Row
+
+    from trax.records.web_session import NewWebSession
+
+
+class StoredSession(NamedTuple):
+    """A session and what ties it to the password it began with."""
+
+    session: WebSession
+    proof: str
+
+
+def insert_session(
+    connection: Connection, new: NewWebSession, *, now: datetime, lifetime: timedelta
+) -> WebSession:
+    """Write a session, and delete those that have expired."""
+    purge(connection, now=now)
+    session = tables(connection).web_session
+    row: dict[str, Any] = {name: storable(value) for name, value in asdict(new).items()}
+    moments = {"created_at": now, "last_seen_at": now, "expires_at": now + lifetime}
+    statement = insert(session).values(**row, **moments).returning(session)
+    return _record(connection.execute(statement).one())
+
+
+def load(connection: Connection, key: str, *, now: datetime) -> StoredSession | None:
+    """The session whose secret has this digest, unless it has expired."""
+    session = tables(connection).web_session
+    query = select(session).where(session.c.key == key, session.c.expires_at > now)
+    row = connection.execute(query).one_or_none()
+    return StoredSession(_record(row), row.proof) if row else None
+
+
+def load_page(
+    connection: Connection, *, user: str | None, before: int | None, limit: int, now: datetime
+) -> list[WebSession]:
+    """Sessions that have not expired, newest first; `before` is the id of the last one already seen."""
+    session = tables(connection).web_session
+    query = select(session).where(session.c.expires_at > now)
+    if user is not None:
+        query = query.where(session.c.user == user)
+    if before is not None:
+        query = query.where(session.c.id < before)
+    return [_record(row) for row in connection.execute(query.order_by(session.c.id.desc()).limit(limit))]
+
+
+def mark_seen(connection: Connection, session_id: int, *, now: datetime) -> None:
+    session = tables(connection).web_session
+    connection.execute(update(session).where(session.c.id == session_id).values(last_seen_at=now))
+
+
+def delete_ids(connection: Connection, ids: Sequence[int]) -> list[int]:
+    """Delete these sessions; gives the ids of those that were there."""
+    session = tables(connection).web_session
+    statement = delete(session).where(among(connection, session.c.id)).returning(session.c.id)
+    return sorted(connection.execute(statement, {"ids": id_document(ids)}).scalars())
+
+
+def delete_key(connection: Connection, key: str) -> list[int]:
+    session = tables(connection).web_session
+    return list(
+        connection.execute(delete(session).where(session.c.key == key).returning(session.c.id)).scalars()
+    )
+
+
+def delete_all(connection: Connection, *, user: str | None) -> list[int]:
+    """Delete every session, or every one of a user; gives their ids."""
+    session = tables(connection).web_session
+    statement = delete(session).returning(session.c.id)
+    if user is not None:
+        statement = statement.where(session.c.user == user)
+    return sorted(connection.execute(statement).scalars())
+
+
+def insert_link(connection: Connection, key: str, *, now: datetime, lifetime: timedelta) -> None:
+    purge(connection, now=now)
+    link = tables(connection).web_link
+    connection.execute(insert(link).values(key=key, created_at=now, expires_at=now + lifetime))
+
+
+def take_link(connection: Connection, key: str, *, now: datetime) -> bool:
+    """Delete a link that is still good; of two who come at once, one gets True."""
+    link = tables(connection).web_link
+    statement = delete(link).where(link.c.key == key, link.c.expires_at > now)
+    return connection.execute(statement).rowcount == 1
+
+
+def purge(connection: Connection, *, now: datetime) -> int:
+    """Delete sessions and links that have expired; gives how many sessions."""
+    t = tables(connection)
+    connection.execute(delete(t.web_link).where(t.web_link.c.expires_at <= now))
+    return connection.execute(delete(t.web_session).where(t.web_session.c.expires_at <= now)).rowcount
+
+
+def _record(row: Row[Any]) -> WebSession:
+    return WebSession(
+        id=row.id,
+        user=row.user,
+        role=row.role,
+        means=SignIn(row.means),
+        address=row.address,
+        user_agent=row.user_agent,
+        created_at=row.created_at,
+        last_seen_at=row.last_seen_at,
+        expires_at=row.expires_at,
+    )

@@ -7,11 +7,12 @@ import os
 
 from bench.children import say, words
 from bench.history import long_app
+from trax.web import Access
 from trax.web.serving import Door, Doorway
 
 
 async def main() -> None:
-    app, doorway = long_app(), Doorway(Door(port=0))
+    app, doorway = long_app(), Doorway(Door(port=0), Access(insecure_local=True))
     await app.parts.store.opened()
     async with doorway.served(app) as address:
         say(ready=True, address=address, pid=os.getpid())

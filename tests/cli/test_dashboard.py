@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.request import Request, urlopen
+from urllib.error import HTTPError
+from urllib.request import HTTPCookieProcessor, Request, build_opener, urlopen
 
 import pytest
 from tests.support.waiting import until
@@ -38,6 +39,7 @@ def greet(name: str) -> str:
 
 app.schedule(greet, "greet-ada", "Ada", every(hours=1))
 """
+ADDRESS = r" on (http://[\w.:\[\]]+)"
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("TRAX_")}
 
 
@@ -48,7 +50,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def serving(folder: Path, *words: str, **environment: str) -> Generator[str]:
+def serving(folder: Path, *words: str, shows: str = ADDRESS, **environment: str) -> Generator[str]:
     """A process that serves; gives its address as the process tells it, and ends it as an operator does."""
     with subprocess.Popen(
         [TRAX, *words],
@@ -61,7 +63,7 @@ def serving(folder: Path, *words: str, **environment: str) -> Generator[str]:
         assert process.stdout
         try:
             for line in process.stdout:
-                if found := re.search(r"on (http://[\w.:\[\]]+)", line):
+                if found := re.search(shows, line):
                     yield found[1]
                     break
             else:
@@ -79,6 +81,24 @@ def asked(address: str, path: str, body: Any = None, token: str | None = None) -
         return json.load(answer)
 
 
+def visit(link: str, path: str) -> Any:
+    """What a browser finds that opens a link and goes on to a path."""
+    browser = build_opener(HTTPCookieProcessor())
+    with browser.open(link, timeout=30) as shown:
+        assert "token" not in shown.url
+    with browser.open(link.partition("/login")[0] + path, timeout=30) as answer:
+        return json.load(answer)
+
+
+def status_of(address: str) -> int:
+    try:
+        with urlopen(address, timeout=30) as answer:  # noqa: S310
+            return answer.status
+    except HTTPError as refused:
+        with refused:
+            return refused.code
+
+
 def ended(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [TRAX, *words],
@@ -92,7 +112,8 @@ def ended(folder: Path, *words: str, **environment: str) -> subprocess.Completed
 
 
 def test_jobs_and_their_control_room_share_a_process(folder: Path) -> None:
-    with serving(folder, "run", "jobs.py:app", "--web", "0", "--log-format", "text") as address:
+    words = ("run", "jobs.py:app", "--web", "0", "--insecure-local", "--log-format", "text")
+    with serving(folder, *words) as address:
         done = asked(address, "/api/v1/trains/greet/run", {"input": "Eve"})
         workers = asked(address, "/api/v1/workers")
 
@@ -102,7 +123,8 @@ def test_jobs_and_their_control_room_share_a_process(folder: Path) -> None:
 def test_a_database_is_enough_for_a_dashboard(folder: Path) -> None:
     ended(folder, "db", "migrate", "--database-url", "sqlite:///trax.db")
 
-    with serving(folder, "dashboard", "--port", "0", "--database-url", "sqlite:///trax.db") as address:
+    words = ("dashboard", "--port", "0", "--insecure-local", "--database-url", "sqlite:///trax.db")
+    with serving(folder, *words) as address:
         entry = asked(address, "/api/v1/trains/greet/queue", {"input": "Eve"})
         audit = asked(address, "/api/v1/settings/reset", {"names": []})
 
@@ -125,17 +147,75 @@ def test_a_dashboard_adds_up_what_has_ended_where_no_scheduler_runs(folder: Path
 
 
 def test_with_the_apps_code_a_dashboard_runs_trains(folder: Path) -> None:
-    with serving(folder, "dashboard", "jobs.py:app", "--port", "0") as address:
+    with serving(folder, "dashboard", "jobs.py:app", "--port", "0", "--insecure-local") as address:
         done = asked(address, "/api/v1/trains/greet/run", {"input": "Eve"})
 
     assert done["output"] == "Hello, Eve!"
 
 
-def test_the_demo_can_be_watched_in_a_browser(folder: Path) -> None:
-    with serving(folder, "demo", "--seconds", "60", "--port", "0") as address:
-        emails = asked(address, "/api/v1/groups/emails")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "jobs.py:app", "--web", "0", "--log-format", "text"),
+        ("dashboard", "jobs.py:app", "--port", "0"),
+        ("demo", "--seconds", "60", "--port", "0"),
+    ],
+    ids=["run", "dashboard", "demo"],
+)
+def test_a_start_without_access_prints_a_link_that_opens_the_dashboard_once(
+    folder: Path, words: tuple[str, ...]
+) -> None:
+    with serving(folder, *words, shows=r"with (http://\S+/login\?token=[\w-]+)") as link:
+        address = link.partition("/login")[0]
+        refused = status_of(address + "/api/v1/groups")
+        entered, groups = visit(link, "/api/v1/groups?limit=200"), status_of(link)
 
-    assert emails["max_active_jobs"] == 3
+    assert refused == 401
+    assert "items" in entered
+    assert groups == 403
+
+
+def test_another_link_is_printed_by_a_command(folder: Path) -> None:
+    with serving(folder, "run", "jobs.py:app", "--web", "0", "--log-format", "text") as address:
+        made = ended(folder, "sessions", "link", "--url", address)
+        entered = visit(made.stdout.strip(), "/api/v1/sessions")
+        listed = ended(folder, "sessions", "list", "--json")
+        (session,) = json.loads(listed.stdout)
+        over = ended(folder, "sessions", "end", str(session["id"]))
+        again = ended(folder, "sessions", "end", str(session["id"]))
+        audit = json.loads(ended(folder, "audit", "list", "--json").stdout)
+
+    assert [one["user"] for one in entered["items"]] == ["local"]
+    assert (session["user"], session["means"]) == ("local", "link")
+    assert (over.returncode, over.stdout) == (0, "ended: 1 of 1\n")
+    assert (again.returncode, again.stdout) == (1, "ended: 0 of 1\n")
+    assert [one["action"] for one in audit][-2:] == ["sessions.end", "sessions.create_link"]
+
+
+@pytest.mark.parametrize("words", [(), ("7", "--all"), ("--user", "ada", "--all")])
+def test_which_sessions_to_end_must_be_said_in_one_way(folder: Path, words: tuple[str, ...]) -> None:
+    refused = ended(folder, "sessions", "end", *words)
+
+    assert refused.returncode == 2
+    assert "Say which: IDS, --user or --all." in refused.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "jobs.py:app", "--web", "0", "--web-host", "0.0.0.0"),  # noqa: S104
+        ("dashboard", "jobs.py:app", "--port", "0", "--host", "0.0.0.0"),  # noqa: S104
+    ],
+)
+def test_who_is_local_cannot_be_said_of_an_address_for_the_world(
+    folder: Path, words: tuple[str, ...]
+) -> None:
+    token = {"TRAX_WEB_TOKENS": "ci:viewer:a token of many letters"}
+
+    refused = ended(folder, *words, "--insecure-local", **token)
+
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("trax: insecure_local makes every process of this machine an operator")
 
 
 @pytest.mark.parametrize(

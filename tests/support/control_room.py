@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 OPERATOR = "an operator's token"
 VIEWER = "a viewer's long token"
 PASSWORD = "correct horse battery staple"
-HASH = hashed(PASSWORD)
+HASH = hashed(PASSWORD, cost_log2=4)  # a test waits for no password
 BASE = "http://127.0.0.1"
 
 
@@ -59,10 +60,27 @@ def access(**more: Any) -> Access:
     return Access(**how)
 
 
-def browser(web: Any, *, token: str | None = None, base: str = BASE, **more: Any) -> httpx2.AsyncClient:
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    transport = httpx2.ASGITransport(app=web, raise_app_exceptions=False)
+def browser(
+    web: Any, *, token: str | None = None, base: str = BASE, peer: str = "127.0.0.1", **more: Any
+) -> httpx2.AsyncClient:
+    headers = {"Authorization": f"Bearer {token}"} if token else more.pop("headers", {})
+    transport = httpx2.ASGITransport(app=web, raise_app_exceptions=False, client=(peer, 1234))
     return httpx2.AsyncClient(transport=transport, base_url=base, headers=headers, **more)
+
+
+async def log_in(client: httpx2.AsyncClient, name: str, password: str = PASSWORD) -> str:
+    """Log in as a person does; gives the token of the pages that are shown then."""
+    form = {"name": name, "password": password, "csrf_token": await csrf_token_on(client, "/login")}
+    answer = await client.post("/login", data=form)
+    assert answer.status_code == 303, answer.text
+    return await csrf_token_on(client, "/")
+
+
+async def csrf_token_on(client: httpx2.AsyncClient, path: str) -> str:
+    page = (await client.get(path)).text
+    found = re.search(r'(?:name="csrf_token"\s+value|name="csrf-token"\s+content)="([0-9a-f]+)"', page)
+    assert found, page
+    return found[1]
 
 
 class ControlRoom:

@@ -9,6 +9,7 @@ import httpx2
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from trax import Trax
+from trax.web import Access
 from trax.web.serving import Door, Doorway
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ async def test_no_answer_waits_for_a_word_about_its_first_piece(
 
     monkeypatch.setattr(protocol, "connection_made", note)
     app = Trax("memory://")
-    async with Doorway(Door(port=0)).served(app) as address, httpx2.AsyncClient() as client:
+    doorway = Doorway(Door(port=0), Access(insecure_local=True))
+    async with doorway.served(app) as address, httpx2.AsyncClient() as client:
         answers = [await client.get(f"{address}{path}") for path in ("/", "/health")]
     app.close()
 

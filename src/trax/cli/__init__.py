@@ -108,6 +108,9 @@ command.command(
 )
 command.command("trax.cli.audit:audit", name="audit", help="What operators did, and undoing it.")
 command.command(
+    "trax.cli.sessions:sessions", name="sessions", help="Who is signed in to the dashboard; links to sign in."
+)
+command.command(
     "trax.cli.demo:demo",
     name="demo",
     help="""Run a small company's jobs and show what happened.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from trax.cli.doorway import LOOPBACK, Port, WebHost, opened
+from trax.cli.doorway import LOOPBACK, InsecureLocal, Port, WebHost, entrance, opened
 from trax.cli.loading import VARIABLE, load_app
 from trax.cli.operating import DatabaseUrl, bare_app, misuse
 from trax.cli.showing import say
@@ -36,6 +36,7 @@ def dashboard(
     port: Port = 8080,
     host: WebHost = LOOPBACK,
     database_url: DatabaseUrl = None,
+    insecure_local: InsecureLocal = False,
     hash_password: HashPassword = False,
 ) -> None:
     """Serve the dashboard and the API of a database until Ctrl-C or SIGTERM; no job runs here.
@@ -43,11 +44,11 @@ def dashboard(
     The database is enough to look and to operate. With the app's code, trains can be run from a form.
     """
     if hash_password:
-        say(_hashed())
+        say(_password_hash())
         return
     shown = _app(app, database_url)
     try:
-        asyncio.run(_serve(shown, opened(port, host, by="trax dashboard")))
+        asyncio.run(_serve(shown, opened(port, host, by="trax dashboard", insecure_local=insecure_local)))
     finally:
         shown.close()
 
@@ -65,10 +66,12 @@ async def _serve(app: Trax, doorway: Doorway) -> None:
     with StopSignals() as signals:
         async with app.stats.kept_up(), doorway.served(app) as address:
             say(f"the dashboard of {app.parts.store.shown_address} is on {address}; Ctrl-C stops")
+            if (way_in := await entrance(doorway, app)) is not None:
+                say(way_in)
             await signals.asked.wait()
 
 
-def _hashed() -> str:
+def _password_hash() -> str:
     asked = getpass.getpass("Password: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
     if not asked:
         raise misuse("An empty password opens nothing.", "dashboard")

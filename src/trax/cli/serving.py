@@ -13,6 +13,7 @@ from cyclopts import Parameter, validators
 from rich.progress import Progress
 
 from trax.cli.caveats import caveats
+from trax.cli.doorway import entrance
 from trax.cli.faces import Drawn, Logged
 from trax.cli.view import look
 from trax.clock import is_set_within
@@ -98,8 +99,11 @@ class Server:
                 await self._stop(signals)
 
     async def _work(self, signals: StopSignals, seconds: float | None) -> None:
-        async with self._web() as address, self._face.shown(self._app, await self._greeting(address)):
-            await is_set_within(signals.asked, seconds)
+        async with self._web() as address:
+            if self._doorway is not None and (way_in := await entrance(self._doorway, self._app)) is not None:
+                self._face.say(way_in)
+            async with self._face.shown(self._app, await self._greeting(address)):
+                await is_set_within(signals.asked, seconds)
 
     def _web(self) -> AbstractAsyncContextManager[str | None]:
         return nullcontext() if self._doorway is None else self._doorway.served(self._app)

@@ -9,7 +9,11 @@ room.py          `Room` (app, access, title, environment, mask, …) and what ha
                  `link(request, "/executions", state="failed")`: addresses below the mount, without a host
 guard.py         lets in who may: every change takes an operator and, from a browser, the CSRF token, as the
                  form field `csrf_token` (urlencoded) or the header `X-CSRF-Token`. Handlers need not ask
-access.py        tokens, users, a function of yours; roles. login.py checks passwords and begins sessions
+access.py        tokens, users, a function of yours; roles
+login.py         checks passwords and links; sessions.py: sessions are rows, and a cookie finds its own
+throttle.py      holds up those who guess; passwords.py: scrypt hashes, checked one at a time
+peer.py          who is at the other end, and what declared proxies say about who is behind them
+csrf.py          the tokens of our own pages
 problems.py      `raise Refusal(problem(409, "…"))`; errors of trax become answers by themselves: problem+json
                  below /api, /health and /metrics, elsewhere `pages.problem_page.problem_page`
 skin.py          safe headers on every answer, and an answer for everything

@@ -16,16 +16,17 @@ from trax.web import api, health, pages
 from trax.web.access import Access
 from trax.web.answers import answer_to
 from trax.web.api.document import document
+from trax.web.csrf import Signer
 from trax.web.events import Fanout
 from trax.web.guard import Guard
 from trax.web.masking import USUAL, Mask
 from trax.web.metrics import Metrics
 from trax.web.pages.assets import Assets
+from trax.web.peer import TrustedProxies
 from trax.web.problems import Refusal
 from trax.web.room import Room
-from trax.web.sessions import Sessions
+from trax.web.sessions import BrowserSessions
 from trax.web.shared import Shared
-from trax.web.signing import Signer
 from trax.web.skin import Skin
 from trax.web.throttle import Throttle
 
@@ -48,8 +49,9 @@ def create(
     """The control room of an app.
 
     Without `access` the environment says who may enter (`TRAX_WEB_TOKENS`, `TRAX_WEB_USERS`); if it does not
-    either, only this machine may. `environment` is shown in the header, such as "production". What stands
-    under the names in `mask` is hidden wherever inputs and outputs are shown.
+    either, only a browser that opens a link of `trax sessions link`. `environment` is shown in the header,
+    such as "production". What stands under the names in `mask` is hidden wherever inputs and outputs are
+    shown.
     """
     room = _room(app, access or Access.from_environment(), title, environment, mask)
     web = FastAPI(
@@ -74,15 +76,15 @@ def create(
 
 
 def _room(app: Trax, access: Access, title: str, environment: str | None, mask: Iterable[str]) -> Room:
-    signer = Signer.of(access.secret)
     return Room(
         app=app,
         access=access,
         title=title,
         environment=environment or app.parts.identity.environment,
         mask=Mask.over(mask),
-        signer=signer,
-        sessions=Sessions(access, signer),
+        signer=Signer.of(access.secret),
+        sessions=BrowserSessions(app, access),
+        proxies=TrustedProxies(access.trusted_proxies),
         throttle=Throttle(),
         fanout=Fanout(app),
         metrics=Metrics(app),

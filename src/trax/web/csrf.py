@@ -6,14 +6,15 @@ our own origin, and carry a token that only our pages know.
 
 from __future__ import annotations
 
+import hmac
 import secrets
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final, Self
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from starlette.datastructures import Headers
-
-    from trax.web.signing import Signer
 
 FIELD: Final = "csrf_token"
 HEADER: Final = "x-csrf-token"
@@ -24,17 +25,27 @@ OURS: Final = ("same-origin", "none")
 SIGNS: Final = ("origin", "referer", "sec-fetch-site", "cookie")
 
 
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """Makes and checks the tokens of our pages."""
+
+    key: bytes = field(repr=False)
+
+    @classmethod
+    def of(cls, secret: str | None) -> Self:
+        """From a configured secret, or from chance: then it is worth nothing in another process."""
+        return cls(secrets.token_bytes(32) if secret is None else sha256(secret.encode()).digest())
+
+    def token_for(self, bound_to: str) -> str:
+        """The token for pages shown to one session, or to one browser where nobody has logged in."""
+        return hmac.new(self.key, f"{PURPOSE}\n{bound_to}".encode(), sha256).hexdigest()
+
+    def is_token_for(self, bound_to: str, token: str) -> bool:
+        return bool(bound_to) and hmac.compare_digest(self.token_for(bound_to).encode(), token.encode())
+
+
 def new_browser() -> str:
     return secrets.token_urlsafe(18)
-
-
-def token_for(signer: Signer, bound_to: str) -> str:
-    """The token for pages shown to one session, or to one browser where nobody has logged in."""
-    return signer.sign(PURPOSE, bound_to)
-
-
-def is_token_for(signer: Signer, bound_to: str, token: str) -> bool:
-    return bool(bound_to) and signer.has_signed(PURPOSE, bound_to, token)
 
 
 def is_from_browser(headers: Headers) -> bool:

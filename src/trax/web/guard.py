@@ -7,7 +7,6 @@ an operator, and where a browser may have been led astray, the token of our own 
 from __future__ import annotations
 
 import inspect
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -16,11 +15,12 @@ from starlette.requests import Request
 
 from trax.host.acting import acting
 from trax.records.audit import Actor, Via
-from trax.web import csrf, sessions
-from trax.web.access import Means, Role, Visitor
+from trax.web import csrf
+from trax.web.access import LOCAL, Means, Role, Visitor
 from trax.web.answers import answer_to
 from trax.web.cookies import cookie
-from trax.web.loopback import is_from_here
+from trax.web.login import refusal_to_wait
+from trax.web.peer import is_from_here
 from trax.web.problems import Refusal, problem
 from trax.web.room import is_for_program, link, path_of
 
@@ -30,8 +30,15 @@ if TYPE_CHECKING:
     from trax.web.room import Room
 
 READING: Final = ("GET", "HEAD", "OPTIONS")
-OPEN: Final = ("/login", "/logout", "/health/live")
-OPEN_BELOW: Final = ("/static/",)
+OPEN: Final = ("/login", "/logout")
+CHEAP: Final = ("/health/live",)
+CHEAP_BELOW: Final = ("/static/",)
+"""What anybody may have, and for which nobody is looked up: it must not need the database."""
+HEALTH: Final = "/health"
+NO_ACCESS: Final = (
+    "open the link that the server printed when it started, or print another one with `trax sessions link`; "
+    "for programs configure $TRAX_WEB_TOKENS, or app.web(access=Access(…))"
+)
 BODY_BYTES: Final = 1024 * 1024
 FIELDS_AT_MOST: Final = 10_000
 FORM: Final = "application/x-www-form-urlencoded"
@@ -54,12 +61,13 @@ class Guard:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})  # there is nothing to talk about
             return
+        self._room.proxies.apply_to(scope)
         request = Request(scope, receive)
         browser = request.cookies.get(csrf.COOKIE) or csrf.new_browser()
         is_known = csrf.COOKIE in request.cookies or is_for_program(request) or _is_static(request)
         send = send if is_known else _remembering(browser, request, send)
         try:
-            visitor = request.state.visitor = await self._admitted(request)
+            visitor = request.state.visitor = await self._admit(request)
             request.state.csrf_binding = visitor.session or browser
             change = None if request.method in READING else await self._change(request)
         except Refusal as refused:
@@ -73,11 +81,13 @@ class Guard:
         with acting(Actor(visitor.name, via), reason=change.reason):
             await self._app(scope, _replayed(change.body, receive), send)
 
-    async def _admitted(self, request: Request) -> Visitor:
+    async def _admit(self, request: Request) -> Visitor:
+        if self._is_cheap(request):
+            return NOBODY
         visitor = await self._visitor(request)
-        is_open = path_of(request) in OPEN or _is_static(request)
+        is_open = path_of(request) in OPEN
         if visitor is None and not is_open:
-            raise self._unknown(request)
+            raise self._refusal(request)
         visitor = visitor or NOBODY
         if request.method not in READING and not (visitor.may_change or is_open):
             raise Refusal(
@@ -89,39 +99,49 @@ class Guard:
             )
         return visitor
 
+    def _is_cheap(self, request: Request) -> bool:
+        path = path_of(request)
+        is_open_health = path == HEALTH and self._room.access.open_health
+        return path in CHEAP or path.startswith(CHEAP_BELOW) or (is_open_health and request.method in READING)
+
     async def _visitor(self, request: Request) -> Visitor | None:
-        access, headers = self._room.access, request.headers
-        scheme, _, secret = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and (known := access.holder_of(secret.strip())):
+        access, throttle = self._room.access, self._room.throttle
+        address = request.client.host if request.client else ""
+        secret = _bearer(request) if access.tokens else None
+        wait = 0.0 if secret is None else throttle.wait_for_token(address, secret)
+        if secret is not None and not wait and (known := access.holder_of(secret)):
             return known
-        if access.authorize is not None and (known := await _asked(access.authorize(request))):
+        if access.authorize is not None and (known := await _hook_visitor(access.authorize(request))):
             return known
-        cookie = request.cookies.get(sessions.COOKIE)
-        if cookie and (known := self._room.sessions.visitor(cookie, datetime.now(UTC))):
+        if wait:
+            raise refusal_to_wait("too many wrong tokens", wait)
+        if secret is not None:
+            throttle.note_wrong_token(address, secret)
+        if known := await self._room.sessions.visitor(request):
             return known
         if access.anonymous is not None:
             return Visitor("anonymous", access.anonymous, Means.NOBODY)
-        if not access.is_configured and is_from_here(request):
-            return Visitor("local", Role.OPERATOR, Means.NOBODY)
+        if access.insecure_local and is_from_here(request):
+            return Visitor(LOCAL, Role.OPERATOR, Means.NOBODY)
         return None
 
-    def _unknown(self, request: Request) -> Refusal:
+    def _refusal(self, request: Request) -> Refusal:
         access = self._room.access
-        if not access.is_configured:
-            return Refusal(
-                problem(
-                    403,
-                    "only the machine itself may enter, since nobody has said who else may",
-                    hint="configure tokens, users or a function: app.web(access=Access(…)), "
-                    "or $TRAX_WEB_TOKENS and $TRAX_WEB_USERS",
-                )
-            )
-        if access.users and not is_for_program(request):
+        if (access.users or not access.is_configured) and not is_for_program(request):
             return Refusal(
                 problem(303, "log in first"), {"Location": link(request, "/login", next=_wanted(request))}
             )
-        hint = "send a token: Authorization: Bearer …" if access.tokens else None
-        return Refusal(problem(401, "this needs to know who asks", hint=hint), {"WWW-Authenticate": "Bearer"})
+        if access.insecure_local and not access.tokens:
+            return Refusal(
+                problem(
+                    403,
+                    "only this machine itself may enter, without a proxy and by a loopback address",
+                    hint="to let others in, configure tokens or users instead of insecure_local",
+                )
+            )
+        by_token = "send a token: Authorization: Bearer …" if access.tokens else None
+        hint = by_token if access.is_configured else NO_ACCESS
+        return Refusal(problem(401, "authentication required", hint=hint), {"WWW-Authenticate": "Bearer"})
 
     async def _change(self, request: Request) -> Change:
         """What is asked for, read as a whole: it is small, and a form carries its token in it."""
@@ -134,7 +154,7 @@ class Guard:
         body = await _body(request)
         form = _form(request, body)
         token = request.headers.get(csrf.HEADER) or form.get(csrf.FIELD, "")
-        is_ours = csrf.is_token_for(self._room.signer, request.state.csrf_binding, token)
+        is_ours = self._room.signer.is_token_for(request.state.csrf_binding, token)
         if not is_program and csrf.is_from_browser(request.headers) and not is_ours:
             raise Refusal(
                 problem(
@@ -154,7 +174,7 @@ class Change(NamedTuple):
     reason: str | None
 
 
-async def _asked(answer: Any) -> Visitor | None:
+async def _hook_visitor(answer: Any) -> Visitor | None:
     said = await answer if inspect.isawaitable(answer) else answer
     if isinstance(said, str):
         return Visitor("somebody", Role.named(said), Means.HOOK)
@@ -170,7 +190,12 @@ def _wanted(request: Request) -> str | None:
 
 
 def _is_static(request: Request) -> bool:
-    return path_of(request).startswith(OPEN_BELOW)
+    return path_of(request).startswith(CHEAP_BELOW)
+
+
+def _bearer(request: Request) -> str | None:
+    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+    return secret.strip() if scheme.lower() == "bearer" else None
 
 
 async def _body(request: Request) -> bytes:

@@ -1,55 +1,67 @@
-"""Logging in and out."""
+"""Signing in, with a password or with a one-time link."""
 
 from __future__ import annotations
 
-import asyncio
-from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
-from functools import cache
-from typing import TYPE_CHECKING, Final
+import logging
+from hashlib import sha256
+from typing import TYPE_CHECKING
 
-from trax.web import sessions
-from trax.web.cookies import cookie
-from trax.web.passwords import hashed, matches
+from trax.web.passwords import CHECKS, TooManyChecks, is_outdated
 from trax.web.problems import Refusal, problem
 from trax.web.room import room_of
+from trax.web.throttle import Attempt
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from starlette.requests import Request
-    from starlette.responses import Response
 
     from trax.web.access import User
 
-CHECKING: Final = ThreadPoolExecutor(2, thread_name_prefix="trax-passwords")
-"""Checking a password is dear on purpose; guessing must not take the whole machine."""
+logger = logging.getLogger(__name__)
 
 
 async def log_in(request: Request, name: str, password: str) -> str:
     """The session of whoever has this name and password, or a refusal that does not say which is wrong."""
-    room = room_of(request)
-    keys = (("name", name), ("address", request.client.host if request.client else ""))
-    if wait := room.throttle.wait_seconds(*keys):
-        seconds = str(int(wait) + 1)
-        raise Refusal(
-            problem(429, f"too many wrong guesses; try again in {seconds} s"), {"Retry-After": seconds}
-        )
+    room, address = room_of(request), request.client.host if request.client else ""
+    attempt = Attempt.of(name, address)
+    if wait := room.throttle.reserve(attempt):
+        raise refusal_to_wait("too many attempts to log in", wait)
+    await room.throttle.slow_down(attempt)
     user = room.access.users.get(name)
-    checking = asyncio.get_running_loop().run_in_executor(CHECKING, _is_right, user, password)
-    if not await checking:
-        room.throttle.failed(*keys)
+    configured = (user or _stand_in(name, room.access.users)).password
+    try:
+        is_right = await CHECKS.is_right(password, configured, address=attempt.address.address)
+    except TooManyChecks:
+        room.throttle.withdraw(attempt)
+        raise refusal_to_wait("too many people log in at this moment", 1.0) from None
+    if user is None or not is_right:
+        logger.warning("a log-in from %s failed: %s", address, "wrong password" if user else "unknown name")
         raise Refusal(problem(401, "the name or the password is wrong", code="wrong_password"))
-    room.throttle.succeeded(*keys)
-    return room.sessions.begun(name, datetime.now(UTC))
+    room.throttle.forgive(attempt)
+    if is_outdated(user.password):
+        logger.warning(
+            "the password hash of %s was made at a lower cost than today's: configure a new one, "
+            "made with `trax dashboard --hash-password`",
+            name,
+        )
+    return await room.sessions.begin(request, name, user)
 
 
-def begin_session(request: Request, answer: Response, session: str) -> None:
-    """Put what `log_in` gave on the answer."""
-    seconds = int(room_of(request).sessions.lifetime.total_seconds())
-    answer.headers.append("Set-Cookie", cookie(request, sessions.COOKIE, session, seconds=seconds))
+async def log_in_by_link(request: Request, token: str) -> str | None:
+    """The session that a one-time link begins; None if it was used already, or is too old."""
+    room, address = room_of(request), request.client.host if request.client else ""
+    if wait := room.throttle.wait_for_token(address, token):
+        raise refusal_to_wait("too many wrong links were opened", wait)
+    session = await room.sessions.begin_by_link(request, token)
+    if session is None:
+        room.throttle.note_wrong_token(address, token)
+    return session
 
 
-def end_session(request: Request, answer: Response) -> None:
-    answer.headers.append("Set-Cookie", cookie(request, sessions.COOKIE, "", seconds=0))
+def refusal_to_wait(why: str, wait: float) -> Refusal:
+    seconds = str(int(wait) + 1)
+    return Refusal(problem(429, f"{why}; try again in {seconds} s"), {"Retry-After": seconds})
 
 
 def safe_next(path: str | None) -> str:
@@ -59,11 +71,13 @@ def safe_next(path: str | None) -> str:
     return path
 
 
-def _is_right(user: User | None, password: str) -> bool:
-    """Takes as long for a name that nobody has: the time must not tell which names there are."""
-    return matches(password, user.password if user else _nobodys_password()) and user is not None
+def _stand_in(name: str, users: Mapping[str, User]) -> User:
+    """Somebody whose password is checked instead of that of an unknown name, always the same for one name.
 
-
-@cache
-def _nobodys_password() -> str:
-    return hashed("a password that nobody has")
+    So an unknown name takes as long as one of the known ones, whatever their hashes cost.
+    """
+    if not users:
+        raise Refusal(problem(401, "nobody can log in here: no users are configured", code="wrong_password"))
+    known = sorted(users)
+    chosen = int.from_bytes(sha256(name.encode("utf-8", "replace")).digest()[:8]) % len(known)
+    return users[known[chosen]]

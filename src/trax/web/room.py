@@ -10,14 +10,14 @@ from fastapi import Depends
 from starlette.requests import Request
 
 from trax.host.app import Trax
-from trax.web import csrf
 from trax.web.access import Access, Visitor
+from trax.web.csrf import Signer
 from trax.web.events import Fanout
 from trax.web.masking import Mask
 from trax.web.metrics import Metrics
-from trax.web.sessions import Sessions
+from trax.web.peer import TrustedProxies
+from trax.web.sessions import BrowserSessions
 from trax.web.shared import Shared
-from trax.web.signing import Signer
 from trax.web.throttle import Throttle
 
 
@@ -31,7 +31,8 @@ class Room:
     environment: str
     mask: Mask
     signer: Signer
-    sessions: Sessions
+    sessions: BrowserSessions
+    proxies: TrustedProxies
     throttle: Throttle
     fanout: Fanout
     metrics: Metrics
@@ -49,7 +50,7 @@ def visitor_of(request: Request) -> Visitor:
 
 def csrf_token(request: Request) -> str:
     """What a form of ours carries as `csrf_token`, and a script as the header `X-CSRF-Token`."""
-    return csrf.token_for(room_of(request).signer, request.state.csrf_binding)
+    return room_of(request).signer.token_for(request.state.csrf_binding)
 
 
 def link(request: Request, path: str, **query: Any) -> str:

@@ -15,7 +15,7 @@ import uvicorn
 from trax.errors import DefinitionError, TraxError
 from trax.web.access import TOKENS, USERS, Access
 from trax.web.application import create
-from trax.web.loopback import is_loopback
+from trax.web.peer import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
@@ -55,6 +55,12 @@ class Doorway:
         host, port = self._listening.getsockname()[:2]
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
+    async def sign_in_link(self, app: Trax) -> str | None:
+        """A link that signs one browser in, once, where nobody has said who may enter."""
+        if self.access.is_configured:
+            return None
+        return f"{self.address}/login?token={await app.sessions.create_link()}"
+
     @asynccontextmanager
     async def served(self, app: Trax, **options: Any) -> AsyncGenerator[str]:
         """Serve the control room of an app while the block lasts; gives its address."""
@@ -71,7 +77,14 @@ class Doorway:
 
 def check_door(door: Door, access: Access) -> None:
     """A door that others can reach needs somebody who may enter."""
-    if access.is_configured or is_loopback(door.host):
+    if is_loopback(door.host):
+        return
+    if access.insecure_local:
+        raise DefinitionError(
+            "insecure_local makes every process of this machine an operator, and others can reach "
+            f"{door.host}: listen on {LOOPBACK}, or leave it out and say who may enter"
+        )
+    if access.is_configured:
         return
     raise DefinitionError(
         f"the control room would be open to anybody who reaches {door.host}: say who may enter with "
@@ -105,6 +118,7 @@ def _config(web: Any) -> uvicorn.Config:
         server_header=False,
         timeout_graceful_shutdown=LAST_SECONDS,
         ws="none",
+        proxy_headers=False,  # or a proxy that nobody declared would be believed
     )
 
 

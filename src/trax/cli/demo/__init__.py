@@ -21,7 +21,7 @@ from trax.cli.demo.company import company
 from trax.cli.demo.reading import moment, records
 from trax.cli.demo.story import epilogue, letter, prologue, table
 from trax.cli.demo.telling import Told
-from trax.cli.doorway import A_PORT, LOOPBACK, opened
+from trax.cli.doorway import A_PORT, LOOPBACK, InsecureLocal, opened
 from trax.cli.faces import Drawn
 from trax.cli.log_setup import Logs
 from trax.cli.moments import span
@@ -61,9 +61,16 @@ DashboardPort = Annotated[
 ]
 
 
-def demo(*, folder: Folder = Path("trax-demo"), seconds: Seconds = None, port: DashboardPort = None) -> None:
+def demo(
+    *,
+    folder: Folder = Path("trax-demo"),
+    seconds: Seconds = None,
+    port: DashboardPort = None,
+    insecure_local: InsecureLocal = False,
+) -> None:
     """Run a small company's jobs on the embedded default, and show what happened."""
-    doorway = None if port is None else opened(port, LOOPBACK, by="trax demo --port")
+    by = "trax demo --port"
+    doorway = None if port is None else opened(port, LOOPBACK, by=by, insecure_local=insecure_local)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -20,6 +20,7 @@ from trax.web.api import (
     logs,
     manifests,
     queue,
+    sessions,
     settings,
     stats,
     trains,
@@ -42,6 +43,7 @@ NOUNS: Final = (
     stats,
     why,
     audit,
+    sessions,
     events,
 )
 

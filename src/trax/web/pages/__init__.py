@@ -23,6 +23,7 @@ from trax.web.pages import (
     logs,
     manifests,
     queue,
+    sessions,
     settings,
     trains,
     workers,
@@ -39,6 +40,7 @@ NOUNS = (
     workers,
     logs,
     audit,
+    sessions,
     settings,
     login,
 )

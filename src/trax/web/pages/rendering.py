@@ -47,6 +47,7 @@ NAVIGATION: Final = (
     Stop("workers", "Workers", "/workers", "workers"),
     Stop("logs", "Logs", "/logs", "logs"),
     Stop("audit", "Audit", "/audit", "audit"),
+    Stop("sessions", "Sessions", "/sessions", "sessions"),
     Stop("settings", "Settings", "/settings", "settings"),
 )
 

@@ -1,0 +1,317 @@
+"""Those who guess passwords and tokens wait, and nobody else does."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.control_room import (
+    HASH,
+    OPERATOR,
+    PASSWORD,
+    VIEWER,
+    access,
+    browser,
+    csrf_token_on,
+    log_in,
+    railway,
+)
+
+from trax.web import Role, User, Visitor, create, passwords
+from trax.web.passwords import PasswordChecks, TooManyChecks, hashed, is_hash, is_outdated, matches
+from trax.web.throttle import REMEMBERED, WRONG_REMEMBERED, Attempt, Throttle
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    import httpx2
+    from fastapi import FastAPI
+
+    from trax import Trax
+
+WRONG = "a guess"
+
+
+@pytest.fixture
+def app() -> Generator[Trax]:
+    app = railway("memory://")
+    yield app
+    app.close()
+
+
+@pytest.fixture
+def slept() -> list[float]:
+    return []
+
+
+@pytest.fixture
+def web(app: Trax, slept: list[float]) -> FastAPI:
+    """Its clock stands still, and waiting is noted instead of done."""
+    web = create(app, access=access())
+
+    async def note(seconds: float) -> None:
+        slept.append(seconds)
+
+    web.state.room.throttle.clock = lambda: 0.0
+    web.state.room.throttle.sleep = note
+    return web
+
+
+async def guess(client: httpx2.AsyncClient, name: str = "olga", password: str = WRONG) -> httpx2.Response:
+    token = await csrf_token_on(client, "/login")
+    return await client.post("/login", data={"name": name, "password": password, "csrf_token": token})
+
+
+async def statuses(client: httpx2.AsyncClient, count: int, **guessed: str) -> list[int]:
+    return [(await guess(client, **guessed)).status_code for _ in range(count)]
+
+
+async def test_wrong_guesses_have_to_wait(web: FastAPI) -> None:
+    async with browser(web) as client:
+        answers = await statuses(client, 6)
+        right = await guess(client, password=PASSWORD)
+
+    assert answers == [401] * 5 + [429]
+    assert right.status_code == 429
+    assert int(right.headers["retry-after"]) >= 1
+
+
+async def test_a_guess_is_counted_before_it_is_checked(web: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+    checked = list[str]()
+
+    def check(password: str, _configured: str) -> bool:
+        checked.append(password)
+        return False
+
+    monkeypatch.setattr(passwords, "matches", check)
+    monkeypatch.setattr(passwords, "WAITING_FROM_ONE_ADDRESS", 1000)
+    monkeypatch.setattr(passwords, "WAITING_AT_MOST", 1000)
+    async with browser(web) as client:
+        token = await csrf_token_on(client, "/login")
+        forms = [
+            {"name": "olga", "password": f"guess {number}", "csrf_token": token} for number in range(150)
+        ]
+        answers = await asyncio.gather(*(client.post("/login", data=form) for form in forms))
+
+    assert len(checked) == 5
+    assert sorted(answer.status_code for answer in answers) == [401] * 5 + [429] * 145
+
+
+async def test_nobody_elsewhere_is_locked_out_by_guesses(web: FastAPI, slept: list[float]) -> None:
+    for number in range(40):
+        async with browser(web, peer=f"192.0.2.{number}") as attacker:
+            assert set(await statuses(attacker, 6)) == {401, 429}
+    slept.clear()
+
+    async with browser(web, peer="198.51.100.1") as olga:
+        await log_in(olga, "olga")
+
+    assert slept == [2.0]
+
+
+async def test_one_address_that_tries_many_names_has_to_wait(web: FastAPI) -> None:
+    async with browser(web, peer="192.0.2.1") as attacker:
+        answers = [(await guess(attacker, name=f"name {number}")).status_code for number in range(21)]
+
+    assert answers == [401] * 20 + [429]
+
+
+async def test_an_own_password_makes_no_room_for_guessing_others(web: FastAPI) -> None:
+    async with browser(web) as vera:
+        for number in range(20):
+            assert (await guess(vera, name=f"name {number}")).status_code == 401
+            if number < 19:
+                assert (await guess(vera, name="vera", password=PASSWORD)).status_code == 303
+                vera.cookies.delete("trax_session")
+        over = await guess(vera, name="name 20")
+
+    assert over.status_code == 429
+
+
+async def test_behind_a_proxy_the_throttle_sees_who_asks(app: Trax) -> None:
+    web = create(app, access=access(trusted_proxies=["10.0.0.7"]))
+    web.state.room.throttle.clock = lambda: 0.0
+    attacker, other = {"X-Forwarded-For": "6.6.6.6, 192.0.2.1"}, {"X-Forwarded-For": "192.0.2.2"}
+    async with browser(web, peer="10.0.0.7", headers=attacker) as client:
+        answers = await statuses(client, 6)
+    async with browser(web, peer="10.0.0.7", headers=other) as client:
+        elsewhere = await guess(client)
+
+    assert answers == [401] * 5 + [429]
+    assert elsewhere.status_code == 401
+
+
+async def test_wrong_tokens_have_to_wait_by_address(web: FastAPI) -> None:
+    async def status_with(client: httpx2.AsyncClient, token: str) -> int:
+        answer = await client.get("/api/v1/groups", headers={"Authorization": f"Bearer {token}"})
+        return answer.status_code
+
+    async with browser(web, peer="192.0.2.1") as attacker, browser(web, peer="192.0.2.2") as program:
+        answers = [await status_with(attacker, f"guess {number}") for number in range(21)]
+        right = await status_with(attacker, OPERATOR)
+        elsewhere = await status_with(program, OPERATOR)
+
+    assert answers == [401] * 20 + [429]
+    assert (right, elsewhere) == (429, 200)
+
+
+async def test_a_program_with_an_old_token_shuts_nobody_out(web: FastAPI) -> None:
+    async with browser(web, token="an old token of ours") as old, browser(web, token=VIEWER) as new:
+        answers = {(await old.get("/api/v1/groups")).status_code for _ in range(50)}
+        other = await new.get("/api/v1/groups")
+
+    assert (answers, other.status_code) == ({401}, 200)
+
+
+async def test_tokens_that_a_function_knows_are_no_guesses(app: Trax) -> None:
+    def authorize(request: Any) -> Visitor | None:
+        token = request.headers.get("authorization", "")
+        return Visitor(token, Role.VIEWER) if "signed" in token else None
+
+    web = create(app, access=access(authorize=authorize))
+    async with browser(web) as client:
+        answers = {
+            (
+                await client.get("/api/v1/groups", headers={"Authorization": f"Bearer signed {number}"})
+            ).status_code
+            for number in range(50)
+        }
+
+    assert answers == {200}
+
+
+def test_delays_grow_and_are_forgotten() -> None:
+    now = [0.0]
+    throttle = Throttle(clock=lambda: now[0])
+    attempt = Attempt.of("olga", "192.0.2.1")
+
+    waits = list[float]()
+    for _ in range(13):
+        throttle.reserve(attempt)
+        waits.append(throttle.reserve(attempt) if len(waits) >= 4 else 0.0)
+        now[0] += waits[-1]
+    now[0] += 1000
+
+    assert waits == [0, 0, 0, 0, 1, 2, 4, 8, 16, 32, 60, 60, 60]
+    assert throttle.reserve(attempt) == 0
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    throttle = Throttle()
+
+    for number in range(REMEMBERED):
+        throttle.reserve(Attempt.of(f"{number}" + "x" * 10_000, f"10.{number >> 8}.{number & 255}.1"))
+    for number in range(WRONG_REMEMBERED + 10):
+        throttle.note_wrong_token(f"10.{number}.0.1", f"guess {number}")
+
+    assert len(throttle.counts) == REMEMBERED
+    assert len(throttle.wrong) == WRONG_REMEMBERED
+    assert max(len(key.name) for key in throttle.counts) <= 200
+
+
+async def test_passwords_are_checked_one_at_a_time_and_the_loop_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    checks, at_once, released = PasswordChecks(), list[int](), threading.Event()
+    running = 0
+
+    def check(_password: str, _configured: str) -> bool:
+        nonlocal running
+        running += 1
+        at_once.append(running)
+        released.wait(30)
+        running -= 1
+        return True
+
+    monkeypatch.setattr(passwords, "matches", check)
+    waiting = [
+        asyncio.create_task(checks.is_right("guess", HASH, address=f"192.0.2.{number}"))
+        for number in range(passwords.WAITING_AT_MOST)
+    ]
+    await asyncio.sleep(0)
+    with pytest.raises(TooManyChecks):
+        await checks.is_right("guess", HASH, address="198.51.100.1")
+    released.set()
+
+    assert await asyncio.gather(*waiting) == [True] * passwords.WAITING_AT_MOST
+    assert set(at_once) == {1}
+    assert await checks.is_right("guess", HASH, address="198.51.100.1")
+
+
+async def test_one_address_cannot_take_the_whole_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    checks, released = PasswordChecks(), threading.Event()
+
+    def check(_password: str, _configured: str) -> bool:
+        return released.wait(30)
+
+    monkeypatch.setattr(passwords, "matches", check)
+    waiting = [
+        asyncio.create_task(checks.is_right("guess", HASH, address="192.0.2.1"))
+        for _ in range(passwords.WAITING_FROM_ONE_ADDRESS)
+    ]
+    await asyncio.sleep(0)
+    with pytest.raises(TooManyChecks):
+        await checks.is_right("guess", HASH, address="192.0.2.1")
+    other = asyncio.create_task(checks.is_right("guess", HASH, address="192.0.2.2"))
+    released.set()
+
+    assert all(await asyncio.gather(*waiting, other))
+
+
+async def test_who_comes_while_too_many_wait_is_told_so_and_loses_no_attempt(
+    web: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with browser(web) as client:
+        with monkeypatch.context() as patch:
+            patch.setattr(passwords, "WAITING_AT_MOST", 0)
+            busy = await statuses(client, 10, password=PASSWORD)
+        await log_in(client, "olga")
+
+    assert set(busy) == {429}
+
+
+async def test_a_name_that_nobody_has_is_checked_at_the_same_cost(
+    app: Trax, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked = list[str]()
+
+    def check(_password: str, configured: str) -> bool:
+        checked.append(configured)
+        return False
+
+    monkeypatch.setattr(passwords, "matches", check)
+    web = create(app, access=access(users={"olga": User(HASH, Role.OPERATOR)}))
+    async with browser(web) as client:
+        known, unknown = await guess(client), await guess(client, name="nobody")
+
+    assert (known.status_code, unknown.status_code) == (401, 401)
+    assert checked == [HASH, HASH]
+
+
+def test_new_hashes_have_the_cost_of_today_and_old_ones_still_count() -> None:
+    new, old = hashed("tea"), hashed("tea", cost_log2=14)
+
+    assert new.startswith("scrypt.17.8.1.")
+    assert (matches("tea", new), matches("tea", old)) == (True, True)
+    assert (is_outdated(new), is_outdated(old)) == (False, True)
+
+
+def test_a_hash_that_would_take_all_memory_is_none() -> None:
+    _, _, salt_and_digest = HASH.partition(".8.1.")
+
+    assert is_hash(f"scrypt.18.8.1.{salt_and_digest}")
+    assert not is_hash(f"scrypt.18.99.1.{salt_and_digest}")
+
+
+async def test_who_logs_in_with_an_old_hash_is_told_of_in_the_log(
+    web: FastAPI, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with browser(web) as client:
+        await guess(client)
+        await log_in(client, "olga")
+
+    assert "the password hash of olga was made at a lower cost" in caplog.text
+    assert "wrong password" in caplog.text
+    assert "guess" not in caplog.text

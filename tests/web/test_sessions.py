@@ -1,0 +1,371 @@
+"""Sessions are rows: they end on the server, are listed, and cost no write for each request."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.control_room import HASH, NOON, OPERATOR, PASSWORD, access, browser, log_in, railway
+from tests.support.visitor import Reader
+
+from trax import Trax, acting
+from trax.errors import StoreUnavailable
+from trax.host import sessions as host_sessions
+from trax.records.audit import Actor
+from trax.records.web_session import NewWebSession
+from trax.store import web_sessions
+from trax.testing import Harness
+from trax.web import Access, Role, User, create
+from trax.web.passwords import hashed
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    import httpx2
+    from fastapi import FastAPI
+
+
+@pytest.fixture
+async def h(url: str) -> AsyncGenerator[Harness]:
+    async with Harness(railway(url), now=NOON) as opened:
+        yield opened
+
+
+@pytest.fixture
+def web(h: Harness) -> FastAPI:
+    return create(h.app, access=access())
+
+
+async def is_in(client: httpx2.AsyncClient) -> bool:
+    answer = await client.get("/api/v1/groups")
+    assert answer.status_code in {200, 401}
+    return answer.status_code == 200
+
+
+def cookies_of(client: httpx2.AsyncClient) -> dict[str, str]:
+    return dict(client.cookies)
+
+
+async def test_a_session_is_written_down_with_where_it_began(web: FastAPI, h: Harness) -> None:
+    async with browser(web, peer="192.0.2.7", headers={"User-Agent": "x" * 500}) as olga:
+        await log_in(olga, "olga")
+        (session,) = await h.app.sessions.list()
+        secret = cookies_of(olga)["trax_session"]
+
+    assert (session.user, session.role, session.means) == ("olga", "operator", "password")
+    assert (session.address, session.user_agent) == ("192.0.2.7", "x" * 200)
+    assert (session.created_at, (session.expires_at - NOON).total_seconds()) == (NOON, 12 * 3600)
+    assert secret not in repr(session)
+
+
+async def test_after_logging_out_the_cookie_is_worth_nothing(web: FastAPI, h: Harness) -> None:
+    async with browser(web) as olga:
+        token = await log_in(olga, "olga")
+        kept = cookies_of(olga)
+        await olga.post("/logout", data={"csrf_token": token})
+    async with browser(web, cookies=kept) as thief:
+        is_still_in = await is_in(thief)
+
+    assert not is_still_in
+    assert await h.app.sessions.list() == []
+    assert [(one.actor, one.action) for one in await h.app.audit.list()] == [("olga", "sessions.end")]
+
+
+async def test_a_session_ends_by_itself(web: FastAPI, h: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_sessions, "FRESH_SECONDS", 0.0)
+    async with browser(web) as olga:
+        await log_in(olga, "olga")
+        await h.advance(hours=11, minutes=59)
+        before = await is_in(olga)
+        await h.advance(minutes=1)
+        after = await is_in(olga)
+
+    assert (before, after) == (True, False)
+
+
+@pytest.mark.parametrize(
+    "users",
+    [
+        {},
+        {"olga": User(hashed(PASSWORD, cost_log2=4), Role.OPERATOR)},
+        {"olga": User(HASH, Role.VIEWER)},
+    ],
+    ids=["removed", "another hash", "another role"],
+)
+async def test_a_session_ends_when_its_user_is_configured_otherwise(
+    web: FastAPI, h: Harness, users: dict[str, User]
+) -> None:
+    changed = create(h.app, access=access(users=users))
+    async with browser(web) as olga:
+        await log_in(olga, "olga")
+        kept = cookies_of(olga)
+    async with browser(changed, cookies=kept) as olga:
+        is_still_in = await is_in(olga)
+
+    assert not is_still_in
+    assert await h.app.sessions.list() == []
+
+
+async def test_a_row_that_somebody_wrote_into_the_table_lets_nobody_in(web: FastAPI, h: Harness) -> None:
+    async with browser(web) as olga:
+        await log_in(olga, "olga")
+        secret = cookies_of(olga)["trax_session"]
+        stored = await h.app.sessions.find(secret)
+    assert stored is not None
+    forged = "f" * 43
+    new = NewWebSession(
+        key=host_sessions.digest(forged),
+        user="olga",
+        role="operator",
+        means=stored.session.means,
+        proof=stored.proof,
+        address="",
+        user_agent="",
+    )
+    store = await h.app.parts.store.opened()
+    lifetime = stored.session.expires_at - NOON
+    await store.call(web_sessions.insert_session, new, now=NOON, lifetime=lifetime)
+
+    async with browser(web, cookies={"trax_session": forged}) as forger:
+        assert not await is_in(forger)
+
+
+@pytest.mark.parametrize("cookie", ["", "x", "a" * 43, "\u00e9" * 43], ids=["none", "short", "long", "odd"])
+async def test_a_cookie_that_nobody_was_given_is_nobodys(web: FastAPI, cookie: str) -> None:
+    async with browser(web, headers={b"Cookie": f"trax_session={cookie}".encode("latin-1")}) as stranger:
+        assert not await is_in(stranger)
+
+
+async def test_logging_in_again_ends_the_session_before(web: FastAPI, h: Harness) -> None:
+    async with browser(web) as olga:
+        await log_in(olga, "olga")
+        first = cookies_of(olga)
+        await log_in(olga, "olga")
+    async with browser(web, cookies=first) as before:
+        is_still_in = await is_in(before)
+
+    assert not is_still_in
+    assert len(await h.app.sessions.list()) == 1
+
+
+async def test_somebody_signs_out_everywhere_and_nobody_else_is_signed_out(web: FastAPI) -> None:
+    async with browser(web) as one, browser(web) as other, browser(web) as vera:
+        await log_in(one, "olga")
+        token = await log_in(other, "olga")
+        await log_in(vera, "vera")
+        await other.post("/logout", data={"csrf_token": token, "where": "everywhere"})
+        found = [await is_in(client) for client in (one, other, vera)]
+
+    assert found == [False, False, True]
+
+
+async def test_a_viewer_signs_out_everywhere_and_sees_only_their_own(web: FastAPI, h: Harness) -> None:
+    async with browser(web) as olga, browser(web) as one, browser(web) as other:
+        await log_in(olga, "olga")
+        await log_in(one, "vera")
+        token = await log_in(other, "vera")
+        seen = (await one.get("/api/v1/sessions")).json()["items"]
+        prying = (await one.get("/api/v1/sessions?user=olga")).json()["items"]
+        refused = await one.delete(f"/api/v1/sessions/{seen[0]['id']}", headers={"X-CSRF-Token": token})
+        left = await other.post("/logout", data={"csrf_token": token, "where": "everywhere"})
+
+    assert ([each["user"] for each in seen], prying) == (["vera", "vera"], [])
+    assert (refused.status_code, left.status_code) == (403, 303)
+    assert [session.user for session in await h.app.sessions.list()] == ["olga"]
+
+
+async def test_an_operators_program_lists_and_ends_sessions(web: FastAPI, h: Harness) -> None:
+    async with browser(web) as olga, browser(web) as vera, browser(web, token=OPERATOR) as program:
+        await log_in(olga, "olga")
+        await log_in(vera, "vera")
+        listed = (await program.get("/api/v1/sessions?limit=1")).json()
+        rest = (await program.get(f"/api/v1/sessions?limit=5&after={listed['next']}")).json()["items"]
+        ended = await program.delete(f"/api/v1/sessions/{listed['items'][0]['id']}")
+        again = await program.delete(f"/api/v1/sessions/{listed['items'][0]['id']}")
+        found = [await is_in(client) for client in (olga, vera)]
+        neither = await program.post("/api/v1/sessions/end", json={})
+        all_of_olga = await program.post("/api/v1/sessions/end", json={"user": "olga"})
+
+    assert ([one["user"] for one in listed["items"]], [one["user"] for one in rest]) == (["vera"], ["olga"])
+    assert set(rest[0]) == {
+        "id", "user", "role", "means", "address", "user_agent", "created_at", "last_seen_at", "expires_at"
+    }  # fmt: skip
+    assert (ended.json(), again.status_code) == ({"ids": [listed["items"][0]["id"]]}, 404)
+    assert found == [True, False]
+    assert (neither.status_code, all_of_olga.json()) == (422, {"ids": [rest[0]["id"]]})
+    assert [(one.actor, one.action) for one in await h.app.audit.list(noun="session")] == [
+        ("deploy", "sessions.end_all"),
+        ("deploy", "sessions.end"),
+        ("deploy", "sessions.end"),
+    ]
+
+
+async def test_an_operator_ends_sessions_on_their_page(web: FastAPI, h: Harness) -> None:
+    async with browser(web) as client, browser(web) as vera, browser(web) as also_vera:
+        await log_in(client, "olga")
+        await log_in(vera, "vera")
+        await log_in(also_vera, "vera")
+        olga = Reader(client)
+        page = await olga.open("/sessions")
+        (newest, *_) = await h.app.sessions.list()
+        after_one = await olga.send(page, "End", id=str(newest.id))
+        of_vera = await olga.open("/sessions", user="vera")
+        question = await olga.send(of_vera, "End all of vera")
+        after_all = await olga.send(question, "Yes")
+        found = [await is_in(each) for each in (client, vera, also_vera)]
+
+    assert "this browser" in page.text
+    assert "/sessions" in (await _links(web, client_cookies=cookies_of(client)))
+    assert "Ended: 1 session" in after_one.text
+    assert "Ended: 1 session" in after_all.text
+    assert found == [True, False, False]
+
+
+async def _links(web: FastAPI, client_cookies: dict[str, str]) -> list[str]:
+    async with browser(web, cookies=client_cookies) as client:
+        return (await Reader(client).open("/")).links
+
+
+async def test_ending_in_python_is_immediate_in_the_same_process(web: FastAPI, h: Harness) -> None:
+    async with browser(web) as olga:
+        await log_in(olga, "olga")
+        was_in = await is_in(olga)
+        with acting(Actor("ada")):
+            ended = await h.app.sessions.end_all()
+
+        assert (was_in, len(ended), await is_in(olga)) == (True, 1, False)
+
+
+async def test_another_process_notices_within_seconds(
+    url: str, web: FastAPI, h: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In memory there is no other process; a second app on the same file or server stands for one."""
+    if url == "memory://":
+        other = h.app
+    else:
+        other = Trax(url)
+        other.parts.store.clock = lambda: h.now
+    now = [0.0]
+    monkeypatch.setattr(h.app.sessions.cache, "clock", lambda: now[0])
+    async with browser(web) as olga:
+        await log_in(olga, "olga")
+        assert await is_in(olga)
+        (session,) = await other.sessions.list()
+        await other.sessions.end([session.id])
+        now[0] += host_sessions.FRESH_SECONDS
+
+        assert not await is_in(olga)
+    if other is not h.app:
+        other.close()
+
+
+async def test_a_session_that_is_read_while_it_ends_is_not_remembered(
+    web: FastAPI, h: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with browser(web) as olga:
+        await log_in(olga, "olga")
+        (session,) = await h.app.sessions.list()
+        h.app.sessions.cache.clear()
+        store = await h.app.parts.store.opened()
+        ask = store.ask
+
+        async def ask_and_end(*given: Any, **more: Any) -> Any:
+            found = await ask(*given, **more)
+            monkeypatch.setattr(store, "ask", ask)
+            await h.app.sessions.end([session.id])
+            return found
+
+        monkeypatch.setattr(store, "ask", ask_and_end)
+        await olga.get("/api/v1/openapi.json")
+
+        assert not await is_in(olga)
+
+
+async def test_visiting_writes_at_most_once_a_minute_and_reads_seldom(
+    web: FastAPI, h: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = list[str]()
+    load, mark = web_sessions.load, web_sessions.mark_seen
+
+    def note_read(*given: Any, **more: Any) -> Any:
+        seen.append("read")
+        return load(*given, **more)
+
+    def note_write(*given: Any, **more: Any) -> None:
+        seen.append("write")
+        mark(*given, **more)
+
+    monkeypatch.setattr(web_sessions, "load", note_read)
+    monkeypatch.setattr(web_sessions, "mark_seen", note_write)
+    now = [0.0]
+    monkeypatch.setattr(h.app.sessions.cache, "clock", lambda: now[0])
+    async with browser(web) as olga:
+        await log_in(olga, "olga")
+        seen.clear()
+        for _ in range(20):
+            await is_in(olga)
+        at_once = list(seen)
+        await h.advance(minutes=2)
+        for _ in range(3):
+            now[0] += host_sessions.FRESH_SECONDS
+            await is_in(olga)
+        (session,) = await h.app.sessions.list()
+
+    assert at_once == []
+    assert seen == ["read", "write", "read", "read"]
+    assert session.last_seen_at == h.now
+
+
+async def test_a_database_that_is_away_is_no_logout(
+    web: FastAPI, h: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with browser(web) as olga:
+        await log_in(olga, "olga")
+        h.app.sessions.cache.clear()
+
+        def is_away() -> None:
+            raise StoreUnavailable("cannot reach it")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(h.app.parts.store, "opened", is_away)
+            page, api, live = [await olga.get(path) for path in ("/", "/api/v1/groups", "/health/live")]
+            style = await olga.get("/static/trax.css")
+        after = await is_in(olga)
+
+    assert (page.status_code, api.status_code, api.json()["code"]) == (503, 503, "unavailable")
+    assert (live.status_code, style.status_code) == (200, 200)
+    assert "set-cookie" not in page.headers
+    assert after
+
+
+async def test_expired_sessions_are_deleted_by_the_cleanup(web: FastAPI, h: Harness) -> None:
+    async with browser(web) as olga:
+        await log_in(olga, "olga")
+    token = await h.app.sessions.create_link()
+    await h.advance(hours=13)
+    store = await h.app.parts.store.opened()
+
+    await h.cycle("dead_letter_cleanup")
+
+    def stored(connection: Any) -> tuple[int, bool]:
+        is_good = web_sessions.take_link(connection, host_sessions.digest(token), now=NOON)
+        return len(web_sessions.delete_all(connection, user=None)), is_good
+
+    assert await store.call(stored) == (0, False)
+
+
+async def test_parallel_requests_with_one_session_all_get_in(web: FastAPI, h: Harness) -> None:
+    async with browser(web) as olga:
+        await log_in(olga, "olga")
+        h.app.sessions.cache.clear()
+        answers = await asyncio.gather(*(is_in(olga) for _ in range(10)))
+
+    assert answers == [True] * 10
+
+
+async def test_where_anybody_may_enter_there_are_no_sessions_to_show(h: Harness) -> None:
+    async with browser(create(h.app, access=Access(allow_anonymous=Role.VIEWER))) as client:
+        page = await Reader(client).open("/sessions")
+
+    assert (page.status, "No sessions" in page.text) == (200, True)

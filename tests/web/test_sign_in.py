@@ -1,0 +1,292 @@
+"""Getting in where no access is configured, from this machine, and through proxies."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+import pytest
+from starlette.testclient import TestClient
+from tests.support.control_room import NOON, OPERATOR, browser, csrf_token_on, log_in, railway
+from tests.support.control_room import access as with_users
+
+from trax.errors import DefinitionError
+from trax.testing import Harness
+from trax.web import Access, create
+from trax.web.peer import TrustedProxies, network_of
+from trax.web.serving import Door, Doorway
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from fastapi import FastAPI
+
+SESSION = "trax_session"
+PROXY = "10.0.0.7"
+
+
+@pytest.fixture
+async def h(url: str) -> AsyncGenerator[Harness]:
+    async with Harness(railway(url), now=NOON) as opened:
+        yield opened
+
+
+@pytest.fixture
+def web(h: Harness) -> FastAPI:
+    """Nobody has said who may enter."""
+    return create(h.app, access=Access())
+
+
+async def open_link(client: httpx2.AsyncClient, h: Harness, **more: str) -> httpx2.Response:
+    token = await h.app.sessions.create_link()
+    return await client.get("/login", params={"token": token, **more})
+
+
+@pytest.mark.parametrize("peer", ["127.0.0.1", "::1", "192.0.2.7", "testclient"])
+async def test_where_nothing_is_configured_nobody_enters_because_of_where_they_are(
+    web: FastAPI, peer: str
+) -> None:
+    async with browser(web, peer=peer) as client:
+        api = await client.get("/api/v1/settings")
+        change = await client.post("/api/v1/settings/reset", json={})
+        page = await client.get("/executions?state=failed")
+        explained = await client.get(page.headers["location"])
+
+    assert (api.status_code, change.status_code, page.status_code) == (401, 401, 303)
+    assert "trax sessions link" in api.json()["hint"]
+    assert "TRAX_WEB_TOKENS" in api.json()["hint"]
+    assert page.headers["location"] == "/login?next=%2Fexecutions%3Fstate%3Dfailed"
+    assert "trax sessions link" in explained.text
+
+
+def test_an_application_that_is_mounted_without_access_lets_nobody_in(h: Harness) -> None:
+    answer = TestClient(h.app.web()).get("/api/v1/groups")
+
+    assert answer.status_code == 401
+
+
+async def test_a_link_signs_one_browser_in_as_local_operator(web: FastAPI, h: Harness) -> None:
+    async with browser(web) as client:
+        opened = await open_link(client, h, next="/groups")
+        token = await csrf_token_on(client, "/groups")
+        changed = await client.patch(
+            "/api/v1/settings", json={"max_active_jobs": 3}, headers={"X-CSRF-Token": token}
+        )
+        audit = (await client.get("/api/v1/audit")).json()["items"]
+
+    assert (opened.status_code, opened.headers["location"]) == (303, "/groups")
+    assert changed.status_code == 200
+    assert [(one["actor"], one["action"]) for one in audit] == [("local", "settings.update")]
+
+
+async def test_a_link_works_once(web: FastAPI, h: Harness) -> None:
+    link = {"token": await h.app.sessions.create_link()}
+    async with browser(web) as first, browser(web) as second:
+        entered = await first.get("/login", params=link)
+        late = await second.get("/login", params=link)
+        outside = await second.get("/api/v1/groups")
+        again = await first.get("/login", params=link)
+
+    assert (entered.status_code, late.status_code, outside.status_code) == (303, 403, 401)
+    assert "has been used already" in late.text
+    assert "trax sessions link" in late.text
+    assert SESSION not in late.headers.get("set-cookie", "")
+    assert (again.status_code, again.headers["location"]) == (303, "/")  # their own link once more
+
+
+async def test_of_many_who_open_a_link_at_once_one_enters(web: FastAPI, h: Harness) -> None:
+    token = await h.app.sessions.create_link()
+    async with browser(web) as client:
+        answers = await asyncio.gather(*(client.get("/login", params={"token": token}) for _ in range(8)))
+
+    assert sorted(answer.status_code for answer in answers) == [303] + [403] * 7
+    assert len(await h.app.sessions.list()) == 1
+
+
+async def test_a_link_is_good_for_an_hour(web: FastAPI, h: Harness) -> None:
+    token = await h.app.sessions.create_link()
+    await h.advance(minutes=61)
+    async with browser(web) as client:
+        late = await client.get("/login", params={"token": token})
+
+    assert late.status_code == 403
+
+
+async def test_a_link_is_no_token_for_programs(web: FastAPI, h: Harness) -> None:
+    token = await h.app.sessions.create_link()
+    async with browser(web, token=token) as program:
+        refused = await program.get("/api/v1/groups")
+    async with browser(web) as person:
+        still_good = await person.get("/login", params={"token": token})
+
+    assert (refused.status_code, still_good.status_code) == (401, 303)
+
+
+async def test_once_access_is_configured_links_and_their_sessions_count_no_more(
+    web: FastAPI, h: Harness
+) -> None:
+    configured = create(h.app, access=with_users())
+    async with browser(web) as client:
+        await open_link(client, h)
+        cookies = dict(client.cookies)
+    async with browser(configured, cookies=cookies) as client:
+        with_session = await client.get("/api/v1/groups")
+        with_link = await open_link(client, h)
+
+    assert (with_session.status_code, with_link.status_code) == (401, 403)
+    assert await h.app.sessions.list() == []
+
+
+async def test_those_who_guess_links_have_to_wait(web: FastAPI) -> None:
+    web.state.room.throttle.clock = lambda: 0.0
+    async with browser(web) as client:
+        answers = [await client.get("/login", params={"token": f"guess {number}"}) for number in range(21)]
+
+    assert [answer.status_code for answer in answers] == [403] * 20 + [429]
+
+
+@pytest.mark.parametrize(
+    ("peer", "host", "headers", "may_enter"),
+    [
+        ("127.0.0.1", "127.0.0.1:8080", {}, True),
+        ("127.0.0.1", "localhost", {}, True),
+        ("::1", "[::1]:8080", {}, True),
+        ("127.0.0.1", "rebound.example", {}, False),
+        ("127.0.0.1", "localhost", {"X-Forwarded-For": "127.0.0.1"}, False),
+        ("127.0.0.1", "localhost", {"X-Forwarded-Proto": "http"}, False),
+        ("127.0.0.1", "localhost", {"Forwarded": "for=127.0.0.1"}, False),
+        ("192.0.2.7", "localhost", {}, False),
+        ("testclient", "testserver", {}, False),
+    ],
+)
+async def test_with_insecure_local_this_machine_itself_may_enter_and_nobody_else(
+    h: Harness, peer: str, host: str, headers: dict[str, str], may_enter: bool
+) -> None:
+    web = create(h.app, access=Access(insecure_local=True))
+    async with browser(web, base=f"http://{host}", peer=peer) as asking:
+        answer = await asking.get("/api/v1/settings", headers=headers)
+
+    assert answer.status_code == (200 if may_enter else 403)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])  # noqa: S104
+def test_insecure_local_is_refused_where_others_can_reach_it(host: str) -> None:
+    for access in (Access(insecure_local=True), with_users(insecure_local=True)):
+        with pytest.raises(DefinitionError, match="every process of this machine an operator"):
+            Doorway(Door(0, host), access)
+
+
+@pytest.mark.parametrize(
+    ("peer", "headers", "outside"),
+    [
+        (PROXY, {"X-Forwarded-For": "192.0.2.7"}, "192.0.2.7"),
+        (PROXY, {"X-Forwarded-For": "6.6.6.6, 192.0.2.7"}, "192.0.2.7"),
+        (PROXY, {"X-Forwarded-For": "6.6.6.6, 192.0.2.7, 10.1.2.3"}, "192.0.2.7"),
+        (PROXY, {"X-Forwarded-For": "192.0.2.7:4711"}, "192.0.2.7"),
+        (PROXY, {"X-Forwarded-For": "[2001:db8::1]:4711"}, "2001:db8::1"),
+        (PROXY, {"Forwarded": 'for=6.6.6.6, for="[2001:db8::1]:4711";proto=https'}, "2001:db8::1"),
+        (PROXY, {"X-Forwarded-For": "192.0.2.7", "Forwarded": "for=6.6.6.6"}, PROXY),
+        (PROXY, {"X-Forwarded-For": "unknown"}, PROXY),
+        (PROXY, {}, PROXY),
+        ("::ffff:10.0.0.7", {"X-Forwarded-For": "192.0.2.7"}, "192.0.2.7"),
+        ("10.0.0.8", {"X-Forwarded-For": "192.0.2.7"}, "10.0.0.8"),
+        ("127.0.0.1", {"X-Forwarded-For": "192.0.2.7"}, "127.0.0.1"),
+    ],
+)
+def test_only_declared_proxies_say_who_is_behind_them(
+    peer: str, headers: dict[str, str], outside: str
+) -> None:
+    scope: dict[str, Any] = {
+        "type": "http",
+        "client": (peer, 1),
+        "scheme": "http",
+        "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
+    }
+
+    TrustedProxies([PROXY, "10.1.0.0/16"]).apply_to(scope)
+
+    assert scope["client"][0] == outside
+
+
+def test_a_proxy_that_was_not_declared_is_named_once_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    proxies = TrustedProxies(())
+    headers = [(b"x-forwarded-for", b"192.0.2.7")]
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            proxies.apply_to({"type": "http", "client": (PROXY, 1), "headers": headers})
+
+    (line,) = caplog.messages
+    assert PROXY in line
+    assert "TRAX_WEB_TRUSTED_PROXIES" in line
+
+
+@pytest.mark.parametrize(
+    ("peer", "base", "headers", "is_secure"),
+    [
+        (PROXY, "http://trax.example", {"X-Forwarded-Proto": "https"}, True),
+        (PROXY, "http://trax.example", {"Forwarded": "for=192.0.2.7;proto=https"}, True),
+        (PROXY, "http://trax.example", {}, False),
+        ("10.0.0.8", "http://trax.example", {"X-Forwarded-Proto": "https"}, False),
+        ("10.0.0.8", "https://trax.example", {}, True),
+        (PROXY, "https://trax.example", {"X-Forwarded-Proto": "gopher"}, True),
+    ],
+)
+async def test_cookies_are_secure_where_the_outside_is_tls(
+    h: Harness, peer: str, base: str, headers: dict[str, str], is_secure: bool
+) -> None:
+    web = create(h.app, access=with_users(trusted_proxies=[PROXY]))
+    async with browser(web, base=base, peer=peer) as client:
+        shown = await client.get("/login", headers=headers)
+
+    assert ("Secure" in shown.headers["set-cookie"].split("; ")) is is_secure
+
+
+async def test_our_own_server_believes_no_proxy_that_was_not_declared(
+    h: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")
+    access = with_users()
+    forwarded = {"X-Forwarded-For": "192.0.2.7", "X-Forwarded-Proto": "https"}
+    async with (
+        Doorway(Door(port=0), access).served(h.app) as address,
+        httpx2.AsyncClient(base_url=address, headers=forwarded) as client,
+    ):
+        cookie = (await client.get("/login")).headers["set-cookie"]
+        await log_in(client, "olga")
+        (session,) = await h.app.sessions.list()
+
+    assert "Secure" not in cookie.split("; ")
+    assert session.address == "127.0.0.1"
+
+
+async def test_two_dashboards_on_one_machine_do_not_share_a_session(web: FastAPI, h: Harness) -> None:
+    async with browser(web, base="http://127.0.0.1:8080") as client:
+        opened = await open_link(client, h)
+
+    assert opened.headers["set-cookie"].startswith(f"{SESSION}_8080=")
+
+
+def test_one_customer_has_a_whole_network_of_ipv6() -> None:
+    assert network_of("2001:db8:0:1::1") == network_of("2001:db8:0:1:ffff::9")
+    assert network_of("2001:db8:0:2::1") != network_of("2001:db8:0:1::1")
+    assert (network_of("192.0.2.7"), network_of("::ffff:192.0.2.7")) == ("192.0.2.7", "192.0.2.7")
+
+
+async def test_health_needs_access_unless_it_is_opened(h: Harness) -> None:
+    closed = create(h.app, access=with_users())
+    opened = create(h.app, access=with_users(open_health=True))
+    async with browser(closed) as outside, browser(opened) as let_in:
+        refused = [(await outside.get(path)).status_code for path in ("/health", "/metrics")]
+        health, metrics = await let_in.get("/health"), await let_in.get("/metrics")
+        live = [(await client.get("/health/live")).status_code for client in (outside, let_in)]
+
+    assert refused == [401, 401]
+    assert (health.status_code, metrics.status_code, live) == (200, 401, [200, 200])
+    assert health.json()["status"] == "Healthy"
+
+
+async def test_a_token_may_always_ask_for_health(h: Harness) -> None:
+    async with browser(create(h.app, access=with_users()), token=OPERATOR) as monitor:
+        assert (await monitor.get("/health")).status_code == 200

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
-from tests.support.control_room import OPERATOR, access, railway
+from tests.support.control_room import OPERATOR, VIEWER, access, railway
 from tests.support.waiting import until
 
 from trax.host import watching
 from trax.records.pulse import Tag
-from trax.web import events
+from trax.web import WebLimits, events
 from trax.web.events import Fanout, Viewer
 from trax.web.serving import Door, Doorway
 
@@ -219,7 +219,7 @@ async def test_the_end_of_the_server_lets_everybody_go(app: Trax) -> None:
             await heard.next()
 
         with pytest.raises(AssertionError, match="has ended"):
-            await heard.next()
+            await heard.until("nothing of this kind")
 
 
 async def test_who_takes_nothing_is_let_go(app: Trax, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,6 +238,31 @@ async def test_who_takes_nothing_is_let_go(app: Trax, monkeypatch: pytest.Monkey
 
     assert not fanout.has_viewers
     await fanout.close()
+
+
+async def test_whoever_is_one_too_many_is_told_when_to_come_back(app: Trax) -> None:
+    limits = WebLimits(event_streams=3, event_streams_per_visitor=2)
+    viewer = {"Authorization": f"Bearer {VIEWER}"}
+    doorway = Doorway(Door(0), access(), limits)
+    async with (
+        doorway.served(app) as address,
+        httpx2.AsyncClient(base_url=address, headers=PROGRAM, timeout=30) as client,
+    ):
+        async with stream(client), stream(client) as second:
+            await second.next()
+            third = await client.get("/api/v1/events")
+            async with stream(client, **viewer) as other:
+                await other.next()
+                fourth = await client.get("/api/v1/events", headers=viewer)
+        async with stream(client) as again:
+            hello = await again.next()
+
+    assert [(one.status_code, one.json()["code"]) for one in (third, fourth)] == [
+        (429, "too_many_viewers"),
+        (503, "too_many_viewers"),
+    ]
+    assert {one.headers["retry-after"] for one in (third, fourth)} == {"30"}
+    assert hello["event"] == "hello"
 
 
 async def test_what_a_page_has_not_been_told_adds_up() -> None:

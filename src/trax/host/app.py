@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Concatenate, Protocol, Self, TypeVar, overload
@@ -17,6 +18,7 @@ from trax.host.far import run_on
 from trax.host.groups import Groups
 from trax.host.live_settings import LiveSettings
 from trax.host.logs import Logs
+from trax.host.loop import run_in_loop
 from trax.host.manifests import Manifests
 from trax.host.parts import Parts
 from trax.host.queueing import Queueing
@@ -40,8 +42,7 @@ from trax.train import train_of
 from trax.train.names import check_name
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
     from contextlib import AbstractAsyncContextManager
     from typing import Unpack
 
@@ -257,6 +258,14 @@ class Trax:
     def is_running(self) -> bool:
         """Whether this process runs a role of the app."""
         return self._running is not None
+
+    async def at_home(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do this in the event loop that runs a role of the app, whichever loop asks; without a role, here.
+
+        Code of the user lives there: what it keeps, such as a pool of connections, belongs to that loop.
+        """
+        home = self._running.home if self._running else asyncio.get_running_loop()
+        return await run_in_loop(home, work)
 
     @property
     def loops(self) -> list[Loop]:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from random import Random
-from typing import TYPE_CHECKING, Final
+from threading import Event
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from trax.clock import is_set_within
 from trax.errors import StoreError
+from trax.host.opening import use_web_lane
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -107,3 +111,30 @@ class Loop:
             return
         if await is_set_within(self._woken, seconds):
             self.is_asked = True
+
+
+async def run_in_loop(home: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
+    """Do this in another thread's event loop, with the context of this task, and wait for it here."""
+    if home is asyncio.get_running_loop() or home.is_closed():
+        return await work
+    began: list[asyncio.Task[Any]] = []
+    unwanted = Event()
+
+    async def there() -> T:
+        began.extend(filter(None, [asyncio.current_task()]))
+        if unwanted.is_set():
+            work.close()
+            raise asyncio.CancelledError
+        use_web_lane(is_for_web=False)
+        return await work
+
+    under_way = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(there(), home))
+    try:
+        return await asyncio.shield(under_way)
+    except asyncio.CancelledError:
+        # What has begun there is asked to stop, and its end is waited for: it may have something to write.
+        unwanted.set()
+        home.call_soon_threadsafe(lambda: [task.cancel() for task in began])
+        under_way.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        await asyncio.wait([under_way])
+        raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import closing, contextmanager
+from contextvars import ContextVar
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,13 @@ if TYPE_CHECKING:
     from trax.host.live_settings import LiveSettings
     from trax.store import Connection
 
+_is_for_web: ContextVar[bool] = ContextVar("trax_web_lane", default=False)
+
+
+def use_web_lane(*, is_for_web: bool = True) -> None:
+    """From now on, what this context asks of a database goes through the lane of the dashboard, or not."""
+    _is_for_web.set(is_for_web)
+
 
 class OpenStore:
     """Opens the store on first use, so that declaring an app touches no database."""
@@ -41,9 +49,12 @@ class OpenStore:
         """Set before the store is opened, by commands that only look and must not change a table."""
 
     async def opened(self) -> Store:
-        return self._store or await asyncio.to_thread(self.opened_blocking)
+        return _in_lane(self._store or await asyncio.to_thread(self._load))
 
     def opened_blocking(self) -> Store:
+        return _in_lane(self._load())
+
+    def _load(self) -> Store:
         with self._lock:
             if self._store is None:
                 self._store = self._open()
@@ -67,7 +78,7 @@ class OpenStore:
         """The store if it is open, else one for this block, whose tables are left as they are."""
         store = self._store
         if store is not None:
-            yield store
+            yield _in_lane(store)
             return
         with closing(self._unopened()) as store:
             yield store
@@ -135,3 +146,7 @@ class OpenStore:
         return Store(
             self._address, clock=self.clock, announcer=announcer, timeouts=timeouts, pool_size=pool_size
         )
+
+
+def _in_lane(store: Store) -> Store:
+    return store.web_lane if _is_for_web.get() else store

@@ -89,6 +89,8 @@ class Running:
             self._before.append(duties.retirer(parts, store, retiring))
         if worker is not None:
             self._work(store, worker)
+        self.home = asyncio.get_running_loop()
+        """Where the duties of this process live, and the runs of its worker."""
         self._tasks = {
             loop: asyncio.create_task(loop.run(), name=f"trax {loop.name}") for loop in self._loops
         }

@@ -42,8 +42,9 @@ class Store:
 
     `read` and `ask` are for functions that only look: in SQLite they do not wait for a writer.
 
-    A store has lanes. Callers use the store itself; the loops of a server use `engine_lane`, with threads and
-    connections of its own: however many callers wait for somebody's lock, a worker beats and writes endings.
+    A store has lanes, each with threads and connections of its own. Callers use the store itself, the loops
+    of a server `engine_lane`, and the dashboard beside them `web_lane`: however many visitors or callers wait
+    for somebody's lock, a worker beats and writes endings.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Store:
         with translated(self.address):
             self._lane = _Lane(self._open_engine(), pool_size)
         self._lanes = {self._lane}
-        self._engine_lane: Store | None = None
+        self._views: dict[str, Store] = {}
         self._lock = Lock()
 
     def open(self, *, skip_migrations: bool = False) -> None:
@@ -78,13 +79,22 @@ class Store:
 
     @property
     def engine_lane(self) -> Store:
-        """The same store for the loops of a server. It is made when first asked for, and closed with this."""
+        """The same store for the loops of a server."""
+        return self._view("engine")
+
+    @property
+    def web_lane(self) -> Store:
+        """The same store for the dashboard of a process."""
+        return self._view("web")
+
+    def _view(self, name: str) -> Store:
+        """Made when first asked for, and closed with this."""
         with self._lock:
-            if self._engine_lane is None:
+            if name not in self._views:
                 is_shared = self._url.database == MEMORY  # that lives in its one connection
                 engine = self._lane.engine if is_shared else self._open_engine()
-                self._engine_lane = _EngineLane(self, _Lane(engine, self._pool_size))
-            return self._engine_lane
+                self._views[name] = _LaneView(self, _Lane(engine, self._pool_size))
+            return self._views[name]
 
     def close(self) -> None:
         """Let transactions under way end. One that hangs is given up, so that the process can end."""
@@ -181,12 +191,12 @@ class _Lane:
         self.under_way: set[Future[Any]] = set()
 
 
-class _EngineLane(Store):
+class _LaneView(Store):
     """A store that shares everything with another one but its lane."""
 
     def __init__(self, store: Store, lane: _Lane) -> None:
         vars(self).update(vars(store))
-        self._lane, self._engine_lane = lane, self
+        self._lane = lane
         self._lanes.add(lane)
 
 

@@ -23,13 +23,15 @@ events.py        `/api/v1/events`: server-sent tags of what changed; one watcher
 shared.py        what all viewers ask in the same moment is asked once
 pages/           the dashboard: `router`; templates/, static/ (served below /static), charts/
 health.py        `/health` and `/metrics`, for monitors
-serving.py       the server inside the process of `trax run --web` and `trax dashboard`
+serving.py       `trax run --web` and `trax dashboard`: a thread and an event loop of their own
+connections.py   the server there: so many connections, and none that stands still; limits.py: `WebLimits`
 """
 
 from __future__ import annotations
 
 from trax.web.access import Access, Means, Role, Token, User, Visitor
 from trax.web.application import create
+from trax.web.limits import WebLimits
 from trax.web.passwords import hashed
 
-__all__ = ["Access", "Means", "Role", "Token", "User", "Visitor", "create", "hashed"]
+__all__ = ["Access", "Means", "Role", "Token", "User", "Visitor", "WebLimits", "create", "hashed"]

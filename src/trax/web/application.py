@@ -19,6 +19,7 @@ from trax.web.api.document import document
 from trax.web.csrf import Signer
 from trax.web.events import Fanout
 from trax.web.guard import Guard
+from trax.web.limits import WebLimits
 from trax.web.masking import USUAL, Mask
 from trax.web.metrics import Metrics
 from trax.web.pages.assets import Assets
@@ -45,15 +46,17 @@ def create(
     title: str = TITLE,
     environment: str | None = None,
     mask: Iterable[str] = USUAL,
+    limits: WebLimits | None = None,
 ) -> FastAPI:
     """The control room of an app.
 
     Without `access` the environment says who may enter (`TRAX_WEB_TOKENS`, `TRAX_WEB_USERS`); if it does not
     either, only a browser that opens a link of `trax sessions link`. `environment` is shown in the header,
     such as "production". What stands under the names in `mask` is hidden wherever inputs and outputs are
-    shown.
+    shown. `limits` bound what visitors may take.
     """
-    room = _room(app, access or Access.from_environment(), title, environment, mask)
+    limits = limits or WebLimits.from_environment()
+    room = _room(app, access or Access.from_environment(), title, environment, mask, limits)
     web = FastAPI(
         title=title,
         openapi_url=None,
@@ -75,7 +78,14 @@ def create(
     return web
 
 
-def _room(app: Trax, access: Access, title: str, environment: str | None, mask: Iterable[str]) -> Room:
+def _room(
+    app: Trax,
+    access: Access,
+    title: str,
+    environment: str | None,
+    mask: Iterable[str],
+    limits: WebLimits,
+) -> Room:
     return Room(
         app=app,
         access=access,
@@ -86,7 +96,8 @@ def _room(app: Trax, access: Access, title: str, environment: str | None, mask: 
         sessions=BrowserSessions(app, access),
         proxies=TrustedProxies(access.trusted_proxies),
         throttle=Throttle(),
-        fanout=Fanout(app),
+        limits=limits,
+        fanout=Fanout(app, limits),
         metrics=Metrics(app),
         shared=Shared(),
     )

@@ -20,6 +20,8 @@ from trax.clock import is_set_within
 from trax.errors import TraxError
 from trax.host.watching import Watching
 from trax.records.pulse import Tag
+from trax.web.limits import WebLimits
+from trax.web.problems import as_json, problem
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from trax.host.app import Trax
+    from trax.web.problems import Problem
 
 logger = logging.getLogger(__name__)
 
@@ -34,10 +37,11 @@ REMEMBERED: Final = 200
 HEARTBEAT_SECONDS: Final = 15.0
 SLOW_SECONDS: Final = 30.0
 """Who does not take a line for so long is let go; browsers come back by themselves."""
+RETRY_SECONDS: Final = 30
+"""When somebody who is one too many may try again."""
 LONGEST_SECONDS: Final = 600.0
 """A server that wants to end need not wait for long, wherever we are mounted."""
 RETRY_MILLISECONDS: Final = 2000
-VIEWERS_AT_MOST: Final = 1000
 CALMEST_SECONDS: Final = 1.0
 SECONDS_FOR_EACH: Final = 0.2
 LONGEST_GATHERING: Final = 10.0
@@ -51,7 +55,9 @@ LINGER_SECONDS: Final = 10.0
 class Viewer:
     """What one open page has not been told yet."""
 
-    def __init__(self, untold: frozenset[Tag]) -> None:
+    def __init__(self, untold: frozenset[Tag], visitor: str = "") -> None:
+        self.visitor = visitor
+        """Whose page it is."""
         self._untold: set[Tag] = set(untold)
         self._woken = asyncio.Event()
         if untold:
@@ -73,8 +79,9 @@ class Viewer:
 class Fanout:
     """Tells all viewers what one watcher notices, and remembers a little for those who come back."""
 
-    def __init__(self, app: Trax) -> None:
+    def __init__(self, app: Trax, limits: WebLimits | None = None) -> None:
         self._app = app
+        self._limits = limits or WebLimits()
         self._viewers: set[Viewer] = set()
         self._task: asyncio.Task[None] | None = None
         self._resting: asyncio.TimerHandle | None = None
@@ -103,14 +110,21 @@ class Fanout:
     def has_viewers(self) -> bool:
         return bool(self._viewers)
 
-    @property
-    def is_full(self) -> bool:
-        return len(self._viewers) >= VIEWERS_AT_MOST
+    def refusal(self, visitor: str) -> Problem | None:
+        """Why this visitor cannot have another page told of changes, if so."""
+        if len(self._viewers) >= self._limits.event_streams:
+            told = f"{self._limits.event_streams} pages are told of changes already"
+            return problem(503, told, code="too_many_viewers", hint="try again later; pages work without it")
+        theirs = sum(viewer.visitor == visitor for viewer in self._viewers)
+        if theirs >= self._limits.event_streams_per_visitor:
+            told = f"{theirs} of your pages are told of changes already"
+            return problem(429, told, code="too_many_viewers", hint="close some of them, and try again")
+        return None
 
     @asynccontextmanager
-    async def viewer(self, last_seen: str | None) -> AsyncGenerator[Viewer]:
+    async def viewer(self, last_seen: str | None, visitor: str = "") -> AsyncGenerator[Viewer]:
         self._stay()
-        viewer = Viewer(self._missed(last_seen))
+        viewer = Viewer(self._missed(last_seen), visitor)
         self._viewers.add(viewer)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._watch(self._begun), name="trax watching")
@@ -203,15 +217,16 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, fanout: Fanout, last_seen: str | None) -> None:
+    def __init__(self, fanout: Fanout, last_seen: str | None, visitor: str = "") -> None:
         super().__init__(headers={"X-Accel-Buffering": "no", "Cache-Control": "no-store"})
         del self.headers["content-length"]
         self._fanout = fanout
         self._last_seen = last_seen
+        self._visitor = visitor
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - every answer has it
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         left = asyncio.create_task(_left(receive))
-        telling = asyncio.create_task(self._tell(send))
+        telling = asyncio.create_task(self._tell(scope, receive, send))
         try:
             await asyncio.wait({left, telling}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -221,8 +236,11 @@ class EventStream(Response):
         if not telling.cancelled() and (error := telling.exception()) and not isinstance(error, TimeoutError):
             raise error
 
-    async def _tell(self, send: Send) -> None:
-        async with self._fanout.viewer(self._last_seen) as viewer:
+    async def _tell(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if refusal := self._fanout.refusal(self._visitor):  # nobody else comes in before we are counted
+            await as_json(refusal, {"Retry-After": str(RETRY_SECONDS)})(scope, receive, send)
+            return
+        async with self._fanout.viewer(self._last_seen, self._visitor) as viewer:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             ends_at = asyncio.get_running_loop().time() + LONGEST_SECONDS
             at_first = self._last_seen or self._fanout.mark  # until told, they know no more than before

@@ -6,6 +6,7 @@ an operator, and where a browser may have been led astray, the token of our own 
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import parse_qsl
@@ -27,6 +28,7 @@ from trax.web.room import is_for_program, link, path_of
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from trax.web.limits import WebLimits
     from trax.web.room import Room
 
 READING: Final = ("GET", "HEAD", "OPTIONS")
@@ -39,7 +41,6 @@ NO_ACCESS: Final = (
     "open the link that the server printed when it started, or print another one with `trax sessions link`; "
     "for programs configure $TRAX_WEB_TOKENS, or app.web(access=Access(…))"
 )
-BODY_BYTES: Final = 1024 * 1024
 FIELDS_AT_MOST: Final = 10_000
 FORM: Final = "application/x-www-form-urlencoded"
 REASON: Final = "x-reason"
@@ -151,7 +152,7 @@ class Guard:
             raise Refusal(
                 problem(403, "a page of another origin may change nothing here", code="other_origin")
             )
-        body = await _body(request)
+        body = await _body(request, self._room.limits)
         form = _form(request, body)
         token = request.headers.get(csrf.HEADER) or form.get(csrf.FIELD, "")
         is_ours = self._room.signer.is_token_for(request.state.csrf_binding, token)
@@ -198,14 +199,21 @@ def _bearer(request: Request) -> str | None:
     return secret.strip() if scheme.lower() == "bearer" else None
 
 
-async def _body(request: Request) -> bytes:
+async def _body(request: Request, limits: WebLimits) -> bytes:
+    """All of it. If it is too large or too slow, the rest is not read, and the connection is closed."""
     parts: list[bytes] = []
     size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > BODY_BYTES:
-            raise Refusal(problem(413, f"a request may measure {BODY_BYTES} bytes"))
-        parts.append(part)
+    try:
+        async with asyncio.timeout(limits.body_seconds):
+            async for part in request.stream():
+                size += len(part)
+                if size > limits.body_bytes:
+                    told = f"a request may measure {limits.body_bytes} bytes"
+                    raise Refusal(problem(413, told), {"Connection": "close"})
+                parts.append(part)
+    except TimeoutError:
+        told = f"the body of a request must arrive within {limits.body_seconds:g} s"
+        raise Refusal(problem(408, told), {"Connection": "close"}) from None
     return b"".join(parts)
 
 

@@ -13,6 +13,7 @@ from trax.host.app import Trax
 from trax.web.access import Access, Visitor
 from trax.web.csrf import Signer
 from trax.web.events import Fanout
+from trax.web.limits import WebLimits
 from trax.web.masking import Mask
 from trax.web.metrics import Metrics
 from trax.web.peer import TrustedProxies
@@ -34,6 +35,7 @@ class Room:
     sessions: BrowserSessions
     proxies: TrustedProxies
     throttle: Throttle
+    limits: WebLimits
     fanout: Fanout
     metrics: Metrics
     shared: Shared

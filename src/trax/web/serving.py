@@ -1,4 +1,4 @@
-"""The server of the control room, inside a process that does other things, too."""
+"""The server of the control room, beside the other things a process does."""
 
 from __future__ import annotations
 
@@ -6,26 +6,35 @@ import asyncio
 import errno
 import logging
 import socket
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain, repeat
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Final
 
-import uvicorn
-
 from trax.errors import DefinitionError, TraxError
+from trax.host.loop import PAUSES
+from trax.host.opening import use_web_lane
 from trax.web.access import TOKENS, USERS, Access
 from trax.web.application import create
+from trax.web.connections import WebServer
+from trax.web.limits import WebLimits
 from trax.web.peer import is_loopback
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Generator
+    from collections.abc import AsyncGenerator, Callable
+
+    from fastapi import FastAPI
 
     from trax.host.app import Trax
 
+logger = logging.getLogger(__name__)
+
 LOOPBACK: Final = "127.0.0.1"
 PORT: Final = 8080
-LAST_SECONDS: Final = 3
-"""How long requests may take to end once the server ends."""
+STOP_SECONDS: Final = 10.0
+"""How long the end of the process waits for the dashboard."""
 BACKLOG: Final = 128
 WHY: Final = {
     errno.EADDRINUSE: "something listens there already",
@@ -45,10 +54,11 @@ class Door:
 class Doorway:
     """A door that stands open: whoever knocks waits until somebody serves. Opening it is what can fail."""
 
-    def __init__(self, door: Door, access: Access | None = None) -> None:
+    def __init__(self, door: Door, access: Access | None = None, limits: WebLimits | None = None) -> None:
         self.access = access or Access.from_environment()
+        self.limits = (limits or WebLimits.from_environment()).for_process()
         check_door(door, self.access)
-        self._listening = _listening(door)
+        self._listening = _open_socket(door)
 
     @property
     def address(self) -> str:
@@ -64,15 +74,58 @@ class Doorway:
     @asynccontextmanager
     async def served(self, app: Trax, **options: Any) -> AsyncGenerator[str]:
         """Serve the control room of an app while the block lasts; gives its address."""
-        web = create(app, access=self.access, **options)
-        server = _Server(_config(web))
-        serving = asyncio.create_task(server.serve(sockets=[self._listening]), name="trax web")
+        build = partial(create, app, access=self.access, limits=self.limits, **options)
+        thread = WebThread(build, self._listening, self.limits)
+        thread.start()
         try:
             yield self.address
         finally:
-            await web.state.room.fanout.close()  # or the server would wait for those who watch
-            server.should_exit = True
-            await serving
+            await asyncio.to_thread(thread.stop)
+            self._listening.close()
+
+
+class WebThread:
+    """The control room in a thread, an event loop and a lane of the store of its own.
+
+    So no visitor delays a beat or a job. What it asks of the app may be asked from any thread; code of the
+    user runs where the jobs do (`Trax.at_home`).
+    """
+
+    def __init__(self, build: Callable[[], FastAPI], listening: socket.socket, limits: WebLimits) -> None:
+        self._build = build
+        self._web = build()  # what is wrong with its options is said to the caller
+        self._listening = listening
+        self._limits = limits
+        self._stopping = Event()
+        self._thread = Thread(target=self._run, name="trax web", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Let requests end, but not for long: a handler that blocks is left behind."""
+        self._stopping.set()
+        self._thread.join(STOP_SECONDS)
+        if self._thread.is_alive():
+            text = "the dashboard did not stop within %s s: a request blocks it, and is left behind"
+            logger.warning(text, STOP_SECONDS)
+
+    def _run(self) -> None:
+        use_web_lane()
+        for pause in chain(PAUSES, repeat(PAUSES[-1])):
+            server = WebServer(self._web, self._listening, self._limits, self._stopping)
+            failure: BaseException | None = None
+            try:
+                asyncio.run(server.serve())
+            except BaseException as error:  # noqa: BLE001 - whatever it was, the dashboard comes back
+                failure = error
+            if self._stopping.is_set() and failure is None:
+                return
+            text = "the dashboard failed, jobs go on; it is started again in %s s"
+            logger.error(text, pause, exc_info=failure)
+            if self._stopping.wait(pause):
+                return
+            self._web = self._build()  # what it held belonged to the loop that is gone
 
 
 def check_door(door: Door, access: Access) -> None:
@@ -93,7 +146,7 @@ def check_door(door: Door, access: Access) -> None:
     )
 
 
-def _listening(door: Door) -> socket.socket:
+def _open_socket(door: Door) -> socket.socket:
     try:
         found = socket.getaddrinfo(door.host, door.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = found[0]
@@ -107,29 +160,3 @@ def _listening(door: Door) -> socket.socket:
     # An answer is sent in two pieces; else the second would wait 40 ms for a word about the first.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
-
-
-def _config(web: Any) -> uvicorn.Config:
-    return uvicorn.Config(
-        web,
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=LAST_SECONDS,
-        ws="none",
-        proxy_headers=False,  # or a proxy that nobody declared would be believed
-    )
-
-
-class _Server(uvicorn.Server):
-    """Leaves signals to whoever runs the process: it ends when it is told to."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        for name in ("uvicorn", "uvicorn.error"):
-            logging.getLogger(name).setLevel(logging.WARNING)
-
-    @contextmanager
-    def capture_signals(self) -> Generator[None]:
-        yield

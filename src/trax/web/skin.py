@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from trax.web import headers
 from trax.web.answers import answer_to
@@ -34,6 +34,8 @@ class Skin:
 
         try:
             await self._app(scope, receive, send_safely)
+        except ClientDisconnect:
+            return  # nobody is left to answer
         except Exception as error:
             if has_begun:
                 raise  # half an answer is out: all that is left is to break it off

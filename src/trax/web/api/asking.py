@@ -21,14 +21,14 @@ def has_code(app: Trax) -> bool:
 
 async def asked_for(app: Trax, train: str, value: Any, how: QueueKeywords) -> QueuedEntry:
     if has_code(app):
-        return await app.queue(train, value, **how)
+        return await app.at_home(app.queue(train, value, **how))
     return await bare.queue(app.parts, train, value, how)
 
 
 async def asked_again(app: Trax, metadata_id: int) -> QueuedEntry:
     """A run that is there and cannot be repeated is a conflict, and no mistake of whoever asks."""
     try:
-        return await app.executions.rerun(metadata_id)
+        return await app.at_home(app.executions.rerun(metadata_id))
     except (NotFound, InvalidInput, StoreError):
         raise
     except TraxError as error:

@@ -97,4 +97,5 @@ async def run_train(room: TheRoom, name: TrainName, body: ToRun) -> Response:
                 hint="start it with the app: trax dashboard APP",
             )
         )
-    return record(shown(await run_by_name(room.app.parts, name, body.input), room.mask))
+    ran = await room.app.at_home(run_by_name(room.app.parts, name, body.input))
+    return record(shown(ran, room.mask))

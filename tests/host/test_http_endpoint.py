@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -12,7 +14,7 @@ from fastapi import FastAPI
 from trax import Trax, current
 from trax.errors import StoreUnavailable
 from trax.host.receiving import Receiver
-from trax.submitters.signing import SIGNATURE, signed
+from trax.submitters.signing import NONCE, SIGNATURE, AnswerKey, call_headers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -40,7 +42,7 @@ class Caller:
         changed: dict[str, str] | None = None,
     ) -> httpx2.Response:
         body = json.dumps(value or {}).encode() if body is None else body
-        headers = signed("default", SECRET.encode(), "POST", f"/jobs/{operation}", body, now=now)
+        headers = call_headers("default", SECRET.encode(), "POST", f"/jobs/{operation}", body, now=now)
         return await self.send(operation, body, headers | (changed or {}))
 
     async def send(self, operation: str, body: bytes, headers: dict[str, str]) -> httpx2.Response:
@@ -80,8 +82,18 @@ async def call() -> AsyncGenerator[Caller]:
     app.close()
 
 
+def key_of(answer: httpx2.Response) -> AnswerKey:
+    return AnswerKey(SECRET.encode(), answer.request.headers[NONCE])
+
+
+def is_signed(answer: httpx2.Response) -> bool:
+    return key_of(answer).is_answer(answer.status_code, answer.headers, answer.content)
+
+
 def lines(answer: httpx2.Response) -> list[Any]:
-    return [json.loads(line) for line in answer.text.splitlines() if line]
+    """What the lines say, each signed at its place."""
+    told = [line for line in answer.content.splitlines() if line]
+    return [json.loads(key_of(answer).line_text(place, line) or b"") for place, line in enumerate(told, 1)]
 
 
 FACTS = {"metadata_id": 1, "external_id": "x1", "train": "double"}
@@ -131,6 +143,93 @@ async def test_an_unsigned_call_is_refused(call: Caller) -> None:
     assert (answer.status_code, "the call is not signed" in answer.text) == (401, True)
 
 
+@pytest.mark.parametrize("changed", [{SIGNATURE: "0" * 64}, {SIGNATURE: ""}, {"trax-key": "other"}])
+async def test_the_body_of_whoever_may_not_call_is_not_read(changed: dict[str, str]) -> None:
+    headers = call_headers("default", SECRET.encode(), "POST", "/jobs/offer", b"{}", now=NOON) | changed
+    heard: list[Any] = []
+
+    async def receive() -> Any:
+        raise AssertionError("nobody reads this")
+
+    async def send(message: Any) -> None:
+        heard.append(message)
+
+    raw = [(name.encode(), text.encode()) for name, text in headers.items()]
+    scope = {"type": "http", "method": "POST", "path": "/jobs/offer", "headers": raw}
+    await endpoint_of(app_at("memory://"))(scope, receive, send)
+
+    assert heard[0]["status"] == 401
+    assert (b"connection", b"close") in heard[0]["headers"]
+    assert SIGNATURE.encode() not in dict(heard[0]["headers"])
+
+
+async def test_a_replayed_call_is_refused_before_its_body_is_read(call: Caller) -> None:
+    async def unread() -> AsyncGenerator[bytes]:
+        raise AssertionError("nobody reads this")
+        yield b""
+
+    headers = call_headers("default", SECRET.encode(), "POST", "/jobs/offer", b'{"runs":[]}', now=NOON)
+    await call.send("offer", b'{"runs":[]}', headers)
+
+    answer = await call.send("offer", unread(), headers)  # pyright: ignore[reportArgumentType]
+
+    assert (answer.status_code, is_signed(answer)) == (409, False)
+
+
+async def test_another_body_than_the_one_that_was_signed_is_refused(call: Caller) -> None:
+    headers = call_headers("default", SECRET.encode(), "POST", "/jobs/offer", b'{"runs":[]}', now=NOON)
+
+    answer = await call.send("offer", b'{"runs":[1]}', headers)
+
+    assert (answer.status_code, answer.json()["error"]) == (401, "the body is not the one that was signed")
+
+
+async def test_a_body_that_does_not_arrive_is_waited_for_so_long_and_so_many_times_at_once() -> None:
+    arriving = asyncio.Event()
+
+    async def slow() -> AsyncGenerator[bytes]:
+        arriving.set()
+        yield b"{"
+        await asyncio.Event().wait()
+
+    options: Any = {"body_timeout": timedelta(seconds=0.2), "max_receiving": 1}
+    call = Caller(endpoint_of(app_at("memory://"), **options))
+    headers = call_headers("default", SECRET.encode(), "POST", "/jobs/offer", b"{}", now=NOON)
+    waiting = asyncio.create_task(call.send("offer", slow(), headers))  # pyright: ignore[reportArgumentType]
+    await arriving.wait()
+    busy = await call("offer", {"runs": []})
+    late = await waiting
+    after = await call("offer", {"runs": []})
+
+    assert (late.status_code, late.json()) == (408, {"error": "the body did not arrive within 0.2 s"})
+    assert (busy.status_code, busy.headers["retry-after"]) == (503, "1")
+    assert after.status_code == 200
+    assert all(map(is_signed, (late, busy, after)))
+    await call.close()
+
+
+async def test_answers_to_whoever_may_call_are_signed_also_when_they_refuse(call: Caller) -> None:
+    answers = [
+        await call("offer", {"runs": []}),
+        await call("take-up", {"runs": []}),
+        await call("nothing"),
+        await call("offer", body=b"not json"),
+        await call("offer", body=b"x" * (MOST + 1)),
+    ]
+
+    assert [answer.status_code for answer in answers] == [200, 202, 404, 400, 413]
+    assert all(map(is_signed, answers))
+
+
+async def test_many_calls_that_are_refused_are_one_line_in_the_log(
+    call: Caller, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(20):
+        await call.send("offer", b"{}", {})
+
+    assert sum("was refused with 401" in line for line in caplog.messages) == 1
+
+
 async def test_an_unknown_key_is_refused(call: Caller) -> None:
     answer = await call("offer", {"runs": []}, changed={"trax-key": "of last year"})
 
@@ -145,7 +244,7 @@ async def test_a_stale_call_is_refused(call: Caller) -> None:
 
 async def test_a_replayed_call_is_refused(call: Caller) -> None:
     body = b'{"runs":[]}'
-    headers = signed("default", SECRET.encode(), "POST", "/jobs/offer", body, now=NOON)
+    headers = call_headers("default", SECRET.encode(), "POST", "/jobs/offer", body, now=NOON)
 
     first, second = [await call.send("offer", body, headers) for _ in range(2)]
 
@@ -154,7 +253,7 @@ async def test_a_replayed_call_is_refused(call: Caller) -> None:
 
 async def test_a_call_replayed_at_another_operation_is_forged(call: Caller) -> None:
     body = b'{"runs":[]}'
-    headers = signed("default", SECRET.encode(), "POST", "/jobs/offer", body, now=NOON)
+    headers = call_headers("default", SECRET.encode(), "POST", "/jobs/offer", body, now=NOON)
 
     assert (await call.send("take-up", body, headers)).status_code == 401
 
@@ -166,7 +265,7 @@ async def test_an_oversized_body_is_refused_also_when_it_does_not_say_how_long_i
 
     declared = await call("offer", body=b"x" * (MOST + 1))
     whole = b"x" * 2 * MOST
-    headers = signed("default", SECRET.encode(), "POST", "/jobs/offer", whole, now=NOON)
+    headers = call_headers("default", SECRET.encode(), "POST", "/jobs/offer", whole, now=NOON)
     streamed = await call.send("offer", parts(), headers)  # pyright: ignore[reportArgumentType]
 
     assert (declared.status_code, streamed.status_code) == (413, 413)
@@ -233,7 +332,7 @@ async def test_behind_a_proxy_that_changes_the_path_the_path_of_callers_is_what_
     """Callers sign /public/jobs/offer; the proxy passes it on as /jobs/offer."""
     call = Caller(endpoint_of(app_at("memory://"), path="/public/jobs"))
     body = b'{"runs":[]}'
-    headers = signed("default", SECRET.encode(), "POST", "/public/jobs/offer", body, now=NOON)
+    headers = call_headers("default", SECRET.encode(), "POST", "/public/jobs/offer", body, now=NOON)
 
     assert (await call.send("offer", body, headers)).status_code == 200
     await call.close()

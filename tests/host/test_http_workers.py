@@ -18,7 +18,8 @@ from trax import Refused, Retry, RetryAfter, RunTimedOut, Submission, Trax, curr
 from trax.errors import DefinitionError, MissingExtra, RemoteFailure, RemoteLost
 from trax.records import QueueStatus, State
 from trax.submitters import HttpWorkers, Patience
-from trax.submitters.signing import Doorkeeper
+from trax.submitters.retrying import PUT_OFF
+from trax.submitters.signing import NONCE, AnswerKey, Doorkeeper, check_body
 from trax.testing import Harness
 
 if TYPE_CHECKING:
@@ -33,10 +34,14 @@ TAKEN = {"answers": [None]}
 
 
 class Wire:
-    """Answers calls one after the other as it is told, and keeps what it was sent."""
+    """Answers calls one after the other as it is told, and keeps what it was sent.
 
-    def __init__(self, *answers: httpx2.Response | Exception) -> None:
+    The answers are the far side's, and signed, but for those of proxies that find nobody at home.
+    """
+
+    def __init__(self, *answers: httpx2.Response | Exception, is_forged: bool = False) -> None:
         self._answers = list(answers)
+        self._is_forged = is_forged
         self.calls: list[httpx2.Request] = []
         self.waits: list[float] = []
 
@@ -52,7 +57,8 @@ class Wire:
         answer = self._answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        return answer
+        is_theirs = not self._is_forged and answer.status_code not in PUT_OFF
+        return by_far_side(request, answer) if is_theirs else answer
 
     async def _sleep(self, seconds: float) -> None:
         self.waits.append(seconds)
@@ -62,6 +68,23 @@ def answer(status: int, value: Any = None, **headers: str) -> httpx2.Response:
     return httpx2.Response(
         status, json=value, headers={name.replace("_", "-"): text for name, text in headers.items()}
     )
+
+
+def key_of(request: httpx2.Request) -> AnswerKey:
+    return AnswerKey(SECRET.encode(), request.headers[NONCE])
+
+
+def by_far_side(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+    """The same answer, signed by whoever knows the secret."""
+    response.headers.update(key_of(request).headers(response.status_code, response.content))
+    return response
+
+
+def told(request: httpx2.Request, *lines: str) -> httpx2.Response:
+    """An answer line by line, signed by whoever knows the secret."""
+    key, places = key_of(request), range(1, len(lines) + 1)
+    signed = [key.signed_line(place, line.encode()) for place, line in zip(places, lines, strict=True)]
+    return httpx2.Response(200, content=b"\n\n".join([*signed, b""]))
 
 
 async def test_what_is_sent_is_signed_and_carries_only_ids_and_trains() -> None:
@@ -74,7 +97,8 @@ async def test_what_is_sent_is_signed_and_carries_only_ids_and_trains() -> None:
     assert json.loads(call.content) == {"runs": [{"metadata_id": 42, "train": "work"}]}
     now = float(call.headers["trax-timestamp"])
     keeper = Doorkeeper({"default": SECRET.encode()})
-    keeper.check(dict(call.headers), "POST", "/jobs/take-up", call.content, now=now)
+    keeper.check(dict(call.headers), "POST", "/jobs/take-up", now=now)
+    check_body(dict(call.headers), call.content)
 
 
 async def test_a_path_is_signed_as_servers_see_it() -> None:
@@ -123,6 +147,32 @@ async def test_any_other_answer_is_a_refusal_at_once_with_what_it_said(status: i
     assert isinstance(refused, Refused)
     assert refused.reason == f"https://far/jobs/ answered {status}: {'x' * 2000}"
     assert (len(wire.calls), wire.waits) == (1, [])
+
+
+@pytest.mark.parametrize("status", [200, 202, 401, 404])
+async def test_an_answer_that_the_far_side_did_not_sign_hands_nothing_over(status: int) -> None:
+    (refused,) = await Wire(answer(status, TAKEN), is_forged=True).workers().submit([RUN])
+
+    assert isinstance(refused, Refused)
+    assert f"answered {status}, not signed by the far side (a proxy, another secret" in refused.reason
+
+
+async def test_an_answer_to_another_call_hands_nothing_over() -> None:
+    first = Wire(answer(202, TAKEN))
+    await first.workers().submit([RUN])
+    overheard = by_far_side(first.calls[0], answer(202, TAKEN))
+
+    (refused,) = await Wire(overheard, is_forged=True).workers().submit([RUN])
+
+    assert isinstance(refused, Refused)
+
+
+@pytest.mark.parametrize("status", sorted(PUT_OFF))
+async def test_a_proxy_that_finds_nobody_at_home_need_not_sign(status: int) -> None:
+    wire = Wire(answer(status), answer(202, TAKEN))
+
+    assert await wire.workers().submit([RUN]) == [None]
+    assert wire.waits == [1]
 
 
 async def test_without_retries_the_first_answer_counts() -> None:
@@ -348,15 +398,17 @@ async def near(url: str) -> AsyncGenerator[Far]:
         yield far
 
 
-def answering(execute: Callable[[], Awaitable[httpx2.Response]]) -> httpx2.MockTransport:
+def answering(execute: Callable[[httpx2.Request], Awaitable[httpx2.Response]]) -> httpx2.MockTransport:
     async def answered(request: httpx2.Request) -> httpx2.Response:
-        return answer(200, TAKEN) if request.url.path.endswith("offer") else await execute()
+        if request.url.path.endswith("offer"):
+            return by_far_side(request, answer(200, TAKEN))
+        return await execute(request)
 
     return httpx2.MockTransport(answered)
 
 
 async def test_a_run_whose_far_side_vanishes_has_failed_and_is_tried_again(near: Far) -> None:
-    async def vanish() -> httpx2.Response:
+    async def vanish(_: httpx2.Request) -> httpx2.Response:
         raise httpx2.ReadError("connection reset")
 
     near.workers = near.through(answering(vanish), mode="response")
@@ -367,8 +419,8 @@ async def test_a_run_whose_far_side_vanishes_has_failed_and_is_tried_again(near:
 
 
 async def test_a_far_side_that_stops_in_the_middle_of_its_answer_has_vanished(near: Far) -> None:
-    async def half() -> httpx2.Response:
-        return httpx2.Response(200, text='{"progress":[0.1,null]}\n\n{"of_the_future":1}\n')
+    async def half(request: httpx2.Request) -> httpx2.Response:
+        return told(request, '{"progress":[0.1,null]}', '{"of_the_future":1}')
 
     near.workers = near.through(answering(half), mode="response")
     record = await near.record("hello")
@@ -376,8 +428,73 @@ async def test_a_far_side_that_stops_in_the_middle_of_its_answer_has_vanished(ne
     assert "ended its answer before the run was over" in str(record.failure_reason)
 
 
+PROGRESS, DONE = '{"progress":[0.1,null]}', '{"done":5}'
+
+
+FORGERIES: dict[str, Callable[[httpx2.Request], httpx2.Response]] = {
+    "success": lambda _: httpx2.Response(200, text=DONE + "\n"),
+    "refusal": lambda _: httpx2.Response(401, text="who are you?"),
+    "unknown": lambda _: httpx2.Response(404, text="not found"),
+    "gateway": lambda _: httpx2.Response(504, text="gateway timeout"),
+    "changed": lambda call: httpx2.Response(200, content=told(call, DONE).content.replace(b":5", b":6")),
+    "left out": lambda call: httpx2.Response(
+        200, content=told(call, PROGRESS, DONE).content.split(b"\n\n")[1]
+    ),
+    "cut short": lambda call: httpx2.Response(200, content=told(call, DONE).content[:-6]),
+}
+
+
+@pytest.mark.parametrize("forge", FORGERIES.values(), ids=FORGERIES)
+async def test_nobody_on_the_way_can_say_how_a_run_ended(
+    near: Far, forge: Callable[[httpx2.Request], httpx2.Response]
+) -> None:
+    """Nobody here knows what became of it: it counts as lost, and its retry policy decides."""
+
+    async def somebody(request: httpx2.Request) -> httpx2.Response:
+        return forge(request)
+
+    near.workers = near.through(answering(somebody), mode="response")
+    record = await near.record("hello")
+
+    assert (record.state, record.failure_exception) == (State.FAILED, RemoteLost.__name__)
+    assert "not signed by the far side" in str(record.failure_reason)
+    assert near.entry.status is QueueStatus.QUEUED
+
+
+async def test_a_run_that_a_proxy_put_off_goes_back_as_if_it_had_never_begun(near: Far) -> None:
+    async def put_off(_: httpx2.Request) -> httpx2.Response:
+        return answer(503)
+
+    near.workers = near.through(answering(put_off), mode="response", retry=Patience(max_retries=0))
+    record = await near.record("hello")
+
+    assert (record.state, record.failure_exception) == (State.CANCELLED, "Interrupted")
+    assert near.entry.status is QueueStatus.QUEUED
+
+
+async def test_what_the_far_side_itself_refuses_is_the_failure_of_the_run(near: Far) -> None:
+    async def refuse(request: httpx2.Request) -> httpx2.Response:
+        return by_far_side(request, answer(404, {"error": "no train is registered as 'work'"}))
+
+    near.workers = near.through(answering(refuse), mode="response")
+    record = await near.record("hello")
+
+    assert (record.state, record.failure_exception) == (State.FAILED, "TraxError")
+    assert "no train is registered as 'work'" in str(record.failure_reason)
+
+
+async def test_text_may_hold_any_separator_of_lines(near: Far) -> None:
+    async def separate(request: httpx2.Request) -> httpx2.Response:
+        return told(request, '{"progress":[0.1,"a\u2028b\x85c"]}', DONE)
+
+    near.workers = near.through(answering(separate), mode="response")
+    record = await near.record("hello")
+
+    assert (record.state, record.output) == (State.COMPLETED, 5)
+
+
 async def test_a_run_that_reached_nobody_goes_back_as_if_it_had_never_begun(near: Far) -> None:
-    async def nobody() -> httpx2.Response:
+    async def nobody(_: httpx2.Request) -> httpx2.Response:
         raise httpx2.ConnectError("refused")
 
     near.workers = near.through(answering(nobody), mode="response")
@@ -391,7 +508,7 @@ async def test_a_run_that_reached_nobody_goes_back_as_if_it_had_never_begun(near
 async def test_a_server_that_stops_hangs_up_and_puts_the_run_back(url: str) -> None:
     called, hung_up = asyncio.Event(), asyncio.Event()
 
-    async def hang() -> httpx2.Response:
+    async def hang(_: httpx2.Request) -> httpx2.Response:
         called.set()
         try:
             await asyncio.Event().wait()
@@ -420,8 +537,8 @@ async def test_a_server_that_stops_hangs_up_and_puts_the_run_back(url: str) -> N
 async def test_an_output_that_our_code_cannot_read_was_made_all_the_same(
     near: Far, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def strange() -> httpx2.Response:
-        return httpx2.Response(200, text='{"done":"five"}\n')
+    async def strange(request: httpx2.Request) -> httpx2.Response:
+        return told(request, '{"done":"five"}')
 
     near.workers = near.through(answering(strange), mode="response")
     record = await near.record("hello")

@@ -114,12 +114,12 @@ class HttpWorkers:
         """Offer the runs, or have them taken up; then it is said of each whether it was."""
         operation = "take-up" if self.keeps_records else "offer"
         runs = [{"metadata_id": run.metadata_id, "train": run.train} for run in batch]
-        response = await self._far.post(operation, json.dumps({"runs": runs}).encode())
-        if not response.is_success:
-            return [Refused(self._far.told(response))] * len(batch)
-        answers = _answers(response.text, len(batch))
+        answer = await self._far.post(operation, json.dumps({"runs": runs}).encode())
+        if not answer.is_success:
+            return [Refused(answer.description)] * len(batch)
+        answers = _answers(answer.text, len(batch))
         if answers is None:
-            return [Refused(f"not understood: {self._far.told(response)}")] * len(batch)
+            return [Refused(f"not understood: {answer.description}")] * len(batch)
         if self.keeps_records:
             return answers
         if self._receiver is None:
@@ -165,12 +165,8 @@ class HttpWorkers:
         *,
         read: Callable[[Train[Any, Any], str], Any],
     ) -> Outcome[Any]:
-        async with self._far.stream(operation, body) as response:
-            if not response.is_success:
-                await response.aread()
-                refused = Unreached if response.status_code in {429, 503} else TraxError
-                raise refused(self._far.told(response))
-            async for line in response.aiter_lines():
+        async with self._far.stream(operation, body) as lines:
+            async for line in lines:
                 told = _parsed(line)
                 outcome = outcome_told(
                     told, lambda said: read(train, said), train=train.name, external_id=external_id
@@ -215,7 +211,7 @@ def _answers(text: str, wanted: int) -> list[Answer] | None:
     return [None if one is None else Refused(str(one)) for one in cast("list[Any]", said)]
 
 
-def _parsed(text: str) -> Mapping[str, Any]:
+def _parsed(text: str | bytes) -> Mapping[str, Any]:
     try:
         value = json.loads(text or "{}")
     except ValueError:

@@ -12,11 +12,13 @@ import asyncio
 import logging
 import time
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from trax.errors import StoreUnavailable, TraxError, UnknownTrain
+from trax.host.log_limit import LogLimit
 from trax.host.receiving import receiving
-from trax.submitters.http_requests import Request, let_in, runs_of
+from trax.submitters.http_requests import Inbox, Request, load_body, runs_of
 from trax.submitters.http_runs import ListenedRuns
 from trax.submitters.signing import Denied, Doorkeeper, keys_of
 
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MOST_BODY_BYTES: Final = 1_048_576
+BODY_TIMEOUT: Final = timedelta(seconds=30)
+MOST_RECEIVING: Final = 100
 RETRY_SOON: Final = (b"retry-after", b"1")
 
 
@@ -36,8 +40,9 @@ class HttpEndpoint:
     """Executes registered trains for whoever knows a secret: `secrets` is one, or several by key id.
 
     `concurrency` is how many runs it executes at once (as many as a worker would). `path` is the path that
-    callers see, where a proxy rewrites it: it is part of what they sign. Use it as an async context manager,
-    or let the server's lifespan do so, to have what runs end in good order.
+    callers see, where a proxy rewrites it: it is part of what they sign. A body may measure `max_body_bytes`
+    and take `body_timeout` to arrive; at most `max_receiving` arrive at once. Use it as an async context
+    manager, or let the server's lifespan do so, to have what runs end in good order.
     """
 
     def __init__(
@@ -47,13 +52,18 @@ class HttpEndpoint:
         *,
         concurrency: int | None = None,
         max_body_bytes: int = MOST_BODY_BYTES,
+        body_timeout: timedelta = BODY_TIMEOUT,
+        max_receiving: int = MOST_RECEIVING,
         path: str | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._parts = parts
         self._keeper = Doorkeeper(keys_of(secrets))
         self._concurrency = concurrency
-        self._most_bytes = max_body_bytes
+        self._inbox = Inbox(
+            most_bytes=max_body_bytes, seconds=body_timeout.total_seconds(), most_at_once=max_receiving
+        )
+        self._log = LogLimit()
         self._path = path
         self._clock = clock
         self._runs = ListenedRuns(parts, concurrency)
@@ -90,16 +100,11 @@ class HttpEndpoint:
 
     async def _serve(self, request: Request) -> None:
         try:
-            limits: Any = {"most": self._most_bytes, "path": self._path, "clock": self._clock}
-            await self._answer(request, await let_in(request, self._keeper, **limits))
+            body = await load_body(request, self._keeper, self._inbox, path=self._path, clock=self._clock)
+            await self._answer(request, body)
         except Denied as denied:
-            logger.warning(
-                "a call of %s from %s was refused with %s: %s",
-                request.path,
-                request.caller,
-                denied.status,
-                denied.reason,
-            )
+            text = f"a call of %s from %s was refused with {denied.status}: %s"
+            self._log.log(logger, logging.WARNING, text, request.path, request.caller, denied.reason)
             after = [RETRY_SOON] if denied.status in {429, 503} else []
             await request.answer(denied.status, {"error": denied.reason}, *after)
 

@@ -71,7 +71,7 @@ class ListenedRuns:
         work: Callable[[Train[Any, Any], Any, Telling], Awaitable[Outcome[Any]]],
     ) -> None:
         train = self._train(body.get("train"))
-        telling = Telling(request.receive, request.send)
+        telling = Telling(request)
 
         async def last_line() -> bytes:
             async with self._slots:

@@ -12,7 +12,9 @@ from trax.submitters.telling import line
 from trax.train import Cancellation
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Generator
+    from collections.abc import Coroutine, Generator
+
+    from trax.submitters.http_requests import Request
 
 BEAT_SECONDS: Final = 15.0
 """An empty line says that the run goes on, so that no proxy takes the connection for a dead one."""
@@ -28,9 +30,12 @@ _hearer: ContextVar[Telling | None] = ContextVar("trax_telling", default=None)
 class Telling:
     """Lines on their way to the caller. Any thread may say one."""
 
-    def __init__(self, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]) -> None:
-        self._receive = receive
-        self._send = send
+    def __init__(self, request: Request) -> None:
+        assert request.answer_key is not None  # noqa: S101 - nobody else gets as far as this
+        self._key = request.answer_key
+        self._receive = request.receive
+        self._send = request.send
+        self._sent = 0
         self._loop = asyncio.get_running_loop()
         self._lines: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._unsaid: bytes | None = None
@@ -62,13 +67,21 @@ class Telling:
         try:
             await self._send({"type": "http.response.start", "status": 200, "headers": HEADERS})
             while (said := await self._next()) is not None:
-                await self._send({"type": "http.response.body", "body": said, "more_body": True})
-            last = (self._unsaid or b"") + doing.result()
+                await self._send({"type": "http.response.body", "body": self._sign(said), "more_body": True})
+            last = b"".join(map(self._sign, filter(None, (self._unsaid, doing.result()))))
             await self._send({"type": "http.response.body", "body": last, "more_body": False})
         finally:
             self.token.cancel("nobody listens to its answer")  # nothing happens to a run that is over
             watching.cancel()
             await asyncio.wait([doing, watching])
+
+    def _sign(self, said: bytes) -> bytes:
+        """With its number: a line that is changed, left out or put elsewhere on the way is noticed."""
+        text = said.rstrip(b"\n")
+        if not text:
+            return said
+        self._sent += 1
+        return self._key.signed_line(self._sent, text) + b"\n"
 
     def _put(self, said: bytes) -> bool:
         """Whether there was room for it."""

@@ -9,7 +9,7 @@ from typing import Final
 
 from trax.errors import DefinitionError, shown
 
-PUT_OFF: Final = frozenset({429, 502, 503})
+PUT_OFF: Final = frozenset({429, 502, 503, 504})
 """Answers of somebody who is busy, or of a proxy that finds nobody at home."""
 
 JITTER: Final = 0.25

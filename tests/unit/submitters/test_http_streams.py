@@ -6,7 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from trax.submitters import http_streams
+from trax.submitters.http_requests import Request
 from trax.submitters.http_streams import Telling
+from trax.submitters.signing import AnswerKey
 
 if TYPE_CHECKING:
     import pytest
@@ -27,8 +29,11 @@ async def test_of_what_was_too_much_the_last_progress_is_told_with_the_end(
         return b"the end"
 
     monkeypatch.setattr(http_streams, "MOST_LINES", 0)
-    telling = Telling(asyncio.Event().wait, send)
+    key = AnswerKey(b"0123456789abcdef", "abc")
+    telling = Telling(Request({}, asyncio.Event().wait, send, key))
 
     await telling.tell(work())
 
-    assert b"".join(heard) == b'{"progress":[0.75,null]}\nthe end'
+    first, last = b"".join(heard).splitlines()
+    assert key.line_text(1, first) == b'{"progress":[0.75,null]}'
+    assert key.line_text(2, last) == b"the end"

@@ -1,20 +1,26 @@
 from __future__ import annotations
 
+import hashlib
+import hmac
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from trax.errors import DefinitionError
 from trax.submitters.signing import (
+    BODY_HASH,
     KEY,
     NONCE,
     SIGNATURE,
     TIMESTAMP,
+    AnswerKey,
     Denied,
     Doorkeeper,
+    call_headers,
+    check_body,
     keys_of,
     signature,
-    signed,
 )
 
 if TYPE_CHECKING:
@@ -31,11 +37,11 @@ def keeper() -> Doorkeeper:
 
 
 def call(key: str = "2027", secret: bytes = NEW, *, now: float = NOON) -> dict[str, str]:
-    return signed(key, secret, "POST", "/jobs/take-up", BODY, now=now)
+    return call_headers(key, secret, "POST", "/jobs/take-up", BODY, now=now)
 
 
 def check(keeper: Doorkeeper, headers: dict[str, str], **other: Any) -> None:
-    said: dict[str, Any] = {"method": "POST", "path": "/jobs/take-up", "body": BODY, "now": NOON} | other
+    said: dict[str, Any] = {"method": "POST", "path": "/jobs/take-up", "now": NOON} | other
     keeper.check(headers, **said)
 
 
@@ -47,9 +53,21 @@ def denied(keeper: Doorkeeper, headers: dict[str, str], **other: Any) -> Denied:
 
 def test_the_signature_is_the_hmac_of_exactly_these_lines() -> None:
     """Others may write their own client, so this must not change by accident."""
-    made = signature(b"0123456789abcdef", "post", "/jobs/run", "1800000000", "abc", b"{}")
+    secret, empty = b"0123456789abcdef", hashlib.sha256(b"{}").hexdigest()
+    lines = f"trax-2 call\nPOST\n/jobs/run\n1800000000\nabc\n{empty}"
 
-    assert made == "74f84a63379aa759d6bfe59ed8546fc6dfbb1c87d31b76983dee52a8e331577c"
+    made = signature(secret, "trax-2 call", "POST", "/jobs/run", "1800000000", "abc", empty)
+
+    assert made == hmac.new(secret, lines.encode(), "sha256").hexdigest()
+    assert made == "3ebe5982bb1e56e5a008fa47a9570ca5f8ff538c5fae763c8e18ec180c74afef"
+    answer = AnswerKey(secret, "abc")
+    assert answer.headers(200, b"{}") == {
+        SIGNATURE: "8606b9ca7b71d779e19dafee3a2f37eb241c52206fb14df5d8b4e53a566ca818"
+    }
+    assert (
+        answer.signed_line(1, b"{}")
+        == b'["91cdcac57911a23dde9d95991612a4ac9ece878367cb594b9b33b043ae3c1afd",{}]'
+    )
 
 
 def test_a_signed_call_is_let_in_by_any_of_the_keys(keeper: Doorkeeper) -> None:
@@ -73,7 +91,6 @@ def test_a_key_that_was_withdrawn_opens_nothing(keeper: Doorkeeper) -> None:
         {"method": "PUT"},
         {"path": "/jobs/execute"},
         {"path": "/other/take-up"},
-        {"body": b'{"runs":[1]}'},
     ],
 )
 def test_what_was_not_signed_is_forged(keeper: Doorkeeper, change: dict[str, Any]) -> None:
@@ -86,6 +103,7 @@ def test_what_was_not_signed_is_forged(keeper: Doorkeeper, change: dict[str, Any
     ("header", "value"),
     [
         (NONCE, "another"),
+        (BODY_HASH, "0" * 64),
         (TIMESTAMP, str(int(NOON) + 1)),
         (SIGNATURE, "0" * 64),
         (SIGNATURE, "\u00fc"),
@@ -96,7 +114,7 @@ def test_a_header_that_was_changed_on_the_way_is_noticed(keeper: Doorkeeper, hea
     assert denied(keeper, {**call(), header: value}).status == 401
 
 
-@pytest.mark.parametrize("header", [KEY, TIMESTAMP, NONCE, SIGNATURE])
+@pytest.mark.parametrize("header", [KEY, TIMESTAMP, NONCE, BODY_HASH, SIGNATURE])
 def test_a_call_without_one_of_its_headers_is_not_signed(keeper: Doorkeeper, header: str) -> None:
     headers = {name: value for name, value in call().items() if name != header}
 
@@ -134,9 +152,62 @@ def test_the_same_call_is_let_in_once_as_long_as_it_counts(keeper: Doorkeeper) -
 
 def test_a_forged_call_uses_up_no_nonce(keeper: Doorkeeper) -> None:
     headers = call()
-    denied(keeper, headers, body=b"{}")
+    denied(keeper, {**headers, SIGNATURE: "0" * 64})
 
     check(keeper, headers)
+
+
+def test_a_body_is_the_one_whose_hash_was_signed() -> None:
+    check_body(call(), BODY)
+    with pytest.raises(Denied, match="not the one that was signed") as refused:
+        check_body(call(), BODY + b" ")
+
+    assert refused.value.status == 401
+
+
+ANSWER = AnswerKey(NEW, "abc")
+
+
+@pytest.mark.parametrize(
+    ("key", "status", "body", "is_theirs"),
+    [
+        (ANSWER, 200, b"{}", True),
+        (ANSWER, 202, b"{}", False),
+        (ANSWER, 200, b"[]", False),
+        (AnswerKey(NEW, "abd"), 200, b"{}", False),
+        (AnswerKey(OLD, "abc"), 200, b"{}", False),
+    ],
+)
+def test_an_answer_fits_one_call_one_status_and_one_body(
+    key: AnswerKey, status: int, body: bytes, is_theirs: bool
+) -> None:
+    assert key.is_answer(status, ANSWER.headers(200, b"{}"), body) is is_theirs
+    assert not key.is_answer(status, {}, body)
+
+
+def test_a_line_fits_one_place_in_one_answer() -> None:
+    line = ANSWER.signed_line(2, b'{"done":1}')
+
+    assert ANSWER.line_text(2, line) == b'{"done":1}'
+    assert json.loads(line)[1] == {"done": 1}
+    for number, other in (
+        (1, line),
+        (3, line),
+        (2, line[:-1]),
+        (2, line.replace(b"1}", b"2}")),
+        (2, b'{"done":1}'),
+        (2, b""),
+        (2, AnswerKey(NEW, "abd").signed_line(2, b'{"done":1}')),
+    ):
+        assert ANSWER.line_text(number, other) is None
+
+
+def test_what_was_signed_as_one_thing_is_worth_nothing_as_another() -> None:
+    headers = call()
+    key = AnswerKey(NEW, headers[NONCE])
+
+    assert not key.is_answer(200, headers, BODY)
+    assert key.headers(200, BODY)[SIGNATURE].encode() not in key.signed_line(200, BODY)
 
 
 def test_a_full_memory_lets_nobody_in_until_what_it_holds_is_out_of_date() -> None:

@@ -31,6 +31,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
+from trax.masking import HIDDEN, hide_in_text, hide_secrets, is_secret_name, mask_url
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -71,11 +73,15 @@ class InvalidSetting(DefinitionError):
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One field that was refused: where it is, why, and what stood there."""
+    """One field that was refused: where it is, why, and what stood there, unless that is a secret."""
 
     path: str
     message: str
     value: Any
+
+    def __post_init__(self) -> None:
+        is_secret = self.value is not None and any(map(is_secret_name, self.path.split(".")))
+        object.__setattr__(self, "value", HIDDEN if is_secret else hide_secrets(self.value))
 
     def __str__(self) -> str:
         return f"{self.path or 'the value itself'}: {self.message} (got {shown(self.value)})"
@@ -190,6 +196,9 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as it may stand in a message: its repr, cut to a readable length."""
-    text = repr(value)
+    """A value as it may stand in a message: its repr, without secrets, cut to a readable length."""
+    if isinstance(value, str):
+        text = repr(mask_url(value) if "://" in value else value)
+    else:
+        text = hide_in_text(repr(hide_secrets(value)))
     return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"

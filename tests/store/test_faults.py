@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import socket
 import sqlite3
+import traceback
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from sqlalchemy import make_url, text
 from trax.errors import AccessDenied, InvalidUrl, SchemaNotMigrated, StoreError, StoreUnavailable
 from trax.store import Store, manifest_groups, work_queue
 from trax.store import engine as store_engine
+from trax.store.savepoint import Refused, savepoint
 from trax.store.url import chosen_url
 
 if TYPE_CHECKING:
@@ -210,3 +212,80 @@ def test_a_connection_lost_in_a_transaction_is_a_passing_fault(postgres_url: str
         store.run(killed)
     assert store.read(work_queue.get, 1) is None
     store.close()
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://trax:hunter2@hunter2@127.0.0.1:1/jobs",
+        "postgres:/trax:hunter2@127.0.0.1:1/jobs",
+        "postgresql://trax:hunter2",
+        "postgresql://127.0.0.1:1?password=hunter2",
+        "host=127.0.0.1 password=hunter2",
+        "oracle://trax:hunter2@127.0.0.1/jobs",
+    ],
+)
+def test_an_address_that_is_refused_shows_no_password(address: str) -> None:
+    with pytest.raises(InvalidUrl) as refused:
+        Store(address)
+
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_password_among_the_parameters_of_an_address_is_not_shown() -> None:
+    store = Store("postgresql://trax@127.0.0.1:1/jobs?password=hunter2&sslpassword=hunter2")
+
+    with pytest.raises(StoreUnavailable) as unreachable:
+        store.open()
+    store.close()
+
+    assert "password=***&sslpassword=***" in str(unreachable.value)
+    assert "hunter2" not in "".join(traceback.format_exception(unreachable.value))
+
+
+# A traceback shows the lines of this file too, so they do not spell it.
+WORD = "hunter" + str(2)
+REFUSED = {
+    "a key that is taken": "INSERT INTO hidden VALUES (:value, 1), (:value, 1)",
+    "a row that a rule forbids": "INSERT INTO hidden VALUES (:value, -1)",
+    "a value that is missing": "INSERT INTO hidden VALUES (:value, NULL)",
+    "a statement that is wrong": "INSERT INTO hidden VALUES (:value, no_such_column)",
+}
+
+
+@pytest.mark.parametrize("statement", REFUSED.values(), ids=REFUSED)
+def test_what_a_row_holds_stays_out_of_errors_and_tracebacks(store: Store, statement: str) -> None:
+    def refuse(connection: Connection) -> None:
+        kind = "CREATE TABLE hidden (word TEXT PRIMARY KEY, n INTEGER NOT NULL CHECK (n > 0))"
+        connection.execute(text(kind))
+        connection.execute(text(statement), {"value": WORD})
+
+    with pytest.raises(StoreError) as refused:
+        store.run(refuse)
+
+    assert WORD not in "".join(traceback.format_exception(refused.value))
+
+
+def test_a_value_that_postgresql_cannot_read_is_not_repeated(postgres_url: str) -> None:
+    store = Store(postgres_url)
+
+    def refuse(connection: Connection) -> None:
+        connection.execute(text("SELECT CAST(:value AS integer)"), {"value": f'a"{WORD}'})
+
+    with pytest.raises(StoreError, match="invalid input syntax for type integer") as refused:
+        store.run(refuse)
+    store.close()
+
+    assert WORD not in "".join(traceback.format_exception(refused.value))
+
+
+def test_what_a_part_of_a_transaction_was_refused_for_is_not_repeated(store: Store) -> None:
+    def refuse(connection: Connection) -> None:
+        connection.execute(text("CREATE TABLE hidden (word TEXT PRIMARY KEY)"))
+        with savepoint(connection):
+            connection.execute(text("INSERT INTO hidden VALUES (:word), (:word)"), {"word": WORD})
+
+    with pytest.raises(Refused) as refused:
+        store.run(refuse)
+
+    assert WORD not in "".join(traceback.format_exception(refused.value))

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 
-from trax.records.audit import BYTES_AT_MOST, MASK, kept, masked
+from trax.masking import HIDDEN
+from trax.records.audit import BYTES_AT_MOST, kept
 
 
-def test_what_is_named_like_a_secret_is_masked() -> None:
+def test_what_is_named_like_a_secret_is_masked_as_everywhere() -> None:
     value = {
         "password": "x",
         "API_KEY": "y",
-        "nested": [{"auth_token": "z", "table": "users"}],
+        "listen_url": "postgresql://db/jobs",
+        "nested": [{"auth_token": "z", "table": "users", "token_count": 3}],
         "secret": None,
     }
 
-    assert masked(value) == {
-        "password": MASK,
-        "API_KEY": MASK,
-        "nested": [{"auth_token": MASK, "table": "users"}],
+    assert json.loads(kept(value) or "") == {
+        "password": HIDDEN,
+        "API_KEY": HIDDEN,
+        "listen_url": HIDDEN,
+        "nested": [{"auth_token": HIDDEN, "table": "users", "token_count": 3}],
         "secret": None,
     }
 

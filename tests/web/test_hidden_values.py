@@ -12,10 +12,11 @@ from tests.support.visitor import Reader
 
 from trax import Trax
 from trax.errors import InvalidInput
+from trax.masking import HIDDEN
 from trax.testing import Harness
 from trax.web import Access, create
 from trax.web.described import schema_of
-from trax.web.masking import HIDDEN, USUAL, Mask
+from trax.web.masking import Mask
 from trax.web.pages.fields import form_of
 from trax.web.pages.filling import spread, value_of, without_item
 
@@ -57,7 +58,7 @@ VALUE: dict[str, Any] = {
 }
 SECRETS = ("hunter", "770077")
 FIELD = form_of(schema_of(Sync) or {})
-mask = Mask.over(USUAL)
+mask = Mask()
 
 
 class Desk:

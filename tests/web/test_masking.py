@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from trax.web.masking import HIDDEN, USUAL, Mask
+from trax.masking import HIDDEN
+from trax.web.masking import Mask
 
 
 @pytest.mark.parametrize(
@@ -14,13 +15,14 @@ from trax.web.masking import HIDDEN, USUAL, Mask
     [
         ({"password": "hunter2", "user": "ada"}, {"password": HIDDEN, "user": "ada"}),
         ({"a": [{"API-Key": 7}, {"Token": ["x"]}]}, {"a": [{"API-Key": HIDDEN}, {"Token": HIDDEN}]}),
+        ({"dbPassword": 7, "token_count": 7}, {"dbPassword": HIDDEN, "token_count": 7}),
         ({"password": None}, {"password": None}),
         ("password", "password"),
         (None, None),
     ],
 )
 def test_values_are_hidden_by_name_at_any_depth(value: Any, shown: Any) -> None:
-    assert Mask.over(USUAL)(value) == shown
+    assert Mask()(value) == shown
 
 
 def test_the_names_can_be_chosen() -> None:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final, cast
+from typing import Any, Final
+
+from trax.masking import hide_secrets
 
 TARGETS_AT_MOST: Final = 100
 """How many ids one entry names; `count` says how many there were."""
 BYTES_AT_MOST: Final = 8_192
-MASK: Final = "•••"
-SECRET: Final = re.compile(r"passw|secret|token|credential|api_?key|private_?key|listen_url", re.IGNORECASE)
 
 
 class Via(StrEnum):
@@ -74,20 +72,5 @@ def kept(value: Any) -> str | None:
     """A value as JSON text that may be kept: without secrets, and not too long."""
     if value is None:
         return None
-    text = json.dumps(masked(value), default=str, ensure_ascii=False)
+    text = json.dumps(hide_secrets(value), default=str, ensure_ascii=False)
     return text if len(text.encode()) <= BYTES_AT_MOST else json.dumps({"_truncated": True})
-
-
-def masked(value: Any) -> Any:
-    """The same value with a mask over whatever is named like a secret."""
-    match value:
-        case Mapping():
-            named = cast("Mapping[Any, Any]", value)
-            return {
-                name: MASK if SECRET.search(str(name)) and one is not None else masked(one)
-                for name, one in named.items()
-            }
-        case list() | tuple():
-            return [masked(one) for one in cast("list[Any]", value)]
-        case _:
-            return value

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic_core import PydanticCustomError
 
 from trax.errors import InvalidSetting, did_you_mean, shown
+from trax.masking import HIDDEN, is_secret_name
 from trax.settings.kinds import (
     AtLeastOne,
     Boost,
@@ -285,7 +286,8 @@ def _told(error: Any) -> str:
     name = ".".join(str(part) for part in error["loc"])
     if error["type"] == "extra_forbidden":
         return f"there is no setting {name!r}{did_you_mean(name, Settings.model_fields)}"
-    return f"setting {name!r}: {error['msg']} (got {shown(error['input'])})"
+    got = HIDDEN if is_secret_name(name) else error["input"]
+    return f"setting {name!r}: {error['msg']} (got {shown(got)})"
 
 
 def _names(error: Any) -> tuple[str, ...]:

@@ -148,6 +148,7 @@ def _postgresql_engine(url: URL, pool_size: int, patience: Patience) -> Engine:
         pool_size=pool_size,
         max_overflow=pool_size,
         pool_use_lifo=True,
+        hide_parameters=True,
     )
 
     def connect(_dialect: object, _record: object, words: Any, wanted: dict[str, Any]) -> LimitedConnection:
@@ -232,6 +233,7 @@ def _sqlite_engine(url: URL, pool_size: int) -> Engine:
         url,
         poolclass=QueuePool,
         connect_args={"check_same_thread": False, "timeout": BUSY_SECONDS},
+        hide_parameters=True,
         **size,
     )
     event.listen(engine, "connect", _prepare_sqlite)

@@ -21,6 +21,7 @@ from trax.errors import AccessDenied, SchemaNotMigrated, StoreError, StoreUnavai
 from trax.store.announcing import is_lent
 from trax.store.dialect import is_sqlite
 from trax.store.savepoint import Refused
+from trax.store.text import hide_rows, hide_statement
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -100,6 +101,7 @@ def wait_no_longer(connection: Connection, *, seconds: float, what: str) -> Gene
     except DBAPIError as error:
         if getattr(error.orig, "sqlstate", None) != LOCK_NOT_AVAILABLE:
             raise
+        hide_statement(error)
         raise StoreUnavailable(
             f"{what} is held by a transaction that was neither committed nor rolled back within "
             f"{f'{seconds:g} s' if before == NO_LIMIT else before}; end that transaction, and try again"
@@ -120,14 +122,17 @@ _LIMIT_LOCK_WAITS: Final = text(
 
 @contextmanager
 def translated(address: str) -> Generator[None]:
-    """Let nothing of the driver's own leave the store."""
+    """Let nothing of the driver's own leave the store, and nothing of what rows hold."""
     try:
         yield
     except DBAPIError as error:
+        hide_statement(error)
         raise _told(error.orig, address) from error
     except StatementError as error:  # a value no statement could be made of: the caller's own mistake
+        error.hide_parameters = True
         raise (error.orig or error) from error
     except (psycopg.Error, sqlite3.Error) as error:
+        hide_rows(error)
         raise _told(error, address) from error
     except PoolTimeout as error:
         raise StoreUnavailable(f"{address}: every pooled connection is in use, and none came free") from error

@@ -33,7 +33,7 @@ def apscheduler_jobs(address: str, name: str) -> list[StoredJob]:
         column("job_state", LargeBinary),
         schema=schema or None,
     )
-    engine = create_engine(url)
+    engine = create_engine(url, hide_parameters=True)
     try:
         with engine.connect() as connection:
             rows = connection.execute(select(jobs).order_by(jobs.c.id)).all()

@@ -13,6 +13,7 @@ from trax.errors import StoreError
 from trax.store.announcing import notifications
 from trax.store.dialect import is_sqlite
 from trax.store.pipeline import run_together
+from trax.store.text import hide_rows, hide_statement
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -46,7 +47,7 @@ def try_together(connection: Connection, *steps: Step, commit: bool = False) -> 
         results = run_together(connection, *before, *steps, *after)
     except (psycopg.DataError, psycopg.IntegrityError) as error:
         connection.execute(UNDO_PART)
-        raise Refused(str(error).strip()) from error
+        raise Refused(hide_rows(error)) from error
     if commit:
         connection.commit()  # nothing is left to do, but SQLAlchemy must know
     return results[len(before) :][: len(steps)]
@@ -59,6 +60,6 @@ def savepoint(connection: Connection) -> Generator[None]:
         with connection.begin_nested():
             yield
     except (DataError, IntegrityError) as error:
-        raise Refused(str(error.orig).strip()) from error
+        raise Refused(hide_statement(error)) from error
     except (psycopg.DataError, psycopg.IntegrityError) as error:  # a COPY goes past SQLAlchemy
-        raise Refused(str(error).strip()) from error
+        raise Refused(hide_rows(error)) from error

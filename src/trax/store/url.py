@@ -10,6 +10,7 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from trax.errors import InvalidUrl
+from trax.masking import mask_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +34,11 @@ def parsed_url(address: str) -> URL:
     try:
         url = make_url(address)
     except (ArgumentError, ValueError):
-        raise InvalidUrl(f"{_masked(address)!r} is not a database URL; {KNOWN}") from None
+        raise InvalidUrl(f"{mask_url(address)!r} is not a database URL; {KNOWN}") from None
+    if "@" in (url.host or ""):
+        raise InvalidUrl(
+            f"{mask_url(address)!r} has more than one '@'; write one that belongs to the password as %40"
+        )
     match url.get_backend_name():
         case "postgresql" | "postgres":
             return _postgresql(url)
@@ -74,14 +79,7 @@ def file_of(address: str) -> Path | None:
 
 
 def shown_url(url: URL) -> str:
-    """The address without its password, as it may stand in a message."""
+    """The address without its passwords, as it may stand in a message."""
     if url.database == MEMORY:
         return IN_MEMORY
-    return url.render_as_string(hide_password=True).replace("+psycopg", "")
-
-
-def _masked(address: str) -> str:
-    """An address that could not be parsed may still hold a password before its `@`."""
-    before, at, after = address.rpartition("@")
-    scheme, slashes, _ = before.partition("://")
-    return f"{scheme}{slashes}***@{after}" if at else address
+    return mask_url(url.render_as_string(hide_password=True)).replace("+psycopg", "")

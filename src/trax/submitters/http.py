@@ -91,7 +91,7 @@ class HttpWorkers:
         )
 
     def __repr__(self) -> str:
-        return f"HttpWorkers({self._far.url!r}, name={self.name!r}, mode={self.mode!r})"
+        return f"HttpWorkers({self._far.address!r}, name={self.name!r}, mode={self.mode!r})"
 
     @property
     def keeps_records(self) -> bool:
@@ -153,7 +153,7 @@ class HttpWorkers:
             async with asyncio.timeout(allowed.total_seconds()):
                 return await held(token, self._told("run", body, train, "", {}, read=_required))
         except TimeoutError:
-            return Cancelled(f"timed out: {self._far.url} took longer than {allowed}", timed_out=True)
+            return Cancelled(f"timed out: {self._far.address} took longer than {allowed}", timed_out=True)
 
     async def _told(
         self,
@@ -174,7 +174,7 @@ class HttpWorkers:
                 if outcome is not None:
                     return outcome
                 await _heard(told, desk)
-        raise RemoteLost(f"{self._far.url} ended its answer before the run was over")
+        raise RemoteLost(f"{self._far.address} ended its answer before the run was over")
 
 
 def _refusal(taken: bool | TraxError) -> Answer:  # noqa: FBT001

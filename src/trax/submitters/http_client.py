@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from trax.errors import DefinitionError, RemoteLost, TraxError, shown
 from trax.host.extras import needed
+from trax.masking import mask_url
 from trax.submitters.retrying import PUT_OFF, Patience
 from trax.submitters.signing import NONCE, AnswerKey, call_headers
 
@@ -56,7 +57,7 @@ class Unreached(TraxError):
 class FarEndpoint:
     """Where to call, and how. Clock, chance and sleep are arguments, so that tests need not wait."""
 
-    url: str
+    url: str = field(repr=False)
     key: str
     secret: bytes = field(repr=False)
     timeout: timedelta
@@ -73,7 +74,12 @@ class FarEndpoint:
                 f"the address of HTTP workers looks like https://host/path (got {shown(self.url)})"
             )
         self._path = parts.path.rstrip("/")
-        self._origin = f"{parts.scheme}://{parts.netloc}"
+        self._origin = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+        self._auth = (
+            (unquote(parts.username or ""), unquote(parts.password or "")) if "@" in parts.netloc else None
+        )
+        self.address = mask_url(self.url)
+        """The URL as it may stand in a message."""
         self._httpx: Any = needed("httpx2", extra="http", by="HttpWorkers")
         self._client: httpx2.AsyncClient | None = None
 
@@ -104,7 +110,9 @@ class FarEndpoint:
             try:
                 response = await self._answered(client, operation, body, PUT_OFF - LOST_SIGHT, stream=True)
             except (self._httpx.ConnectError, self._httpx.ConnectTimeout, self._httpx.PoolTimeout) as error:
-                raise Unreached(f"{self.url} cannot be reached: {error or type(error).__name__}") from error
+                raise Unreached(
+                    f"{self.address} cannot be reached: {error or type(error).__name__}"
+                ) from error
             except self._httpx.HTTPError as error:
                 raise self._lost(error) from error
             try:
@@ -122,7 +130,7 @@ class FarEndpoint:
         is_signed = key.is_answer(status, response.headers, response.content)
         text = response.text[:SHOWN_BODY] or response.reason_phrase
         by = "" if is_signed else f", {UNSIGNED}"
-        return FarAnswer(status, response.text, is_signed, f"{self.url} answered {status}{by}: {text}")
+        return FarAnswer(status, response.text, is_signed, f"{self.address} answered {status}{by}: {text}")
 
     def _answer_key(self, response: httpx2.Response) -> AnswerKey:
         return AnswerKey(self.secret, response.request.headers[NONCE])
@@ -142,7 +150,7 @@ class FarEndpoint:
             number += 1
             text = key.line_text(number, line)
             if text is None:
-                raise RemoteLost(f"line {number} of the answer of {self.url} is {UNSIGNED}, or not whole")
+                raise RemoteLost(f"line {number} of the answer of {self.address} is {UNSIGNED}, or not whole")
             yield text
 
     async def _answered(
@@ -191,11 +199,11 @@ class FarEndpoint:
 
     def _new_client(self) -> httpx2.AsyncClient:
         limits = self._httpx.Limits(max_connections=None, max_keepalive_connections=20)
-        return self._httpx.AsyncClient(**{"limits": limits, **self.options})
+        return self._httpx.AsyncClient(**{"limits": limits, "auth": self._auth, **self.options})
 
     def _lost(self, error: Exception) -> RemoteLost:
         why = f"{type(error).__name__}: {error}".rstrip(": ")
-        return RemoteLost(f"the connection to {self.url} broke before the run was over ({why})")
+        return RemoteLost(f"the connection to {self.address} broke before the run was over ({why})")
 
 
 async def _split(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

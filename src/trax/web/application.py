@@ -20,7 +20,7 @@ from trax.web.csrf import Signer
 from trax.web.events import Fanout
 from trax.web.guard import Guard
 from trax.web.limits import WebLimits
-from trax.web.masking import USUAL, Mask
+from trax.web.masking import Mask
 from trax.web.metrics import Metrics
 from trax.web.pages.assets import Assets
 from trax.web.peer import TrustedProxies
@@ -45,7 +45,7 @@ def create(
     access: Access | None = None,
     title: str = TITLE,
     environment: str | None = None,
-    mask: Iterable[str] = USUAL,
+    mask: Iterable[str] | None = None,
     limits: WebLimits | None = None,
 ) -> FastAPI:
     """The control room of an app.
@@ -53,7 +53,7 @@ def create(
     Without `access` the environment says who may enter (`TRAX_WEB_TOKENS`, `TRAX_WEB_USERS`); if it does not
     either, only a browser that opens a link of `trax sessions link`. `environment` is shown in the header,
     such as "production". What stands under the names in `mask` is hidden wherever inputs and outputs are
-    shown. `limits` bound what visitors may take.
+    shown; without it, what is named like a secret. `limits` bound what visitors may take.
     """
     limits = limits or WebLimits.from_environment()
     room = _room(app, access or Access.from_environment(), title, environment, mask, limits)
@@ -83,7 +83,7 @@ def _room(
     access: Access,
     title: str,
     environment: str | None,
-    mask: Iterable[str],
+    mask: Iterable[str] | None,
     limits: WebLimits,
 ) -> Room:
     return Room(

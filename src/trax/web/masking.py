@@ -7,52 +7,34 @@ from dataclasses import dataclass
 from typing import Any, Final, Self, cast
 
 from trax.errors import FieldError, InvalidInput
+from trax.masking import HIDDEN, SealedValue, hide_secrets, is_hidden, is_secret_name, uncover_stored
 
-HIDDEN: Final = "••••••"
 NOT_KEPT: Final = "its value is hidden and not known here; type it again"
 MOVED: Final = "a hidden value can be kept only under a name that hides it; type another value"
-USUAL: Final = (
-    "access_token",
-    "api_key",
-    "apikey",
-    "authorization",
-    "client_secret",
-    "passwd",
-    "password",
-    "private_key",
-    "refresh_token",
-    "secret",
-    "token",
-)
-"""What is hidden where nobody says anything else."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """Hides what stands under these names, at any depth. Case and dashes do not matter."""
+    """Hides what stands under these names, at any depth. Case and dashes do not matter.
 
-    names: frozenset[str]
+    Without names, what is named like a secret is hidden. A `SealedValue` is hidden under any name.
+    """
+
+    names: frozenset[str] | None = None
 
     @classmethod
-    def over(cls, names: Iterable[str]) -> Self:
-        return cls(frozenset(map(_plain, names)))
+    def over(cls, names: Iterable[str] | None) -> Self:
+        return cls(None if names is None else frozenset(map(_plain, names)))
 
     def __call__(self, value: Any) -> Any:
         """The same value, with a few dots where it must not be read. Nothing is copied without need."""
-        if not self.names:
-            return value
-        match value:
-            case Mapping():
-                items = cast("Mapping[Any, Any]", value).items()
-                return {key: HIDDEN if self._hides(key, inner) else self(inner) for key, inner in items}
-            case list() | tuple():
-                return [self(inner) for inner in cast("Iterable[Any]", value)]
-            case _:
-                return value
+        return value if self.names is not None and not self.names else hide_secrets(value, self._is_secret)
 
     def mark(self, value: Any, path: str = "") -> Any:
         """The same value with marks in place of what is hidden, for a form: each says where it stood."""
         match value:
+            case SealedValue():
+                return f"{HIDDEN} {path}"
             case Mapping():
                 marked = dict(cast("Mapping[Any, Any]", value))
                 for key, inner in marked.items():
@@ -88,8 +70,9 @@ class Mask:
     ) -> Any:
         match value:
             case str() if value in kept or (is_hidden and HIDDEN in value):
-                if is_hidden and value in kept:
-                    return kept[value]
+                # A stored secret can be read by its own field alone, wherever it is put.
+                if value in kept and (is_hidden or isinstance(kept[value], SealedValue)):
+                    return uncover_stored(kept[value])
                 refused.append(FieldError(path, MOVED if value in kept else NOT_KEPT, value))
                 return value
             case Mapping():
@@ -109,6 +92,8 @@ class Mask:
     def _hidden(self, value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         """Each mark of a value, and what it hides."""
         match value:
+            case SealedValue():
+                yield f"{HIDDEN} {path}", value
             case Mapping():
                 for key, inner in cast("Mapping[Any, Any]", value).items():
                     if self._hides(key, inner):
@@ -122,8 +107,11 @@ class Mask:
                 pass
 
     def _hides(self, key: Any, value: Any) -> bool:
-        """Whether there was a value stays visible: that one is missing is worth knowing."""
-        return value is not None and isinstance(key, str) and _plain(key) in self.names
+        is_sealed = isinstance(value, SealedValue)  # it speaks for itself
+        return not is_sealed and is_hidden(key, value, self._is_secret)
+
+    def _is_secret(self, name: str) -> bool:
+        return is_secret_name(name) if self.names is None else _plain(name) in self.names
 
 
 def is_mark(text: str) -> bool:

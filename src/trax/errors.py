@@ -6,6 +6,7 @@ TraxError
 │   ├── UnknownTrain         no train is registered under this name
 │   └── InvalidSetting       a setting has a value that cannot work
 ├── InvalidInput             an input or output that its declared type refuses
+│   └── SecretUnreadable     a secret in it cannot be read here: it was not kept, or its key is missing
 ├── WiringError              a value a junction asks for is not there at run time
 ├── RunCancelled             the run was cancelled: by a person, a timeout, or itself
 │   └── RunTimedOut          it took longer than it may
@@ -84,7 +85,8 @@ class FieldError:
         object.__setattr__(self, "value", HIDDEN if is_secret else hide_secrets(self.value))
 
     def __str__(self) -> str:
-        return f"{self.path or 'the value itself'}: {self.message} (got {shown(self.value)})"
+        got = HIDDEN if self.value is HIDDEN else shown(self.value)
+        return f"{self.path or 'the value itself'}: {self.message} (got {got})"
 
 
 class InvalidInput(TraxError):
@@ -93,6 +95,10 @@ class InvalidInput(TraxError):
     def __init__(self, subject: str, errors: Sequence[FieldError]) -> None:
         super().__init__(f"{subject}: " + "; ".join(str(error) for error in errors))
         self.errors = tuple(errors)
+
+
+class SecretUnreadable(InvalidInput):
+    """A stored secret cannot be read here: it was not kept, its key is missing, or it belongs elsewhere."""
 
 
 class WiringError(TraxError):

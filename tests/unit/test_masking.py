@@ -205,7 +205,7 @@ def test_a_url_that_is_mistyped_shows_no_password_either(address: str) -> None:
 def test_a_refused_value_under_the_name_of_a_secret_is_not_shown() -> None:
     error = FieldError("login.dbPassword", "is too short", "hunter2")
 
-    assert str(error) == f"login.dbPassword: is too short (got '{HIDDEN}')"
+    assert str(error) == f"login.dbPassword: is too short (got {HIDDEN})"
     assert error.value == HIDDEN
 
 

@@ -6,6 +6,7 @@ code had said everything: what differs only then is theirs, and stays.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -21,11 +22,13 @@ from trax.admin.seeding import (
     renames,
     without_operators,
 )
+from trax.masking import hide_secrets
 from trax.records import Manifest, ManifestGroup, MisfirePolicy
 from trax.records.when import Misfire, Timing
 from trax.records.worker import Worker
 from trax.schedule.preview import Preview, previewed
 from trax.store import manifest_groups, manifests, seeding, workers
+from trax.store.json import parsed
 from trax.store.seeding import Belongings
 
 if TYPE_CHECKING:
@@ -214,13 +217,18 @@ def _differences(
     differences += [
         Difference("group", kept.group, each.group)
         if name == "group_id"
-        else Difference(name, getattr(before, name), columns[name])
+        else Difference(name, _shown(name, getattr(before, name)), _shown(name, columns[name]))
         for name in names
         if columns
     ]
     if kept.depends_on != each.depends_on:
         differences.append(Difference("depends_on", kept.depends_on, each.depends_on))
     return tuple(differences)
+
+
+def _shown(name: str, value: Any) -> Any:
+    """An input may hold what is nobody's business."""
+    return json.dumps(hide_secrets(parsed(value)), ensure_ascii=False) if name == "input" else value
 
 
 def _next_runs(

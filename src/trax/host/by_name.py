@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from trax.errors import NotFound
 from trax.host.recorded import RecordedRun
-from trax.host.wishes import text_of_plain
+from trax.host.wishes import value_of_plain
 from trax.store import metadata
 
 if TYPE_CHECKING:
@@ -18,11 +18,11 @@ async def run_by_name(parts: Parts, name: str, value: Any) -> Metadata:
     """Run it here and now. What it raises is in its record; only what keeps it from beginning is raised."""
     train = parts.trains.get(name)
     codec = parts.parameters.of_input(train)
-    text = text_of_plain(value, train, codec, parts.settings)
+    given = value_of_plain(value, train, codec, parts.settings)
     store = await parts.store.opened()
     run = RecordedRun(parts, store, train)
     try:
-        await run.of(codec.decode(text))
+        await run.of(given)
     except Exception:
         if run.metadata_id is None:
             raise

@@ -18,6 +18,7 @@ from trax.host.log_formats import message_of
 from trax.records.log_line import EXCEPTION_CHARACTERS, LOGGER_CHARACTERS, MESSAGE_CHARACTERS, NewLine
 from trax.records.states import LogLevel
 from trax.train import current
+from trax.train.secrets import hide_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -112,7 +113,7 @@ class Capture(logging.Handler):
             logging.lastResort.handle(record)  # pyright: ignore[reportOptionalMemberAccess]
         run = current()
         if run is not None and self._is_wanted(record) and self._is_ours(run):
-            caught = _caught(run.metadata_id, record)
+            caught = _caught(run.metadata_id, record, run.secret_words)
             with self._guard:
                 self._keep(caught)
 
@@ -144,7 +145,7 @@ class Capture(logging.Handler):
         self._waiting.append(one)
 
 
-def _caught(metadata_id: int, record: logging.LogRecord) -> Caught:
+def _caught(metadata_id: int, record: logging.LogRecord, words: frozenset[str]) -> Caught:
     kind, error, trace = record.exc_info or (None, None, None)
     said = "".join(traceback.format_exception_only(kind, error)).strip() if kind else None
     whole = "".join(traceback.format_exception(kind, error, trace)) if kind else record.exc_text
@@ -153,9 +154,9 @@ def _caught(metadata_id: int, record: logging.LogRecord) -> Caught:
         record.created,
         next(level for level, number in LEVELS.items() if record.levelno >= number or number == 1),
         record.name[:LOGGER_CHARACTERS],
-        message_of(record)[:MESSAGE_CHARACTERS],
-        said and said[:EXCEPTION_CHARACTERS],
-        whole and whole[-MESSAGE_CHARACTERS:],  # the end says most
+        hide_words(message_of(record), words)[:MESSAGE_CHARACTERS],
+        said and hide_words(said, words)[:EXCEPTION_CHARACTERS],
+        whole and hide_words(whole, words)[-MESSAGE_CHARACTERS:],  # the end says most
     )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from trax.admin.hand_off import Answers, note_answers
 from trax.dispatch.calling import Call
 from trax.dispatch.submit import Answer, Refused, Submission, Submitter, batch_size, timeout
+from trax.errors import SecretUnreadable
 from trax.host.loop import Loop
 from trax.store import hand_off
 from trax.store.hand_off import FailedHandOff
@@ -105,6 +106,8 @@ class HandingOver:
         try:
             codec = self._parts.parameters.of_input(self._parts.trains.get(run.train))
             codec.decode(run.input or "null")
+        except SecretUnreadable:
+            return None  # its key is needed where it runs, and perhaps only there
         except Exception as refused:  # noqa: BLE001 - validators are code of the user's
             return refused
         return None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import json
 import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, assert_never
 
 from trax.errors import DefinitionError, shown
 from trax.store import metadata
+from trax.store.json import parsed
 from trax.train import Cancelled, Done, Failed, Interrupted, Train
 
 if TYPE_CHECKING:
@@ -117,10 +117,10 @@ class Hooks:
     def _completed(self, record: Metadata, told: Told, outcome: Done[Any] | None) -> Metadata:
         """The record with what it does not keep, or keeps only a note of: a hook sees both values whole."""
         if told.input is not None:
-            record = replace(record, input=json.loads(told.input))
+            record = replace(record, input=parsed(told.input))
         if outcome is not None:
             text = self._parameters.written_output(told.train, outcome.value)
-            record = record if text is None else replace(record, output=json.loads(text))
+            record = record if text is None else replace(record, output=parsed(text))
         return record
 
     def _added(self, name: str, hook: HookT) -> HookT:

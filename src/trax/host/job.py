@@ -7,9 +7,9 @@ import logging
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trax.admin.finishing import Ended
-from trax.errors import TraxError
+from trax.errors import SecretUnreadable, TraxError
 from trax.host.hooks import Told
-from trax.host.outcomes import delay_of, ending_of, gives_up, kind_of, raised, unwritable
+from trax.host.outcomes import delay_of, ending_of, gives_up, hide_in_outcome, kind_of, raised, unwritable
 from trax.records.ended import EndKind
 from trax.records.metadata import Ending
 from trax.records.states import CancelReason, State
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from trax.host.telemetry.spans import RunSpan
     from trax.store import Store
     from trax.store.claim import Claimed, Held
-    from trax.train import Cancellation
+    from trax.train import Cancellation, Codec
     from trax.train.journey import Observer
     from trax.work.messages import Desk
     from trax.work.processes import Processes
@@ -71,12 +71,14 @@ class JobRunner:
         parts = self._parts
         try:
             train = parts.trains.get(job.train)
-            value = parts.parameters.of_input(train).decode(job.input or "null")
+            codec = parts.parameters.of_input(train)
+            value = self._input(codec, job.input or "null")
             elsewhere = reference_to(train) if train.options.cpu and self._processes is not None else None
         except TraxError as poison:
             return Finished(self._poisoned(job, poison), job.train)
         progress = self._opened(job, token)
         run = self._run(job, token, progress)
+        run.secret_words = codec.secret_words(value)
         telemetry = parts.telemetry.now
         span = None if telemetry is None else telemetry.begun(run, worker_id=self._worker_id)
         try:
@@ -94,6 +96,7 @@ class JobRunner:
                     outcome = await doing
                 except asyncio.CancelledError:
                     outcome = Cancelled("its task was cancelled")
+                outcome = hide_in_outcome(outcome, run.secret_words)
         finally:
             junctions = parts.notebook.end(progress)
             parts.notebook.close(progress)
@@ -103,6 +106,14 @@ class JobRunner:
         if isinstance(outcome, Failed):
             _say_failed(job, outcome)
         return self._finished(job, train, outcome, junctions, span)
+
+    def _input(self, codec: Codec[Any], text: str) -> Any:
+        try:
+            return codec.decode(text)
+        except SecretUnreadable:
+            if self._far is None:
+                raise
+            return None  # its key is needed where it runs, and perhaps only there
 
     def _observer(
         self, train: Train[Any, Any], progress: RunProgress, span: RunSpan | None, *, is_here: bool

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, assert_never
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
 from trax.admin.policies import qualified_name
 from trax.errors import RemoteFailure
@@ -10,6 +11,7 @@ from trax.records.ended import EndKind
 from trax.records.metadata import Ending
 from trax.records.states import State
 from trax.train import Cancelled, Done, Failed, Interrupted, RetryAfter
+from trax.train.secrets import hide_words
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from trax.host.parameters import Parameters
     from trax.settings import Settings
     from trax.train import Outcome, Train
+
+T = TypeVar("T")
 
 
 def ending_of(
@@ -55,6 +59,20 @@ def ending_of(
             )
         case _:
             assert_never(outcome)
+
+
+def hide_in_outcome(outcome: Outcome[T], words: frozenset[str]) -> Outcome[T]:
+    """How it ended, with dots in the place of these words; what the caller gets raised stays as it is."""
+    if not words:
+        return outcome
+    match outcome:
+        case Failed(error, failure):
+            said = {name: hide_words(getattr(failure, name), words) for name in ("message", "stack_trace")}
+            return Failed(error, replace(failure, **said))
+        case Cancelled(reason) | Interrupted(reason):
+            return replace(outcome, reason=hide_words(reason, words))
+        case _:
+            return outcome
 
 
 def unwritable(ending: Ending, error: Exception) -> Ending:

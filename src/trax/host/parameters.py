@@ -6,12 +6,15 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from trax.errors import DefinitionError, FieldError, InvalidInput
-from trax.train import Codec
+from trax.masking import HIDDEN
+from trax.train import input_codec, output_codec
+from trax.train.keyring import load_keyring
 
 if TYPE_CHECKING:
     from trax.host.live_settings import LiveSettings
     from trax.settings import Settings
-    from trax.train import Registry, Train
+    from trax.train import Codec, Registry, Train
+    from trax.train.secrets import Keeping
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +31,7 @@ class Parameters:
     def of_input(self, train: Train[Any, Any]) -> Codec[Any]:
         """Raises DefinitionError for an input type that cannot travel as JSON."""
         if train.name not in self._inputs:
-            self._inputs[train.name] = Codec(train.input_type, owner=f"train {train.name!r}")
+            self._inputs[train.name] = input_codec(train)
         return self._inputs[train.name]
 
     def of_registered(self, train: Train[Any, Any]) -> Codec[Any]:
@@ -52,14 +55,20 @@ class Parameters:
         text = self.written_output(train, value) if self._live.now.save_outputs else None
         return None if text is None else self._cut(text)
 
-    def written_output(self, train: Train[Any, Any], value: Any) -> str | None:
-        """The whole output as JSON text, or nothing where it has none."""
+    def written_output(
+        self, train: Train[Any, Any], value: Any, *, secrets: Keeping = "masked"
+    ) -> str | None:
+        """The whole output as JSON text, or nothing where it has none. Its secrets are masked."""
         codec = self._of_output(train)
         try:
-            return None if codec is None else codec.encode(value)
+            return None if codec is None else codec.encode(value, secrets=secrets)
         except InvalidInput as refused:
             logger.warning("%s; the output is not saved", refused, extra={"train": train.name})
             return None
+
+    def sent_output(self, train: Train[Any, Any], value: Any) -> str | None:
+        """The same for whoever called from elsewhere: its secrets are encrypted, where there is a key."""
+        return self.written_output(train, value, secrets=encrypted_if_possible())
 
     def _of_output(self, train: Train[Any, Any]) -> Codec[Any] | None:
         if train.name not in self._outputs:
@@ -82,7 +91,8 @@ class Measured:
         self._live = live
 
     def encode(self, value: Any) -> str:
-        return fitting(self._codec.encode(value), self._train, self._live.now)
+        text = self._codec.encode(value, secrets="steady")  # so that seeding finds what has not changed
+        return fitting(text, self._train, self._live.now)
 
 
 def fitting(text: str, train: Train[Any, Any], settings: Settings) -> str:
@@ -91,7 +101,12 @@ def fitting(text: str, train: Train[Any, Any], settings: Settings) -> str:
     if limit is None or (size := _size(text, limit)) <= limit:
         return text
     message = f"its JSON measures {size} bytes, and max_input_bytes is {limit}"
-    raise InvalidInput(f"train {train.name!r} refused its input", [FieldError("", message, text)])
+    raise InvalidInput(f"train {train.name!r} refused its input", [FieldError("", message, HIDDEN)])
+
+
+def encrypted_if_possible() -> Keeping:
+    """How secrets are written that need not be kept: a record of them is worth less than the run itself."""
+    return "masked" if load_keyring() is None else "sealed"
 
 
 def _size(text: str, limit: int) -> int:
@@ -102,7 +117,7 @@ def _size(text: str, limit: int) -> int:
 
 def _codec_if_possible(train: Train[Any, Any]) -> Codec[Any] | None:
     try:
-        return Codec(train.output_type, owner=f"train {train.name!r}", role="output")
+        return output_codec(train)
     except DefinitionError as refused:
         logger.debug("the outputs of train %r are not saved: %s", train.name, refused)
         return None

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import json
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from trax.admin.policies import default_policy
 from trax.clock import utc_now
@@ -16,14 +15,17 @@ from trax.events import Topic
 from trax.host.acting import note, who_acts
 from trax.host.entry import QueuedEntry
 from trax.host.wishes import text_of_plain, wish_for
+from trax.masking import NOT_KEPT, SECRET
 from trax.queue import Wish, clamped, enqueue, enqueue_quickly
 from trax.records import Metadata, State
 from trax.records.audit import TARGETS_AT_MOST
 from trax.records.retry_policy import RetryPolicy
 from trax.records.states import Origin
 from trax.store import callers, executions, manifest_groups
+from trax.store.json import parsed
 from trax.train import junction
 from trax.train import train as train_over
+from trax.train.keyring import VARIABLE
 from trax.train.names import check_not_reserved
 
 if TYPE_CHECKING:
@@ -39,6 +41,9 @@ if TYPE_CHECKING:
     from trax.store.callers import Lent
     from trax.store.executions import Asked
     from trax.train import Hook, Train
+
+
+MASKED: Final = f'{{"{SECRET}":"{NOT_KEPT}"}}'
 
 
 class Queueing:
@@ -197,7 +202,7 @@ def _shown(hooks: list[Hook], wish: Wish) -> Iterator[Any]:
             state=State.PENDING,
             group=wish.group,
             priority=clamped(wish.priority),
-            input=json.loads(text),
+            input=parsed(text),
             created_at=utc_now(),
         )
         yield from (hook(record) for hook in hooks)
@@ -230,6 +235,11 @@ def _kept_input(metadata_id: int, text: str | None) -> str:
         raise TraxError(
             f"execution {metadata_id} cannot be run again: its input was too large to be saved "
             "(max_parameter_bytes)"
+        )
+    if MASKED in text:
+        raise TraxError(
+            f"execution {metadata_id} cannot be run again: its input has a secret that was not kept, as "
+            f"there was no ${VARIABLE} where it ran; queue it anew, with the secret"
         )
     return text
 

@@ -13,7 +13,8 @@ from trax.host.acting import note
 from trax.host.hooks import Told
 from trax.host.job import logged
 from trax.host.loop import PAUSES
-from trax.host.outcomes import ending_of, unwritable
+from trax.host.outcomes import ending_of, hide_in_outcome, unwritable
+from trax.host.parameters import encrypted_if_possible
 from trax.records.external_id import new_external_id
 from trax.records.metadata import NewRun
 from trax.store import metadata
@@ -72,7 +73,9 @@ class RecordedRun(Generic[Out]):
     async def of(self, given: Any) -> Out:
         """Run the train; what it raises reaches the caller as it is, and the record tells the same."""
         codec = self._parts.parameters.of_input(self._train)
-        text = codec.encode(given)
+        # A far side reads the text, a record only keeps it.
+        is_kept = codec.holds_secrets and self._far is None
+        text = codec.encode(given, secrets=encrypted_if_possible() if is_kept else "sealed")
         async with self._parts.limits.slot(self._train):
             run = await self._begun(text)
             self._began = perf_counter()
@@ -85,13 +88,15 @@ class RecordedRun(Generic[Out]):
             try:
                 with entered(replace(run, reporter=progress.tell)) as run:
                     await self._parts.hooks.started(self._store, told)
-                    value = codec.decode(text)
+                    value = codec.copy(given) if is_kept else codec.decode(text)
+                    run.secret_words = codec.secret_words(value)
                     attempt = (
                         self._attempt(value, progress)
                         if self._far is None
                         else self._there(run, text, progress)
                     )
                     outcome = await self._outcome(told, progress, attempt)
+                    outcome = hide_in_outcome(outcome, run.secret_words)
                     return await self._end(told, progress, outcome)
             finally:
                 self._parts.notebook.close(progress)

@@ -103,11 +103,15 @@ def wish_for(
 
 def text_of_plain(value: Any, train: Train[Any, Any], codec: Codec[Any], settings: Settings) -> str:
     """The input of a train that was named: plain data, read like JSON that came from elsewhere."""
+    return codec.encode(value_of_plain(value, train, codec, settings))
+
+
+def value_of_plain(value: Any, train: Train[Any, Any], codec: Codec[Any], settings: Settings) -> Any:
     try:
         text = json.dumps(value, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
-        return codec.encode(value)  # not plain: an instance of the type itself, or something it refuses
-    return codec.encode(codec.decode(fitting(text, train, settings)))
+        return value  # not plain: an instance of the type itself, or something it refuses
+    return codec.decode(fitting(text, train, settings))
 
 
 def _retry_json(options: TrainOptions, said: dict[str, Any], settings: Settings) -> str | None:

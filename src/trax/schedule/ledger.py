@@ -10,7 +10,7 @@ from trax.errors import DefinitionError
 from trax.schedule.declaration import UNSET, GroupDeclaration, Timetable
 from trax.schedule.declare import Encoder
 from trax.schedule.graph import Dag, check_graph, group_edges, parents_first
-from trax.train import Codec, Train
+from trax.train import Train, input_codec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trax.schedule.declaration import Declaration, Group
     from trax.schedule.graph import Edge
     from trax.schedule.options import ScheduleOptions
+    from trax.train import Codec
 
 CodecOf: TypeAlias = Callable[[Train[Any, Any]], Encoder]
 
@@ -105,5 +106,5 @@ class Ledger:
 
     def _own_codec_of(self, train: Train[Any, Any]) -> Codec[Any]:
         if train not in self._codecs:
-            self._codecs[train] = Codec(train.input_type, owner=f"train {train.name!r}")
+            self._codecs[train] = input_codec(train)
         return self._codecs[train]

@@ -1,4 +1,4 @@
-"""JSON text as a plain value, for records that people look at."""
+"""JSON text as a plain value, for records that people look at. Secrets in it are covered."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from trax.masking import SECRET, cover_stored
+
 
 def parsed(text: str | None) -> Any:
     if text is None:
         return None
     try:
-        return from_json(text)
+        value = from_json(text)
     except ValueError:  # half of a surrogate pair: not proper text, but whoever wrote it can have it back
-        return json.loads(text)
+        value = json.loads(text)
+    return cover_stored(value) if SECRET in text else value

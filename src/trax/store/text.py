@@ -53,9 +53,9 @@ def hide_rows(error: BaseException | None) -> str:
 
 def hide_statement(error: Any) -> str:
     """The same for an error of SQLAlchemy, which repeats what the driver said and may add the parameters."""
-    said = hide_rows(error.orig)
-    kind: Any = type(error.orig)
-    error.args = (f"({kind.__module__}.{kind.__name__}) {said}",)
+    orig: Any = error.orig
+    said = hide_rows(orig)
+    error.args = (f"({orig.__class__.__module__}.{orig.__class__.__name__}) {said}",)
     error.hide_parameters = True
     return said
 

@@ -27,7 +27,7 @@ from trax.submitters.http_client import FarEndpoint, Unreached
 from trax.submitters.retrying import Patience
 from trax.submitters.signing import DEFAULT_KEY, checked_key, secret_bytes
 from trax.submitters.telling import log_told, outcome_told
-from trax.train import Cancelled, Codec, Failed, Interrupted
+from trax.train import Cancelled, Failed, Interrupted, output_codec
 from trax.train.cancellation import held
 from trax.train.failure import describe
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from trax.dispatch.submit import Answer, Submission
     from trax.host.receiving import Receiver
-    from trax.train import Cancellation, Outcome, Run, Train
+    from trax.train import Cancellation, Codec, Outcome, Run, Train
     from trax.work.messages import Desk
 
 logger = logging.getLogger(__name__)
@@ -222,7 +222,7 @@ def _parsed(text: str | bytes) -> Mapping[str, Any]:
 @cache
 def _codec(train: Train[Any, Any]) -> Codec[Any] | None:
     try:
-        return Codec(train.output_type, owner=f"train {train.name!r}", role="output")
+        return output_codec(train)
     except DefinitionError:
         return None
 

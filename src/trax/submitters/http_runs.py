@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from trax.errors import TraxError
+from trax.host.outcomes import hide_in_outcome
 from trax.host.recorded import Caller, RecordedRun
 from trax.submitters.http_streams import Telling
 from trax.submitters.signing import Denied
@@ -42,6 +43,7 @@ class ListenedRuns:
                 cancellation=telling.token,
                 activator=NoDependents(),
                 reporter=telling.progress,
+                secret_words=self._parts.parameters.of_input(train).secret_words(value),
             )
             with entered(run), telling.hearing_logs():
                 return await train.attempt(
@@ -74,13 +76,17 @@ class ListenedRuns:
         telling = Telling(request)
 
         async def last_line() -> bytes:
+            words = frozenset[str]()
             async with self._slots:
                 try:
-                    value = self._parts.parameters.of_input(train).decode(json.dumps(body.get("input")))
+                    codec = self._parts.parameters.of_input(train)
+                    value = codec.decode(json.dumps(body.get("input")))
+                    words = codec.secret_words(value)
                     outcome = await work(train, value, telling)
                 except Exception as error:  # noqa: BLE001 - it is what the caller gets
                     outcome = outcome_of(error, train=train.name)
-            return ending_line(outcome, lambda value: self._parts.parameters.written_output(train, value))
+            outcome = hide_in_outcome(outcome, words)
+            return ending_line(outcome, lambda value: self._parts.parameters.sent_output(train, value))
 
         await telling.tell(last_line())
 

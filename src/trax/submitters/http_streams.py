@@ -9,7 +9,8 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
 from trax.submitters.telling import line
-from trax.train import Cancellation
+from trax.train import Cancellation, current
+from trax.train.secrets import hide_words
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator
@@ -110,12 +111,14 @@ class HeardLogs(logging.Handler):
         hearer = _hearer.get()
         if hearer is None:
             return
+        run = current()
+        words = frozenset[str]() if run is None else run.secret_words
         trace = logging.Formatter().formatException(record.exc_info) if record.exc_info else None
         told = {
             "logger": record.name,
             "level": record.levelno,
-            "message": record.getMessage(),
-            "trace": trace,
+            "message": hide_words(record.getMessage(), words),
+            "trace": trace and hide_words(trace, words),
         }
         hearer.say("log", told)
 

@@ -27,13 +27,14 @@ One run                train         run, attempt, and their blocking forms
 
 Around it              registry, names   all trains of an app
                        codec, fidelity   inputs and outputs as JSON text, and what that may lose
+                       secrets, keyring  what must not be read in it, and the keys that encrypt it
 """
 
 from __future__ import annotations
 
 from trax.train.cancellation import Cancellation
 from trax.train.check import check_route
-from trax.train.codec import Codec
+from trax.train.codec import Codec, input_codec, output_codec
 from trax.train.context import Run, current, entered
 from trax.train.define import DefinitionKeywords, train, train_of
 from trax.train.failure import TrainExceptionData
@@ -79,7 +80,9 @@ __all__ = [
     "entered",
     "error_of",
     "extract",
+    "input_codec",
     "junction",
+    "output_codec",
     "result_of",
     "short_circuit",
     "train",

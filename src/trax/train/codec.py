@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Mapping
-from typing import Any, Generic, TypeVar, cast, get_origin, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, get_origin, overload
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.dataclasses import is_pydantic_dataclass
@@ -18,6 +18,12 @@ from pydantic.errors import PydanticUserError
 from trax.errors import DefinitionError, FieldError, InvalidInput
 from trax.train.declared import is_typed_dict, name_of
 from trax.train.fidelity import traits_of, unwritable
+from trax.train.secrets import Keeping, Secrets, holds_secrets, words_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trax.train.train import Train
 
 T = TypeVar("T")
 
@@ -29,11 +35,20 @@ class Codec(Generic[T]):
     """Writes and reads values of one declared type. Keys are the field names as written in Python."""
 
     @overload
-    def __init__(self, declared: type[T], *, owner: str, role: str = ...) -> None: ...
+    def __init__(
+        self, declared: type[T], *, owner: str, role: str = ..., trains: tuple[str, ...] = ...
+    ) -> None: ...
     @overload
-    def __init__(self: Codec[Any], declared: Any, *, owner: str, role: str = ...) -> None: ...
-    def __init__(self, declared: Any, *, owner: str, role: str = "input") -> None:
-        """`owner` and `role` name the place in messages: "train 'greet'" refused its "input"."""
+    def __init__(
+        self: Codec[Any], declared: Any, *, owner: str, role: str = ..., trains: tuple[str, ...] = ...
+    ) -> None: ...
+    def __init__(
+        self, declared: Any, *, owner: str, role: str = "input", trains: tuple[str, ...] = ()
+    ) -> None:
+        """`owner` and `role` name the place in messages: "train 'greet'" refused its "input".
+
+        `trains` are the names that secrets are encrypted for: the first one, and those that it had before.
+        """
         adapter = _adapter(declared, f"the {role} of {owner}")
         traits = traits_of(adapter.core_schema)
         self._subject = f"{owner} refused its {role}"
@@ -43,13 +58,38 @@ class Codec(Generic[T]):
         self._may_hold_floats = traits.may_hold_floats
         self._field_count = len(getattr(self._record, "model_fields", ()))
         self._is_trusted = _validates_itself(self._record) and not traits.must_be_read_back
-        self._to_json = adapter.serializer.to_json
+        self._serializer = adapter.serializer
+        self._to_json: Callable[..., bytes] = adapter.serializer.to_json
         self._to_python = adapter.serializer.to_python
         self._from_json = adapter.validator.validate_json
         self._from_python = adapter.validator.validate_python
+        self._secrets: Secrets | None = None
+        if holds_secrets(adapter.core_schema):
+            self._secrets = Secrets(adapter.core_schema, subject=self._subject, role=role, trains=trains)
+            self._to_json = self._to_marked_json
 
-    def encode(self, value: T) -> str:
-        """The value as JSON text, or InvalidInput naming every field its type refuses."""
+    @property
+    def holds_secrets(self) -> bool:
+        """Whether its values may hold a SecretStr, or another secret of pydantic."""
+        return self._secrets is not None
+
+    def encode(self, value: T, *, secrets: Keeping = "sealed") -> str:
+        """The value as JSON text, or InvalidInput naming every field its type refuses.
+
+        Secrets in it are encrypted, which is refused where there is no key; or else they are masked.
+        """
+        text = self._write(value)
+        return text if self._secrets is None else self._secrets.keep(text, secrets)
+
+    def copy(self, value: T) -> T:
+        """The value as it would be read, secrets and all. Nothing of it is kept."""
+        return self.decode(self._write(value))
+
+    def secret_words(self, value: T) -> frozenset[str]:
+        """How the secrets of a value would be spelled in a text that gave them away."""
+        return frozenset() if self._secrets is None else words_of(value)
+
+    def _write(self, value: T) -> str:
         if value is None and self._is_nothing:
             return "null"
         if type(value) is not self._record:
@@ -67,6 +107,7 @@ class Codec(Generic[T]):
     def decode(self, text: str | bytes) -> T:
         """The value that JSON text stands for, or InvalidInput naming every field its type refuses."""
         try:
+            text = text if self._secrets is None else self._secrets.reveal(text)
             return self._from_json(text, by_alias=False, by_name=True)
         except REJECTED as error:
             raise self._refusal(error, text) from None
@@ -90,7 +131,8 @@ class Codec(Generic[T]):
         if isinstance(value, Mapping):
             return self._from_python(dict(cast("Mapping[Any, Any]", value)), by_alias=False, by_name=True)
         if type(value) is not self._record:
-            raise InvalidInput(self._subject, [FieldError("", self._misfit(value, self._record), value)])
+            refused = FieldError if self._secrets is None else self._secrets.refusal
+            raise InvalidInput(self._subject, [refused("", self._misfit(value, self._record), value)])
         self._refuse_unwritable(value)
         return self.decode(self._to_json(value, by_alias=False, round_trip=True, warnings="none"))
 
@@ -101,16 +143,32 @@ class Codec(Generic[T]):
             raise InvalidInput(self._subject, errors)
 
     def _refusal(self, error: Exception, value: Any) -> InvalidInput:
+        refused = FieldError if self._secrets is None else self._secrets.refusal
         if isinstance(error, ValidationError):
-            found = error.errors(include_url=False, include_context=False)
-            return InvalidInput(self._subject, [_field_error(each) for each in found])
-        return InvalidInput(self._subject, [FieldError("", str(error), value)])
+            found: list[Any] = list(error.errors(include_url=False, include_context=False))
+            each = [refused(".".join(map(str, one["loc"])), one["msg"], one["input"]) for one in found]
+            return InvalidInput(self._subject, each)
+        return InvalidInput(self._subject, [refused("", str(error), value)])
+
+    def _to_marked_json(self, value: Any, **how: Any) -> bytes:
+        assert self._secrets is not None  # noqa: S101 - it is only used with them
+        return self._secrets.mark(self._serializer.to_json(value, **how), value)
 
     def _misfit(self, value: Any, record: type) -> str:
         expected, got = name_of(self._declared), name_of(type(value))
         if isinstance(value, record):
             return f"expected {expected} itself, got its subclass {got}, whose own fields would be lost"
         return f"expected {expected} or a mapping of its fields, got {got}"
+
+
+def input_codec(train: Train[Any, Any]) -> Codec[Any]:
+    """Raises DefinitionError for an input type that cannot travel as JSON."""
+    return Codec(train.input_type, owner=f"train {train.name!r}", trains=(train.name, *train.options.aliases))
+
+
+def output_codec(train: Train[Any, Any]) -> Codec[Any]:
+    names = (train.name, *train.options.aliases)
+    return Codec(train.output_type, owner=f"train {train.name!r}", role="output", trains=names)
 
 
 def _adapter(declared: Any, place: str) -> TypeAdapter[Any]:
@@ -132,7 +190,3 @@ def _record_of(declared: Any) -> type[Any] | None:
 
 def _validates_itself(record: type[Any] | None) -> bool:
     return record is not None and (issubclass(record, BaseModel) or is_pydantic_dataclass(record))
-
-
-def _field_error(found: Any) -> FieldError:
-    return FieldError(".".join(map(str, found["loc"])), found["msg"], found["input"])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from trax.errors import TraxError, shown
 from trax.train.cancellation import Cancellation
+from trax.train.secrets import hide_words
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -45,6 +46,8 @@ class Run:
     cancellation: Cancellation = field(default_factory=Cancellation, repr=False)
     activator: Activator | None = field(default=None, repr=False)
     reporter: Reporter | None = field(default=None, repr=False)
+    secret_words: frozenset[str] = field(default=frozenset(), repr=False)
+    """What must not be read in anything that is kept of it: the secrets of its input."""
 
     @property
     def cancelled(self) -> bool:
@@ -97,7 +100,7 @@ class BlockingRun:
     def progress(self, fraction: float, message: str | None = None) -> None:
         checked = _checked(fraction)
         if self.run.reporter is not None:
-            self.run.reporter(checked, message)
+            self.run.reporter(checked, message and hide_words(message, self.run.secret_words))
 
     def activate(self, external_id: str, value: Any, *, force: bool = False) -> int:
         return self.activate_many([(external_id, value)], force=force)

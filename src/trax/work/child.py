@@ -13,14 +13,14 @@ from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
-from trax.train import Cancellation, Codec, Failed, Run, entered
+from trax.train import Cancellation, Failed, Run, entered, input_codec
 from trax.train.failure import describe
 from trax.work.messages import Answered, Asked, Ended, Ready, Stop, Work, packed
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-    from trax.train import Outcome, Train
+    from trax.train import Codec, Outcome, Train
     from trax.work.reference import Reference
 
 
@@ -78,7 +78,13 @@ class Child:
         except BaseException as error:  # noqa: BLE001 - the module is the user's, and may fail in any way
             return _failed(work, error)
         reporter, observer = partial(self.tell, "progress"), partial(self.tell, "junction")
-        run = Run(**work.facts, cancellation=token, activator=Activating(self), reporter=reporter)
+        run = Run(
+            **work.facts,
+            cancellation=token,
+            activator=Activating(self),
+            reporter=reporter,
+            secret_words=codec.secret_words(value),
+        )
         with entered(run):
             try:
                 return await train.attempt(
@@ -90,7 +96,7 @@ class Child:
     def _train(self, reference: Reference) -> tuple[Train[Any, Any], Codec[Any]]:
         if reference not in self._trains:
             train = reference.resolved()
-            self._trains[reference] = train, Codec(train.input_type, owner=f"train {train.name!r}")
+            self._trains[reference] = train, input_codec(train)
         return self._trains[reference]
 
     def _listen(self) -> None:

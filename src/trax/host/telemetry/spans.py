@@ -159,7 +159,9 @@ def _tell(span: Span, outcome: Outcome[Any]) -> None:
     match outcome:
         case Done():
             span.set_status(Status(StatusCode.OK))
-        case Failed(error, _):
-            _fail(span, error)
+        case Failed(error, failure):
+            said = {"exception.message": failure.message, "exception.stacktrace": failure.stack_trace}
+            span.record_exception(error, said)
+            span.set_status(Status(StatusCode.ERROR, f"{failure.type}: {failure.message}"))
         case Cancelled(reason) | Interrupted(reason):
             span.add_event("cancelled", {"trax.reason": reason})

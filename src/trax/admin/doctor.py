@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from trax.records.finding import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from trax.store.doctor import Bloat, LeftBehind, OldTransaction, SqliteState
     from trax.store.migrations import SchemaStatus
@@ -103,6 +103,22 @@ def of_manifests(waiting: Sequence[str], disagreements: Sequence[str]) -> Iterat
         yield Finding("declarations", one, "stop the servers that run old code, or name the apps")
     if not disagreements:
         yield Finding("declarations", "all live servers of an app declare the same manifests")
+
+
+def of_secrets(needed: Mapping[str, int], known: Collection[str] | None) -> Finding:
+    """Which keys the secrets in waiting inputs need; `known` are those that are here, None if none are."""
+    if not needed:
+        return Finding("secrets", "no input that waits holds an encrypted secret")
+    missing = {key: count for key, count in needed.items() if known is not None and key not in known}
+    if not missing:
+        keys = ", ".join(sorted(needed))
+        return Finding(
+            "secrets", f"inputs that wait with encrypted secrets: {sum(needed.values())}, under key {keys}"
+        )
+    text = "; ".join(f"key {key} is not here, and {count} inputs need it" for key, count in missing.items())
+    return Finding(
+        "secrets", text, "add the key to $TRAX_SECRET_KEY wherever workers run, or queue them anew"
+    )
 
 
 def of_sqlite(found: SqliteState) -> Iterator[Finding]:

@@ -106,6 +106,9 @@ command.command(
 command.command(
     "trax.cli.settings:settings", name="settings", help="What operators may change while servers run."
 )
+command.command(
+    "trax.cli.secrets:secrets", name="secrets", help="The key that secrets in inputs are encrypted with."
+)
 command.command("trax.cli.audit:audit", name="audit", help="What operators did, and undoing it.")
 command.command(
     "trax.cli.sessions:sessions", name="sessions", help="Who is signed in to the dashboard; links to sign in."

@@ -15,5 +15,6 @@ telemetry/      spans and metrics, for processes where OpenTelemetry listens
 extras.py       what needs more than the core, imported when asked for
 processes.py    several worker processes under one parent
 watching.py     what has changed, for those who keep watching; status and odometer: for those who measure
+secrets.py      `trax secrets rotate`: what is encrypted, under another key
 why.py          `app.why`; planning, linting and doctor: what `trax plan`, `lint` and `db doctor` ask
 """

@@ -13,16 +13,18 @@ from trax.admin.doctor import (
     of_oldest_transaction,
     of_pooler,
     of_schema,
+    of_secrets,
     of_sqlite,
 )
 from trax.clock import utc_now
 from trax.host.live_settings import LiveSettings
 from trax.records.worker import disagreements
-from trax.store import Store, dialect, doctor, workers
+from trax.store import Store, dialect, doctor, secrets, workers
 from trax.store.engine import Timeouts
 from trax.store.listening import can_listen
 from trax.store.migrations import compared, status
 from trax.store.url import has_no_file_yet
+from trax.train.keyring import load_keyring
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,6 +51,8 @@ def _findings(store: Store, address: str) -> Iterator[Finding]:
     if schema.state == "current":
         yield from of_left_behind(store.read(_left_behind, store))
         yield from of_manifests(*store.read(_manifests, store))
+        keyring = load_keyring()
+        yield of_secrets(store.read(secrets.count_keys), None if keyring is None else keyring.ids)
     if can_listen(address):
         yield from _of_postgresql(store, address)
     else:

@@ -17,6 +17,7 @@ from trax.host.takes import ANYTHING
 from trax.host.worker import Worker
 from trax.records.worker import WorkerKind
 from trax.store import workers
+from trax.train.keyring import load_keyring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -110,6 +111,7 @@ class Running:
         retiring: Retiring | None = None,
     ) -> Self:
         """Register this process and begin its duties; `retiring` is left to it by its start."""
+        load_keyring()  # a key that cannot be one is said now, and not run by run
         listen_address = parts.store.listen_address
         is_needed = role is Role.WORKER or parts.submitters.leave_work_here(parts.trains)
         worker = None

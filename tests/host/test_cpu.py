@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pydantic import SecretStr
 from tests.support import heavy
 from tests.support.waiting import until
 
@@ -17,10 +18,12 @@ from trax.admin.job_dispatcher import dispatch
 from trax.dispatch.routing import Routing
 from trax.errors import DefinitionError
 from trax.host.worker import Worker
+from trax.masking import HIDDEN
 from trax.records import Metadata, State
 from trax.store import metadata_sweeps
 from trax.testing import Harness
 from trax.train import Cancelled, Done, Failed
+from trax.train.keyring import VARIABLE, generate_key
 from trax.work import processes
 from trax.work.messages import packed, unpacked
 from trax.work.reference import Reference, reference_to
@@ -303,3 +306,19 @@ def _described() -> Any:
     from trax.train.failure import describe
 
     return describe(heavy.Refusal("a", "b"), train="fail", external_id="0" * 32, junction=None)
+
+
+async def test_a_process_of_its_own_reads_the_secret_and_tells_none_of_it(
+    shed: Shed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, generate_key())
+    plain = "hunter" + str(2) * 3
+    wrong = "wrong" + plain
+
+    done, failed = await shed.run(heavy.knock, SecretStr(plain), SecretStr(wrong))
+
+    assert (done.state, done.output, done.input) == (State.COMPLETED, len(plain), HIDDEN)
+    assert failed.failure_reason == f"nobody knows {HIDDEN}"
+    lines = [*await shed.app.executions.logs(done.id), *await shed.app.executions.logs(failed.id)]
+    assert [line.message for line in lines] == [f"knocked with {HIDDEN}"] * 2
+    assert plain not in repr((done, failed, lines))

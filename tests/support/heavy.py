@@ -10,7 +10,7 @@ import threading
 from datetime import timedelta
 from pathlib import Path
 
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 
 from trax import Retry, Trax, current, every, junction
 
@@ -150,6 +150,18 @@ def wake_a_stranger(name: str) -> int:
     run = current()
     assert run
     return run.sync.activate("stranger", name)
+
+
+@app.train(cpu=True, retry=ONCE)
+def knock(word: SecretStr) -> int:
+    run = current()
+    assert run
+    plain = word.get_secret_value()
+    run.sync.progress(0.5, f"knocking with {plain}")
+    logging.getLogger("heavy").warning("knocked with %s", plain)
+    if plain.startswith("wrong"):
+        raise LookupError(f"nobody knows {plain}")
+    return len(plain)
 
 
 @app.train

@@ -1,0 +1,156 @@
+"""Secrets of pydantic in the control room: nobody reads them there, and none is lost."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from pydantic import BaseModel, SecretStr
+from tests.support.control_room import browser
+from tests.support.visitor import Reader
+
+from trax import Retry, Trax
+from trax.masking import HIDDEN
+from trax.testing import Harness
+from trax.train.keyring import VARIABLE, generate_key
+from trax.web import Access, create
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+PLAIN = "hunter" + str(2) * 3
+
+
+class Door(BaseModel):
+    iban: SecretStr
+
+
+class Login(BaseModel):
+    user: str = "ada"
+    iban: SecretStr  # no name that would hide it
+    doors: list[Door] = []
+    note: str = ""
+
+
+LOGIN = Login(
+    iban=SecretStr(PLAIN), doors=[Door(iban=SecretStr(PLAIN + "a")), Door(iban=SecretStr(PLAIN + "b"))]
+)
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> str:
+    made = generate_key()
+    monkeypatch.setenv(VARIABLE, made)
+    return made
+
+
+class Desk:
+    """An operator who knows of one run, and what later runs were given."""
+
+    def __init__(self, harness: Harness, reader: Reader, seen: list[Login]) -> None:
+        self.harness = harness
+        self.app = harness.app
+        self.reader = reader
+        self.seen = seen
+
+    async def rest(self) -> list[Login]:
+        """What the runs after the first one were given."""
+        await self.harness.run_until_idle()
+        return self.seen[1:]
+
+
+@asynccontextmanager
+async def desk(url: str) -> AsyncGenerator[Desk]:
+    app, seen = Trax(url), list[Login]()
+
+    @app.train(retry=Retry(max_retries=0))
+    def enter(login: Login) -> None:
+        seen.append(login)
+        raise RuntimeError(f"not with {login.iban.get_secret_value()}")
+
+    async with Harness(app) as harness:
+        await app.queue(enter, LOGIN)
+        await harness.run_until_idle()
+        async with browser(create(app, access=Access(allow_anonymous=True))) as client:
+            yield Desk(harness, Reader(client), seen)
+
+
+PAGES = [
+    "/executions/1",
+    "/queue/1",
+    "/dead-letters/1",
+    "/trains/enter?like=1",
+    "/executions",
+    "/dead-letters",
+]
+ANSWERS = [
+    f"/api/v1{path}" for path in ("/executions/1", "/queue/1", "/dead-letters/1", "/executions?full=true")
+]
+
+
+@pytest.mark.parametrize("path", [*PAGES, *ANSWERS])
+async def test_no_page_and_no_answer_shows_a_secret_or_its_ciphertext(url: str, path: str) -> None:
+    async with desk(url) as at:
+        page = await at.reader.open(path)
+
+    assert page.status == 200
+    assert PLAIN not in page.source
+    assert "v1:" not in page.source
+
+
+async def test_the_api_shows_dots(url: str) -> None:
+    async with desk(url) as at:
+        run = (await at.reader.client.get("/api/v1/executions/1")).json()
+
+    assert run["input"]["iban"] == HIDDEN
+    assert [door["iban"] for door in run["input"]["doors"]] == [HIDDEN, HIDDEN]
+    assert run["failure_reason"] == f"not with {HIDDEN}"
+
+
+async def test_a_form_that_is_sent_as_it_came_keeps_the_secrets(url: str) -> None:
+    async with desk(url) as at:
+        page = await at.reader.open("/trains/enter", like=1)
+        sent = await at.reader.send(page, "Queue")
+
+        assert sent.path.startswith("/queue/")
+        assert await at.rest() == [LOGIN]
+
+
+async def test_what_is_typed_counts_and_the_other_secrets_stay_where_they_belong(url: str) -> None:
+    async with desk(url) as at:
+        page = await at.reader.open("/trains/enter", like=1)
+        less = await at.reader.send(page, "Remove doors 1")
+        await at.reader.send(less, "Queue", {"in:iban": "other", "in:user": "bob"})
+
+        doors = [Door(iban=SecretStr(PLAIN + "b"))]
+        assert await at.rest() == [Login(user="bob", iban=SecretStr("other"), doors=doors)]
+
+
+async def test_a_secret_cannot_be_moved_to_where_it_could_be_read(url: str) -> None:
+    async with desk(url) as at:
+        page = await at.reader.open("/trains/enter", like=1)
+        refused = await at.reader.send(page, "Queue", {"in:note": f"{HIDDEN} /iban"})
+
+        assert refused.status == 422
+        assert PLAIN not in refused.source
+        assert await at.rest() == []
+
+
+async def test_dots_of_a_run_that_is_not_known_are_no_secret(url: str) -> None:
+    async with desk(url) as at:
+        page = await at.reader.open("/trains/enter", like=1)
+        refused = await at.reader.send(page, "Queue", {"like": ""})
+
+        assert refused.status == 422
+        assert "its value is hidden and not known here" in refused.text
+        assert await at.rest() == []
+
+
+async def test_what_an_answer_showed_cannot_be_sent_back_as_a_secret(url: str) -> None:
+    async with desk(url) as at:
+        run = (await at.reader.client.get("/api/v1/executions/1")).json()
+        refused = await at.reader.client.post("/api/v1/trains/enter/queue", json={"input": run["input"]})
+
+        assert refused.status_code == 422
+        assert await at.rest() == []

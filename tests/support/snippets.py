@@ -27,7 +27,8 @@ def compiled(page: Path) -> CodeType:
         ast.increment_lineno(tree, text[: snippet.start(1)].count("\n"))
         body += tree.body
     program = ast.Module(body, [])
-    return compile(program, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    return compile(program, str(page), "exec", flags, dont_inherit=True)  # pages import no __future__
 
 
 def main() -> None:

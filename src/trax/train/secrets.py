@@ -23,6 +23,7 @@ SECRET_TYPES: Final = (SecretStr, SecretBytes, Secret)
 MISSING: Final = object()
 SHORTEST_SEARCHED: Final = 4
 """Shorter ones stand in many a text by chance."""
+ASIDE: Final = frozenset({"config", "default", "fields", "metadata"})
 FIELDS: Final = frozenset({"model-fields", "dataclass-args", "typed-dict"})
 
 NO_KEY: Final = (
@@ -154,7 +155,12 @@ def holds_secrets(schema: Any) -> bool:
     """Whether values of a type may hold secrets, by its pydantic schema."""
     match schema:
         case dict():
-            return any(map(holds_secrets, cast("dict[str, Any]", schema).values()))
+            node = cast("dict[str, Any]", schema)
+            fields = node.get("fields")  # by name, and a field may be called anything, `default` for one
+            named = list(cast("dict[str, Any]", fields).values()) if isinstance(fields, dict) else [fields]
+            return any(holds_secrets(each) for name, each in node.items() if name not in ASIDE) or any(
+                map(holds_secrets, named)
+            )
         case list() | tuple() | set() | frozenset():
             return any(map(holds_secrets, cast("Iterable[Any]", schema)))
         case type():
@@ -197,6 +203,8 @@ def words_of(value: Any) -> frozenset[str]:
     """How the secrets of a value would be spelled in a text that gave them away."""
     spelled: set[str] = set()
     for secret in secrets_of(value):
+        if isinstance(secret, bool):
+            continue
         text = secret.decode(errors="replace") if isinstance(secret, bytes) else str(secret)
         spelled |= {
             text,

@@ -373,3 +373,26 @@ def test_a_text_is_searched_for_secrets_however_they_are_spelled() -> None:
         hide_words("x hunter'2\n, hunter'2\\n, bytes-2, abc", words) == f"x {HIDDEN}, {HIDDEN}, {HIDDEN}, abc"
     )
     assert hide_words("nothing here", frozenset()) == "nothing here"
+
+
+class Named(BaseModel):
+    default: SecretStr
+    metadata: int = 1
+
+
+CIRCLE: list[Any] = []
+CIRCLE.append(CIRCLE)
+
+
+class Circular(BaseModel):
+    token: str = "x"
+    loop: Any = Field(default=CIRCLE)
+
+
+def test_a_field_may_be_called_anything_and_a_default_may_be_anything() -> None:
+    assert codec_of(Named).holds_secrets
+    assert not codec_of(Circular).holds_secrets
+
+
+def test_a_secret_that_is_yes_or_no_is_not_searched_for() -> None:
+    assert words_of(Secret[bool](True)) == frozenset()

@@ -6,6 +6,7 @@ TraxError
 │   ├── UnknownTrain         no train is registered under this name
 │   └── InvalidSetting       a setting has a value that cannot work
 ├── InvalidInput             an input or output that its declared type refuses
+│   ├── InvalidArgument      an argument or option that cannot work (also a DefinitionError)
 │   └── SecretUnreadable     a secret in it cannot be read here: it was not kept, or its key is missing
 ├── WiringError              a value a junction asks for is not there at run time
 ├── RunCancelled             the run was cancelled: by a person, a timeout, or itself
@@ -95,6 +96,15 @@ class InvalidInput(TraxError):
     def __init__(self, subject: str, errors: Sequence[FieldError]) -> None:
         super().__init__(f"{subject}: " + "; ".join(str(error) for error in errors))
         self.errors = tuple(errors)
+
+
+class InvalidArgument(DefinitionError, InvalidInput):
+    """An argument or option that cannot work, where it was given: in a declaration or in a call."""
+
+    def __init__(self, place: str, wanted: str, value: Any) -> None:
+        TraxError.__init__(self, f"{place} must be {wanted} (got {shown(value)})")
+        self.place, self.wanted, self.value = place, wanted, value
+        self.errors = (FieldError(place, f"must be {wanted}", value),)
 
 
 class SecretUnreadable(InvalidInput):
@@ -197,14 +207,19 @@ class SchemaTooNew(StoreError):
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A hint to append to a message: the nearest known word, or nothing."""
-    nearest = get_close_matches(word, list(known), n=1, cutoff=0.6)
+    is_long = len(word) > SHOWN_CHARACTERS  # looking for something like it would take its time
+    nearest = [] if is_long else get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f"; did you mean {nearest[0]!r}?" if nearest else ""
 
 
 def shown(value: Any) -> str:
     """A value as it may stand in a message: its repr, without secrets, cut to a readable length."""
-    if isinstance(value, str):
-        text = repr(mask_url(value) if "://" in value else value)
-    else:
-        text = hide_in_text(repr(hide_secrets(value)))
+    try:
+        text = (
+            repr(mask_url(value) if "://" in value else value)
+            if isinstance(value, str)
+            else hide_in_text(repr(hide_secrets(value)))
+        )
+    except ValueError:  # Python writes no number of more than 4,300 digits
+        text = f"a number of {value.bit_length()} bits" if isinstance(value, int) else type(value).__name__
     return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"

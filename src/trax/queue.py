@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from trax.records.states import PRIORITY_MAX, Origin, QueueStatus
+from trax.bounds import PRIORITY_MAX
+from trax.records.states import Origin, QueueStatus
 from trax.records.work_queue_entry import NewEntry, WorkQueueEntry
 from trax.store import manifest_groups, quick_add, unique_entries, work_queue
 from trax.store.json import parsed

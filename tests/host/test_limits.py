@@ -195,8 +195,10 @@ def test_blocking_callers_in_several_threads_share_a_limit(app: Trax) -> None:
 def test_a_limit_is_a_whole_number_from_1_on(app: Trax, wrong: Any) -> None:
     async def work(_: int) -> None: ...
 
-    with pytest.raises(DefinitionError, match=r"concurrency_limit must be a whole number, 1 or more"):
+    with pytest.raises(DefinitionError, match=r"concurrency_limit must be a whole number from 1 to 10000"):
         app.train(concurrency_limit=wrong)(work)
     train = app.train(work)
-    with pytest.raises(DefinitionError, match="the limit of train 'work' must be a whole number, 1 or more"):
+    with pytest.raises(
+        DefinitionError, match="the limit of train 'work' must be a whole number from 1 to 10000"
+    ):
         app.limit_runs(train, wrong)

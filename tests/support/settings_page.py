@@ -12,8 +12,8 @@ HEAD = f"""\
 Every setting is a keyword of `Trax(…)`, an environment variable (`{PREFIX}` and the name in capitals), and,
 unless the table says otherwise, something an operator can [edit while servers run](../settings.md).
 
-| Name | Default | An edit counts from | Meaning |
-|---|---|---|---|
+| Name | Default | Must be | An edit counts from | Meaning |
+|---|---|---|---|---|
 """
 
 
@@ -24,4 +24,5 @@ def page() -> str:
 def _line(name: str) -> str:
     field = Settings.model_fields[name]
     counts = "(no edit)" if Settings.is_fixed(name) else f"the {Settings.effective(name)}"
-    return f"| `{name}` | {shown(field.default)} | {counts} | {field.description} |\n"
+    bounds = Settings.bounds(name) or ""
+    return f"| `{name}` | {shown(field.default)} | {bounds} | {counts} | {field.description} |\n"

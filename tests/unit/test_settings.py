@@ -116,7 +116,7 @@ def test_a_stored_value_that_cannot_work_does_not_take_the_others_with_it() -> N
     assert settings == Settings.load({"max_active_jobs": 50}, {})
     assert refused.keys() == {"gone_since", "retry_backoff_multiplier", "heartbeat_interval"}
     assert refused["gone_since"] == "there is no setting 'gone_since'"
-    assert "greater than or equal to 1 (got 0.5)" in refused["retry_backoff_multiplier"]
+    assert "it must be from 1 to 1000 (got 0.5)" in refused["retry_backoff_multiplier"]
 
 
 def test_stored_values_that_only_go_together_are_taken_together() -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from trax.admin.policies import rules_of
 from trax.admin.triggers import BRING_BACK, unknown
 from trax.admin.why_queued import Scene, stamp, why_entry, why_run
+from trax.bounds import LARGEST_ID, is_id
 from trax.errors import NotFound
 from trax.records.reason import Reason
 from trax.records.standing import Standing, ToDeadLetter, ToDefer, ToQueue, ToRest, ToWait
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from trax.store.why import Occupant
 
 NOUNS: Final = ("run", "entry")
+LONGEST_NUMBER: Final = len(str(LARGEST_ID))
 
 LIFTED: Final[Mapping[str, Mapping[str, Any]]] = {
     "disabled": {"enabled": True},
@@ -52,7 +54,8 @@ def why_of(scene: Scene, what: str | int) -> list[Reason]:
     if found is not None:
         return why_manifest(scene, found)
     noun, colon, number = name.rpartition(":")
-    if not (number.isdecimal() and number.isascii() and (not colon or noun in NOUNS)):
+    is_number = number.isdecimal() and number.isascii() and len(number) <= LONGEST_NUMBER
+    if not (is_number and is_id(int(number)) and (not colon or noun in NOUNS)):
         number = ""
     if noun != "run" and (entry := _entry(scene, number, name)):
         return why_entry(scene, entry)

@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
-from trax.cli.operating import AsJson, Before, DatabaseUrl, Id, Ids, Limit, Reason, RunState, misuse, operate
+from trax.cli.operating import (
+    AN_ID,
+    AsJson,
+    Before,
+    DatabaseUrl,
+    Id,
+    Ids,
+    Limit,
+    Reason,
+    RunState,
+    misuse,
+    operate,
+)
 from trax.cli.showing import cleaned, say, show_json, show_list, show_one
 from trax.records.states import ACTIVE, State
 
@@ -32,7 +44,7 @@ def list_(
     train: str | None = None,
     manifest: str | None = None,
     group: str | None = None,
-    parent_id: int | None = None,
+    parent_id: Annotated[int | None, Parameter(validator=AN_ID)] = None,
     since: Annotated[datetime | None, Parameter(help="Made from then on; without a zone, UTC.")] = None,
     until: Annotated[datetime | None, Parameter(help="Made before then; without a zone, UTC.")] = None,
     admin: Annotated[bool, Parameter(negative=(), help="Also the trains that run Trax itself.")] = False,
@@ -70,7 +82,9 @@ def logs(
     metadata_id: Id,
     /,
     *,
-    after: Annotated[int | None, Parameter(help="Read on: the id of the last line already seen.")] = None,
+    after: Annotated[
+        int | None, Parameter(help="Read on: the id of the last line already seen.", validator=AN_ID)
+    ] = None,
     limit: Limit = PAGE,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,

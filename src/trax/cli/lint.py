@@ -8,6 +8,7 @@ from cyclopts import Parameter, validators
 from rich.console import Console
 from rich.status import Status
 
+from trax.bounds import LARGEST_COUNT
 from trax.cli.loading import load_app
 from trax.cli.operating import AsJson  # noqa: TC001 - cyclopts reads it
 from trax.cli.serving import AppName  # noqa: TC001
@@ -26,7 +27,10 @@ Queued = Annotated[
 ]
 Most = Annotated[
     int | None,
-    Parameter(help="Read so many of them, the oldest; else all.", validator=validators.Number(gte=1)),
+    Parameter(
+        help="Read so many of them, the oldest; else all.",
+        validator=validators.Number(gte=1, lte=LARGEST_COUNT),
+    ),
 ]
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 from cyclopts import CycloptsError, Parameter, validators
 
+from trax.bounds import LARGEST_ID, LONGEST_SECONDS
 from trax.cli import db
 from trax.errors import SchemaNotMigrated
 from trax.host.acting import acting
@@ -16,7 +17,6 @@ from trax.host.app import Trax
 from trax.host.checks import LONGEST_PAGE
 from trax.records.audit import Actor, Via
 from trax.records.states import DeadLetterStatus, Origin, QueueStatus, ScheduleType, State
-from trax.schedule.every import LONGEST_SECONDS
 from trax.store.url import VARIABLE, chosen_url, has_no_file_yet
 
 if TYPE_CHECKING:
@@ -40,10 +40,13 @@ Delay = Annotated[
     float | None,
     Parameter(help="Seconds from now.", validator=validators.Number(gte=0, lte=LONGEST_SECONDS)),
 ]
-Before = Annotated[int | None, Parameter(help="Read on: the id of the last one already seen.")]
+AN_ID: Final = validators.Number(gte=0, lte=LARGEST_ID)
+Before = Annotated[
+    int | None, Parameter(help="Read on: the id of the last one already seen.", validator=AN_ID)
+]
 After = Annotated[str | None, Parameter(help="Read on: the last one already seen.")]
-Id = Annotated[int, Parameter(validator=validators.Number(gte=0, lt=2**63))]
-Ids = Annotated[int, Parameter(name="IDS", validator=validators.Number(gte=0, lt=2**63))]
+Id = Annotated[int, Parameter(validator=AN_ID)]
+Ids = Annotated[int, Parameter(name="IDS", validator=AN_ID)]
 RunState = Annotated[State | None, Parameter(help="Only those.", name_transform=str.lower)]
 EntryStatus = Annotated[QueueStatus | None, Parameter(help="Only those.")]
 EntryOrigin = Annotated[Origin | None, Parameter(help="Only those asked for by this.")]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
+from trax.bounds import load_json
 from trax.cli.operating import (
     AsJson,
     Before,
@@ -161,7 +162,7 @@ def cancel(*ids: Ids, reason: Reason = None, database_url: DatabaseUrl = None) -
 
 def _parsed(value: str) -> object:
     try:
-        return json.loads(value)
+        return load_json(value)
     except ValueError as wrong:
         as_text = shlex.quote(json.dumps(value, ensure_ascii=False))
         hint = f"The input is not JSON: {wrong}. If it is meant as text, write {as_text}."

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Self
 from cyclopts import Parameter, validators
 from rich.progress import Progress
 
+from trax.bounds import MOST_SLOTS
 from trax.cli.caveats import caveats
 from trax.cli.doorway import entrance
 from trax.cli.faces import Drawn, Logged
@@ -44,7 +45,8 @@ AppName = Annotated[str | None, Parameter(help="module:app or file.py:app; else 
 Concurrency = Annotated[
     int | None,
     Parameter(
-        help="How many jobs run at once; else what the settings say.", validator=validators.Number(gte=1)
+        help="How many jobs run at once; else what the settings say.",
+        validator=validators.Number(gte=1, lte=MOST_SLOTS),
     ),
 ]
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
+from trax.bounds import load_json
 from trax.cli.operating import AsJson, CodeOf, DatabaseUrl, Reason, Yes, confirm, misuse, operate
 from trax.cli.showing import in_line, say, show_json, show_rows
 from trax.errors import InvalidSetting
@@ -105,6 +105,6 @@ def _change(given: str) -> tuple[str, Any]:
     if text.lower() == "none":
         return name, None
     try:
-        return name, json.loads(text)
+        return name, load_json(text)
     except ValueError:
         return name, text  # such as PT90S

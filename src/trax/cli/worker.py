@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 
 from cyclopts import Parameter, validators
 
+from trax.bounds import MOST_PROCESSES
 from trax.cli.caveats import caveats
 from trax.cli.loading import app_name, load_app
 from trax.cli.log_setup import LogFormat, LogLevel, Logs
@@ -24,7 +25,11 @@ CHILD: Final = "TRAX_WORKER_PROCESS"
 """Set for the processes of `--processes`: they end when their parent does."""
 
 Processes = Annotated[
-    int, Parameter(help="How many processes; one that dies is replaced.", validator=validators.Number(gte=1))
+    int,
+    Parameter(
+        help="How many processes; one that dies is replaced.",
+        validator=validators.Number(gte=1, lte=MOST_PROCESSES),
+    ),
 ]
 
 Trains = Annotated[str | None, Parameter(help="Take only runs of these trains: a,b.")]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Protocol, Self, TypeVar, ove
 from trax.admin.seeding import declaration_digest
 from trax.errors import TraxError
 from trax.host.audit import Audit
+from trax.host.checks import SLOTS_OR_NONE
 from trax.host.dead_letters import DeadLetters
 from trax.host.duties import Retiring
 from trax.host.executions import Executions
@@ -227,6 +228,7 @@ class Trax:
         """
         if self._running is not None:
             raise TraxError("this app runs already; an app has one role at a time in one process")
+        SLOTS_OR_NONE("concurrency", concurrency)
         parts, role = self.parts, Role.named(roles)
         parts.telemetry.look_again()
         timetable = parts.declarations.checked()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from trax.errors import Conflict, NotFound, TraxError
 from trax.host import groups, settings
 from trax.host.acting import acting, who_acts
-from trax.host.checks import ID, ID_OR_NONE, PAGE, checked_moments
+from trax.host.checks import ID, ID_OR_NONE, PAGE, check_moments, check_names
 from trax.records.audit import Actor
 from trax.records.filters import AuditFilter
 from trax.store import audit
@@ -52,7 +52,8 @@ class Audit:
 
         `action` is a noun and a verb such as "groups.update"; `target` is what it was done to, by id or name.
         """
-        checked_moments(since=since, until=until)
+        check_moments(since=since, until=until)
+        check_names(actor=actor, action=action, noun=noun, target=target)
         store = await self._store.opened()
         wanted = AuditFilter(actor=actor, action=action, noun=noun, target=target, since=since, until=until)
         before, limit = ID_OR_NONE("before", before), PAGE("limit", limit)

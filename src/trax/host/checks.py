@@ -3,44 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from trax.errors import DefinitionError, shown
+from trax.bounds import A_MOMENT, LARGEST_ID, LONGEST_NAME, MOST_SLOTS, is_id, is_moment, is_whole
+from trax.errors import InvalidArgument
 from trax.schedule.requirement import Requirement
 
+if TYPE_CHECKING:
+    from datetime import datetime
+
 LONGEST_PAGE: Final = 1000
-LARGEST_ID: Final = 2**63 - 1
 
-
-def is_id(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST_ID
-
-
-ID: Final = Requirement("an id: a whole number", is_id)
-ID_OR_NONE: Final = Requirement("an id: a whole number", lambda value: value is None or is_id(value))
+AN_ID: Final = f"an id: a whole number from 0 to {LARGEST_ID}"
+ID: Final = Requirement(AN_ID, is_id)
+ID_OR_NONE: Final = Requirement(AN_ID, lambda value: value is None or is_id(value))
 PAGE: Final = Requirement(
-    f"a whole number from 1 to {LONGEST_PAGE}", lambda value: is_id(value) and 1 <= value <= LONGEST_PAGE
+    f"a whole number from 1 to {LONGEST_PAGE}", lambda value: is_whole(value, 1, LONGEST_PAGE)
+)
+SLOTS_OR_NONE: Final = Requirement(
+    f"a whole number from 1 to {MOST_SLOTS}", lambda value: value is None or is_whole(value, 1, MOST_SLOTS)
+)
+NAME: Final = Requirement(
+    f"text of at most {LONGEST_NAME} characters",
+    lambda value: isinstance(value, str) and len(value) <= LONGEST_NAME,
+)
+ID_OR_NAME: Final = Requirement(
+    f"{AN_ID}, or text of at most {LONGEST_NAME} characters",
+    lambda value: is_id(value) or NAME.holds(value),
 )
 WHOLE: Final = Requirement(
     "a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool)
 )
-MOMENT: Final = Requirement(
-    "a datetime with a time zone, such as datetime.now(UTC)",
-    lambda value: isinstance(value, datetime) and value.tzinfo is not None,
-)
+MOMENT: Final = Requirement(f"{A_MOMENT}, such as datetime.now(UTC)", is_moment)
 
 
 def checked_ids(ids: Iterable[int]) -> list[int]:
     """Any number of ids, each once."""
     given: Any = ids
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise DefinitionError(f"ids must be a list of whole numbers (got {shown(given)})")
-    return [ID("each of the ids", one) for one in dict.fromkeys(cast("Iterable[Any]", given))]
+        raise InvalidArgument("ids", "a list of whole numbers", given)
+    return list(dict.fromkeys(ID("each of the ids", one) for one in cast("Iterable[Any]", given)))
 
 
-def checked_moments(**moments: datetime | None) -> None:
-    """Moments that may be left out, by the names they have in the call."""
-    for name, moment in moments.items():
+def check_moments(**moments: datetime | None) -> None:
+    """Refuse a moment that no row can have; it may be left out. They have the names of the call."""
+    for place, moment in moments.items():
         if moment is not None:
-            MOMENT(name, moment)
+            MOMENT(place, moment)
+
+
+def check_names(**names: Any) -> None:
+    """The same for names to look for."""
+    for place, name in names.items():
+        if name is not None:
+            NAME(place, name)

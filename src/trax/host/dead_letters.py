@@ -8,7 +8,7 @@ from trax.admin import resolutions
 from trax.errors import NotFound, TraxError
 from trax.events import Topic
 from trax.host.acting import note
-from trax.host.checks import ID_OR_NONE, PAGE
+from trax.host.checks import ID, ID_OR_NONE, PAGE, check_names, checked_ids
 from trax.host.words import checked_word
 from trax.records.states import DeadLetterStatus
 from trax.store import dead_letters, letter_groups
@@ -69,7 +69,7 @@ class DeadLetters:
 
     async def get(self, dead_letter_id: int) -> DeadLetter:
         store = await self._store.opened()
-        found = await store.ask(dead_letters.get, dead_letter_id)
+        found = await store.ask(dead_letters.get, ID("dead_letter_id", dead_letter_id))
         if found is None:
             raise NotFound(f"there is no dead letter {dead_letter_id}")
         return found
@@ -88,8 +88,9 @@ class DeadLetters:
 
         With `brief` inputs are left out, and long reasons are cut: as a list shows them.
         """
-        store = await self._store.opened()
+        check_names(manifest=manifest, fingerprint=fingerprint)
         wanted = checked_word(DeadLetterStatus, status)
+        store = await self._store.opened()
         return await store.ask(
             dead_letters.listed,
             status=wanted,
@@ -114,7 +115,8 @@ def _chosen(ids: Sequence[int] | None, fingerprint: str | None, limit: int | Non
         raise TraxError("which dead letters? Name either their ids or a fingerprint")
     if limit is not None:
         PAGE("limit", limit)
-    return Chosen(None if ids is None else list(ids), fingerprint, limit)
+    check_names(fingerprint=fingerprint)
+    return Chosen(None if ids is None else checked_ids(ids), fingerprint, limit)
 
 
 def _requeue(connection: Connection, store: Store, chosen: Chosen, remark: str | None) -> int:

@@ -8,7 +8,7 @@ from trax.admin.withdrawal import cancel_runs
 from trax.errors import NotFound
 from trax.host.acting import note
 from trax.host.asked_lists import AskedLists
-from trax.host.checks import ID, ID_OR_NONE, PAGE, checked_ids, checked_moments
+from trax.host.checks import ID, ID_OR_NONE, PAGE, check_moments, check_names, checked_ids
 from trax.host.withdrawing import withdraw
 from trax.host.words import checked_word
 from trax.records.filters import RunFilter
@@ -134,7 +134,8 @@ class Executions:
 
 
 def _filter(wanted: RunKeywords) -> RunFilter:
-    checked_moments(since=wanted.get("since"), until=wanted.get("until"))
+    check_moments(since=wanted.get("since"), until=wanted.get("until"))
+    check_names(**{name: wanted.get(name) for name in ("train", "manifest", "group", "external_id")})
     ID_OR_NONE("parent_id", wanted.get("parent_id"))
     said: dict[str, Any] = {**wanted, "state": checked_word(State, wanted.get("state"))}
     return RunFilter(**said)

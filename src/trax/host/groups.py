@@ -9,7 +9,7 @@ from trax.admin import triggers
 from trax.errors import Conflict, NotFound, shown
 from trax.events import Topic
 from trax.host.acting import note
-from trax.host.checks import PAGE
+from trax.host.checks import NAME, PAGE, check_names
 from trax.schedule.declaration import UNSET, Group, Unset
 from trax.store import manifest_groups, manifests, metadata_sweeps
 from trax.store.announcing import announce
@@ -46,15 +46,18 @@ class Groups:
 
     async def trigger(self, name: str) -> int:
         """Start every enabled manifest of the group that depends on no other; returns how many entries."""
+        NAME("name", name)
         store = await self._store.opened()
         return await store.call(_trigger, store, name)
 
     async def cancel(self, name: str) -> int:
         """Ask all runs of the group to stop; returns how many."""
+        NAME("name", name)
         store = await self._store.opened()
         return await store.call(_cancel, store, name)
 
     async def get(self, name: str) -> ManifestGroup:
+        NAME("name", name)
         store = await self._store.opened()
         found = await store.ask(manifest_groups.get, name)
         if found is None:
@@ -63,6 +66,7 @@ class Groups:
 
     async def list(self, *, after: str | None = None, limit: int = 50) -> list[ManifestGroup]:
         """In the order of their names. To read on, pass the last one's as `after`."""
+        check_names(after=after)
         size = PAGE("limit", limit)
         store = await self._store.opened()
         return await store.ask(manifest_groups.listed, after=after, limit=size)
@@ -110,6 +114,7 @@ def _change(
 
 
 def _trigger(connection: Connection, store: Store, name: str) -> int:
+    _check_known(connection, name)
     now = store.now(connection)
     count = triggers.trigger_group(connection, name, now=now)
     note(connection, "groups.trigger", NOUN, [name], now=now, after={"entries": count})
@@ -117,6 +122,7 @@ def _trigger(connection: Connection, store: Store, name: str) -> int:
 
 
 def _cancel(connection: Connection, store: Store, name: str) -> int:
+    _check_known(connection, name)
     asked = metadata_sweeps.request_cancel(connection, manifests.running(connection, group=name))
     note(
         connection,
@@ -127,6 +133,11 @@ def _cancel(connection: Connection, store: Store, name: str) -> int:
         after={"asked_to_stop": len(asked)},
     )
     return len(asked)
+
+
+def _check_known(connection: Connection, name: str) -> None:
+    if manifest_groups.get(connection, name) is None:
+        raise _unknown(name)
 
 
 def _unknown(name: str) -> NotFound:

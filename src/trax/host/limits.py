@@ -10,7 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from trax.errors import DefinitionError, shown
-from trax.train.options import is_limit
+from trax.train.options import LIMIT, is_limit
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -34,9 +34,7 @@ class RunLimits:
     def set(self, train: Train[Any, Any], limit: int) -> None:
         """Let this count for the train, whatever the train itself says."""
         if not is_limit(limit):
-            raise DefinitionError(
-                f"the limit of train {train.name!r} must be a whole number, 1 or more (got {shown(limit)})"
-            )
+            raise DefinitionError(f"the limit of train {train.name!r} must be {LIMIT} (got {shown(limit)})")
         self._overrides[train.name] = limit
 
     @asynccontextmanager

@@ -7,6 +7,7 @@ import logging
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 
+from trax.bounds import load_json
 from trax.errors import InvalidSetting, did_you_mean
 from trax.settings import PREFIX, SettingOrigin, Settings
 from trax.store import settings
@@ -130,6 +131,6 @@ def _values(rows: Mapping[str, str]) -> dict[str, Any]:
 def _parsed(value: str) -> Any:
     """A row written by hand may not be JSON; as plain text it may still make sense."""
     try:
-        return json.loads(value)
+        return load_json(value)
     except ValueError:
         return value

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from trax.errors import DefinitionError
 from trax.host.asked_lists import AskedLists
-from trax.host.checks import ID_OR_NONE
+from trax.host.checks import ID_OR_NONE, check_names
 from trax.host.words import checked_word
 from trax.records.filters import LogFilter
 from trax.records.states import LogLevel
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
     from trax.host.parts import Parts
     from trax.records.log_line import LogLine
     from trax.records.page import Page
-
-LONGEST_TEXT: Final = 200
 
 
 class Logs:
@@ -42,8 +39,7 @@ class Logs:
         A search looks at so many of the newest lines. When that is not all, `complete` is False, and
         `older` goes on from there. With `brief` stack traces are left out, and long messages are cut.
         """
-        if text is not None and len(text) > LONGEST_TEXT:
-            raise DefinitionError(f"the text to look for is longer than {LONGEST_TEXT} characters")
+        check_names(text=text)
         wanted = LogFilter(
             level=checked_word(LogLevel, level), text=text, metadata_id=ID_OR_NONE("metadata_id", metadata_id)
         )

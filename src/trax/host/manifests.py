@@ -10,7 +10,7 @@ from trax.admin.seeding import seed, without_operators
 from trax.admin.triggers import refusal_of_retired, unknown
 from trax.events import Topic
 from trax.host.acting import note
-from trax.host.checks import PAGE
+from trax.host.checks import NAME, PAGE, check_names
 from trax.host.entry import QueuedEntry
 from trax.host.words import checked_word
 from trax.records.external_id import new_external_id
@@ -125,20 +125,21 @@ class Manifests:
 
     async def trigger(self, external_id: str, *, delay: timedelta | None = None) -> QueuedEntry:
         """Start it now, or after a delay: an extra run, whatever the schedule says."""
-        _check_delay(delay)
+        _check_trigger(external_id, delay)
         store = await self._store.opened()
         entry = await store.call(_trigger, store, external_id, delay)
         return QueuedEntry(**entry.as_fields()).awaited_by(self._waiting)
 
     def trigger_blocking(self, external_id: str, *, delay: timedelta | None = None) -> QueuedEntry:
         """The same from code without an event loop: `app.sync.trigger`."""
-        _check_delay(delay)
+        _check_trigger(external_id, delay)
         store = self._store.opened_blocking()
         entry = store.run(_trigger, store, external_id, delay)
         return QueuedEntry(**entry.as_fields()).awaited_by(self._waiting)
 
     async def cancel(self, external_id: str) -> int:
         """Ask its runs in progress to stop; returns how many."""
+        NAME("external_id", external_id)
         store = await self._store.opened()
         return await store.call(_cancel, store, external_id)
 
@@ -147,6 +148,7 @@ class Manifests:
 
         Scheduled again under the same id, it goes on. What code declares comes back with the next start.
         """
+        NAME("external_id", external_id)
         store = await self._store.opened()
         await store.call(_delete, store, external_id)
 
@@ -157,6 +159,7 @@ class Manifests:
         await store.call(_seed, store, timetable, self._live.now, self._app)
 
     async def get(self, external_id: str) -> Manifest:
+        NAME("external_id", external_id)
         store = await self._store.opened()
         found = await store.ask(manifests.get, external_id)
         if found is None:
@@ -178,6 +181,7 @@ class Manifests:
 
         Retired ones are left out, unless `retired` is True (only those) or None (all).
         """
+        check_names(group=group, train=train, after=after)
         kind, size = checked_word(ScheduleType, schedule_type), PAGE("limit", limit)
         wanted: dict[str, Any] = {"group": group, "train": train, "enabled": enabled, "schedule_type": kind}
         wanted["retired"] = retired
@@ -197,6 +201,7 @@ class Manifests:
 
         With `brief` inputs are left out, as a list shows them.
         """
+        check_names(before=before, after=after)
         found, size = _filter(wanted), PAGE("limit", limit)
         store = await self._store.opened()
         return await store.ask(
@@ -222,17 +227,20 @@ class Manifests:
         return await store.call(_schedule, store, timetable, self._live.now, batch, self._app)
 
     async def _switch(self, external_id: str, *, enabled: bool) -> None:
+        NAME("external_id", external_id)
         store = await self._store.opened()
         await store.call(_set_enabled, store, external_id, enabled=enabled)
 
 
 def _filter(wanted: ManifestKeywords) -> ManifestFilter:
+    check_names(**{name: wanted.get(name) for name in ("group", "train", "depends_on", "text")})
     kind = checked_word(ScheduleType, wanted.get("schedule_type"))
     said: dict[str, Any] = {**wanted, "schedule_type": kind}
     return ManifestFilter(**said)
 
 
-def _check_delay(delay: timedelta | None) -> None:
+def _check_trigger(external_id: str, delay: timedelta | None) -> None:
+    NAME("external_id", external_id)
     if delay is not None:
         DURATION("delay", delay)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from trax.errors import NotFound, TraxError, UnknownTrain
 from trax.events import Topic
 from trax.host import duties
+from trax.host.checks import SLOTS_OR_NONE
 from trax.host.worker import Worker
 from trax.records.worker import WorkerKind
 from trax.store.take_up import take_up, trains_of
@@ -100,6 +101,7 @@ async def receiving(
 
     With `far` the trains are executed there, and only the records are kept here.
     """
+    SLOTS_OR_NONE("concurrency", concurrency)
     store = (await parts.store.opened()).engine_lane
     receiver = await Receiver.started(parts, store, concurrency, far=far)
     receiver.stay()

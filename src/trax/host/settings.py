@@ -48,7 +48,7 @@ class AppSettings:
         now = await store.ask(self._live.refresh)
         return now if name is None else getattr(now, name)
 
-    async def update(self, **changes: Any) -> Settings:
+    async def update(self, /, **changes: Any) -> Settings:
         """Change what is given, all of it or nothing; what is left out stays, and None means no limit."""
         return await self._edited(await self._store.opened(), _update, changes)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from trax.admin import overview
 from trax.errors import NotFound
-from trax.host.checks import PAGE
+from trax.host.checks import PAGE, check_names
 from trax.host.duties import LEFT_BY_SCHEDULERS, add_up, tallier
 from trax.host.words import checked_word
 from trax.records.metadata import ADMINISTRATIVE
@@ -93,10 +93,12 @@ class Stats:
         self, *, name: str | None = None, after: str | None = None, limit: int = 50
     ) -> list[GroupStats]:
         """Groups with their counters, in the order of their names, or one of them."""
+        check_names(name=name, after=after)
         return await self._ask(_groups, name, after, PAGE("limit", limit), admin=True)
 
     async def graph(self, group: str | None = None) -> GroupGraph:
         """Which groups wait for which: all of them, or those next to one."""
+        check_names(group=group)
         store = await self._parts.store.opened()
         return await store.ask(group_stats.graph, group)
 

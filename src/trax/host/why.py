@@ -8,6 +8,7 @@ from trax.admin.parking import read as read_fleet
 from trax.admin.why import why_of
 from trax.admin.why_queued import Scene
 from trax.dispatch.fleet import with_routes
+from trax.host.checks import ID_OR_NAME
 from trax.store import workers
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 
 async def why(parts: Parts, what: str | int) -> list[Reason]:
+    ID_OR_NAME("what", what)
     store = await parts.store.opened()
     return await store.ask(_asked, store, parts, what)
 

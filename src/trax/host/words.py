@@ -20,5 +20,5 @@ def checked_word(kind: type[WordT], value: str | None) -> WordT | None:
         return kind(value)
     except ValueError:
         words = [word.value for word in kind]
-        hint = did_you_mean(value, words) or f"; it is one of {', '.join(words)}"
+        hint = did_you_mean(str(value), words) or f"; it is one of {', '.join(words)}"
         raise TraxError(f"{shown(value)} is no {kind.__name__}{hint}") from None

@@ -8,7 +8,7 @@ from trax.admin.withdrawal import withdraw
 from trax.errors import NotFound
 from trax.host.acting import note
 from trax.host.asked_lists import AskedLists
-from trax.host.checks import ID, checked_ids
+from trax.host.checks import ID, check_names, checked_ids
 from trax.host.entry import QueuedEntry
 from trax.host.words import checked_word
 from trax.records.filters import EntryFilter
@@ -103,6 +103,7 @@ class WorkQueue:
 
 
 def _filter(wanted: EntryKeywords) -> EntryFilter:
+    check_names(**{name: wanted.get(name) for name in ("train", "manifest", "group")})
     status = checked_word(QueueStatus, wanted.get("status"))
     origin = checked_word(Origin, wanted.get("origin"))
     said: dict[str, Any] = {**wanted, "status": status, "origin": origin}

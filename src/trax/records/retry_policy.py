@@ -6,15 +6,14 @@ import json
 import logging
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from trax.bounds import LONGEST
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
 logger = logging.getLogger(__name__)
-
-LONGEST: Final = timedelta(days=36_500)
-"""No wait is longer than a century, so that a moment can always be told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-PRIORITY_MAX: Final = 31
-
 
 class State(StrEnum):
     """Where one attempt stands."""

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Literal
 
+from trax.bounds import PRIORITY_MAX
 from trax.errors import DefinitionError
 from trax.records.retry_policy import RetryPolicy
 from trax.records.standing import Decision, Standing, ToDeadLetter, ToDefer, ToQueue, ToRest, ToWait
-from trax.records.states import PRIORITY_MAX, Origin, ScheduleType
+from trax.records.states import Origin, ScheduleType
 from trax.schedule.due import LEFT_TO_OTHERS, Fire, Never, Wait, look, next_overlapping
 from trax.schedule.exclusions import first_allowed
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from trax.errors import DefinitionError
+from trax.bounds import LONGEST_SECONDS, is_number
+from trax.errors import DefinitionError, shown
 from trax.records.when import Cron, Interval
 from trax.schedule.variance import variance_seconds
 
@@ -13,9 +14,6 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
 AnySchedule = TypeVar("AnySchedule", Interval, Cron)
-
-LONGEST_SECONDS: Final = 2**31 - 1
-"""What the column holds: 68 years."""
 
 
 def every(
@@ -33,14 +31,15 @@ def every(
     however long a run takes.
     """
     parts = {"seconds": seconds, "minutes": minutes, "hours": hours, "days": days}
-    total = seconds + 60 * minutes + 3600 * hours + 86400 * days
-    if min(parts.values()) < 0 or not 1 <= total <= LONGEST_SECONDS or total != int(total):
+    are_numbers = all(is_number(value, 0, LONGEST_SECONDS) for value in parts.values())
+    total = seconds + 60 * minutes + 3600 * hours + 86400 * days if are_numbers else 0
+    if not is_number(total, 1, LONGEST_SECONDS) or total != int(total):
         raise DefinitionError(f"every({_written(parts)}) is not a whole number of seconds from 1 to 68 years")
     return Interval(int(total), anchored=anchored, variance_seconds=variance_seconds(variance))
 
 
 def _written(parts: dict[str, float]) -> str:
-    return ", ".join(f"{unit}={value}" for unit, value in parts.items() if value != 0)
+    return ", ".join(f"{unit}={shown(value)}" for unit, value in parts.items() if value != 0)
 
 
 def with_variance(schedule: AnySchedule, variance: timedelta | None) -> AnySchedule:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, TypeAlias
 
+from trax.bounds import is_whole
 from trax.errors import DefinitionError, did_you_mean, shown
 from trax.records.states import MisfirePolicy
 from trax.records.when import Misfire
@@ -16,7 +17,7 @@ MOST_MADE_UP: Final = 1000
 
 def fire_all(limit: int) -> Misfire:
     """Make up every missed occurrence, oldest first, but no more than the latest `limit` of them."""
-    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MOST_MADE_UP:  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not is_whole(limit, 1, MOST_MADE_UP):
         raise DefinitionError(f"fire_all takes a limit from 1 to {MOST_MADE_UP} (got {shown(limit)})")
     return Misfire(MisfirePolicy.FIRE_ALL, limit=limit)
 

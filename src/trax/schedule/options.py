@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, Literal, TypeAlias, TypedDict, cast
 
-from trax.errors import DefinitionError, did_you_mean
+from trax.errors import DefinitionError, InvalidArgument, did_you_mean
 from trax.records.states import MisfirePolicy
 from trax.records.when import Exclusion
 from trax.schedule.declaration import Group
@@ -90,6 +90,8 @@ def options_of(place: str, keywords: Mapping[str, Any]) -> ScheduleOptions:
     said = {name: value for name, value in keywords.items() if value is not None}
     try:
         return ScheduleOptions(**{name: _read(name, value) for name, value in said.items()})
+    except InvalidArgument as refused:
+        raise InvalidArgument(f"{place}: {refused.place}", refused.wanted, refused.value) from None
     except DefinitionError as refused:
         raise DefinitionError(f"{place}: {refused}") from None
 

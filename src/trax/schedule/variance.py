@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from trax.errors import DefinitionError, shown
+from trax.bounds import is_duration
+from trax.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from random import Random
@@ -17,10 +18,8 @@ def variance_seconds(variance: timedelta | None) -> int | None:
     """What is stored for a variance; none and zero both mean that it is off."""
     if variance is None:
         return None
-    if not isinstance(variance, timedelta) or variance < timedelta() or variance % SECOND:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise DefinitionError(
-            f"variance must be a timedelta of whole seconds, 0 or more (got {shown(variance)})"
-        )
+    if not is_duration(variance) or variance % SECOND:
+        raise InvalidArgument("variance", "a timedelta of whole seconds, from 0 to 68 years", variance)
     return variance // SECOND or None
 
 

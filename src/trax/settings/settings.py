@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
+from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from trax.errors import InvalidSetting, did_you_mean, shown
 from trax.masking import HIDDEN, is_secret_name
 from trax.settings.kinds import (
+    DAY,
+    HOUR,
+    SECOND,
     AtLeastOne,
+    Beat,
     Boost,
+    Bounds,
     Count,
     Delay,
     Duration,
@@ -21,17 +28,21 @@ from trax.settings.kinds import (
     Interval,
     Labels,
     LogThreshold,
+    Multiplier,
     Names,
     NeverNegative,
+    Patience,
     SettingOrigin,
+    Slots,
+    Time,
+    Word,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 PREFIX = "TRAX_"
-SECOND = timedelta(seconds=1)
-HOUR = timedelta(hours=1)
+BEYOND = ("greater_than", "greater_than_equal", "less_than_equal")
 
 
 class Settings(BaseModel):
@@ -58,11 +69,11 @@ class Settings(BaseModel):
     """How many entries of one group a cycle of the dispatcher considers; None: all."""
     max_work_queue_entries_per_cycle: AtLeastOne | None = 200
     """How many entries a cycle of the manager writes, shared fairly among the groups; None: all."""
-    max_concurrent_dispatch: AtLeastOne = 1
+    max_concurrent_dispatch: Slots = 1
     """How many calls of each submitter a server has under way at once."""
     max_dispatch_attempts: NeverNegative = 5
     """How often a hand-over may fail before it is given up; 0: it is not tried again."""
-    hand_off_timeout: Duration = timedelta(seconds=30)
+    hand_off_timeout: Annotated[Time, Field(gt=timedelta(0), le=DAY)] = timedelta(seconds=30)
     """How long a submitter may take to accept runs before the hand-over counts as failed."""
     dependent_priority_boost: Boost = 16
     """What is added to the priority of a run that follows another."""
@@ -72,7 +83,7 @@ class Settings(BaseModel):
     """How many failures make a dead letter, where neither manifest nor train say so."""
     default_retry_delay: Delay = timedelta(minutes=5)
     """How long the first retry waits."""
-    retry_backoff_multiplier: Annotated[float, Field(ge=1.0, allow_inf_nan=False)] = 2.0
+    retry_backoff_multiplier: Multiplier = 2.0
     """How much longer each further retry waits; 1.0: always as long."""
     max_retry_delay: Delay = timedelta(hours=1)
     """How long a retry waits at most."""
@@ -104,17 +115,17 @@ class Settings(BaseModel):
     """Whether the tables are only checked, and not brought up to date, when the database is opened."""
 
     # the database
-    database_connect_timeout: Annotated[Duration, Effective.FIXED, Field(ge=2 * SECOND, le=HOUR)] = timedelta(
+    database_connect_timeout: Annotated[Time, Effective.FIXED, Field(ge=2 * SECOND, le=HOUR)] = timedelta(
         seconds=10
     )
     """How long connecting to PostgreSQL may take, for each address that the host has."""
-    database_network_timeout: Annotated[Duration, Effective.FIXED, Field(ge=SECOND, le=HOUR)] = timedelta(
+    database_network_timeout: Annotated[Time, Effective.FIXED, Field(ge=SECOND, le=HOUR)] = timedelta(
         seconds=20
     )
     """How long PostgreSQL's host may be silent before a connection to it counts as lost."""
-    database_statement_timeout: Annotated[Annotated[Duration, Field(ge=SECOND)] | None, Effective.FIXED] = (
-        timedelta(seconds=60)
-    )
+    database_statement_timeout: Annotated[
+        Annotated[Time, Field(ge=SECOND, le=DAY)] | None, Effective.FIXED
+    ] = timedelta(seconds=60)
     """How long a statement may take in PostgreSQL, except to migrate, start or clean up; None: no limit."""
 
     # hearing from other processes
@@ -124,29 +135,29 @@ class Settings(BaseModel):
     """Where to listen when the database's own address leads through a pooler; it may hold a password."""
 
     # the workers
-    local_worker_count: AtLeastOne | None = None
+    local_worker_count: Slots | None = None
     """How many runs one process executes at once; None: as many as it has processors."""
     local_polling_interval: Interval = timedelta(seconds=5)
     """How long a worker waits at most before it looks again for runs to take."""
-    heartbeat_interval: Interval = timedelta(seconds=5)
+    heartbeat_interval: Beat = timedelta(seconds=5)
     """How often a worker says that it lives."""
     worker_lost_after: Interval = timedelta(seconds=20)
     """How long a worker may be silent before its runs count as failed; longer than its heartbeat."""
-    shutdown_timeout: Delay = timedelta(seconds=30)
+    shutdown_timeout: Patience = timedelta(seconds=30)
     """How long a worker that stops lets its runs end before it puts them back."""
 
     max_concurrent_runs: AtLeastOne | None = None
     """How many `app.run` calls one process carries out at once; the others wait. None: no limit."""
 
     # the place
-    host_environment: Annotated[str | None, Effective.FIXED] = None
+    host_environment: Annotated[Word | None, Effective.FIXED] = None
     """What kind of place this process runs in; None: found out."""
-    host_instance_id: Annotated[str | None, Effective.FIXED] = None
+    host_instance_id: Annotated[Word | None, Effective.FIXED] = None
     """Which instance of that place it is; None: found out."""
     host_labels: Annotated[Labels, Effective.FIXED] = {}
     """Words of your own about this process, shown with its worker: `zone=b,team=etl`."""
 
-    app_version: Annotated[str | None, Effective.FIXED] = None
+    app_version: Annotated[Word | None, Effective.FIXED] = None
     """Which release of your own code this process runs, shown with its worker."""
 
     # the records
@@ -219,6 +230,15 @@ class Settings(BaseModel):
             refused |= bad
             kept = {name: value for name, value in kept.items() if name not in bad}
 
+    @classmethod
+    def bounds(cls, name: str) -> Bounds | None:
+        """Between what a setting must be that is a number or a length of time."""
+        found = list(_constraints(cls.model_fields[name])) if name in cls.model_fields else []
+        least = [one.ge if isinstance(one, Ge) else one.gt for one in found if isinstance(one, Ge | Gt)]
+        most = [one.le for one in found if isinstance(one, Le)]
+        is_above = any(isinstance(one, Gt) for one in found)
+        return Bounds(least[0], most[0], is_above=is_above) if least and most else None
+
     def spelled(self, names: Iterable[str]) -> dict[str, Any]:
         """Some values as plain JSON data, the way they are stored."""
         return self.model_dump(mode="json", include=set(names))
@@ -287,7 +307,22 @@ def _told(error: Any) -> str:
     if error["type"] == "extra_forbidden":
         return f"there is no setting {name!r}{did_you_mean(name, Settings.model_fields)}"
     got = HIDDEN if is_secret_name(name) else error["input"]
-    return f"setting {name!r}: {error['msg']} (got {shown(got)})"
+    bounds = Settings.bounds(str(error["loc"][0]))
+    told = error["msg"]
+    if bounds is not None:
+        told = f"it must be {bounds}" if error["type"] in BEYOND else f"{told}; it must be {bounds}"
+    return f"setting {name!r}: {told} (got {shown(got)})"
+
+
+def _constraints(said: Any) -> Iterator[Any]:
+    """What is said about a field or a type, at any depth: one that may be None says it further inside."""
+    if isinstance(said, FieldInfo):
+        yield from said.metadata
+        yield from _constraints(said.annotation)
+        return
+    for inner in get_args(said):
+        yield inner
+        yield from _constraints(inner)
 
 
 def _names(error: Any) -> tuple[str, ...]:

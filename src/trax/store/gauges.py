@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Integer, func, literal, select, text
 
+from trax.bounds import PRIORITY_MAX
 from trax.records.gauges import Gauges, GroupQueue, RecentRun
-from trax.records.states import PRIORITY_MAX
 from trax.records.status import COUNTED_TO
 from trax.records.tally import Span, Sums
 from trax.store.dialect import document, rows_of

@@ -9,9 +9,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
+from trax.bounds import PRIORITY_MAX
 from trax.errors import DefinitionError, NotFound, TraxError
 from trax.host.extras import needed
-from trax.records.states import PRIORITY_MAX
 from trax.submitters.celery_folder import Outbox, outbox
 from trax.submitters.resident import Resident
 

@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# What pydantic raises for a value it cannot write or read; its own two errors are ValueErrors.
-REJECTED = (ValueError, RecursionError)
+# What pydantic raises for a value it cannot write or read; its own two errors are ValueErrors. The others are
+# raised by code of the type that was given what it did not expect: `__init__(self, **data)` of a model cannot
+# be called with a key `self`, and a validator may look for what is not there.
+REJECTED = (ValueError, RecursionError, TypeError, AttributeError, LookupError, ArithmeticError)
 
 
 class Codec(Generic[T]):
@@ -148,7 +150,8 @@ class Codec(Generic[T]):
             found: list[Any] = list(error.errors(include_url=False, include_context=False))
             each = [refused(".".join(map(str, one["loc"])), one["msg"], one["input"]) for one in found]
             return InvalidInput(self._subject, each)
-        return InvalidInput(self._subject, [refused("", str(error), value)])
+        message = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        return InvalidInput(self._subject, [refused("", message, value)])
 
     def _to_marked_json(self, value: Any, **how: Any) -> bytes:
         assert self._secrets is not None  # noqa: S101 - it is only used with them

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
+from trax.bounds import is_number
 from trax.errors import TraxError, shown
 from trax.train.cancellation import Cancellation
 from trax.train.secrets import hide_words
@@ -111,8 +112,7 @@ class BlockingRun:
 
 
 def _checked(fraction: Any) -> float:
-    is_number = isinstance(fraction, int | float) and not isinstance(fraction, bool)
-    if not (is_number and 0 <= fraction <= 1):
+    if not is_number(fraction, 0, 1):
         raise TraxError(f"progress is a number from 0 to 1 (got {shown(fraction)})")
     return float(fraction)
 

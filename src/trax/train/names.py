@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from trax.bounds import LONGEST_NAME
 from trax.errors import DefinitionError, shown
 from trax.records.metadata import ADMINISTRATIVE
-
-LONGEST_NAME = 200
 
 
 def check_name(name: Any, what: str = "a train's name") -> None:

@@ -7,12 +7,23 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, TypeAlias, TypedDict, cast
 
-from trax.errors import DefinitionError, shown
+from trax.bounds import (
+    LARGEST_COUNT,
+    LARGEST_MULTIPLIER,
+    MOST_SLOTS,
+    PRIORITY_MAX,
+    is_duration,
+    is_number,
+    is_whole,
+)
+from trax.errors import InvalidArgument
 from trax.train.names import check_name
 
 Hook: TypeAlias = Callable[..., Any]
 
-HIGHEST_PRIORITY = 31
+COUNT = f"a whole number from 0 to {LARGEST_COUNT}"
+LIMIT = f"a whole number from 1 to {MOST_SLOTS}"
+WAIT = "a timedelta from 0 to 68 years"
 HOOKS = ("on_queue", "on_started", "on_completed", "on_failed", "on_cancelled")
 
 
@@ -34,11 +45,12 @@ class Retry:
     """Exceptions after which trying again would not help: straight to a dead letter."""
 
     def __post_init__(self) -> None:
-        _require(self, "max_retries", "a whole number, 0 or more", _is_count)
-        _require(self, "delay", "a timedelta, 0 or more", _is_duration)
-        _require(self, "multiplier", "a number, 1 or more", lambda value: _is_number(value) and value >= 1)
-        _require(self, "max_delay", "a timedelta, 0 or more", _is_duration)
-        _require(self, "jitter", "a number from 0 to 1", lambda value: _is_number(value) and 0 <= value <= 1)
+        _require(self, "max_retries", COUNT, is_whole)
+        _require(self, "delay", WAIT, is_duration)
+        most = LARGEST_MULTIPLIER
+        _require(self, "multiplier", f"a number from 1 to {most:g}", lambda value: is_number(value, 1, most))
+        _require(self, "max_delay", WAIT, is_duration)
+        _require(self, "jitter", "a number from 0 to 1", lambda value: is_number(value, 0, 1))
         _require(self, "give_up_on", "a tuple of exception classes", _are_exceptions)
 
 
@@ -99,10 +111,20 @@ class TrainOptions:
 
     def __post_init__(self) -> None:
         _require(self, "retry", "a Retry", _or_none(lambda value: isinstance(value, Retry)))
-        _require(self, "max_retries", "a whole number, 0 or more", _or_none(_is_count))
-        _require(self, "timeout", "a timedelta above 0", _or_none(_is_positive_duration))
-        _require(self, "priority", f"a whole number from 0 to {HIGHEST_PRIORITY}", _is_priority)
-        _require(self, "concurrency_limit", "a whole number, 1 or more", _or_none(is_limit))
+        _require(self, "max_retries", COUNT, _or_none(is_whole))
+        _require(
+            self,
+            "timeout",
+            "a timedelta above 0, up to 68 years",
+            _or_none(lambda value: is_duration(value) and bool(value)),
+        )
+        _require(
+            self,
+            "priority",
+            f"a whole number from 0 to {PRIORITY_MAX}",
+            lambda value: is_whole(value, 0, PRIORITY_MAX),
+        )
+        _require(self, "concurrency_limit", LIMIT, _or_none(is_limit))
         _require(self, "aliases", "a sequence of names", _are_names)
         for name in ("group", "submitter"):
             _require(
@@ -124,35 +146,15 @@ class TrainOptions:
 def _require(owner: object, name: str, wanted: str, holds: Callable[[Any], bool]) -> None:
     value = getattr(owner, name)
     if not holds(value):
-        raise DefinitionError(f"{type(owner).__name__}.{name} must be {wanted} (got {shown(value)})")
+        raise InvalidArgument(f"{type(owner).__name__}.{name}", wanted, value)
 
 
 def _or_none(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: value is None or holds(value)
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
 def is_limit(value: Any) -> bool:
-    return _is_count(value) and value >= 1
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_priority(value: Any) -> bool:
-    return _is_count(value) and value <= HIGHEST_PRIORITY
-
-
-def _is_duration(value: Any) -> bool:
-    return isinstance(value, timedelta) and value >= timedelta()
-
-
-def _is_positive_duration(value: Any) -> bool:
-    return isinstance(value, timedelta) and value > timedelta()
+    return is_whole(value, 1, MOST_SLOTS)
 
 
 def _are_exceptions(value: Any) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from trax.errors import DefinitionError, RunCancelled, RunInterrupted, TraxError, shown
-from trax.records.retry_policy import LONGEST
+from trax.bounds import is_duration
+from trax.errors import InvalidArgument, RunCancelled, RunInterrupted, TraxError
+
+if TYPE_CHECKING:
+    from datetime import timedelta
 
 
 class Cancel(RunCancelled):
@@ -39,6 +41,6 @@ class Snooze(Later, RunInterrupted):
 
 
 def _checked(name: str, delay: Any) -> timedelta:
-    if not isinstance(delay, timedelta) or not timedelta() <= delay <= LONGEST:
-        raise DefinitionError(f"{name} needs a timedelta from 0 to {LONGEST.days} days (got {shown(delay)})")
+    if not is_duration(delay):
+        raise InvalidArgument(f"the delay of {name}", "a timedelta from 0 to 68 years", delay)
     return delay

@@ -17,6 +17,7 @@ from starlette.responses import Response
 
 from trax.errors import (
     Conflict,
+    InvalidArgument,
     InvalidInput,
     InvalidSetting,
     NotFound,
@@ -26,6 +27,7 @@ from trax.errors import (
     UnknownTrain,
     shown,
 )
+from trax.escapes import visible_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -102,15 +104,17 @@ def problem(
     fields: tuple[FieldProblem, ...] = (),
     logged_as: str | None = None,
 ) -> Problem:
+    """What went wrong, with what was sent made visible: a request may hold characters that are no text."""
     code = code or CODES.get(status, "error")
+    told = (FieldProblem(visible_text(one.path), visible_text(one.message)) for one in fields)
     return Problem(
         type=f"urn:trax:problem:{code}",
         title=TITLES.get(status, "the request was refused"),
         status=status,
         code=code,
-        detail=detail,
-        hint=hint,
-        fields=fields,
+        detail=visible_text(detail),
+        hint=None if hint is None else visible_text(hint),
+        fields=tuple(told),
         id=logged_as,
     )
 
@@ -174,6 +178,8 @@ def _with_fields(error: InvalidInput | InvalidSetting | RequestValidationError) 
     match error:
         case InvalidInput():
             said, code = "its type refuses this input", "invalid_input"
+            if isinstance(error, InvalidArgument):
+                said, code = str(error), None
             found = [FieldProblem(one.path, one.message) for one in error.errors]
         case InvalidSetting():
             said, code = str(error), "invalid_setting"
@@ -181,14 +187,17 @@ def _with_fields(error: InvalidInput | InvalidSetting | RequestValidationError) 
         case RequestValidationError():
             said, code = "the request has fields that cannot be used", None
             each: list[Any] = list(error.errors())
-            found = [FieldProblem(".".join(map(str, one["loc"])), _refused(one)) for one in each]
+            found = [_field_problem(one) for one in each]
     return problem(422, said, code=code, fields=tuple(found))
 
 
-def _refused(one: Any) -> str:
+def _field_problem(one: Any) -> FieldProblem:
     """What is wrong with a field of the request, with its value where that stood in the address."""
+    if one["type"] == "json_invalid":
+        return FieldProblem("body", f"not JSON that can be read here: {one['ctx']['error']}")
     is_in_address = one["loc"][0] in {"query", "path"} and one["type"] != "missing"
-    return f"{one['msg']} (got {shown(one['input'])})" if is_in_address else one["msg"]
+    message = f"{one['msg']} (got {shown(one['input'])})" if is_in_address else one["msg"]
+    return FieldProblem(".".join(map(str, one["loc"])), message)
 
 
 _PROBLEM: Final = TypeAdapter(Problem)

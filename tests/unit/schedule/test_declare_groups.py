@@ -119,7 +119,10 @@ def test_groups_come_in_the_order_in_which_they_were_first_named(declarations: D
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ({"max_active_jobs": -1}, "group 'etl': max_active_jobs must be a whole number, 0 or more, or None"),
+        (
+            {"max_active_jobs": -1},
+            "group 'etl': max_active_jobs must be a whole number from 0 to 2147483647, or None",
+        ),
         ({"max_active_jobs": True}, "max_active_jobs"),
         ({"priority": 32}, r"priority must be a whole number from 0 to 31 \(got 32\)"),
         ({"priority": None}, "priority"),

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from cyclopts import Parameter, validators
 from rich.console import Console
 
+from trax.bounds import LONGEST_SECONDS
 from trax.cli.demo.company import company
 from trax.cli.demo.reading import moment, records
 from trax.cli.demo.story import epilogue, letter, prologue, table
@@ -48,7 +49,7 @@ Seconds = Annotated[
     float | None,
     Parameter(
         help="How long it runs; else until Ctrl-C, and in a pipe 20 seconds.",
-        validator=validators.Number(gt=0),
+        validator=validators.Number(gt=0, lte=LONGEST_SECONDS),
     ),
 ]
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+from trax.bounds import LONGEST
 from trax.records.when import Interval, Schedule
 from trax.schedule.every import every
-from trax.schedule.requirement import LONGEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

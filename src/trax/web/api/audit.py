@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from fastapi import APIRouter
-from pydantic import AwareDatetime
 from starlette.responses import Response
 
 from trax.records.audit import AuditEntry
-from trax.web.api.bodies import Body
-from trax.web.api.paging import After, Limit, Page, PathId, page
+from trax.web.api.bodies import Body, JsonRoute
+from trax.web.api.paging import After, Limit, Moment, NameQuery, Page, PathId, page
 from trax.web.api.writing import Writes
 from trax.web.room import TheRoom
 
-router = APIRouter(prefix="/audit", tags=["audit"])
+router = APIRouter(prefix="/audit", tags=["audit"], route_class=JsonRoute)
 
 
 class Undo(Body):
@@ -27,12 +26,12 @@ one, some = Writes(AuditEntry), Writes(Page[AuditEntry])
 @router.get("", response_model=Page[AuditEntry])
 async def list_audit(
     room: TheRoom,
-    actor: str | None = None,
-    action: str | None = None,
-    noun: str | None = None,
-    target: str | None = None,
-    since: AwareDatetime | None = None,
-    until: AwareDatetime | None = None,
+    actor: NameQuery = None,
+    action: NameQuery = None,
+    noun: NameQuery = None,
+    target: NameQuery = None,
+    since: Moment | None = None,
+    until: Moment | None = None,
     after: After = None,
     limit: Limit = 50,
 ) -> Response:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal, Self
+from json import JSONDecodeError
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 from starlette.requests import Request
 
+from trax.bounds import load_json
 from trax.errors import did_you_mean, shown
 from trax.web.api.document import operations
 from trax.web.api.paging import RowId
 from trax.web.problems import FieldProblem, Refusal, problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from starlette.responses import Response
 
 JSON: Final = "application/json"
 IDS_AT_MOST: Final = 1000
@@ -50,6 +58,30 @@ class Chosen(Body):
         if len(said) != 1:
             raise PydanticCustomError("chosen", "say one of ids, fingerprint and all")
         return self
+
+
+class JsonRequest(Request):
+    """A request whose body is read within the bounds of `load_json`."""
+
+    async def json(self) -> Any:
+        try:
+            return load_json(await self.body())
+        except JSONDecodeError:
+            raise
+        except ValueError as wrong:
+            raise JSONDecodeError(str(wrong), "", 0) from None
+
+
+class JsonRoute(APIRoute):
+    """A route of the API: what it is sent is read once, here, whatever its handler makes of it."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def read_and_handle(request: Request) -> Response:
+            return await handle(JsonRequest(request.scope, request.receive))
+
+        return read_and_handle
 
 
 async def check_request(request: Request) -> None:

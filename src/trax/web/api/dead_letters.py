@@ -12,13 +12,13 @@ from starlette.responses import Response
 
 from trax.records import DeadLetter, DeadLetterStatus
 from trax.records.dead_letter import DeadLetterGroup
-from trax.web.api.bodies import Body, Chosen, Note
-from trax.web.api.paging import LONGEST_PAGE, After, Full, Limit, Page, PathId, page
+from trax.web.api.bodies import Body, Chosen, JsonRoute, Note
+from trax.web.api.paging import LONGEST_PAGE, After, Full, Limit, NameQuery, Page, PathId, page
 from trax.web.api.writing import Writes, brief, shown
 from trax.web.problems import Refusal, problem
 from trax.web.room import TheRoom
 
-router = APIRouter(prefix="/dead-letters", tags=["dead letters"])
+router = APIRouter(prefix="/dead-letters", tags=["dead letters"], route_class=JsonRoute)
 
 
 class Requeue(Chosen):
@@ -77,8 +77,8 @@ requeued, acknowledged, groups = Writes(Requeued), Writes(Acknowledged), Writes(
 async def list_dead_letters(
     room: TheRoom,
     status: DeadLetterStatus | None = None,
-    manifest: str | None = None,
-    fingerprint: str | None = None,
+    manifest: NameQuery = None,
+    fingerprint: NameQuery = None,
     after: After = None,
     limit: Limit = 50,
     full: Full = False,

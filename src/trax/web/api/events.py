@@ -9,10 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from trax.web.access import Means
+from trax.web.api.bodies import JsonRoute
 from trax.web.events import EventStream
 from trax.web.room import TheRoom, TheVisitor
 
-router = APIRouter(prefix="/events", tags=["events"])
+router = APIRouter(prefix="/events", tags=["events"], route_class=JsonRoute)
 
 MARK = r"^[\w-]{1,100}$"
 LAST = Query(pattern=MARK, description="As the header, for those who cannot send one.")

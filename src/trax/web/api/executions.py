@@ -5,30 +5,41 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import AwareDatetime, BaseModel
+from pydantic import BaseModel
 from starlette.responses import Response
 
 from trax.records import LogLine, Metadata, State, WorkQueueEntry
 from trax.web.api.asking import asked_again
-from trax.web.api.bodies import Ids
-from trax.web.api.paging import After, AskedById, Limit, Page, PathId, RowId, page, page_asked
+from trax.web.api.bodies import Ids, JsonRoute
+from trax.web.api.paging import (
+    After,
+    AskedById,
+    Limit,
+    Moment,
+    NameQuery,
+    Page,
+    PathId,
+    RowId,
+    page,
+    page_asked,
+)
 from trax.web.api.writing import Writes, shown
 from trax.web.problems import Refusal, problem
 from trax.web.room import TheRoom
 
-router = APIRouter(prefix="/executions", tags=["executions"])
+router = APIRouter(prefix="/executions", tags=["executions"], route_class=JsonRoute)
 
 
 class RunsAsked(AskedById):
     """Which runs."""
 
     state: State | None = None
-    train: str | None = None
-    manifest: str | None = None
-    group: str | None = None
+    train: NameQuery = None
+    manifest: NameQuery = None
+    group: NameQuery = None
     parent_id: RowId | None = None
-    since: AwareDatetime | None = None
-    until: AwareDatetime | None = None
+    since: Moment | None = None
+    until: Moment | None = None
     external_id: Annotated[str | None, Query(max_length=200, description="Or how it begins.")] = None
     admin: Annotated[bool, Query(description="With those of the administrative trains.")] = False
 

@@ -5,28 +5,27 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Path
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 from starlette.responses import Response
 
+from trax.bounds import LONGEST_NAME
 from trax.records import ManifestGroup
-from trax.records.states import PRIORITY_MAX
-from trax.web.api.bodies import Body
+from trax.web.api.bodies import Body, JsonRoute
 from trax.web.api.manifests import Stopped
-from trax.web.api.paging import AfterName, Limit, Page, page
+from trax.web.api.paging import AfterName, Limit, Page, Priority, WholeNumber, page
 from trax.web.api.writing import Writes
 from trax.web.room import TheRoom
 
-router = APIRouter(prefix="/groups", tags=["groups"])
+router = APIRouter(prefix="/groups", tags=["groups"], route_class=JsonRoute)
 
-GroupName = Annotated[str, Path(min_length=1, max_length=200)]
-LARGEST_COUNT = 2**31 - 1
+GroupName = Annotated[str, Path(min_length=1, max_length=LONGEST_NAME)]
 
 
 class GroupChange(Body):
     """What is left out stays as it is; `max_active_jobs: null` means no limit."""
 
-    max_active_jobs: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] | None = None
-    priority: Annotated[int, Field(ge=0, le=PRIORITY_MAX)] = 0
+    max_active_jobs: WholeNumber | None = None
+    priority: Priority = 0
     enabled: bool = True
 
 
@@ -61,12 +60,10 @@ async def update_group(room: TheRoom, name: GroupName, body: GroupChange) -> Res
 @router.post("/{name:path}/trigger", response_model=Triggered)
 async def trigger_group(room: TheRoom, name: GroupName) -> Response:
     """Start every enabled manifest of the group that depends on no other."""
-    await room.app.groups.get(name)
     return triggered(Triggered(triggered=await room.app.groups.trigger(name)))
 
 
 @router.post("/{name:path}/cancel", response_model=Stopped)
 async def cancel_group(room: TheRoom, name: GroupName) -> Response:
     """Ask all its runs in progress to stop."""
-    await room.app.groups.get(name)
     return stopped(Stopped(cancelled=await room.app.groups.cancel(name)))

@@ -8,11 +8,12 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from trax.records import LogLevel, LogLine
+from trax.web.api.bodies import JsonRoute
 from trax.web.api.paging import After, Before, Limit, Page, RowId, page_of
 from trax.web.api.writing import Writes
 from trax.web.room import TheRoom
 
-router = APIRouter(prefix="/logs", tags=["logs"])
+router = APIRouter(prefix="/logs", tags=["logs"], route_class=JsonRoute)
 
 some = Writes(Page[LogLine])
 

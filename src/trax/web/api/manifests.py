@@ -6,29 +6,29 @@ from datetime import timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 from starlette.responses import Response
 
+from trax.bounds import LONGEST_NAME
 from trax.records import Manifest, Reason, ScheduleType, WorkQueueEntry
-from trax.web.api.bodies import Body
-from trax.web.api.paging import AskedByName, Page, page_asked
+from trax.web.api.bodies import Body, JsonRoute
+from trax.web.api.paging import AskedByName, NameQuery, Page, Seconds, page_asked
 from trax.web.api.writing import Writes, shown
 from trax.web.room import TheRoom
 
-router = APIRouter(prefix="/manifests", tags=["manifests"])
+router = APIRouter(prefix="/manifests", tags=["manifests"], route_class=JsonRoute)
 
-ExternalId = Annotated[str, Path(min_length=1, max_length=200, description="Its external id.")]
-Seconds = Annotated[float, Field(ge=0, le=10 * 366 * 86400)]
+ExternalId = Annotated[str, Path(min_length=1, max_length=LONGEST_NAME, description="Its external id.")]
 
 
 class ManifestsAsked(AskedByName):
     """Which manifests."""
 
-    group: str | None = None
-    train: str | None = None
+    group: NameQuery = None
+    train: NameQuery = None
     enabled: bool | None = None
     schedule_type: ScheduleType | None = None
-    depends_on: str | None = None
+    depends_on: NameQuery = None
     text: Annotated[str | None, Query(max_length=200, description="Somewhere in its external id.")] = None
     retired: Annotated[bool, Query(description="Only retired ones; otherwise they are left out.")] = False
 

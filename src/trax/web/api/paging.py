@@ -6,27 +6,55 @@ A list is brief: what may be long (inputs, outputs, stack traces) is not even re
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Annotated, Any, Final, Generic, TypeVar
 
 from fastapi import Path, Query
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, Field
+from pydantic_core import PydanticCustomError
 from starlette.convertors import StringConvertor, register_url_convertor
 
+from trax.bounds import (
+    A_MOMENT,
+    LARGEST_COUNT,
+    LARGEST_ID,
+    LONGEST_NAME,
+    LONGEST_SECONDS,
+    PRIORITY_MAX,
+    is_moment,
+)
 from trax.records.count import Count
 from trax.records.page import Page as Found
 from trax.web.api.writing import brief
 from trax.web.masking import Mask
 
 LONGEST_PAGE: Final = 200
-LARGEST_ID: Final = 2**63 - 1
 
 T = TypeVar("T")
+
+
+def _check_moment(moment: datetime) -> datetime:
+    """An offset may carry a moment out of the calendar, which ends on both sides."""
+    if not is_moment(moment):
+        raise PydanticCustomError("moment", "must be {wanted}", {"wanted": A_MOMENT})
+    return moment
+
 
 Limit = Annotated[int, Query(ge=1, le=LONGEST_PAGE, description="How many at most.")]
 After = Annotated[int | None, Query(ge=0, le=LARGEST_ID, description="Read on: `next` of the page before.")]
 Before = Annotated[int | None, Query(ge=0, le=LARGEST_ID, description="Go back: `previous` of the page.")]
-AfterName = Annotated[str | None, Query(max_length=200, description="Read on: `next` of the page before.")]
-BeforeName = Annotated[str | None, Query(max_length=200, description="Go back: `previous` of the page.")]
+AfterName = Annotated[
+    str | None, Query(max_length=LONGEST_NAME, description="Read on: `next` of the page before.")
+]
+BeforeName = Annotated[
+    str | None, Query(max_length=LONGEST_NAME, description="Go back: `previous` of the page.")
+]
+NameQuery = Annotated[str | None, Query(max_length=LONGEST_NAME)]
+Moment = Annotated[AwareDatetime, AfterValidator(_check_moment)]
+Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
+WholeNumber = Annotated[int, Field(ge=0, le=LARGEST_COUNT)]
+Priority = Annotated[int, Field(ge=0, le=PRIORITY_MAX)]
+Seconds = Annotated[float, Field(ge=0, le=LONGEST_SECONDS)]
 WithTotal = Annotated[bool, Query(description="Also count them all: exactly to 10,000, beyond that about.")]
 Full = Annotated[
     bool,
@@ -40,9 +68,12 @@ PathId = Annotated[int, Path(ge=0, le=LARGEST_ID)]
 
 
 class RowIdConvertor(StringConvertor):
-    """An id in a path, written `{entry_id:row_id}`: `/queue/cancel` is no entry, and has its own methods."""
+    """A number in a path, written `{entry_id:row_id}`: `/queue/cancel` is no entry, and has its own methods.
 
-    regex = "[0-9]{1,19}"
+    Whether it can be an id is for `PathId` to say, which names it in the answer.
+    """
+
+    regex = "-?[0-9]+"
 
 
 register_url_convertor("row_id", RowIdConvertor())

@@ -9,22 +9,22 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from trax.records import Origin, QueueStatus, Reason, WorkQueueEntry
-from trax.web.api.bodies import Ids
-from trax.web.api.paging import AskedById, Page, PathId, page_asked
+from trax.web.api.bodies import Ids, JsonRoute
+from trax.web.api.paging import AskedById, NameQuery, Page, PathId, page_asked
 from trax.web.api.writing import Writes, shown
 from trax.web.problems import Refusal, problem
 from trax.web.room import TheRoom
 
-router = APIRouter(prefix="/queue", tags=["queue"])
+router = APIRouter(prefix="/queue", tags=["queue"], route_class=JsonRoute)
 
 
 class EntriesAsked(AskedById):
     """Which entries."""
 
     status: QueueStatus | None = None
-    train: str | None = None
-    manifest: str | None = None
-    group: str | None = None
+    train: NameQuery = None
+    manifest: NameQuery = None
+    group: NameQuery = None
     origin: Origin | None = None
 
 

@@ -11,13 +11,14 @@ from starlette.responses import Response
 from trax.settings import SettingOrigin, Settings
 from trax.settings.kinds import Effective
 from trax.web.api import bodies
+from trax.web.api.paging import Name
 from trax.web.api.writing import Writes
 from trax.web.room import TheRoom
 
 if TYPE_CHECKING:
     from trax.web.room import Room
 
-router = APIRouter(prefix="/settings", tags=["settings"])
+router = APIRouter(prefix="/settings", tags=["settings"], route_class=bodies.JsonRoute)
 
 
 class Setting(BaseModel):
@@ -34,7 +35,7 @@ class Setting(BaseModel):
 class Reset(bodies.Body):
     """Whose edits to undo; none named: all."""
 
-    names: Annotated[list[str], Field(max_length=len(Settings.model_fields))] = Field(
+    names: Annotated[list[Name], Field(max_length=len(Settings.model_fields))] = Field(
         default_factory=list[str]
     )
 

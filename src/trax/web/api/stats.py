@@ -19,11 +19,12 @@ from trax.records.stats import (
     TrainDuration,
 )
 from trax.records.tally import Span
-from trax.web.api.paging import AfterName, Limit
+from trax.web.api.bodies import JsonRoute
+from trax.web.api.paging import AfterName, Limit, NameQuery
 from trax.web.api.writing import Writes
 from trax.web.room import TheRoom
 
-router = APIRouter(prefix="/stats", tags=["stats"])
+router = APIRouter(prefix="/stats", tags=["stats"], route_class=JsonRoute)
 
 Admin = Annotated[bool, Query(description="With those of the administrative trains.")]
 
@@ -83,6 +84,6 @@ async def get_group_stats(room: TheRoom, after: AfterName = None, limit: Limit =
 
 
 @router.get("/graph", response_model=Graph)
-async def get_graph(room: TheRoom, group: str | None = None) -> Response:
+async def get_graph(room: TheRoom, group: NameQuery = None) -> Response:
     """Which groups wait for which: all of them, or those next to one."""
     return graph(await room.app.stats.graph(group))

@@ -6,24 +6,24 @@ from datetime import timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
-from pydantic import AwareDatetime, BaseModel, Field
+from pydantic import BaseModel
 from starlette.responses import Response
 
+from trax.bounds import LONGEST_NAME
 from trax.host.by_name import run_by_name
 from trax.host.wishes import QueueKeywords
 from trax.records import Metadata, WorkQueueEntry
-from trax.records.states import PRIORITY_MAX
 from trax.web.api.asking import asked_for, has_code
-from trax.web.api.bodies import Body
-from trax.web.api.manifests import Seconds
+from trax.web.api.bodies import Body, JsonRoute
+from trax.web.api.paging import Moment, Name, Priority, Seconds, WholeNumber
 from trax.web.api.writing import Writes, shown
 from trax.web.described import TrainSummary, TrainWithSchemas, described, with_schemas
 from trax.web.problems import Refusal, problem
 from trax.web.room import TheRoom
 
-router = APIRouter(prefix="/trains", tags=["trains"])
+router = APIRouter(prefix="/trains", tags=["trains"], route_class=JsonRoute)
 
-TrainName = Annotated[str, Path(min_length=1, max_length=200)]
+TrainName = Annotated[str, Path(min_length=1, max_length=LONGEST_NAME)]
 
 
 class Trains(BaseModel):
@@ -43,12 +43,12 @@ class ToRun(Body):
 class ToQueue(ToRun):
     """What to run it with, and how it waits; what is left out, the train says."""
 
-    priority: Annotated[int, Field(ge=0, le=PRIORITY_MAX)] | None = None
-    group: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    priority: Priority | None = None
+    group: Name | None = None
     delay_seconds: Seconds | None = None
-    at: AwareDatetime | None = None
-    unique: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    max_retries: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
+    at: Moment | None = None
+    unique: Name | None = None
+    max_retries: WholeNumber | None = None
 
 
 some, one = Writes(Trains), Writes(TrainWithSchemas)
@@ -82,7 +82,7 @@ async def queue_train(room: TheRoom, name: TrainName, body: ToQueue) -> Response
         "unique": body.unique,
         "max_retries": body.max_retries,
     }
-    queued = await asked_for(room.app, name, body.input, how)
+    queued = await asked_for(room.app, name, _input(room, body), how)
     return entry(shown(queued, room.mask), 201)
 
 
@@ -97,5 +97,10 @@ async def run_train(room: TheRoom, name: TrainName, body: ToRun) -> Response:
                 hint="start it with the app: trax dashboard APP",
             )
         )
-    ran = await room.app.at_home(run_by_name(room.app.parts, name, body.input))
+    ran = await room.app.at_home(run_by_name(room.app.parts, name, _input(room, body)))
     return record(shown(ran, room.mask))
+
+
+def _input(room: TheRoom, body: ToRun) -> Any:
+    """What was sent. The mark that stands for a hidden value is no value: a reader may have sent it back."""
+    return room.mask.restore(body.input, None)

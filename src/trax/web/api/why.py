@@ -7,13 +7,14 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
+from trax.bounds import LARGEST_ID, LONGEST_NAME
 from trax.records import Reason
-from trax.web.api.paging import LARGEST_ID
+from trax.web.api.bodies import JsonRoute
 from trax.web.api.writing import Writes
 from trax.web.problems import FieldProblem, Refusal, problem
 from trax.web.room import TheRoom
 
-router = APIRouter(prefix="/why", tags=["why"])
+router = APIRouter(prefix="/why", tags=["why"], route_class=JsonRoute)
 
 reasons = Writes(list[Reason])
 
@@ -21,7 +22,7 @@ reasons = Writes(list[Reason])
 @router.get("", response_model=list[Reason])
 async def why(
     room: TheRoom,
-    manifest: Annotated[str | None, Query(min_length=1, max_length=200)] = None,
+    manifest: Annotated[str | None, Query(min_length=1, max_length=LONGEST_NAME)] = None,
     entry: Annotated[int | None, Query(ge=0, le=LARGEST_ID)] = None,
 ) -> Response:
     """What keeps a manifest or an entry of the queue from running; what holds it now comes first."""

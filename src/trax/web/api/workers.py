@@ -7,12 +7,14 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
+from trax.bounds import LARGEST_ID
 from trax.records.worker_view import WorkerView
-from trax.web.api.paging import LARGEST_ID, LONGEST_PAGE, Limit, PathId
+from trax.web.api.bodies import JsonRoute
+from trax.web.api.paging import LONGEST_PAGE, Limit, PathId
 from trax.web.api.writing import Writes
 from trax.web.room import TheRoom
 
-router = APIRouter(prefix="/workers", tags=["workers"])
+router = APIRouter(prefix="/workers", tags=["workers"], route_class=JsonRoute)
 
 AfterWorker = Annotated[int | None, Query(ge=0, le=LARGEST_ID, description="Read on: the last one's id.")]
 

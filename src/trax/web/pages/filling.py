@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from trax.bounds import load_json
 from trax.web.masking import is_mark
 from trax.web.pages.fields import Field, Kind, item_of
 from trax.web.pages.spelled import whole
@@ -176,7 +177,7 @@ def _read(field: Field, text: str) -> Any:
         return next((choice for choice in field.choices if _text(field, choice) == text), text)
     if field.kind in {Kind.INTEGER, Kind.NUMBER, Kind.JSON}:
         try:
-            return json.loads(text)
+            return load_json(text)
         except ValueError:
             return text
     return text

@@ -7,6 +7,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from trax.bounds import load_json
 from trax.web.cookies import cookie
 from trax.web.login import safe_next
 
@@ -37,7 +38,7 @@ def say(request: Request, answer: Response, message: Message) -> None:
 def said(request: Request) -> list[Message]:
     """The browser only carries it: whatever else it may send is shown as text, or not at all."""
     try:
-        found: Any = json.loads(urlsafe_b64decode(request.cookies.get(COOKIE, "")))
+        found: Any = load_json(urlsafe_b64decode(request.cookies.get(COOKIE, "")))
         return [Message(str(found["text"]), found["is_good"] is True, _ours(found["path"]))]
     except (ValueError, KeyError, TypeError):
         return []

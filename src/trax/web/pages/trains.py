@@ -10,6 +10,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from trax.bounds import load_json
 from trax.errors import InvalidInput, NotFound, StoreError, TraxError
 from trax.web.api.asking import asked_for
 from trax.web.described import described, schema_of
@@ -56,9 +57,9 @@ class Draft:
         if not self.as_json:
             return value_of(field, self.typed)
         try:
-            return json.loads(self.json_text or "null")
+            return load_json(self.json_text or "null")
         except ValueError as wrong:
-            raise TraxError(f"this is not JSON: {wrong}") from None
+            raise TraxError(f"this is not JSON that can be read here: {wrong}") from None
 
 
 @router.get("/trains")

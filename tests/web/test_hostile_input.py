@@ -1,0 +1,279 @@
+"""Whatever is put into an address, a body or a form, the answer is documented, and none is a 500."""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import urlsafe_b64encode
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import pytest
+from pydantic import BaseModel
+from tests.support.control_room import OPERATOR, browser, control_room, railway
+from tests.support.hostile import BODIES, IN_ADDRESSES, IN_BODIES
+from tests.support.visitor import Page
+
+from trax import Trax
+from trax.settings import Settings
+from trax.web import Access, create
+from trax.web.api.bodies import JsonRoute
+from trax.web.masking import HIDDEN
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterator
+
+    import httpx2
+    from tests.support.control_room import ControlRoom
+
+JSON = {"Content-Type": "application/json"}
+FORM = {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin"}
+THERE = {"external_id": "ada", "metadata_id": "1", "entry_id": "1", "dead_letter_id": "1", "audit_id": "1"}
+FILTERS = {
+    "/trains": ("text",),
+    "/manifests": ("text", "train", "group", "schedule_type", "enabled", "before", "after"),
+    "/groups": ("after",),
+    "/queue": ("status", "train", "manifest", "group", "origin", "before", "after"),
+    "/executions": ("state", "train", "manifest", "group", "external_id", "within", "before", "after"),
+    "/dead-letters": ("status", "manifest", "fingerprint", "before"),
+    "/logs": ("text", "level", "execution", "before", "after"),
+    "/audit": ("actor", "action", "target", "before"),
+    "/trains/serve_coffee": ("like", "as"),
+    "/executions/1": ("lines",),
+    "/workers": ("after",),
+    "/login": ("next",),
+    "/": ("by",),
+}
+FIELDS = {
+    "/queue": ("ids",),
+    "/executions": ("ids",),
+    "/executions/1": ("action",),
+    "/dead-letters": ("ids", "fingerprint", "limit", "note", "action"),
+    "/groups": ("ids", "action"),
+    "/groups/bar": ("max_active_jobs", "priority", "action"),
+    "/manifests": ("ids", "action"),
+    "/manifests/ada": ("action", "delay"),
+    "/settings": ("name", "value", "action"),
+    "/settings/yours": ("shown", "theme", "zone"),
+    "/audit": ("id", "action"),
+    "/trains/serve_coffee": ("in:customer", "in:cups", "priority", "delay", "group", "like", "json", "add"),
+}
+GIVEN = {
+    "/dead-letters": {"action": "requeue", "confirmed": "yes"},
+    "/queue": {"confirmed": "yes"},
+    "/executions": {"confirmed": "yes"},
+    "/executions/1": {"action": "rerun"},
+    "/groups": {"action": "trigger"},
+    "/groups/bar": {"action": "save"},
+    "/manifests": {"action": "trigger"},
+    "/manifests/ada": {"action": "trigger"},
+    "/settings": {"action": "save", "name": "local_worker_count"},
+    "/audit": {"action": "undo", "confirmed": "yes"},
+    "/trains/serve_coffee": {"action": "queue", "in:customer": "Ada"},
+}
+
+
+@pytest.fixture
+async def room(url: str) -> AsyncGenerator[ControlRoom]:
+    async with control_room(url) as opened:
+        await opened.app.queue("serve_coffee", {"customer": "Ada", "cups": 10})
+        await opened.harness.run_until_idle()
+        yield opened
+
+
+async def asked(room: ControlRoom, method: str, path: str, **more: Any) -> httpx2.Response:
+    answer = await room.api.request(method, path, **more)
+    documented = operation_at(room, method, path)["responses"]
+    assert str(answer.status_code) in {*documented, "404", "405"}, (method, path[:200], more, answer.text)
+    return answer
+
+
+def operations(room: ControlRoom) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Every operation but the one whose answer has no end."""
+    for path, methods in room.web.openapi()["paths"].items():
+        yield from ((method.upper(), path, each) for method, each in methods.items() if "events" not in path)
+
+
+def operation_at(room: ControlRoom, method: str, path: str) -> dict[str, Any]:
+    """What is documented of the operation that such a path is meant for."""
+    wanted = path.partition("?")[0]
+    for known, template, operation in operations(room):
+        pattern = re.sub(r"\{\w+\}", ".*", template)
+        if known == method and re.fullmatch(pattern, wanted, re.DOTALL):
+            return operation
+    raise AssertionError((method, path))
+
+
+def filled(path: str, value: str | None = None) -> str:
+    def fill(found: re.Match[str]) -> str:
+        name = found[1]
+        otherwise = "serve_coffee" if "/trains/" in path else "bar"
+        return value if value is not None else THERE.get(name, otherwise)
+
+    return re.sub(r"\{(\w+)\}", fill, path)
+
+
+async def test_no_path_breaks_anything(room: ControlRoom) -> None:
+    for method, path, _ in operations(room):
+        for value in IN_ADDRESSES if "{" in path else ():
+            body: dict[str, Any] = {} if method == "GET" else {"content": b"{}", "headers": JSON}
+            answer = await asked(room, method, filled(path, value), **body)
+
+            assert answer.status_code in {200, 201, 204, 404, 405, 409, 422}
+
+
+async def test_no_query_breaks_anything(room: ControlRoom) -> None:
+    for method, path, operation in operations(room):
+        for name in (one["name"] for one in operation.get("parameters", ()) if one["in"] == "query"):
+            for value in IN_ADDRESSES:
+                answer = await asked(room, method, f"{filled(path)}?{name}={value}")
+
+                if answer.status_code == 422:
+                    assert answer.json()["fields"][0]["path"] == f"query.{name}"
+            answer = await asked(room, method, f"{filled(path)}?{name}=1&{name}=%00")
+            assert answer.status_code in {200, 404, 422}
+
+
+async def test_no_body_breaks_anything(room: ControlRoom) -> None:
+    for method, path, operation in operations(room):
+        for body in BODIES if "requestBody" in operation else ():
+            await asked(room, method, filled(path), content=body, headers=JSON)
+    await room.get("/settings")
+
+
+async def test_no_field_of_a_body_breaks_anything(room: ControlRoom) -> None:
+    schemas = room.web.openapi()["components"]["schemas"]
+    for method, path, operation in operations(room):
+        if "requestBody" not in operation:
+            continue
+        schema = operation["requestBody"]["content"]["application/json"]["schema"]
+        schema = next((one for one in schema.get("anyOf", ()) if "$ref" in one), schema)
+        known: dict[str, Any] = (
+            schemas[schema["$ref"].rpartition("/")[2]]["properties"] if "$ref" in schema else {}
+        )
+        for name in known or Settings.model_fields:
+            for value in IN_BODIES:
+                body = {**({"input": {"customer": "Ada"}} if "/trains/" in path else {}), name: value}
+                await asked(room, method, filled(path), content=json.dumps(body), headers=JSON)
+    assert (await room.api.get("/health")).status_code == 200
+
+
+@pytest.mark.parametrize("body", [body for body in BODIES if b"[[[" in body or b"\\ud" in body])
+async def test_json_that_cannot_be_read_is_told_with_the_reason(body: bytes) -> None:
+    async with control_room("memory://") as room:
+        answer = await room.api.post("/api/v1/trains/serve_coffee/queue", content=body, headers=JSON)
+
+        told = answer.json()
+        assert (answer.status_code, told["fields"][0]["path"]) == (422, "body")
+        assert re.search("nested more than 100 levels deep|surrogate pair", told["fields"][0]["message"])
+
+
+def test_every_route_of_the_api_reads_json_within_the_same_bounds() -> None:
+    def routes(router: Any) -> Iterator[Any]:
+        for route in router.routes:
+            inner = getattr(route, "original_router", None)
+            yield from routes(inner) if inner is not None else [route]
+
+    found = [route for route in routes(create(railway("memory://"))) if getattr(route, "body_field", None)]
+
+    assert len(found) > 10
+    assert all(isinstance(route, JsonRoute) for route in found)
+
+
+class OwnInit(BaseModel):
+    """A model that is made by its own code: `self` among its keys would be given to it twice."""
+
+    cups: int = 1
+
+    def __init__(self, **data: Any) -> None:
+        super().__init__(**data)
+
+
+@pytest.mark.parametrize("verb", ["queue", "run"])
+async def test_an_input_may_have_a_key_named_self(verb: str) -> None:
+    app = Trax("memory://")
+
+    @app.train
+    def brew(value: OwnInit) -> int:
+        return value.cups
+
+    async with control_room("memory://", app=app) as room:
+        answer = await room.api.post(f"/api/v1/trains/brew/{verb}", json={"input": {"self": 1}})
+
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_input")
+
+
+async def test_a_setting_named_self_is_unknown(room: ControlRoom) -> None:
+    told = await room.patch("/settings", {"self": 1, "live": 2}, status=422)
+
+    assert [field["path"] for field in told["fields"]] == ["self", "live"]
+
+
+@pytest.mark.parametrize("verb", ["queue", "run"])
+async def test_the_mark_of_a_hidden_value_is_no_value(room: ControlRoom, verb: str) -> None:
+    sent = {"input": {"customer": "Ada", "password": HIDDEN}}
+    before = await room.app.work_queue.count(), await room.app.executions.count()
+
+    told = await room.post(f"/trains/serve_coffee/{verb}", sent, status=422)
+
+    assert [field["path"] for field in told["fields"]] == ["password"]
+    assert (await room.app.work_queue.count(), await room.app.executions.count()) == before
+
+
+async def test_a_group_that_is_not_there_is_not_found_by_any_verb(room: ControlRoom) -> None:
+    assert (await room.post("/groups/nobody/trigger", status=404))["detail"] == "there is no group 'nobody'"
+    assert (await room.post("/groups/nobody/cancel", status=404))["detail"] == "there is no group 'nobody'"
+
+
+async def test_no_filter_of_a_page_breaks_it(room: ControlRoom) -> None:
+    for path, names in FILTERS.items():
+        for name in names:
+            for value in (*IN_ADDRESSES, f"1&{name}=2"):
+                answer = await room.api.get(f"{path}?{name}={value}")
+
+                assert answer.status_code in {200, 404, 422}, (path, name, value, answer.text[:2000])
+
+
+async def test_no_address_of_a_page_breaks_it(room: ControlRoom) -> None:
+    nouns = ("trains", "manifests", "groups", "queue", "executions", "dead-letters", "static")
+    for path in (f"/{noun}/{value}" for noun in nouns for value in IN_ADDRESSES):
+        answer = await room.api.get(path)
+
+        assert answer.status_code in {200, 404, 405, 422}, (path, answer.text[:2000])
+
+
+async def test_no_field_of_a_form_breaks_its_page(url: str) -> None:
+    deep = quote(b"[" * 100_000)
+    access = Access(allow_anonymous=True)
+    async with control_room(url, access=access) as room, browser(room.web) as reader:
+        token = dict(Page(await reader.get("/settings")).forms[0].fields)["csrf_token"]
+        for path, names in FIELDS.items():
+            for name in names:
+                for value in (*IN_ADDRESSES, deep, "%5B" * 500, HIDDEN):
+                    given = {"as": "json"} if name == "json" else {}
+                    given |= GIVEN.get(path, {}) | {"csrf_token": token}
+                    pairs = [f"{quote(key)}={quote(said)}" for key, said in given.items() if key != name]
+                    body = "&".join([*pairs, f"{quote(name)}={value}"])
+                    answer = await reader.post(path, content=body, headers=FORM)
+                    where = (path, name, value[:100], answer.status_code)
+                    assert answer.status_code in {200, 303, 404, 422}, where
+
+
+@pytest.mark.parametrize(
+    "cookie", [b"[" * 50_000, b"\xff\xff", b'{"text": "\\ud800", "is_good": 1, "path": 2}']
+)
+async def test_what_a_browser_remembers_cannot_break_a_page(cookie: bytes) -> None:
+    async with control_room("memory://") as room:
+        said = urlsafe_b64encode(cookie).decode()
+        answer = await room.api.get("/groups", headers={"Cookie": f"trax_said={said}; trax_session=a.b.c.d"})
+
+    assert answer.status_code == 200
+
+
+async def test_a_reason_of_any_bytes_is_kept_as_text(room: ControlRoom) -> None:
+    async with browser(room.web, token=OPERATOR) as api:
+        for reason in (b"\x80\xff", b"x" * 10_000, "\u202e".encode()):
+            answer = await api.patch(
+                "/api/v1/groups/bar", json={"priority": 3}, headers={b"X-Reason": reason}
+            )
+            assert answer.status_code == 200

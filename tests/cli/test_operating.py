@@ -126,15 +126,82 @@ def test_much_at_once_is_confirmed(
 
 def test_what_a_job_says_cannot_steer_the_terminal(operator: Operator, trains: Railway) -> None:
     asyncio.run(trains.runs())
-    operator("queue", "add", "complain", json.dumps("\x1b[2J\tgone\nagain"))
+    operator("queue", "add", "complain", json.dumps("\x1b[2J\tgone\n\u202eagain\x9b\u2028"))
     asyncio.run(trains.runs())
 
     listed = operator("executions", "list", "--state", "failed")
     shown = operator("executions", "show", "3")
+    followed = operator("executions", "follow", "3")
+    as_json = operator("executions", "show", "3", "--json")
 
-    assert listed.lines[0][-1] == "[2J gone again"
-    assert "[2J" in shown.out
-    assert "\x1b" not in shown.out
+    assert listed.lines[0][-1] == r"\x1b[2J gone \u202eagain\x9b\u2028"
+    for told in (listed, shown, followed, as_json):
+        assert not set(told.out) & set("\x1b\u202e\x9b\u2028")
+        assert r"\u202e" in told.out
+    assert json.loads(as_json.out)["failure_reason"] == "\x1b[2J\tgone\n\u202eagain\x9b\u2028"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["executions", "show", "99999999999999999999"],
+        ["executions", "show", "9" * 5000],
+        ["executions", "show", "\x1b[2J"],
+        ["executions", "show", "1", "--\x1b[2J"],
+        ["executions", "list", "--before", "99999999999999999999"],
+        ["executions", "list", "--parent-id", "-1"],
+        ["executions", "list", "--since", "9999-12-31T23:59-12:00"],
+        ["executions", "list", "--until", "0001-01-01"],
+        ["executions", "list", "--train", "x" * 300],
+        ["executions", "logs", "1", "--after", "99999999999999999999"],
+        ["executions", "cancel", "1", "99999999999999999999"],
+        ["dead-letters", "show", "99999999999999999999"],
+        ["dead-letters", "list", "--before", "99999999999999999999"],
+        ["audit", "undo", "99999999999999999999"],
+        ["why", "99999999999999999999"],
+        ["why", "run:" + "9" * 30],
+        ["why", "9" * 5000],
+        ["why", "\udcff\x1b"],
+        ["queue", "add", "greet", "[" * 100_000],
+        ["queue", "add", "greet", '"\\ud800"'],
+        ["queue", "add", "greet", "NaN"],
+        ["queue", "add", "greet", "1", "--delay", "1e300"],
+        ["queue", "add", "greet", "1", "--delay", "9" * 400],
+        ["queue", "add", "greet", "1", "--max-retries", "99999999999999999999"],
+        ["queue", "add", "greet", "1", "--group", "\x1b[2J"],
+        ["manifests", "trigger", "greet-ada", "--delay", "99999999999999999999"],
+        ["groups", "set", "etl", "--max-active-jobs", "99999999999999999999"],
+        ["groups", "set", "etl", "--priority", "32"],
+        ["groups", "trigger", "\udcff"],
+        ["settings", "set", "local_worker_count=99999999999999999999"],
+        ["settings", "set", "default_job_timeout=1e300"],
+        ["settings", "set", "self=1"],
+        ["settings", "set", "max_active_jobs=" + "[" * 100_000],
+    ],
+    ids=lambda words: " ".join(words)[:40].encode("ascii", "backslashreplace").decode(),
+)
+def test_no_value_is_answered_with_a_traceback(
+    operator: Operator, trains: Railway, words: Sequence[str]
+) -> None:
+    asyncio.run(trains.runs())
+
+    told = operator(*words)
+
+    assert told.code in {1, 2}
+    assert told.err.startswith("trax: ")
+    assert told.err.removesuffix("\n").isprintable()
+    assert len(told.err) < 1100
+
+
+@pytest.mark.parametrize("command", ["worker", "run"])
+@pytest.mark.parametrize(
+    "option", ["--concurrency=99999999999999999999", "--concurrency=0", "--concurrency=10001"]
+)
+def test_a_server_refuses_more_slots_than_it_can_have(operator: Operator, command: str, option: str) -> None:
+    told = operator.plainly(command, "nowhere:app", option)
+
+    assert told.code == 2
+    assert "for --concurrency. Must be " in told.err
 
 
 def test_a_terminal_shows_a_table_and_a_pipe_plain_lines(trains: Railway, operator: Operator) -> None:

@@ -82,7 +82,7 @@ def test_what_comes_next_and_what_went_wrong_is_told_in_relation_to_now() -> Non
     found = drawn(seen({"dead_letters": 2}, next_due=due, last_failure=failure))
 
     assert found["next"] == "sync-users in 4 s, daily in 2 h"
-    assert found["last failure"] == "run 9 of greet, 30 s ago: OSError: no [2Jdisk"
+    assert found["last failure"] == "run 9 of greet, 30 s ago: OSError: no \\x1b[2Jdisk"
     assert found["dead letters"] == "2 wait for a person: trax dead-letters list"
 
 

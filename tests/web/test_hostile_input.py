@@ -277,3 +277,19 @@ async def test_a_reason_of_any_bytes_is_kept_as_text(room: ControlRoom) -> None:
                 "/api/v1/groups/bar", json={"priority": 3}, headers={b"X-Reason": reason}
             )
             assert answer.status_code == 200
+
+
+async def test_a_page_shows_marks_of_direction_and_does_not_obey_them(room: ControlRoom) -> None:
+    name = "Ada\u202eadA\x9b"
+    await room.app.queue("serve_coffee", {"customer": name})
+    await room.harness.run_until_idle()
+    await room.harness.cycle("notebook")
+    run = next(one for one in await room.app.executions.list() if name in str(one.input))
+
+    pages = [(await room.api.get(path)).text for path in (f"/executions/{run.id}", "/logs")]
+    form = (await room.api.get(f"/trains/serve_coffee?like={run.id}")).text
+
+    for page in pages:
+        assert not set(page) & set("\u202e\x9b")
+        assert r"Ada\u202eadA\x9b" in page
+    assert f'value="{name}"' in form

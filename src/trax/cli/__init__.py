@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from cyclopts import App, CycloptsError
 
 from trax.errors import TraxError
+from trax.escapes import visible_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 MISUNDERSTOOD: Final = 2
 READER_LEFT: Final = 141
 """What a shell says of a program that was ended by SIGPIPE."""
+LONGEST_LINE: Final = 1_000
 
 
 class BrokenApp(TraxError):
@@ -137,12 +139,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stdout.flush()
     except CycloptsError as misunderstood:
         asked = " ".join(("trax", *(misunderstood.command_chain or ())))
-        print(f"trax: {misunderstood} See `{asked} --help`.", file=sys.stderr)  # noqa: T201
+        _complain(f"{misunderstood} See `{asked} --help`.")
         sys.exit(MISUNDERSTOOD)
     except TraxError as error:
         if debug:
             raise
-        print(f"trax: {error}", file=sys.stderr)  # noqa: T201
+        _complain(str(error))
         sys.exit(MISUNDERSTOOD if isinstance(error, BrokenApp) else 1)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it ends
@@ -150,3 +152,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _complain(text: str) -> None:
+    """One line, whatever was typed: a value may be long, and hold what steers a terminal."""
+    cut = text if len(text) <= LONGEST_LINE else f"{text[:LONGEST_LINE]}…"
+    print(f"trax: {visible_text(cut)}", file=sys.stderr)  # noqa: T201

@@ -21,7 +21,7 @@ from trax.cli.operating import (
     misuse,
     operate,
 )
-from trax.cli.showing import cleaned, say, show_json, show_list, show_one
+from trax.cli.showing import say, show_json, show_list, show_one
 from trax.records.states import ACTIVE, State
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def follow(metadata_id: Id, /, *, database_url: DatabaseUrl = None, as_json: AsJ
     if as_json:
         show_one(record, as_json=True)
     else:
-        reason = f": {cleaned(record.failure_reason)}" if record.failure_reason else ""
+        reason = f": {record.failure_reason}" if record.failure_reason else ""
         say(f"{record.train} {record.state}{reason}")
     return 0 if record.state is State.COMPLETED else 1
 
@@ -156,7 +156,7 @@ async def _followed(app: Trax, metadata_id: int, *, aloud: bool) -> Metadata:
 def _line(line: LogLine) -> str:
     head = f"{line.created_at.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z {line.level} {line.logger}:"
     below = f"\n{line.stack_trace}" if line.stack_trace else ""
-    return cleaned(f"{head} {line.message}{below}")
+    return f"{head} {line.message}{below}"
 
 
 def _utc(option: str, given: datetime | None) -> datetime | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from rich.console import Console
 
 from trax.cli.view import viewed
+from trax.escapes import visible_text
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -46,7 +47,7 @@ class Drawn:
         return self._console
 
     def say(self, text: str, /) -> None:
-        self._console.print(text, soft_wrap=True)
+        self._console.print(visible_text(text, keep="\n"), soft_wrap=True)
 
     def shown(self, app: Trax, heading: str, /) -> AbstractAsyncContextManager[None]:
         return viewed(app, self._console, heading, self._lines)

@@ -30,7 +30,7 @@ BAD: Final = "red"
 
 def picture(heading: str, seen: Glance | str, lines: Iterable[ShownLine]) -> RenderableType:
     """The heading, how things stand (or why that is not known), and the last log lines beneath."""
-    rows = [("", Text(seen, style=BAD))] if isinstance(seen, str) else _rows(seen)
+    rows = [("", Text(in_line(seen), style=BAD))] if isinstance(seen, str) else _rows(seen)
     table = Table.grid(padding=(0, 2))
     table.add_column(style=QUIET, no_wrap=True)
     table.add_column()
@@ -52,7 +52,7 @@ def _rows(seen: Glance) -> Iterator[tuple[str, Text]]:
         what = f"run {failure.metadata_id} of {failure.train}, {relative(failure.at, status.now)}"
         yield "last failure", Text(in_line(f"{what}: {failure.reason}"), no_wrap=True, overflow="ellipsis")
     for problem in problems(status):
-        yield "wrong", Text(problem, style=BAD)
+        yield "wrong", Text(in_line(problem), style=BAD)
 
 
 def _running(seen: Glance) -> Text:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from pydantic_core import to_json
 from rich.console import Console
@@ -13,9 +14,12 @@ from rich.table import Table
 
 from trax.cli.moments import moment, relative, span
 from trax.clock import utc_now
+from trax.escapes import visible_json, visible_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+BLANKS: Final = re.compile(r"[ \t\r\n]+")
 
 
 def show_list(records: Sequence[Any], names: Sequence[str], *, as_json: bool) -> None:
@@ -33,13 +37,13 @@ def show_rows(header: Sequence[str], rows: Iterable[Sequence[str]], *, to: TextI
     out = to or sys.stdout
     if not out.isatty():
         for row in (header, *rows):
-            print("\t".join(row), file=out, flush=True)
+            print("\t".join(map(visible_text, row)), file=out, flush=True)
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in header:
         table.add_column(name, overflow="fold")  # an id that is cut short cannot be typed again
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(visible_text, row))
     Console(file=out, markup=False, highlight=False, emoji=False).print(table)
 
 
@@ -51,17 +55,18 @@ def show_one(record: Any, *, as_json: bool) -> None:
         return
     width = max(map(len, values)) + 2
     for name, value in values.items():
-        text = cleaned(spelled(value))
+        text = spelled(value)
         below = "\n  " + text.replace("\n", "\n  ") if "\n" in text else text
         say(f"{name + ':':{width}}{below}".rstrip())
 
 
 def show_json(value: Any) -> None:
-    say(to_json(value, indent=2).decode())
+    say(visible_json(to_json(value, indent=2).decode()))
 
 
 def say(text: str) -> None:
-    print(text, flush=True)  # noqa: T201 - a command speaks here, and whoever follows it hears it at once
+    """Print lines. What a job or its input says must not steer the terminal that shows it."""
+    print(visible_text(text, keep="\n\t"), flush=True)  # noqa: T201 - a command speaks here, and whoever follows it hears it at once
 
 
 def as_mapping(record: Any) -> Mapping[str, Any]:
@@ -88,14 +93,9 @@ def spelled(value: Any) -> str:
 
 
 def in_line(value: Any) -> str:
-    return " ".join(cleaned(spelled(value)).split())
+    return visible_text(BLANKS.sub(" ", spelled(value)).strip(" "))
 
 
 def in_column(value: Any) -> str:
     """On a screen there is little room: a moment is how far away it is."""
     return relative(value, utc_now()) if isinstance(value, datetime) else in_line(value)
-
-
-def cleaned(text: str) -> str:
-    """What a job or its input says must not steer the terminal that shows it."""
-    return "".join(one if one.isprintable() or one == "\n" else " " for one in text)

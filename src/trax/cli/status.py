@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from trax.cli.moments import moment, relative
 from trax.cli.operating import AsJson, DatabaseUrl, operate
-from trax.cli.showing import as_mapping, say, show_json, show_rows
+from trax.cli.showing import as_mapping, in_line, say, show_json, show_rows
 from trax.host.status import status as read_status
 from trax.records.status import COUNTED_TO, Status, problems
 
@@ -36,7 +36,7 @@ def status(*, check: Check = False, database_url: DatabaseUrl = None, as_json: A
     if not as_json:
         for one in wrong:
             sys.stdout.flush()
-            print(f"trax: {one}", file=sys.stderr)  # noqa: T201
+            print(f"trax: {in_line(one)}", file=sys.stderr)  # noqa: T201
     return 1 if check and wrong else 0
 
 

@@ -1,5 +1,6 @@
 """Log records as lines: for people who read them, and for programs that collect them.
 
+What a job says may neither pretend to be another line nor steer the terminal that shows it (`escapes.py`).
 Both are plain formatters of the standard library, so an app that sets up logging itself can use them too.
 """
 
@@ -10,6 +11,7 @@ import logging
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from trax.escapes import visible_json, visible_text
 from trax.train import current
 
 if TYPE_CHECKING:
@@ -27,8 +29,8 @@ class TextLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         extras = "".join(f" {name}={_word(value)}" for name, value in _extras(record).items())
         line = f"{_moment(record, ' ')} {record.levelname} {record.name}: {message_of(record)}{extras}"
-        trace = "".join(f"\n  {_on_one_line(below)}" for below in _trace(self, record).splitlines())
-        return _on_one_line(line) + trace
+        trace = "".join(f"\n  {visible_text(below)}" for below in _trace(self, record).split("\n"))
+        return visible_text(line) + (trace if trace.strip() else "")
 
 
 class JsonLines(logging.Formatter):
@@ -45,7 +47,7 @@ class JsonLines(logging.Formatter):
             document["extras"] = {name: _plain(value) for name, value in extras.items()}
         if trace := _trace(self, record):
             document["exception"] = trace
-        return json.dumps(document, default=str)
+        return visible_json(json.dumps(document, default=str))
 
 
 def message_of(record: logging.LogRecord) -> str:
@@ -87,8 +89,3 @@ def _word(value: Any) -> str:
     """Plain if it cannot be mistaken for several words, else in quotes."""
     text = str(value)
     return text if text and not any(one.isspace() or one in '"=' for one in text) else json.dumps(text)
-
-
-def _on_one_line(text: str) -> str:
-    """What a job says may neither pretend to be another line nor steer the terminal that shows it."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)

@@ -72,5 +72,5 @@ def kept(value: Any) -> str | None:
     """A value as JSON text that may be kept: without secrets, and not too long."""
     if value is None:
         return None
-    text = json.dumps(hide_secrets(value), default=str, ensure_ascii=False)
-    return text if len(text.encode()) <= BYTES_AT_MOST else json.dumps({"_truncated": True})
+    written = json.dumps(hide_secrets(value), default=str, ensure_ascii=False).encode(errors="replace")
+    return written.decode() if len(written) <= BYTES_AT_MOST else json.dumps({"_truncated": True})

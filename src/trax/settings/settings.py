@@ -141,7 +141,7 @@ class Settings(BaseModel):
     """How long a worker waits at most before it looks again for runs to take."""
     heartbeat_interval: Beat = timedelta(seconds=5)
     """How often a worker says that it lives."""
-    worker_lost_after: Interval = timedelta(seconds=20)
+    worker_lost_after: Annotated[Time, Field(ge=SECOND / 5, le=DAY)] = timedelta(seconds=20)
     """How long a worker may be silent before its runs count as failed; longer than its heartbeat."""
     shutdown_timeout: Patience = timedelta(seconds=30)
     """How long a worker that stops lets its runs end before it puts them back."""

@@ -15,6 +15,6 @@ def parsed(text: str | None) -> Any:
         return None
     try:
         value = from_json(text)
-    except ValueError:  # half of a surrogate pair: not proper text, but whoever wrote it can have it back
-        value = json.loads(text)
+    except ValueError:  # half of a surrogate pair is no text, and no answer could carry it: it becomes `?`
+        value = from_json(json.dumps(json.loads(text), ensure_ascii=False).encode(errors="replace"))
     return cover_stored(value) if SECRET in text else value

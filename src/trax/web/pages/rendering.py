@@ -7,9 +7,11 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import escape
 from starlette.responses import HTMLResponse
 
 from trax.clock import utc_now
+from trax.escapes import visible_text
 from trax.web.pages import messages, words
 from trax.web.pages.assets import asset
 from trax.web.pages.coloured import coloured
@@ -103,6 +105,7 @@ def _environment() -> Environment:
         loader=PackageLoader("trax.web"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_visible,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -122,5 +125,14 @@ def _environment() -> Environment:
         span=words.span,
         took=words.took,
         changes=words.changes,
+        typed=escape,
     )
     return made
+
+
+def _visible(value: Any) -> Any:
+    """What a job or its input says must not reorder the line it stands in.
+
+    A field that somebody edits holds what was typed, unchanged: it says `|typed`.
+    """
+    return visible_text(value, keep="\n\r\t") if type(value) is str else value

@@ -6,12 +6,12 @@ import re
 from datetime import timedelta
 from typing import Final
 
+from trax.bounds import LONGEST
 from trax.errors import TraxError, shown
 from trax.records.when import Calendar, DateRange, Dates, DaysOfWeek, Exclusion, TimeWindow
 
 LENGTH: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d)?")
 SECONDS: Final = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
-LONGEST: Final = timedelta(days=3660)
 DAYS: Final = ("Mondays", "Tuesdays", "Wednesdays", "Thursdays", "Fridays", "Saturdays", "Sundays")
 SHOWN_DATES: Final = 8
 LONGEST_NUMBER: Final = 18

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 from sqlalchemy import make_url, text
+from sqlalchemy.exc import DBAPIError
 
 from trax.errors import AccessDenied, InvalidUrl, SchemaNotMigrated, StoreError, StoreUnavailable
 from trax.store import Store, manifest_groups, work_queue
 from trax.store import engine as store_engine
+from trax.store.faults import translated
 from trax.store.savepoint import Refused, savepoint
 from trax.store.url import chosen_url
 
@@ -288,4 +290,24 @@ def test_what_a_part_of_a_transaction_was_refused_for_is_not_repeated(store: Sto
     with pytest.raises(Refused) as refused:
         store.run(refuse)
 
+    assert WORD not in "".join(traceback.format_exception(refused.value))
+
+
+class OtherDriver(Exception):
+    """An error of a driver that adds the row to its words each time it is asked."""
+
+    sqlstate = "23505"
+    detail: str | None = f"Key (word)=({WORD}) already exists."
+
+    def __str__(self) -> str:
+        return "\n".join([str(self.args[0]), *([f"DETAIL:  {self.detail}"] if self.detail else ())])
+
+
+def test_another_driver_on_a_connection_of_the_callers_tells_no_row_either() -> None:
+    error = DBAPIError("INSERT", {"word": WORD}, OtherDriver("duplicate key"), hide_parameters=False)
+
+    with pytest.raises(StoreError) as refused, translated("postgresql://db/jobs"):
+        raise error
+
+    assert "duplicate key" in str(refused.value)
     assert WORD not in "".join(traceback.format_exception(refused.value))

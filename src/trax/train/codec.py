@@ -80,18 +80,8 @@ class Codec(Generic[T]):
 
         Secrets in it are encrypted, which is refused where there is no key; or else they are masked.
         """
-        text = self._write(value)
-        return text if self._secrets is None else self._secrets.keep(text, secrets)
-
-    def copy(self, value: T) -> T:
-        """The value as it would be read, secrets and all. Nothing of it is kept."""
-        return self.decode(self._write(value))
-
-    def secret_words(self, value: T) -> frozenset[str]:
-        """How the secrets of a value would be spelled in a text that gave them away."""
-        return frozenset() if self._secrets is None else words_of(value)
-
-    def _write(self, value: T) -> str:
+        if self._secrets is not None and secrets != "marked":
+            return self._secrets.keep(self.encode(value, secrets="marked"), secrets)
         if value is None and self._is_nothing:
             return "null"
         if type(value) is not self._record:
@@ -113,6 +103,14 @@ class Codec(Generic[T]):
             return self._from_json(text, by_alias=False, by_name=True)
         except REJECTED as error:
             raise self._refusal(error, text) from None
+
+    def copy(self, value: T) -> T:
+        """The value as it would be read, secrets and all. Nothing of it is kept."""
+        return self.decode(self.encode(value, secrets="marked"))
+
+    def secret_words(self, value: T) -> frozenset[str]:
+        """How the secrets of a value would be spelled in a text that gave them away."""
+        return frozenset() if self._secrets is None else words_of(value)
 
     def _normalised(self, value: Any) -> str:
         """The careful way: check the value, write what the check made of it, and see that it can be read."""

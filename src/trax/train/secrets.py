@@ -34,8 +34,11 @@ LOST: Final = "is a secret that was not kept when this was recorded; give it aga
 UNKNOWN: Final = "its value is hidden and not known here; give it again"
 RESERVED: Final = f"has a key {SECRET!r}, which stands for secrets; give it another name"
 
-Keeping: TypeAlias = Literal["sealed", "steady", "masked"]
-"""How secrets are written: encrypted, encrypted so that the same one looks the same, or not at all."""
+Keeping: TypeAlias = Literal["sealed", "steady", "masked", "marked"]
+"""How secrets are written: encrypted, encrypted so that the same one looks the same, or not at all.
+
+Marked ones are plain, and never leave their codec.
+"""
 Writer: TypeAlias = Callable[[Any], Any]
 """What stands in JSON for a secret of this value."""
 Reader: TypeAlias = Callable[[dict[str, Any], str, str], Any]

@@ -11,6 +11,7 @@ duties.py       each duty as a loop: what a turn does, and when the next is want
 loop.py         one duty, turn after turn
 listen.py       what other processes announce wakes the loops of this one
 signals.py      SIGTERM and SIGINT: stop, hurry, now
+log_limit.py    lines that strangers can cause: one of a kind in so many seconds
 telemetry/      spans and metrics, for processes where OpenTelemetry listens
 extras.py       what needs more than the core, imported when asked for
 processes.py    several worker processes under one parent

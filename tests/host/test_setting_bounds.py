@@ -1,4 +1,4 @@
-"""Every number and length of time that can be set has two ends: at both the fleet lives; beyond is refused."""
+"""Every number and length of time that can be set has two ends: the fleet lives at both, not beyond."""
 
 from __future__ import annotations
 

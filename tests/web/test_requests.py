@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from itertools import product
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
-from tests.support.control_room import BASE, OPERATOR, access, browser, control_room, railway, routes_of
+from tests.support.control_room import (
+    BASE,
+    OPERATOR,
+    Order,
+    access,
+    browser,
+    control_room,
+    railway,
+    routes_of,
+)
 
+from trax import every, junction
 from trax.web import create
 
 if TYPE_CHECKING:
@@ -90,7 +101,7 @@ async def test_an_operation_without_parameters_says_that_it_has_none(room: Contr
 
 async def test_another_method_is_refused_with_those_that_are_there(room: ControlRoom) -> None:
     paths = sorted({path for _, path in ROUTES})
-    for method, path in product(("PUT", "HEAD", "OPTIONS", "DELETE", "PATCH", "GET", "POST"), paths):
+    for method, path in product(("PUT", "OPTIONS", "DELETE", "PATCH", "GET", "POST"), paths):
         if (method, path) in ROUTES or (method in NAMING and path.startswith(NAMED)):
             continue
         answer = await room.api.request(method, path)
@@ -104,14 +115,15 @@ async def test_another_method_is_refused_with_those_that_are_there(room: Control
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
-        ("PUT", "/api/v1/groups/bar", "GET, PATCH"),
-        ("PUT", "/api/v1/manifests/ada", "DELETE, GET"),
-        ("PUT", "/api/v1/manifests/ada/enable", "DELETE, GET, POST"),
-        ("POST", "/api/v1/settings", "GET, PATCH"),
+        ("PUT", "/api/v1/groups/bar", "GET, HEAD, PATCH"),
+        ("PUT", "/api/v1/manifests/ada", "DELETE, GET, HEAD"),
+        ("PUT", "/api/v1/manifests/ada/enable", "DELETE, GET, HEAD, POST"),
+        ("POST", "/api/v1/settings", "GET, HEAD, PATCH"),
+        ("HEAD", "/api/v1/queue/cancel", "POST"),
         ("GET", "/api/v1/queue/cancel", "POST"),
-        ("DELETE", "/api/v1/queue/1", "GET"),
-        ("POST", "/health", "GET"),
-        ("PUT", "/login", "GET, POST"),
+        ("DELETE", "/api/v1/queue/1", "GET, HEAD"),
+        ("POST", "/health", "GET, HEAD"),
+        ("PUT", "/login", "GET, HEAD, POST"),
         ("POST", "/static/live.js", "GET, HEAD"),
     ],
 )
@@ -131,7 +143,7 @@ async def test_the_methods_are_right_where_it_is_mounted() -> None:
         answer = await api.put("/trax/api/v1/settings")
         document = (await api.get("/trax/api/v1/openapi.json")).json()
 
-    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, PATCH")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD, PATCH")
     assert document["servers"] == [{"url": "/trax"}]
 
 
@@ -169,3 +181,82 @@ async def test_a_limit_that_no_page_can_have_is_refused(room: ControlRoom, limit
         assert answer.status_code == 422
         assert told["fields"][0]["path"] == "query.limit"
         assert told["fields"][0]["message"].endswith(f"(got {limit!r})")
+
+
+HEADED = [
+    path for method, path in routes_of(create(railway("memory://"), access=access())) if method == "GET"
+]
+
+
+async def test_head_is_get_without_a_body_wherever_get_is(room: ControlRoom) -> None:
+    """Also for the stream that has no end: its headers come, and then it ends."""
+    assert {"/", "/health", "/metrics", "/login", "/api/v1/executions", "/api/v1/events"} < set(HEADED)
+    for path in (*HEADED, "/static/live.js", "/static/nothing", "/api/v1/manifests/by%2Fnight"):
+        headed = await room.api.head(path)
+        assert headed.content == b""
+        if path == "/api/v1/events":
+            assert headed.headers["content-type"].startswith("text/event-stream")
+            continue
+        got = await room.api.get(path)
+
+        assert headed.status_code == got.status_code, path
+        same = set(got.headers) - {"content-length", "set-cookie"}
+        assert {name: headed.headers[name] for name in same} == {name: got.headers[name] for name in same}
+        assert "content-length" in headed.headers
+
+
+async def test_head_needs_to_know_who_asks_as_get_does(room: ControlRoom) -> None:
+    async with browser(room.web) as stranger:
+        answers = [await stranger.head(path) for path in ("/api/v1/executions", "/health", "/health/live")]
+
+    assert [answer.status_code for answer in answers] == [401, 401, 200]
+
+
+@pytest.mark.parametrize("name", ["a/b", "a/why", "a/trigger", "/", "a//b", "50%2F", "a%b", "ü/é"])
+async def test_a_slash_in_a_name_is_part_of_it(name: str) -> None:
+    app = railway("memory://")
+    coffee = app.trains.get("serve_coffee")
+    escaped = quote(name, safe="")
+
+    @junction
+    def brew(order: Order) -> str:
+        return order.customer
+
+    app.train("brew/double", brew)
+    app.schedule(coffee, name, Order(customer="Ada"), every(hours=1), group=f"g/{name}")
+    async with control_room("memory://", app=app) as room:
+        found = await room.get(f"/manifests/{escaped}")
+        await room.get(f"/manifests/{escaped}/why")
+        off = await room.post(f"/manifests/{escaped}/disable")
+        queued = await room.post(f"/manifests/{escaped}/trigger", status=201)
+        group = await room.patch(f"/groups/g%2f{escaped}", {"priority": 7})
+        cancelled = await room.post(f"/groups/g%2F{escaped}/cancel")
+        train = await room.get("/trains/brew%2Fdouble")
+        run = await room.post("/trains/brew%2Fdouble/run", {"input": {"customer": "Ada"}})
+        pages = [
+            (await room.api.get(path)).status_code
+            for path in (f"/manifests/{escaped}", f"/groups/g%2F{escaped}", "/trains/brew%2Fdouble")
+        ]
+        gone = await room.api.delete(f"/api/v1/manifests/{escaped}")
+
+    assert (found["external_id"], off["enabled"], queued["manifest"]) == (name, False, name)
+    assert (group["name"], group["priority"], cancelled) == (f"g/{name}", 7, {"cancelled": 0})
+    assert (train["name"], run["output"]) == ("brew/double", "Ada")
+    assert (pages, gone.status_code) == ([200, 200, 200], 204)
+
+
+async def test_a_slash_in_a_name_stays_where_it_is_mounted() -> None:
+    inner = create(railway("memory://"), access=access())
+    outer = Starlette(routes=[Mount("/trax", inner)])
+
+    async with browser(outer, token=OPERATOR, base=BASE) as api:
+        answers = [await api.get(f"/trax{path}/no%2Fwhy") for path in ("/api/v1/manifests", "/manifests")]
+
+    assert [answer.status_code for answer in answers] == [404, 404]
+    assert answers[0].json()["detail"] == "there is no manifest 'no/why'"
+
+
+async def test_an_escaped_slash_opens_no_door(room: ControlRoom) -> None:
+    async with browser(room.web) as stranger:
+        for path in ("/static%2F..%2Fapi/v1/executions", "/health%2Flive", "/login%2F", "/%2Flogin"):
+            assert (await stranger.get(path)).status_code in {303, 401, 404}

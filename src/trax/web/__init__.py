@@ -7,6 +7,7 @@ application.py   `create`: puts everything together; mountable under any prefix
 room.py          `Room` (app, access, title, environment, mask, …) and what handlers ask of a request:
                  `room_of(request)`, `visitor_of(request)` (name, role, may_change), `csrf_token(request)`,
                  `link(request, "/executions", state="failed")`: addresses below the mount, without a host
+addresses.py     `%2F` in a path is part of a name, and HEAD is GET without a body
 guard.py         lets in who may: every change takes an operator and, from a browser, the CSRF token, as the
                  form field `csrf_token` (urlencoded) or the header `X-CSRF-Token`. Handlers need not ask
 access.py        tokens, users, a function of yours; roles

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-METHODS: Final = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
+METHODS: Final = ("DELETE", "GET", "OPTIONS", "PATCH", "POST", "PUT")
 
 
 async def answer_to(request: Request, error: Exception) -> Response:
@@ -36,11 +36,11 @@ async def answer_to(request: Request, error: Exception) -> Response:
 def _allowed_methods(request: Request) -> list[str]:
     """The methods of all routes that share the path; the framework names those of the first one only."""
     if isinstance(request.scope.get("endpoint"), Assets):
-        return ["GET", "HEAD"]
+        return ["GET", "HEAD"]  # a mount takes any, and refuses the others itself
     asked = {"type": "http", "path": request.scope["path"], "root_path": request.scope.get("root_path", "")}
-    routes = request.app.routes
-    return [
+    taken = {
         method
         for method in METHODS
-        if any(route.matches({**asked, "method": method})[0] is Match.FULL for route in routes)
-    ]
+        if any(route.matches({**asked, "method": method})[0] is Match.FULL for route in request.app.routes)
+    }
+    return sorted(taken | ({"HEAD"} if "GET" in taken else set()))

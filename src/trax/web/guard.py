@@ -18,6 +18,7 @@ from trax.host.acting import acting
 from trax.records.audit import Actor, Via
 from trax.web import csrf
 from trax.web.access import LOCAL, Means, Role, Visitor
+from trax.web.addresses import plain_path
 from trax.web.answers import answer_to
 from trax.web.cookies import cookie
 from trax.web.login import refusal_to_wait
@@ -184,7 +185,7 @@ async def _hook_visitor(answer: Any) -> Visitor | None:
 
 def _wanted(request: Request) -> str | None:
     """Where somebody wanted to go, if it is worth coming back to."""
-    path, query = path_of(request), request.scope["query_string"].decode("latin-1")
+    path, query = plain_path(path_of(request)), request.scope["query_string"].decode("latin-1")
     if request.method not in READING or path == "/":
         return None
     return f"{path}?{query}" if query else path

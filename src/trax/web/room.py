@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Annotated, Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from fastapi import Depends
 from starlette.requests import Request
 
 from trax.host.app import Trax
 from trax.web.access import Access, Visitor
+from trax.web.addresses import quote_path
 from trax.web.csrf import Signer
 from trax.web.events import Fanout
 from trax.web.limits import WebLimits
@@ -62,7 +63,7 @@ def link(request: Request, path: str, **query: Any) -> str:
     """
     asked = {name: value for name, value in query.items() if value is not None}
     tail = f"?{urlencode(asked, doseq=True)}" if asked else ""
-    return f"{request.scope.get('root_path', '')}{quote(path)}{tail}"
+    return f"{request.scope.get('root_path', '')}{quote_path(path)}{tail}"
 
 
 def here(request: Request) -> str:
@@ -78,7 +79,7 @@ def is_for_program(request: Request) -> bool:
 
 
 def path_of(request: Request) -> str:
-    """The path below the place where we are mounted."""
+    """The path below the place where we are mounted, as the routes see it (`addresses.py`)."""
     return request.scope["path"].removeprefix(request.scope.get("root_path", "")) or "/"
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from starlette.requests import ClientDisconnect, Request
 
 from trax.web import headers
+from trax.web.addresses import build_route_scope, ends_of
 from trax.web.answers import answer_to
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ class Skin:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        receive, send = ends_of(scope, receive, send)
+        scope = build_route_scope(scope)
         has_begun = False
 
         async def send_safely(message: Message) -> None:

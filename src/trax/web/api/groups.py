@@ -46,24 +46,24 @@ async def list_groups(room: TheRoom, after: AfterName = None, limit: Limit = 50)
     return some(page(found, limit, by="name"))
 
 
-@router.get("/{name:path}", response_model=ManifestGroup)
+@router.get("/{name:name}", response_model=ManifestGroup)
 async def get_group(room: TheRoom, name: GroupName) -> Response:
     return one(await room.app.groups.get(name))
 
 
-@router.patch("/{name:path}", response_model=ManifestGroup)
+@router.patch("/{name:name}", response_model=ManifestGroup)
 async def update_group(room: TheRoom, name: GroupName, body: GroupChange) -> Response:
     """Change its limit, its priority or its switch, on every server at once."""
     return one(await room.app.groups.update(name, **body.model_dump(exclude_unset=True)))
 
 
-@router.post("/{name:path}/trigger", response_model=Triggered)
+@router.post("/{name:name}/trigger", response_model=Triggered)
 async def trigger_group(room: TheRoom, name: GroupName) -> Response:
     """Start every enabled manifest of the group that depends on no other."""
     return triggered(Triggered(triggered=await room.app.groups.trigger(name)))
 
 
-@router.post("/{name:path}/cancel", response_model=Stopped)
+@router.post("/{name:name}/cancel", response_model=Stopped)
 async def cancel_group(room: TheRoom, name: GroupName) -> Response:
     """Ask all its runs in progress to stop."""
     return stopped(Stopped(cancelled=await room.app.groups.cancel(name)))

@@ -55,31 +55,31 @@ async def list_manifests(room: TheRoom, asked: Annotated[ManifestsAsked, Query()
     return some(await page_asked(room.app.manifests, asked, room.mask))
 
 
-@router.get("/{external_id:path}/why", response_model=list[Reason])
+@router.get("/{external_id:name}/why", response_model=list[Reason])
 async def why_manifest(room: TheRoom, external_id: ExternalId) -> Response:
     """What keeps it from running; what holds it now comes first."""
     return reasons(await room.app.why(external_id))
 
 
-@router.get("/{external_id:path}", response_model=Manifest)
+@router.get("/{external_id:name}", response_model=Manifest)
 async def get_manifest(room: TheRoom, external_id: ExternalId) -> Response:
     return await _as_it_is(room, external_id)
 
 
-@router.post("/{external_id:path}/enable", response_model=Manifest)
+@router.post("/{external_id:name}/enable", response_model=Manifest)
 async def enable_manifest(room: TheRoom, external_id: ExternalId) -> Response:
     await room.app.manifests.enable(external_id)
     return await _as_it_is(room, external_id)
 
 
-@router.post("/{external_id:path}/disable", response_model=Manifest)
+@router.post("/{external_id:name}/disable", response_model=Manifest)
 async def disable_manifest(room: TheRoom, external_id: ExternalId) -> Response:
     """No new entries are written; those in the queue already are not withdrawn."""
     await room.app.manifests.disable(external_id)
     return await _as_it_is(room, external_id)
 
 
-@router.post("/{external_id:path}/trigger", response_model=WorkQueueEntry, status_code=201)
+@router.post("/{external_id:name}/trigger", response_model=WorkQueueEntry, status_code=201)
 async def trigger_manifest(room: TheRoom, external_id: ExternalId, body: Trigger | None = None) -> Response:
     """An extra run, whatever the schedule says: now, or after a delay."""
     seconds = body.delay_seconds if body else None
@@ -88,13 +88,13 @@ async def trigger_manifest(room: TheRoom, external_id: ExternalId, body: Trigger
     return entry(shown(queued, room.mask), 201)
 
 
-@router.post("/{external_id:path}/cancel", response_model=Stopped)
+@router.post("/{external_id:name}/cancel", response_model=Stopped)
 async def cancel_manifest(room: TheRoom, external_id: ExternalId) -> Response:
     """Ask its runs in progress to stop."""
     return stopped(Stopped(cancelled=await room.app.manifests.cancel(external_id)))
 
 
-@router.delete("/{external_id:path}", status_code=204)
+@router.delete("/{external_id:name}", status_code=204)
 async def delete_manifest(room: TheRoom, external_id: ExternalId) -> Response:
     """Retire it: it stops firing, its entries are withdrawn, its history and dead letters stay."""
     await room.app.manifests.delete(external_id)

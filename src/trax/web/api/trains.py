@@ -64,13 +64,13 @@ async def list_trains(room: TheRoom) -> Response:
     return some(Trains.model_construct(items=items, elsewhere=elsewhere, has_code=has_code(room.app)))
 
 
-@router.get("/{name}", response_model=TrainWithSchemas)
+@router.get("/{name:segment}", response_model=TrainWithSchemas)
 async def get_train(room: TheRoom, name: TrainName) -> Response:
     """With the JSON Schemas of its input and its output."""
     return one(with_schemas(room.app.trains.get(name)))
 
 
-@router.post("/{name}/queue", response_model=WorkQueueEntry, status_code=201)
+@router.post("/{name:segment}/queue", response_model=WorkQueueEntry, status_code=201)
 async def queue_train(room: TheRoom, name: TrainName, body: ToQueue) -> Response:
     """Ask for a run in the background. Without the app's code the input is checked by the worker."""
     delay = None if body.delay_seconds is None else timedelta(seconds=body.delay_seconds)
@@ -86,7 +86,7 @@ async def queue_train(room: TheRoom, name: TrainName, body: ToQueue) -> Response
     return entry(shown(queued, room.mask), 201)
 
 
-@router.post("/{name}/run", response_model=Metadata)
+@router.post("/{name:segment}/run", response_model=Metadata)
 async def run_train(room: TheRoom, name: TrainName, body: ToRun) -> Response:
     """Run it here and now and wait for its end; the record says how it went, also when it failed."""
     if not has_code(room.app):

@@ -58,7 +58,7 @@ async def change_groups(request: Request) -> Response:
     return await act(request, form, lambda: _done(request, form, form.all("ids")), question=question)
 
 
-@router.get("/groups/{name:path}")
+@router.get("/groups/{name:name}")
 async def group(request: Request, name: str) -> Response:
     app = room_of(request).app
     (found,) = await app.stats.groups(name=name)
@@ -78,7 +78,7 @@ async def group(request: Request, name: str) -> Response:
     )
 
 
-@router.post("/groups/{name:path}")
+@router.post("/groups/{name:name}")
 async def change_group(request: Request, name: str) -> Response:
     form = await posted(request)
     if form.get("action") == "save":

@@ -76,7 +76,7 @@ async def change_manifests(request: Request) -> Response:
     return await act(request, form, lambda: _done(request, form, form.all("ids")))
 
 
-@router.get("/manifests/{external_id:path}")
+@router.get("/manifests/{external_id:name}")
 async def manifest(request: Request, external_id: str) -> Response:
     app = room_of(request).app
     found = await app.manifests.get(external_id)
@@ -100,7 +100,7 @@ async def manifest(request: Request, external_id: str) -> Response:
     )
 
 
-@router.post("/manifests/{external_id:path}")
+@router.post("/manifests/{external_id:name}")
 async def change_manifest(request: Request, external_id: str) -> Response:
     form = await posted(request)
     question = "Its runs in progress will be asked to stop." if form.get("action") == "cancel" else None

@@ -70,7 +70,7 @@ async def trains(request: Request) -> Response:
     return show(request, "trains.html", here="trains", rows=rows, text=text)
 
 
-@router.get("/trains/{name:path}")
+@router.get("/trains/{name:name}")
 async def train(request: Request, name: str) -> Response:
     found = room_of(request).app.trains.get(name)
     field = _form(found)
@@ -82,7 +82,7 @@ async def train(request: Request, name: str) -> Response:
     return await _shown(request, found, draft)
 
 
-@router.post("/trains/{name:path}")
+@router.post("/trains/{name:name}")
 async def run_train(request: Request, name: str) -> Response:
     found = room_of(request).app.trains.get(name)
     field = _form(found)

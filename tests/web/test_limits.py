@@ -167,9 +167,10 @@ async def test_a_body_that_is_too_large_is_refused_also_where_it_is_mounted(app:
 async def test_a_visitor_gets_in_though_all_connections_are_half_open(
     app: Trax, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(connections, "FULL_SECONDS", 0.1)
-    async with served(app, connections=4, head_seconds=600) as address:
-        idle = [Caller(address, HALF_A_HEAD) for _ in range(12)]
+    monkeypatch.setattr(connections, "FULL_SHARE", 0.0)
+    half = HALF_A_HEAD, POST + b"Content-Length: 10\r\n\r\n{"
+    async with served(app, connections=4, head_seconds=600, body_seconds=600) as address:
+        idle = [Caller(address, half[number % 2]) for number in range(12)]
 
         visitor = Caller(address, HEAD)
 
@@ -221,6 +222,18 @@ async def test_whoever_leaves_in_the_middle_of_a_body_leaves_no_trace(
             answer = await client.get("/health/live")
 
     assert answer.status_code == 200
+    assert caplog.messages == []
+
+
+async def test_the_end_waits_for_no_request_that_has_not_arrived(
+    app: Trax, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(connections, "LAST_SECONDS", 600)
+    async with served(app) as address:
+        caller = Caller(address, POST + b"Content-Length: 10\r\nExpect: 100-continue\r\n\r\n")
+        assert await caller.answer() == b"HTTP/1.1 100 Continue\r\n\r\n"
+
+    assert await caller.heard() == b""
     assert caplog.messages == []
 
 

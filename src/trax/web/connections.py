@@ -29,8 +29,8 @@ logger = logging.getLogger(__name__)
 
 LAST_SECONDS: Final = 3
 """How long requests may take to end once the server ends."""
-FULL_SECONDS: Final = 1.0
-"""How long a head may take while all connections are taken: somebody else waits."""
+FULL_SHARE: Final = 0.1
+"""Of the usual time a head or a body may take this much while all connections are taken: others wait."""
 MOMENT_SECONDS: Final = 1.0
 """A handler that reads a body too long may say so, before the connection is closed."""
 ACCEPT_SECONDS: Final = 1.0
@@ -83,14 +83,19 @@ class LimitedConnection(H11Protocol):
             self._step, self._step_began = step, now
         return waits_for if now - self._step_began > seconds else None
 
+    @property
+    def is_receiving(self) -> bool:
+        """Whether nothing was answered yet to what has not arrived as a whole."""
+        return self.cycle is not None and self.cycle.more_body and not self.cycle.response_started  # pyright: ignore[reportUnnecessaryComparison]
+
     def _current_step(self, *, is_full: bool) -> tuple[str | None, float]:
-        limits = self._limits
+        limits, share = self._limits, FULL_SHARE if is_full else 1.0
         if self.transport.is_closing() or self.flow.write_paused:
             return "answer", limits.send_seconds
         if self.cycle is None or self.cycle.response_complete:  # pyright: ignore[reportUnnecessaryComparison]
-            return "head", min(limits.head_seconds, FULL_SECONDS) if is_full else limits.head_seconds
+            return "head", share * limits.head_seconds
         if self.cycle.more_body:
-            return "body", limits.body_seconds + MOMENT_SECONDS
+            return "body", share * (limits.body_seconds + MOMENT_SECONDS)
         return None, float("inf")
 
 
@@ -117,11 +122,14 @@ class WebServer(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Generator[None]:
         said = logging.getLogger("uvicorn.error")
-        said.addFilter(self._log)  # else each visitor could cause a line
+        filters = (_is_failure, self._log)  # else each visitor could cause a line
+        for one in filters:
+            said.addFilter(one)
         try:
             yield
         finally:
-            said.removeFilter(self._log)
+            for one in filters:
+                said.removeFilter(one)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         del sockets
@@ -139,6 +147,8 @@ class WebServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         del sockets
         self._end_listening()
+        for connection in [one for one in self._connections if one.is_receiving]:
+            connection.transport.abort()
         await self._web.state.room.fanout.close()  # or the server would wait for those who watch
         await super().shutdown()
         if self.server_state.tasks:  # they were asked to stop, and may have something to write
@@ -223,6 +233,11 @@ class WebServer(uvicorn.Server):
                 text = "a connection to the dashboard was closed: its %s took too long"
                 self._log.log(logger, logging.WARNING, text, slow)
                 connection.transport.abort()
+
+
+def _is_failure(record: logging.LogRecord) -> bool:
+    """A request that is broken off because the server ends has not failed."""
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
 def _config(web: FastAPI, limits: WebLimits) -> uvicorn.Config:

@@ -28,9 +28,9 @@ class WebLimits:
     connections: int = 1000
     """At once; never more than a quarter of the files that the process may open."""
     head_seconds: float = 10.0
-    """How long a request line and headers may take to arrive; a second while all connections are taken."""
+    """How long a request line and headers may take to arrive; a tenth while all connections are taken."""
     body_seconds: float = 30.0
-    """How long a body may take to arrive."""
+    """How long a body may take to arrive; a tenth while all connections are taken."""
     send_seconds: float = 30.0
     """How long a visitor may take none of its answer."""
     idle_seconds: int = 5

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-import resource
 from dataclasses import dataclass, fields, replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from trax.errors import DefinitionError, shown
@@ -60,12 +60,22 @@ class WebLimits:
 
     def for_process(self) -> Self:
         """What fits into this process: its jobs need files, too."""
-        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        most = self.connections if files == resource.RLIM_INFINITY else files // 4
-        connections = min(self.connections, max(FEWEST_CONNECTIONS, most))
+        files = _most_files()
+        most = self.connections if files is None else max(FEWEST_CONNECTIONS, files // 4)
+        connections = min(self.connections, most)
         return replace(
             self, connections=connections, event_streams=min(self.event_streams, max(1, connections // 2))
         )
+
+
+def _most_files() -> int | None:
+    """How many files this process may open; None where there is no such limit."""
+    try:
+        resource = import_module("resource")
+    except ImportError:  # not on every system
+        return None
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if files == resource.RLIM_INFINITY else files
 
 
 def _number(found: Mapping[str, str], variable: str) -> float:

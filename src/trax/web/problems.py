@@ -28,11 +28,13 @@ from trax.errors import (
     shown,
 )
 from trax.escapes import visible_text
+from trax.host.log_limit import LogLimit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 logger = logging.getLogger(__name__)
+_outages = LogLimit()
 
 MEDIA_TYPE: Final = "application/problem+json"
 TITLES: Final = {
@@ -136,7 +138,7 @@ def problem_of(error: Exception) -> Problem:
         case InvalidInput() | InvalidSetting() | RequestValidationError():
             return _with_fields(error)
         case StoreUnavailable():
-            logger.warning("a request found no database: %s", error)
+            _outages.log(logger, logging.WARNING, "a request found no database: %s", error)
             return problem(503, "the database cannot be reached", hint="try again in a moment")
         case TraxError() if not isinstance(error, StoreError):
             return problem(_status(error), str(error))

@@ -15,6 +15,7 @@ from tests.support.hostile import BODIES, IN_ADDRESSES, IN_BODIES
 from tests.support.visitor import Page
 
 from trax import Trax
+from trax.host import bare
 from trax.settings import Settings
 from trax.web import Access, create
 from trax.web.api.bodies import JsonRoute
@@ -305,3 +306,22 @@ async def test_a_page_shows_marks_of_direction_and_does_not_obey_them(room: Cont
         assert not set(page) & set("\u202e\x9b")
         assert r"Ada\u202eadA\x9b" in page
     assert f'value="{name}"' in form
+
+
+async def test_what_is_wrong_is_told_without_marks_of_direction(room: ControlRoom) -> None:
+    told = (await room.api.get("/api/v1/groups?a%E2%80%AEb=1")).json()
+
+    assert [field["path"] for field in told["fields"]] == [r"query.a\u202eb"]
+
+
+async def test_half_of_a_pair_in_a_row_is_shown_as_a_question_mark(room: ControlRoom) -> None:
+    """Written by somebody who had no code to check it; its worker refuses it, and people look at it."""
+    entry = await bare.queue(room.app.parts, "serve_coffee", {"customer": "a\ud800b"}, {})
+
+    shown = [(await room.get(f"/queue/{entry.id}"))["input"]]
+    await room.harness.run_until_idle()
+    letters = (await room.get("/dead-letters", full=True))["items"]
+
+    assert shown == [{"customer": "a?b"}]
+    assert {"customer": "a?b"} in [letter["input"] for letter in letters]
+    assert (await room.api.get(f"/queue/{entry.id}")).status_code == 200

@@ -155,6 +155,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _complain(text: str) -> None:
-    """One line, whatever was typed: a value may be long, and hold what steers a terminal."""
-    cut = text if len(text) <= LONGEST_LINE else f"{text[:LONGEST_LINE]}…"
-    print(f"trax: {visible_text(cut)}", file=sys.stderr)  # noqa: T201
+    """One line, or more where more is wrong. A value may be long, and hold what steers a terminal."""
+    lines = [line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}…" for line in text.split("\n")]
+    print("trax:", "\n".join(map(visible_text, lines)), file=sys.stderr)  # noqa: T201

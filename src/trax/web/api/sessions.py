@@ -12,12 +12,12 @@ from starlette.responses import Response
 from trax.errors import NotFound
 from trax.records.web_session import WebSession
 from trax.web.access import Means, Visitor
-from trax.web.api.bodies import Body
-from trax.web.api.paging import After, Limit, Page, PathId, page
+from trax.web.api.bodies import Body, JsonRoute
+from trax.web.api.paging import After, Limit, NameQuery, Page, PathId, page
 from trax.web.api.writing import Writes
 from trax.web.room import Room, TheRoom, TheVisitor
 
-router = APIRouter(prefix="/sessions", tags=["sessions"])
+router = APIRouter(prefix="/sessions", tags=["sessions"], route_class=JsonRoute)
 
 
 class EndSessions(Body):
@@ -55,7 +55,7 @@ async def sessions_for(
 
 @router.get("", response_model=Page[WebSession])
 async def list_sessions(
-    room: TheRoom, visitor: TheVisitor, user: str | None = None, after: After = None, limit: Limit = 50
+    room: TheRoom, visitor: TheVisitor, user: NameQuery = None, after: After = None, limit: Limit = 50
 ) -> Response:
     """Newest first. A viewer sees only their own."""
     found = await sessions_for(room, visitor, user=user, before=after, limit=limit)

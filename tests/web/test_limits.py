@@ -218,7 +218,7 @@ async def test_whoever_leaves_in_the_middle_of_a_body_leaves_no_trace(
     async with served(app) as address:
         caller = Caller(address, POST + b"Content-Length: 10\r\n\r\n{")
         caller.close()
-        async with httpx2.AsyncClient(base_url=f"http://{address[0]}:{address[1]}") as client:
+        async with httpx2.AsyncClient(base_url=f"http://{address[0]}:{address[1]}", timeout=60) as client:
             answer = await client.get("/health/live")
 
     assert answer.status_code == 200

@@ -45,7 +45,7 @@ async def test_no_answer_waits_for_a_word_about_its_first_piece(monkeypatch: pyt
     monkeypatch.setattr(LimitedConnection, "connection_made", note)
     app = Trax("memory://")
     doorway = Doorway(Door(port=0), Access(insecure_local=True))
-    async with doorway.served(app) as address, httpx2.AsyncClient() as client:
+    async with doorway.served(app) as address, httpx2.AsyncClient(timeout=60) as client:
         answers = [await client.get(f"{address}{path}") for path in ("/", "/health")]
     app.close()
 

@@ -251,7 +251,7 @@ async def test_our_own_server_believes_no_proxy_that_was_not_declared(
     forwarded = {"X-Forwarded-For": "192.0.2.7", "X-Forwarded-Proto": "https"}
     async with (
         Doorway(Door(port=0), access).served(h.app) as address,
-        httpx2.AsyncClient(base_url=address, headers=forwarded) as client,
+        httpx2.AsyncClient(base_url=address, headers=forwarded, timeout=60) as client,
     ):
         cookie = (await client.get("/login")).headers["set-cookie"]
         await log_in(client, "olga")

@@ -277,6 +277,7 @@ async def test_an_oversized_body_is_refused_also_when_it_does_not_say_how_long_i
     [
         ("offer", b"not json", 400),
         ("offer", b"[]", 400),
+        ("offer", b"[" * 2_000, 400),
         ("offer", b'{"runs": 1}', 400),
         ("offer", b'{"runs": [{"metadata_id": "1", "train": "double"}]}', 400),
         ("offer", b'{"runs": [7]}', 400),

@@ -136,8 +136,8 @@ def _run(one: Any) -> tuple[int, str]:
 def _object(body: bytes) -> Mapping[str, Any]:
     try:
         value = json.loads(body)
-    except ValueError:
-        raise Denied(400, "the body is not JSON") from None
+    except (ValueError, RecursionError):
+        raise Denied(400, "the body is not JSON, or nested too deeply") from None
     if not isinstance(value, dict):
         raise Denied(400, "the body is not a JSON object")
     return cast("Mapping[str, Any]", value)

@@ -14,7 +14,7 @@ from sqlalchemy import text
 from bench.databases import database, settle
 from bench.figures import goal
 from bench.options import Options
-from trax.admin.job_dispatcher import dispatch
+from trax.admin.job_dispatcher import run_dispatch_cycle
 from trax.dispatch.routing import Routing
 from trax.settings import Settings
 from trax.store import Store
@@ -123,7 +123,7 @@ def _analyze(connection: Connection) -> None:
 
 def _cycle(store: Store) -> float:
     started = time.perf_counter()
-    store.run(dispatch, store, SETTINGS, Routing())
+    store.run(run_dispatch_cycle, store, SETTINGS, Routing())
     took = time.perf_counter() - started
     assert store.run(_undo) == FREE
     return took

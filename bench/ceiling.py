@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import psycopg
 
 from bench.filling import GLOBAL_LIMIT
-from trax.admin.finishing import Ended, finish
-from trax.admin.job_dispatcher import dispatch
+from trax.admin.finishing import RunResult, finish
+from trax.admin.job_dispatcher import run_dispatch_cycle
 from trax.dispatch.routing import Routing
-from trax.records.ended import EndKind
-from trax.records.metadata import Ending
+from trax.records.ended import ResultKind
+from trax.records.metadata import ResultRow
 from trax.records.states import State
 from trax.settings import Settings
-from trax.store.claim import Taker
+from trax.store.claim import ClaimRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,14 +85,16 @@ def _recorded(
 
 def _admit(connection: Connection, store: Store, slots: int) -> list[Claimed]:
     """Let in as many as the worker that comes along has slots for, which it then holds."""
-    taker = Taker(WORKER, "bench", slots, frozenset({"noop"}))
-    return dispatch(connection, store, SETTINGS, Routing(), taker=taker).held
+    taker = ClaimRequest(WORKER, "bench", slots, frozenset({"noop"}))
+    return run_dispatch_cycle(connection, store, SETTINGS, Routing(), claim_request=taker).claimed
 
 
 def _finish(connection: Connection, store: Store, jobs: list[Claimed]) -> None:
-    ended = [Ended(ending=_ending(job), external_id=job.external_id, kind=EndKind.SUCCESS) for job in jobs]
+    ended = [
+        RunResult(row=_ending(job), external_id=job.external_id, kind=ResultKind.SUCCESS) for job in jobs
+    ]
     finish(connection, ended, SETTINGS, store=store)
 
 
-def _ending(job: Claimed) -> Ending:
-    return Ending(metadata_id=job.metadata_id, worker_id=WORKER, state=State.COMPLETED, output="null")
+def _ending(job: Claimed) -> ResultRow:
+    return ResultRow(metadata_id=job.metadata_id, worker_id=WORKER, state=State.COMPLETED, output="null")

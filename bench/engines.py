@@ -133,7 +133,7 @@ async def ours(url: str, submitter: Submitter, sizes: Sizes) -> Figures:
 
 async def http(url: str, sizes: Sizes) -> dict[str, Figures]:
     """A uvicorn process on this machine; bare, it answers a POST with 204."""
-    railway(url).app.parts.store.opened_blocking()
+    railway(url).app.parts.store.open_blocking()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     address = f"http://127.0.0.1:{port}"

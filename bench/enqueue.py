@@ -70,7 +70,7 @@ def _beside_peer(server: str, size: Size, *, has_peer: bool) -> None:
 
 async def _alone(url: str, size: Size) -> list[Taken]:
     ours = railway(url)
-    await ours.app.parts.store.opened()
+    await ours.app.parts.store.open()
     figures = [await _taken(ours, size) for _ in range(size.rounds)]
     ours.app.close()
     return figures

@@ -43,7 +43,9 @@ def fill(connection: Connection, store: Store, jobs: int, *, limited: bool) -> N
 
 def _groups(connection: Connection, store: Store) -> list[int]:
     now = store.now(connection)
-    named = manifest_groups.named(connection, [f"group-{number:02}" for number in range(GROUPS)], now=now)
+    named = manifest_groups.get_or_create(
+        connection, [f"group-{number:02}" for number in range(GROUPS)], now=now
+    )
     for name in named:
         manifest_groups.change(connection, name, {"max_active_jobs": GROUP_LIMIT}, now=now)
     return sorted(group.id for group in named.values())

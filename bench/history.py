@@ -131,7 +131,7 @@ def _written(connection: Connection, size: Size) -> None:
         connection.execute(text(statement.replace(":", r"\:")))
 
 
-def _next_step(connection: Connection, store: Store) -> tallies.Step | None:
+def _next_step(connection: Connection, store: Store) -> tallies.TallyStep | None:
     return tallies.next_step(connection, now=store.now(connection))
 
 

@@ -8,13 +8,13 @@ import os
 from bench.children import say, words
 from bench.history import long_app
 from trax.web import Access
-from trax.web.serving import Door, Doorway
+from trax.web.serving import ListenAddress, WebListener
 
 
 async def main() -> None:
-    app, doorway = long_app(), Doorway(Door(port=0), Access(insecure_local=True))
-    await app.parts.store.opened()
-    async with doorway.served(app) as address:
+    app, doorway = long_app(), WebListener(ListenAddress(port=0), Access(insecure_local=True))
+    await app.parts.store.open()
+    async with doorway.serve(app) as address:
         say(ready=True, address=address, pid=os.getpid())
         async for _ in words():
             pass

@@ -91,8 +91,10 @@ LONG: Final = Size.beside(1_000_000)
 TENTH: Final = Size.beside(100_000)
 SHORT: Final = Size.beside(5_000)
 OFTEN: Final[dict[str, Callable[[Connection], Any]]] = {
-    "what has changed": pulse.read,
-    "what is measured": lambda connection: gauges.read(connection, now=datetime.now(UTC), tallied_to=None),
+    "what has changed": pulse.read_change_marks,
+    "what is measured": lambda connection: gauges.load_gauges(
+        connection, now=datetime.now(UTC), tallied_to=None
+    ),
 }
 """What is asked of the database every few seconds: while anybody watches, and by a monitor."""
 

@@ -52,7 +52,7 @@ def main(options: Options) -> None:
 def _ours(server: str, stack: ExitStack) -> list[Pair]:
     url = stack.enter_context(database(server))
     made = railway(url)  # the tables, before two processes want to make them
-    made.app.parts.store.opened_blocking()
+    made.app.parts.store.open_blocking()
     made.app.close()
     python, environment = Path(sys.executable), {"TRAX_DATABASE_URL": url}
     client, worker = stack.enter_context(several(2, python, "bench.worker", environment=environment))

@@ -30,7 +30,7 @@ class Connected(RayWorkers):
 
 
 async def measure(url: str, sizes: Sizes) -> dict[str, Figures]:
-    railway(url).app.parts.store.opened_blocking()
+    railway(url).app.parts.store.open_blocking()
     cluster = Cluster()
     os.environ.update(cluster.access)
     try:

@@ -16,8 +16,8 @@ from sqlalchemy import bindparam, text
 from bench.databases import database, settle
 from bench.figures import goal, spread
 from trax import Trax, every
-from trax.admin.cycle import manage
-from trax.admin.manifest_manager import Turn
+from trax.admin.cycle import run_manager_cycle
+from trax.admin.manifest_manager import ManagerInput
 from trax.host.startup import start
 from trax.settings import Settings
 from trax.store import Store
@@ -128,7 +128,7 @@ def _fill(connection: Connection, size: int) -> None:
 def _cycle(store: Store) -> float:
     store.run(_make_due)
     started = time.perf_counter()
-    managed = store.run(manage, store, SETTINGS, Turn())
+    managed = store.run(run_manager_cycle, store, SETTINGS, ManagerInput())
     took = time.perf_counter() - started
     assert managed is not None
     assert len(managed.queued) == DUE
@@ -164,8 +164,8 @@ def _seeding(name: str, url: str) -> None:
         raise AssertionError(number)
 
     app.schedule_many(noop, "batch", {str(n): n for n in range(DECLARED)}, every(minutes=5))
-    timetable = app.parts.declarations.checked()
-    store = app.parts.store.opened_blocking()
+    timetable = app.parts.declarations.timetable()
+    store = app.parts.store.open_blocking()
     for what in ("new", "unchanged"):
         started = time.perf_counter()
         asyncio.run(start(store, timetable, SETTINGS))

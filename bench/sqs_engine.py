@@ -18,7 +18,7 @@ TEN: Final = 10
 
 
 async def measure(url: str, sizes: Sizes) -> dict[str, Figures]:
-    railway(url).app.parts.store.opened_blocking()
+    railway(url).app.parts.store.open_blocking()
     with child(Path(sys.executable), "bench.sqs_far_side", environment={"TRAX_DATABASE_URL": url}) as far:
         where = far.hear("where")
         sqs = client(where["endpoint"])

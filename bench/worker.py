@@ -7,13 +7,13 @@ import time
 
 from bench.children import say, words
 from bench.railway import Job, railway
-from trax.host.collector import spare_what_is_loaded
+from trax.host.collector import freeze_loaded_objects
 
 
 async def main() -> None:
     app, _, tell = railway()
-    await app.parts.store.opened()
-    spare_what_is_loaded()
+    await app.parts.store.open()
+    freeze_loaded_objects()
     say(ready=True)
     cpu = time.process_time()
     async for word in words():

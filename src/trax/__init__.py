@@ -1,23 +1,23 @@
 """Trax: background work that must not be lost.
 
-You write trains, typed pipelines of junctions; manifests say which train runs when; everything that wants
-to run waits in one work queue, passes one gate, and leaves a record of every attempt.
+You write trains, typed pipelines of junctions. A manifest says which train runs when. Every job is an entry
+in one work queue, is admitted by one dispatcher, and leaves a record of every attempt.
 
-The folders are the journey of a job:
+The packages, in the order in which a job passes through them:
 
-    train/      1  what runs: junctions, routes, memory by type. Knows no database
-    schedule/   2  when: declarations, cron, exclusions, what is due. Pure
-    queue       3  wishes to run
-    dispatch/   4  go: which wishes fit under the limits, and who gets them
-    work/       5  do: the slots that runs are executed in
-    admin/         the trains that run the railway: the manager, the gate, endings, dead letters
+    train/      1  what runs: junctions, routes, memory by type; no database
+    schedule/   2  when it runs: declarations, cron, exclusions, what is due; pure functions
+    queue       3  enqueue jobs
+    dispatch/   4  which entries fit under the limits, and which worker or submitter gets them
+    work/       5  the slots in which runs are executed
+    admin/         the administrative trains: manifest manager, job dispatcher, run results, dead letters
     store/         the database: one implementation, two dialects
-    records/       plain frozen values: what the tables hold
-    host/          the app object and the wiring
-    submitters/    where runs may go beside our own workers
-    web/           the control room: the HTTP API and the dashboard
+    records/       frozen values: what the tables hold
+    host/          the app object and its parts
+    submitters/    other executors of runs: HTTP, Celery, Ray, SQS
+    web/           the HTTP API and the dashboard
     cli/           the `trax` command
-    testing/       for your tests and ours
+    testing/       test support for users and for Trax itself
 
 Imports point down only; ARCHITECTURE.md draws the layers.
 """
@@ -131,7 +131,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load a name when it is first asked for, so that `trax --help` need not load a database library."""
+    """Import a public name on first use, so that `trax --help` does not load a database library."""
     if name not in __all__:
         raise AttributeError(f"module 'trax' has no attribute {name!r}")
     home = next((module for module, names in _HOMES.items() if name in names.split()), "trax.train")

@@ -1,28 +1,28 @@
-"""Every error a caller can meet, in one tree.
+"""All errors that Trax raises to callers, as one class tree.
 
 TraxError
 ├── DefinitionError          something declared in code is wrong
 │   ├── RouteError           a route whose junctions do not fit together (CHAIN001, CHAIN002)
 │   ├── UnknownTrain         no train is registered under this name
-│   └── InvalidSetting       a setting has a value that cannot work
-├── InvalidInput             an input or output that its declared type refuses
-│   ├── InvalidArgument      an argument or option that cannot work (also a DefinitionError)
-│   └── SecretUnreadable     a secret in it cannot be read here: it was not kept, or its key is missing
-├── WiringError              a value a junction asks for is not there at run time
-├── RunCancelled             the run was cancelled: by a person, a timeout, or itself
-│   └── RunTimedOut          it took longer than it may
+│   └── InvalidSetting       a setting has an invalid value
+├── InvalidInput             an input or output does not match its declared type
+│   ├── InvalidArgument      an invalid argument or option (also a DefinitionError)
+│   └── SecretUnreadable     a secret in it cannot be decrypted: it was not stored, or its key is missing
+├── WiringError              a value that a junction needs is missing at run time
+├── RunCancelled             the run was cancelled: by an operator, a timeout, or itself
+│   └── RunTimedOut          it exceeded its timeout
 ├── RunInterrupted           the run had to stop before its end and should run again
-├── ProcessDied              the process a cpu train ran in did not survive the run
-├── RemoteFailure            what a run raised in another process, told here
-├── RemoteLost               the connection to whoever executed a run broke before its end
+├── ProcessDied              the process of a cpu train ended during the run
+├── RemoteFailure            an exception that a run raised in another process
+├── RemoteLost               the connection to the executor of a run broke before the run ended
 ├── EntryCancelled           the entry was withdrawn from the work queue before it ran
 ├── NotFound                 no such record
-├── Conflict                 somebody else has changed it meanwhile
-├── MissingExtra             what was asked for needs packages that are not installed
-└── StoreError               the database said no
-    ├── InvalidUrl           the address is not one Trax can use
-    ├── StoreUnavailable     unreachable, restarting or busy: trying again may help
-    ├── AccessDenied         the database refuses this user, this file or this statement
+├── Conflict                 the record has changed in the meantime
+├── MissingExtra             a feature needs packages that are not installed
+└── StoreError               a database error
+    ├── InvalidUrl           Trax cannot use this database URL
+    ├── StoreUnavailable     unreachable, restarting or busy: a retry may succeed
+    ├── AccessDenied         the database refuses this user, file or statement
     ├── SchemaNotMigrated    the tables are missing or older than this code
     └── SchemaTooNew         the tables are newer than this code
 """
@@ -38,11 +38,11 @@ from trax.masking import HIDDEN, hide_in_text, hide_secrets, is_secret_name, mas
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-SHOWN_CHARACTERS = 80
+MAX_VALUE_CHARACTERS = 80
 
 
 class TraxError(Exception):
-    """The root: catch this to catch everything Trax raises on its own account."""
+    """The base class of all errors that Trax raises."""
 
 
 class DefinitionError(TraxError):
@@ -66,7 +66,7 @@ class UnknownTrain(DefinitionError):
 
 
 class InvalidSetting(DefinitionError):
-    """A setting has a value that cannot work; `reasons` has what is wrong with each by its name."""
+    """A setting has an invalid value; `reasons` has the problem of each setting by its name."""
 
     def __init__(self, message: str, reasons: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
@@ -75,7 +75,7 @@ class InvalidSetting(DefinitionError):
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One field that was refused: where it is, why, and what stood there, unless that is a secret."""
+    """One invalid field: its path, the reason, and its value; a secret is masked."""
 
     path: str
     message: str
@@ -86,12 +86,12 @@ class FieldError:
         object.__setattr__(self, "value", HIDDEN if is_secret else hide_secrets(self.value))
 
     def __str__(self) -> str:
-        got = HIDDEN if self.value is HIDDEN else shown(self.value)
+        got = HIDDEN if self.value is HIDDEN else format_value(self.value)
         return f"{self.path or 'the value itself'}: {self.message} (got {got})"
 
 
 class InvalidInput(TraxError):
-    """An input or output that its declared type refuses; `errors` names every bad field."""
+    """An input or output does not match its declared type; `errors` names every invalid field."""
 
     def __init__(self, subject: str, errors: Sequence[FieldError]) -> None:
         super().__init__(f"{subject}: " + "; ".join(str(error) for error in errors))
@@ -99,28 +99,28 @@ class InvalidInput(TraxError):
 
 
 class InvalidArgument(DefinitionError, InvalidInput):
-    """An argument or option that cannot work, where it was given: in a declaration or in a call."""
+    """An invalid argument or option, in a declaration or in a call."""
 
-    def __init__(self, place: str, wanted: str, value: Any) -> None:
-        TraxError.__init__(self, f"{place} must be {wanted} (got {shown(value)})")
-        self.place, self.wanted, self.value = place, wanted, value
-        self.errors = (FieldError(place, f"must be {wanted}", value),)
+    def __init__(self, argument: str, expected: str, value: Any) -> None:
+        TraxError.__init__(self, f"{argument} must be {expected} (got {format_value(value)})")
+        self.argument, self.expected, self.value = argument, expected, value
+        self.errors = (FieldError(argument, f"must be {expected}", value),)
 
 
 class SecretUnreadable(InvalidInput):
-    """A stored secret cannot be read here: it was not kept, its key is missing, or it belongs elsewhere."""
+    """A secret cannot be decrypted: it was not stored, its key is missing, or it is another record's."""
 
 
 class WiringError(TraxError):
-    """A value a junction asks for is not there at run time."""
+    """A value that a junction needs is missing at run time."""
 
 
 class RunCancelled(TraxError):
-    """The run was cancelled: by a person, a timeout, or itself."""
+    """The run was cancelled: by an operator, a timeout, or itself."""
 
 
 class RunTimedOut(RunCancelled):
-    """The run took longer than it may."""
+    """The run exceeded its timeout."""
 
 
 class RunInterrupted(TraxError):
@@ -128,17 +128,17 @@ class RunInterrupted(TraxError):
 
 
 class ProcessDied(TraxError):
-    """The process a cpu train ran in did not survive the run: it crashed, was killed, or left by itself."""
+    """The process of a cpu train ended during the run: it crashed, was killed, or exited."""
 
 
 class RemoteFailure(TraxError):
-    """What a run raised in another process: the class there and those it derives from, by their names."""
+    """An exception raised in another process; `type` and `raised` name its class and its base classes."""
 
     def __init__(
         self,
         message: str,
         *,
-        type: str,  # noqa: A002 - the word that records have for it
+        type: str,  # noqa: A002 - the name that records use
         junction: str | None = None,
         stack_trace: str = "",
         raised: Sequence[str] = (),
@@ -151,7 +151,7 @@ class RemoteFailure(TraxError):
 
 
 class RemoteLost(TraxError):
-    """The connection to whoever executed a run broke before its end: nobody here knows how it ended."""
+    """The connection to the executor of a run broke before the run ended: its result is unknown here."""
 
 
 class EntryCancelled(TraxError):
@@ -163,11 +163,11 @@ class NotFound(TraxError):
 
 
 class Conflict(TraxError):
-    """Somebody else has changed it meanwhile: look again, and decide anew."""
+    """The record has changed in the meantime: read it again, then retry."""
 
 
 class MissingExtra(TraxError):
-    """What was asked for needs packages that are not installed; `extra` is the name that brings them."""
+    """A feature needs packages that are not installed; `extra` is the extra that installs them."""
 
     def __init__(self, what: str, extra: str, module: str) -> None:
         super().__init__(
@@ -178,23 +178,23 @@ class MissingExtra(TraxError):
 
 
 class StoreError(TraxError):
-    """The database said no. `transient` errors may pass when tried again."""
+    """A database error. A retry may succeed where `transient` is true."""
 
     transient = False
 
 
 class InvalidUrl(StoreError):
-    """The address is not one Trax can use."""
+    """Trax cannot use this database URL."""
 
 
 class StoreUnavailable(StoreError):
-    """The database is unreachable, restarting or busy: trying again may help."""
+    """The database is unreachable, restarting or busy: a retry may succeed."""
 
     transient = True
 
 
 class AccessDenied(StoreError):
-    """The database refuses this user, this file or this statement."""
+    """The database refuses this user, file or statement."""
 
 
 class SchemaNotMigrated(StoreError):
@@ -206,20 +206,20 @@ class SchemaTooNew(StoreError):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint to append to a message: the nearest known word, or nothing."""
-    is_long = len(word) > SHOWN_CHARACTERS  # looking for something like it would take its time
+    """A hint to append to a message: the most similar known name, or nothing."""
+    is_long = len(word) > MAX_VALUE_CHARACTERS  # comparing long words is slow
     nearest = [] if is_long else get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f"; did you mean {nearest[0]!r}?" if nearest else ""
 
 
-def shown(value: Any) -> str:
-    """A value as it may stand in a message: its repr, without secrets, cut to a readable length."""
+def format_value(value: Any) -> str:
+    """A value for a message: its repr, without secrets, cut to a readable length."""
     try:
         text = (
             repr(mask_url(value) if "://" in value else value)
             if isinstance(value, str)
             else hide_in_text(repr(hide_secrets(value)))
         )
-    except ValueError:  # Python writes no number of more than 4,300 digits
+    except ValueError:  # Python does not print an int of more than 4,300 digits
         text = f"a number of {value.bit_length()} bits" if isinstance(value, int) else type(value).__name__
-    return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"
+    return text if len(text) <= MAX_VALUE_CHARACTERS else text[: MAX_VALUE_CHARACTERS - 1] + "…"

@@ -1,8 +1,8 @@
-r"""Text from elsewhere, made safe to show: what could steer a terminal or reorder a line becomes an escape.
+r"""Escape control characters in text from outside before it is shown in a terminal, a log or a page.
 
 A name, a failure reason, a log line or a request path may hold control characters (C0, C1, DEL), marks that
-change the direction of text, line separators or half of a surrogate pair. They stay readable (`\x1b`,
-`\u202e`) and do nothing.
+change the text direction, line separators or a lone surrogate. They become visible escapes (`\x1b`,
+`\u202e`).
 """
 
 from __future__ import annotations
@@ -11,26 +11,26 @@ import re
 from typing import Final
 
 JOINERS: Final = "\u200c\u200d"
-"""Invisible, and part of how words of some scripts and some emoji are written."""
+"""Invisible, but needed to write words of some scripts and some emoji."""
 SPACES: Final = "\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000"
 PLAIN: Final = re.compile(f"[{JOINERS}{SPACES}]")
 
 
 def visible_text(text: str, *, keep: str = "") -> str:
-    r"""The text with an escape for each character that is not to be obeyed; those in `keep` stay.
+    r"""Replace each unprintable character by an escape, except those in `keep`.
 
-    A backslash stays as it is: the result is to be read, not to be turned back.
+    A backslash is not escaped, so the result cannot be converted back.
     """
     if text.isprintable():
         return text
-    return "".join(one if _is_harmless(one) or one in keep else _escape(one) for one in text)
+    return "".join(char if _is_harmless(char) or char in keep else _escape(char) for char in text)
 
 
 def visible_json(document: str) -> str:
-    r"""The same for a JSON document, which still says the same: in its strings `\u202e` is JSON's own."""
+    r"""Replace unprintable characters in a JSON document by JSON escapes (`\u202e`); its value stays."""
     if document.isprintable():
         return document
-    return "".join(one if _is_harmless(one) or one == "\n" else _json_escape(one) for one in document)
+    return "".join(char if _is_harmless(char) or char == "\n" else _json_escape(char) for char in document)
 
 
 def _is_harmless(one: str) -> bool:

@@ -1,6 +1,6 @@
-"""What happens in this process and may concern others in it: a topic, and nothing else.
+"""Events within this process: a topic without data, passed to the listeners of that topic.
 
-An event carries no data. Whoever hears one looks into the database, as it would after a while anyway.
+A listener reads what it needs from the database, as it would at its next poll anyway.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ class Topic(StrEnum):
 
 
 class Events:
-    """Tells whoever listens. Any thread may emit; a listener must not block."""
+    """Calls the listeners of a topic. Any thread may emit; a listener must not block."""
 
     def __init__(self) -> None:
         self._listeners: defaultdict[Topic, list[Callable[[], None]]] = defaultdict(list)
         self._lock = Lock()
 
     def listen(self, topic: Topic, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call the listener at each event of the topic; returns how to stop that."""
+        """Call the listener at each event of the topic; returns a function that removes the listener."""
         with self._lock:
             self._listeners[topic].append(listener)
-        return lambda: self._forget(topic, listener)
+        return lambda: self._remove(topic, listener)
 
     def emit(self, topic: Topic) -> None:
         with self._lock:
@@ -46,6 +46,6 @@ class Events:
         for listener in listeners:
             listener()
 
-    def _forget(self, topic: Topic, listener: Callable[[], None]) -> None:
+    def _remove(self, topic: Topic, listener: Callable[[], None]) -> None:
         with self._lock:
             self._listeners[topic].remove(listener)

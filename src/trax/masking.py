@@ -1,7 +1,7 @@
-"""What others must not read: names that stand for secrets, the values under them, and passwords in URLs.
+"""Mask secrets: values under names such as `password`, stored secrets, and passwords in URLs.
 
-Names are read by their words, so that `dbPassword` and `x-api-key` are secrets and `token_count` is not. URLs
-are read as text and not parsed: a mistyped one holds a password just as well.
+A name is split into words, so that `dbPassword` and `x-api-key` are secrets and `token_count` is not. URLs
+are handled as text and not parsed: a mistyped URL may contain a password too.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any, Final, Self, TypeAlias, cast
 from urllib.parse import unquote
 
 HIDDEN: Final = "••••••"
-"""What stands in the place of a value that must not be read."""
-PASSWORD: Final = "***"  # noqa: S105
-"""The same inside a URL, as SQLAlchemy spells it."""
-SECRET: Final = "$secret"  # noqa: S105
-"""The only key of a JSON object that stands for a secret value: encrypted, or not kept at all."""
-NOT_KEPT: Final = "masked"
-"""What a secret is stored as that was not to be kept."""
+"""Replaces a secret value."""
+URL_MASK: Final = "***"
+"""Replaces a password in a URL, as in SQLAlchemy."""
+SECRET_KEY: Final = "$secret"  # noqa: S105
+"""The only key of a JSON object that represents a stored secret: encrypted, or not stored at all."""
+NOT_STORED: Final = "masked"
+"""The value under `$secret` of a secret that was not to be stored."""
 
 IsSecret: TypeAlias = Callable[[str], bool]
 
@@ -27,12 +27,12 @@ WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 SECRET_WORD: Final = re.compile(
     "apikeys?|authorization|bearer|credentials?|jwt|passcode|passphrase|passwd|passwords?|passwort|pwd|secrets?|token"
 )
-JOINED: Final = re.compile(
+JOINED_WORDS: Final = re.compile(
     "password|passwd|passphrase|apikey|privatekey|secretkey|accesskey|authtoken|accesstoken|refreshtoken|"
     "clientsecret|sharedsecret"
 )
-"""What makes a secret also of a name whose words are not parted: `dbpassword`."""
-PAIR: Final = re.compile(
+"""Finds secrets in names whose words are not separated: `dbpassword`."""
+WORD_PAIR: Final = re.compile(
     r"\b(?:(?:access|account|api|auth|encryption|master|private|secret|service|shared|signing|ssh) keys?"
     r"|(?:access|api|auth|bearer|csrf|refresh|session) tokens|(?:database|db|login|smtp|user) pass)\b"
 )
@@ -41,44 +41,44 @@ HARMLESS_LAST: Final = re.compile(
     "age|at|budget|counts?|enabled|endpoint|expires|expiry|field|in|kind|length|limits?|names?|policy|required|"
     "size|ttl|type|ur[il]|usage|used"
 )
-"""What a name begins or ends with that speaks about a secret and does not hold it: `token_count`."""
-NAMED: Final = re.compile(r"""\b(\w+)=(b?'(?:\\.|[^'\\])*'|b?"(?:\\.|[^"\\])*"|[^\s,)\]}]+)""")
+"""First and last words of names that describe a secret but do not hold it: `token_count`."""
+NAME_AND_VALUE: Final = re.compile(r"""\b(\w+)=(b?'(?:\\.|[^'\\])*'|b?"(?:\\.|[^"\\])*"|[^\s,)\]}]+)""")
 
 
-class SealedValue(str):
-    """A secret in a record: text that hides it, and as `stored` the JSON object the database has for it."""
+class MaskedSecret(str):
+    """A masked secret in a record; `stored` is the JSON object that the database has for it."""
 
     __slots__ = ("stored",)
     stored: Mapping[str, Any]
 
     def __new__(cls, stored: Mapping[str, Any]) -> Self:
-        made = super().__new__(cls, HIDDEN)
-        made.stored = stored
-        return made
+        masked = super().__new__(cls, HIDDEN)
+        masked.stored = stored
+        return masked
 
-    def __reduce__(self) -> tuple[type[SealedValue], tuple[Mapping[str, Any]]]:
-        return SealedValue, (self.stored,)
+    def __reduce__(self) -> tuple[type[MaskedSecret], tuple[Mapping[str, Any]]]:
+        return MaskedSecret, (self.stored,)
 
 
 @lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
-    """Whether what stands under this name is nobody's business."""
+    """Whether a value under this name is a secret."""
     words = [word.lower() for word in WORD.findall(name)]
     if words == ["listen", "url"]:
         return True
     if not (
         any(map(SECRET_WORD.fullmatch, words))
-        or any(map(JOINED.search, words))
-        or PAIR.search(" ".join(words))
+        or any(map(JOINED_WORDS.search, words))
+        or WORD_PAIR.search(" ".join(words))
     ):
         return False
     return not HARMLESS_FIRST.fullmatch(words[0]) and not HARMLESS_LAST.fullmatch(words[-1])
 
 
 def hide_secrets(value: Any, is_secret: IsSecret = is_secret_name) -> Any:
-    """The same value with dots in the place of what stands under such a name, at any depth.
+    """Replace the values under secret names by dots, at any depth.
 
-    Whether there was a value stays visible: that one is missing is worth knowing.
+    None stays None, so that a missing value can be seen.
     """
     match value:
         case Mapping():
@@ -95,8 +95,10 @@ def hide_secrets(value: Any, is_secret: IsSecret = is_secret_name) -> Any:
 
 
 def hide_in_text(text: str) -> str:
-    """The same for text that has `name='value'` in it, such as the repr of a model."""
-    return NAMED.sub(lambda found: f"{found[1]}={HIDDEN}" if is_secret_name(found[1]) else found[0], text)
+    """Replace secrets in text with `name='value'` in it, such as the repr of a model."""
+    return NAME_AND_VALUE.sub(
+        lambda match: f"{match[1]}={HIDDEN}" if is_secret_name(match[1]) else match[0], text
+    )
 
 
 def is_hidden(key: Any, value: Any, is_secret: IsSecret = is_secret_name) -> bool:
@@ -104,37 +106,37 @@ def is_hidden(key: Any, value: Any, is_secret: IsSecret = is_secret_name) -> boo
 
 
 def is_stored_secret(value: Any) -> bool:
-    """Whether this JSON value is one of the objects that stand for a secret in the database."""
+    """Whether this JSON value is an object that represents a secret in the database."""
     if not isinstance(value, dict) or len(cast("dict[Any, Any]", value)) != 1:
         return False
-    stored = cast("dict[Any, Any]", value).get(SECRET)
-    return isinstance(stored, str) and (stored == NOT_KEPT or stored.startswith("v1:"))
+    stored = cast("dict[Any, Any]", value).get(SECRET_KEY)
+    return isinstance(stored, str) and (stored == NOT_STORED or stored.startswith("v1:"))
 
 
-def cover_stored(value: Any) -> Any:
-    """A JSON value as a record shows it: stored secrets are dots that know what they cover."""
+def mask_stored(value: Any) -> Any:
+    """Mask the stored secrets of a JSON value, for records."""
     if is_stored_secret(value):
-        return SealedValue(value)
+        return MaskedSecret(value)
     match value:
         case dict():
             items = cast("dict[str, Any]", value).items()
-            return {key: cover_stored(inner) for key, inner in items}
+            return {key: mask_stored(inner) for key, inner in items}
         case list():
-            return [cover_stored(inner) for inner in cast("list[Any]", value)]
+            return [mask_stored(inner) for inner in cast("list[Any]", value)]
         case _:
             return value
 
 
-def uncover_stored(value: Any) -> Any:
-    """The other way: what the database has for each secret that a record covers."""
+def unmask_stored(value: Any) -> Any:
+    """Replace each masked secret by the object that the database has for it."""
     match value:
-        case SealedValue():
+        case MaskedSecret():
             return dict(value.stored)
         case dict():
             items = cast("dict[str, Any]", value).items()
-            return {key: uncover_stored(inner) for key, inner in items}
+            return {key: unmask_stored(inner) for key, inner in items}
         case list():
-            return [uncover_stored(inner) for inner in cast("list[Any]", value)]
+            return [unmask_stored(inner) for inner in cast("list[Any]", value)]
         case _:
             return value
 
@@ -148,7 +150,7 @@ PLAIN: Final = re.compile(
         (?P<tail>(?:/[^\s@?]*)?(?:\?[^\s@]*)?)""",
     re.VERBOSE,
 )
-"""A URL as it should be: then it is certain where its password is."""
+"""A well-formed URL, in which the position of the password is certain."""
 FIELD: Final = re.compile(r"([?&;])([^=&?;\s]+)=(.*?)(?=[&;][\w.%-]+=|$)", re.DOTALL)
 WORD_VALUE: Final = re.compile(
     r"(?i)\b(\w*(?:password|passwd|passfile))(\s*=\s*)('(?:\\.|[^'\\])*(?:'|$)|[^\s&;]\S*)"
@@ -156,41 +158,41 @@ WORD_VALUE: Final = re.compile(
 
 
 def mask_url(text: str) -> str:
-    """A URL, or what was meant to be one, as it may be shown: without passwords, and without tokens.
+    """Mask passwords and tokens in a URL, also in a malformed one.
 
-    It may be of a database, as a URL or in the words of libpq (`host=… password=…`), or of an HTTP service.
-    Where it is not certain what is a password, too much is hidden.
+    The URL may be of an HTTP service or of a database, also in libpq's form (`host=… password=…`). Where it
+    is not certain which part is a password, too much is masked.
     """
     plain = PLAIN.fullmatch(text)
     if plain is None and "://" not in text and WORD_VALUE.search(text) and "@" not in text.partition("=")[0]:
-        return WORD_VALUE.sub(rf"\1\2{PASSWORD}", text)
+        return WORD_VALUE.sub(rf"\1\2{URL_MASK}", text)
     if plain is not None:
         head = plain["head"]
         if plain["password"]:
-            head = f"{head[: head.rindex(plain['password'])]}:{PASSWORD}@"
+            head = f"{head[: head.rindex(plain['password'])]}:{URL_MASK}@"
         return _mask_fields(f"{head}{plain['host']}{plain['tail']}")
-    return _mask_fields(_mask_doubtful(text))
+    return _mask_fields(_mask_ambiguous(text))
 
 
-def _mask_doubtful(text: str) -> str:
-    """Hide all that stands before the last `@`, or what follows a colon where a port would stand."""
+def _mask_ambiguous(text: str) -> str:
+    """Mask everything before the last `@`, or after a colon that no port number follows."""
     scheme = SCHEME.match(text)
     start = scheme.end() if scheme and (scheme[2] != ":" or len(scheme[1]) > 1) else 0
     if text[:start].lower().startswith("sqlite:///"):
         return text
-    if start and scheme and "/" not in scheme[2] and not _is_known(scheme[1]):
-        start = 0  # `user:password@host`: what looks like a scheme is a name
+    if start and scheme and "/" not in scheme[2] and not _is_known_scheme(scheme[1]):
+        start = 0  # `user:password@host`: what looks like a scheme is a user name
     head, rest = text[:start], text[start:]
     last = max((rest.rfind(at) for at in AT), default=-1)
     if last >= 0:
-        return f"{head}{PASSWORD}@{rest[last + 1 :]}"
+        return f"{head}{URL_MASK}@{rest[last + 1 :]}"
     encoded = rest.lower().rfind("%40")
     if encoded >= 0:
-        return f"{head}{PASSWORD}@{rest[encoded + 3 :]}"
-    return head + re.sub(r"^([^/?#\[\]]*?(?::|%3[Aa]))(?!\d*(?:[/?#]|$))[^?]*", rf"\1{PASSWORD}", rest)
+        return f"{head}{URL_MASK}@{rest[encoded + 3 :]}"
+    return head + re.sub(r"^([^/?#\[\]]*?(?::|%3[Aa]))(?!\d*(?:[/?#]|$))[^?]*", rf"\1{URL_MASK}", rest)
 
 
-def _is_known(scheme: str) -> bool:
+def _is_known_scheme(scheme: str) -> bool:
     return scheme.lower().partition("+")[0] in {
         "postgres",
         "postgresql",
@@ -203,10 +205,10 @@ def _is_known(scheme: str) -> bool:
 
 
 def _mask_fields(text: str) -> str:
-    """Hide the parameters of a query whose names stand for secrets, whatever characters they hold."""
+    """Mask the query parameters with secret names, whatever characters their values have."""
 
-    def field(found: re.Match[str]) -> str:
-        name = unquote(found[2])
-        return f"{found[1]}{found[2]}={PASSWORD}" if is_secret_name(name) else found[0]
+    def mask_field(match: re.Match[str]) -> str:
+        name = unquote(match[2])
+        return f"{match[1]}{match[2]}={URL_MASK}" if is_secret_name(name) else match[0]
 
-    return FIELD.sub(field, text)
+    return FIELD.sub(mask_field, text)

@@ -1,4 +1,4 @@
-"""Wishes to run. Everything that wants to run is written to the work queue here, and nowhere else."""
+"""Enqueue jobs: write requests of callers to the work queue."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trax.bounds import PRIORITY_MAX
 from trax.records.states import Origin, QueueStatus
 from trax.records.work_queue_entry import NewEntry, WorkQueueEntry
 from trax.store import manifest_groups, quick_add, unique_entries, work_queue
-from trax.store.json import parsed
+from trax.store.json import parse_json
 
 if TYPE_CHECKING:
     from trax.records import ManifestGroup
@@ -21,12 +21,12 @@ EntryT = TypeVar("EntryT", bound=WorkQueueEntry)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What a caller asks for, with its inputs as JSON text that has been checked already.
+class EnqueueRequest:
+    """The jobs that a caller wants, with validated inputs as JSON text.
 
-    `inputs` are by the external id that each entry, and the runs it leads to, will have. With a `unique` key
-    there is one input, and nothing is written while the job of an earlier entry with that key is not over.
-    `repeats` is the run that it asks for once more.
+    `inputs` maps the external id of each entry (and of its runs) to the input. With a `unique` key there is
+    one input, and nothing is written while an earlier job with that key has not ended. `rerun_of` is the id
+    of the run that is run again.
     """
 
     train: str
@@ -39,92 +39,96 @@ class Wish:
     unique: str | None = None
     timeout_seconds: float | None = None
     retry: str | None = None
-    repeats: int | None = None
+    rerun_of: int | None = None
 
 
 def enqueue(
     connection: Connection,
-    wish: Wish,
+    request: EnqueueRequest,
     *,
     now: datetime,
-    record: type[EntryT],
+    entry_class: type[EntryT],
     group: ManifestGroup | None = None,
 ) -> list[EntryT]:
-    """Write one entry for each input, in one go; what is returned are records of that kind.
+    """Insert one entry for each input, in one statement; returns instances of `entry_class`.
 
-    `group` is the wish's, where it was made only just before: this transaction may not see it yet.
+    `group` is the group of the request if it was created just before: this transaction may not see it yet.
     """
     if group is not None:
-        manifest_groups.keep(connection, group)
-    elif wish.group is not None:
-        group = manifest_groups.named(connection, [wish.group], now=now)[wish.group]
-    entries = [_entry(wish, external_id, text, group, now) for external_id, text in wish.inputs.items()]
-    if wish.unique is not None:
-        return [_only_one(connection, entry, record, now) for entry in entries]
+        manifest_groups.prevent_prune(connection, group)
+    elif request.group is not None:
+        group = manifest_groups.get_or_create(connection, [request.group], now=now)[request.group]
+    entries = [_entry(request, external_id, text, group, now) for external_id, text in request.inputs.items()]
+    if request.unique is not None:
+        return [_insert_unique(connection, entry, entry_class, now) for entry in entries]
     ids = work_queue.add(connection, entries, now=now)
     return [
-        record(**_fields(entry_id, entry, wish.group, now))
+        entry_class(**_entry_fields(entry_id, entry, request.group, now))
         for entry_id, entry in zip(ids, entries, strict=True)
     ]
 
 
-def enqueue_quickly(
-    connection: Connection, wish: Wish, *, now: datetime | None, record: type[EntryT]
+def enqueue_plain(
+    connection: Connection, request: EnqueueRequest, *, now: datetime | None, entry_class: type[EntryT]
 ) -> list[EntryT] | None:
-    """The same in one trip or two, where the wish is plain; None where it is not, or its group is new.
+    """Enqueue a plain request in one or two round trips; None if it is not plain, or its group is new.
 
-    The transaction may be over after it, so it must be one of our own.
+    This may commit, so the transaction must not be the caller's.
     """
-    if not _is_plain(wish):
+    if not _is_plain(request):
         return None
-    entries = [_entry(wish, external_id, text, None, None) for external_id, text in wish.inputs.items()]
-    if wish.group is None:
+    entries = [_entry(request, external_id, text, None, None) for external_id, text in request.inputs.items()]
+    if request.group is None:
         added = quick_add.add_and_commit(connection, entries, now=now)
     else:
-        added = quick_add.add_to_group(connection, entries, wish.group, now=now)
+        added = quick_add.add_to_group(connection, entries, request.group, now=now)
     if not added:
         return None
     return [
-        record(**_fields(added[one.external_id][0], one, wish.group, added[one.external_id][1]))
-        for one in entries
+        entry_class(
+            **_entry_fields(added[entry.external_id][0], entry, request.group, added[entry.external_id][1])
+        )
+        for entry in entries
     ]
 
 
-def _is_plain(wish: Wish) -> bool:
-    """Whether its entries are few, may run at once, and nobody must be asked about them."""
-    may_run_at_once = wish.delay is None and wish.at is None
-    return may_run_at_once and wish.unique is None and 0 < len(wish.inputs) <= work_queue.COPY_ABOVE
+def _is_plain(request: EnqueueRequest) -> bool:
+    """Whether the entries are few, have no delay and no unique key."""
+    may_run_at_once = request.delay is None and request.at is None
+    return may_run_at_once and request.unique is None and 0 < len(request.inputs) <= work_queue.COPY_ABOVE
 
 
-def clamped(priority: int) -> int:
+def clamp_priority(priority: int) -> int:
     return min(max(0, priority), PRIORITY_MAX)
 
 
-def _only_one(connection: Connection, entry: NewEntry, record: type[EntryT], now: datetime) -> EntryT:
-    """The entry that has the key: this one, or an earlier one whose job is not over yet."""
+def _insert_unique(
+    connection: Connection, entry: NewEntry, entry_class: type[EntryT], now: datetime
+) -> EntryT:
+    """Insert the entry, or return the earlier one with this key whose job has not ended."""
     found = unique_entries.add_or_find(connection, entry, now=now)
-    return record(**found.as_fields())
+    return entry_class(**found.as_fields())
 
 
 def _entry(
-    wish: Wish, external_id: str, text: str, group: ManifestGroup | None, now: datetime | None
+    request: EnqueueRequest, external_id: str, text: str, group: ManifestGroup | None, now: datetime | None
 ) -> NewEntry:
     return NewEntry(
         external_id=external_id,
-        train=wish.train,
-        origin=wish.origin,
+        train=request.train,
+        origin=request.origin,
         input=text,
-        priority=clamped(wish.priority),
+        priority=clamp_priority(request.priority),
         group_id=group.id if group else None,
         group_priority=group.priority if group else 0,
-        unique_key=wish.unique,
-        scheduled_at=now + wish.delay if wish.delay and now else wish.at,
-        timeout_seconds=wish.timeout_seconds,
-        retry=wish.retry,
+        unique_key=request.unique,
+        scheduled_at=now + request.delay if request.delay and now else request.at,
+        timeout_seconds=request.timeout_seconds,
+        retry=request.retry,
     )
 
 
-def _fields(entry_id: int, entry: NewEntry, group: str | None, now: datetime) -> dict[str, Any]:
+def _entry_fields(entry_id: int, entry: NewEntry, group: str | None, now: datetime) -> dict[str, Any]:
     return {
         "id": entry_id,
         "external_id": entry.external_id,
@@ -133,7 +137,7 @@ def _fields(entry_id: int, entry: NewEntry, group: str | None, now: datetime) ->
         "origin": entry.origin,
         "priority": entry.priority,
         "group": group,
-        "input": parsed(entry.input),
+        "input": parse_json(entry.input),
         "scheduled_at": entry.scheduled_at,
         "created_at": now,
     }

@@ -16,7 +16,7 @@ from tests.support.databases import PostgresDatabases
 from tests.support.waiting import until
 
 from trax.records import State
-from trax.testing.postgres import Server, postgres_server
+from trax.testing.postgres import PostgresServer, postgres_server
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -31,7 +31,7 @@ NEVER = 60
 
 
 @pytest.fixture(scope="module")
-def server() -> Generator[Server]:
+def server() -> Generator[PostgresServer]:
     with postgres_server(durable=True) as started:
         yield started
 
@@ -77,7 +77,7 @@ def test_a_commit_may_be_answered_to_nobody(yard: Town, postgres_url: str) -> No
 
 @pytest.mark.postgresql
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
-def test_the_server_may_stop_and_come_back(server: Server, tmp_path: Path, mode: StopMode) -> None:
+def test_the_server_may_stop_and_come_back(server: PostgresServer, tmp_path: Path, mode: StopMode) -> None:
     databases = PostgresDatabases(server.url)
     with databases.database() as url, town(tmp_path, _named(url)) as yard:
         start(yard, url)
@@ -95,7 +95,9 @@ def test_the_server_may_stop_and_come_back(server: Server, tmp_path: Path, mode:
 
 @pytest.mark.parametrize("how", ["stopped", "locked"])
 @pytest.mark.postgresql
-def test_an_outage_that_everybody_shares_fails_nothing(server: Server, tmp_path: Path, how: str) -> None:
+def test_an_outage_that_everybody_shares_fails_nothing(
+    server: PostgresServer, tmp_path: Path, how: str
+) -> None:
     """Also one that lasts longer than a worker may be silent, or a lock that holds up every heartbeat."""
     databases, silence = PostgresDatabases(server.url), 2.0
     with databases.database() as url, town(tmp_path, _named(url)) as yard:
@@ -125,7 +127,7 @@ def beats(yard: Town) -> datetime:
 
 
 @contextmanager
-def outage(server: Server, url: str, how: str) -> Generator[None]:
+def outage(server: PostgresServer, url: str, how: str) -> Generator[None]:
     if how == "stopped":
         server.stop("immediate")
         yield

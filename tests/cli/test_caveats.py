@@ -4,42 +4,44 @@ from typing import Any
 
 import pytest
 
-from trax.cli.caveats import caveats
-from trax.host.roles import Role
+from trax.cli.caveats import database_warnings
+from trax.host.roles import ProcessRole
 
 FILE = "sqlite:///trax.db"
 SERVER = "postgresql://trax@db/jobs"
 
 
-@pytest.mark.parametrize("role", Role)
-def test_a_database_server_has_no_caveats(role: Role) -> None:
-    assert caveats(SERVER, role, processes=8, elsewhere=["box"]) == []
+@pytest.mark.parametrize("role", ProcessRole)
+def test_a_database_server_has_no_caveats(role: ProcessRole) -> None:
+    assert database_warnings(SERVER, role, processes=8, other_hosts=["box"]) == []
 
 
 def test_one_process_on_a_file_is_what_files_are_for() -> None:
-    assert caveats(FILE, Role.ALL) == []
+    assert database_warnings(FILE, ProcessRole.ALL) == []
 
 
 @pytest.mark.parametrize(
-    ("role", "how"), [(Role.WORKER, {}), (Role.SCHEDULER, {}), (Role.ALL, {"processes": 2})]
+    ("role", "how"),
+    [(ProcessRole.WORKER, {}), (ProcessRole.SCHEDULER, {}), (ProcessRole.ALL, {"processes": 2})],
 )
-def test_processes_that_share_a_file_are_told_of_its_limits(role: Role, how: Any) -> None:
-    (said,) = caveats(FILE, role, **how)
+def test_processes_that_share_a_file_are_told_of_its_limits(role: ProcessRole, how: Any) -> None:
+    (said,) = database_warnings(FILE, role, **how)
 
     assert said.startswith(f"several processes share the SQLite file {FILE}")
 
 
 def test_workers_on_other_machines_are_named() -> None:
-    (said,) = caveats(FILE, Role.ALL, elsewhere=["box2", "box1", "box2"])
+    (said,) = database_warnings(FILE, ProcessRole.ALL, other_hosts=["box2", "box1", "box2"])
 
-    assert said.startswith(f"workers on box1, box2 use the SQLite file {FILE} too")
+    assert said.startswith(f"workers on box1, box2 also use the SQLite file {FILE}")
     assert said.endswith("use PostgreSQL for more than one machine")
 
 
 @pytest.mark.parametrize(
-    ("role", "said"), [(Role.ALL, "it ends with it"), (Role.WORKER, "a worker on it has nobody to work with")]
+    ("role", "said"),
+    [(ProcessRole.ALL, "it is lost at exit"), (ProcessRole.WORKER, "a worker alone cannot run jobs on it")],
 )
-def test_memory_is_nobody_elses(role: Role, said: str) -> None:
-    (found,) = caveats("memory://", role)
+def test_memory_is_nobody_elses(role: ProcessRole, said: str) -> None:
+    (found,) = database_warnings("memory://", role)
 
     assert found.endswith(said)

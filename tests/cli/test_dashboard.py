@@ -20,7 +20,7 @@ import pytest
 from tests.support.waiting import until
 
 from trax.records import State
-from trax.records.metadata import Ending, NewRun
+from trax.records.metadata import NewRun, ResultRow
 from trax.store import Store, metadata, tallies
 from trax.web.passwords import matches
 
@@ -138,11 +138,11 @@ def test_a_dashboard_adds_up_what_has_ended_where_no_scheduler_runs(folder: Path
     store.open()
     long_ago = datetime.now(UTC) - timedelta(hours=5)
     run = store.run(metadata.begin, NewRun(external_id="a", train="greet"), now=long_ago)
-    ending = Ending(metadata_id=run, worker_id=None, state=State.COMPLETED)
+    ending = ResultRow(metadata_id=run, worker_id=None, state=State.COMPLETED)
     store.run(metadata.finish, [ending], now=long_ago)
 
     with serving(folder, "dashboard", "--port", "0", "--database-url", address):
-        until(lambda: store.read(tallies.counted_to) is not None)
+        until(lambda: store.read(tallies.load_totals_end) is not None)
     store.close()
 
 
@@ -165,7 +165,7 @@ def test_with_the_apps_code_a_dashboard_runs_trains(folder: Path) -> None:
 def test_a_start_without_access_prints_a_link_that_opens_the_dashboard_once(
     folder: Path, words: tuple[str, ...]
 ) -> None:
-    with serving(folder, *words, shows=r"with (http://\S+/login\?token=[\w-]+)") as link:
+    with serving(folder, *words, shows=r": (http://\S+/login\?token=[\w-]+)") as link:
         address = link.partition("/login")[0]
         refused = status_of(address + "/api/v1/groups")
         entered, groups = visit(link, "/api/v1/groups?limit=200"), status_of(link)
@@ -197,7 +197,7 @@ def test_which_sessions_to_end_must_be_said_in_one_way(folder: Path, words: tupl
     refused = ended(folder, "sessions", "end", *words)
 
     assert refused.returncode == 2
-    assert "Say which: IDS, --user or --all." in refused.stderr
+    assert "No sessions selected: give ids, --user or --all." in refused.stderr
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_a_door_to_the_world_needs_somebody_who_may_enter(folder: Path, words: t
     refused = ended(folder, *words)
 
     assert refused.returncode == 1
-    assert refused.stderr.startswith("trax: the control room would be open to anybody")
+    assert refused.stderr.startswith("trax: the dashboard would be open to anyone")
     assert "TRAX_WEB_TOKENS" in refused.stderr
 
 
@@ -251,7 +251,7 @@ def test_a_port_that_is_taken_is_one_clear_line(folder: Path) -> None:
 
     assert refused.returncode == 1
     assert refused.stderr.splitlines() == [
-        f"trax: cannot listen on 127.0.0.1, port {port}: something listens there already; choose another port"
+        f"trax: cannot listen on 127.0.0.1, port {port}: the port is already in use; choose another port"
     ]
 
 

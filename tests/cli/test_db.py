@@ -46,7 +46,7 @@ def test_asking_for_the_status_makes_no_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("mysql://box/db", "trax: Trax does not know the database 'mysql'"),
+        ("mysql://box/db", "trax: unsupported database 'mysql'"),
         (
             "postgresql://ada:secret@127.0.0.1:1/db",
             "trax: postgresql://ada:***@127.0.0.1:1/db cannot be reached",

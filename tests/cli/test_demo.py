@@ -92,7 +92,7 @@ def test_the_limit_that_was_kept_is_measured(visited: tuple[Path, str]) -> None:
 def test_the_dead_letter_comes_with_commands_that_work(revisited: tuple[Path, str]) -> None:
     folder, told = revisited
 
-    shown, queued = typed(folder, told, "see why"), typed(folder, told, "queue it again")
+    shown, queued = typed(folder, told, "show it"), typed(folder, told, "requeue it")
 
     assert "trax-demo/rates.csv is missing" in shown
     assert queued == "requeued: 1 of 1\n"
@@ -109,9 +109,9 @@ def test_a_pipe_gets_plain_lines(visited: tuple[Path, str]) -> None:
     _, told = visited
 
     assert "\x1b" not in told
-    assert "at work for 6 s" in told
+    assert "company, for 6 s" in told
     assert re.search(r"^\d\d:\d\d:\d\d  \d+ ready, \d+ delayed, \d+ running, ", told, re.MULTILINE)
-    assert told.endswith("All records are in trax-demo/trax.db. Run it again: they only grow.\n")
+    assert told.endswith("All records are in trax-demo/trax.db. The next run adds to them.\n")
 
 
 def test_a_second_visit_counts_only_itself(revisited: tuple[Path, str]) -> None:
@@ -128,11 +128,11 @@ def test_a_second_visit_counts_only_itself(revisited: tuple[Path, str]) -> None:
 
 def test_a_person_watches_until_ctrl_c_and_is_told_what_happened(tmp_path: Path) -> None:
     with terminal([TRAX, "demo"], folder=tmp_path) as seen:
-        seen.shows("at work until Ctrl-C", "6 slots: send_email ×3", "1 wait for a person")  # noqa: RUF001
+        seen.shows("company, until Ctrl-C", "6 slots: send_email ×3", "1 waiting; see")  # noqa: RUF001
         seen.types(CTRL_C)
         assert seen.ended() == 0
 
-    report = seen.text[seen.text.index("What happened in") :]
+    report = seen.text[seen.text.index("Results of") :]
     assert reported(report) == {train: tuple(numbers) for train, *numbers in asked(tmp_path, COUNTED, 0)}
 
 
@@ -145,5 +145,5 @@ def test_a_folder_that_cannot_be_made_is_told_in_one_line(tmp_path: Path) -> Non
 
     assert (ended.returncode, ended.stderr) == (
         1,
-        "trax: the folder 'taken' cannot be made: File exists; name another\n",
+        "trax: folder 'taken' cannot be created: File exists; choose another with --folder\n",
     )

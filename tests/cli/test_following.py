@@ -12,8 +12,8 @@ import pytest
 
 from trax.clock import utc_now
 from trax.records import LogLevel, State
-from trax.records.log_line import NewLine
-from trax.records.metadata import Ending, NewRun
+from trax.records.log_line import NewLogLine
+from trax.records.metadata import NewRun, ResultRow
 from trax.store import Store, logs, metadata
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class UnderWay:
         self.id = self.store.run(metadata.begin, NewRun(external_id="r", train="greet"), now=utc_now())
 
     def says(self, message: str) -> None:
-        line = NewLine(
+        line = NewLogLine(
             metadata_id=self.id,
             created_at=utc_now(),
             level=LogLevel.WARNING,
@@ -43,7 +43,7 @@ class UnderWay:
         self.store.run(logs.add, [line])
 
     def ends(self, state: State) -> None:
-        ending = Ending(metadata_id=self.id, worker_id=None, state=state)
+        ending = ResultRow(metadata_id=self.id, worker_id=None, state=state)
         self.store.run(metadata.finish, [ending], now=utc_now())
 
 
@@ -70,14 +70,14 @@ def test_what_a_run_says_is_heard_while_it_runs(run: UnderWay, file_url: str) ->
 
     assert (first[-4:], second[-4:]) == ("one\n", "two\n")
     assert rest.splitlines()[0].endswith("three")
-    assert rest.splitlines()[1:] == ["greet completed"]
+    assert rest.splitlines()[1:] == [f"run {run.id} of greet completed"]
     assert following.returncode == 0
 
 
 def test_a_run_in_progress_is_asked_to_stop(run: UnderWay, operator: Operator) -> None:
     told = operator("executions", "cancel", str(run.id))
 
-    assert (told.code, told.out) == (0, "stopped or asked to stop: 1 of 1\n")
+    assert (told.code, told.out) == (0, "cancelled, or cancellation requested: 1 of 1\n")
     assert operator.json("executions", "show", str(run.id))["cancel_requested"] is True
 
 

@@ -24,7 +24,7 @@ def test_linting_needs_no_database_and_exits_by_what_it_found(tmp_path: Path) ->
     clean = lint(1, tmp_path)
     faulty = lint(0, tmp_path)
 
-    assert (clean.returncode, clean.stdout) == (0, "nothing to complain about\n")
+    assert (clean.returncode, clean.stdout) == (0, "no findings\n")
     assert (faulty.returncode, faulty.stdout.count("\n")) == (1, 1)
     assert not (tmp_path / "trax.db").exists()
 
@@ -62,15 +62,15 @@ def test_what_waits_is_read_with_the_new_code_before_it_is_deployed(tmp_path: Pa
     gone = before_a_deploy(tmp_path, SOUND.replace("greet", "welcome"))
 
     assert (nothing_there.returncode, same.returncode) == (0, 0), same.stderr
-    assert same.stdout == "nothing to complain about\nread all 2 of the inputs that wait\n"
+    assert same.stdout == "no findings\nread all 2 queued inputs\n"
     assert changed.returncode == 1
     assert changed.stdout.splitlines() == [
-        "train 'greet': 2 inputs that wait could not be read: town: Field required (entry 1)",
-        "read all 2 of the inputs that wait",
+        "train 'greet': 2 queued inputs cannot be decoded: town: Field required (entry 1)",
+        "read all 2 queued inputs",
     ]
     found = json.loads(some.stdout)["queued"]
     assert (found["count"], found["is_all"]) == (1, False)
     assert found["unreadable"] == [
         {"train": "greet", "fields": ["town: Field required"], "count": 1, "example": "entry 1"}
     ]
-    assert (gone.returncode, gone.stdout.count("this code has no such train")) == (1, 1)
+    assert (gone.returncode, gone.stdout.count("this code does not define the train")) == (1, 1)

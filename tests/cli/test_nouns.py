@@ -39,7 +39,7 @@ def test_manifests_are_listed_and_shown(operator: Operator) -> None:
     listed = operator("manifests", "list")
     shown = operator.json("manifests", "show", "greet-ada")
 
-    assert [line[:5] for line in listed.lines] == [["greet-ada", "greet", "etl", "every 1:00:00", "yes"]]
+    assert [line[:5] for line in listed.lines] == [["greet-ada", "greet", "etl", "every 1 h", "yes"]]
     assert list(shown) == list(Manifest.__dataclass_fields__)
     assert (shown["input"], shown["schedule_type"], shown["enabled"]) == ({"name": "Ada"}, "interval", True)
     assert operator("manifests", "list", "--disabled").lines == []
@@ -47,7 +47,7 @@ def test_manifests_are_listed_and_shown(operator: Operator) -> None:
 
 
 def test_a_manifest_is_disabled_and_enabled(operator: Operator) -> None:
-    assert operator("manifests", "disable", "greet-ada").out == "greet-ada is disabled\n"
+    assert operator("manifests", "disable", "greet-ada").out == "manifest 'greet-ada' is disabled\n"
     assert operator.json("manifests", "show", "greet-ada")["enabled"] is False
 
     assert operator("manifests", "enable", "greet-ada").code == 0
@@ -59,17 +59,17 @@ def test_a_manifest_is_triggered_now_or_later(operator: Operator) -> None:
     later = operator.json("manifests", "trigger", "greet-ada", "--delay", "60")
 
     newest, _ = operator.json("queue", "list", "--origin", "trigger")
-    assert now.out.startswith("greet-ada is queued as entry ")
+    assert now.out.startswith("manifest 'greet-ada' is queued as entry ")
     assert newest == later
     assert (newest["scheduled_at"] is not None, newest["manifest"]) == (True, "greet-ada")
 
 
 def test_a_manifest_is_retired_and_keeps_its_history(operator: Operator) -> None:
-    assert operator("manifests", "cancel", "greet-ada").out == "asked to stop: 0\n"
+    assert operator("manifests", "cancel", "greet-ada").out == "cancellation requested: 0\n"
 
     runs = operator.json("executions", "list", "--train", "greet")
 
-    assert operator("manifests", "delete", "greet-ada", "--yes").out == "greet-ada is retired\n"
+    assert operator("manifests", "delete", "greet-ada", "--yes").out == "manifest 'greet-ada' is retired\n"
 
     (retired,) = operator.json("manifests", "list", "--retired")
     assert operator.json("manifests", "list") == []
@@ -92,7 +92,7 @@ def test_a_group_is_changed_and_what_is_not_named_stays(operator: Operator) -> N
 
 def test_a_group_is_triggered_and_cancelled(operator: Operator) -> None:
     assert operator("groups", "trigger", "etl").out == "queued: 1\n"
-    assert operator("groups", "cancel", "etl", "--yes").out == "asked to stop: 0\n"
+    assert operator("groups", "cancel", "etl", "--yes").out == "cancellation requested: 0\n"
 
 
 def test_a_train_is_queued_by_its_name_alone(operator: Operator, trains: Railway) -> None:
@@ -100,7 +100,7 @@ def test_a_train_is_queued_by_its_name_alone(operator: Operator, trains: Railway
     added = operator("queue", "add", "greet", '{"name": "Bob"}', *words)
 
     entry = operator.json("queue", "list", "--status", "queued")[0]
-    assert added.out == f"greet is queued as entry {entry['id']}\n"
+    assert added.out == f"train 'greet' is queued as entry {entry['id']}\n"
     assert list(entry) == list(WorkQueueEntry.__dataclass_fields__)
     assert (entry["input"], entry["priority"], entry["group"]) == ({"name": "Bob"}, 5, "etl")
 
@@ -116,11 +116,11 @@ def test_a_name_that_no_live_worker_knows_is_queued_with_a_warning(operator: Ope
     known = operator("queue", "add", "greet", '{"name": "Bob"}')
     misspelt = operator("queue", "add", "gret", '{"name": "Bob"}', "--json")
 
-    waits = "the entry waits for one that does"
-    assert nobody.err == f"trax: warning: no live worker (of 0) knows train 'greet'; {waits}\n"
+    waits = "the entry waits for one"
+    assert nobody.err == f"trax: warning: train 'greet' is not known to any of 0 live workers; {waits}\n"
     assert (known.code, known.err) == (0, "")
     assert misspelt.err == (
-        f"trax: warning: no live worker (of 1) knows train 'gret'; {waits}; did you mean 'greet'?\n"
+        f"trax: warning: train 'gret' is not known to any of 1 live workers; {waits}; did you mean 'greet'?\n"
     )
     assert (nobody.code, misspelt.code, json.loads(misspelt.out)["train"]) == (0, 0, "gret")
 
@@ -142,7 +142,7 @@ def test_with_the_code_an_input_is_checked_at_once(operator: Operator, tmp_path:
     unknown = operator.plainly("queue", "add", "gret", '"Bob"', *code)
     both = operator("queue", "add", "greet", '"Bob"', *code)
 
-    assert refused.err.startswith("trax: train 'greet' refused its input")
+    assert refused.err.startswith("trax: train 'greet': invalid input")
     assert (refused.code, taken.code, unknown.code, both.code) == (1, 0, 1, 2)
     assert "did you mean 'greet'?" in unknown.err
     assert operator.json("queue", "list", "--status", "queued")[0]["priority"] == 7
@@ -154,8 +154,8 @@ def test_entries_are_withdrawn_while_they_wait(operator: Operator) -> None:
     withdrawn = operator("queue", "cancel", str(entry))
     again = operator("queue", "cancel", str(entry), "999")
 
-    assert (withdrawn.code, withdrawn.out) == (0, "withdrawn: 1 of 1\n")
-    assert (again.code, again.out) == (1, "withdrawn: 0 of 2\n")
+    assert (withdrawn.code, withdrawn.out) == (0, "cancelled: 1 of 1\n")
+    assert (again.code, again.out) == (1, "cancelled: 0 of 2\n")
     assert operator.json("queue", "show", str(entry))["status"] == "cancelled"
 
 
@@ -188,8 +188,8 @@ def test_a_run_is_followed_to_its_end(operator: Operator) -> None:
 
     good, bad = (operator("executions", "follow", str(run)) for run in (completed, failed))
 
-    assert good.out.endswith("Z warning jobs: Hello, Ada!\ngreet completed\n")
-    assert (good.code, bad.code, bad.out) == (0, 1, "divide failed: division by zero\n")
+    assert good.out.endswith(f"Z warning jobs: Hello, Ada!\nrun {completed} of greet completed\n")
+    assert (good.code, bad.code, bad.out) == (0, 1, f"run {failed} of divide failed: division by zero\n")
 
 
 def test_a_run_is_repeated_under_the_policy_it_had(operator: Operator, trains: Railway) -> None:
@@ -209,7 +209,7 @@ def test_a_run_that_is_over_cannot_be_cancelled(operator: Operator) -> None:
 
     told = operator("executions", "cancel", str(failed))
 
-    assert (told.code, told.out) == (1, "stopped or asked to stop: 0 of 1\n")
+    assert (told.code, told.out) == (1, "cancelled, or cancellation requested: 0 of 1\n")
 
 
 def test_a_dead_letter_is_requeued_once(operator: Operator) -> None:

@@ -66,10 +66,10 @@ def test_a_plan_says_what_a_retirement_touches_and_what_is_renamed(tmp_path: Pat
     plan = run(TRAX, "plan", "jobs:app", folder=tmp_path)
 
     assert plan.stdout.splitlines() == [
-        "- manifest bob: retired, its history stays",
-        "    queued entries that are withdrawn: 1",
-        "    manifests that depend on it, and will rest: after-bob",
-        "- manifest after-bob: retired, its history stays",
-        "~ manifest lovelace: renamed, its history comes along",
+        "- manifest bob: retired; its history stays",
+        "    queued entries to cancel: 1",
+        "    dependent manifests that will no longer run: after-bob",
+        "- manifest after-bob: retired; its history stays",
+        "~ manifest lovelace: renamed; its history is kept",
         "    external_id: 'ada' -> 'lovelace'",
     ]

@@ -119,10 +119,10 @@ def ran(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     ("name", "said"),
     [
         ("jobs.py:ap", "trax: jobs.py has no app named 'ap'; did you mean 'app'?"),
-        ("job:app", "trax: there is no module 'job' here or on the Python path"),
-        ("nojobs.py:app", "trax: there is no file 'nojobs.py'"),
-        ("jobs", "trax: 'jobs' names no app; name it as module:app or file.py:app"),
-        (None, "trax: which app? name it as module:app or file.py:app, or set $TRAX_APP"),
+        ("job:app", "trax: module 'job' was not found here or on the Python path"),
+        ("nojobs.py:app", "trax: file 'nojobs.py' does not exist"),
+        ("jobs", "trax: invalid app 'jobs'; give module:app or file.py:app"),
+        (None, "trax: no app given; give module:app or file.py:app, or set $TRAX_APP"),
     ],
 )
 def test_an_app_that_is_not_there_is_told_in_one_line(folder: Path, name: str | None, said: str) -> None:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, SecretStr
 from tests.support.operator import Operator
 
 from trax import Retry, Trax
-from trax.admin.doctor import of_secrets
+from trax.admin.doctor import secret_finding
 from trax.testing import Harness
 from trax.train.keyring import VARIABLE, generate_key, load_keyring
 
@@ -89,8 +89,8 @@ def test_rotating_says_how_many_and_with_which_key(
 
     done, again = operator("secrets", "rotate"), operator.json("secrets", "rotate")
 
-    assert (done.code, done.out) == (0, f"inputs encrypted anew with key {keyring.first}: 4\n")
-    assert again == {"key": keyring.first, "rotated": 0, "unreadable": {}, "busy": 0}
+    assert (done.code, done.out) == (0, f"inputs re-encrypted with key {keyring.primary_id}: 4\n")
+    assert again == {"key": keyring.primary_id, "rotated": 0, "unreadable": {}, "busy": 0}
 
 
 def test_rotating_without_the_old_key_names_it_and_fails(
@@ -104,7 +104,7 @@ def test_rotating_without_the_old_key_names_it_and_fails(
     told = operator("secrets", "rotate")
 
     assert told.code == 1
-    assert told.err == f"inputs that need key {old.first}, which $TRAX_SECRET_KEY does not have: 4\n"
+    assert told.err == f"inputs that need key {old.primary_id}, which is not in $TRAX_SECRET_KEY: 4\n"
     assert key not in told.out + told.err
 
 
@@ -130,11 +130,11 @@ def test_the_doctor_names_a_key_that_is_needed_and_not_here(
     ill = operator("db", "doctor")
 
     assert (well.code, ill.code) == (0, 1)
-    assert f"ok     inputs that wait with encrypted secrets: 2, under key {old.first}" in well.out
-    assert f"WRONG  key {old.first} is not here, and 2 inputs need it" in ill.out
+    assert f"ok     waiting inputs with encrypted secrets: 2, under key {old.primary_id}" in well.out
+    assert f"WRONG  key {old.primary_id} is missing, and 2 inputs need it" in ill.out
     assert key not in well.out + ill.out
 
 
 def test_where_there_is_no_key_at_all_the_doctor_does_not_judge() -> None:
-    assert not of_secrets({"0a1b2c3d": 3}, None).is_wrong
-    assert not of_secrets({}, frozenset()).is_wrong
+    assert not secret_finding({"0a1b2c3d": 3}, None).is_wrong
+    assert not secret_finding({}, frozenset()).is_wrong

@@ -60,7 +60,7 @@ def test_a_check_fails_when_nobody_takes_up_what_is_due(
     document = operator("status", "--check", "--json")
 
     assert (told.code, told.out) == (1, "")
-    assert told.err.startswith("trax: no scheduler looks at manifests: one is due since ")
+    assert told.err.startswith("trax: no scheduler checks manifests: one is due since ")
     assert (document.code, '"problems": [\n' in document.out) == (1, True)
 
 
@@ -78,7 +78,7 @@ def test_a_check_fails_when_work_waits_and_no_worker_lives(operator: Operator, t
 
     told = operator("status", "--check")
 
-    assert (told.code, told.err) == (1, "trax: no worker lives, and 1 is ready in the queue\n")
+    assert (told.code, told.err) == (1, "trax: no worker is alive, and 1 is ready in the queue\n")
     assert operator.json("status")["workers"] == []
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support import listing
 
-from trax.cli.serving import farewell
+from trax.cli.serving import stop_message
 from trax.records import QueueStatus, State
 from trax.store import Store
 
@@ -139,4 +139,4 @@ def test_a_third_signal_ends_a_server_that_cannot_end(folder: Path) -> None:
     ],
 )
 def test_the_end_says_what_it_waits_for(under_way: list[str], said: str) -> None:
-    assert farewell(under_way, 30).startswith(said)
+    assert stop_message(under_way, 30).startswith(said)

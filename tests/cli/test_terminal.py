@@ -51,10 +51,10 @@ def test_a_person_sees_the_server_at_work(folder: Path) -> None:
         seen.shows(
             f"all roles: 2 trains and 2 schedules on sqlite:///trax.db ({folder}/trax.db); Ctrl-C stops",
             "1 of 3 slots: wait 40%",
-            "0 done, 1 failed",
+            "0 completed, 1 failed",
             "of complain,",
             "RuntimeError: no luck",
-            "1 wait for a person: trax dead-letters list",
+            "1 waiting; see `trax dead-letters list`",
             "WARNING jobs: about to fail",
             "said by a job\n",
         )
@@ -66,7 +66,7 @@ def test_ctrl_c_ends_the_view_says_what_is_waited_for_and_leaves_the_terminal_as
         seen.shows("slots: wait")
 
         seen.types(CTRL_C)
-        seen.shows("stopping: waiting up to 30 s for 1 run to end (wait); Ctrl-C again puts back")
+        seen.shows("stopping: waiting up to 30 s for 1 run to end (wait); Ctrl-C again interrupts")
         (folder / "go").touch()
 
         assert seen.ended() == 0
@@ -84,7 +84,7 @@ def test_a_second_ctrl_c_puts_back_what_runs(folder: Path) -> None:
         seen.types(CTRL_C)
 
         assert seen.ended() == 0
-    assert seen.text.endswith("putting back to the queue what still runs\nstopped\n")
+    assert seen.text.endswith("interrupting active runs; they return to the queue\nstopped\n")
     store = Store(f"sqlite:///{folder}/trax.db")
     waited = [run.state for run in store.read(listing.runs, train="wait")]
     store.close()
@@ -107,7 +107,7 @@ def test_a_scheduler_has_the_same_view_and_is_told_about_files(folder: Path) -> 
     with terminal([TRAX, "scheduler", "jobs.py:app"], folder=folder) as seen:
         seen.shows(
             "scheduler: 2 trains and 2 schedules",
-            "no worker lives yet",
+            "no live worker yet",
             "WARNING trax: several processes share the SQLite file sqlite:///trax.db",
         )
         seen.types(CTRL_C)

@@ -15,23 +15,23 @@ from tests.support.statuses import NOTHING_WRONG
 from tests.support.waiting import until
 
 from trax import Retry, Trax, every
-from trax.cli.log_setup import LastLines, ShownLine
-from trax.cli.picture import picture
-from trax.cli.view import View, look, pause_after
+from trax.cli.log_setup import RecentLines, ViewLine
+from trax.cli.picture import render
+from trax.cli.view import TerminalView, pause_after, read_live_view
 from trax.errors import StoreError
-from trax.records.glance import Due, Failure, Glance, UnderWay
-from trax.records.status import COUNTED_TO
-from trax.records.worker import Worker
+from trax.records.glance import LastFailure, LiveView, NextDue, RunningTrain
+from trax.records.status import COUNT_LIMIT
+from trax.records.worker import WorkerRecord
 from trax.testing import Harness
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 NOON = NOTHING_WRONG.now
-WORKER = Worker(id=1, host="box", pid=7, concurrency=4, trains=(), started_at=NOON, heartbeat_at=NOON)
-QUIET = Glance(
+WORKER = WorkerRecord(id=1, host="box", pid=7, concurrency=4, trains=(), started_at=NOON, heartbeat_at=NOON)
+QUIET = LiveView(
     status=replace(NOTHING_WRONG, workers=(WORKER,)),
-    under_way=(),
+    running=(),
     completed=0,
     failed=0,
     next_due=(),
@@ -39,14 +39,14 @@ QUIET = Glance(
 )
 
 
-def seen(how: dict[str, Any] | None = None, **changes: Any) -> Glance:
+def seen(how: dict[str, Any] | None = None, **changes: Any) -> LiveView:
     return replace(QUIET, status=replace(QUIET.status, **(how or {})), **changes)
 
 
-def drawn(what: Glance | str, lines: Sequence[ShownLine] = ()) -> dict[str, str]:
+def drawn(what: LiveView | str, lines: Sequence[ViewLine] = ()) -> dict[str, str]:
     """What stands behind each word; the heading and the lines beneath under their own text."""
     paper = StringIO()
-    Console(file=paper, width=120).print(picture("heading", what, lines))
+    Console(file=paper, width=120).print(render("heading", what, lines))
     split = (line.rstrip().partition("  ") for line in paper.getvalue().splitlines() if line.strip())
     return {name: value.strip() for name, _, value in split}
 
@@ -56,45 +56,45 @@ def test_a_quiet_server_says_so() -> None:
         "heading": "",
         "queue": "0 ready, 0 delayed",
         "running": "0 of 4 slots",
-        "last minute": "0 done, 0 failed",
-        "next": "nothing is due",
+        "last minute": "0 completed, 0 failed",
+        "next": "no manifest is due",
         "dead letters": "none",
     }
 
 
 def test_a_busy_server_shows_what_runs_and_how_far_it_has_come() -> None:
     other = replace(WORKER, id=2, concurrency=6)
-    under_way = (UnderWay("sync", 3), UnderWay("roast", 1, 0.4))
-    counts = {"running": 4, "pending": 2, "ready": COUNTED_TO, "delayed": 7, "workers": (WORKER, other)}
+    under_way = (RunningTrain("sync", 3), RunningTrain("roast", 1, 0.4))
+    counts = {"running": 4, "pending": 2, "ready": COUNT_LIMIT, "delayed": 7, "workers": (WORKER, other)}
 
     found = drawn(seen(counts, under_way=under_way, completed=12, failed=1))
 
     assert found["running"] == (
-        "4 of 10 slots on 2 workers, 2 let through and waiting for one: sync ×3, roast 40%"  # noqa: RUF001
+        "4 of 10 slots on 2 workers, 2 waiting for a slot: sync ×3, roast 40%"  # noqa: RUF001
     )
-    assert (found["queue"], found["last minute"]) == ("10000+ ready, 7 delayed", "12 done, 1 failed")
+    assert (found["queue"], found["last minute"]) == ("10000+ ready, 7 delayed", "12 completed, 1 failed")
 
 
 def test_what_comes_next_and_what_went_wrong_is_told_in_relation_to_now() -> None:
-    due = (Due("sync-users", NOON + timedelta(seconds=4)), Due("daily", NOON + timedelta(hours=2)))
-    failure = Failure(9, "greet", NOON - timedelta(seconds=30), "OSError: no\n\x1b[2Jdisk")
+    due = (NextDue("sync-users", NOON + timedelta(seconds=4)), NextDue("daily", NOON + timedelta(hours=2)))
+    failure = LastFailure(9, "greet", NOON - timedelta(seconds=30), "OSError: no\n\x1b[2Jdisk")
 
     found = drawn(seen({"dead_letters": 2}, next_due=due, last_failure=failure))
 
     assert found["next"] == "sync-users in 4 s, daily in 2 h"
     assert found["last failure"] == "run 9 of greet, 30 s ago: OSError: no \\x1b[2Jdisk"
-    assert found["dead letters"] == "2 wait for a person: trax dead-letters list"
+    assert found["dead letters"] == "2 waiting; see `trax dead-letters list`"
 
 
 def test_a_queue_without_anybody_to_serve_it_is_wrong() -> None:
     found = drawn(seen({"workers": (), "pending_local": 3}))
 
-    assert found["running"] == "no worker lives yet"
-    assert found["wrong"] == "no worker lives, and 3 are pending for one"
+    assert found["running"] == "no live worker yet"
+    assert found["problem"] == "no worker is alive, and 3 are pending for one"
 
 
 def test_a_database_that_does_not_answer_takes_the_place_of_the_numbers() -> None:
-    lines = [ShownLine(logging.WARNING, "12:00 WARNING trax: gone")]
+    lines = [ViewLine(logging.WARNING, "12:00 WARNING trax: gone")]
 
     found = drawn("the database does not answer", lines)
 
@@ -112,10 +112,10 @@ async def test_one_look_reads_all_of_it(url: str) -> None:
         app.schedule(divide, f"divide-by-{number}", number, every(hours=1))
     async with Harness(app, now=NOON) as h:
         await h.run_until_idle()
-        found = look(app, await app.parts.store.opened())
+        found = read_live_view(app, await app.parts.store.open())
 
     assert (found.completed, found.failed, found.status.dead_letters) == (1, 1, 1)
-    assert found.next_due == (Due("divide-by-1", NOON + timedelta(hours=1)),)
+    assert found.next_due == (NextDue("divide-by-1", NOON + timedelta(hours=1)),)
     assert found.last_failure is not None
     assert found.last_failure.reason == "ZeroDivisionError: division by zero"
 
@@ -146,44 +146,44 @@ def screen() -> Screen:
     return Screen()
 
 
-def view_on(screen: Screen, read: Any, lines: LastLines) -> View:
+def view_on(screen: Screen, read: Any, lines: RecentLines) -> TerminalView:
     console = Console(file=screen, force_terminal=True, width=100)  # pyright: ignore[reportArgumentType]
-    return View(console, "heading", read, lines)
+    return TerminalView(console, "heading", read, lines)
 
 
 def test_a_view_outlives_a_database_that_is_gone(screen: Screen) -> None:
     answers = iter([StoreError("lost"), QUIET])
     asked = threading.Event()
 
-    def read() -> Glance:
+    def read() -> LiveView:
         answer = next(answers, QUIET)
         asked.set()
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    view = view_on(screen, read, LastLines())
+    view = view_on(screen, read, RecentLines())
     view.start()
     assert asked.wait(30)
     view.close()
 
-    assert "the database does not answer: lost" in screen.text
+    assert "database does not respond: lost" in screen.text
     assert "0 of 4 slots" in screen.text
 
 
 def test_an_error_in_the_view_ends_the_view_and_lines_take_its_place(
     screen: Screen, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lines, logger = LastLines(), logging.getLogger("tests.view")
+    lines, logger = RecentLines(), logging.getLogger("tests.view")
     logger.addHandler(lines)
     logging.getLogger("trax.cli.view").addHandler(lines)
 
-    def read() -> Glance:
+    def read() -> LiveView:
         raise ArithmeticError("of the view")
 
     view = view_on(screen, read, lines)
     view.start()
-    until(lambda: "the view failed" in capsys.readouterr().err)
+    until(lambda: "terminal view failed" in capsys.readouterr().err)
     logger.warning("the server goes on")
     view.close()
 
@@ -196,8 +196,8 @@ def test_an_error_in_the_view_ends_the_view_and_lines_take_its_place(
 def test_a_terminal_that_is_gone_ends_the_view(screen: Screen, caplog: pytest.LogCaptureFixture) -> None:
     screen.breaks = True
 
-    view = view_on(screen, lambda: QUIET, LastLines())
+    view = view_on(screen, lambda: QUIET, RecentLines())
     view.start()
     view.close()
 
-    assert caplog.messages == ["the view failed and is gone; the server goes on"]
+    assert caplog.messages == ["terminal view failed and is off; the server continues"]

@@ -47,7 +47,7 @@ def test_asking_makes_no_database(tmp_path: Path) -> None:
     asked = run(TRAX, "why", "greet-ada", folder=tmp_path)
 
     assert asked.returncode == 1
-    assert asked.stderr.startswith("trax: there is no database sqlite:///trax.db yet")
+    assert asked.stderr.startswith("trax: database sqlite:///trax.db does not exist")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -56,5 +56,5 @@ def test_asking_an_app_makes_no_database_either(tmp_path: Path) -> None:
 
     asked = run(TRAX, "why", "greet-ada", "--app", "jobs.py:app", folder=tmp_path)
 
-    assert asked.stderr == "trax: there is no database sqlite:///trax.db yet; run `trax db migrate`\n"
+    assert asked.stderr == "trax: database sqlite:///trax.db does not exist; run `trax db migrate`\n"
     assert not (tmp_path / "trax.db").exists()

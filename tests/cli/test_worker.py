@@ -135,12 +135,12 @@ def test_one_that_dies_is_replaced(folder: Path) -> None:
             assert parent.stderr
             while "starts in 0.5 s" not in (said := parent.stderr.readline()):
                 pass
-            while " runs as " not in parent.stderr.readline():
+            while " started: pid " not in parent.stderr.readline():
                 pass
             (folder / "stay").unlink()
             code, _, _ = ended(parent)
 
-    assert "was ended by SIGKILL" in said
+    assert "was killed by SIGKILL" in said
     assert code == 0
 
 
@@ -163,7 +163,7 @@ def test_processes_take_only_what_they_are_told_to(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["nojobs.py:app", "--processes", "2"], 1, "trax: there is no file 'nojobs.py'"),
+        (["nojobs.py:app", "--processes", "2"], 1, "trax: file 'nojobs.py' does not exist"),
         (
             ["jobs.py:app", "--processes", "0"],
             2,
@@ -187,7 +187,7 @@ def test_processes_take_only_what_they_are_told_to(folder: Path) -> None:
         (
             ["jobs.py:app", "--groups", "left,,right"],
             1,
-            "trax: groups must be a list of names, at least one (got ['left', '', 'right'])",
+            "trax: groups must be a list of at least one name (got ['left', '', 'right'])",
         ),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 from tests.support.celery_engine import CeleryEngine, are_handed_over, has_failed
 
 from trax.records.states import State
-from trax.testing.submitter_contract import SCENARIOS, Scenario, Site, Yard, name_of, play
+from trax.testing.submitter_contract import SCENARIOS, Scenario, ScenarioHarness, Workspace, name_of, play
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,8 +28,8 @@ def broker(request: pytest.FixtureRequest) -> Broker:
 
 
 @pytest.fixture
-def site(postgres_url: str, tmp_path: Path) -> Site:
-    return Site(postgres_url, tmp_path)
+def site(postgres_url: str, tmp_path: Path) -> Workspace:
+    return Workspace(postgres_url, tmp_path)
 
 
 def engine(broker: Broker, *options: str) -> CeleryEngine:
@@ -37,13 +37,13 @@ def engine(broker: Broker, *options: str) -> CeleryEngine:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=name_of)
-async def test_a_worker_that_forks_keeps(scenario: Scenario, broker: Broker, site: Site) -> None:
+async def test_a_worker_that_forks_keeps(scenario: Scenario, broker: Broker, site: Workspace) -> None:
     await play(scenario, engine(broker, "-c", "7"), site)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=name_of)
 async def test_a_worker_with_threads_and_a_folder_for_a_broker_keeps(
-    scenario: Scenario, site: Site, tmp_path: Path
+    scenario: Scenario, site: Workspace, tmp_path: Path
 ) -> None:
     folder = tmp_path / "broker"
     for name in ("messages", "control"):
@@ -52,54 +52,56 @@ async def test_a_worker_with_threads_and_a_folder_for_a_broker_keeps(
     await play(scenario, CeleryEngine(str(folder), "-P", "threads", "-c", "7"), site)
 
 
-async def test_a_broker_that_is_down_for_a_while_loses_nothing_of_ours(broker: Broker, site: Site) -> None:
-    async def broker_fails(yard: Yard) -> None:
+async def test_a_broker_that_is_down_for_a_while_loses_nothing_of_ours(
+    broker: Broker, site: Workspace
+) -> None:
+    async def broker_fails(yard: ScenarioHarness) -> None:
         names = [f"lost-{number}" for number in range(5)]
-        async with yard.near():
+        async with yard.server_side():
             await yard.queue(*names)
             await yard.until("all are handed over", lambda: are_handed_over(yard, 5))
             await asyncio.to_thread(broker.stop)
             await yard.queue("meanwhile")
             await yard.until("one cannot be handed over", lambda: has_failed(yard, "meanwhile"))
             await asyncio.to_thread(broker.start)
-            async with yard.far():
+            async with yard.worker_side():
                 await yard.until_completed("meanwhile", *names)
-        await yard.nothing_is_lost_or_doubled(["meanwhile", *names])
+        await yard.check_each_ran_once(["meanwhile", *names])
 
     await play(broker_fails, engine(broker, "-P", "solo"), site)
 
 
 async def test_a_forked_process_that_is_killed_loses_its_run_and_nothing_else(
-    broker: Broker, site: Site
+    broker: Broker, site: Workspace
 ) -> None:
-    async def process_dies(yard: Yard) -> None:
+    async def process_dies(yard: ScenarioHarness) -> None:
         yard.hold("victim")
-        async with yard.far(), yard.near():
+        async with yard.worker_side(), yard.server_side():
             await yard.queue("victim", "other")
             await yard.until_began("victim")
-            os.kill(yard.noted("victim")[0].pid, signal.SIGKILL)
+            os.kill(yard.job_events("victim")[0].pid, signal.SIGKILL)
             await yard.until_began("victim", times=2)
             yard.release("victim")
             await yard.until_completed("victim", "other")
             lost, _ = await yard.records("victim")
         assert (lost.state, lost.failure_exception) == (State.FAILED, "WorkerLost")
-        await yard.nothing_is_lost_or_doubled(["victim", "other"])
+        await yard.check_each_ran_once(["victim", "other"])
 
     await play(process_dies, engine(broker, "-c", "2"), site)
 
 
 async def test_what_a_dead_worker_had_is_delivered_to_another_and_changes_nothing(
-    rabbit: Rabbit, site: Site
+    rabbit: Rabbit, site: Workspace
 ) -> None:
-    async def worker_dies(yard: Yard) -> None:
+    async def worker_dies(yard: ScenarioHarness) -> None:
         yard.hold("victim")
-        async with yard.near():
+        async with yard.server_side():
             await yard.engine.start(site)
             await yard.queue("victim")
             await yard.until_began("victim")
             (first,) = await yard.records("victim")
             await yard.engine.kill()
-            async with yard.far():
+            async with yard.worker_side():
                 for event in ("received", "succeeded"):
                     said = f"[{first.external_id}-{first.id}] {event}"
                     await yard.until(f"its task is {event} again", lambda said=said: is_logged(site, said))
@@ -107,17 +109,17 @@ async def test_what_a_dead_worker_had_is_delivered_to_another_and_changes_nothin
                 await yard.until_completed("victim")
                 lost, _ = await yard.records("victim")
         assert (lost.state, lost.failure_exception) == (State.FAILED, "WorkerLost")
-        await yard.nothing_is_lost_or_doubled(["victim"])
+        await yard.check_each_ran_once(["victim"])
 
     await play(worker_dies, engine(rabbit, "-c", "1", "-l", "info"), site)
 
 
 async def test_the_highest_priority_is_begun_first_and_a_cancelled_task_is_thrown_away(
-    broker: Broker, site: Site
+    broker: Broker, site: Workspace
 ) -> None:
-    async def order_counts(yard: Yard) -> None:
+    async def order_counts(yard: ScenarioHarness) -> None:
         yard.hold("first")
-        async with yard.far(), yard.near():
+        async with yard.worker_side(), yard.server_side():
             await yard.queue("first")
             await yard.until_began("first")
             for name, priority in {"low": 0, "unwanted": 5, "high": 31, "middle": 16}.items():
@@ -127,7 +129,7 @@ async def test_the_highest_priority_is_begun_first_and_a_cancelled_task_is_throw
             await yard.app.executions.cancel([unwanted.id])
             yard.release("first")
             await yard.until_completed("first", "low", "middle", "high")
-        begun = [line.name for line in yard.noted() if line.event == "began"]
+        begun = [line.name for line in yard.job_events() if line.event == "began"]
         assert begun == ["first", "high", "middle", "low"]
         assert await yard.app.workers.list() == []  # the process has taken its leave
         assert await is_logged(site, "Discarding revoked task")
@@ -135,7 +137,7 @@ async def test_the_highest_priority_is_begun_first_and_a_cancelled_task_is_throw
     await play(order_counts, engine(broker, "-c", "1", "-l", "info", "-O", "fair"), site)
 
 
-async def is_logged(site: Site, words: str) -> bool:
+async def is_logged(site: Workspace, words: str) -> bool:
     """Whether the far side that was started last has said so."""
     last = max(site.folder.glob("far-*.log"), key=lambda log: int(log.stem.partition("-")[2]))
     return words in last.read_text(encoding="utf-8")

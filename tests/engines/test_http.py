@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 from tests.support.http_engine import HttpEngine
 
-from trax.testing.submitter_contract import SCENARIOS, Scenario, Site, name_of, play
+from trax.testing.submitter_contract import SCENARIOS, Scenario, Workspace, name_of, play
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,4 +18,4 @@ if TYPE_CHECKING:
 async def test_http_workers_keep(
     mode: Literal["database", "response"], scenario: Scenario, postgres_url: str, tmp_path: Path
 ) -> None:
-    await play(scenario, HttpEngine(mode), Site(postgres_url, tmp_path))
+    await play(scenario, HttpEngine(mode), Workspace(postgres_url, tmp_path))

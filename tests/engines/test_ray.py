@@ -16,7 +16,7 @@ from tests.support.waiting import until
 from trax import Submission
 from trax.errors import DefinitionError
 from trax.submitters.ray import RayWorkers
-from trax.testing.submitter_contract import SCENARIOS, Scenario, Site, name_of, play, scenarios, yard
+from trax.testing.submitter_contract import SCENARIOS, Scenario, Workspace, name_of, play, scenarios, yard
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="Ray is among our requirements on Linux only"),
 ]
 
-DOWN = scenarios.what_is_queued_while_the_far_side_is_down_runs_when_it_is_back
+DOWN = scenarios.jobs_queued_while_the_worker_side_is_down_run_when_it_is_back
 PATIENCE_SECONDS = 200
 """A process of Ray's takes seconds to start, on a busy machine many."""
 
@@ -48,18 +48,18 @@ def cluster(one_cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 
 @pytest.fixture
-def site(postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+def site(postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     monkeypatch.setattr(yard, "PATIENCE_SECONDS", PATIENCE_SECONDS)
-    return Site(postgres_url, tmp_path)
+    return Workspace(postgres_url, tmp_path)
 
 
 @pytest.mark.parametrize("scenario", [one for one in SCENARIOS if one is not DOWN], ids=name_of)
-async def test_ray_keeps(scenario: Scenario, cluster: Cluster, site: Site) -> None:
+async def test_ray_keeps(scenario: Scenario, cluster: Cluster, site: Workspace) -> None:
     with closing(RayEngine(cluster, site)) as engine:
         await play(scenario, engine, site)
 
 
-async def test_a_cluster_that_goes_away_takes_no_scheduler_with_it(cluster: Cluster, site: Site) -> None:
+async def test_a_cluster_that_goes_away_takes_no_scheduler_with_it(cluster: Cluster, site: Workspace) -> None:
     with closing(WholeCluster(cluster, site)) as engine:
         await play(DOWN, engine, site)
 
@@ -94,7 +94,7 @@ def test_what_could_not_begin_is_told_with_the_next_hand_over(
         workers.close()
         cluster.end_workers(signal.SIGKILL)
 
-    assert caplog.messages[0].startswith("run 1 did not begin in Ray: ")
+    assert caplog.messages[0].startswith("run 1 did not start in Ray: ")
     assert "No module named 'no'" in caplog.messages[0]
 
 

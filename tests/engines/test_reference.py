@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.reference_engines import Elsewhere, Here
 
-from trax.testing.submitter_contract import SCENARIOS, ContractBroken, Scenario, Site, Yard, name_of, play
+from trax.testing.submitter_contract import (
+    SCENARIOS,
+    ContractBroken,
+    Scenario,
+    ScenarioHarness,
+    Workspace,
+    name_of,
+    play,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -19,29 +27,29 @@ if TYPE_CHECKING:
 async def test_the_reference_keeps(
     engine: type[Elsewhere | Here], scenario: Scenario, postgres_url: str, tmp_path: Path
 ) -> None:
-    await play(scenario, engine(tmp_path), Site(postgres_url, tmp_path))
+    await play(scenario, engine(tmp_path), Workspace(postgres_url, tmp_path))
 
 
 @pytest.fixture
-def yard(tmp_path: Path) -> Generator[Yard]:
-    yard = Yard(Here(tmp_path), Site("memory://", tmp_path))
+def yard(tmp_path: Path) -> Generator[ScenarioHarness]:
+    yard = ScenarioHarness(Here(tmp_path), Workspace("memory://", tmp_path))
     yield yard
     yard.close()
 
 
-async def test_a_record_that_was_executed_twice_is_noticed(yard: Yard) -> None:
+async def test_a_record_that_was_executed_twice_is_noticed(yard: ScenarioHarness) -> None:
     yard.site.log.write_text("began 7 twin 1\nbegan 7 twin 2\n", encoding="utf-8")
 
-    with pytest.raises(ContractBroken, match="not kept: no record is executed twice"):
-        await yard.nothing_is_lost_or_doubled([])
+    with pytest.raises(ContractBroken, match="contract broken: no run is executed twice"):
+        await yard.check_each_ran_once([])
 
 
-async def test_a_job_that_never_completed_is_noticed(yard: Yard) -> None:
-    with pytest.raises(ContractBroken, match="not kept: each job completes once"):
-        await yard.nothing_is_lost_or_doubled(["lost"])
+async def test_a_job_that_never_completed_is_noticed(yard: ScenarioHarness) -> None:
+    with pytest.raises(ContractBroken, match="contract broken: each job completes once"):
+        await yard.check_each_ran_once(["lost"])
 
 
-def test_how_many_ran_side_by_side_is_counted_as_the_jobs_have_noted_it(yard: Yard) -> None:
+def test_how_many_ran_side_by_side_is_counted_as_the_jobs_have_noted_it(yard: ScenarioHarness) -> None:
     lines = ["began 1 a-1", "began 2 b-1", "ended 1 a-1", "began 3 a-2", "began 4 a-3", "ended 3 a-2"]
     yard.site.log.write_text("".join(f"{line} 9\n" for line in lines), encoding="utf-8")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.sqs_engine import SqsEngine
 
-from trax.testing.submitter_contract import SCENARIOS, Scenario, Site, name_of, play
+from trax.testing.submitter_contract import SCENARIOS, Scenario, Workspace, name_of, play
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 async def test_a_consumer_keeps(
     scenario: Scenario, amazon: Amazon, postgres_url: str, tmp_path: Path
 ) -> None:
-    await play(scenario, SqsEngine(amazon.endpoint, amazon.queue("jobs")), Site(postgres_url, tmp_path))
+    await play(scenario, SqsEngine(amazon.endpoint, amazon.queue("jobs")), Workspace(postgres_url, tmp_path))
 
 
 async def test_a_fifo_queue_carries_a_crowd(amazon: Amazon, postgres_url: str, tmp_path: Path) -> None:
     engine = SqsEngine(amazon.endpoint, amazon.queue("jobs.fifo"))
 
-    await play(SCENARIOS[-1], engine, Site(postgres_url, tmp_path))
+    await play(SCENARIOS[-1], engine, Workspace(postgres_url, tmp_path))

@@ -154,8 +154,8 @@ def test_each_message_that_is_refused_has_an_answer_of_its_own(
 
     assert yard.submitter.submit([submission(7), submission(8), submission(9)]) == [
         None,
-        Refused("SQS refused it with InternalError: try later"),
-        Refused("SQS did not say what became of it"),
+        Refused("SQS rejected the message with InternalError: try later"),
+        Refused("SQS reported no result for this run"),
     ]
 
 

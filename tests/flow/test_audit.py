@@ -9,7 +9,7 @@ import pytest
 
 from trax import Conflict, NotFound, Trax, TraxError, acting, every
 from trax.errors import DefinitionError
-from trax.host.acting import who_acts
+from trax.host.acting import actor_context
 from trax.records.audit import Actor, Via
 from trax.testing import Harness
 
@@ -159,7 +159,7 @@ async def test_a_change_of_a_group_is_undone(h: Harness) -> None:
     assert (group.max_active_jobs, group.enabled) == (3, True)
     assert (undoing.undoes, undoing.after) == (entry.id, {"max_active_jobs": 3, "enabled": True})
     assert (await h.app.audit.get(entry.id)).undone_by == undoing.id
-    with pytest.raises(Conflict, match=f"undone already, by entry {undoing.id}"):
+    with pytest.raises(Conflict, match=f"already undone by entry {undoing.id}"):
         await h.app.audit.undo(entry.id)
     await h.app.audit.undo(undoing.id)
     assert (await h.app.groups.get("etl")).max_active_jobs is None
@@ -200,9 +200,9 @@ async def test_what_was_changed_again_is_not_overwritten_unless_forced(h: Harnes
     await h.app.groups.update("etl", max_active_jobs=6)
     await h.app.settings.update(max_active_jobs=60)
 
-    with pytest.raises(Conflict, match="max_active_jobs is 6 by now"):
+    with pytest.raises(Conflict, match="max_active_jobs is now 6"):
         await h.app.audit.undo(of_group.id)
-    with pytest.raises(Conflict, match="edited again since: max_active_jobs"):
+    with pytest.raises(Conflict, match="changed again since then: max_active_jobs"):
         await h.app.audit.undo(of_settings.id)
     assert (await h.app.groups.get("etl")).max_active_jobs == 6
 
@@ -245,7 +245,7 @@ async def test_old_entries_are_forgotten_by_the_cleanup(h: Harness) -> None:
 async def test_an_actor_needs_a_name(h: Harness) -> None:
     with pytest.raises(DefinitionError, match="an actor needs a name"), acting(Actor(" ")):
         raise AssertionError
-    assert who_acts() is None
+    assert actor_context() is None
     assert h.app
 
 

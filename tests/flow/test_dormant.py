@@ -242,8 +242,7 @@ async def test_outside_a_scheduled_run_nothing_is_woken_and_a_warning_says_so(
         assert h.ran == ["scan", "scan"]
         assert dormant(h) == {}
         assert (
-            caplog.messages.count("train 'job' runs without a manifest: it has no dependents to activate")
-            == 2
+            caplog.messages.count("train 'job': this run has no manifest, so no dependents to activate") == 2
         )
 
 
@@ -258,8 +257,8 @@ async def test_one_that_is_queued_or_active_is_passed_over_and_the_others_are_wo
         await scanning(h, ("load-a", "again"), ("load-b", "B"), ("load-c", "C"))
 
         assert dormant(h) == {"load-a": "first", "load-c": "C"}
-        assert "manifest load-a is not activated: an entry of it is queued already" in caplog.messages
-        assert "manifest load-b is not activated: a run of it is active" in caplog.messages
+        assert "manifest 'load-a' was not activated: it already has a queued entry" in caplog.messages
+        assert "manifest 'load-b' was not activated: it has an active run" in caplog.messages
 
 
 async def test_a_dead_letter_refuses_activation_unless_it_is_forced(
@@ -275,7 +274,7 @@ async def test_a_dead_letter_refuses_activation_unless_it_is_forced(
 
         await scanning(h, ("load-a", "good"), ("load-b", "B"))
         assert dormant(h) == {"load-b": "B"}
-        assert "manifest load-a is not activated: its dead letter awaits a person" in caplog.messages
+        assert "manifest 'load-a' was not activated: its dead letter awaits a person" in caplog.messages
 
         await scanning(h, ("load-a", "good"), force=True)
         assert dormant(h) == {"load-a": "good", "load-b": "B"}
@@ -372,7 +371,7 @@ async def test_a_retry_that_waits_is_not_replaced_by_another_activation(
         await scanning(h, ("load-a", "second"))
 
         assert h.entry("load-a").input == "first"
-        assert "manifest load-a is not activated: an entry of it is queued already" in caplog.messages
+        assert "manifest 'load-a' was not activated: it already has a queued entry" in caplog.messages
 
 
 async def test_a_disabled_dormant_dependent_can_be_woken_all_the_same(url: str) -> None:

@@ -9,7 +9,7 @@ from tests.support import listing
 
 from trax import Refused, Submission, Trax, every
 from trax.errors import StoreUnavailable
-from trax.host.handing_over import HandingOver
+from trax.host.handing_over import HandOver
 from trax.records import QueueStatus, State
 from trax.store import why, work_queue
 from trax.testing import Harness
@@ -67,7 +67,7 @@ class Yard:
         await self.h.cycle("hand_over")
 
     async def entry(self, entry_id: int) -> WorkQueueEntry:
-        store = await self.app.parts.store.opened()
+        store = await self.app.parts.store.open()
         entry = await store.ask(work_queue.get, entry_id)
         assert entry
         return entry
@@ -226,7 +226,7 @@ async def test_an_entry_that_goes_back_has_the_priority_its_group_has_by_then(ya
     yard.remote.error = OSError("no route")
     await yard.h.cycle("hand_over")
 
-    line = await (await yard.app.parts.store.opened()).ask(why.in_line, entry.id)
+    line = await (await yard.app.parts.store.open()).ask(why.load_position, entry.id)
     assert line is not None
     assert line.group_priority == 20
 
@@ -257,7 +257,7 @@ async def test_an_entry_whose_place_is_taken_meanwhile_is_cancelled(yard: Yard) 
     yard.remote.error = OSError("no route")
     await yard.h.cycle("hand_over")
 
-    newer, older = await (await yard.app.parts.store.opened()).ask(listing.entries)
+    newer, older = await (await yard.app.parts.store.open()).ask(listing.entries)
     assert (newer.status, older.status) == (QueueStatus.QUEUED, QueueStatus.CANCELLED)
     assert [run.state for run in await yard.records()] == [State.FAILED]
 
@@ -265,7 +265,7 @@ async def test_an_entry_whose_place_is_taken_meanwhile_is_cancelled(yard: Yard) 
 async def test_an_input_that_no_longer_fits_counts_attempts_and_stops_nobody(url: str) -> None:
     async for yard in _yard(url, max_dispatch_attempts=2):
         (bad, _) = await yard.queue(1, 2)
-        store = await yard.app.parts.store.opened()
+        store = await yard.app.parts.store.open()
         await store.call(_spoil, bad.id)
 
         for _ in range(3):
@@ -274,7 +274,7 @@ async def test_an_input_that_no_longer_fits_counts_attempts_and_stops_nobody(url
         (letter,) = await yard.app.dead_letters.list()
         assert yard.remote.seen == [2]
         assert (await yard.entry(bad.id)).dispatch_attempts == 2
-        assert "train 'work' refused its input" in letter.reason
+        assert "train 'work': invalid input" in letter.reason
 
 
 def _spoil(connection: Any, entry_id: int) -> None:
@@ -285,8 +285,8 @@ def _spoil(connection: Any, entry_id: int) -> None:
 async def test_no_two_servers_hand_over_the_same_run(yard: Yard) -> None:
     await yard.queue(*range(20))
     await yard.h.cycle("job_dispatcher")
-    store = await yard.app.parts.store.opened()
-    servers = [HandingOver(yard.app.parts, store, yard.remote) for _ in range(4)]
+    store = await yard.app.parts.store.open()
+    servers = [HandOver(yard.app.parts, store, yard.remote) for _ in range(4)]
 
     while any(await asyncio.gather(*(server.turn() for server in servers))):
         for server in servers:
@@ -308,9 +308,9 @@ async def test_what_a_server_left_behind_is_handed_over_by_another(yard: Yard) -
 
     await yard.queue(1)
     await yard.h.cycle("job_dispatcher")
-    store = await yard.app.parts.store.opened()
+    store = await yard.app.parts.store.open()
     deaf = Deaf()
-    dying = HandingOver(yard.app.parts, store, deaf)
+    dying = HandOver(yard.app.parts, store, deaf)
     await dying.turn()
     await begun.wait()
     await dying.drain(0)
@@ -372,9 +372,9 @@ async def test_a_late_refusal_does_not_touch_a_run_that_another_server_took_over
 
     (queued,) = await yard.queue(1)
     await yard.h.cycle("job_dispatcher")
-    store = await yard.app.parts.store.opened()
+    store = await yard.app.parts.store.open()
     submitters = [Slow(Refused("too late")), Slow(None)]
-    servers = [HandingOver(yard.app.parts, store, submitter) for submitter in submitters]
+    servers = [HandOver(yard.app.parts, store, submitter) for submitter in submitters]
     for server, submitter in zip(servers, submitters, strict=True):
         await server.turn()
         await submitter.begun.wait()
@@ -479,11 +479,11 @@ async def test_a_run_that_begins_late_is_not_executed_by_whoever_gets_it_next(ya
     await yard.h.cycle("manifest_manager")
     (run,) = await yard.records()
 
-    async with yard.app.receiving() as late, yard.app.receiving() as next_one:
-        assert await late.take_up(run.id)
+    async with yard.app.receiver() as late, yard.app.receiver() as next_one:
+        assert await late.claim_by_id(run.id)
         assert await yard.h.cycle("hand_over") == 0  # it has begun: there is nothing left to hand over
-        assert not await next_one.take_up(run.id)
-        await late.idle()
+        assert not await next_one.claim_by_id(run.id)
+        await late.wait_until_idle()
 
     assert [run.state for run in await yard.records()] == [State.COMPLETED]
 
@@ -505,7 +505,7 @@ async def test_what_waited_for_a_server_that_was_down_is_handed_over_when_one_is
 async def test_a_run_whose_entry_was_given_to_another_is_not_handed_over_again(yard: Yard) -> None:
     (queued,) = await yard.queue(1)
     await yard.cycle()
-    store = await yard.app.parts.store.opened()
+    store = await yard.app.parts.store.open()
     await store.call(_forget, queued.id)
     await yard.h.advance(minutes=21)
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support import listing
 
-from trax.admin.job_dispatcher import AT_ONCE, Dispatched, dispatch
+from trax.admin.job_dispatcher import MAX_ENTRIES_PER_CYCLE, DispatchResult, run_dispatch_cycle
 from trax.dispatch.routing import Routing
 from trax.records import Origin, QueueStatus, State
 from trax.records.external_id import new_external_id
 from trax.records.work_queue_entry import NewEntry
 from trax.settings import Settings
 from trax.store import Store, manifest_groups, metadata, work_queue
-from trax.store.claim import Taker
+from trax.store.claim import ClaimRequest
 from trax.store.schema import tables
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Gate:
         self.names: dict[int, str] = {}
 
     def group(self, name: str, *, queued: int = 0, active: int = 0, **settings: Any) -> None:
-        self.store.run(manifest_groups.named, [name], now=self.now)
+        self.store.run(manifest_groups.get_or_create, [name], now=self.now)
         self.store.run(manifest_groups.change, name, {"enabled": True, **settings}, now=self.now)
         self.queue(name, queued)
         self.active(name, active)
@@ -62,10 +62,12 @@ class Gate:
         """Which entries one cycle lets through, by name, in order."""
         return [self.names[one] for one in self.dispatched(**settings).entry_ids]
 
-    def dispatched(self, *, slots: int | None = None, **settings: Any) -> Dispatched:
+    def dispatched(self, *, slots: int | None = None, **settings: Any) -> DispatchResult:
         """One cycle, to which a worker with so many free slots may come along."""
-        taker = None if slots is None else Taker(1, "box", slots, frozenset({"work"}))
-        return self.store.run(dispatch, self.store, Settings.load(settings, {}), Routing(), taker=taker)
+        taker = None if slots is None else ClaimRequest(1, "box", slots, frozenset({"work"}))
+        return self.store.run(
+            run_dispatch_cycle, self.store, Settings.load(settings, {}), Routing(), claim_request=taker
+        )
 
     @property
     def waiting(self) -> set[str]:
@@ -105,7 +107,7 @@ def test_the_worked_example_with_a_worker_at_hand(gate: Gate, slots: int, taken:
 
     dispatched = gate.dispatched(max_active_jobs=5, slots=slots)
 
-    begun = [gate.store.read(metadata.get, run.metadata_id) for run in dispatched.held]
+    begun = [gate.store.read(metadata.get, run.metadata_id) for run in dispatched.claimed]
     assert [gate.names[one] for one in dispatched.entry_ids] == ["A1", "A2", "A3", "B1", "B2"][:taken]
     assert [run and (run.state, run.worker) for run in begun] == [(State.IN_PROGRESS, 1)] * taken
 
@@ -192,7 +194,7 @@ def test_of_equals_the_one_that_was_written_first_goes_first(gate: Gate) -> None
 
 
 def test_a_flooded_full_group_hides_nobody(gate: Gate) -> None:
-    gate.group("flood", max_active_jobs=1, priority=31, active=1, queued=AT_ONCE + 50)
+    gate.group("flood", max_active_jobs=1, priority=31, active=1, queued=MAX_ENTRIES_PER_CYCLE + 50)
     gate.group("small", priority=0, queued=1)
     gate.queue(None, 1)
 
@@ -200,8 +202,8 @@ def test_a_flooded_full_group_hides_nobody(gate: Gate) -> None:
 
 
 def test_a_group_that_fills_up_on_the_way_hides_nobody_either(gate: Gate) -> None:
-    gate.group("flood", max_active_jobs=2, priority=31, queued=AT_ONCE + 50)
-    gate.group("other", max_active_jobs=3, priority=20, queued=AT_ONCE + 50)
+    gate.group("flood", max_active_jobs=2, priority=31, queued=MAX_ENTRIES_PER_CYCLE + 50)
+    gate.group("other", max_active_jobs=3, priority=20, queued=MAX_ENTRIES_PER_CYCLE + 50)
     gate.group("small", priority=0, queued=2)
 
     expected = ["flood1", "flood2", "other1", "other2", "other3", "small1", "small2"]
@@ -251,9 +253,9 @@ def test_what_is_let_through_becomes_a_pending_run(gate: Gate) -> None:
 
 
 def test_a_long_queue_is_taken_cycle_by_cycle(gate: Gate) -> None:
-    gate.queue(None, AT_ONCE + 3)
+    gate.queue(None, MAX_ENTRIES_PER_CYCLE + 3)
 
     first, second = (gate.dispatched(max_active_jobs=None) for _ in range(2))
 
-    assert (len(first.metadata_ids), first.more) == (AT_ONCE, True)
-    assert (len(second.metadata_ids), second.more) == (3, False)
+    assert (len(first.metadata_ids), first.run_again) == (MAX_ENTRIES_PER_CYCLE, True)
+    assert (len(second.metadata_ids), second.run_again) == (3, False)

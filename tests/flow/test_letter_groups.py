@@ -96,9 +96,9 @@ async def test_a_group_is_acknowledged(h: Yard) -> None:
 
 
 async def test_letters_must_be_named(h: Yard) -> None:
-    with pytest.raises(TraxError, match="either their ids or a fingerprint"):
+    with pytest.raises(TraxError, match="either ids or a fingerprint"):
         await h.app.dead_letters.requeue()
-    with pytest.raises(TraxError, match="either their ids or a fingerprint"):
+    with pytest.raises(TraxError, match="either ids or a fingerprint"):
         await h.app.dead_letters.requeue([1], fingerprint="x")
     with pytest.raises(TraxError, match="needs a note"):
         await h.app.dead_letters.acknowledge([1])

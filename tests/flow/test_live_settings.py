@@ -145,7 +145,7 @@ async def test_the_records_of_a_cleaned_train_go_while_the_server_runs(url: str)
     async with asyncio.timeout(30), app:
         await app.run(greet, "Ada")
         await app.settings.update(metadata_cleanup_enabled=True, metadata_cleanup_trains=["greet"])
-        store = await app.parts.store.opened()
+        store = await app.parts.store.open()
         await asyncio.to_thread(until, lambda: not store.read(listing.runs))
 
 
@@ -225,16 +225,16 @@ async def test_slots_follow_the_settings_while_the_worker_lives(url: str) -> Non
         await app.settings.update(local_worker_count=3)
         await together.wait()
 
-        store = await app.parts.store.opened()
-        assert [worker.concurrency for worker in await store.ask(workers.listed)] == [3]
+        store = await app.parts.store.open()
+        assert [worker.concurrency for worker in await store.ask(workers.load_list)] == [3]
 
 
 async def test_a_worker_started_with_a_number_of_slots_keeps_it(url: str) -> None:
     async with Yard(url, TEN) as h:
-        worker = await Worker.started(h.app.parts, h.store, slots=2)
+        worker = await Worker.start(h.app.parts, h.store, slots=2)
         await h.app.settings.update(local_worker_count=7)
 
-        await worker.beat()
+        await worker.send_heartbeat()
 
-        assert [one.concurrency for one in h.store.read(workers.listed)] == [2]
-        await worker.leave()
+        assert [one.concurrency for one in h.store.read(workers.load_list)] == [2]
+        await worker.unregister()

@@ -520,7 +520,7 @@ async def test_an_entry_that_is_refused_does_not_keep_out_the_others(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     h = yard(url, "a", "taken", "z")
-    read = manifest_looks.standings
+    read = manifest_looks.load_states
 
     def read_then_raced(connection: Connection, *args: Any, **options: Any) -> Any:
         standings = read(connection, *args, **options)
@@ -606,14 +606,16 @@ async def test_what_one_server_cannot_evaluate_is_queued_by_another(
         assert await h.manage() == []
         await h.advance(minutes=5)
         assert await h.manage() == []
-        warnings = [line for line in caplog.messages if "manifest sync is left to other servers" in line]
+        warnings = [
+            line for line in caplog.messages if "manifest 'sync': this server cannot evaluate" in line
+        ]
 
         h.change_manifest("sync", time_zone="UTC", exclusions=None)  # as if a server read it that can
         await h.advance(minutes=5)
 
         assert await h.manage() == ["sync"]
         assert len(warnings) == 1
-        assert h.app.parts.odometer.deferred_manifests == 2
+        assert h.app.parts.counters.deferred_manifests == 2
 
 
 @pytest.mark.parametrize("columns", UNREADABLE, ids=["zone", "exclusion"])
@@ -746,9 +748,9 @@ def _recorded(connection: Connection, seen: list[tuple[str, Any]], due: list[int
 
     event.listen(connection, "before_cursor_execute", note)
     try:
-        (waiting,) = run_together(connection, (manifest_looks.waiting("postgresql"), {"now": TEN}))
+        (waiting,) = run_together(connection, (manifest_looks.select_due("postgresql"), {"now": TEN}))
         assert len(waiting) == len(due) == 5
-        standings = manifest_looks.standings(connection, due, default_threshold=timedelta(0))
+        standings = manifest_looks.load_states(connection, due, default_threshold=timedelta(0))
     finally:
         event.remove(connection, "before_cursor_execute", note)
     assert len(standings) == 5

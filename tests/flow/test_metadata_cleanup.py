@@ -13,12 +13,12 @@ from sqlalchemy import insert, select, text
 from tests.support.flow_manager import MANAGER, Yard
 
 from trax import admin, every
-from trax.admin.metadata_cleanup import ADMINISTRATIVE, Cleaned
+from trax.admin.metadata_cleanup import ADMINISTRATIVE_TRAINS, MetadataCleanupResult
 from trax.host.duties import clean_metadata_now
 from trax.records.external_id import new_external_id
-from trax.records.metadata import ADMINISTRATIVE as PREFIX
+from trax.records.metadata import ADMINISTRATIVE_PREFIX as PREFIX
 from trax.store import dialect
-from trax.store.metadata_cleanup import ended_of
+from trax.store.metadata_cleanup import select_ended
 from trax.store.schema import tables
 from trax.train import Train
 
@@ -72,8 +72,8 @@ def trains(h: Yard) -> list[str]:
     return h.store.read(named)
 
 
-def deleted(cleaned: list[Cleaned]) -> list[int]:
-    return [batch.deleted for batch in cleaned]
+def deleted(cleaned: list[MetadataCleanupResult]) -> list[int]:
+    return [batch.total for batch in cleaned]
 
 
 @pytest.mark.parametrize("state", ["completed", "failed", "cancelled"])
@@ -236,7 +236,7 @@ def test_every_administrative_train_is_among_those_that_are_cleaned() -> None:
     ]
     found = {value.name for module in modules for value in vars(module).values() if isinstance(value, Train)}
 
-    assert found == ADMINISTRATIVE
+    assert found == ADMINISTRATIVE_TRAINS
     assert all(name.startswith(PREFIX) for name in found)
 
 
@@ -258,7 +258,7 @@ async def test_a_server_that_finds_another_one_cleaning_does_not_wait(postgres_u
         done.wait()
         other.join()
 
-        assert cleaned.deleted == 0
+        assert cleaned.total == 0
         assert deleted(await h.cycle("metadata_cleanup")) == [1]
 
 
@@ -268,7 +268,7 @@ async def test_what_may_go_is_found_by_an_index_and_not_by_reading_all_history(p
 
         def explained(connection: Connection) -> str:
             connection.execute(text("ANALYZE trax.metadata"))
-            query = ended_of("postgresql").limit(1000).params(train=MANAGER, before=h.now)
+            query = select_ended("postgresql").limit(1000).params(train=MANAGER, before=h.now)
             literal = query.compile(connection.engine, compile_kwargs={"literal_binds": True})
             return "\n".join(connection.execute(text(f"EXPLAIN {literal}")).scalars())
 

@@ -29,7 +29,7 @@ from tests.support.model import Plan, What
 from tests.support.railway import ALL, NAMES, Railway, Turn
 from tests.support.stepwise import Engine
 
-from trax.records.worker import Watch
+from trax.records.worker import HeartbeatStreak
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -241,7 +241,7 @@ class AnyFault(RuleBasedStateMachine):
     @rule()
     def lose_sight(self) -> None:
         """An outage: whatever is silent, this server was, too."""
-        self.site.watch = Watch.never()
+        self.site.watch = HeartbeatStreak.empty()
 
     @rule()
     def see_again(self) -> None:

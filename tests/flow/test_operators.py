@@ -6,7 +6,7 @@ import pytest
 
 from trax import Trax, every
 from trax.errors import DefinitionError, StoreUnavailable, TraxError
-from trax.host.startup import patiently
+from trax.host.startup import retry_transient
 from trax.testing import Harness
 
 if TYPE_CHECKING:
@@ -81,8 +81,8 @@ async def test_a_circle_through_what_is_stored_is_refused_at_start(url: str) -> 
         train = next_version.trains.get("greet")
         next_version.parts.declarations.after("grandchild").then_include(train, "child", "child")
 
-        h.app.parts.declarations._ledger = next_version.parts.declarations._ledger  # pyright: ignore[reportPrivateUsage]
-        with pytest.raises(DefinitionError, match="circle"):
+        h.app.parts.declarations._registry = next_version.parts.declarations._registry  # pyright: ignore[reportPrivateUsage]
+        with pytest.raises(DefinitionError, match="cycle"):
             await h.seed()
 
 
@@ -101,15 +101,17 @@ async def test_a_database_that_is_not_there_yet_is_waited_for(store: Store, faul
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
 
-    assert await patiently(open_store, sleep=sleep) is store
+    assert await retry_transient(open_store, sleep=sleep) is store
     assert pauses == [2, 4, 8, 16][:faults]
 
 
 async def test_a_word_that_is_no_state_is_refused_with_the_ones_there_are(url: str) -> None:
     app = Trax(url)
 
-    with pytest.raises(TraxError, match="'faild' is no State; did you mean 'failed'"):
+    with pytest.raises(TraxError, match="invalid state 'faild'; did you mean 'failed'"):
         await app.executions.list(state="faild")
-    with pytest.raises(TraxError, match="'open' is no DeadLetterStatus; it is one of awaiting_intervention"):
+    with pytest.raises(
+        TraxError, match="invalid dead letter status 'open'; expected one of awaiting_intervention"
+    ):
         await app.dead_letters.list(status="open")
     app.close()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from trax import Group, Trax, every
-from trax.admin.parking import Fleets
+from trax.admin.parking import FleetCache
 from trax.admin.runtime import schedule
 from trax.host import bare
 from trax.host.duties import dispatch_now
@@ -47,17 +47,17 @@ class Yard:
 
     async def register(self, *trains: str, groups: list[str] | None = None, **columns: Any) -> int:
         """A worker of another process."""
-        store, named = await self.app.parts.store.opened(), None if groups is None else json.dumps(groups)
+        store, named = await self.app.parts.store.open(), None if groups is None else json.dumps(groups)
         row = {"kind": "worker", "concurrency": 1, "trains": json.dumps(trains), "groups": named, **columns}
-        return await store.call(self.app.parts.presence.register, store, row)
+        return await store.call(self.app.parts.heartbeat.register, store, row)
 
     async def parked(self) -> list[int]:
         queued = await self.app.work_queue.list(status="queued")
         return [entry.id for entry in queued if entry.parked_at is not None]
 
     async def places(self) -> int:
-        store = await self.app.parts.store.opened()
-        return sum((await store.ask(why.occupancy)).values())
+        store = await self.app.parts.store.open()
+        return sum((await store.ask(why.count_active_runs)).values())
 
 
 @pytest.fixture
@@ -78,11 +78,11 @@ async def test_entries_of_a_train_that_nobody_takes_hold_no_place_and_hold_up_no
     assert (yard.ran, await yard.places(), len(await yard.parked())) == (["Ada"], 0, 10)
     said = [record.message for record in caplog.records if "no live worker" in record.message]
     assert len(said) == 1
-    assert "no live worker takes train 'greeet'; did you mean 'greet'?" in said[0]
+    assert "no live worker accepts train 'greeet'; did you mean 'greet'?" in said[0]
 
 
 async def test_a_flood_of_them_is_set_aside_once_and_looked_at_no_more(yard: Yard) -> None:
-    store = await yard.app.parts.store.opened()
+    store = await yard.app.parts.store.open()
     await yard.queue("gone")
     await yard.app.queue_many(yard.greet, ["first"] * 3)
     await store.call(_flood, 2_000)
@@ -173,7 +173,7 @@ async def test_after_its_time_it_becomes_a_dead_letter_that_names_the_train_and_
 
     (letter,) = await yard.app.dead_letters.list()
     assert (letter.train, letter.input, await yard.parked()) == ("greeet", "Ada", [])
-    assert "no live worker takes train 'greeet'; did you mean 'greet'?" in letter.reason
+    assert "no live worker accepts train 'greeet'; did you mean 'greet'?" in letter.reason
     assert await yard.app.executions.list() == []
 
 
@@ -196,17 +196,17 @@ async def test_a_manifest_whose_train_is_gone_gets_one_dead_letter(yard: Yard) -
     async def gone(_name: str) -> None: ...
 
     old.schedule(gone, "nightly", "Ada", every(minutes=1), group=Group("night"))
-    store = await yard.app.parts.store.opened()
+    store = await yard.app.parts.store.open()
     settings = yard.app.parts.settings
 
-    await store.call(schedule, store, old.parts.declarations.checked(), settings)
+    await store.call(schedule, store, old.parts.declarations.timetable(), settings)
     for _ in range(30):
         await yard.h.run_until_idle()
         await yard.h.advance(minutes=1)
 
     (letter,) = await yard.app.dead_letters.list()
     assert (letter.manifest, letter.train) == ("nightly", "gone")
-    assert "no live worker takes train 'gone'" in letter.reason
+    assert "no live worker accepts train 'gone'" in letter.reason
 
 
 async def test_what_was_let_in_goes_back_when_the_last_worker_that_had_it_is_gone(yard: Yard) -> None:
@@ -214,7 +214,7 @@ async def test_what_was_let_in_goes_back_when_the_last_worker_that_had_it_is_gon
     entries = [await yard.queue("bake") for _ in range(2)]
     await yard.h.cycle("job_dispatcher")
     assert await yard.places() == 2
-    store = await yard.app.parts.store.opened()
+    store = await yard.app.parts.store.open()
     await store.call(workers.remove, worker_id)
     await yard.app.queue(yard.greet, "Ada")
 
@@ -229,9 +229,9 @@ async def test_what_was_let_in_goes_back_when_the_last_worker_that_had_it_is_gon
 
 async def test_with_nobody_there_at_all_everything_keeps_its_place_in_the_queue(yard: Yard) -> None:
     await yard.queue("bake")
-    store = await yard.app.parts.store.opened()
+    store = await yard.app.parts.store.open()
 
-    dispatched = await store.call(dispatch_now, store, yard.app.parts, fleets=Fleets())
+    dispatched = await store.call(dispatch_now, store, yard.app.parts, fleets=FleetCache())
 
     assert (dispatched.metadata_ids, await yard.parked()) == ([], [])
     assert len(await store.ask(_ready)) == 1
@@ -244,7 +244,7 @@ async def test_everybody_who_asks_how_it_goes_hears_of_them(yard: Yard) -> None:
     found = await status(yard.app.parts)
 
     assert (found.parked, found.parked_trains) == (1, ("greeet",))
-    assert problems(found) == ["1 entry waits outside the gate: no live worker takes train 'greeet'"]
+    assert problems(found) == ["1 entry is parked: no live worker accepts train 'greeet'"]
     assert health_of(found).condition is Condition.DEGRADED
 
 

@@ -7,10 +7,10 @@ import pytest
 from tests.support.flow_seeding import register_server
 
 from trax import Item, Trax, cron, every, fire_all
-from trax.admin.planning import Change, Difference, Stored, plan, stored
+from trax.admin.planning import Difference, PlannedChange, StoredTimetable, load_stored, plan
 from trax.errors import DefinitionError
-from trax.host.planning import planned_start
-from trax.store.seeding import Belongings
+from trax.host.planning import plan_start
+from trax.store.seeding import ManifestUsage
 from trax.testing import Harness
 
 
@@ -27,12 +27,12 @@ def version(url: str, *, declare: bool = True) -> tuple[Trax, Any]:
     return app, greet
 
 
-async def planned(running: Trax, wanted: Trax, now: datetime) -> list[Change]:
+async def planned(running: Trax, wanted: Trax, now: datetime) -> list[PlannedChange]:
     """What starting the one would change in the database of the other."""
-    store = await running.parts.store.opened()
-    timetable, settings = wanted.parts.declarations.checked(), wanted.parts.settings
+    store = await running.parts.store.open()
+    timetable, settings = wanted.parts.declarations.timetable(), wanted.parts.settings
     app = wanted.parts.name
-    found = await store.ask(stored, timetable, settings, app=app, now=now)
+    found = await store.ask(load_stored, timetable, settings, app=app, now=now)
     return plan(timetable, found, settings, now=now, app=app)
 
 
@@ -125,13 +125,13 @@ async def test_what_operators_have_set_is_told_apart(url: str) -> None:
         changes = await planned(app, app, h.now)
 
     assert changes == [
-        Change(
+        PlannedChange(
             verb="keep",
             kind="group",
             name="people",
             differences=(Difference("max_active_jobs", 3, None),),
         ),
-        Change(
+        PlannedChange(
             verb="keep",
             kind="manifest",
             name="ada",
@@ -153,12 +153,17 @@ async def test_a_parent_that_goes_is_refused_as_at_the_start(url: str, now: date
 async def test_an_empty_database_gets_everything_and_stays_empty(empty_url: str) -> None:
     app, _ = version(empty_url)
 
-    first = await planned_start(app.parts)
-    again = await planned_start(app.parts)
+    first = await plan_start(app.parts)
+    again = await plan_start(app.parts)
 
     assert [(one.verb, one.name) for one in first] == [("add", "people"), ("add", "ada"), ("add", "grace")]
     assert [one.name for one in again] == [one.name for one in first]
-    assert plan(app.parts.declarations.checked(), Stored(), app.parts.settings, now=first[1].next_runs[0].at)
+    assert plan(
+        app.parts.declarations.timetable(),
+        StoredTimetable(),
+        app.parts.settings,
+        now=first[1].next_runs[0].at,
+    )
 
 
 async def test_a_circle_through_what_is_stored_is_refused_as_at_the_start(url: str) -> None:
@@ -170,7 +175,7 @@ async def test_a_circle_through_what_is_stored_is_refused_as_at_the_start(url: s
         await app.manifests.schedule(greet, "ad-a", "Ada", every(hours=1))
         await app.manifests.schedule_dependent(greet, "child", "Child", "ad-a")
 
-        with pytest.raises(DefinitionError, match="in a circle"):
+        with pytest.raises(DefinitionError, match="in a cycle"):
             await planned(app, later, h.now)
 
 
@@ -187,8 +192,8 @@ async def test_a_retirement_says_what_it_touches_and_for_which_servers_it_waits(
         await register_server(app, pid=7, declares="another set", now=h.now)
         waiting, _ = await planned(app, later, h.now)
 
-    assert ada.touches == Belongings(queued=2, active=1, dead_letters=0, dependents=("after-ada",))
-    assert (grace.touches, grace.once_stopped) == (Belongings(), ())
+    assert ada.touches == ManifestUsage(queued=2, active=1, dead_letters=0, dependents=("after-ada",))
+    assert (grace.touches, grace.once_stopped) == (ManifestUsage(), ())
     assert waiting.once_stopped == ("here (process 7)",)
 
 

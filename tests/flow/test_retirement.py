@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from trax import Trax
-    from trax.admin.seeding import Retired
+    from trax.admin.seeding import RetirementResult
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 FIVE_MINUTES = every(minutes=5)
-BACK = "to bring it back, declare it in code again or schedule it under this id"
+BACK = "to restore it, declare it in code again or schedule it under this id"
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def declaring(*external_ids: str, name: str = "default", when: Any = FIVE_MINUTE
 
 
 def digest_of(code: Trax) -> str:
-    return declaration_digest(code.parts.declarations.checked())
+    return declaration_digest(code.parts.declarations.timetable())
 
 
 async def retired(h: Harness) -> list[str]:
@@ -439,14 +439,14 @@ async def test_a_rolling_deploy_stops_nothing_that_a_live_server_declares(
     assert [server.pid for server in plan.retired.servers] == [7]
     (said,) = [record.getMessage() for record in caplog.records]
     assert said.startswith(
-        "other servers of app 'default' declare other manifests: here (process 7); 1 manif"
+        "other servers of app 'default' declare different manifests: here (process 7); 1 manif"
     )
 
 
-async def later(h: Harness, code: Trax, only: tuple[str, ...]) -> Retired:
+async def later(h: Harness, code: Trax, only: tuple[str, ...]) -> RetirementResult:
     """What a server does again and again, once it has postponed something."""
-    store = await h.app.parts.store.opened()
-    timetable, settings = code.parts.declarations.checked(), code.parts.settings
+    store = await h.app.parts.store.open()
+    timetable, settings = code.parts.declarations.timetable(), code.parts.settings
     return await store.call(retire_undeclared, timetable, settings, app="default", now=h.now, only=only)
 
 

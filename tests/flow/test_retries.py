@@ -11,8 +11,8 @@ from tests.support.flow_manager import Yard
 from tests.support.running import run_queued
 
 from trax import Cancel, Retry, RetryAfter, cron, current, every, exclude, junction
-from trax.admin.cycle import manage
-from trax.admin.manifest_manager import Turn
+from trax.admin.cycle import run_manager_cycle
+from trax.admin.manifest_manager import ManagerInput
 from trax.records import Origin, State
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ async def test_failures_may_count_until_a_person_has_dealt_with_them(url: str) -
 
         (letter,) = await h.letters()
         assert (letter.retry_count, h.queued()) == (3, [])
-        assert letter.reason == "failed 3 times since a person last dealt with it; max_retries is 3"
+        assert letter.reason == "failed 3 times since the last intervention; max_retries is 3"
         await h.app.dead_letters.acknowledge([letter.id], "seen")
         await h.fails("sync", 2)
         await h.manage()
@@ -565,7 +565,7 @@ async def test_a_run_that_was_failed_meanwhile_is_not_counted_twice(url: str) ->
 
         async def be_thought_lost() -> None:
             await h.advance(seconds=21)
-            managed = await h.store.call(manage, h.store, h.app.parts.settings, Turn())
+            managed = await h.store.call(run_manager_cycle, h.store, h.app.parts.settings, ManagerInput())
             assert managed
             assert len(managed.reaped) == 1
 

@@ -128,7 +128,7 @@ async def test_what_is_left_of_a_batch_is_retired_with_its_history(app: Railway,
 async def test_an_empty_batch_changes_and_prunes_nothing(app: Railway, h: Harness) -> None:
     await app.manifests.schedule_many(app.sync, "sync", THREE, FIVE_MINUTES)
 
-    with changed_rows(await app.parts.store.opened()) as changes:
+    with changed_rows(await app.parts.store.open()) as changes:
         made = await app.manifests.schedule_many(app.sync, "sync", {}, every(hours=1))
 
     assert (made, changes) == ([], [])
@@ -239,7 +239,7 @@ async def test_manifests_cannot_be_made_to_wait_in_a_circle(app: Railway, h: Har
     await app.manifests.schedule_dependent(app.sync, "c", USERS, "b", group="g")
     before = await rows(h, "manifest")
 
-    with pytest.raises(DefinitionError, match="in a circle: a -> b -> c -> a"):
+    with pytest.raises(DefinitionError, match="in a cycle: a -> b -> c -> a"):
         await app.manifests.schedule_dependent(app.sync, "a", USERS, "c", group="g")
 
     assert await rows(h, "manifest") == before

@@ -13,7 +13,7 @@ from sqlalchemy import select, text
 
 from trax import InvalidInput, Retry, Trax, TraxError, current, every
 from trax.host.by_name import run_by_name
-from trax.host.planning import planned_start
+from trax.host.planning import plan_start
 from trax.host.secrets import rotate
 from trax.masking import HIDDEN
 from trax.store.schema import tables
@@ -97,7 +97,7 @@ def dump(app: Trax) -> str:
         ]
         return "\n".join(found)
 
-    return app.parts.store.opened_blocking().read(read)
+    return app.parts.store.open_blocking().read(read)
 
 
 def assert_hidden(app: Trax) -> None:
@@ -190,7 +190,7 @@ async def test_a_run_here_and_now_needs_no_key_and_says_why_it_cannot_be_run_aga
         assert doors.seen == [LOGIN, LOGIN]
         assert run.input == {"user": "ada", "token": HIDDEN, "pin": HIDDEN}
         assert_hidden(doors.app)
-        with pytest.raises(TraxError, match=r"cannot be run again: its input has a secret that was not kept"):
+        with pytest.raises(TraxError, match=r"cannot be rerun: its input has a secret that was not stored"):
             await doors.app.executions.rerun(run.id)
 
 
@@ -212,7 +212,7 @@ async def test_without_a_key_a_secret_is_neither_queued_nor_scheduled(
 ) -> None:
     monkeypatch.delenv(VARIABLE)
     doors = Doors(url)
-    said = r"refused its input: token: is a secret, .* install trax-scheduler\[secrets\] and set \$TRAX"
+    said = r"invalid input: token: is a secret, .* install trax-scheduler\[secrets\] and set \$TRAX"
 
     with pytest.raises(InvalidInput, match=said):
         doors.app.schedule(doors.enter, "daily", LOGIN, every(days=1))
@@ -238,7 +238,7 @@ async def test_a_start_that_declares_the_same_secret_changes_nothing(address: st
     stored = list[str]()
     for word in (PLAIN, PLAIN, PLAIN + "x"):
         async with Harness(app := declaring(word), now=NOON):
-            stored.append(app.parts.store.opened_blocking().read(manifest_input))
+            stored.append(app.parts.store.open_blocking().read(manifest_input))
 
     assert stored[0] == stored[1] != stored[2]
 
@@ -261,7 +261,7 @@ async def test_an_input_whose_key_is_missing_is_a_dead_letter_that_blocks_nobody
         (letter,) = await doors.app.dead_letters.list()
         assert len(doors.seen) == 1
         assert "token: is encrypted with key " in letter.reason
-        assert "which $TRAX_SECRET_KEY does not have here" in letter.reason
+        assert "which is missing from $TRAX_SECRET_KEY here" in letter.reason
         assert_hidden(doors.app)
 
 
@@ -320,7 +320,7 @@ async def test_a_ciphertext_that_was_moved_to_another_row_of_another_train_is_re
     async with Harness(doors.app, now=NOON) as h:
         await doors.app.queue(doors.enter, LOGIN)
         await doors.app.queue(tell, Login(token=SecretStr("other")))
-        doors.app.parts.store.opened_blocking().run(copy_input("enter", "tell"))
+        doors.app.parts.store.open_blocking().run(copy_input("enter", "tell"))
         await h.run_until_idle()
 
         (letter,) = await doors.app.dead_letters.list()
@@ -368,8 +368,8 @@ async def test_a_plan_shows_no_input_that_is_nobodys_business(address: str) -> N
         return doors.app
 
     async with Harness(declaring(PLAIN, "ada"), now=NOON):
-        unchanged = await planned_start(declaring(PLAIN, "ada").parts)
-        (change,) = await planned_start(declaring(PLAIN + "x", "eve").parts)
+        unchanged = await plan_start(declaring(PLAIN, "ada").parts)
+        (change,) = await plan_start(declaring(PLAIN + "x", "eve").parts)
 
     (difference,) = change.differences
     assert unchanged == []

@@ -55,7 +55,7 @@ async def started(store: Store, pauses: Pauses) -> SeedPlan:
     app = Railway()
     app.schedule(app.sync, "users", USERS, FIVE_MINUTES)
     try:
-        return await start(store, app.parts.declarations.checked(), app.parts.settings, sleep=pauses.sleep)
+        return await start(store, app.parts.declarations.timetable(), app.parts.settings, sleep=pauses.sleep)
     finally:
         store.close()
 
@@ -73,7 +73,7 @@ async def test_a_passing_fault_is_waited_out(times: int, caplog: pytest.LogCaptu
     assert len(plan.added) == 1
     assert pauses == [2, 4, 8, 16][:times]
     assert [record.getMessage() for record in caplog.records] == [
-        f"starting failed, trying again in {pause} s: the database is restarting" for pause in pauses
+        f"start failed, trying again in {pause} s: the database is restarting" for pause in pauses
     ]
 
 
@@ -108,7 +108,9 @@ async def test_being_stopped_during_a_pause_ends_the_start() -> None:
         await asyncio.Event().wait()
 
     declared = Railway().parts
-    task = asyncio.create_task(start(store, declared.declarations.checked(), declared.settings, sleep=pause))
+    task = asyncio.create_task(
+        start(store, declared.declarations.timetable(), declared.settings, sleep=pause)
+    )
     await is_pausing.wait()
     task.cancel()
 
@@ -126,8 +128,8 @@ async def test_whoever_watches_hears_how_far_it_is(url: str) -> None:
     parts = app.parts
 
     await start(
-        await parts.store.opened(),
-        parts.declarations.checked(),
+        await parts.store.open(),
+        parts.declarations.timetable(),
         parts.settings,
         on_progress=lambda done, total: heard.append((done, total)),
     )
@@ -274,7 +276,7 @@ async def test_only_runs_whose_worker_is_gone_are_failed(url: str) -> None:
         assert [await h.app.executions.get(run) for run in kept] == before
         for run in [await h.app.executions.get(each) for each in lost]:
             assert (run.state, run.ended_at, run.failure_exception) == ("failed", NOON, "WorkerLost")
-            assert run.failure_reason == "its worker has stopped beating"
+            assert run.failure_reason == "its worker missed its heartbeat"
 
 
 async def test_what_was_lost_counts_as_a_failure_and_is_tried_again(url: str) -> None:

@@ -74,11 +74,11 @@ async def test_what_would_never_run_again_is_looked_at_now(
     }
     (entry,) = await yard.app.audit.list(action="manifests.repair")
     assert (entry.actor, entry.via, entry.ids) == ("watchdog", "system", ("daily", "hourly", "often", "once"))
-    warned = [line for line in caplog.messages if "no planned look" in line]
+    warned = [line for line in caplog.messages if "no next due time" in line]
     assert len(warned) == 1
-    assert warned[0].startswith("4 manifests had no planned look and nothing under way")
-    assert warned[0].endswith("they are looked at now: daily, hourly, often, once")
-    assert yard.app.parts.odometer.repaired_manifests == 4
+    assert warned[0].startswith("4 manifests had no next due time, no entry and no run")
+    assert warned[0].endswith("they are due now: daily, hourly, often, once")
+    assert yard.app.parts.counters.repaired_manifests == 4
 
 
 async def test_a_success_that_a_dependent_has_missed_and_a_failure_nobody_saw_to_are_found(
@@ -238,9 +238,11 @@ def many(connection: Connection, count: int, **columns: Any) -> None:
 
 def effort(store: Store) -> int:
     if store.read(is_sqlite):
-        return steps_taken(store, manifest_looks.suspects)
+        return steps_taken(store, manifest_looks.find_without_next_due)
     store.run(lambda connection: connection.execute(text("ANALYZE")))
-    return rows_read(store, manifest_looks.suspects, of={"manifest", "metadata", "work_queue", "dead_letter"})
+    return rows_read(
+        store, manifest_looks.find_without_next_due, of={"manifest", "metadata", "work_queue", "dead_letter"}
+    )
 
 
 def test_it_reads_only_what_has_no_planned_look(store: Store) -> None:

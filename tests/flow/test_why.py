@@ -43,7 +43,7 @@ async def test_what_is_due_is_taken_by_the_next_cycle(url: str) -> None:
     async with Harness(app):
         [reason] = await app.why("ada")
 
-    assert (reason.code, str(reason)) == ("due", "it is due; the next cycle takes it")
+    assert (reason.code, str(reason)) == ("due", "it is due; the next cycle queues it")
 
 
 async def test_a_manifest_waits_for_its_next_occurrence(url: str) -> None:
@@ -168,7 +168,7 @@ async def test_an_entry_is_behind_those_that_fill_what_is_left(url: str) -> None
 async def test_workers_must_live_have_the_train_and_a_free_slot(url: str) -> None:
     app = app_at(url)
     async with Harness(app) as h:
-        store = await app.parts.store.opened()
+        store = await app.parts.store.open()
         entry = await app.queue(greet_of(app), "Ada")
         await store.call(workers.register, {**WORKER, "trains": '["other"]'}, now=h.now)
         others = await app.why(entry.id)
@@ -180,7 +180,7 @@ async def test_workers_must_live_have_the_train_and_a_free_slot(url: str) -> Non
         await h.advance(minutes=1)
         gone = await app.why(entry.id)
 
-    assert [str(reason) for reason in others] == ["no live worker takes train 'greet'"]
+    assert [str(reason) for reason in others] == ["no live worker accepts train 'greet'"]
     assert codes(free) == ["due"]
     assert codes(taken) == ["no_slot"]
     assert [str(reason) for reason in gone] == ["no worker is alive"]
@@ -238,7 +238,7 @@ async def test_what_is_handed_over_names_its_submitter(url: str) -> None:
         [reason] = await app.why(entry.id)
 
     assert codes(queued) == ["due"]
-    assert "waits to be handed to 'post'" in reason.text
+    assert "waits to be handed over to 'post'" in reason.text
 
 
 @pytest.mark.parametrize(
@@ -265,13 +265,13 @@ async def test_a_parked_entry_names_the_train_its_neighbour_and_when_it_is_given
         [reason] = await app.why(entry.id)
 
         assert (reason.code, reason.until) == ("no_worker", h.now + timedelta(minutes=20))
-        assert reason.text.startswith("no live worker takes train 'greeet'")
+        assert reason.text.startswith("no live worker accepts train 'greeet'")
 
 
 async def test_a_pending_run_does_not_blame_slots_that_are_free(url: str) -> None:
     app = app_at(url)
     async with Harness(app) as h:
-        store = await app.parts.store.opened()
+        store = await app.parts.store.open()
         await store.call(workers.register, {**WORKER, "concurrency": 2}, now=h.now)
         for name in ("Ada", "Grace"):
             await app.queue(greet_of(app), name)
@@ -322,7 +322,7 @@ async def test_a_failed_hand_over_is_named(url: str) -> None:
         [reason] = await app.why(entry.id)
 
         assert reason.code == "hand_over_failed"
-        assert "handing it over failed once after OSError: the line is dead" in reason.text
+        assert "the hand-over failed once, last with OSError: the line is dead" in reason.text
 
 
 async def test_who_asks_without_the_code_is_answered_by_what_servers_publish(url: str) -> None:
@@ -330,9 +330,9 @@ async def test_who_asks_without_the_code_is_answered_by_what_servers_publish(url
         return
     app = app_at(url, max_active_jobs=1, polling_interval=timedelta(hours=1))
     async with Harness(app) as h:
-        store = await app.parts.store.opened()
+        store = await app.parts.store.open()
         row = {"kind": "worker", "concurrency": 4, "trains": '["greet"]', "dispatches": True}
-        await store.call(app.parts.presence.register, store, row)
+        await store.call(app.parts.heartbeat.register, store, row)
         entries = [await app.queue(greet_of(app), name) for name in ("Ada", "Grace")]
         await h.cycle("job_dispatcher")
         onlooker = Trax(url)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from trax.host.collector import YOUNG, spare_what_is_loaded
+from trax.host.collector import YOUNG_THRESHOLD, freeze_loaded_objects
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -24,10 +24,10 @@ def test_what_is_there_is_left_out_and_what_comes_is_collected() -> None:
     there = [[number] for number in range(1000)]
     assert gc.get_freeze_count() == 0
 
-    spare_what_is_loaded()
+    freeze_loaded_objects()
 
     assert gc.get_freeze_count() > len(there)
-    assert gc.get_threshold()[0] == YOUNG
+    assert gc.get_threshold()[0] == YOUNG_THRESHOLD
     assert not any(one is there for one in gc.get_objects())
     circle: list[object] = []
     circle.append(circle)

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from tests.support import heavy
 from tests.support.waiting import until
 
-from trax.admin.job_dispatcher import dispatch
+from trax.admin.job_dispatcher import run_dispatch_cycle
 from trax.dispatch.routing import Routing
 from trax.errors import DefinitionError
 from trax.host.worker import Worker
@@ -25,8 +25,8 @@ from trax.testing import Harness
 from trax.train import Cancelled, Done, Failed
 from trax.train.keyring import VARIABLE, generate_key
 from trax.work import processes
-from trax.work.messages import packed, unpacked
-from trax.work.reference import Reference, reference_to
+from trax.work.messages import pack_outcome, unpack_outcome
+from trax.work.reference import TrainReference, reference_to
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -47,7 +47,7 @@ class Shed:
 
     async def queue(self, train: Train[Any, Any], *values: Any) -> None:
         await self.app.queue_many(train, values)
-        await self.store.call(dispatch, self.store, self.app.parts.settings, Routing())
+        await self.store.call(run_dispatch_cycle, self.store, self.app.parts.settings, Routing())
 
     async def run(self, train: Train[Any, Any], *values: Any) -> list[Metadata]:
         await self.queue(train, *values)
@@ -70,11 +70,11 @@ class Shed:
 async def shed(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Shed]:
     monkeypatch.setattr(processes, "GRACE_SECONDS", 0.0)
     app = heavy.app
-    store = await app.parts.store.opened()
-    worker = await Worker.started(app.parts, store)
+    store = await app.parts.store.open()
+    worker = await Worker.start(app.parts, store)
     yield Shed(app, store, worker)
     await worker.drain(0)
-    await worker.leave()
+    await worker.unregister()
     app.close()
 
 
@@ -104,11 +104,11 @@ async def test_a_process_is_used_again_and_there_are_no_more_than_slots(shed: Sh
     [
         ("raise", "KeyError", "'raise'"),
         ("refuse", "Refusal", "not readable"),
-        ("exit", "ProcessDied", "its process ended itself with exit code 7"),
+        ("exit", "ProcessDied", "the process exited with code 7"),
         ("leave", "SystemExit", "3"),
         ("interrupt", "KeyboardInterrupt", "interrupt"),
         ("panic", "PanicException", "panic"),
-        ("kill", "ProcessDied", "its process was killed by SIGKILL, perhaps for want of memory"),
+        ("kill", "ProcessDied", "the process was killed by SIGKILL, perhaps because memory ran out"),
     ],
 )
 async def test_a_run_that_fails_or_takes_its_process_along_fails_alone(
@@ -145,7 +145,7 @@ async def test_a_cancelled_run_ends_with_its_process_and_the_next_gets_a_new_one
     run_id = await shed.begin(train, tmp_path / "began")
 
     await shed.store.call(metadata_sweeps.request_cancel, [run_id])
-    await shed.worker.beat()
+    await shed.worker.send_heartbeat()
     async with asyncio.timeout(60):
         while not await shed.worker.flush():  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0)
@@ -161,7 +161,7 @@ async def test_a_run_that_listens_may_tidy_up(
     run_id = await shed.begin(heavy.listen, tmp_path / "began")
 
     await shed.store.call(metadata_sweeps.request_cancel, [run_id])
-    await shed.worker.beat()
+    await shed.worker.send_heartbeat()
     async with asyncio.timeout(60):
         await shed.worker.drain(60)
 
@@ -191,7 +191,7 @@ async def test_no_more_cpu_runs_are_claimed_than_there_are_processes(
     shed: Shed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
-    worker = await Worker.started(shed.app.parts, shed.store, slots=4)
+    worker = await Worker.start(shed.app.parts, shed.store, slots=4)
     await shed.queue(heavy.listen, *(str(tmp_path / str(number)) for number in range(3)))
     await shed.queue(heavy.greet, "Ada")
 
@@ -200,7 +200,7 @@ async def test_no_more_cpu_runs_are_claimed_than_there_are_processes(
     await asyncio.to_thread(until, (tmp_path / "0").exists, within_seconds=60)
     async with asyncio.timeout(60):
         await worker.drain(0)
-    await worker.leave()
+    await worker.unregister()
 
     states = [record.state for record in await shed.records()]
     assert states == [State.CANCELLED, State.PENDING, State.PENDING, State.COMPLETED]
@@ -273,31 +273,31 @@ async def test_what_no_other_process_can_find_is_given_up_with_the_reason() -> N
 
 
 def test_a_train_is_found_by_its_own_name_or_within_its_app(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert reference_to(heavy.look) == Reference("look", "tests.support.heavy", "look")
-    assert reference_to(heavy.look).resolved() is heavy.look
+    assert reference_to(heavy.look) == TrainReference("look", "tests.support.heavy", "look")
+    assert reference_to(heavy.look).resolve() is heavy.look
 
     reference_to.cache_clear()
     look = heavy.look
     monkeypatch.delattr(heavy, "look")
 
-    assert reference_to(look) == Reference("look", "tests.support.heavy", "app")
-    assert reference_to(look).resolved() is look
+    assert reference_to(look) == TrainReference("look", "tests.support.heavy", "app")
+    assert reference_to(look).resolve() is look
 
 
 def test_a_train_that_is_gone_when_the_module_is_imported_is_told_so() -> None:
-    with pytest.raises(DefinitionError, match=r"tests.support.heavy.missing is not there"):
-        Reference("look", "tests.support.heavy", "missing").resolved()
+    with pytest.raises(DefinitionError, match=r"tests.support.heavy.missing does not exist"):
+        TrainReference("look", "tests.support.heavy", "missing").resolve()
 
 
 def test_how_a_run_ended_travels_even_when_its_guests_cannot(caplog: pytest.LogCaptureFixture) -> None:
     class Local(Exception):
         pass
 
-    assert unpacked(packed(Done(1))) == Done(1)
-    assert unpacked(packed(Done(Local()))) == Done(None)
-    assert unpacked(packed(Cancelled("enough", error=Local()))) == Cancelled("enough")
-    assert "cannot leave its process" in caplog.text
-    failed = unpacked(packed(Failed(heavy.Refusal("a", "b"), _described())))
+    assert unpack_outcome(pack_outcome(Done(1))) == Done(1)
+    assert unpack_outcome(pack_outcome(Done(Local()))) == Done(None)
+    assert unpack_outcome(pack_outcome(Cancelled("enough", error=Local()))) == Cancelled("enough")
+    assert "cannot be pickled" in caplog.text
+    failed = unpack_outcome(pack_outcome(Failed(heavy.Refusal("a", "b"), _described())))
     assert isinstance(failed, Failed)
     assert str(failed.error) == "Refusal: a b"
 

@@ -7,14 +7,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from trax import Trax
-from trax.admin.job_dispatcher import Dispatched
-from trax.host.duties import Dispatching
+from trax.admin.job_dispatcher import DispatchResult
+from trax.host.duties import DispatchLoop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-NOTHING = Dispatched(
-    metadata_ids=[], entry_ids=[], held=[], refused=False, awaits_slots=False, more=False, next_in=None
+NOTHING = DispatchResult(
+    metadata_ids=[],
+    entry_ids=[],
+    claimed=[],
+    is_limited=False,
+    is_out_of_slots=False,
+    run_again=False,
+    next_in_seconds=None,
 )
 REFUSED = replace(NOTHING, refused=True)
 
@@ -26,7 +32,7 @@ class Gate:
         self.result = NOTHING
         self.meanwhile: Callable[[], object] = list[int]
 
-    async def call(self, *_: Any) -> Dispatched:
+    async def call(self, *_: Any) -> DispatchResult:
         self.meanwhile()
         return self.result
 
@@ -34,7 +40,7 @@ class Gate:
         return None
 
 
-class Watched(Dispatching):
+class Watched(DispatchLoop):
     """Counts the turns that somebody asked for."""
 
     def __init__(self, gate: Gate) -> None:
@@ -59,12 +65,12 @@ async def test_a_freed_slot_wakes_the_dispatcher_only_if_it_has_refused_somebody
     dispatching = Watched(gate)
 
     await dispatching.turn()
-    dispatching.free()
+    dispatching.on_runs_ended()
     assert dispatching.wakes == 0
 
     gate.result = REFUSED
     await dispatching.turn()
-    dispatching.free()
+    dispatching.on_runs_ended()
     assert dispatching.wakes == 1
 
 
@@ -74,13 +80,13 @@ async def test_a_slot_freed_while_somebody_is_being_refused_asks_for_another_tur
 
     assert await dispatching.turn() is None
 
-    gate.meanwhile = dispatching.free
+    gate.meanwhile = dispatching.on_runs_ended
     assert await dispatching.turn() == 0
 
 
 async def test_a_slot_freed_while_nobody_is_refused_asks_for_nothing(gate: Gate) -> None:
     dispatching = Watched(gate)
-    gate.meanwhile = dispatching.free
+    gate.meanwhile = dispatching.on_runs_ended
 
     assert await dispatching.turn() is None
 

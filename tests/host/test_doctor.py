@@ -9,7 +9,7 @@ from tests.store.test_claim import WORKER, pending
 from tests.support.flow_seeding import USERS, Railway, register_server
 
 from trax import every
-from trax.host.doctor import examined
+from trax.host.doctor import examine
 from trax.store import Connection, Store, dialect, doctor, workers
 from trax.testing import Harness
 
@@ -28,7 +28,7 @@ def address(url: str, tmp_path: Path) -> str:
 
 
 def test_a_fresh_database_is_well(address: str) -> None:
-    findings = examined(address)
+    findings = examine(address)
 
     assert [finding for finding in findings if finding.is_wrong] == []
     codes = {finding.code for finding in findings}
@@ -46,11 +46,11 @@ def test_what_was_left_behind_is_found(address: str) -> None:
     store.run(pending, 1, now)
     store.close()
 
-    wrong = [finding.text for finding in examined(address) if finding.is_wrong]
+    wrong = [finding.text for finding in examine(address) if finding.is_wrong]
 
     assert wrong == [
-        "silent workers whose rows are still there: 1",
-        "runs that nobody took up in time: 2",
+        "lost workers that are still registered: 1",
+        "pending runs not started in time: 2",
     ]
 
 
@@ -61,21 +61,21 @@ def test_what_waits_for_a_retired_parent_is_found_and_servers_that_differ(addres
     async def retire() -> None:
         async with Harness(app):
             await app.manifests.delete("goes")
-            store = await app.parts.store.opened()
+            store = await app.parts.store.open()
             now = await store.ask(dialect.now)
             for pid in (1, 2):
                 await register_server(app, declares=f"set {pid}", pid=pid, now=now)
 
     asyncio.run(retire())
 
-    wrong = {finding.code: finding.text for finding in examined(address) if finding.is_wrong}
+    wrong = {finding.code: finding.text for finding in examine(address) if finding.is_wrong}
 
-    assert wrong["retired parents"] == "manifests that rest because their parent is retired: 1 (waits)"
+    assert wrong["retired parents"] == "manifests that do not run because their parent is retired: 1 (waits)"
     assert "different manifests: here (process 1), here (process 2)" in wrong["declarations"]
 
 
 def test_a_database_without_tables_says_how_to_make_them(empty_url: str) -> None:
-    wrong = [finding for finding in examined(empty_url) if finding.is_wrong]
+    wrong = [finding for finding in examine(empty_url) if finding.is_wrong]
 
     assert [(finding.code, finding.fix) for finding in wrong] == [("schema", "run `trax db migrate`")]
 
@@ -84,7 +84,7 @@ def test_the_oldest_transaction_is_that_of_somebody_else(postgres_url: str) -> N
     holding, looking = Store(postgres_url), Store(postgres_url)
 
     def held_open(connection: Connection) -> tuple[int, doctor.OldTransaction | None]:
-        return doctor.backend_pid(connection), looking.read(doctor.postgresql).oldest
+        return doctor.backend_pid(connection), looking.read(doctor.load_postgresql_state).oldest
 
     try:
         pid, oldest = holding.read(held_open)

@@ -169,5 +169,5 @@ async def test_a_shared_on_queue_may_keep_an_entry_from_being_written(h: Harness
 async def test_a_hook_must_be_callable(h: Harness) -> None:
     wrong: Any = "not a function"
 
-    with pytest.raises(DefinitionError, match="on_failed needs something that can be called"):
+    with pytest.raises(DefinitionError, match="on_failed requires a callable"):
         h.app.on_failed(wrong)

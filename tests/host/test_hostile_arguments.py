@@ -9,7 +9,7 @@ from tests.support.control_room import Order, railway
 from tests.support.hostile import DURATIONS, IDS, MOMENTS, NAMES, NUMBERS
 
 from trax import Group, InvalidInput, NotFound, Retry, RetryAfter, Snooze, Trax, every, fire_all
-from trax.bounds import EARLIEST, LARGEST_COUNT, LATEST, LONGEST
+from trax.bounds import EARLIEST, LARGEST_COUNT, LATEST, LONGEST_DURATION
 from trax.errors import DefinitionError
 from trax.testing import Harness
 
@@ -182,21 +182,27 @@ def test_what_is_declared_is_bounded_where_it_is_written(name: str) -> None:
 async def test_what_is_just_within_the_bounds_works(harness: Harness) -> None:
     """The longest, the largest and the latest, in every column at once."""
     app = harness.app
-    retry = Retry(max_retries=LARGEST_COUNT, delay=LONGEST, multiplier=1000, max_delay=LONGEST, jitter=1)
-    how: dict[str, Any] = {"retry": retry, "timeout": LONGEST, "max_retries": LARGEST_COUNT}
-    entry = await app.queue("serve_coffee", ADA, delay=LONGEST, priority=31, **how)
+    retry = Retry(
+        max_retries=LARGEST_COUNT,
+        delay=LONGEST_DURATION,
+        multiplier=1000,
+        max_delay=LONGEST_DURATION,
+        jitter=1,
+    )
+    how: dict[str, Any] = {"retry": retry, "timeout": LONGEST_DURATION, "max_retries": LARGEST_COUNT}
+    entry = await app.queue("serve_coffee", ADA, delay=LONGEST_DURATION, priority=31, **how)
     await app.queue("serve_coffee", ADA, at=LATEST)
     await app.queue("serve_coffee", {**ADA, "cups": 10}, at=EARLIEST, **how)
     await scheduled(
         app,
-        variance=LONGEST,
-        misfire_threshold=LONGEST,
+        variance=LONGEST_DURATION,
+        misfire_threshold=LONGEST_DURATION,
         max_instances=LARGEST_COUNT,
         on_misfire=fire_all(1000),
         **how,
     )
-    await app.manifests.schedule_once(brewing(app), "late", Order(**ADA), LONGEST)
-    await app.manifests.trigger("ada", delay=LONGEST)
+    await app.manifests.schedule_once(brewing(app), "late", Order(**ADA), LONGEST_DURATION)
+    await app.manifests.trigger("ada", delay=LONGEST_DURATION)
     await app.groups.update("bar", max_active_jobs=LARGEST_COUNT, priority=31)
 
     await harness.run_until_idle()

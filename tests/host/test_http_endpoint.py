@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from trax import Trax, current
 from trax.errors import StoreUnavailable
 from trax.host.receiving import Receiver
-from trax.submitters.signing import NONCE, SIGNATURE, AnswerKey, call_headers
+from trax.submitters.signing import NONCE, SIGNATURE, ResponseKey, call_headers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -82,12 +82,12 @@ async def call() -> AsyncGenerator[Caller]:
     app.close()
 
 
-def key_of(answer: httpx2.Response) -> AnswerKey:
-    return AnswerKey(SECRET.encode(), answer.request.headers[NONCE])
+def key_of(answer: httpx2.Response) -> ResponseKey:
+    return ResponseKey(SECRET.encode(), answer.request.headers[NONCE])
 
 
 def is_signed(answer: httpx2.Response) -> bool:
-    return key_of(answer).is_answer(answer.status_code, answer.headers, answer.content)
+    return key_of(answer).is_response(answer.status_code, answer.headers, answer.content)
 
 
 def lines(answer: httpx2.Response) -> list[Any]:
@@ -114,7 +114,7 @@ async def test_an_input_that_is_refused_is_the_failure_of_the_run(call: Caller) 
 
     (ending,) = lines(answer)
     assert (answer.status_code, ending["failed"]["type"]) == (200, "InvalidInput")
-    assert "train 'double' refused its input" in ending["failed"]["message"]
+    assert "train 'double': invalid input" in ending["failed"]["message"]
 
 
 async def test_a_run_that_wants_its_dependents_woken_is_told_that_this_cannot_be_done_here(
@@ -124,17 +124,17 @@ async def test_a_run_that_wants_its_dependents_woken_is_told_that_this_cannot_be
 
     answer = await call("execute", {"train": "wake", "facts": facts, "input": "other"})
 
-    assert "there is no database where it runs" in lines(answer)[-1]["failed"]["message"]
+    assert "but its process has no database" in lines(answer)[-1]["failed"]["message"]
 
 
 async def test_a_forged_call_is_refused_and_logged(call: Caller, caplog: pytest.LogCaptureFixture) -> None:
     answer = await call("offer", {"runs": []}, changed={SIGNATURE: "0" * 64})
 
-    assert (answer.status_code, answer.json()["error"].startswith("the signature does not fit")) == (
+    assert (answer.status_code, answer.json()["error"].startswith("invalid signature")) == (
         401,
         True,
     )
-    assert "a call of /jobs/offer from 127.0.0.1 was refused with 401: the signature" in caplog.text
+    assert "call of /jobs/offer from 127.0.0.1 rejected with 401: invalid signature" in caplog.text
 
 
 async def test_an_unsigned_call_is_refused(call: Caller) -> None:
@@ -181,7 +181,7 @@ async def test_another_body_than_the_one_that_was_signed_is_refused(call: Caller
 
     answer = await call.send("offer", b'{"runs":[1]}', headers)
 
-    assert (answer.status_code, answer.json()["error"]) == (401, "the body is not the one that was signed")
+    assert (answer.status_code, answer.json()["error"]) == (401, "invalid body: its hash was not signed")
 
 
 async def test_a_body_that_does_not_arrive_is_waited_for_so_long_and_so_many_times_at_once() -> None:
@@ -227,13 +227,13 @@ async def test_many_calls_that_are_refused_are_one_line_in_the_log(
     for _ in range(20):
         await call.send("offer", b"{}", {})
 
-    assert sum("was refused with 401" in line for line in caplog.messages) == 1
+    assert sum("rejected with 401" in line for line in caplog.messages) == 1
 
 
 async def test_an_unknown_key_is_refused(call: Caller) -> None:
     answer = await call("offer", {"runs": []}, changed={"trax-key": "of last year"})
 
-    assert (answer.status_code, answer.json()) == (401, {"error": "there is no key 'of last year'"})
+    assert (answer.status_code, answer.json()) == (401, {"error": "unknown key 'of last year'"})
 
 
 async def test_a_stale_call_is_refused(call: Caller) -> None:
@@ -323,7 +323,7 @@ async def test_without_its_database_it_asks_to_come_again(
     async def away(*_: Any) -> bool:
         raise StoreUnavailable("restarting")
 
-    monkeypatch.setattr(Receiver, "take_up_all", away)
+    monkeypatch.setattr(Receiver, "claim_by_ids", away)
     answer = await call("take-up", {"runs": [{"metadata_id": 7, "train": "double"}]})
 
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")

@@ -17,9 +17,9 @@ import pytest
 from trax import Refused, Retry, RetryAfter, RunTimedOut, Submission, Trax, current, junction
 from trax.errors import DefinitionError, MissingExtra, RemoteFailure, RemoteLost
 from trax.records import QueueStatus, State
-from trax.submitters import HttpWorkers, Patience
-from trax.submitters.retrying import PUT_OFF
-from trax.submitters.signing import NONCE, AnswerKey, Doorkeeper, check_body
+from trax.submitters import CallRetry, HttpWorkers
+from trax.submitters.retrying import RETRY_STATUSES
+from trax.submitters.signing import NONCE, CallVerifier, ResponseKey, check_body
 from trax.testing import Harness
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Wire:
         answer = self._answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        is_theirs = not self._is_forged and answer.status_code not in PUT_OFF
+        is_theirs = not self._is_forged and answer.status_code not in RETRY_STATUSES
         return by_far_side(request, answer) if is_theirs else answer
 
     async def _sleep(self, seconds: float) -> None:
@@ -70,8 +70,8 @@ def answer(status: int, value: Any = None, **headers: str) -> httpx2.Response:
     )
 
 
-def key_of(request: httpx2.Request) -> AnswerKey:
-    return AnswerKey(SECRET.encode(), request.headers[NONCE])
+def key_of(request: httpx2.Request) -> ResponseKey:
+    return ResponseKey(SECRET.encode(), request.headers[NONCE])
 
 
 def by_far_side(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
@@ -83,7 +83,7 @@ def by_far_side(request: httpx2.Request, response: httpx2.Response) -> httpx2.Re
 def told(request: httpx2.Request, *lines: str) -> httpx2.Response:
     """An answer line by line, signed by whoever knows the secret."""
     key, places = key_of(request), range(1, len(lines) + 1)
-    signed = [key.signed_line(place, line.encode()) for place, line in zip(places, lines, strict=True)]
+    signed = [key.sign_line(place, line.encode()) for place, line in zip(places, lines, strict=True)]
     return httpx2.Response(200, content=b"\n\n".join([*signed, b""]))
 
 
@@ -96,8 +96,8 @@ async def test_what_is_sent_is_signed_and_carries_only_ids_and_trains() -> None:
     assert (call.method, call.url.path) == ("POST", "/jobs/take-up")
     assert json.loads(call.content) == {"runs": [{"metadata_id": 42, "train": "work"}]}
     now = float(call.headers["trax-timestamp"])
-    keeper = Doorkeeper({"default": SECRET.encode()})
-    keeper.check(dict(call.headers), "POST", "/jobs/take-up", now=now)
+    keeper = CallVerifier({"default": SECRET.encode()})
+    keeper.verify(dict(call.headers), "POST", "/jobs/take-up", now=now)
     check_body(dict(call.headers), call.content)
 
 
@@ -145,7 +145,7 @@ async def test_any_other_answer_is_a_refusal_at_once_with_what_it_said(status: i
     (refused,) = await wire.workers().submit([RUN])
 
     assert isinstance(refused, Refused)
-    assert refused.reason == f"https://far/jobs/ answered {status}: {'x' * 2000}"
+    assert refused.reason == f"https://far/jobs/ responded {status}: {'x' * 2000}"
     assert (len(wire.calls), wire.waits) == (1, [])
 
 
@@ -154,7 +154,7 @@ async def test_an_answer_that_the_far_side_did_not_sign_hands_nothing_over(statu
     (refused,) = await Wire(answer(status, TAKEN), is_forged=True).workers().submit([RUN])
 
     assert isinstance(refused, Refused)
-    assert f"answered {status}, not signed by the far side (a proxy, another secret" in refused.reason
+    assert f"responded {status}, not signed by the endpoint (a proxy, another secret" in refused.reason
 
 
 async def test_an_answer_to_another_call_hands_nothing_over() -> None:
@@ -167,7 +167,7 @@ async def test_an_answer_to_another_call_hands_nothing_over() -> None:
     assert isinstance(refused, Refused)
 
 
-@pytest.mark.parametrize("status", sorted(PUT_OFF))
+@pytest.mark.parametrize("status", sorted(RETRY_STATUSES))
 async def test_a_proxy_that_finds_nobody_at_home_need_not_sign(status: int) -> None:
     wire = Wire(answer(status), answer(202, TAKEN))
 
@@ -178,10 +178,10 @@ async def test_a_proxy_that_finds_nobody_at_home_need_not_sign(status: int) -> N
 async def test_without_retries_the_first_answer_counts() -> None:
     wire = Wire(answer(503))
 
-    (refused,) = await wire.workers(retry=Patience(max_retries=0)).submit([RUN])
+    (refused,) = await wire.workers(retry=CallRetry(max_retries=0)).submit([RUN])
 
     assert isinstance(refused, Refused)
-    assert "answered 503" in refused.reason
+    assert "responded 503" in refused.reason
 
 
 async def test_after_the_last_retry_the_answer_is_a_refusal() -> None:
@@ -207,7 +207,7 @@ async def test_an_answer_that_is_not_understood_is_a_refusal(text: str) -> None:
     (refused,) = await Wire(httpx2.Response(200, text=text)).workers().submit([RUN])
 
     assert isinstance(refused, Refused)
-    assert refused.reason.startswith("not understood: ")
+    assert refused.reason.startswith("invalid response: ")
 
 
 async def test_two_far_sides_each_get_only_their_trains(url: str) -> None:
@@ -425,7 +425,7 @@ async def test_a_far_side_that_stops_in_the_middle_of_its_answer_has_vanished(ne
     near.workers = near.through(answering(half), mode="response")
     record = await near.record("hello")
 
-    assert "ended its answer before the run was over" in str(record.failure_reason)
+    assert "ended its response before the run ended" in str(record.failure_reason)
 
 
 PROGRESS, DONE = '{"progress":[0.1,null]}', '{"done":5}'
@@ -457,7 +457,7 @@ async def test_nobody_on_the_way_can_say_how_a_run_ended(
     record = await near.record("hello")
 
     assert (record.state, record.failure_exception) == (State.FAILED, RemoteLost.__name__)
-    assert "not signed by the far side" in str(record.failure_reason)
+    assert "not signed by the endpoint" in str(record.failure_reason)
     assert near.entry.status is QueueStatus.QUEUED
 
 
@@ -465,7 +465,7 @@ async def test_a_run_that_a_proxy_put_off_goes_back_as_if_it_had_never_begun(nea
     async def put_off(_: httpx2.Request) -> httpx2.Response:
         return answer(503)
 
-    near.workers = near.through(answering(put_off), mode="response", retry=Patience(max_retries=0))
+    near.workers = near.through(answering(put_off), mode="response", retry=CallRetry(max_retries=0))
     record = await near.record("hello")
 
     assert (record.state, record.failure_exception) == (State.CANCELLED, "Interrupted")
@@ -523,7 +523,7 @@ async def test_a_server_that_stops_hangs_up_and_puts_the_run_back(url: str) -> N
         await far.app.start("scheduler")
         await far.app.queue(far.work, "hello")
         await called.wait()
-        assert far.app.under_way == ["work"]
+        assert far.app.active_trains == ["work"]
         await far.app.stop()
 
         (record,), (entry,) = await far.app.executions.list(), await far.app.work_queue.list()
@@ -544,7 +544,7 @@ async def test_an_output_that_our_code_cannot_read_was_made_all_the_same(
     record = await near.record("hello")
 
     assert (record.state, record.output) == (State.COMPLETED, None)
-    assert "train 'work' refused its output" in caplog.text
+    assert "train 'work': invalid output" in caplog.text
 
 
 async def test_an_offer_that_is_refused_is_a_failed_hand_over_and_nothing_is_begun(near: Far) -> None:
@@ -557,13 +557,13 @@ async def test_an_offer_that_is_refused_is_a_failed_hand_over_and_nothing_is_beg
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"url": ""}, "looks like https://host/path"),
-        ({"url": "far/jobs"}, "looks like https://host/path"),
-        ({"url": "https://far/jobs?x=1"}, "looks like https://host/path"),
-        ({"url": None}, "looks like https://host/path"),
+        ({"url": ""}, "must be like https://host/path"),
+        ({"url": "far/jobs"}, "must be like https://host/path"),
+        ({"url": "https://far/jobs?x=1"}, "must be like https://host/path"),
+        ({"url": None}, "must be like https://host/path"),
         ({"secret": "short"}, "at least 16 characters"),
-        ({"mode": "magic"}, "mode is 'database' or 'response'"),
-        ({"key": ""}, "the id of a key is plain text"),
+        ({"mode": "magic"}, "mode must be 'database' or 'response'"),
+        ({"key": ""}, "a key id must be printable ASCII text"),
     ],
 )
 def test_what_cannot_work_is_refused_where_it_is_made(options: dict[str, Any], said: str) -> None:

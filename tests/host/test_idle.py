@@ -37,7 +37,7 @@ class Counter:
 
     async def of_a_poll(self, loop: Loop) -> int:
         """How many statements a turn costs that nobody asked for."""
-        loop.is_asked = False
+        loop.is_requested = False
         before = len(self.statements)
         await loop._turn()  # pyright: ignore[reportPrivateUsage]
         return len(self.statements) - before
@@ -56,10 +56,10 @@ async def app(url: str) -> AsyncGenerator[Trax]:
 
 
 async def test_an_idle_server_asks_a_few_questions_a_second_in_all_roles_together(app: Trax) -> None:
-    store, parts = await app.parts.store.opened(), app.parts
-    worker = await Worker.started(parts, store)
+    store, parts = await app.parts.store.open(), app.parts
+    worker = await Worker.start(parts, store)
     counter = Counter(store)
-    dispatching = duties.Dispatching(parts, store)
+    dispatching = duties.DispatchLoop(parts, store)
     loops = [
         duties.manager(parts, store),
         dispatching.loop,
@@ -73,25 +73,25 @@ async def test_an_idle_server_asks_a_few_questions_a_second_in_all_roles_togethe
         poll_seconds = loop._poll_seconds()  # pyright: ignore[reportPrivateUsage]
         a_second += await counter.of_a_poll(loop) / poll_seconds
 
-    await worker.leave()
+    await worker.unregister()
     assert 0 < a_second <= A_FEW
 
 
 async def test_an_idle_dispatcher_leaves_the_gate_to_others_and_asks_twice_at_the_most(app: Trax) -> None:
-    store = await app.parts.store.opened()
+    store = await app.parts.store.open()
     counter = Counter(store)
 
-    assert await counter.of_a_poll(duties.Dispatching(app.parts, store).loop) <= 2
+    assert await counter.of_a_poll(duties.DispatchLoop(app.parts, store).loop) <= 2
 
     assert not [statement for statement in counter.statements if "advisory" in statement]
 
 
 async def test_a_poll_finds_what_no_wake_up_told_of(app: Trax) -> None:
-    store = await app.parts.store.opened()
-    await Worker.started(app.parts, store)
+    store = await app.parts.store.open()
+    await Worker.start(app.parts, store)
     await app.queue(app.trains.get("note"), "x")
 
-    await Counter(store).of_a_poll(duties.Dispatching(app.parts, store).loop)
+    await Counter(store).of_a_poll(duties.DispatchLoop(app.parts, store).loop)
 
     (entry,) = await store.ask(_dispatched)
     assert entry.metadata_id is not None

@@ -10,7 +10,7 @@ from tests.support.waiting import until
 
 from trax import Trax
 from trax.errors import DefinitionError
-from trax.host.limits import Slots
+from trax.host.limits import RunSlots
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def app() -> Generator[Trax]:
     made = Trax("memory://")
-    made.parts.store.opened_blocking()  # so that callers come in the order they are started
+    made.parts.store.open_blocking()  # so that callers come in the order they are started
     yield made
     made.close()
 
@@ -110,14 +110,14 @@ async def test_a_caller_that_gives_up_waiting_takes_no_slot_along(app: Trax) -> 
 
 
 async def test_a_slot_given_in_the_moment_of_giving_up_goes_to_the_next() -> None:
-    slots, order, go_on = Slots(), list[str](), asyncio.Event()
+    slots, order, go_on = RunSlots(), list[str](), asyncio.Event()
 
     async def hold(name: str) -> None:
-        async with slots.held(1):
+        async with slots.hold(1):
             order.append(name)
 
     async def give_way() -> None:
-        async with slots.held(1):
+        async with slots.hold(1):
             await go_on.wait()
         unlucky.cancel()  # its turn has come, but it does not know yet
 
@@ -182,7 +182,7 @@ def test_blocking_callers_in_several_threads_share_a_limit(app: Trax) -> None:
         order.append(number)
         return number
 
-    waiting = app.parts.limits._of(hold)._waiting  # pyright: ignore[reportPrivateUsage]
+    waiting = app.parts.limits._slots_of(hold)._waiting  # pyright: ignore[reportPrivateUsage]
 
     with ThreadPoolExecutor(6) as threads:
         results = list(threads.map(partial(app.sync.run, hold), range(6)))

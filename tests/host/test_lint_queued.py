@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from trax import Trax
 from trax.host import lint_queued
-from trax.host.lint_queued import Unreadable
+from trax.host.lint_queued import UnreadableInputs
 from trax.records import QueueStatus
 from trax.store.schema import tables
 from trax.testing import Harness
@@ -58,8 +58,10 @@ async def test_entries_and_pending_runs_are_read_and_equal_troubles_counted(
     )
     assert (looked.count, looked.is_all, progress) == (5, True, [2, 4, 5])
     assert looked.unreadable == [
-        Unreadable(train="greet", fields=fields, count=4, example="entry 2"),
-        Unreadable(train="leave", fields=("this code has no such train",), count=1, example="entry 5"),
+        UnreadableInputs(train="greet", fields=fields, count=4, example="entry 2"),
+        UnreadableInputs(
+            train="leave", fields=("this code does not define the train",), count=1, example="entry 5"
+        ),
     ]
     async with Harness(old):
         assert len(await old.work_queue.list(status=QueueStatus.QUEUED)) == 4
@@ -72,7 +74,7 @@ async def test_so_many_are_read_and_no_more(url: str) -> None:
     async with Harness(old):
         await old.queue_many("greet", [{"name": "Ada"}] * 5)
 
-    some, all_of_them = (lint_queued.lint_queued(app_at(url, Old).parts, most=most) for most in (3, 9))
+    some, all_of_them = (lint_queued.lint_queued(app_at(url, Old).parts, limit=most) for most in (3, 9))
 
     assert (some.count, some.is_all, some.unreadable) == (3, False, [])
     assert (all_of_them.count, all_of_them.is_all) == (5, True)
@@ -89,14 +91,14 @@ async def test_a_type_whose_own_code_fails_is_told_too(url: str) -> None:
     old = app_at(url, Old)
     async with Harness(old):
         await old.queue("greet", {"name": "Ada"})
-        store = await old.parts.store.opened()
+        store = await old.parts.store.open()
         before = await store.ask(_entries)
 
     (found,) = lint_queued.lint_queued(app_at(url, Broken).parts).unreadable
 
     assert "RuntimeError: no town hall" in str(found)
     async with Harness(old):
-        assert await (await old.parts.store.opened()).ask(_entries) == before
+        assert await (await old.parts.store.open()).ask(_entries) == before
 
 
 def _entries(connection: Connection) -> list[tuple[object, ...]]:

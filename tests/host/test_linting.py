@@ -85,7 +85,7 @@ def test_a_cron_expression_that_skips_its_leap_day_is_told() -> None:
 
     [line] = lint(app.parts, now=datetime(2097, 3, 1, tzinfo=UTC))  # 2100 has none
 
-    assert line == "manifest 'ada': '0 0 29 2 *' names no moment within four years"
+    assert line == "manifest 'ada': '0 0 29 2 *' has no occurrence within four years"
 
 
 def test_a_limit_that_lets_nobody_in_is_told() -> None:

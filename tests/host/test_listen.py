@@ -11,10 +11,10 @@ import pytest
 from tests.support.waiting import until
 
 from trax.events import Events, Topic
-from trax.host.listen import Ear
+from trax.host.listen import Listener
 from trax.store import Store
 from trax.store.announcing import Announcer, announce
-from trax.store.listening import NAME
+from trax.store.listening import LISTENER_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -46,10 +46,10 @@ def hearing(url: str, told: Told, pauses: list[float] | None = None) -> Generato
         if pauses is not None:
             pauses.append(seconds)
 
-    ear = Ear(url, Announcer(told.events), pause=pause)
+    ear = Listener(url, Announcer(told.events), pause=pause)
     yield
     ear.close()
-    assert not [thread for thread in enumerate_threads() if thread.name == NAME]
+    assert not [thread for thread in enumerate_threads() if thread.name == LISTENER_NAME]
 
 
 @pytest.fixture
@@ -66,14 +66,14 @@ def say(connection: Connection) -> None:
 
 def ears(url: str) -> int:
     with psycopg.connect(url) as connection:
-        found = connection.execute(f"SELECT count(*) {EARS}", [NAME]).fetchone()
+        found = connection.execute(f"SELECT count(*) {EARS}", [LISTENER_NAME]).fetchone()
     assert found
     return found[0]
 
 
 def hang_up(url: str) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(f"SELECT pg_terminate_backend(pid) {EARS}", [NAME])
+        connection.execute(f"SELECT pg_terminate_backend(pid) {EARS}", [LISTENER_NAME])
 
 
 def test_what_another_process_announces_is_heard(postgres_url: str, other: Store) -> None:
@@ -104,8 +104,8 @@ def test_a_lost_line_is_made_anew_and_everything_is_looked_at_once(
     assert heard is Topic.PENDING
     said = [record.getMessage() for record in caplog.records if record.name == "trax.host.listen"]
     assert [message.partition(":")[0] for message in said] == [
-        "cannot listen, so only polling wakes this process",
-        "listening again",
+        "listener is not connected; this process relies on polling",
+        "listener connected again",
     ]
 
 

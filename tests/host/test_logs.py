@@ -174,7 +174,7 @@ async def test_long_and_misfitting_lines_are_kept_as_far_as_they_can_be(app: Tra
 
     long, misfit, raw = await messages(app)
     assert long == "x" * 4000
-    assert misfit == "one %s, two %s (its arguments do not fit)"
+    assert misfit == "one %s, two %s (invalid log arguments)"
     assert raw == "raw \N{REPLACEMENT CHARACTER}"
 
 
@@ -222,7 +222,7 @@ async def test_too_many_lines_are_dropped_and_counted(app: Trax, monkeypatch: py
 
         *kept, last = await messages(app)
         assert kept == ["7", "8", "9"]
-        assert last.startswith("7 lines were dropped")
+        assert last.startswith("7 log lines were dropped")
 
 
 async def test_lines_that_could_not_be_written_with_an_ending_wait_on(
@@ -259,8 +259,10 @@ async def test_a_run_that_goes_on_shows_its_lines_meanwhile(app: Trax) -> None:
         await done.wait()
 
     running = asyncio.create_task(app.run(work, 1))
-    store = await app.parts.store.opened()
-    await asyncio.to_thread(until, lambda: [one.message for one in store.read(logs.of_run, 1)] == ["begun"])
+    store = await app.parts.store.open()
+    await asyncio.to_thread(
+        until, lambda: [one.message for one in store.read(logs.load_by_run, 1)] == ["begun"]
+    )
 
     done.set()
     await running

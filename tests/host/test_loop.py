@@ -73,7 +73,7 @@ async def test_a_turn_that_fails_does_not_end_the_loop(
     await ran(turn, poll_seconds=0.001)
 
     assert turns == [0, 1]
-    assert "loop test: a turn failed, trying again" in caplog.text
+    assert "loop test: a turn failed; trying again" in caplog.text
 
 
 async def test_turns_never_overlap() -> None:
@@ -133,8 +133,8 @@ async def test_what_fails_again_and_again_is_said_once_and_so_is_its_return(
     await ran(turn, poll_seconds=0.001)
 
     assert [record.getMessage() for record in caplog.records] == [
-        "loop test: a turn failed, trying again: gone",
-        "loop test: goes on, after 5 turns that failed",
+        "loop test: a turn failed; trying again: gone",
+        "loop test: recovered after 5 failed turns",
     ]
 
 
@@ -164,7 +164,7 @@ async def test_a_turn_knows_whether_anybody_asked_for_it() -> None:
     answers = iter([0, 0.0005, None, None, 0])
 
     async def turn(loop: Loop) -> float | None:
-        asked.append(loop.is_asked)
+        asked.append(loop.is_requested)
         if len(asked) == 4:
             loop.wake()
         if len(asked) == 5:
@@ -213,7 +213,7 @@ async def test_the_first_turn_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_a_first_turn_that_waits_can_be_asked_for_and_stopped() -> None:
     async def turn() -> float | None:
-        assert loop.is_asked
+        assert loop.is_requested
         loop.stop()
         return None
 

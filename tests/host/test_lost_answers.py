@@ -72,13 +72,13 @@ class Yard:
 
     async def beat(self, times: int) -> None:
         for _ in range(times):
-            await self.worker.beat()
+            await self.worker.send_heartbeat()
         await self.worker.flush()
 
     async def drain(self) -> None:
         """Let what runs end, and write it down."""
         async with asyncio.timeout(30):
-            await self.worker._pool.drained()  # pyright: ignore[reportPrivateUsage]
+            await self.worker._pool.wait_until_idle()  # pyright: ignore[reportPrivateUsage]
         await self.worker.flush()
 
     @contextmanager
@@ -106,11 +106,11 @@ async def yard(url: str) -> AsyncGenerator[Yard]:
 
     app.train(retry=Retry(max_retries=3, delay=timedelta(0)), on_completed=hear, on_failed=hear)(work)
     async with Harness(app) as h:
-        store = await app.parts.store.opened()
-        yards = [Yard(h, store, await Worker.started(app.parts, store))]
+        store = await app.parts.store.open()
+        yards = [Yard(h, store, await Worker.start(app.parts, store))]
         yield yards[0]
         await yards[0].worker.drain(0)
-        await yards[0].worker.leave()
+        await yards[0].worker.unregister()
 
 
 async def test_a_claim_whose_answer_was_lost_goes_back_to_the_queue_uncounted(
@@ -137,7 +137,7 @@ async def test_so_does_what_was_let_through_the_gate_for_a_worker_that_came_alon
     await yard.app.queue("work", "Ada")
     visit: Any = partial(yard.store.call, dispatch_now, yard.store, yard.app.parts)
     with yard.answers(lost), pytest.raises(StoreUnavailable):
-        await yard.worker.visit_gate(visit)
+        await yard.worker.dispatch_and_claim(visit)
     assert await yard.states() == [State.IN_PROGRESS]
 
     await yard.beat(2)
@@ -154,8 +154,8 @@ async def test_the_manifest_of_such_a_run_is_not_held_up_and_counts_no_failure(u
 
     app.schedule(work, "daily", "Ada", every(days=1))
     async with Harness(app) as h:
-        store = await app.parts.store.opened()
-        yard = Yard(h, store, await Worker.started(app.parts, store))
+        store = await app.parts.store.open()
+        yard = Yard(h, store, await Worker.start(app.parts, store))
         await h.cycle("manifest_manager")
         await h.cycle("job_dispatcher")
         with yard.answers(lost), pytest.raises(StoreUnavailable):
@@ -166,7 +166,7 @@ async def test_the_manifest_of_such_a_run_is_not_held_up_and_counts_no_failure(u
 
         assert await yard.states() == [State.CANCELLED, State.COMPLETED]
         assert (await app.manifests.get("daily")).failure_count == 0
-        await yard.worker.leave()
+        await yard.worker.unregister()
 
 
 async def test_a_stray_that_somebody_cancelled_is_not_run_again(yard: Yard) -> None:
@@ -216,11 +216,11 @@ async def test_what_is_just_being_written_is_no_stray(yard: Yard) -> None:
     pause = Pause()
     await yard.queue("Ada")
     await yard.worker.claim()
-    await yard.worker._pool.drained()  # pyright: ignore[reportPrivateUsage]
+    await yard.worker._pool.wait_until_idle()  # pyright: ignore[reportPrivateUsage]
     with yard.answers(pause):
         flushing = asyncio.create_task(yard.worker.flush())
         await asyncio.to_thread(pause.reached.wait, 30)
-    known = yard.worker._known()  # pyright: ignore[reportPrivateUsage]
+    known = yard.worker._run_ids()  # pyright: ignore[reportPrivateUsage]
     pause.over.set()
 
     assert await flushing == 1
@@ -253,7 +253,7 @@ async def test_an_ending_that_was_written_before_is_told_once_and_alarms_nobody(
     assert await yard.states() == [state]
 
     assert await yard.worker.flush() == 1
-    await yard.worker._endings.told()  # pyright: ignore[reportPrivateUsage]
+    await yard.worker._results.wait_for_hooks()  # pyright: ignore[reportPrivateUsage]
 
     (entry,) = await yard.app.work_queue.list()
     assert (await yard.states(), yard.heard) == ([state], [state])
@@ -266,7 +266,7 @@ async def test_a_worker_that_did_not_hear_that_it_is_registered_registers_again(
 ) -> None:
     monkeypatch.setattr(startup, "PAUSES", (0,))
     app = Trax(url)
-    store = await app.parts.store.opened()
+    store = await app.parts.store.open()
     run: Any = store.run
     register = workers.register
     registered: list[int] = []

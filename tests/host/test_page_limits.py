@@ -28,7 +28,7 @@ LISTS: dict[str, Callable[[Trax, Any], Awaitable[Any]]] = {
     "logs.page": lambda app, limit: app.logs.page(limit=limit),
     "audit.list": lambda app, limit: app.audit.list(limit=limit),
     "stats.durations": lambda app, limit: app.stats.durations(limit=limit),
-    "stats.failing": lambda app, limit: app.stats.failing(limit=limit),
+    "stats.failing": lambda app, limit: app.stats.top_failures(limit=limit),
     "stats.overview": lambda app, limit: app.stats.overview(limit=limit),
     "stats.groups": lambda app, limit: app.stats.groups(limit=limit),
 }

@@ -12,7 +12,7 @@ from tests.support.waiting import until
 
 from trax import Metadata, Trax
 from trax.records import State
-from trax.records.worker import Watch
+from trax.records.worker import HeartbeatStreak
 from trax.store import why, workers
 from trax.testing import Harness
 
@@ -51,7 +51,7 @@ class Office:
 
     @property
     async def store(self) -> Store:
-        return await self.app.parts.store.opened()
+        return await self.app.parts.store.open()
 
 
 @pytest.fixture
@@ -62,12 +62,12 @@ async def office(url: str) -> AsyncGenerator[Office]:
 
 async def test_a_run_here_and_now_belongs_to_a_row_that_is_no_worker(office: Office) -> None:
     run = await office.begin()
-    row_id = office.app.parts.presence.caller_id
+    row_id = office.app.parts.heartbeat.caller_id
     office.go_on.set()
     await run
 
     assert (await office.record()).worker == row_id
-    assert await (await office.store).ask(workers.listed) == []
+    assert await (await office.store).ask(workers.load_list) == []
 
 
 async def test_a_long_run_here_and_now_is_not_taken_for_dead(office: Office) -> None:
@@ -85,44 +85,44 @@ async def test_a_long_run_here_and_now_is_not_taken_for_dead(office: Office) -> 
 async def test_the_place_of_a_run_whose_process_died_is_free_as_soon_as_its_silence_is_noticed(
     office: Office, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run, store, presence = await office.begin(), await office.store, office.app.parts.presence
+    run, store, presence = await office.begin(), await office.store, office.app.parts.heartbeat
     assert presence.caller_id
-    presence.leave(presence.caller_id)  # its process beats no more
+    presence.remove(presence.caller_id)  # its process beats no more
 
     await office.h.advance(seconds=19)
     await office.h.cycle("manifest_manager")
-    assert sum((await store.ask(why.occupancy)).values()) == 1
+    assert sum((await store.ask(why.count_active_runs)).values()) == 1
     await office.h.advance(seconds=2)
     await office.h.cycle("manifest_manager")
 
     record = await office.record()
     assert (record.state, record.failure_exception) == (State.FAILED, "WorkerLost")
-    assert await store.ask(why.occupancy) == {}
+    assert await store.ask(why.count_active_runs) == {}
     office.go_on.set()
     assert await run == 7
     assert await office.record() == record
-    assert "ended as completed too late" in caplog.text
+    assert "its result (completed) came too late" in caplog.text
 
 
 @pytest.mark.parametrize("case", ["it has never beaten", "it beats again since now", "it beats no more"])
 async def test_silence_that_the_judge_shared_counts_against_nobody(office: Office, case: str) -> None:
-    run, presence = await office.begin(), office.app.parts.presence
+    run, presence = await office.begin(), office.app.parts.heartbeat
     assert presence.caller_id
-    presence.leave(presence.caller_id)
+    presence.remove(presence.caller_id)
 
     await office.h.advance(minutes=1)
     now = office.h.now
     watches = {
-        "it has never beaten": Watch.never(),
-        "it beats again since now": Watch(now, now),
-        "it beats no more": Watch(now - timedelta(days=1), now - timedelta(minutes=1)),
+        "it has never beaten": HeartbeatStreak.empty(),
+        "it beats again since now": HeartbeatStreak(now, now),
+        "it beats no more": HeartbeatStreak(now - timedelta(days=1), now - timedelta(minutes=1)),
     }
     office.h.watch = watches[case]
     await office.h.cycle("manifest_manager")
     await office.h.seed()
 
     assert (await office.record()).state is State.IN_PROGRESS
-    office.h.watch = Watch(office.h.now - timedelta(seconds=20), office.h.now)
+    office.h.watch = HeartbeatStreak(office.h.now - timedelta(seconds=20), office.h.now)
     await office.h.cycle("manifest_manager")
     assert (await office.record()).state is State.FAILED
     office.go_on.set()
@@ -136,7 +136,7 @@ async def test_a_train_that_blocks_the_event_loop_does_not_silence_its_worker(ur
 
     def has_beaten_twice() -> bool:
         assert store
-        (worker,) = store.read(workers.listed)
+        (worker,) = store.read(workers.load_list)
         if worker.heartbeat_at not in seen:
             seen.append(worker.heartbeat_at)
         return len(seen) > 2
@@ -148,7 +148,7 @@ async def test_a_train_that_blocks_the_event_loop_does_not_silence_its_worker(ur
         looking.join(60)  # the loop stands still meanwhile
 
     async with asyncio.timeout(60), app:
-        store = await app.parts.store.opened()
+        store = await app.parts.store.open()
         run = await (await app.queue(block, 1)).wait()
 
     assert (run.state, len(seen)) == (State.COMPLETED, 3)
@@ -161,8 +161,8 @@ async def test_an_app_that_is_closed_takes_its_rows_away(office: Office, url: st
     other.trains.add(office.wait)
     office.go_on.set()
     await other.run(office.wait, 1)
-    assert other.parts.presence.caller_id
+    assert other.parts.heartbeat.caller_id
 
     other.close()
 
-    assert await (await office.store).ask(workers.beat_all, {1, 2, 3}, now=office.h.now) == set()
+    assert await (await office.store).ask(workers.record_heartbeats, {1, 2, 3}, now=office.h.now) == set()

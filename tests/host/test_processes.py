@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.waiting import until
 
-from trax.host.processes import Fleet
+from trax.host.processes import WorkerProcesses
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,22 +46,24 @@ async def test_one_that_dies_is_replaced_ever_later_and_that_is_said(
     async def pause(seconds: float) -> None:
         pauses.append(seconds)
         if len(pauses) == 4:
-            fleet.pass_on(signal.SIGTERM)
+            fleet.forward_signal(signal.SIGTERM)
 
-    fleet = Fleet(program("raise SystemExit(3)"), os.environ, pause)
+    fleet = WorkerProcesses(program("raise SystemExit(3)"), os.environ, pause)
 
     async with asyncio.timeout(60):
         code = await fleet.run(1)
 
     assert pauses == [0.5, 1, 2, 4]
     assert code == 1
-    assert "worker process 1 ended with exit code 3; the next one starts in 0.5 s" in caplog.text
+    assert "worker process 1 ended with exit code 3; restarting in 0.5 s" in caplog.text
 
 
 async def test_one_that_is_killed_is_replaced_and_the_others_stay(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    fleet = Fleet(program(PROGRAM.format(on_term="lambda *_: exit(0)", folder=str(tmp_path))), os.environ)
+    fleet = WorkerProcesses(
+        program(PROGRAM.format(on_term="lambda *_: exit(0)", folder=str(tmp_path))), os.environ
+    )
 
     async with asyncio.timeout(60):
         task = asyncio.create_task(fleet.run(2))
@@ -69,11 +71,11 @@ async def test_one_that_is_killed_is_replaced_and_the_others_stay(
         os.kill(victim, signal.SIGKILL)
         await up(tmp_path, 3)
         os.kill(survivor, 0)
-        fleet.pass_on(signal.SIGTERM)
+        fleet.forward_signal(signal.SIGTERM)
         code = await task
 
     assert code == 0
-    assert "was ended by SIGKILL; the next one starts in 0.5 s" in caplog.text
+    assert "was killed by SIGKILL; restarting in 0.5 s" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -82,13 +84,13 @@ async def test_one_that_is_killed_is_replaced_and_the_others_stay(
 async def test_all_are_asked_to_end_and_at_the_third_time_made_to(
     on_term: str, times: int, code: int, tmp_path: Path
 ) -> None:
-    fleet = Fleet(program(PROGRAM.format(on_term=on_term, folder=str(tmp_path))), os.environ)
+    fleet = WorkerProcesses(program(PROGRAM.format(on_term=on_term, folder=str(tmp_path))), os.environ)
 
     async with asyncio.timeout(60):
         task = asyncio.create_task(fleet.run(3))
         await up(tmp_path, 3)
         for _ in range(times):
-            fleet.pass_on(signal.SIGTERM)
+            fleet.forward_signal(signal.SIGTERM)
         ended = await task
 
     assert ended == code

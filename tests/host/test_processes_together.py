@@ -127,7 +127,7 @@ async def test_a_run_is_cancelled_from_another_process_at_once(town: Town) -> No
     async with started(town.url, all=server):
         await town.heard(1)
         await client.manifests.cancel("long")
-        store = await client.parts.store.opened()
+        store = await client.parts.store.open()
         await asyncio.to_thread(until, lambda: bool(store.read(listing.runs, state=State.CANCELLED)))
 
     client.close()
@@ -169,15 +169,13 @@ async def test_every_loop_goes_on_after_the_connections_are_cut(
         await town.heard(1)
         while not loops("a turn failed"):
             await asyncio.to_thread(cut_off, town.url)
-        await asyncio.to_thread(until, lambda: loops("goes on") == loops("a turn failed"))
+        await asyncio.to_thread(until, lambda: loops("recovered") == loops("a turn failed"))
         client.close()
         await client.queue(note, "after")
         ran = await town.heard(1)
         await asyncio.to_thread(until, lambda: listening(town.url) == 1)
-        before = server.parts.store.opened_blocking().read(_heartbeats)
-        await asyncio.to_thread(
-            until, lambda: server.parts.store.opened_blocking().read(_heartbeats) > before
-        )
+        before = server.parts.store.open_blocking().read(_heartbeats)
+        await asyncio.to_thread(until, lambda: server.parts.store.open_blocking().read(_heartbeats) > before)
 
     client.close()
     assert ran == [("server", "after")]
@@ -205,7 +203,7 @@ async def test_listening_may_have_an_address_of_its_own(town: Town) -> None:
 
 
 def _heartbeats(connection: Connection) -> list[datetime]:
-    return [worker.heartbeat_at for worker in workers.listed(connection)]
+    return [worker.heartbeat_at for worker in workers.load_list(connection)]
 
 
 def _named(url: str, name: str) -> int:

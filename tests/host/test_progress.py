@@ -167,7 +167,7 @@ async def test_progress_is_a_number_from_0_to_1(h: Harness, wrong: Any) -> None:
         assert at
         await at.progress(wrong)
 
-    with pytest.raises(TraxError, match="progress is a number from 0 to 1"):
+    with pytest.raises(TraxError, match="progress must be a number from 0 to 1"):
         await h.app.run(work, 1)
 
 
@@ -270,7 +270,7 @@ async def test_a_run_that_blocks_its_event_loop_still_shows_where_it_is(url: str
     async def stuck(_: int) -> None:
         go_on.wait(60)
 
-    store = await app.parts.store.opened()
+    store = await app.parts.store.open()
     running = threading.Thread(target=lambda: app.sync.run(stuck, 1))
     running.start()
 

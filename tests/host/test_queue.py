@@ -24,7 +24,7 @@ def app(url: str) -> Generator[Trax]:
 
 @pytest.fixture
 def opened(app: Trax) -> Store:
-    return app.parts.store.opened_blocking()
+    return app.parts.store.open_blocking()
 
 
 async def test_queueing_writes_one_entry_and_runs_nothing(app: Trax, opened: Store) -> None:
@@ -80,7 +80,7 @@ async def test_one_wrong_input_among_many_leaves_no_entry(app: Trax, opened: Sto
     async def count(number: int) -> None:
         raise AssertionError(number)
 
-    with pytest.raises(Exception, match="refused its input"):
+    with pytest.raises(Exception, match="invalid input"):
         await app.queue_many(count, [1, 2, "three"])  # pyright: ignore[reportArgumentType]
 
     assert opened.read(work_queue.get, 1) is None
@@ -124,5 +124,5 @@ def test_an_async_on_queue_cannot_be_asked_from_blocking_code(app: Trax) -> None
     def greet(name: str) -> str:
         return name
 
-    with pytest.raises(DefinitionError, match="its on_queue is async"):
+    with pytest.raises(DefinitionError, match="on_queue is async"):
         app.sync.queue(greet, "Ada")

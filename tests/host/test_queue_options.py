@@ -51,7 +51,7 @@ def stored(app: Trax, column: str) -> list[Any]:
         queue = tables(connection).work_queue
         return list(connection.execute(queue.select().order_by(queue.c.id)).scalars(column))
 
-    return app.parts.store.opened_blocking().read(read)
+    return app.parts.store.open_blocking().read(read)
 
 
 async def test_an_entry_may_wait_for_a_moment(app: Trax) -> None:
@@ -74,7 +74,7 @@ async def test_an_entry_may_wait_for_a_moment(app: Trax) -> None:
         ({"delay": 5}, "delay must be a timedelta"),
         ({"at": NAIVE}, "at must be a datetime with a time zone"),
         ({"at": "tomorrow"}, "at must be a datetime"),
-        ({"at": NOON, "delay": timedelta(1)}, "either delay or at"),
+        ({"at": NOON, "delay": timedelta(1)}, "delay and at cannot be combined"),
         ({"unique": ""}, "unique must be text of 1 to"),
         ({"unique": "x" * 201}, "unique must be text of 1 to"),
         ({"unique": 7}, "unique must be text"),
@@ -103,7 +103,7 @@ async def test_what_cannot_work_is_refused_and_nothing_is_written(
 async def test_one_key_cannot_stand_for_many_entries(app: Trax) -> None:
     how: Any = {"unique": "ada"}
 
-    with pytest.raises(DefinitionError, match="queue_many takes no unique"):
+    with pytest.raises(DefinitionError, match="queue_many does not accept unique"):
         await app.queue_many("greet", ["Ada", "Grace"], **how)
 
     assert await app.work_queue.list() == []
@@ -141,7 +141,7 @@ async def test_a_name_nobody_has_is_refused_with_the_nearest_one(app: Trax) -> N
 
 @pytest.mark.parametrize("value", [{}, {"number": "seven"}, {"number": float("nan")}, None, "Ada", object()])
 async def test_plain_data_that_the_type_refuses_is_refused(app: Trax, value: Any) -> None:
-    with pytest.raises(InvalidInput, match="train 'ship' refused its input"):
+    with pytest.raises(InvalidInput, match="train 'ship': invalid input"):
         await app.queue("ship", value)
 
     assert await app.work_queue.list() == []
@@ -149,7 +149,7 @@ async def test_plain_data_that_the_type_refuses_is_refused(app: Trax, value: Any
 
 @pytest.mark.parametrize("value", ["x" * 199, "ü" * 100])
 async def test_an_input_that_measures_too_much_is_refused(app: Trax, value: str) -> None:
-    said = "train 'greet' refused its input.* its JSON measures 20. bytes, and max_input_bytes is 200"
+    said = "train 'greet': invalid input.* the JSON has 20. bytes; max_input_bytes is 200"
 
     with pytest.raises(InvalidInput, match=said):
         await app.queue(app.trains.get("greet"), value)
@@ -162,7 +162,7 @@ async def test_an_input_that_measures_too_much_is_refused(app: Trax, value: str)
 
 async def test_a_schedule_whose_input_measures_too_much_is_refused(app: Trax) -> None:
     greet, large, hourly = app.trains.get("greet"), "x" * 199, every(hours=1)
-    said = "manifest 'greet-ada': train 'greet' refused its input.* max_input_bytes is 200"
+    said = "manifest 'greet-ada': train 'greet': invalid input.* max_input_bytes is 200"
 
     with pytest.raises(InvalidInput, match=said):
         app.schedule(greet, "greet-ada", large, hourly)

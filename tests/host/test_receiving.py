@@ -62,9 +62,9 @@ async def yard(url: str) -> AsyncGenerator[Yard]:
 async def test_a_run_taken_up_runs_under_its_own_record(yard: Yard) -> None:
     run = await yard.handed_over(yard.work, 7)
 
-    async with yard.app.receiving() as receiver:
-        assert await receiver.take_up(run.id)
-        await receiver.idle()
+    async with yard.app.receiver() as receiver:
+        assert await receiver.claim_by_id(run.id)
+        await receiver.wait_until_idle()
 
     (record,) = await yard.app.executions.list()
     assert (record.id, record.state, record.output) == (run.id, State.COMPLETED, 7)
@@ -74,11 +74,11 @@ async def test_a_run_taken_up_runs_under_its_own_record(yard: Yard) -> None:
 async def test_the_same_run_twice_and_side_by_side_is_executed_once(yard: Yard) -> None:
     run = await yard.handed_over(yard.work, 7)
 
-    async with yard.app.receiving() as one, yard.app.receiving() as other:
+    async with yard.app.receiver() as one, yard.app.receiver() as other:
         ends = [one, other, one, other]
-        taken = await asyncio.gather(*(receiver.take_up(run.id) for receiver in ends))
-        await asyncio.gather(one.idle(), other.idle())
-        again = await one.take_up(run.id)
+        taken = await asyncio.gather(*(receiver.claim_by_id(run.id) for receiver in ends))
+        await asyncio.gather(one.wait_until_idle(), other.wait_until_idle())
+        again = await one.claim_by_id(run.id)
 
     assert sorted(taken) == [False, False, False, True]
     assert not again
@@ -88,32 +88,32 @@ async def test_the_same_run_twice_and_side_by_side_is_executed_once(yard: Yard) 
 @pytest.mark.parametrize("state", [state for state in State if state is not State.PENDING])
 async def test_a_run_that_is_not_pending_is_not_taken_up_and_stays_as_it_is(yard: Yard, state: State) -> None:
     run = await yard.handed_over(yard.work, 7)
-    store = await yard.app.parts.store.opened()
+    store = await yard.app.parts.store.open()
     ended = None if state is State.IN_PROGRESS else run.created_at
     await store.call(_change, run.id, state=state, started_at=run.created_at, ended_at=ended)
     before = await yard.app.executions.get(run.id)
 
-    async with yard.app.receiving() as receiver:
-        assert not await receiver.take_up(run.id)
+    async with yard.app.receiver() as receiver:
+        assert not await receiver.claim_by_id(run.id)
 
     assert await yard.app.executions.get(run.id) == before
     assert yard.ran == []
 
 
 async def test_a_run_that_does_not_exist_is_an_error(yard: Yard) -> None:
-    async with yard.app.receiving() as receiver:
+    async with yard.app.receiver() as receiver:
         with pytest.raises(NotFound, match="no execution 4711"):
-            await receiver.take_up(4711)
+            await receiver.claim_by_id(4711)
 
 
 async def test_a_run_without_code_here_stays_pending_for_others(yard: Yard) -> None:
     run = await yard.handed_over(yard.work, 7)
-    store = await yard.app.parts.store.opened()
+    store = await yard.app.parts.store.open()
     await store.call(_change, run.id, train="foreign")
 
-    async with yard.app.receiving() as receiver:
+    async with yard.app.receiver() as receiver:
         with pytest.raises(UnknownTrain, match="'foreign'"):
-            await receiver.take_up(run.id)
+            await receiver.claim_by_id(run.id)
 
     assert (await yard.app.executions.get(run.id)).state == State.PENDING
 
@@ -123,18 +123,18 @@ async def test_a_missing_or_unfit_input_is_dead_lettered_with_the_reason(
     yard: Yard, spoiled: str | None
 ) -> None:
     run = await yard.handed_over(yard.work, 7)
-    store = await yard.app.parts.store.opened()
+    store = await yard.app.parts.store.open()
     await store.call(_change, run.id, input=spoiled)
 
-    async with yard.app.receiving() as receiver:
-        assert await receiver.take_up(run.id)
-        await receiver.idle()
+    async with yard.app.receiver() as receiver:
+        assert await receiver.claim_by_id(run.id)
+        await receiver.wait_until_idle()
 
     record = await yard.app.executions.get(run.id)
     (letter,) = await yard.app.dead_letters.list()
     assert (record.state, record.failure_exception) == (State.FAILED, "InvalidInput")
-    assert "train 'work' refused its input" in str(record.failure_reason)
-    assert "train 'work' refused its input" in letter.reason
+    assert "train 'work': invalid input" in str(record.failure_reason)
+    assert "train 'work': invalid input" in letter.reason
 
 
 def _change(connection: Connection, metadata_id: int, **columns: Any) -> None:
@@ -149,9 +149,9 @@ async def test_two_trains_with_the_same_input_type_are_told_apart_by_name(yard: 
 
     run = await yard.handed_over(other, 7)
 
-    async with yard.app.receiving() as receiver:
-        await receiver.take_up(run.id)
-        await receiver.idle()
+    async with yard.app.receiver() as receiver:
+        await receiver.claim_by_id(run.id)
+        await receiver.wait_until_idle()
 
     assert (await yard.app.executions.get(run.id)).output == "other 7"
 
@@ -159,11 +159,11 @@ async def test_two_trains_with_the_same_input_type_are_told_apart_by_name(yard: 
 async def test_leaving_the_block_lets_runs_end_and_takes_the_worker_away(yard: Yard) -> None:
     run = await yard.handed_over(yard.work, 7)
 
-    async with yard.app.receiving() as receiver:
-        await receiver.take_up(run.id)
+    async with yard.app.receiver() as receiver:
+        await receiver.claim_by_id(run.id)
 
     assert (await yard.app.executions.get(run.id)).state == State.COMPLETED
-    store = await yard.app.parts.store.opened()
+    store = await yard.app.parts.store.open()
     assert await store.ask(_workers) == 0
 
 
@@ -199,14 +199,14 @@ async def test_a_poisoned_job_of_a_manifest_gets_one_dead_letter_and_stops_nobod
     app.schedule(work, "spoiled", 1, every(hours=1))
     app.schedule(work, "sound", 2, every(hours=1))
     async with Harness(app) as h:
-        store = await app.parts.store.opened()
+        store = await app.parts.store.open()
         await store.call(_spoil_manifest, "spoiled")
         await h.run_until_idle()
         await h.run_until_idle()
 
         (letter,) = await app.dead_letters.list()
         assert (letter.manifest, ran) == ("spoiled", [2])
-        assert "train 'work' refused its input" in letter.reason
+        assert "train 'work': invalid input" in letter.reason
 
 
 def _spoil_manifest(connection: Connection, external_id: str) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from trax import Train
-    from trax.admin.job_dispatcher import Dispatched
+    from trax.admin.job_dispatcher import DispatchResult
     from trax.host.parts import Parts
     from trax.store import Connection, Store
 
@@ -68,9 +68,9 @@ class Town:
         """Notice who refuses somebody, and when a worker drains."""
         home, dispatch_now, drain = asyncio.get_running_loop(), duties.dispatch_now, Worker.drain
 
-        def dispatch(connection: Connection, store: Store, parts: Parts, *taker: Any) -> Dispatched:
+        def dispatch(connection: Connection, store: Store, parts: Parts, *taker: Any) -> DispatchResult:
             dispatched = dispatch_now(connection, store, parts, *taker)
-            if dispatched.leaves_some:
+            if dispatched.has_waiting_entries:
                 home.call_soon_threadsafe(self._refusals.put_nowait, parts)
             return dispatched
 

@@ -11,7 +11,7 @@ import pytest
 
 from trax import NotFound, Trax
 from trax.errors import StoreError
-from trax.submitters.resident import Resident
+from trax.submitters.resident import ThreadReceiver
 from trax.testing import Harness
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def threads() -> Generator[ThreadPoolExecutor]:
 
 def test_a_run_is_executed_while_the_caller_waits_and_only_once(yard: Yard) -> None:
     (number,) = yard.handed_over(1)
-    resident = Resident(app := yard.app())
+    resident = ThreadReceiver(app := yard.app())
     yard.let_go.set()
 
     assert [resident.execute(number), resident.execute(number)] == [True, False]
@@ -91,7 +91,7 @@ def test_a_run_is_executed_while_the_caller_waits_and_only_once(yard: Yard) -> N
 
 def test_one_too_many_is_not_taken_up_before_its_turn(yard: Yard, threads: ThreadPoolExecutor) -> None:
     _, *numbers = yard.handed_over(4)
-    resident = Resident(app := yard.app(), slots=lambda: 2)
+    resident = ThreadReceiver(app := yard.app(), slots=lambda: 2)
 
     running = [threads.submit(resident.execute, number) for number in numbers]
     assert yard.begun.acquire(timeout=60)
@@ -107,7 +107,7 @@ def test_one_too_many_is_not_taken_up_before_its_turn(yard: Yard, threads: Threa
 
 def test_the_first_to_end_does_not_wait_for_the_others(yard: Yard, threads: ThreadPoolExecutor) -> None:
     quick, slow = yard.handed_over(2)
-    resident = Resident(app := yard.app(), slots=lambda: 2)
+    resident = ThreadReceiver(app := yard.app(), slots=lambda: 2)
     held = threads.submit(resident.execute, slow)
     assert yard.begun.acquire(timeout=60)
 
@@ -122,7 +122,7 @@ def test_the_first_to_end_does_not_wait_for_the_others(yard: Yard, threads: Thre
 
 def test_what_cannot_be_taken_up_is_told_to_the_caller(yard: Yard) -> None:
     yard.handed_over(1)
-    resident = Resident(app := yard.app())
+    resident = ThreadReceiver(app := yard.app())
 
     with pytest.raises(NotFound, match="no execution 999"):
         resident.execute(999)
@@ -136,7 +136,7 @@ def test_one_that_cannot_move_in_tries_again_the_next_time(yard: Yard, tmp_path:
     yard.let_go.set()
     (tmp_path / "trax.db").rename(tmp_path / "elsewhere.db")
     (tmp_path / "trax.db").mkdir()
-    resident = Resident(app := yard.app())
+    resident = ThreadReceiver(app := yard.app())
     with pytest.raises(StoreError):
         resident.execute(number)
 

@@ -121,9 +121,9 @@ async def test_a_scheduler_lets_jobs_through_and_runs_none(app: Trax) -> None:
 
     await app.start("scheduler")
     await app.queue(greet, "Ada")
-    store = await app.parts.store.opened()
+    store = await app.parts.store.open()
     somewhere = {"kind": "worker", "concurrency": 1, "trains": '["greet"]'}
-    await store.call(app.parts.presence.register, store, somewhere)
+    await store.call(app.parts.heartbeat.register, store, somewhere)
     await asyncio.to_thread(until, lambda: _states(app) == [State.PENDING])
     await app.stop()
 
@@ -161,7 +161,7 @@ async def test_concurrency_is_how_many_jobs_run_at_once(app: Trax) -> None:
 
 
 async def test_a_role_that_does_not_exist_is_told_with_those_that_do(app: Trax) -> None:
-    with pytest.raises(DefinitionError, match="no role 'works'; the roles are all, scheduler, worker"):
+    with pytest.raises(DefinitionError, match="invalid role 'works'; expected one of all, scheduler, worker"):
         await app.start("works")
 
 
@@ -189,25 +189,25 @@ async def test_hurrying_puts_back_what_runs(app: Trax) -> None:
 
 
 def _states(app: Trax) -> list[State]:
-    store = app.parts.store.opened_blocking()
+    store = app.parts.store.open_blocking()
     return [record.state for record in store.read(listing.runs)]
 
 
 def _has_beaten(app: Trax) -> bool:
-    (worker,) = app.parts.store.opened_blocking().read(workers.listed)
+    (worker,) = app.parts.store.open_blocking().read(workers.load_list)
     return worker.heartbeat_at > worker.started_at
 
 
 async def test_an_app_that_runs_is_not_started_twice(app: Trax) -> None:
     async with app:
-        with pytest.raises(TraxError, match="runs already"):
+        with pytest.raises(TraxError, match="already running"):
             await app.start("worker")
 
 
 async def test_listening_at_an_address_that_says_nothing_is_refused_at_the_start(postgres_url: str) -> None:
     app = Trax(postgres_url, listen_url="sqlite:///trax.db")
 
-    with pytest.raises(InvalidUrl, match="listen_url must be the address of the same PostgreSQL"):
+    with pytest.raises(InvalidUrl, match="listen_url must be a direct PostgreSQL URL"):
         await app.start()
 
 
@@ -230,7 +230,7 @@ async def test_a_server_says_what_it_declares_and_retires_the_rest_once_others_h
 
     await old.start(role)
     await new.start(role)
-    store = await new.parts.store.opened()
+    store = await new.parts.store.open()
     servers = store.read(workers.servers, alive_since=datetime(2000, 1, 1, tzinfo=UTC))
     both = [one.external_id for one in await new.manifests.list()]
     await old.stop()
@@ -243,4 +243,4 @@ async def test_a_server_says_what_it_declares_and_retires_the_rest_once_others_h
 
 
 def _live_manifests(store: Store) -> list[str]:
-    return [one.external_id for one in store.read(manifests.listed)]
+    return [one.external_id for one in store.read(manifests.load_list)]

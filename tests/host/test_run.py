@@ -87,7 +87,7 @@ async def test_wrong_input_is_refused_before_anything_runs(app: Trax) -> None:
             await refusing
 
         assert [error.path for error in refused.value.errors] == ["name", "times"]
-        assert "train 'greet' refused its input" in str(refused.value)
+        assert "train 'greet': invalid input" in str(refused.value)
     assert await app.executions.list() == []
 
 

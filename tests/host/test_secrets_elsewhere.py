@@ -141,7 +141,7 @@ async def test_without_a_key_nothing_is_sent(url: str, monkeypatch: pytest.Monke
         wire = Wire(url, mode)
 
         async with Harness(wire.app), wire.endpoint:
-            with pytest.raises(InvalidInput, match="token: is a secret, and secrets are kept only encrypted"):
+            with pytest.raises(InvalidInput, match="token: is a secret, which is stored only encrypted"):
                 await wire.app.run(wire.enter, LOGIN, on=wire.workers)
 
             assert wire.said == []

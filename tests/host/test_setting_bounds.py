@@ -80,16 +80,16 @@ BEYOND = [(name, value) for name in EDITABLE for value in beyond(name)]
 
 async def one_full_cycle(harness: Harness) -> None:
     """Everything that a server does again and again, and everything that is read beside it."""
-    app, store = harness.app, await harness.app.parts.store.opened()
+    app, store = harness.app, await harness.app.parts.store.open()
     await harness.seed()
     for duty in DUTIES:
         await harness.cycle(duty)
-    worker = await Worker.started(app.parts, store)
+    worker = await Worker.start(app.parts, store)
     await worker.claim()
-    await worker.beat()
+    await worker.send_heartbeat()
     await worker.run_all()
-    await worker.beat()
-    await worker.leave()
+    await worker.send_heartbeat()
+    await worker.unregister()
     await store.ask(end_suspended, idle_for=app.parts.settings.worker_lost_after)
     await store.call(repair_now, store, app.parts)
     await harness.advance(hours=1)
@@ -171,13 +171,13 @@ async def test_a_row_that_cannot_work_is_ignored_and_said(url: str, caplog: pyte
     """Another release, or somebody with a database client, may have written it."""
     async with Harness(railway(url), now=NOON) as harness:
         app = harness.app
-        store = await app.parts.store.opened()
+        store = await app.parts.store.open()
         written = {"local_worker_count": str(2**31), "dead_letter_retention_period": '"P999999D"'}
         await store.call(rows.write, written, now=NOON)
 
         await one_full_cycle(harness)
 
         assert (await app.settings.get()).local_worker_count is None
-        assert "stored setting 'local_worker_count' is ignored: " in caplog.text
+        assert "setting 'local_worker_count': the stored value is ignored: " in caplog.text
         assert "must be from 1 to 10,000 (got 2147483648)" in caplog.text
         assert "must be above 0 s, up to 68 years (got 'P999999D')" in caplog.text

@@ -30,12 +30,12 @@ def app(url: str) -> Generator[Trax]:
 
 
 async def rows(app: Trax) -> dict[str, str]:
-    return await (await app.parts.store.opened()).ask(settings.stored)
+    return await (await app.parts.store.open()).ask(settings.load_edited)
 
 
 async def store_row(app: Trax, name: str, value: str) -> None:
     """A row that no version of this code would write."""
-    store = await app.parts.store.opened()
+    store = await app.parts.store.open()
 
     def written(connection: Connection) -> None:
         settings.write(connection, {name: value}, now=store.now(connection))
@@ -80,7 +80,7 @@ async def test_an_edit_survives_a_restart_and_reaches_the_other_server(url: str)
     for app in (one, other):
         app.close()
     restarted = Trax(url, max_active_jobs=5)
-    await restarted.parts.store.opened()
+    await restarted.parts.store.open()
     assert restarted.parts.settings.max_active_jobs == 50
     restarted.close()
 
@@ -116,7 +116,7 @@ async def test_origins_say_who_has_the_last_word(url: str, monkeypatch: pytest.M
         ({"max_active_job": 1}, r"there is no setting 'max_active_job'; did you mean 'max_active_jobs'\?"),
         ({"max_active_jobs": -1}, r"setting 'max_active_jobs': .* \(got -1\)"),
         ({"heartbeat_interval": HOUR}, "must be longer than heartbeat_interval"),
-        ({"skip_migrations": True}, r"'skip_migrations' .* TRAX_SKIP_MIGRATIONS, and start again"),
+        ({"skip_migrations": True}, r"'skip_migrations' .* TRAX_SKIP_MIGRATIONS, and restart"),
     ],
 )
 async def test_what_cannot_work_is_refused_and_nothing_is_written(
@@ -166,7 +166,7 @@ async def test_a_stored_setting_that_cannot_work_is_ignored_with_a_warning(
 
     assert (now.max_active_jobs, now.skip_migrations, now.save_inputs) == (5, False, True)
     assert now.default_max_retries == 7
-    assert caplog.text.count(f"the stored setting {name!r} is ignored") == 1
+    assert caplog.text.count(f"setting {name!r}: the stored value is ignored") == 1
     assert (await app.settings.origins()).get(name) in {None, "code", "default"}
     await app.settings.reset(name)
     assert name not in await rows(app)

@@ -7,19 +7,19 @@ import signal
 import pytest
 
 from trax import Trax
-from trax.host.signals import STOPPING, StopSignals
+from trax.host.signals import STOP_SIGNALS, StopSignals
 
 
-@pytest.mark.parametrize("number", STOPPING)
+@pytest.mark.parametrize("number", STOP_SIGNALS)
 async def test_the_first_signal_asks_and_the_second_hurries(number: int) -> None:
     async with asyncio.timeout(30):
         with StopSignals() as signals:
             os.kill(os.getpid(), number)
-            await signals.asked.wait()
-            assert not signals.hurried.is_set()
+            await signals.stop_requested.wait()
+            assert not signals.hurry_requested.is_set()
 
             os.kill(os.getpid(), number)
-            await signals.hurried.wait()
+            await signals.hurry_requested.wait()
 
 
 async def test_a_start_is_broken_off_by_a_signal() -> None:
@@ -35,7 +35,7 @@ async def test_a_start_is_broken_off_by_a_signal() -> None:
 
     async with asyncio.timeout(30):
         with StopSignals() as signals:
-            starting = asyncio.create_task(signals.unless_asked(start()))
+            starting = asyncio.create_task(signals.run_until_stopped(start()))
             await began.wait()
             os.kill(os.getpid(), signal.SIGTERM)
             await starting
@@ -48,7 +48,7 @@ async def test_a_start_that_fails_says_why() -> None:
         raise LookupError("no such thing")
 
     with StopSignals() as signals, pytest.raises(LookupError, match="no such thing"):
-        await signals.unless_asked(start())
+        await signals.run_until_stopped(start())
 
 
 async def test_an_app_serves_until_it_is_asked_to_end(url: str) -> None:

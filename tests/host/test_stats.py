@@ -11,7 +11,7 @@ from sqlalchemy import select
 from tests.support.waiting import until
 
 from trax import Cancel, NotFound, Trax, every, junction
-from trax.host.duties import LEFT_BY_SCHEDULERS, add_up
+from trax.host.duties import NO_SCHEDULER_AFTER, update_totals
 from trax.records.count import Count
 from trax.records.stats import Point
 from trax.store import stats, tallies
@@ -92,7 +92,7 @@ async def asked(h: Yard) -> list[object]:
         await stats.throughput("minute"),
         await stats.throughput("hour"),
         await stats.durations(),
-        await stats.failing(),
+        await stats.top_failures(),
         await stats.blocks(),
         await stats.states(),
         await stats.groups(),
@@ -139,7 +139,7 @@ async def test_durations_are_those_of_completed_runs(h: Yard) -> None:
 async def test_failing_trains_say_how_often(h: Yard) -> None:
     await h.runs(completed=1, failed=3)
 
-    (job,) = await h.app.stats.failing()
+    (job,) = await h.app.stats.top_failures()
 
     assert (job.train, job.failed, job.completed, job.failure_rate) == ("job", 3, 1, 0.75)
 
@@ -243,7 +243,7 @@ async def test_groups_are_drawn_with_who_waits_for_whom(url: str) -> None:
 async def test_of_two_servers_that_add_up_the_same_one_is_too_late(h: Yard) -> None:
     await h.runs(completed=3)
     await h.advance(minutes=5)
-    store = await h.app.parts.store.opened()
+    store = await h.app.parts.store.open()
     step = await store.ask(tallies.next_step, now=h.now)
     assert step
 
@@ -254,29 +254,29 @@ async def test_of_two_servers_that_add_up_the_same_one_is_too_late(h: Yard) -> N
 
 
 async def test_who_only_looks_leaves_to_schedulers_what_they_may_still_add(h: Yard) -> None:
-    store = await h.app.parts.store.opened()
+    store = await h.app.parts.store.open()
     await h.runs(completed=3)
 
     await h.advance(minutes=2)
-    await add_up(store, left_for=LEFT_BY_SCHEDULERS)
-    assert await store.ask(tallies.counted_to) is None
+    await update_totals(store, min_age=NO_SCHEDULER_AFTER)
+    assert await store.ask(tallies.load_totals_end) is None
 
     await h.advance(minutes=3)
-    await add_up(store, left_for=LEFT_BY_SCHEDULERS)
-    assert await store.ask(tallies.counted_to) == NOON + timedelta(minutes=1)
+    await update_totals(store, min_age=NO_SCHEDULER_AFTER)
+    assert await store.ask(tallies.load_totals_end) == NOON + timedelta(minutes=1)
     assert (await h.app.stats.home()).executions_today == 3
 
 
 async def test_who_looks_for_a_while_keeps_the_sums_up(h: Yard) -> None:
-    store = await h.app.parts.store.opened()
+    store = await h.app.parts.store.open()
     await h.runs(completed=3)
     await h.advance(hours=3)
     await h.runs(completed=2)
     await h.advance(minutes=10)
 
-    async with h.app.stats.kept_up():
+    async with h.app.stats.keep_up_in_background():
         all_of_it = NOON + timedelta(hours=3, minutes=1)
-        await asyncio.to_thread(until, lambda: store.read(tallies.counted_to) == all_of_it)
+        await asyncio.to_thread(until, lambda: store.read(tallies.load_totals_end) == all_of_it)
 
     assert (await h.app.stats.home()).executions_today == 5
 
@@ -290,7 +290,7 @@ async def test_old_sums_are_forgotten_and_old_runs_still_count_for_their_group(h
     await h.advance(minutes=5)
     await h.cycle("tally")
 
-    store = await h.app.parts.store.opened()
+    store = await h.app.parts.store.open()
     kept = await store.ask(lambda c: c.execute(select(tables(c).tally.c.span, tables(c).tally.c.train)).all())
     (group,) = await h.app.stats.groups()
 
@@ -320,7 +320,7 @@ async def test_while_nothing_ends_nothing_is_written(h: Yard) -> None:
     await h.runs(completed=1)
     await h.advance(minutes=5)
     await h.cycle("tally")
-    store = await h.app.parts.store.opened()
+    store = await h.app.parts.store.open()
 
     await h.advance(hours=1)
 
@@ -338,7 +338,7 @@ async def test_an_overview_says_what_each_question_would(h: Yard) -> None:
     assert whole.throughput == await stats.throughput("hour")
     assert whole.states == await stats.states()
     assert whole.durations == await stats.durations(limit=5)
-    assert whole.failing == await stats.failing(limit=5)
+    assert whole.failing == await stats.top_failures(limit=5)
     assert whole.blocks == await stats.blocks()
     assert (some.blocks, some.failing, some.states) == (None, None, None)
     assert some.throughput == await stats.throughput("minute")

@@ -46,11 +46,11 @@ class Clocked:
 async def clocked(url: str) -> AsyncGenerator[Clocked]:
     app = Trax(url, local_worker_count=2, default_job_timeout=timedelta(minutes=20))
     async with Harness(app) as h:
-        store = await app.parts.store.opened()
-        worker = await Worker.started(app.parts, store, clock=partial(_seconds, h))
+        store = await app.parts.store.open()
+        worker = await Worker.start(app.parts, store, clock=partial(_seconds, h))
         yield Clocked(h, worker)
         await worker.drain(0)
-        await worker.leave()
+        await worker.unregister()
 
 
 def _seconds(h: Harness) -> float:
@@ -98,7 +98,7 @@ async def test_time_waited_in_the_queue_does_not_count(clocked: Clocked) -> None
     await clocked.app.queue(quick, 1)
     await clocked.h.cycle("job_dispatcher")
     await clocked.h.advance(hours=5)
-    await clocked.worker.beat()
+    await clocked.worker.send_heartbeat()
     await clocked.begin()
     clocked.worker.sweep()
 

@@ -10,7 +10,7 @@ import pytest
 from trax import Trax
 from trax.errors import DefinitionError, UnknownTrain
 from trax.host.duties import dispatch_now
-from trax.host.takes import Only, Takes
+from trax.host.takes import WorkFilter, WorkFilterKeywords
 from trax.host.worker import Worker
 from trax.records import State
 from trax.testing import Harness
@@ -40,14 +40,14 @@ class Kitchen:
 
     @property
     def store(self) -> Store:
-        return self.app.parts.store.opened_blocking()
+        return self.app.parts.store.open_blocking()
 
     async def queue(self, train: str, what: str, group: str | None = None) -> None:
         await self.app.queue(self.trains[train], what, group=group)
 
-    async def worker(self, only: Only, **more: Any) -> Worker:
-        takes = Takes.checked(self.app.trains, only)
-        return await Worker.started(self.app.parts, self.store, 4, takes=takes, **more)
+    async def worker(self, only: WorkFilterKeywords, **more: Any) -> Worker:
+        takes = WorkFilter.parse(self.app.trains, only)
+        return await Worker.start(self.app.parts, self.store, 4, work_filter=takes, **more)
 
     async def done(self) -> list[Any]:
         return sorted(run.input for run in await self.app.executions.list(state="completed"))
@@ -67,22 +67,22 @@ async def kitchen(url: str) -> AsyncGenerator[Kitchen]:
 @pytest.mark.parametrize(
     ("only", "taken"),
     [
-        (Only(), ["bread", "cake", "cake tin", "plate"]),
-        (Only(trains=["bake"]), ["bread", "cake"]),
-        (Only(trains=["roast"]), ["bread", "cake"]),
-        (Only(groups=["cakes"]), ["cake", "cake tin"]),
-        (Only(groups=["cakes", "pies"], trains=["bake"]), ["cake"]),
-        (Only(groups=["pies"]), []),
+        (WorkFilterKeywords(), ["bread", "cake", "cake tin", "plate"]),
+        (WorkFilterKeywords(trains=["bake"]), ["bread", "cake"]),
+        (WorkFilterKeywords(trains=["roast"]), ["bread", "cake"]),
+        (WorkFilterKeywords(groups=["cakes"]), ["cake", "cake tin"]),
+        (WorkFilterKeywords(groups=["cakes", "pies"], trains=["bake"]), ["cake"]),
+        (WorkFilterKeywords(groups=["pies"]), []),
     ],
 )
 async def test_a_worker_takes_what_it_is_there_for_and_leaves_the_rest_pending(
-    kitchen: Kitchen, only: Only, taken: list[str]
+    kitchen: Kitchen, only: WorkFilterKeywords, taken: list[str]
 ) -> None:
     await kitchen.h.cycle("job_dispatcher")
     worker = await kitchen.worker(only)
 
     await worker.run_all()
-    await worker.leave()
+    await worker.unregister()
 
     left = await kitchen.app.executions.list(state=State.PENDING)
     assert (await kitchen.done(), len(left)) == (taken, 4 - len(taken))
@@ -91,30 +91,33 @@ async def test_a_worker_takes_what_it_is_there_for_and_leaves_the_rest_pending(
 @pytest.mark.parametrize(
     ("only", "taken"),
     [
-        (Only(trains=["bake"]), ["bread", "cake"]),
-        (Only(groups=["cakes"]), ["cake", "cake tin"]),
-        (Only(trains=["bake"], groups=["cakes", "pies"]), ["cake"]),
+        (WorkFilterKeywords(trains=["bake"]), ["bread", "cake"]),
+        (WorkFilterKeywords(groups=["cakes"]), ["cake", "cake tin"]),
+        (WorkFilterKeywords(trains=["bake"], groups=["cakes", "pies"]), ["cake"]),
     ],
 )
 async def test_a_worker_at_the_gate_does_not_get_what_it_does_not_take(
-    kitchen: Kitchen, only: Only, taken: list[str]
+    kitchen: Kitchen, only: WorkFilterKeywords, taken: list[str]
 ) -> None:
     """All of it is let in; what this worker leaves is pending for others."""
     worker = await kitchen.worker(only, dispatches=True)
 
-    dispatched = await worker.visit_gate(_gate(kitchen))
+    dispatched = await worker.dispatch_and_claim(_gate(kitchen))
     await worker.drain(30)
-    await worker.leave()
+    await worker.unregister()
 
     left = await kitchen.app.executions.list(state=State.PENDING)
-    assert (len(dispatched.held), len(left)) == (len(taken), 4 - len(taken))
+    assert (len(dispatched.claimed), len(left)) == (len(taken), 4 - len(taken))
     assert await kitchen.done() == taken
 
 
 async def test_the_row_of_a_worker_says_what_it_takes_and_which_release_it_is(kitchen: Kitchen) -> None:
-    plain, picky = await kitchen.worker(Only()), await kitchen.worker(Only(trains=["bake"], groups=["cakes"]))
+    plain, picky = (
+        await kitchen.worker(WorkFilterKeywords()),
+        await kitchen.worker(WorkFilterKeywords(trains=["bake"], groups=["cakes"])),
+    )
 
-    async with kitchen.app.receiving():
+    async with kitchen.app.receiver():
         first, second, third = [one.worker for one in await kitchen.app.workers.list()]
 
     assert (first.trains, first.groups, first.receives) == (("bake", "wash"), None, False)
@@ -122,21 +125,21 @@ async def test_the_row_of_a_worker_says_what_it_takes_and_which_release_it_is(ki
     assert (first.app_version, first.host_labels) == ("2.5", {"zone": "b"})
     assert first.version
     assert third.receives
-    await plain.leave()
-    await picky.leave()
+    await plain.unregister()
+    await picky.unregister()
 
 
 async def test_the_slots_of_a_receiver_are_no_room_for_what_waits_for_workers(kitchen: Kitchen) -> None:
     """Nobody brings it what is pending for workers, so the gate does not count on it."""
-    worker = await kitchen.worker(Only(), dispatches=True)
-    async with kitchen.app.receiving(concurrency=50):
+    worker = await kitchen.worker(WorkFilterKeywords(), dispatches=True)
+    async with kitchen.app.receiver(concurrency=50):
         for number in range(10):
             await kitchen.queue("wash", f"cup {number}")
-        dispatched = await worker.visit_gate(_gate(kitchen))
+        dispatched = await worker.dispatch_and_claim(_gate(kitchen))
 
     assert len(dispatched.metadata_ids) == 4
     await worker.drain(30)
-    await worker.leave()
+    await worker.unregister()
 
 
 def _gate(kitchen: Kitchen) -> Any:
@@ -149,22 +152,26 @@ def _gate(kitchen: Kitchen) -> Any:
 async def test_a_group_that_nobody_has_made_is_told(
     kitchen: Kitchen, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kitchen.store.read(Takes.checked(kitchen.app.trains, Only(groups=["cakes", "pies"])).warn_of_absent)
+    kitchen.store.read(
+        WorkFilter.parse(
+            kitchen.app.trains, WorkFilterKeywords(groups=["cakes", "pies"])
+        ).warn_about_missing_groups
+    )
 
-    assert "takes runs of group 'pies', and there is no such group yet" in caplog.text
+    assert "accepts runs of group 'pies', which does not exist yet" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("only", "error", "said"),
     [
-        (Only(trains=["bakee"]), UnknownTrain, "did you mean 'bake'"),
-        (Only(trains=[]), DefinitionError, "trains must be a list of names, at least one"),
-        (Only(groups=[""]), DefinitionError, "groups must be a list of names, at least one"),
-        (Only(groups="cakes"), DefinitionError, "groups must be a list of names"),
+        (WorkFilterKeywords(trains=["bakee"]), UnknownTrain, "did you mean 'bake'"),
+        (WorkFilterKeywords(trains=[]), DefinitionError, "trains must be a list of at least one name"),
+        (WorkFilterKeywords(groups=[""]), DefinitionError, "groups must be a list of at least one name"),
+        (WorkFilterKeywords(groups="cakes"), DefinitionError, "groups must be a list of at least one name"),
     ],
 )
 def test_what_nobody_can_take_is_refused_before_anything_starts(
-    only: Only, error: type[Exception], said: str
+    only: WorkFilterKeywords, error: type[Exception], said: str
 ) -> None:
     with pytest.raises(error, match=said):
-        Takes.checked(Kitchen("memory://").app.trains, only)
+        WorkFilter.parse(Kitchen("memory://").app.trains, only)

@@ -276,8 +276,8 @@ async def test_retries_and_what_gave_up_are_counted(h: Harness, heard: Listener)
 async def test_a_lost_worker_is_counted_and_so_is_what_it_ran(h: Harness, heard: Listener) -> None:
     await h.app.queue(h.app.train(max_retries=1)(greet), "Ada")
     await h.cycle("job_dispatcher")
-    store = await h.app.parts.store.opened()
-    worker = await Worker.started(h.app.parts, store)
+    store = await h.app.parts.store.open()
+    worker = await Worker.start(h.app.parts, store)
     await store.call(worker._claim)  # pyright: ignore[reportPrivateUsage] - and is never heard of again
 
     await h.advance(minutes=1)
@@ -286,7 +286,7 @@ async def test_a_lost_worker_is_counted_and_so_is_what_it_ran(h: Harness, heard:
     assert heard.measured("trax.worker.lost") == {(): 1}
     assert heard.measured("trax.run.ended") == {("greet", "failed"): 1}
     assert heard.measured("trax.dead_letter.written") == {(): 1}
-    await worker.leave()
+    await worker.unregister()
 
 
 async def test_a_run_that_was_given_to_others_ends_without_a_state(h: Harness, heard: Listener) -> None:
@@ -299,7 +299,7 @@ async def test_a_run_that_was_given_to_others_ends_without_a_state(h: Harness, h
 
     await h.app.queue(hold, "x")
     await h.cycle("job_dispatcher")
-    worker = await Worker.started(h.app.parts, await h.app.parts.store.opened())
+    worker = await Worker.start(h.app.parts, await h.app.parts.store.open())
     await worker.claim()
     await running.wait()
 
@@ -310,7 +310,7 @@ async def test_a_run_that_was_given_to_others_ends_without_a_state(h: Harness, h
 
     assert "trax.state" not in (heard.one("hold").attributes or {})
     assert heard.measured("trax.run.ended") == {("hold", "failed"): 1}
-    await worker.leave()
+    await worker.unregister()
 
 
 async def test_a_served_app_shows_how_busy_it_is(url: str) -> None:
@@ -370,7 +370,7 @@ async def test_a_listener_that_breaks_affects_no_run(
 
     assert (await entry.wait()).output == "Hello, Ada"
     assert await h.app.run(train, "Bob") == "Hello, Bob"
-    assert "telemetry failed; nothing else is affected" in caplog.text
+    assert "telemetry failed; runs are not affected" in caplog.text
 
 
 PROGRAM = """

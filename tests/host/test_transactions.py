@@ -17,7 +17,7 @@ from trax import Trax
 from trax.errors import DefinitionError, SchemaNotMigrated, StoreError
 from trax.events import Topic
 from trax.store import work_queue
-from trax.store.url import parsed_url
+from trax.store.url import parse_url
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
@@ -47,7 +47,7 @@ def app(shared_url: str) -> Generator[Trax]:
 
 @pytest.fixture
 def engine(shared_url: str) -> Generator[Engine]:
-    made = create_engine(parsed_url(shared_url))
+    made = create_engine(parse_url(shared_url))
     yield made
     made.dispose()
 
@@ -59,7 +59,7 @@ def app_on(url: str) -> Trax:
     async def greet(name: str) -> str:
         return name
 
-    made.parts.store.opened_blocking()
+    made.parts.store.open_blocking()
     return made
 
 
@@ -108,7 +108,7 @@ def test_blocking_code_lends_its_session(app: Trax, engine: Engine) -> None:
         many = app.sync.queue_many("greet", ["Grace", "Mary"], connection=sessions)
     sessions.remove()
 
-    stored = app.parts.store.opened_blocking().read(listing.entries)
+    stored = app.parts.store.open_blocking().read(listing.entries)
     assert [one.id for one in reversed(stored)] == [entry.id, *(one.id for one in many)]
 
 
@@ -139,7 +139,7 @@ async def test_the_dispatcher_is_woken_after_the_commit_and_not_before(
 ) -> None:
     woken = Event()
     seen: list[list[Any]] = []
-    store = app.parts.store.opened_blocking()
+    store = app.parts.store.open_blocking()
 
     def look() -> None:
         seen.append([entry.input for entry in store.read(listing.entries)])
@@ -161,7 +161,7 @@ async def test_the_dispatcher_is_woken_after_the_commit_and_not_before(
 
 
 async def test_a_listening_server_hears_of_the_commit(postgres_url: str) -> None:
-    engine = create_engine(parsed_url(postgres_url))
+    engine = create_engine(parse_url(postgres_url))
     with (
         closing(app_on(postgres_url)) as app,
         psycopg.connect(postgres_url, autocommit=True) as ear,
@@ -184,7 +184,7 @@ async def async_connection(
     request: pytest.FixtureRequest, driver: str, folder: Path
 ) -> AsyncGenerator[tuple[Trax, AsyncConnection]]:
     url = f"sqlite:///{folder}/trax.db" if driver == "aiosqlite" else request.getfixturevalue("postgres_url")
-    address = parsed_url(url).set(drivername=f"{parsed_url(url).get_backend_name()}+{driver}")
+    address = parse_url(url).set(drivername=f"{parse_url(url).get_backend_name()}+{driver}")
     engine = create_async_engine(address)
     try:
         with closing(app_on(url)) as app:
@@ -239,13 +239,13 @@ async def test_blocking_code_cannot_use_an_async_connection(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     async with async_connection(request, "aiosqlite", tmp_path) as (app, connection):
-        with pytest.raises(DefinitionError, match=r"cannot use AsyncConnection; here it is `await"):
+        with pytest.raises(DefinitionError, match=r"cannot use AsyncConnection; use `await"):
             app.sync.queue("greet", "Ada", connection=connection)
 
 
 async def test_a_connection_to_a_database_without_tables_is_refused(app: Trax, tmp_path: Path) -> None:
-    is_postgresql = app.parts.store.opened_blocking().address.startswith("postgresql")
-    said = "leads to sqlite, but the app's database is" if is_postgresql else "where Trax has no tables"
+    is_postgresql = app.parts.store.open_blocking().address.startswith("postgresql")
+    said = "is to sqlite, but the app's database is" if is_postgresql else "where the Trax tables are missing"
     other = create_engine(f"sqlite:///{tmp_path}/other.db")
 
     with other.connect() as connection, pytest.raises(StoreError, match=said):
@@ -262,7 +262,7 @@ async def test_a_postgresql_database_without_tables_is_named(
     async with async_connection(request, driver, tmp_path) as (app, connection):
         await connection.execute(text("ALTER SCHEMA trax RENAME TO elsewhere"))
 
-        with pytest.raises(SchemaNotMigrated, match=r"the connection leads to .*, where Trax has no tables"):
+        with pytest.raises(SchemaNotMigrated, match=r"the connection is to .*, where the Trax tables"):
             await app.queue("greet", "Ada", connection=connection)
 
 
@@ -285,4 +285,4 @@ def test_lending_a_connection_does_not_wait_for_the_app_to_open(app: Trax, engin
         connection.execute(text("CREATE TABLE orders (id int)"))  # in SQLite nobody else can write now
         entry = app.sync.queue("greet", "Ada", connection=connection)
 
-    assert app.parts.store.opened_blocking().read(work_queue.get, entry.id) == entry
+    assert app.parts.store.open_blocking().read(work_queue.get, entry.id) == entry

@@ -23,7 +23,7 @@ from trax.host.worker import Worker
 from trax.records import State
 from trax.store import metadata
 from trax.store.faults import Fault, fault_of
-from trax.store.savepoint import Refused
+from trax.store.savepoint import RowsRefused
 from trax.testing import Harness
 
 if TYPE_CHECKING:
@@ -51,15 +51,15 @@ class Yard:
         await self.h.cycle("job_dispatcher")
         await self.worker.claim()
         async with asyncio.timeout(30):
-            await self.worker._pool.drained()  # pyright: ignore[reportPrivateUsage]
+            await self.worker._pool.wait_until_idle()  # pyright: ignore[reportPrivateUsage]
 
     async def records(self) -> list[Metadata]:
         return list(reversed(await self.app.executions.list()))
 
     async def has_completed(self, *numbers: int) -> None:
         """Each has been executed once, and has one record, which says so."""
-        await self.worker.beat()
-        await self.worker.beat()
+        await self.worker.send_heartbeat()
+        await self.worker.send_heartbeat()
         await self.h.run_until_idle()
         assert sorted(self.ran) == sorted(numbers)
         assert [(one.input, one.state) for one in await self.records()] == [
@@ -77,11 +77,11 @@ async def yard_on(url: str, **settings: Any) -> AsyncGenerator[Yard]:
         return LONG
 
     async with Harness(app) as h:
-        store = await app.parts.store.opened()
-        worker = await Worker.started(app.parts, store)
+        store = await app.parts.store.open()
+        worker = await Worker.start(app.parts, store)
         yield Yard(h, store, worker, ran)
         await worker.drain(0)
-        await worker.leave()
+        await worker.unregister()
 
 
 @pytest.fixture
@@ -274,7 +274,7 @@ async def test_what_app_run_cannot_write_for_its_content_is_recorded_as_a_failur
 
     def picky(connection: Any, endings: Any, **how: Any) -> Any:
         if endings[0].state is State.COMPLETED:
-            raise Refused("22P05: no such character")
+            raise RowsRefused("22P05: no such character")
         return finish(connection, endings, **how)
 
     monkeypatch.setattr(metadata, "finish", picky)
@@ -283,12 +283,12 @@ async def test_what_app_run_cannot_write_for_its_content_is_recorded_as_a_failur
     async def work(number: int) -> int:
         return number
 
-    with pytest.raises(Refused):
+    with pytest.raises(RowsRefused):
         await app.run(work, 1)
 
     (record,) = await app.executions.list()
     assert (record.state, record.failure_exception) == (State.FAILED, "Refused")
-    assert "could not be written: 22P05" in str(record.failure_reason)
+    assert "could not be stored: 22P05" in str(record.failure_reason)
 
 
 def _refusal(store: Store, statement: str, **given: Any) -> Fault:
@@ -331,6 +331,6 @@ def test_only_content_is_the_fault_of_content(
 def test_so_it_is_with_every_code_of_postgresql(postgres_url: str, statement: str, fault: Fault) -> None:
     app = Trax(postgres_url)
     try:
-        assert _refusal(app.parts.store.opened_blocking(), statement) is fault
+        assert _refusal(app.parts.store.open_blocking(), statement) is fault
     finally:
         app.close()

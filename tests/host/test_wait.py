@@ -108,7 +108,7 @@ async def test_a_cancelled_run_ends_the_wait(h: Harness) -> None:
 async def test_patience_may_end_before_the_job(h: Harness) -> None:
     entry = await h.app.queue("greet", "Ada")
 
-    with pytest.raises(TimeoutError, match=f"entry {entry.id} of train 'greet' is not over after 0.01 s"):
+    with pytest.raises(TimeoutError, match=f"entry {entry.id} of train 'greet' has not ended after 0.01 s"):
         await entry.wait(timeout=0.01)
     with pytest.raises(TimeoutError):
         await entry.wait(timeout=timedelta(milliseconds=1))
@@ -130,7 +130,7 @@ async def test_an_entry_that_was_deleted_ends_the_wait(h: Harness) -> None:
         connection.execute(tables(connection).work_queue.delete())
 
     entry = await h.app.queue("greet", "Ada")
-    h.app.parts.store.opened_blocking().run(forget)
+    h.app.parts.store.open_blocking().run(forget)
 
     with pytest.raises(NotFound, match=f"there is no entry {entry.id}: it was deleted"):
         await entry.wait()
@@ -138,7 +138,7 @@ async def test_an_entry_that_was_deleted_ends_the_wait(h: Harness) -> None:
 
 async def test_many_who_wait_share_one_question(h: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    ended = entry_endings.ended
+    ended = entry_endings.load_ended
 
     def counted(connection: Connection, ids: list[int]) -> Any:
         asked.append(len(ids))
@@ -187,7 +187,7 @@ async def test_a_copy_that_left_its_app_says_so(h: Harness) -> None:
     copy = pickle.loads(pickle.dumps(entry))  # noqa: S301 - our own bytes
 
     assert copy == entry
-    with pytest.raises(TraxError, match=r"has left its app; ask app.work_queue.get"):
+    with pytest.raises(TraxError, match=r"is detached from its app; use app.work_queue.get"):
         await copy.wait()
 
 

@@ -71,7 +71,7 @@ async def test_whoever_was_handed_a_cancelled_run_is_told(yard: Yard) -> None:
 
 async def test_a_run_that_has_begun_is_stopped_by_its_record_alone(yard: Yard) -> None:
     number = await yard.handed_over(1)
-    async with yard.app.receiving() as receiver:
+    async with yard.app.receiver() as receiver:
         assert await receiver.execute(number)
 
     await yard.app.executions.cancel([number])

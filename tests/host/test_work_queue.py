@@ -93,7 +93,7 @@ async def test_the_list_is_read_page_by_page(h: Harness) -> None:
         ({"limit": "10"}, "limit must be"),
         ({"before": "x"}, "before must be an id"),
         ({"status": "qeued"}, "did you mean 'queued'"),
-        ({"origin": "nobody"}, "is no Origin; it is one of schedule, retry"),
+        ({"origin": "nobody"}, "invalid origin 'nobody'; expected one of schedule, retry"),
     ],
 )
 async def test_a_question_that_makes_no_sense_is_refused(

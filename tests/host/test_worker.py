@@ -11,7 +11,7 @@ from tests.support.waiting import until
 
 from trax import Cancel, Metadata, Retry, Trax, current
 from trax.admin.finishing import finish
-from trax.admin.job_dispatcher import dispatch
+from trax.admin.job_dispatcher import run_dispatch_cycle
 from trax.dispatch.routing import Routing
 from trax.errors import StoreUnavailable
 from trax.host import worker as worker_module
@@ -35,10 +35,10 @@ class Station:
 
     async def start(self) -> Worker:
         """The worker registers when the trains are known."""
-        return await Worker.started(self.app.parts, self.store)
+        return await Worker.start(self.app.parts, self.store)
 
     async def dispatch(self) -> None:
-        await self.store.call(dispatch, self.store, self.app.parts.settings, Routing())
+        await self.store.call(run_dispatch_cycle, self.store, self.app.parts.settings, Routing())
 
     async def records(self) -> list[Metadata]:
         return list(reversed(await self.app.executions.list()))
@@ -47,7 +47,7 @@ class Station:
 @pytest.fixture
 async def station(url: str) -> AsyncGenerator[Station]:
     app = Trax(url, local_worker_count=4, max_active_jobs=None)
-    yield Station(app, await app.parts.store.opened())
+    yield Station(app, await app.parts.store.open())
     app.close()
 
 
@@ -146,7 +146,7 @@ async def test_a_poisoned_job_gives_up_with_the_reason_and_blocks_nobody(station
     (letter,) = await station.app.dead_letters.list()
     assert (spoiled.state, spoiled.failure_exception) == (State.FAILED, "InvalidInput")
     assert fine.state is State.COMPLETED
-    assert "refused its input" in letter.reason
+    assert "invalid input" in letter.reason
 
 
 async def test_cancelling_by_record_reaches_a_running_job(station: Station) -> None:
@@ -165,7 +165,7 @@ async def test_cancelling_by_record_reaches_a_running_job(station: Station) -> N
     (record,) = await station.records()
 
     await station.store.call(metadata_sweeps.request_cancel, [record.id])
-    await worker.beat()
+    await worker.send_heartbeat()
     async with asyncio.timeout(30):
         await worker.drain(30)
 
@@ -240,9 +240,9 @@ async def test_hooks_hear_of_queued_runs_too(station: Station) -> None:
 async def test_a_worker_that_leaves_is_gone(station: Station) -> None:
     worker = await station.start()
 
-    await worker.leave()
+    await worker.unregister()
 
-    assert await station.store.ask(workers.listed) == []
+    assert await station.store.ask(workers.load_list) == []
 
 
 async def test_ten_workers_run_a_hundred_jobs_once_each(station: Station) -> None:
@@ -344,7 +344,7 @@ async def test_an_ending_that_cannot_be_written_fails_its_run_and_no_other(
 
     one, two, three = await station.records()
     assert (one.output, two.state, three.output) == (1, State.FAILED, 3)
-    assert two.failure_reason == "its end as completed could not be written: two is too much"
+    assert two.failure_reason == "the result (completed) could not be stored: two is too much"
 
 
 async def test_a_slow_hook_holds_up_no_other_ending(station: Station) -> None:
@@ -389,7 +389,7 @@ async def test_a_train_that_blocks_the_loop_is_reported_by_name(
     await station.app.queue(greedy, 1)
     await station.dispatch()
     await worker.run_all()
-    await worker.leave()
+    await worker.unregister()
 
     (record,) = await station.records()
     assert (record.state, f"run {record.id} of train 'greedy'" in caplog.text) == (State.COMPLETED, True)

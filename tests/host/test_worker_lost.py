@@ -45,8 +45,8 @@ class Yard:
         return list(reversed(await self.h.app.executions.list()))
 
     async def workers(self) -> list[int]:
-        store = await self.h.app.parts.store.opened()
-        return [each.id for each in await store.ask(workers.listed)]
+        store = await self.h.app.parts.store.open()
+        return [each.id for each in await store.ask(workers.load_list)]
 
 
 @pytest.fixture
@@ -58,12 +58,12 @@ async def yard(url: str) -> AsyncGenerator[Yard]:
 
     app.train(retry=Retry(max_retries=2, delay=timedelta(0)), timeout=timedelta(days=9))(work)
     async with Harness(app) as h:
-        store = await app.parts.store.opened()
-        worker = await Worker.started(app.parts, store, clock=partial(_seconds, h))
+        store = await app.parts.store.open()
+        worker = await Worker.start(app.parts, store, clock=partial(_seconds, h))
         yards = [Yard(h, worker)]
         yield yards[0]
         await worker.drain(0)
-        await worker.leave()
+        await worker.unregister()
 
 
 async def test_a_silent_worker_loses_its_runs_and_goes_on_as_a_new_one(
@@ -79,7 +79,7 @@ async def test_a_silent_worker_loses_its_runs_and_goes_on_as_a_new_one(
     assert (record.state, record.failure_exception) == (State.FAILED, "WorkerLost")
     assert await yard.workers() == []
 
-    await yard.worker.beat()
+    await yard.worker.send_heartbeat()
     async with asyncio.timeout(30):
         assert await _written(yard.worker) == 0
     assert yard.worker.id > old
@@ -109,7 +109,7 @@ async def test_a_result_that_comes_too_late_is_refused_and_logged(
 
     (record,) = await yard.records()
     assert (record.state, record.output) == (State.FAILED, None)
-    assert "ended as completed too late" in caplog.text
+    assert "its result (completed) came too late" in caplog.text
 
 
 async def test_the_manifest_of_a_lost_run_is_tried_again_under_its_policy(url: str) -> None:
@@ -123,7 +123,7 @@ async def test_the_manifest_of_a_lost_run_is_tried_again_under_its_policy(url: s
 
     app.schedule(work, "daily", "Ada", every(days=1), retry=Retry(max_retries=3, delay=timedelta(minutes=5)))
     async with Harness(app) as h:
-        worker = await Worker.started(app.parts, await app.parts.store.opened())
+        worker = await Worker.start(app.parts, await app.parts.store.open())
         await h.cycle("manifest_manager")
         await h.cycle("job_dispatcher")
         await worker.claim()
@@ -136,7 +136,7 @@ async def test_the_manifest_of_a_lost_run_is_tried_again_under_its_policy(url: s
         (entry,) = await app.work_queue.list(status="queued")
         assert (entry.manifest, entry.scheduled_at) == ("daily", h.now + timedelta(minutes=5))
         await worker.drain(0)
-        await worker.leave()
+        await worker.unregister()
 
 
 async def test_a_worker_that_beats_keeps_its_run_however_long_it_takes(yard: Yard) -> None:
@@ -145,7 +145,7 @@ async def test_a_worker_that_beats_keeps_its_run_however_long_it_takes(yard: Yar
 
     for _ in range(3):
         await yard.h.advance(days=1)
-        await yard.worker.beat()
+        await yard.worker.send_heartbeat()
         await yard.h.cycle("manifest_manager")
     yard.go_on.set()
     async with asyncio.timeout(30):
@@ -164,9 +164,9 @@ async def test_a_worker_that_may_be_taken_for_dead_claims_nothing_until_it_has_b
 
     assert await yard.worker.claim() == 0
     assert await yard.worker.claim() == 0
-    assert caplog.text.count("could not say that it lives") == 1
+    assert caplog.text.count("could not send its heartbeat") == 1
 
-    await yard.worker.beat()
+    await yard.worker.send_heartbeat()
     assert await yard.worker.claim() == 1
 
 
@@ -176,5 +176,5 @@ def _seconds(h: Harness) -> float:
 
 async def _written(worker: Worker) -> int:
     """How many endings were written, once there is nothing left to write."""
-    await worker._pool.drained()  # pyright: ignore[reportPrivateUsage]
+    await worker._pool.wait_until_idle()  # pyright: ignore[reportPrivateUsage]
     return await worker.flush()

@@ -13,7 +13,7 @@ from trax import Trax
 from trax.host import duties
 from trax.store import manifest_groups
 from trax.store.schema import tables
-from trax.store.url import parsed_url
+from trax.store.url import parse_url
 from trax.testing import Harness
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Railway(Harness):
 
     @property
     def store(self) -> Store:
-        return self.app.parts.store.opened_blocking()
+        return self.app.parts.store.open_blocking()
 
     @property
     def priorities(self) -> dict[str, int]:
@@ -79,7 +79,7 @@ async def railway(postgres_url: str) -> AsyncGenerator[Railway]:
 
 @pytest.fixture
 def callers(postgres_url: str) -> Generator[Engine]:
-    engine = create_engine(parsed_url(postgres_url))
+    engine = create_engine(parse_url(postgres_url))
     yield engine
     engine.dispose()
 

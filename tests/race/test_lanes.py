@@ -12,7 +12,7 @@ from tests.support.waiting import until
 from trax import Trax
 from trax.errors import StoreUnavailable
 from trax.store import unique_entries, workers
-from trax.store.url import parsed_url
+from trax.store.url import parse_url
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -32,7 +32,7 @@ LIMIT = text("SHOW lock_timeout")
 
 @pytest.fixture
 def engine(postgres_url: str) -> Generator[Engine]:
-    made = create_engine(parsed_url(postgres_url))
+    made = create_engine(parse_url(postgres_url))
     yield made
     made.dispose()
 
@@ -48,7 +48,7 @@ def app_on(url: str) -> Trax:
 
 
 def last_beat(connection: Connection) -> datetime:
-    (worker,) = workers.listed(connection)
+    (worker,) = workers.load_list(connection)
     return worker.heartbeat_at
 
 
@@ -67,7 +67,7 @@ async def test_a_job_still_runs_and_the_worker_beats_while_ten_callers_wait_for_
             ]
             await asyncio.to_thread(until, lambda: watching.execute(WAITING).scalar_one() == CALLERS)
 
-            store = other.parts.store.opened_blocking()
+            store = other.parts.store.open_blocking()
             beaten_at = store.read(last_beat)
             entry = await other.queue("greet", "Grace")
             ended = await entry.wait()

@@ -13,13 +13,13 @@ from tests.support.running import run_queued
 
 from trax import Item, every
 from trax.admin import activation, resolutions
-from trax.admin.cycle import manage
-from trax.admin.endings import apply_endings
-from trax.admin.manifest_manager import Turn
+from trax.admin.cycle import run_manager_cycle
+from trax.admin.endings import apply_results
+from trax.admin.manifest_manager import ManagerInput
 from trax.records import Origin, State
-from trax.records.ended import EndKind, ManifestEnd
+from trax.records.ended import ManifestResult, ResultKind
 from trax.store import manifest_endings, manifests
-from trax.store.dead_letters import Chosen
+from trax.store.dead_letters import LetterSelection
 from trax.store.manifest_locks import lock
 from trax.store.schema import tables
 
@@ -34,20 +34,20 @@ FIVE_MINUTES = every(minutes=5)
 
 
 def cycle(h: Yard) -> Callable[[Connection], Any]:
-    return lambda connection: manage(connection, h.store, h.app.parts.settings, Turn())
+    return lambda connection: run_manager_cycle(connection, h.store, h.app.parts.settings, ManagerInput())
 
 
-def ending(h: Yard, external_id: str, run: int, kind: EndKind) -> Callable[[Connection], None]:
+def ending(h: Yard, external_id: str, run: int, kind: ResultKind) -> Callable[[Connection], None]:
     """What a worker writes when a run ends: the record, then its manifest."""
-    state = State.COMPLETED if kind is EndKind.SUCCESS else State.FAILED
+    state = State.COMPLETED if kind is ResultKind.SUCCESS else State.FAILED
     manifest_id = h.manifest_id(external_id)
 
     def finish(connection: Connection) -> None:
         metadata = tables(connection).metadata
         ended = update(metadata).where(metadata.c.id == run).values(state=state, ended_at=h.now)
         connection.execute(ended)
-        end = ManifestEnd(manifest_id=manifest_id, kind=kind, ended_at=h.now)
-        apply_endings(connection, [end], h.app.parts.settings, now=h.now)
+        end = ManifestResult(manifest_id=manifest_id, kind=kind, ended_at=h.now)
+        apply_results(connection, [end], h.app.parts.settings, now=h.now)
 
     return finish
 
@@ -91,7 +91,7 @@ async def test_a_manager_waits_for_the_end_of_a_run_and_sees_its_result(
     h.schedule(h.job, "sync", "sync", FIVE_MINUTES)
     async with h:
         run = h.insert_run("sync")
-        finish = Held(h, threads, ending(h, "sync", run, EndKind.FAILURE))
+        finish = Held(h, threads, ending(h, "sync", run, ResultKind.FAILURE))
 
         managing = threads.submit(h.store.run, cycle(h))
         someone_waits(h)
@@ -112,7 +112,7 @@ async def test_a_success_of_the_parent_is_not_lost_between_a_manager_and_the_end
         await h.manage()
         run = h.insert_run("child")
         await run_queued(h)  # the parent succeeds, and has the manager look at the child
-        finish = Held(h, threads, ending(h, "child", run, EndKind.SUCCESS))
+        finish = Held(h, threads, ending(h, "child", run, ResultKind.SUCCESS))
 
         managing = threads.submit(h.store.run, cycle(h))
         someone_waits(h)
@@ -131,7 +131,7 @@ async def test_the_end_of_a_run_waits_for_a_manager_and_changes_what_that_left(
         run = h.insert_run("sync")
         manager = Held(h, threads, cycle(h))  # sees an active run and lets the manifest rest
 
-        finishing = threads.submit(h.store.run, ending(h, "sync", run, EndKind.FAILURE))
+        finishing = threads.submit(h.store.run, ending(h, "sync", run, ResultKind.FAILURE))
         someone_waits(h)
         manager.let_go()
         finishing.result(PATIENCE_SECONDS)
@@ -149,11 +149,13 @@ async def test_the_end_of_a_run_locks_dependents_in_the_order_of_their_ids(
     h.schedule(h.job, "last", "last", FIVE_MINUTES)
     async with h:
         parent, child, last = (h.manifest_id(name) for name in ("parent", "child", "last"))
-        holding = Held(h, threads, lambda connection: manifest_endings.forgive(connection, [child]))
-        ends = [ManifestEnd(manifest_id=one, kind=EndKind.SUCCESS, ended_at=TEN) for one in (last, parent)]
+        holding = Held(h, threads, lambda connection: manifest_endings.reset_failures(connection, [child]))
+        ends = [
+            ManifestResult(manifest_id=one, kind=ResultKind.SUCCESS, ended_at=TEN) for one in (last, parent)
+        ]
 
         finishing = threads.submit(
-            h.store.run, lambda connection: apply_endings(connection, ends, h.app.parts.settings, now=TEN)
+            h.store.run, lambda connection: apply_results(connection, ends, h.app.parts.settings, now=TEN)
         )
         someone_waits(h)
 
@@ -201,7 +203,7 @@ async def test_a_manager_beside_a_requeue_writes_no_second_entry(
         await h.app.manifests.enable("sync")  # has the manager look
 
         def requeue(connection: Connection) -> list[int]:
-            return resolutions.requeue(connection, Chosen([letter.id]), note=None, now=h.now)
+            return resolutions.requeue(connection, LetterSelection([letter.id]), note=None, now=h.now)
 
         requeueing = Held(h, threads, requeue)
         managing = threads.submit(h.store.run, cycle(h))
@@ -241,7 +243,7 @@ async def test_looking_at_a_group_locks_its_manifests_in_order(
         await locks_in_order(
             h,
             threads,
-            lambda connection: manifests.look_at_group(connection, group_id, now=h.now),
+            lambda connection: manifests.mark_group_due(connection, group_id, now=h.now),
             first="many-a",
             second="many-b",
         )

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from trax import Trax
 from trax.store import manifest_groups, seeding
-from trax.store.url import parsed_url
+from trax.store.url import parse_url
 from trax.testing import Harness
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def engine(postgres_url: str) -> Generator[Engine]:
-    made = create_engine(parsed_url(postgres_url))
+    made = create_engine(parse_url(postgres_url))
     yield made
     made.dispose()
 
@@ -63,7 +63,7 @@ async def test_others_use_and_seed_it_at_once(
 
 
 async def test_an_async_caller_holds_nobody_up_either(postgres_url: str) -> None:
-    engine = create_async_engine(parsed_url(postgres_url))
+    engine = create_async_engine(parse_url(postgres_url))
     app, other = app_on(postgres_url), app_on(postgres_url)
     with closing(app), closing(other):
         async with engine.connect() as mine:
@@ -83,7 +83,7 @@ async def test_a_server_that_starts_neither_waits_for_it_nor_prunes_it(
 ) -> None:
     app = app_on(postgres_url)
     async with asyncio.timeout(30), Harness(app) as h:
-        store = await app.parts.store.opened()
+        store = await app.parts.store.open()
         with engine.connect() as mine:
             await app.queue("greet", "Ada", group="new", connection=mine)
             await h.seed()

@@ -16,14 +16,14 @@ from tests.support.held import PATIENCE_SECONDS, Held, someone_waits
 
 from trax import every
 from trax.admin import activation, resolutions, runtime, startup, triggers
-from trax.admin.cycle import manage
-from trax.admin.job_dispatcher import dispatch
-from trax.admin.manifest_manager import Turn
+from trax.admin.cycle import run_manager_cycle
+from trax.admin.job_dispatcher import run_dispatch_cycle
+from trax.admin.manifest_manager import ManagerInput
 from trax.dispatch.routing import Routing
 from trax.errors import Conflict
 from trax.schedule.builder import Declarations
 from trax.store import manifests
-from trax.store.dead_letters import Chosen
+from trax.store.dead_letters import LetterSelection
 from trax.store.manifest_locks import lock
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ async def triggering_its_group(h: Yard) -> Work:
 
 
 async def requeueing_its_letter(h: Yard) -> Work:
-    chosen = Chosen([(await h.dead_letter("load")).id])
+    chosen = LetterSelection([(await h.dead_letter("load")).id])
     return lambda connection: resolutions.requeue(connection, chosen, note=None, now=h.now)
 
 
@@ -121,7 +121,8 @@ async def test_a_retirement_waits_for_a_manager_and_withdraws_what_that_wrote(
         manifest_id = h.manifest_id("load")
         holder = Held(h, threads, lambda connection: lock(connection, [manifest_id]))
         managing = threads.submit(
-            h.store.run, lambda connection: manage(connection, h.store, h.app.parts.settings, Turn())
+            h.store.run,
+            lambda connection: run_manager_cycle(connection, h.store, h.app.parts.settings, ManagerInput()),
         )
         someone_waits(h)
 
@@ -136,7 +137,7 @@ async def test_a_retirement_waits_for_a_manager_and_withdraws_what_that_wrote(
 
 
 def admitting(h: Yard) -> Work:
-    return lambda connection: dispatch(connection, h.store, h.app.parts.settings, Routing())
+    return lambda connection: run_dispatch_cycle(connection, h.store, h.app.parts.settings, Routing())
 
 
 def runs_of(h: Yard, manifest_id: int) -> int:
@@ -203,7 +204,7 @@ async def test_a_start_that_changes_a_manifest_leaves_what_others_change_meanwhi
         operator = Held(h, threads, disabling)
 
         start = threads.submit(
-            h.store.run, lambda connection: startup.start(connection, h.store, code.checked(), settings)
+            h.store.run, lambda connection: startup.start_up(connection, h.store, code.timetable(), settings)
         )
         someone_waits(h)
         operator.let_go()
@@ -224,7 +225,7 @@ async def test_a_start_leaves_the_moment_that_the_end_of_a_run_sets_meanwhile(
         ending = Held(h, threads, planning_its_next_run)
 
         start = threads.submit(
-            h.store.run, lambda connection: startup.start(connection, h.store, code.checked(), settings)
+            h.store.run, lambda connection: startup.start_up(connection, h.store, code.timetable(), settings)
         )
         someone_waits(h)
         ending.let_go()

@@ -50,7 +50,7 @@ async def test_the_gate_of_a_suspended_process_is_opened_for_the_others(
 
     async with Harness(app) as h:
         await app.queue(work, 1)
-        store = await app.parts.store.opened()
+        store = await app.parts.store.open()
         rescue = duties.rescuer(app.parts, store)
 
         async with asyncio.timeout(30):

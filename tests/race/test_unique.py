@@ -12,7 +12,7 @@ from sqlalchemy import create_engine, text
 from tests.support.waiting import until
 
 from trax import Trax
-from trax.store.url import parsed_url
+from trax.store.url import parse_url
 from trax.testing import Harness
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def app_on(url: str) -> Trax:
     def greet(name: str) -> str:
         return name
 
-    app.parts.store.opened_blocking()
+    app.parts.store.open_blocking()
     return app
 
 
@@ -61,7 +61,7 @@ def threads() -> Generator[ThreadPoolExecutor]:
 
 @pytest.fixture
 def engine(postgres_url: str) -> Generator[Engine]:
-    made = create_engine(parsed_url(postgres_url))
+    made = create_engine(parse_url(postgres_url))
     yield made
     made.dispose()
 

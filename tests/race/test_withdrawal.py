@@ -32,7 +32,7 @@ class Railway(Harness):
 
     @property
     def store(self) -> Store:
-        return self.app.parts.store.opened_blocking()
+        return self.app.parts.store.open_blocking()
 
     def gate(self, connection: Connection) -> Any:
         return dispatch_now(connection, self.store, self.app.parts)
@@ -44,7 +44,7 @@ class Railway(Harness):
         return lambda connection: cancel_runs(connection, ids, self.app.parts.settings, now=self.now)
 
     def claim(self, connection: Connection) -> list[int]:
-        taker = claim.Taker(1, "box", 10, frozenset({"greet"}))
+        taker = claim.ClaimRequest(1, "box", 10, frozenset({"greet"}))
         return [run.metadata_id for run in claim.claim(connection, taker, now=self.now)]
 
     def one_after_the_other(

@@ -41,7 +41,7 @@ def rescue(connection: Connection) -> None:
 
 
 def beat(worker_id: int) -> Callable[[Connection], bool]:
-    return lambda connection: workers.beat(connection, worker_id, concurrency=4, now=NOON)
+    return lambda connection: workers.record_heartbeat(connection, worker_id, concurrency=4, now=NOON)
 
 
 def someone_waits(store: Store) -> None:
@@ -90,7 +90,7 @@ def test_a_worker_whose_beat_comes_first_keeps_its_row_and_its_run(
     rescuing.result(PATIENCE_SECONDS)
 
     assert beating.result(PATIENCE_SECONDS) is True
-    assert [worker.id for worker in store.read(workers.listed)] == [silent]
+    assert [worker.id for worker in store.read(workers.load_list)] == [silent]
     record = store.read(metadata.get, run)
     assert record
     assert record.state is State.IN_PROGRESS

@@ -11,8 +11,8 @@ from trax.records.states import Origin
 from trax.records.work_queue_entry import NewEntry
 from trax.store import Store, work_queue
 from trax.store.announcing import Announcer, announce
-from trax.store.listening import Bell, Line
-from trax.store.url import parsed_url
+from trax.store.listening import ListenConnection, Waker
+from trax.store.url import parse_url
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -39,9 +39,9 @@ def opened(url: str, announcer: Announcer) -> Generator[Store]:
 
 
 @contextmanager
-def listening(url: str) -> Generator[Line]:
-    bell = Bell()
-    with Line.opened(url, bell) as line:
+def listening(url: str) -> Generator[ListenConnection]:
+    bell = Waker()
+    with ListenConnection.open(url, bell) as line:
         yield line
     bell.close()
 
@@ -76,8 +76,8 @@ def test_others_hear_each_topic_of_a_transaction_once(postgres_url: str) -> None
         with pytest.raises(LookupError):
             store.run(fail)
         store.run(change)
-        payloads = line.heard(30)
-        other.hear(payloads)
+        payloads = line.receive(30)
+        other.receive(payloads)
 
     assert len(payloads) == 2
     assert sorted(there) == [Topic.MANIFEST, Topic.WORK_QUEUE]
@@ -91,7 +91,7 @@ def test_a_thousand_entries_are_told_once(postgres_url: str, now: datetime) -> N
 
     with opened(postgres_url, Announcer()) as store, listening(postgres_url) as line:
         store.run(work_queue.add, entries, now=now)
-        payloads = line.heard(30)
+        payloads = line.receive(30)
 
     assert len(payloads) == 1
 
@@ -99,7 +99,7 @@ def test_a_thousand_entries_are_told_once(postgres_url: str, now: datetime) -> N
 def test_a_flood_wakes_each_loop_once() -> None:
     heard = Heard()
 
-    Announcer(heard.events).hear(["work_queue abc"] * 1000 + ["pending def"] * 1000)
+    Announcer(heard.events).receive(["work_queue abc"] * 1000 + ["pending def"] * 1000)
 
     assert sorted(heard) == [Topic.PENDING, Topic.WORK_QUEUE]
 
@@ -111,7 +111,7 @@ def test_what_a_process_has_sent_itself_it_does_not_hear_again(postgres_url: str
     with opened(postgres_url, announcer) as store, listening(postgres_url) as line:
         store.run(change)
         heard.clear()
-        announcer.hear(line.heard(30))
+        announcer.receive(line.receive(30))
 
     assert heard == []
 
@@ -119,7 +119,7 @@ def test_what_a_process_has_sent_itself_it_does_not_hear_again(postgres_url: str
 def test_what_another_version_says_is_passed_over() -> None:
     heard = Heard()
 
-    Announcer(heard.events).hear(["something new abc", "", "pending"])
+    Announcer(heard.events).receive(["something new abc", "", "pending"])
 
     assert heard == [Topic.PENDING]
 
@@ -129,16 +129,16 @@ def test_what_a_loop_here_answers_for_is_not_sent_as_long_as_it_does(postgres_ur
     is_enabled = True
 
     with opened(postgres_url, announcer) as store, listening(postgres_url) as line:
-        forget = announcer.answer(Topic.WORK_QUEUE, lambda: is_enabled)
+        forget = announcer.handle_locally(Topic.WORK_QUEUE, lambda: is_enabled)
         store.run(change)
-        answered = line.heard(30)
+        answered = line.receive(30)
         is_enabled = False
         store.run(lambda connection: announce(connection, Topic.WORK_QUEUE))
-        switched_off = line.heard(30)
+        switched_off = line.receive(30)
         is_enabled = True
         forget()
         store.run(lambda connection: announce(connection, Topic.WORK_QUEUE))
-        forgotten = line.heard(30)
+        forgotten = line.receive(30)
 
     assert [payload.split()[0] for payload in answered] == ["manifest"]
     assert len(switched_off) == len(forgotten) == 1
@@ -152,18 +152,18 @@ def test_switched_off_nothing_is_sent(postgres_url: str) -> None:
     ):
         silent.run(change)
         store.run(lambda connection: announce(connection, Topic.PENDING))
-        payloads = line.heard(30)
+        payloads = line.receive(30)
 
     assert [payload.split()[0] for payload in payloads] == ["pending"]
 
 
 def test_on_a_connection_that_was_lent_the_database_tells_at_commit(postgres_url: str) -> None:
-    engine = create_engine(parsed_url(postgres_url))
+    engine = create_engine(parse_url(postgres_url))
 
     with listening(postgres_url) as line:
         with engine.begin() as connection:
             announce(connection, Topic.WORK_QUEUE)
-        payloads = line.heard(30)
+        payloads = line.receive(30)
 
     engine.dispose()
     assert payloads == ["work_queue"]

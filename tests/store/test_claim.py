@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from trax.records import State, Worker
-from trax.records.metadata import Ending
+from trax.records import State, WorkerRecord
+from trax.records.metadata import ResultRow
 from trax.records.states import CancelReason
 from trax.store import Store, claim, metadata, metadata_sweeps, workers
-from trax.store.claim import Taker
+from trax.store.claim import ClaimRequest
 from trax.store.schema import tables
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def pending(connection: Connection, count: int, now: datetime, **columns: Any) -
 
 
 def take(store: Store, slots: int, now: datetime, worker_id: int = 1) -> list[int]:
-    taker = Taker(worker_id, "box", slots, frozenset({"greet"}))
+    taker = ClaimRequest(worker_id, "box", slots, frozenset({"greet"}))
     return [run.metadata_id for run in store.run(claim.claim, taker, now=now)]
 
 
@@ -90,9 +90,9 @@ def test_a_worker_beats_until_it_is_forgotten(store: Store, now: datetime) -> No
     worker_id = store.run(workers.register, WORKER, now=now)
     later = now + timedelta(seconds=5)
 
-    assert store.run(workers.beat, worker_id, concurrency=4, now=later)
-    assert store.read(workers.listed) == [
-        Worker(
+    assert store.run(workers.record_heartbeat, worker_id, concurrency=4, now=later)
+    assert store.read(workers.load_list) == [
+        WorkerRecord(
             id=worker_id,
             host="box",
             pid=1,
@@ -104,9 +104,9 @@ def test_a_worker_beats_until_it_is_forgotten(store: Store, now: datetime) -> No
             host_instance_id="box-1",
         )
     ]
-    assert store.run(workers.forget_dead, silent_since=later) == 0
-    assert store.run(workers.forget_dead, silent_since=later + timedelta(seconds=1)) == 1
-    assert not store.run(workers.beat, worker_id, concurrency=4, now=later)
+    assert store.run(workers.delete_lost, silent_since=later) == 0
+    assert store.run(workers.delete_lost, silent_since=later + timedelta(seconds=1)) == 1
+    assert not store.run(workers.record_heartbeat, worker_id, concurrency=4, now=later)
 
 
 def test_a_worker_that_starts_again_is_another_one(store: Store, now: datetime) -> None:
@@ -124,13 +124,15 @@ def test_the_runs_of_a_silent_worker_are_failed_and_its_late_result_is_refused(
     store.run(pending, 2, now)
     (long_one,) = take(store, 1, now - timedelta(days=2), worker_id=alive)
     (lost,) = take(store, 1, now, worker_id=silent)
-    why = metadata_sweeps.Failure("rescue", "WorkerLost", "its worker is gone")
+    why = metadata_sweeps.ReapCause("rescue", "WorkerLost", "its worker is gone")
 
-    swept = store.run(metadata_sweeps.fail_left_behind, why, alive_since=now - timedelta(seconds=20), now=now)
+    swept = store.run(
+        metadata_sweeps.fail_runs_of_lost_workers, why, alive_since=now - timedelta(seconds=20), now=now
+    )
 
     assert [run.metadata_id for run in swept] == [lost]
-    late = Ending(metadata_id=lost, worker_id=silent, state=State.COMPLETED)
-    fine = Ending(metadata_id=long_one, worker_id=alive, state=State.COMPLETED)
+    late = ResultRow(metadata_id=lost, worker_id=silent, state=State.COMPLETED)
+    fine = ResultRow(metadata_id=long_one, worker_id=alive, state=State.COMPLETED)
     assert store.run(metadata.finish, [late, fine], now=now) == {long_one}
 
 
@@ -141,5 +143,5 @@ def test_a_worker_sees_what_it_holds_and_which_of_that_to_stop(store: Store, now
 
     store.run(metadata_sweeps.request_cancel, [mine[0], *others])
 
-    held = {run.metadata_id: run.to_stop for run in store.read(claim.held, 1)}
+    held = {run.metadata_id: run.cancel_reason for run in store.read(claim.load_held_runs, 1)}
     assert held == {mine[0]: CancelReason.REQUESTED, mine[1]: None}

@@ -50,7 +50,7 @@ KINDS: dict[str, Any] = {
 
 
 def leads(connection: Connection) -> bool:
-    return leading.begin(connection, Settings.load({}, {}), now=utc_now()).leads
+    return leading.start_cycle(connection, Settings.load({}, {}), now=utc_now()).is_leader
 
 
 @pytest.fixture

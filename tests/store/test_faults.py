@@ -15,9 +15,9 @@ from sqlalchemy.exc import DBAPIError
 from trax.errors import AccessDenied, InvalidUrl, SchemaNotMigrated, StoreError, StoreUnavailable
 from trax.store import Store, manifest_groups, work_queue
 from trax.store import engine as store_engine
-from trax.store.faults import translated
-from trax.store.savepoint import Refused, savepoint
-from trax.store.url import chosen_url
+from trax.store.faults import translate_errors
+from trax.store.savepoint import RowsRefused, savepoint
+from trax.store.url import choose_url
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     ("address", "said"),
     [
         ("trax.db", "'trax.db' is not a database URL; use postgresql://"),
-        ("mysql://box/db", "does not know the database 'mysql'; use postgresql://"),
-        ("sqlite://trax.db", "two slashes where three belong: sqlite:///trax.db"),
-        ("postgresql://box", "names no database"),
+        ("mysql://box/db", "unsupported database 'mysql'; use postgresql://"),
+        ("sqlite://trax.db", "needs three slashes: sqlite:///trax.db"),
+        ("postgresql://box", "has no database name"),
         ("postgresql://ada:secret@box:port/db", r"postgresql://\*\*\*@box:port/db"),
     ],
 )
@@ -46,9 +46,9 @@ def test_a_wrong_address_is_refused_with_the_right_one_beside_it(address: str, s
 def test_the_address_comes_from_the_argument_then_the_environment_then_the_default() -> None:
     environment = {"TRAX_DATABASE_URL": "memory://"}
 
-    assert chosen_url("sqlite:///a.db", environment) == "sqlite:///a.db"
-    assert chosen_url(None, environment) == "memory://"
-    assert chosen_url(None, {}) == "sqlite:///trax.db"
+    assert choose_url("sqlite:///a.db", environment) == "sqlite:///a.db"
+    assert choose_url(None, environment) == "memory://"
+    assert choose_url(None, {}) == "sqlite:///trax.db"
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_missing_rights_are_named(postgres_databases: PostgresDatabases) -> None
             admin.execute("CREATE ROLE trax_guest LOGIN")
         store = Store(make_url(url).set(username="trax_guest").render_as_string())
         try:
-            with pytest.raises(AccessDenied, match="does not give this user the right") as denied:
+            with pytest.raises(AccessDenied, match="does not permit this to this user") as denied:
                 store.open()
         finally:
             store.close()
@@ -107,7 +107,7 @@ def test_missing_rights_are_named(postgres_databases: PostgresDatabases) -> None
 def test_an_unknown_user_is_named(postgres_url: str) -> None:
     store = Store(make_url(postgres_url).set(username="nobody_here").render_as_string())
 
-    with pytest.raises(AccessDenied, match=r'refuses this user.*"nobody_here"'):
+    with pytest.raises(AccessDenied, match=r'rejects this user.*"nobody_here"'):
         store.open()
     store.close()
 
@@ -116,13 +116,13 @@ def test_missing_tables_say_how_to_make_them(empty_url: str, now: datetime) -> N
     store = Store(empty_url)
 
     with pytest.raises(SchemaNotMigrated, match="trax db migrate"):
-        store.run(manifest_groups.named, ["a"], now=now)
+        store.run(manifest_groups.get_or_create, ["a"], now=now)
     store.close()
 
 
 def test_a_moment_without_a_zone_is_the_callers_mistake(store: Store) -> None:
     with pytest.raises(ValueError, match="no time zone"):
-        store.run(manifest_groups.named, ["a"], now=datetime(2027, 1, 1))  # noqa: DTZ001
+        store.run(manifest_groups.get_or_create, ["a"], now=datetime(2027, 1, 1))  # noqa: DTZ001
 
 
 def test_a_file_that_may_only_be_read_is_named(tmp_path: Path, now: datetime) -> None:
@@ -133,7 +133,7 @@ def test_a_file_that_may_only_be_read_is_named(tmp_path: Path, now: datetime) ->
     readonly = Store(f"sqlite:///file:{file}?mode=ro&uri=true")
 
     with pytest.raises(AccessDenied, match="permissions"):
-        readonly.run(manifest_groups.named, ["a"], now=now)
+        readonly.run(manifest_groups.get_or_create, ["a"], now=now)
     readonly.close()
 
 
@@ -287,7 +287,7 @@ def test_what_a_part_of_a_transaction_was_refused_for_is_not_repeated(store: Sto
         with savepoint(connection):
             connection.execute(text("INSERT INTO hidden VALUES (:word), (:word)"), {"word": WORD})
 
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RowsRefused) as refused:
         store.run(refuse)
 
     assert WORD not in "".join(traceback.format_exception(refused.value))
@@ -306,7 +306,7 @@ class OtherDriver(Exception):
 def test_another_driver_on_a_connection_of_the_callers_tells_no_row_either() -> None:
     error = DBAPIError("INSERT", {"word": WORD}, OtherDriver("duplicate key"), hide_parameters=False)
 
-    with pytest.raises(StoreError) as refused, translated("postgresql://db/jobs"):
+    with pytest.raises(StoreError) as refused, translate_errors("postgresql://db/jobs"):
         raise error
 
     assert "duplicate key" in str(refused.value)

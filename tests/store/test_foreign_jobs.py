@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from trax.store.foreign_jobs import StoredJob, apscheduler_jobs
-from trax.store.url import parsed_url
+from trax.store.url import parse_url
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +27,7 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         sa.Column("next_run_time", sa.Float(25), index=True),
         sa.Column("job_state", sa.LargeBinary, nullable=False),
     )
-    engine = sa.create_engine(parsed_url(url))
+    engine = sa.create_engine(parse_url(url))
     with engine.begin() as connection:
         jobs.create(connection)
         rows = [

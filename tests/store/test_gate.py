@@ -37,7 +37,7 @@ def test_what_is_let_in_for_a_worker_has_begun_when_it_is_committed(gate: Gateho
     assert (marked.status, marked.metadata_id) == (QueueStatus.DISPATCHED, run.id)
     assert (run.state, run.worker, run.host) == (State.IN_PROGRESS, 7, "box")
     assert (run.created_at, run.started_at) == (gate.now, gate.now)
-    assert ids(visited.held) == visited.metadata_ids == [run.id]
+    assert ids(visited.claimed) == visited.metadata_ids == [run.id]
 
 
 def test_what_there_are_no_slots_for_keeps_its_place_in_the_queue(gate: Gatehouse) -> None:
@@ -46,8 +46,8 @@ def test_what_there_are_no_slots_for_keeps_its_place_in_the_queue(gate: Gatehous
     visited = gate.visit(slots=2)
 
     assert visited.entry_ids == entries[:2]
-    assert len(visited.held) == 2
-    assert visited.refused
+    assert len(visited.claimed) == 2
+    assert visited.is_limited
     assert gate.queued() == entries[2:]
     assert gate.runs("pending") == []
 
@@ -65,7 +65,7 @@ def test_a_worker_without_a_slot_lets_nobody_in(gate: Gatehouse) -> None:
 
     visited = gate.visit(slots=0)
 
-    assert (visited.held, visited.refused) == ([], True)
+    assert (visited.claimed, visited.is_limited) == ([], True)
     assert gate.queued() == entries
 
 
@@ -76,9 +76,9 @@ def test_workers_that_do_not_come_to_the_gate_are_provided_for_and_not_more(gate
     first = gate.visit(slots=2)
     second = gate.visit(slots=0)
 
-    assert len(first.held) == 2
+    assert len(first.claimed) == 2
     assert len(gate.runs("pending")) == 3
-    assert (second.metadata_ids, second.held) == ([], [])
+    assert (second.metadata_ids, second.claimed) == ([], [])
     assert gate.queued() == entries[5:]
 
 
@@ -98,7 +98,7 @@ def test_runs_left_pending_are_taken_before_anybody_is_let_in(gate: Gatehouse) -
 
     visited = gate.visit(slots=3)
 
-    assert ids(visited.held)[:2] == left
+    assert ids(visited.claimed)[:2] == left
     assert visited.entry_ids == high[:1]
     assert gate.queued() == high[1:]
     assert {run.state for run in gate.runs()} == {State.IN_PROGRESS}
@@ -110,7 +110,7 @@ def test_a_worker_whose_slots_are_filled_by_what_was_pending_lets_nobody_in(gate
 
     visited = gate.visit(slots=2)
 
-    assert (ids(visited.held), visited.refused) == (left[:2], True)
+    assert (ids(visited.claimed), visited.is_limited) == (left[:2], True)
     assert gate.queued() == entries
 
 
@@ -120,7 +120,7 @@ def test_pending_runs_that_were_taken_still_count_against_the_limit(gate: Gateho
 
     visited = gate.visit(slots=9, limit=3)
 
-    assert len(visited.held) == 3
+    assert len(visited.claimed) == 3
     assert gate.queued() == entries[1:]
 
 
@@ -130,7 +130,7 @@ def test_cpu_trains_begin_only_where_a_process_is_free_for_them(gate: Gatehouse)
 
     visited = gate.visit(slots=4, trains=["heavy", "light"], cpu_slots=1, cpu_trains=frozenset({"heavy"}))
 
-    assert [run.train for run in visited.held] == ["heavy", "light"]
+    assert [run.train for run in visited.claimed] == ["heavy", "light"]
     assert [run.train for run in gate.runs("pending")] == ["heavy", "heavy"]
 
 
@@ -140,7 +140,7 @@ def test_cpu_trains_taken_from_what_was_pending_use_up_the_processes(gate: Gateh
 
     visited = gate.visit(slots=4, trains=["heavy"], cpu_slots=1, cpu_trains=frozenset({"heavy"}))
 
-    assert ids(visited.held) == left
+    assert ids(visited.claimed) == left
     assert len(gate.runs("pending")) == 1
 
 
@@ -151,7 +151,7 @@ def test_a_train_the_worker_does_not_know_waits_for_one_that_does(gate: Gatehous
 
     (run,) = gate.runs()
     assert (run.state, run.worker, run.started_at, run.submitter) == (State.PENDING, None, None, "local")
-    assert visited.held == []
+    assert visited.claimed == []
 
 
 def test_nothing_is_held_back_where_some_trains_go_elsewhere(gate: Gatehouse) -> None:
@@ -161,7 +161,7 @@ def test_nothing_is_held_back_where_some_trains_go_elsewhere(gate: Gatehouse) ->
     visited = gate.visit(slots=1, routing=Routing(submitters={"far": "cluster"}))
 
     assert gate.queued() == []
-    assert len(visited.held) == 1
+    assert len(visited.claimed) == 1
     assert [run.submitter for run in gate.runs("pending")] == ["local"] * 3 + ["cluster"] * 2
 
 
@@ -170,7 +170,7 @@ def test_a_run_for_a_submitter_is_never_begun_by_a_worker(gate: Gatehouse) -> No
 
     visited = gate.visit(slots=4, routing=Routing(submitters={"work": "cluster"}))
 
-    assert visited.held == []
+    assert visited.claimed == []
     assert [run.state for run in gate.runs()] == [State.PENDING]
 
 
@@ -183,7 +183,7 @@ def test_a_dispatcher_that_was_switched_off_lets_nobody_in_but_pending_runs_are_
 
     visited = gate.visit(slots=4)
 
-    assert (ids(visited.held), visited.metadata_ids) == (left, [])
+    assert (ids(visited.claimed), visited.metadata_ids) == (left, [])
     assert gate.queued() == entries
 
 
@@ -194,7 +194,7 @@ def test_a_limit_that_an_operator_has_just_set_counts_in_the_same_visit(gate: Ga
 
     visited = gate.visit(slots=9, limit=None)
 
-    assert len(visited.held) == 1
+    assert len(visited.claimed) == 1
     assert gate.queued() == entries[1:]
 
 
@@ -202,7 +202,7 @@ def test_a_limit_that_an_operator_has_just_lifted_holds_nobody_back(gate: Gateho
     gate.queue(4)
     gate.edit("max_active_jobs", "null")
 
-    assert len(gate.visit(slots=9, limit=1).held) == 4
+    assert len(gate.visit(slots=9, limit=1).claimed) == 4
 
 
 def test_entries_without_a_group_are_found_in_order_behind_a_flood(gate: Gatehouse) -> None:

@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import event
 from tests.support.gatehouse import Gatehouse
 
-from trax.admin.job_dispatcher import Dispatched, dispatch
+from trax.admin.job_dispatcher import DispatchResult, run_dispatch_cycle
 from trax.dispatch.routing import Routing
-from trax.records.metadata import Ending
+from trax.records.metadata import ResultRow
 from trax.records.states import State
 from trax.settings import Settings
 from trax.store import Store, metadata
@@ -32,7 +32,7 @@ def gate(postgres_url: str) -> Generator[Gatehouse]:
     store.close()
 
 
-def visit_while(gate: Gatehouse, place: int, happens: Callable[[], object]) -> Dispatched:
+def visit_while(gate: Gatehouse, place: int, happens: Callable[[], object]) -> DispatchResult:
     """One visit with a limit of one; something happens right before the statement at this place."""
     statements = 0
 
@@ -45,9 +45,9 @@ def visit_while(gate: Gatehouse, place: int, happens: Callable[[], object]) -> D
             happens()
         statements += 1
 
-    def visit(connection: Connection) -> Dispatched:
+    def visit(connection: Connection) -> DispatchResult:
         event.listen(connection, "before_cursor_execute", hear)
-        return dispatch(connection, gate.store, Settings(max_active_jobs=1), Routing())
+        return run_dispatch_cycle(connection, gate.store, Settings(max_active_jobs=1), Routing())
 
     visited = gate.store.run(visit)
     assert statements > place
@@ -69,7 +69,7 @@ def test_a_run_that_ends_meanwhile_has_ended_before_the_next_is_let_in(gate: Gat
     gate.queue(1)
 
     def end() -> None:
-        ending = Ending(metadata_id=running, worker_id=7, state=State.COMPLETED)
+        ending = ResultRow(metadata_id=running, worker_id=7, state=State.COMPLETED)
         gate.store.run(metadata.finish_and_commit, [ending], now=None)
 
     visited = visit_while(gate, place, end)

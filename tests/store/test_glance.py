@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from trax.records import State
-from trax.records.glance import Failure, Glance, UnderWay
-from trax.records.metadata import Ending, NewRun, ProgressNote
+from trax.records.glance import LastFailure, LiveView, RunningTrain
+from trax.records.metadata import NewRun, ProgressUpdate, ResultRow
 from trax.store import glance, metadata, progress
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 SECOND = timedelta(seconds=1)
 
 
-def read(store: Store, now: datetime, *trains: str) -> Glance:
-    return store.read(glance.read, trains, now=now, lost_after=20 * SECOND)
+def read(store: Store, now: datetime, *trains: str) -> LiveView:
+    return store.read(glance.read_live_view, trains, now=now, lost_after=20 * SECOND)
 
 
 def begun(connection: Connection, train: str, now: datetime) -> int:
@@ -27,14 +27,14 @@ def begun(connection: Connection, train: str, now: datetime) -> int:
 def ended(connection: Connection, train: str, state: State, at: datetime, why: str | None = None) -> int:
     run = begun(connection, train, at)
     failure = {"failure_exception": "OSError", "failure_reason": why} if why else {}
-    metadata.finish(connection, [Ending(metadata_id=run, worker_id=None, state=state, **failure)], now=at)
+    metadata.finish(connection, [ResultRow(metadata_id=run, worker_id=None, state=state, **failure)], now=at)
     return run
 
 
 def test_an_empty_database_shows_nothing(store: Store, now: datetime) -> None:
     found = read(store, now, "greet")
 
-    assert (found.under_way, found.next_due, found.last_failure) == ((), (), None)
+    assert (found.running, found.next_due, found.last_failure) == ((), (), None)
     assert (found.completed, found.failed, found.status.ready) == (0, 0, 0)
 
 
@@ -43,15 +43,15 @@ def test_what_runs_is_counted_by_train_the_busiest_first(store: Store, now: date
     for _ in range(2):
         store.run(begun, "greet", now)
 
-    assert read(store, now).under_way == (UnderWay("greet", 2), UnderWay("roast", 1))
+    assert read(store, now).running == (RunningTrain("greet", 2), RunningTrain("roast", 1))
 
 
 def test_how_far_a_train_has_come_is_shown(store: Store, now: datetime) -> None:
     run = store.run(begun, "roast", now)
-    note = ProgressNote(metadata_id=run, current_junction=None, junction_started_at=None, progress=0.25)
+    note = ProgressUpdate(metadata_id=run, current_junction=None, junction_started_at=None, progress=0.25)
     store.run(progress.write, [note])
 
-    assert read(store, now).under_way == (UnderWay("roast", 1, 0.25),)
+    assert read(store, now).running == (RunningTrain("roast", 1, 0.25),)
 
 
 def test_endings_of_the_last_minute_are_counted_for_the_trains_that_were_named(
@@ -73,4 +73,4 @@ def test_the_latest_failure_says_why(store: Store, now: datetime) -> None:
     last = store.run(ended, "roast", State.FAILED, now, "the oven is cold")
     store.run(ended, "greet", State.COMPLETED, now)
 
-    assert read(store, now).last_failure == Failure(last, "roast", now, "OSError: the oven is cold")
+    assert read(store, now).last_failure == LastFailure(last, "roast", now, "OSError: the oven is cold")

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sqlalchemy import text
 
-from trax.admin.job_dispatcher import dispatch
+from trax.admin.job_dispatcher import run_dispatch_cycle
 from trax.dispatch.routing import Routing
-from trax.queue import Wish, enqueue_quickly
+from trax.queue import EnqueueRequest, enqueue_plain
 from trax.records import WorkQueueEntry
 from trax.records.external_id import new_external_id
-from trax.records.metadata import Ending
+from trax.records.metadata import ResultRow
 from trax.records.states import State
 from trax.settings import Settings
 from trax.store import Store, metadata
-from trax.store.claim import Taker
-from trax.store.dialect import plan_freely
+from trax.store.claim import ClaimRequest
+from trax.store.dialect import allow_broad_plans
 from trax.store.engine import PREPARE_AFTER, keep_plans
 
 if TYPE_CHECKING:
@@ -40,11 +40,15 @@ def one_connection(postgres_url: str) -> Generator[Store]:
 
 def go_through(store: Store) -> int:
     """One job on its whole way: queued, let in with the worker at hand, finished; a transaction each."""
-    wish = Wish(train="work", inputs={new_external_id(): "1"})
-    store.run(enqueue_quickly, wish, now=None, record=WorkQueueEntry)
-    taker = Taker(7, "box", 100, frozenset({"work"}))
-    let_in = store.run(dispatch, store, Settings(max_active_jobs=100), Routing(), taker=taker)
-    endings = [Ending(metadata_id=run.metadata_id, worker_id=7, state=State.COMPLETED) for run in let_in.held]
+    wish = EnqueueRequest(train="work", inputs={new_external_id(): "1"})
+    store.run(enqueue_plain, wish, now=None, entry_class=WorkQueueEntry)
+    taker = ClaimRequest(7, "box", 100, frozenset({"work"}))
+    let_in = store.run(
+        run_dispatch_cycle, store, Settings(max_active_jobs=100), Routing(), claim_request=taker
+    )
+    endings = [
+        ResultRow(metadata_id=run.metadata_id, worker_id=7, state=State.COMPLETED) for run in let_in.claimed
+    ]
     return len(store.run(metadata.finish_and_commit, endings, now=None))
 
 
@@ -97,7 +101,7 @@ def fill_with_history(connection: Connection) -> None:
 
 def test_whoever_reads_widely_may_say_so(one_connection: Store) -> None:
     def ways(connection: Connection) -> set[str]:
-        plan_freely(connection)
+        allow_broad_plans(connection)
         shown = "SELECT current_setting('enable_seqscan') UNION SELECT current_setting('enable_hashjoin')"
         return set(connection.execute(text(shown)).scalars())
 

@@ -20,8 +20,8 @@ from trax.store import Store, dialect, work_queue
 from trax.store import engine as store_engine
 from trax.store import store as store_module
 from trax.store.engine import Timeouts, limit_statements, open_engine, session_name
-from trax.store.listening import connected
-from trax.store.url import parsed_url
+from trax.store.listening import open_connection
+from trax.store.url import parse_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -56,7 +56,7 @@ def test_a_host_that_answers_no_more_is_a_passing_fault_within_the_limits(proxy:
         store.read(work_queue.get, 1)
         proxy.is_black_hole = True
 
-        with pytest.raises(StoreUnavailable, match=r"no answer for 2\.\d s"):
+        with pytest.raises(StoreUnavailable, match=r"no response for 2\.\d s"):
             store.read(work_queue.get, 1)  # on the connection that it has
         with pytest.raises(StoreUnavailable, match="timeout"):
             store.read(work_queue.get, 1)  # and on a new one
@@ -87,16 +87,16 @@ def test_a_loss_in_one_lane_is_a_warning_to_the_other(postgres_url: str) -> None
 
 def test_so_it_is_with_the_connection_that_listens(proxy: Proxy) -> None:
     def ask() -> None:
-        with connected(proxy.url, SHORT) as line:
+        with open_connection(proxy.url, SHORT) as line:
             proxy.is_black_hole = True
             line.execute("SELECT 1")
 
-    with pytest.raises(StoreUnavailable, match="no answer"):
+    with pytest.raises(StoreUnavailable, match="no response"):
         ask()
 
 
 def test_the_address_may_forbid_kept_plans_for_whoever_listens_too(postgres_url: str) -> None:
-    with connected(f"{postgres_url}?prepare_statements=off") as line:
+    with open_connection(f"{postgres_url}?prepare_statements=off") as line:
         assert line.execute("SELECT 1").fetchall() == [(1,)]
 
 
@@ -142,7 +142,7 @@ async def test_a_process_that_is_to_end_waits_for_no_long_answer(
 ) -> None:
     monkeypatch.setattr(store_module, "LAST_SECONDS", 0.2)
     app = Trax(proxy.url, database_statement_timeout=None)
-    store = await app.parts.store.opened()
+    store = await app.parts.store.open()
     proxy.is_black_hole = True
     asking = asyncio.create_task(store.ask(work_queue.get, 1))
     await asyncio.sleep(0)
@@ -150,7 +150,7 @@ async def test_a_process_that_is_to_end_waits_for_no_long_answer(
     async with asyncio.timeout(30):
         await app.stop()
 
-        with pytest.raises(StoreUnavailable, match="no answer"):
+        with pytest.raises(StoreUnavailable, match="no response"):
             await asking
 
 
@@ -169,13 +169,13 @@ def test_the_server_ends_a_statement_that_takes_too_long(postgres_url: str) -> N
 def test_what_may_take_long_says_so_and_only_for_its_transaction(postgres_url: str) -> None:
     def lifted(connection: Connection) -> tuple[str, float]:
         dialect.lift_limits(connection)
-        return setting("statement_timeout")(connection), driver(connection).wanted_seconds
+        return setting("statement_timeout")(connection), driver(connection).max_wait_seconds
 
     with closing(Store(postgres_url, pool_size=1)) as store:
         assert store.run(setting("statement_timeout")) == "1min"
         assert store.run(lifted) == ("0", math.inf)
         assert store.run(setting("statement_timeout")) == "1min"
-        assert store.run(lambda connection: driver(connection).wanted_seconds) is None
+        assert store.run(lambda connection: driver(connection).max_wait_seconds) is None
 
 
 def test_a_vanished_host_is_noticed_by_the_network_in_time(postgres_url: str) -> None:
@@ -205,7 +205,7 @@ def test_nothing_of_it_is_left_in_a_session_that_a_pooler_shares(postgres_url: s
 
 
 def test_nor_is_a_server_told_that_was_found_behind_a_pooler(postgres_url: str) -> None:
-    with store_engine.LimitedConnection.connect(postgres_url) as connection:
+    with store_engine.PostgresqlConnection.connect(postgres_url) as connection:
         connection.prepare_threshold = None
         limit_statements(connection, None)
         assert connection.execute("SHOW statement_timeout").fetchall() == [("0",)]
@@ -214,7 +214,7 @@ def test_nor_is_a_server_told_that_was_found_behind_a_pooler(postgres_url: str) 
 def test_the_settings_of_an_app_count(postgres_url: str) -> None:
     app = Trax(postgres_url, database_connect_timeout=3, database_network_timeout=6)
     with closing(app):
-        assert app.parts.store.opened_blocking().timeouts == Timeouts(3, 6, 60)
+        assert app.parts.store.open_blocking().timeouts == Timeouts(3, 6, 60)
     with pytest.raises(InvalidSetting, match="database_connect_timeout"):
         Trax(postgres_url, database_connect_timeout=0.5)
     with pytest.raises(InvalidSetting, match="database_network_timeout"):
@@ -240,13 +240,13 @@ def test_a_session_is_known_as_ours_whatever_the_address_calls_it(
 
 def test_limits_leave_a_busy_connection_alone(postgres_url: str) -> None:
     """What keeps sending is not silent, however long it takes in all."""
-    with store_engine.LimitedConnection.connect(postgres_url) as connection:
-        connection.patience = store_engine.Patience(Timeouts(network_seconds=0.3, statement_seconds=0.3))
+    with store_engine.PostgresqlConnection.connect(postgres_url) as connection:
+        connection.wait_limits = store_engine.WaitLimits(Timeouts(network_seconds=0.3, statement_seconds=0.3))
         slow = "SELECT repeat('x', 10000), pg_sleep(0.01) FROM generate_series(1, 100)"
         rows = connection.execute(slow).fetchall()
 
         assert len(rows) == 100
-        with pytest.raises(psycopg.OperationalError, match="no answer"):
+        with pytest.raises(psycopg.OperationalError, match="no response"):
             connection.execute("SELECT pg_sleep(30)")
         assert connection.closed
 
@@ -261,7 +261,7 @@ def test_a_connection_whose_first_statements_fail_is_not_left_open(
         raise psycopg.OperationalError("cut off")
 
     monkeypatch.setattr("trax.store.engine.keep_plans", fail)
-    engine = open_engine(parsed_url(postgres_url))
+    engine = open_engine(parse_url(postgres_url))
     with pytest.raises(Exception, match="cut off"):
         engine.connect()
     engine.dispose()

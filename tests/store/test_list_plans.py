@@ -51,13 +51,13 @@ def history(postgres_databases: Any) -> Generator[Store]:
 
 @pytest.mark.parametrize("state", [None, *State])
 def test_runs_of_any_state_are_found_without_walking_history(history: Store, state: State | None) -> None:
-    assert rows_read(history, partial(run_pages.listed, wanted=RunFilter(state=state))) <= 200
+    assert rows_read(history, partial(run_pages.load_list, record_filter=RunFilter(state=state))) <= 200
 
 
 def test_runs_of_a_manifest_are_found_without_walking_history(history: Store) -> None:
-    assert rows_read(history, partial(run_pages.listed, wanted=RunFilter(manifest="m7"))) <= 200
+    assert rows_read(history, partial(run_pages.load_list, record_filter=RunFilter(manifest="m7"))) <= 200
     assert (
-        rows_read(history, lambda connection: run_pages.listed(connection, RunFilter(manifest="nobody")))
+        rows_read(history, lambda connection: run_pages.load_list(connection, RunFilter(manifest="nobody")))
         <= 200
     )
 
@@ -65,7 +65,10 @@ def test_runs_of_a_manifest_are_found_without_walking_history(history: Store) ->
 def test_runs_of_a_frequent_train_and_group_are_found_without_walking_history(history: Store) -> None:
     wanted = RunFilter(train="greet", group="g")
 
-    assert rows_read(history, partial(run_pages.listed, wanted=wanted)) <= run_pages.RARE + 200
+    assert (
+        rows_read(history, partial(run_pages.load_list, record_filter=wanted))
+        <= run_pages.RARE_TRAIN_RUNS + 200
+    )
 
 
 @pytest.mark.parametrize("status", [None, *QueueStatus])
@@ -73,18 +76,20 @@ def test_entries_of_any_status_are_found_without_walking_history(
     history: Store, status: QueueStatus | None
 ) -> None:
     assert (
-        rows_read(history, lambda connection: queue_pages.listed(connection, EntryFilter(status=status)))
+        rows_read(history, lambda connection: queue_pages.load_list(connection, EntryFilter(status=status)))
         <= 200
     )
 
 
 def test_entries_of_a_manifest_are_found_without_walking_history(history: Store) -> None:
     assert (
-        rows_read(history, lambda connection: queue_pages.listed(connection, EntryFilter(manifest="m7")))
+        rows_read(history, lambda connection: queue_pages.load_list(connection, EntryFilter(manifest="m7")))
         <= 200
     )
     assert (
-        rows_read(history, lambda connection: queue_pages.listed(connection, EntryFilter(manifest="nobody")))
+        rows_read(
+            history, lambda connection: queue_pages.load_list(connection, EntryFilter(manifest="nobody"))
+        )
         <= 200
     )
 
@@ -92,12 +97,12 @@ def test_entries_of_a_manifest_are_found_without_walking_history(history: Store)
 def test_runs_of_a_rare_train_are_found_by_its_own_index(history: Store) -> None:
     wanted = RunFilter(train="nobody")
 
-    assert rows_read(history, partial(run_pages.listed, wanted=wanted)) <= 200
+    assert rows_read(history, partial(run_pages.load_list, record_filter=wanted)) <= 200
 
 
 def test_how_the_whole_stands_is_found_without_walking_history(history: Store) -> None:
     def question(connection: Connection) -> None:
-        status.read(connection, now=datetime.now(UTC), lost_after=timedelta(seconds=20))
+        status.load_status(connection, now=datetime.now(UTC), lost_after=timedelta(seconds=20))
 
     assert rows_read(history, question) <= 200
 
@@ -105,11 +110,11 @@ def test_how_the_whole_stands_is_found_without_walking_history(history: Store) -
 @pytest.mark.parametrize(
     "question",
     [
-        why.holders,
-        partial(why.holders, group_id=1),
-        why.occupancy,
-        partial(why.occupants, manifest_id=7),
-        partial(why.slots_taken, worker_ids=[1], most=10),
+        why.find_active_runs,
+        partial(why.find_active_runs, group_id=1),
+        why.count_active_runs,
+        partial(why.load_activity, manifest_id=7),
+        partial(why.count_used_slots, worker_ids=[1], most=10),
     ],
 )
 def test_what_holds_a_job_is_found_without_walking_history(

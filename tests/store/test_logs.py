@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import delete
 
 from trax.records.external_id import new_external_id
-from trax.records.log_line import NewLine
+from trax.records.log_line import NewLogLine
 from trax.records.metadata import NewRun
 from trax.records.states import LogLevel
 from trax.store import logs, metadata
@@ -22,8 +22,8 @@ def begun(store: Store, now: datetime) -> int:
     return store.run(metadata.begin, NewRun(external_id=new_external_id(), train="work"), now=now)
 
 
-def line(metadata_id: int, message: str, now: datetime) -> NewLine:
-    return NewLine(
+def line(metadata_id: int, message: str, now: datetime) -> NewLogLine:
+    return NewLogLine(
         metadata_id=metadata_id,
         created_at=now,
         level=LogLevel.INFORMATION,
@@ -41,8 +41,8 @@ def test_the_lines_of_a_run_are_read_in_order_and_page_by_page(store: Store, now
 
     store.run(logs.add, told)
 
-    first = store.read(logs.of_run, run, limit=200)
-    rest = store.read(logs.of_run, run, after=first[-1].id, limit=200)
+    first = store.read(logs.load_by_run, run, limit=200)
+    rest = store.read(logs.load_by_run, run, after=first[-1].id, limit=200)
     assert [one.message for one in first + rest] == [str(number) for number in range(1, 500, 2)]
     assert {one.metadata_id for one in first + rest} == {run}
     assert (rest[-1].created_at, rest[-1].logger) == (now + timedelta(seconds=499), "etl.load")
@@ -53,7 +53,7 @@ def test_text_that_the_database_cannot_hold_is_kept_as_far_as_it_can_be(store: S
 
     store.run(logs.add, [line(run, "raw \x00 bytes \udcff and é", now)])
 
-    (kept,) = store.read(logs.of_run, run)
+    (kept,) = store.read(logs.load_by_run, run)
     assert kept.message == "raw \N{REPLACEMENT CHARACTER} bytes ? and é"
 
 
@@ -62,8 +62,8 @@ def test_a_line_of_a_run_that_is_gone_is_passed_over(store: Store, now: datetime
 
     store.run(logs.add, [line(999_999, "too late", now), line(run, "in time", now)])
 
-    assert [one.message for one in store.read(logs.of_run, run)] == ["in time"]
-    assert store.read(logs.of_run, 999_999) == []
+    assert [one.message for one in store.read(logs.load_by_run, run)] == ["in time"]
+    assert store.read(logs.load_by_run, 999_999) == []
 
 
 def test_the_lines_of_a_run_go_with_its_record(store: Store, now: datetime) -> None:
@@ -72,7 +72,7 @@ def test_the_lines_of_a_run_go_with_its_record(store: Store, now: datetime) -> N
 
     store.run(_forget)
 
-    assert store.read(logs.of_run, run) == []
+    assert store.read(logs.load_by_run, run) == []
 
 
 def _forget(connection: Connection) -> None:

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 
 def test_groups_are_made_when_first_named(store: Store, now: datetime) -> None:
-    made = store.run(manifest_groups.named, ["etl", "mail", "etl"], now=now)
+    made = store.run(manifest_groups.get_or_create, ["etl", "mail", "etl"], now=now)
 
-    again = store.run(manifest_groups.named, ["mail", "new"], now=now)
+    again = store.run(manifest_groups.get_or_create, ["mail", "new"], now=now)
 
     assert set(made) == {"etl", "mail"}
     assert again["mail"] == made["mail"]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from trax.records import Metadata, State
-from trax.records.metadata import Ending, NewRun
+from trax.records.metadata import NewRun, ResultRow
 from trax.store import Store, metadata
 from trax.store.schema import tables
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 RUN = NewRun(external_id="3f", train="greet", input='{"name": "Ada"}', host="box", timeout_seconds=2.5)
 
 
-def ending(metadata_id: int, state: State = State.COMPLETED, **options: Any) -> Ending:
-    return Ending(metadata_id=metadata_id, state=state, **{"worker_id": None, **options})
+def ending(metadata_id: int, state: State = State.COMPLETED, **options: Any) -> ResultRow:
+    return ResultRow(metadata_id=metadata_id, state=state, **{"worker_id": None, **options})
 
 
 def held_by(connection: Connection, metadata_id: int, worker_id: int) -> None:

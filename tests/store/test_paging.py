@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from trax.records.page import Page
+    from trax.records.page import RecordPage
     from trax.store import Store
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
@@ -43,7 +43,7 @@ def runs(
     return store.read(run_pages.page, RunFilter(**wanted), before=before, after=after, limit=limit)
 
 
-def ids(page: Page[Any]) -> list[int]:
+def ids(page: RecordPage[Any]) -> list[int]:
     return [item.id for item in page.items]
 
 
@@ -68,7 +68,7 @@ def test_a_page_that_is_just_full_is_the_last(store: Store) -> None:
 
 
 def test_runs_are_narrowed_in_every_way(store: Store, now: datetime) -> None:
-    group = store.run(manifest_groups.named, ["etl"], now=now)["etl"]
+    group = store.run(manifest_groups.get_or_create, ["etl"], now=now)["etl"]
     write(
         store,
         "metadata",
@@ -118,7 +118,7 @@ def test_a_search_that_no_index_answers_stops_and_says_where(
     store: Store, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(paging, "WINDOW", 4)
-    group = store.run(manifest_groups.named, ["etl"], now=now)["etl"]
+    group = store.run(manifest_groups.get_or_create, ["etl"], now=now)["etl"]
     its_own = {2: group.id, 9: group.id}
     write(store, "metadata", [row(number, group_id=its_own.get(number)) for number in range(1, 11)])
 
@@ -158,7 +158,7 @@ def test_what_no_index_answers_is_counted_exactly_to_the_bound(
         monkeypatch.setattr(module, "COUNTED_TO", 50)
     monkeypatch.setattr(paging, "WINDOW", 20)
     monkeypatch.setattr(paging, "SPARSE_WINDOW", 5)
-    groups = store.run(manifest_groups.named, ["few", "fifty", "many"], now=now)
+    groups = store.run(manifest_groups.get_or_create, ["few", "fifty", "many"], now=now)
     of_group = ["few"] * 3 + ["fifty"] * 50 + ["many"] * 147  # the newest last: they hide the others
     rows = [
         row(number, group_id=groups[name].id, state=("completed", "failed")[number % 2])
@@ -200,7 +200,7 @@ def entry(number: int, **columns: Any) -> dict[str, Any]:
 
 
 def test_entries_are_narrowed_and_counted(store: Store, now: datetime) -> None:
-    group = store.run(manifest_groups.named, ["etl"], now=now)["etl"]
+    group = store.run(manifest_groups.get_or_create, ["etl"], now=now)["etl"]
     write(
         store,
         "work_queue",
@@ -234,7 +234,7 @@ def test_a_long_queue_is_estimated(store: Store, monkeypatch: pytest.MonkeyPatch
     write(store, "work_queue", [entry(number, **(done if number % 2 else {})) for number in range(400)])
     analyze(store)
 
-    about = store.read(counting.queued)
+    about = store.read(counting.count_queued)
 
     assert not about.exact
     assert about.number == pytest.approx(200, rel=0.15)
@@ -277,7 +277,7 @@ def manifest(number: int, group_id: int, **columns: Any) -> dict[str, Any]:
 
 
 def test_manifests_are_paged_by_their_names(store: Store, now: datetime) -> None:
-    groups = store.run(manifest_groups.named, ["etl", "mail"], now=now)
+    groups = store.run(manifest_groups.get_or_create, ["etl", "mail"], now=now)
     etl, mail = groups["etl"].id, groups["mail"].id
     write(
         store,

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from trax.store import Store
-    from trax.store.pipeline import Step
+    from trax.store.pipeline import BoundStatement
 
 
-def counting(connection: Connection) -> Step:
+def counting(connection: Connection) -> BoundStatement:
     return select(func.count()).select_from(tables(connection).setting), {}
 
 

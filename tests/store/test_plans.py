@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sqlalchemy import event, text
 
-from trax.admin.job_dispatcher import dispatch
+from trax.admin.job_dispatcher import run_dispatch_cycle
 from trax.dispatch.routing import Routing
-from trax.records.metadata import Ending
+from trax.records.metadata import ResultRow
 from trax.records.states import State
 from trax.settings import Settings
 from trax.store import Store, claim, metadata, metadata_sweeps, run_times, work_queue
-from trax.store.claim import Taker
+from trax.store.claim import ClaimRequest
 from trax.store.dialect import take_gate_lock
 from trax.store.pipeline import run_together
 
@@ -85,13 +85,13 @@ def store(postgres_databases: PostgresDatabases, request: pytest.FixtureRequest)
 @pytest.fixture(scope="module")
 def visited(store: Store) -> list[Sent]:
     """What one visit to the gate sends, by PostgreSQL's own clock."""
-    taker = Taker(WORKER, "box", 400, frozenset({"work"}))
+    taker = ClaimRequest(WORKER, "box", 400, frozenset({"work"}))
     settings = Settings(max_active_jobs=10_000)
 
     def visit(connection: Connection) -> None:
-        let_in = dispatch(connection, store, settings, Routing(), taker=taker)
-        assert len(let_in.held) > 300, "some were pending, and some were let in"
-        assert let_in.leaves_some
+        let_in = run_dispatch_cycle(connection, store, settings, Routing(), claim_request=taker)
+        assert len(let_in.claimed) > 300, "some were pending, and some were let in"
+        assert let_in.has_waiting_entries
 
     return sent_by(store, visit)
 
@@ -222,7 +222,7 @@ def test_entries_are_marked_one_by_one_and_not_by_reading_the_queue(
 
 def test_runs_are_ended_one_by_one_and_not_by_walking_the_batch_for_each(store: Store) -> None:
     ids = range(60_001, 60_501)
-    endings = [Ending(metadata_id=one, worker_id=WORKER, state=State.COMPLETED) for one in ids]
+    endings = [ResultRow(metadata_id=one, worker_id=WORKER, state=State.COMPLETED) for one in ids]
     (finish, *_) = sent_by(store, lambda connection: metadata.finish(connection, endings, now=now(store)))
 
     plan = plan_of(store, finish, at_the_gate=False)
@@ -233,7 +233,7 @@ def test_runs_are_ended_one_by_one_and_not_by_walking_the_batch_for_each(store: 
 
 
 def test_the_times_of_runs_are_found_one_by_one(store: Store) -> None:
-    (look,) = sent_by(store, lambda connection: run_times.of_runs(connection, range(1, 501)))
+    (look,) = sent_by(store, lambda connection: run_times.load_run_times(connection, range(1, 501)))
 
     plan = plan_of(store, look, at_the_gate=False)
 
@@ -254,7 +254,7 @@ def test_whether_anybody_waits_is_known_from_the_first_who_does(store: Store) ->
 
 
 def test_whether_anything_is_pending_is_known_from_its_index(store: Store) -> None:
-    (look,) = sent_by(store, claim.is_any_pending)
+    (look,) = sent_by(store, claim.has_pending)
 
     plan = plan_of(store, look, at_the_gate=False)
 
@@ -262,7 +262,7 @@ def test_whether_anything_is_pending_is_known_from_its_index(store: Store) -> No
 
 
 def test_looking_for_trouble_reads_only_what_goes_on(store: Store) -> None:
-    step = metadata_sweeps.looking_for_trouble(
+    step = metadata_sweeps.build_maintenance_check(
         "postgresql",
         default=timedelta(hours=1),
         stale_after=timedelta(hours=1),

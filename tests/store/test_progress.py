@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trax.records.external_id import new_external_id
-from trax.records.metadata import Ending, Metadata, NewRun, ProgressNote
+from trax.records.metadata import Metadata, NewRun, ProgressUpdate, ResultRow
 from trax.records.states import CancelReason, State
 from trax.store import Store, metadata, progress
 from trax.store.metadata_sweeps import request_cancel
@@ -22,9 +22,9 @@ def record(store: Store, metadata_id: int) -> Metadata:
     return found
 
 
-def note(metadata_id: int, *told: float | str | None, now: datetime) -> ProgressNote:
+def note(metadata_id: int, *told: float | str | None, now: datetime) -> ProgressUpdate:
     fraction, message = told or (None, None)
-    return ProgressNote(
+    return ProgressUpdate(
         metadata_id=metadata_id,
         current_junction="load",
         junction_started_at=now,
@@ -60,7 +60,7 @@ def test_a_note_without_a_fraction_leaves_what_was_told_and_one_with_it_replaces
 
 def test_a_run_that_is_over_shows_nothing_new(store: Store, now: datetime) -> None:
     run = begun(store, now)
-    ending = Ending(metadata_id=run, worker_id=None, state=State.COMPLETED)
+    ending = ResultRow(metadata_id=run, worker_id=None, state=State.COMPLETED)
     store.run(metadata.finish, [ending], now=now)
 
     assert store.run(progress.write, [note(run, 0.5, "half", now=now)]) == set()
@@ -84,6 +84,6 @@ def test_those_that_are_to_stop_are_found(store: Store, now: datetime) -> None:
     stopping, going_on = begun(store, now), begun(store, now)
     store.run(request_cancel, [stopping])
 
-    asked = store.read(progress.asked_to_stop, [stopping, going_on])
+    asked = store.read(progress.find_cancel_requests, [stopping, going_on])
 
     assert asked == {stopping: CancelReason.REQUESTED}

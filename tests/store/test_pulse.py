@@ -10,14 +10,14 @@ from pydantic import BaseModel
 from trax import Retry, Trax, every
 from trax.host.acting import acting
 from trax.records.audit import Actor
-from trax.records.pulse import Tag, changed
+from trax.records.pulse import ChangeTag, find_changes
 from trax.store import pulse
 from trax.testing import Harness
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable
 
-    from trax.records.pulse import Pulse
+    from trax.records.pulse import ChangeMarks
 
 
 class Order(BaseModel):
@@ -30,14 +30,14 @@ class Watched:
     def __init__(self, harness: Harness) -> None:
         self.harness = harness
         self.app = harness.app
-        self._last: Pulse | None = None
+        self._last: ChangeMarks | None = None
 
-    async def look(self) -> frozenset[Tag]:
-        store = await self.app.parts.store.opened()
-        before, self._last = self._last, await store.ask(pulse.read)
-        return changed(before, self._last)
+    async def look(self) -> frozenset[ChangeTag]:
+        store = await self.app.parts.store.open()
+        before, self._last = self._last, await store.ask(pulse.read_change_marks)
+        return find_changes(before, self._last)
 
-    async def after(self, *work: Awaitable[object]) -> frozenset[Tag]:
+    async def after(self, *work: Awaitable[object]) -> frozenset[ChangeTag]:
         await self.look()
         for each in work:
             await each
@@ -65,31 +65,34 @@ async def test_nothing_is_news_while_nothing_happens(watched: Watched) -> None:
 
 
 async def test_an_entry_changes_the_queue(watched: Watched) -> None:
-    assert await watched.after(watched.app.queue("serve", {"cups": 1})) == {Tag.QUEUE}
+    assert await watched.after(watched.app.queue("serve", {"cups": 1})) == {ChangeTag.QUEUE}
 
 
 async def test_passing_the_gate_changes_queue_and_executions(watched: Watched) -> None:
     await watched.app.queue("serve", {"cups": 1})
 
-    assert await watched.after(watched.harness.cycle("job_dispatcher")) >= {Tag.QUEUE, Tag.EXECUTIONS}
+    assert await watched.after(watched.harness.cycle("job_dispatcher")) >= {
+        ChangeTag.QUEUE,
+        ChangeTag.EXECUTIONS,
+    }
 
 
 async def test_an_end_changes_executions(watched: Watched) -> None:
     await watched.app.queue("serve", {"cups": 1})
     await watched.harness.cycle("job_dispatcher")
 
-    assert Tag.EXECUTIONS in await watched.after(watched.harness.work())
+    assert ChangeTag.EXECUTIONS in await watched.after(watched.harness.work())
 
 
 async def test_what_gave_up_changes_the_dead_letters_and_so_does_dealing_with_it(watched: Watched) -> None:
     await watched.app.queue("serve", {"cups": 10})
 
-    assert Tag.DEAD_LETTERS in await watched.after(watched.harness.run_until_idle())
-    assert Tag.DEAD_LETTERS in await watched.after(watched.app.dead_letters.acknowledge_all("known"))
+    assert ChangeTag.DEAD_LETTERS in await watched.after(watched.harness.run_until_idle())
+    assert ChangeTag.DEAD_LETTERS in await watched.after(watched.app.dead_letters.acknowledge_all("known"))
 
 
 async def test_an_edit_changes_the_settings(watched: Watched) -> None:
-    assert Tag.SETTINGS in await watched.after(watched.app.settings.update(max_active_jobs=3))
+    assert ChangeTag.SETTINGS in await watched.after(watched.app.settings.update(max_active_jobs=3))
 
 
 async def test_a_switch_changes_the_manifests_and_the_audit(watched: Watched) -> None:
@@ -97,4 +100,4 @@ async def test_a_switch_changes_the_manifests_and_the_audit(watched: Watched) ->
         with acting(Actor("ada")):
             await watched.app.manifests.disable("ada")
 
-    assert await watched.after(switch()) >= {Tag.MANIFESTS, Tag.AUDIT}
+    assert await watched.after(switch()) >= {ChangeTag.MANIFESTS, ChangeTag.AUDIT}

@@ -13,9 +13,9 @@ from trax.records.states import Origin
 from trax.records.work_queue_entry import NewEntry
 from trax.store import Store, work_queue
 from trax.store.announcing import announce
-from trax.store.listening import Bell, Line
+from trax.store.listening import ListenConnection, Waker
 from trax.store.pipeline import run_together
-from trax.store.savepoint import Refused, savepoint, try_together
+from trax.store.savepoint import RowsRefused, savepoint, try_together
 from trax.store.schema import tables
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def test_what_is_refused_is_undone_alone_and_the_transaction_goes_on(
 ) -> None:
     def steps(connection: Connection) -> None:
         run_together(connection, adding(connection, "before", now))
-        with pytest.raises(Refused, match=r"(?i)unique"):
+        with pytest.raises(RowsRefused, match=r"(?i)unique"):
             try_together(
                 connection, adding(connection, "a", now), adding(connection, "before", now), commit=commit
             )
@@ -76,7 +76,7 @@ def test_of_many_rows_one_that_is_refused_takes_the_others_with_it(
 
     def steps(connection: Connection) -> None:
         run_together(connection, adding(connection, "before", now))
-        with pytest.raises(Refused, match=r"(?i)unique"), savepoint(connection):
+        with pytest.raises(RowsRefused, match=r"(?i)unique"), savepoint(connection):
             work_queue.add(connection, entries, now=now)
 
     store.run(steps)
@@ -89,7 +89,7 @@ def test_a_transaction_that_fails_after_a_refusal_leaves_nothing(store: Store, n
 
     def steps(connection: Connection) -> None:
         run_together(connection, adding(connection, "a", now))
-        with pytest.raises(Refused):
+        with pytest.raises(RowsRefused):
             try_together(connection, adding(connection, "a", now), commit=True)
         raise LookupError
 
@@ -119,13 +119,13 @@ def test_others_are_told_once_whether_it_was_refused_or_not(
         announce(connection, Topic.WORK_QUEUE)
         try:
             try_together(connection, adding(connection, name, now), commit=True)
-        except Refused:
+        except RowsRefused:
             announce(connection, Topic.WORK_QUEUE)
 
-    bell = Bell()
-    with Line.opened(postgres_url, bell) as line:
+    bell = Waker()
+    with ListenConnection.open(postgres_url, bell) as line:
         postgres_store.run(steps)
-        heard = line.heard(30)
+        heard = line.receive(30)
     bell.close()
 
     assert [payload.split()[0] for payload in heard] == [Topic.WORK_QUEUE]

@@ -20,7 +20,7 @@ def written_at(connection: Connection) -> dict[str, datetime]:
 
 
 def test_nothing_is_stored_until_somebody_edits(store: Store) -> None:
-    assert store.read(settings.stored) == {}
+    assert store.read(settings.load_edited) == {}
 
 
 def test_writing_adds_and_changes_and_leaves_the_others(store: Store, now: datetime) -> None:
@@ -29,7 +29,7 @@ def test_writing_adds_and_changes_and_leaves_the_others(store: Store, now: datet
 
     store.run(settings.write, {"max_active_jobs": "null", "max_retry_delay": '"PT1H"'}, now=later)
 
-    assert store.read(settings.stored) == {
+    assert store.read(settings.load_edited) == {
         "max_active_jobs": "null",
         "save_inputs": "false",
         "max_retry_delay": '"PT1H"',
@@ -40,8 +40,8 @@ def test_writing_adds_and_changes_and_leaves_the_others(store: Store, now: datet
 def test_forgetting_takes_only_what_is_named(store: Store, now: datetime) -> None:
     store.run(settings.write, {"max_active_jobs": "5", "save_inputs": "false"}, now=now)
 
-    store.run(settings.forget, {"save_inputs", "never_written"})
-    store.run(settings.forget, ())
+    store.run(settings.delete_edited, {"save_inputs", "never_written"})
+    store.run(settings.delete_edited, ())
     store.run(settings.write, {}, now=now)
 
-    assert store.read(settings.stored) == {"max_active_jobs": "5"}
+    assert store.read(settings.load_edited) == {"max_active_jobs": "5"}

@@ -72,11 +72,11 @@ def history(postgres_databases: Any) -> Generator[Store]:
 
 
 def a_week(connection: Connection) -> None:
-    endings = stats.read(connection, now=NOW, admin=False)
+    endings = stats.read_totals(connection, now=NOW, admin=False)
     by_train = endings.by_train(NOW - timedelta(days=7))
-    assert sum(one.ended for one in by_train.values()) > RUNS - 100
+    assert sum(one.total for one in by_train.values()) > RUNS - 100
     endings.by_hour_of(["greet1"], NOW - timedelta(days=7))
-    group_stats.of_groups(connection, manifest_groups.listed(connection), endings.latest)
+    group_stats.load_stats(connection, manifest_groups.load_list(connection), endings.latest)
 
 
 def test_a_week_of_history_is_read_from_its_sums(history: Store) -> None:
@@ -87,11 +87,12 @@ def test_percentiles_look_at_the_latest_runs(history: Store) -> None:
     week = NOW - timedelta(days=7)
     question = partial(stats.latest_durations, trains=["greet1", "greet2"], since=week)
 
-    assert rows_read(history, question) <= 3 * stats.SAMPLED
+    assert rows_read(history, question) <= 3 * stats.SAMPLE_SIZE
 
 
 @pytest.mark.parametrize(
-    "question", [counting.running, counting.pending, counting.dead_letters, letter_groups.listed]
+    "question",
+    [counting.count_running, counting.count_pending, counting.count_dead_letters, letter_groups.load_groups],
 )
 def test_what_is_under_way_is_counted_without_walking_history(
     history: Store, question: Callable[[Connection], Any]
@@ -100,12 +101,12 @@ def test_what_is_under_way_is_counted_without_walking_history(
 
 
 def test_a_long_queue_is_not_counted_to_its_end(history: Store) -> None:
-    assert rows_read(history, counting.queued) <= 10_100
+    assert rows_read(history, counting.count_queued) <= 10_100
 
 
 def test_workers_are_shown_without_walking_history(history: Store) -> None:
     def question(connection: Connection) -> None:
-        worker_views.listed(connection, now=NOW, lost_after=timedelta(seconds=20), jobs=10)
+        worker_views.load_views(connection, now=NOW, lost_after=timedelta(seconds=20), jobs=10)
 
     assert rows_read(history, question) <= 200
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from trax.records import State
-from trax.records.metadata import Ending, NewRun
+from trax.records.metadata import NewRun, ResultRow
 from trax.records.states import Origin
 from trax.records.work_queue_entry import NewEntry
 from trax.store import dead_letters, metadata, status, work_queue, workers
@@ -21,7 +21,7 @@ LOST_AFTER = timedelta(seconds=20)
 
 
 def read(store: Store, now: datetime) -> Status:
-    return store.read(status.read, now=now, lost_after=LOST_AFTER)
+    return store.read(status.load_status, now=now, lost_after=LOST_AFTER)
 
 
 def entries(connection: Connection, count: int, now: datetime, **how: Any) -> None:
@@ -34,7 +34,7 @@ def entries(connection: Connection, count: int, now: datetime, **how: Any) -> No
 
 def failed(connection: Connection, ended_at: datetime) -> None:
     run = metadata.begin(connection, NewRun(external_id="f", train="greet"), now=ended_at)
-    ending = Ending(metadata_id=run, worker_id=None, state=State.FAILED)
+    ending = ResultRow(metadata_id=run, worker_id=None, state=State.FAILED)
     metadata.finish(connection, [ending], now=ended_at)
 
 
@@ -75,7 +75,7 @@ def test_only_failures_of_the_last_hour_count(store: Store, now: datetime) -> No
 
 def test_what_runs_and_what_gave_up_is_counted(store: Store, now: datetime) -> None:
     store.run(metadata.begin, NewRun(external_id="r", train="greet"), now=now)
-    letter = dict.fromkeys(dead_letters.GIVEN) | {
+    letter = dict.fromkeys(dead_letters.INSERT_COLUMNS) | {
         "train": "greet",
         "reason": "no",
         "retry_count": 0,

@@ -26,9 +26,9 @@ BOUND = 500
 MUCH = 6 * BOUND
 GROUP: dict[str, Any] = {"name": "g", "created_at": NOW, "updated_at": NOW}
 QUESTIONS: dict[str, Callable[[Connection], Any]] = {
-    "pulse": pulse.read,
-    "gauges": partial(gauges.read, now=NOW, tallied_to=NOW),
-    "status": partial(status.read, now=NOW, lost_after=timedelta(seconds=20)),
+    "pulse": pulse.read_change_marks,
+    "gauges": partial(gauges.load_gauges, now=NOW, tallied_to=NOW),
+    "status": partial(status.load_status, now=NOW, lost_after=timedelta(seconds=20)),
 }
 
 
@@ -36,7 +36,7 @@ QUESTIONS: dict[str, Callable[[Connection], Any]] = {
 def _small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name in ((gauges, "RECENT_RUNS"), (gauges, "COUNTED_TO"), (status, "COUNTED_TO")):
         monkeypatch.setattr(module, name, BOUND)
-    assert pulse.LOOKED_AT == BOUND
+    assert pulse.MAX_ROWS == BOUND
 
 
 def write(connection: Connection, count: int) -> None:

@@ -59,8 +59,8 @@ def test_a_link_is_taken_once_and_in_time(store: Store, now: datetime) -> None:
     for key in ("a", "b"):
         store.run(web_sessions.insert_link, key, now=now, lifetime=HOUR)
 
-    assert [store.run(web_sessions.take_link, "a", now=now) for _ in range(2)] == [True, False]
-    assert not store.run(web_sessions.take_link, "b", now=now + HOUR)
+    assert [store.run(web_sessions.redeem_link, "a", now=now) for _ in range(2)] == [True, False]
+    assert not store.run(web_sessions.redeem_link, "b", now=now + HOUR)
 
 
 def test_what_has_expired_is_deleted_when_another_session_begins(store: Store, now: datetime) -> None:
@@ -70,4 +70,4 @@ def test_what_has_expired_is_deleted_when_another_session_begins(store: Store, n
     later = begin(store, "b", now + HOUR)
 
     assert store.run(web_sessions.delete_all, user=None) == [later.id]
-    assert not store.run(web_sessions.take_link, "link", now=now)
+    assert not store.run(web_sessions.redeem_link, "link", now=now)

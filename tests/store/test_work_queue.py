@@ -32,7 +32,7 @@ def ready_ids(connection: Connection) -> list[int]:
 
 @pytest.mark.parametrize("others", [0, BULK])
 def test_an_entry_comes_back_as_it_was_written(store: Store, now: datetime, others: int) -> None:
-    group = store.run(manifest_groups.named, ["etl"], now=now)["etl"]
+    group = store.run(manifest_groups.get_or_create, ["etl"], now=now)["etl"]
     given = entry(
         input='{"name": "Ada"}',
         priority=7,

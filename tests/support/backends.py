@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import psycopg
 
-from trax.store.engine import MARK
-from trax.store.listening import NAME
+from trax.store.engine import NAME_SUFFIX
+from trax.store.listening import LISTENER_NAME
 
 HERE = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 
@@ -14,7 +14,7 @@ def listening(url: str) -> int:
     """How many processes listen."""
     with psycopg.connect(url) as connection:
         question = f"SELECT count(*) {HERE} AND application_name = %s AND query ILIKE 'listen%%'"
-        found = connection.execute(question.encode(), [NAME]).fetchone()
+        found = connection.execute(question.encode(), [LISTENER_NAME]).fetchone()
     assert found
     return found[0]
 
@@ -23,7 +23,7 @@ def is_in_transaction(url: str, name: str) -> bool:
     """Whether a server whose URL has this name is in the middle of a transaction."""
     with psycopg.connect(url) as connection:
         question = f"SELECT 1 {HERE} AND application_name = %s AND xact_start IS NOT NULL"
-        return connection.execute(question.encode(), [name + MARK]).fetchone() is not None
+        return connection.execute(question.encode(), [name + NAME_SUFFIX]).fetchone() is not None
 
 
 def cut_off(url: str, *, only: str = "%") -> None:

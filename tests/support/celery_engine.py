@@ -17,7 +17,7 @@ from trax.testing.submitter_contract import ProcessEngine
 if TYPE_CHECKING:
     from trax import Trax
     from trax.store import Connection
-    from trax.testing.submitter_contract import Site, Yard
+    from trax.testing.submitter_contract import ScenarioHarness, Workspace
 
 
 class CeleryEngine(ProcessEngine):
@@ -34,26 +34,26 @@ class CeleryEngine(ProcessEngine):
         assert tasks.connection_for_write().transport  # loads the driver, which takes longer than a hand-over
         return CeleryWorkers(tasks)
 
-    async def start(self, site: Site) -> None:
+    async def start(self, site: Workspace) -> None:
         words = ["-m", celery_far.__name__, *self._options]
         where = {celery_far.BROKER: self._broker, celery_far.QUEUE: self._queue}
         await self.launch(*words, site=site, **where)
 
     async def kill(self) -> None:
         """The worker and the processes it has forked: together they are the far side."""
-        if self._far is not None:
-            os.killpg(self._far.pid, signal.SIGKILL)
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGKILL)
         await super().kill()
 
 
-async def are_handed_over(yard: Yard, count: int) -> bool:
+async def are_handed_over(yard: ScenarioHarness, count: int) -> bool:
     def handed_over(connection: Connection) -> int:
         submitted_at = tables(connection).metadata.c.submitted_at
         return connection.execute(select(func.count(submitted_at))).scalar_one()
 
-    store = await yard.app.parts.store.opened()
+    store = await yard.app.parts.store.open()
     return await store.ask(handed_over) == count
 
 
-async def has_failed(yard: Yard, name: str) -> bool:
+async def has_failed(yard: ScenarioHarness, name: str) -> bool:
     return any(one.state is State.FAILED for one in await yard.records(name))

@@ -11,7 +11,7 @@ import billiard.pool
 from celery import Celery, signals
 
 from trax.submitters.celery import BROKER_PRIORITY_MAX, celery_task
-from trax.testing.submitter_contract import Site
+from trax.testing.submitter_contract import Workspace
 
 BROKER = "TRAX_TEST_BROKER"
 QUEUE = "TRAX_TEST_QUEUE"
@@ -45,7 +45,7 @@ def main(*options: str) -> None:
     # or a forked process waits for half a minute to be sure that a worker which stops has heard of its task
     billiard.pool.GUARANTEE_MESSAGE_CONSUMPTION_RETRY_LIMIT = 10
     worker = celery_app(os.environ[BROKER], os.environ[QUEUE])
-    celery_task(Site.from_environment().app(), worker)
+    celery_task(Workspace.from_environment().app(), worker)
     signals.worker_ready.connect(_say_so)
     worker.worker_main(["-q", "worker", "--without-gossip", "--without-mingle", *options])
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
     from trax import Metadata
-    from trax.records import Worker
+    from trax.records import WorkerRecord
     from trax.store import Store
 
 TRAX = Path(sys.executable).with_name("trax")
@@ -94,7 +94,7 @@ class Town:
 
     @property
     def store(self) -> Store:
-        return self._client.parts.store.opened_blocking()
+        return self._client.parts.store.open_blocking()
 
     def forget(self) -> None:
         """Let go of our own connections: they are dead when the server has stopped."""
@@ -146,10 +146,10 @@ class Town:
 
     def active(self) -> int:
         """How many runs occupy a place under the limits."""
-        return sum(self.store.read(gate.occupancy).values())
+        return sum(self.store.read(gate.count_active_runs).values())
 
-    def workers(self) -> list[Worker]:
-        return self.store.read(workers.listed)
+    def workers(self) -> list[WorkerRecord]:
+        return self.store.read(workers.load_list)
 
     def has_workers(self, count: int) -> None:
         """Wait until so many workers are there."""

@@ -41,7 +41,7 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def take_and_die(self: handing_over.HandingOver, connection: Any, most: int) -> Any:
+def take_and_die(self: handing_over.HandOver, connection: Any, most: int) -> Any:
     """There is something to hand over, and nobody has been told that it is taken."""
     taken = take(self, connection, most)
     return die() if taken[0] else taken
@@ -56,6 +56,6 @@ async def work(name: str) -> str:
 
 
 setattr(handing_over, "GRACE", timedelta(seconds=1))  # noqa: B010 - a constant, but nobody has a minute
-take: Any = handing_over.HandingOver._take  # pyright: ignore[reportPrivateUsage]
+take: Any = handing_over.HandOver._claim_runs  # pyright: ignore[reportPrivateUsage]
 if DIES == "before it has taken":
-    handing_over.HandingOver._take = take_and_die  # pyright: ignore[reportPrivateUsage]
+    setattr(handing_over.HandOver, "_claim_runs", take_and_die)  # noqa: B010 - typed otherwise

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from trax import Group, Retry, Trax, every
 from trax.testing import Harness
 from trax.web import Access, Role, Token, User, create
-from trax.web.passwords import hashed
+from trax.web.passwords import hash_password
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
@@ -25,7 +25,7 @@ NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 OPERATOR = "an operator's token"
 VIEWER = "a viewer's long token"
 PASSWORD = "correct horse battery staple"
-HASH = hashed(PASSWORD, cost_log2=4)  # a test waits for no password
+HASH = hash_password(PASSWORD, cost_log2=4)  # a test waits for no password
 BASE = "http://127.0.0.1"
 
 

@@ -54,7 +54,7 @@ class Crowd:
         try:
             with running(self.folder, self.url, commands) as fleet:
                 await self._queue(client, fleet)
-            store = await client.parts.store.opened()
+            store = await client.parts.store.open()
             self.admitted, self.ran = store.read(recorded), logged(self.folder)
         finally:
             client.close()
@@ -64,7 +64,7 @@ class Crowd:
         async def note(job: tuple[str, int]) -> None:
             raise AssertionError(f"{job} is for the others")
 
-        store = await client.parts.store.opened()
+        store = await client.parts.store.open()
 
         def wait_until(condition: Callable[[Connection], bool]) -> None:
             until(lambda: fleet.check() or store.read(condition), within_seconds=90)

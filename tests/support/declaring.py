@@ -42,11 +42,11 @@ USERS, ORDERS, NOTHING = Table(table="users"), Table(table="orders"), Nothing()
 
 
 def manifests(declarations: Declarations) -> dict[str, Declaration]:
-    return {manifest.external_id: manifest for manifest in declarations.checked().manifests}
+    return {manifest.external_id: manifest for manifest in declarations.timetable().manifests}
 
 
 def groups(declarations: Declarations) -> dict[str, GroupDeclaration]:
-    return {group.name: group for group in declarations.checked().groups}
+    return {group.name: group for group in declarations.timetable().groups}
 
 
 def parents(declarations: Declarations) -> dict[str, str | None]:

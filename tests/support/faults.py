@@ -18,19 +18,19 @@ from sqlalchemy import delete, select, text, update
 
 from trax import Item, Retry, Trax, cron, every, junction
 from trax.admin.cycle import repair_silent_manifests
-from trax.admin.finishing import Ended, finish
-from trax.admin.manifest_manager import Turn
-from trax.admin.parking import Fleets
+from trax.admin.finishing import RunResult, finish
+from trax.admin.manifest_manager import ManagerInput
+from trax.admin.parking import FleetCache
 from trax.errors import TraxError
 from trax.host import bare
 from trax.host.duties import dispatch_now, manage_now
 from trax.host.startup import start
-from trax.records.ended import EndKind
-from trax.records.metadata import Ending
+from trax.records.ended import ResultKind
+from trax.records.metadata import ResultRow
 from trax.records.states import State
 from trax.schedule.builder import Declarations
 from trax.store import claim, workers
-from trax.store.claim import Taker
+from trax.store.claim import ClaimRequest
 from trax.store.schema import tables
 from trax.train import Run
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from trax.records.worker import Watch
+    from trax.records.worker import HeartbeatStreak
 
     T = TypeVar("T")
 
@@ -51,11 +51,11 @@ SETTLED_AT_MOST: Final = 60
 MANIFESTS: Final = ("interval", "jittered", "daily", "once", "parent", "child", "sleeper")
 TRAINS: Final = ("work", "absent")
 ENDS: Final = {
-    "success": (EndKind.SUCCESS, State.COMPLETED, None),
-    "failure": (EndKind.FAILURE, State.FAILED, None),
-    "cancelled": (EndKind.CANCELLED, State.CANCELLED, None),
-    "interrupted": (EndKind.INTERRUPTED, State.CANCELLED, None),
-    "snoozed": (EndKind.INTERRUPTED, State.CANCELLED, timedelta(minutes=7)),
+    "success": (ResultKind.SUCCESS, State.COMPLETED, None),
+    "failure": (ResultKind.FAILURE, State.FAILED, None),
+    "cancelled": (ResultKind.CANCELLED, State.CANCELLED, None),
+    "interrupted": (ResultKind.INTERRUPTED, State.CANCELLED, None),
+    "snoozed": (ResultKind.INTERRUPTED, State.CANCELLED, timedelta(minutes=7)),
 }
 
 
@@ -81,8 +81,8 @@ class Site:
         self.now = START
         self.app = Trax(url, max_active_jobs=LIMIT, default_retry_delay=timedelta(minutes=1))
         self.app.parts.store.clock = lambda: self.now
-        self.app.parts.presence.by_hand = True
-        self.store = self.app.parts.store.opened_blocking()
+        self.app.parts.heartbeat.is_manual = True
+        self.store = self.app.parts.store.open_blocking()
         self.train = self.app.train("work", junction(_work))
         self._loop = asyncio.Runner()
 
@@ -94,8 +94,8 @@ class Site:
         """Empty tables, and one worker that has the train."""
         self.now = START
         self.store.run(_clear)
-        self.fleets, self.turns = Fleets(), 0
-        self.watch: Watch | None = None
+        self.fleets, self.turns = FleetCache(), 0
+        self.watch: HeartbeatStreak | None = None
         self.held: dict[int, Held] = {}
         self.accepted: set[int] = set()
         self.over: dict[int, str] = {}
@@ -109,7 +109,7 @@ class Site:
 
     def deploy(self, names: Iterable[str]) -> None:
         """Start a server whose code declares these. What it does not declare any more is removed."""
-        code, wanted = Declarations(self.app.parts.parameters.of_input), set(names)
+        code, wanted = Declarations(self.app.parts.parameters.input_codec), set(names)
         group = code.group("etl", max_active_jobs=GROUP_LIMIT)  # always: its limit is checked from the start
         work, nothing = self.train, Nothing()
         retry = Retry(max_retries=2, delay=timedelta(minutes=1))
@@ -127,7 +127,7 @@ class Site:
                 chain.include(work, "child", nothing)
             if "sleeper" in wanted:
                 chain.include_many(work, "sleeper", [Item("1", nothing)], dormant=True)
-        self.do(start(self.store, code.checked(), self.app.parts.settings))
+        self.do(start(self.store, code.timetable(), self.app.parts.settings))
 
     def queue(self, train: str, *, unique: str | None, group: str | None, minutes: int) -> None:
         delay = timedelta(minutes=minutes) if minutes else None
@@ -147,7 +147,7 @@ class Site:
             external_id=held.external_id,
             train="work",
             manifest=held.manifest,
-            activator=self.app.parts.activating,
+            activator=self.app.parts.activator,
         )
         self.act(run.activate("sleeper-1", Nothing()))
 
@@ -163,13 +163,13 @@ class Site:
 
     def cycle(self) -> bool:
         for worker_id in self.takers.values():
-            if not self.store.run(workers.beat, worker_id, concurrency=4, now=self.now):
+            if not self.store.run(workers.record_heartbeat, worker_id, concurrency=4, now=self.now):
                 raise AssertionError(f"live worker {worker_id} was declared lost")
-        turn, self.turns = Turn(self.turns, self.watch, self.fleets), self.turns + 1
+        turn, self.turns = ManagerInput(self.turns, self.watch, self.fleets), self.turns + 1
         managed = self.store.run(manage_now, self.store, self.app.parts, turn)
         assert managed is not None
         dispatched = self.store.run(dispatch_now, self.store, self.app.parts, None, self.fleets)
-        return managed.changed or managed.more or dispatched.changed or dispatched.more
+        return managed.has_changes or managed.run_again or dispatched.has_changes or dispatched.run_again
 
     def settle(self) -> None:
         """Until nothing changes at this moment."""
@@ -182,7 +182,7 @@ class Site:
         """The worker claims what is pending, into four slots."""
         for train, worker_id in self.takers.items():
             slots = 4 - sum(run.worker_id == worker_id for run in self.held.values())
-            taker = Taker(worker_id, "here", max(0, slots), frozenset({train}))
+            taker = ClaimRequest(worker_id, "here", max(0, slots), frozenset({train}))
             for run in self.store.run(claim.claim, taker, now=self.now):
                 assert run.metadata_id not in self.over, f"run {run.metadata_id} began after its end"
                 self.held[run.metadata_id] = Held(
@@ -192,15 +192,15 @@ class Site:
     def end(self, metadata_id: int, how: str) -> None:
         held = self.held.pop(metadata_id)
         kind, state, delay = ENDS[how]
-        ending = Ending(metadata_id, held.worker_id, state, failure_exception=how, failure_reason=how)
-        ended = Ended(
+        ending = ResultRow(metadata_id, held.worker_id, state, failure_exception=how, failure_reason=how)
+        ended = RunResult(
             ending, held.external_id, kind, held.manifest_id, held.attempt, gives_up=False, delay=delay
         )
         self.store.run(finish, [ended], self.app.parts.settings, store=self.store)
 
     def _register(self, train: str) -> int:
         row = {"kind": "worker", "concurrency": 4, "trains": json.dumps([train])}
-        return self.store.run(self.app.parts.presence.register, self.store, row)
+        return self.store.run(self.app.parts.heartbeat.register, self.store, row)
 
     # the promises
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 from tests.store.test_claim import WORKER, pending
 from tests.support import listing
 
-from trax.admin.job_dispatcher import Dispatched, dispatch
+from trax.admin.job_dispatcher import DispatchResult, run_dispatch_cycle
 from trax.dispatch.routing import Routing
 from trax.host.live_settings import LiveSettings
 from trax.records import Origin, QueueStatus
 from trax.records.external_id import new_external_id
 from trax.records.work_queue_entry import NewEntry
 from trax.store import manifest_groups, settings, work_queue, workers
-from trax.store.claim import Taker
+from trax.store.claim import ClaimRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ class Gatehouse:
         self.now = now
 
     def group(self, name: str, **values: Any) -> None:
-        self.store.run(manifest_groups.named, [name], now=self.now)
+        self.store.run(manifest_groups.get_or_create, [name], now=self.now)
         self.store.run(manifest_groups.change, name, {"enabled": True, **values}, now=self.now)
 
     def queue(
@@ -65,12 +65,12 @@ class Gatehouse:
         routing: Routing | None = None,
         limit: int | None = None,
         **cpu: Any,
-    ) -> Dispatched:
+    ) -> DispatchResult:
         """One visit of our worker with so many free slots, by a server that knows of this global limit."""
         live = LiveSettings.load({"max_active_jobs": limit}, {})
-        taker = Taker(7, "box", slots, frozenset(trains), **cpu)
+        taker = ClaimRequest(7, "box", slots, frozenset(trains), **cpu)
         how: dict[str, Any] = {"accept": live.accept, "taker": taker}
-        return self.store.run(dispatch, self.store, live.now, routing or Routing(), **how)
+        return self.store.run(run_dispatch_cycle, self.store, live.current, routing or Routing(), **how)
 
     def runs(self, state: str | None = None) -> list[Metadata]:
         """Oldest first."""

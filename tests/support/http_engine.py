@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Literal
 from tests.support import http_far_side
 from tests.support.served import free_port
 
-from trax.submitters import HttpWorkers, Patience
+from trax.submitters import CallRetry, HttpWorkers
 from trax.testing.submitter_contract import ProcessEngine
 
 if TYPE_CHECKING:
     from trax import Trax
-    from trax.testing.submitter_contract import Site
+    from trax.testing.submitter_contract import Workspace
 
-QUICK = Patience(max_retries=2, base_delay=timedelta(seconds=0.05), max_delay=timedelta(seconds=0.1))
+QUICK = CallRetry(max_retries=2, base_delay=timedelta(seconds=0.05), max_delay=timedelta(seconds=0.1))
 
 
 class HttpEngine(ProcessEngine):
@@ -31,6 +31,6 @@ class HttpEngine(ProcessEngine):
         url = f"http://127.0.0.1:{self._port}/jobs"
         return HttpWorkers(url, http_far_side.SECRET, mode=self._mode, retry=QUICK)
 
-    async def start(self, site: Site) -> None:
+    async def start(self, site: Workspace) -> None:
         there = site if self._mode == "database" else replace(site, url=http_far_side.NOWHERE)
         await self.launch("-m", http_far_side.__name__, site=there, PORT=str(self._port))

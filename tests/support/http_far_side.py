@@ -7,7 +7,7 @@ from typing import Any
 
 import uvicorn
 
-from trax.testing.submitter_contract import Site
+from trax.testing.submitter_contract import Workspace
 
 SECRET = "a secret of the contract"
 NOWHERE = "postgresql://nobody@127.0.0.1:1/nothing"
@@ -20,7 +20,7 @@ class Server(uvicorn.Server):
 
 
 def main() -> None:
-    endpoint = Site.from_environment().app().http_endpoint(SECRET, concurrency=20)
+    endpoint = Workspace.from_environment().app().http_endpoint(SECRET, concurrency=20)
     config = uvicorn.Config(endpoint, host="127.0.0.1", port=int(os.environ["PORT"]), log_level="warning")
     Server(config).run()
 

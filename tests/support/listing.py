@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def entries(connection: Connection, *, limit: int = 50, **wanted: Any) -> list[WorkQueueEntry]:
-    return queue_pages.ENTRIES.listed(connection, EntryFilter(**wanted), limit=limit)
+    return queue_pages.ENTRIES.load_list(connection, EntryFilter(**wanted), limit=limit)
 
 
 def runs(connection: Connection, *, limit: int = 50, **wanted: Any) -> list[Metadata]:
-    return run_pages.RUNS.listed(connection, RunFilter(**wanted), limit=limit)
+    return run_pages.RUNS.load_list(connection, RunFilter(**wanted), limit=limit)

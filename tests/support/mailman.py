@@ -6,7 +6,7 @@ import asyncio
 import signal
 from typing import TYPE_CHECKING
 
-from trax.testing.submitter_contract import Site
+from trax.testing.submitter_contract import Workspace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 async def main() -> None:
-    site, stopped = Site.from_environment(), asyncio.Event()
+    site, stopped = Workspace.from_environment(), asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
-    async with site.app().receiving(concurrency=20) as receiver:
+    async with site.app().receiver(concurrency=20) as receiver:
         print("ready", flush=True)  # noqa: T201
         while not stopped.is_set():
             await take_up_all(receiver, site.folder / "mail")
@@ -27,7 +27,7 @@ async def main() -> None:
 async def take_up_all(receiver: Receiver, mail: Path) -> None:
     """A letter is thrown away once its run is taken up, or was by somebody else."""
     for letter in sorted(mail.iterdir()):  # noqa: ASYNC240 - a folder with a handful of files
-        await receiver.take_up(int(letter.name))
+        await receiver.claim_by_id(int(letter.name))
         letter.unlink()
 
 

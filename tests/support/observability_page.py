@@ -40,8 +40,8 @@ SPANS = (
     ("the train", "INTERNAL", "one `app.run` of it"),
     ("the junction", "INTERNAL", "one junction of such a run, if it has more than one"),
     ("`queue` and the train", "PRODUCER", "one `app.queue` or `queue_many`, also of `app.sync`"),
-    (code(instruments.MANAGING), "INTERNAL", "a cycle of the manager that changed something"),
-    (code(instruments.ADMITTING), "INTERNAL", "a cycle of the gate that let something through"),
+    (code(instruments.MANAGER_SPAN), "INTERNAL", "a cycle of the manager that changed something"),
+    (code(instruments.DISPATCHER_SPAN), "INTERNAL", "a cycle of the gate that let something through"),
 )
 ATTRIBUTES = {
     "trax.train": "the name of the train",
@@ -153,7 +153,7 @@ def attributes() -> set[str]:
         for node in ast.walk(ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
-    others = {one.name for one in metrics.METRICS} | {instruments.MANAGING, instruments.ADMITTING}
+    others = {one.name for one in metrics.METRICS} | {instruments.MANAGER_SPAN, instruments.DISPATCHER_SPAN}
     return {text for text in texts if text.startswith("trax.")} - others
 
 

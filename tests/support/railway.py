@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tests.support.model import MINUTE, Model, What, group_of
 from tests.support.stepwise import End
 
-from trax.records.ended import EndKind
+from trax.records.ended import ResultKind
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from tests.support.model import Job, Plan
     from tests.support.stepwise import Engine
 
-    from trax.admin.manifest_manager import Managed
+    from trax.admin.manifest_manager import ManagerResult
 
 NAMES: Final = ("a1", "a2", "b1", "b2")
 """Who depends on somebody depends on one of those before it, so that nothing goes in a circle."""
 
 ALL: Final = -1
 BY_SCHEDULE: Final = ("schedule", "retry")
-ENDS: Final[Mapping[What, EndKind]] = {
-    "success": EndKind.SUCCESS,
-    "failure": EndKind.FAILURE,
-    "given_up": EndKind.FAILURE,
-    "cancelled": EndKind.CANCELLED,
+ENDS: Final[Mapping[What, ResultKind]] = {
+    "success": ResultKind.SUCCESS,
+    "failure": ResultKind.FAILURE,
+    "given_up": ResultKind.FAILURE,
+    "cancelled": ResultKind.CANCELLED,
 }
 LATER: Final = (
     *(n * MINUTE for n in range(1, 21)),
@@ -154,13 +154,13 @@ class Railway:
         """Cycles until nothing changes: now everything is queued that is due."""
         while True:
             managed = self._cycle()
-            if not (managed.changed or managed.more):
+            if not (managed.has_changes or managed.run_again):
                 break
         assert self.model.given_up() == []
         overlapping = {name for name, job in self.model.jobs.items() if job.plan.max_instances > 1}
         assert self.model.wanted().keys() <= overlapping, "due, but not queued"
 
-    def _cycle(self) -> Managed:
+    def _cycle(self) -> ManagerResult:
         """One cycle, which may leave somebody for the next, but writes nothing that is not due."""
         before = self.engine.seen()
         managed = self.engine.cycle()

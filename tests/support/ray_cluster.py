@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from tests.support.waiting import until
 
 from trax.submitters.ray import RayWorkers
-from trax.testing.submitter_contract import Site
+from trax.testing.submitter_contract import Workspace
 
 if TYPE_CHECKING:
     from trax import Trax
@@ -37,7 +37,7 @@ def site_app() -> Trax:
     for new ones.
     """
     os.environ.update(json.loads(Path(os.environ[SITE]).read_text(encoding="utf-8")))
-    return Site.from_environment().app()
+    return Workspace.from_environment().app()
 
 
 class Cluster:
@@ -53,7 +53,7 @@ class Cluster:
         self._site = self._folder / "site.json"
         self._process: subprocess.Popen[bytes] | None = None
 
-    def work_at(self, site: Site) -> None:
+    def work_at(self, site: Workspace) -> None:
         """Processes that load the app from now on find this site."""
         self._site.write_text(json.dumps(site.environment), encoding="utf-8")
 
@@ -123,7 +123,7 @@ class Cluster:
 class RayEngine:
     """A cluster whose processes end when the far side does; they come again when there is work for them."""
 
-    def __init__(self, cluster: Cluster, site: Site) -> None:
+    def __init__(self, cluster: Cluster, site: Workspace) -> None:
         self._cluster = cluster
         cluster.work_at(site)
         self._workers = RayWorkers(APP, name=f"ray-{site.folder.name}", address=cluster.address)
@@ -132,7 +132,7 @@ class RayEngine:
         del app
         return self._workers
 
-    async def start(self, site: Site) -> None:
+    async def start(self, site: Workspace) -> None:
         del site
         await asyncio.to_thread(self._cluster.begin)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trax import Submission, Trax
-    from trax.testing.submitter_contract import Site
+    from trax.testing.submitter_contract import Workspace
 
 
 class Letters:
@@ -50,7 +50,7 @@ class LetterEngine:
 class Elsewhere(LetterEngine, ProcessEngine):
     """The far side is a process."""
 
-    async def start(self, site: Site) -> None:
+    async def start(self, site: Workspace) -> None:
         await self.launch("-m", mailman.__name__, site=site)
 
 
@@ -59,7 +59,7 @@ class Here(LetterEngine):
 
     _far: Struck | None = None
 
-    async def start(self, site: Site) -> None:
+    async def start(self, site: Workspace) -> None:
         self._far = await Struck.started(site, self._mail)
 
     async def stop(self) -> None:
@@ -85,10 +85,10 @@ class Struck:
         self._tasks = [asyncio.create_task(loop.run()) for loop in self._loops]
 
     @classmethod
-    async def started(cls, site: Site, mail: Path) -> Struck:
+    async def started(cls, site: Workspace, mail: Path) -> Struck:
         app = site.app()
-        store = await app.parts.store.opened()
-        receiver = await Receiver.started(app.parts, store, 20)
+        store = await app.parts.store.open()
+        receiver = await Receiver.start(app.parts, store, 20)
         return cls(app, receiver, mail, duties.finisher(app.parts, store, receiver, None))
 
     async def end(self) -> None:
@@ -97,7 +97,7 @@ class Struck:
         for loop in self._loops:
             loop.stop()
         await asyncio.gather(*self._tasks)
-        await self._receiver.leave()
+        await self._receiver.unregister()
         self._gone()
 
     async def strike(self) -> None:

@@ -17,7 +17,7 @@ from tests.support.reference import code, defaults_of, fields_table, signature, 
 import trax
 from trax import cron, errors, exclude
 from trax.cli import command
-from trax.host.hooks import NAMES, Hooks
+from trax.host.hooks import HOOK_NAMES, Hooks
 from trax.host.wishes import QueueKeywords
 from trax.records import DeadLetter, LogLine, Manifest, ManifestGroup, Metadata, Reason, WorkQueueEntry
 from trax.schedule.builder import Declarations
@@ -54,7 +54,7 @@ Keywords of `app.train(name, route, …)` and `@app.train(…)`; see [trains](..
 
 Of the app, for every train; a train has all but the last for itself. See [hooks](../hooks.md).
 
-{calls({f"app.{name}": getattr(Hooks, name) for name in NAMES}, brief=True)}"""
+{calls({f"app.{name}": getattr(Hooks, name) for name in HOOK_NAMES}, brief=True)}"""
 
 
 def schedules() -> str:

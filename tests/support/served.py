@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from tests.support.roastery import Roastery
 
 from trax.web import Access
-from trax.web.serving import Door, Doorway
+from trax.web.serving import ListenAddress, WebListener
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -54,7 +54,7 @@ class Served:
     def start(self) -> None:
         self.world = Roastery(self.url)
         self.app: Trax = self.world.app(**QUICKLY)
-        self._started, self._doorway = threading.Event(), Doorway(Door(self.port), self.access)
+        self._started, self._doorway = threading.Event(), WebListener(ListenAddress(self.port), self.access)
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="served")
         self._thread.start()
         assert self._started.wait(30), "the server did not start"
@@ -69,7 +69,7 @@ class Served:
 
     async def _serve(self) -> None:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
-        async with self.app, self._doorway.served(self.app, title="Roastery", environment="test"):
+        async with self.app, self._doorway.serve(self.app, title="Roastery", environment="test"):
             self._started.set()
             await self._stopping.wait()
             self.world.release.set()

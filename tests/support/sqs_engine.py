@@ -11,7 +11,7 @@ from trax.testing.submitter_contract import ProcessEngine
 
 if TYPE_CHECKING:
     from trax import Trax
-    from trax.testing.submitter_contract import Site
+    from trax.testing.submitter_contract import Workspace
 
 
 class SqsEngine(ProcessEngine):
@@ -25,6 +25,6 @@ class SqsEngine(ProcessEngine):
         del app
         return SqsWorkers(self._queue_url, client=sqs_far.client(self._endpoint))
 
-    async def start(self, site: Site) -> None:
+    async def start(self, site: Workspace) -> None:
         where = {sqs_far.ENDPOINT: self._endpoint, sqs_far.QUEUE: self._queue_url}
         await self.launch("-m", sqs_far.__name__, site=site, **where)

@@ -13,7 +13,7 @@ from botocore.config import Config
 
 from trax.host.signals import StopSignals
 from trax.submitters.sqs import SqsConsumer
-from trax.testing.submitter_contract import Site
+from trax.testing.submitter_contract import Workspace
 
 ENDPOINT = "TRAX_TEST_SQS_ENDPOINT"
 QUEUE = "TRAX_TEST_SQS_QUEUE"
@@ -30,11 +30,11 @@ def client(endpoint: str) -> Any:
 
 async def main() -> None:
     queue, its_client = os.environ[QUEUE], client(os.environ[ENDPOINT])
-    app = Site.from_environment().app()
+    app = Workspace.from_environment().app()
     consumer = SqsConsumer(app, queue, client=its_client, concurrency=8, poll=timedelta(seconds=1))
     with StopSignals() as signals:
         print("ready", flush=True)  # noqa: T201
-        await consumer.run(signals.asked)
+        await consumer.run(signals.stop_requested)
 
 
 if __name__ == "__main__":

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from trax.store.pipeline import Step
+    from trax.store.pipeline import BoundStatement
 
 
-def adding(connection: Connection, name: str, now: datetime) -> Step:
+def adding(connection: Connection, name: str, now: datetime) -> BoundStatement:
     """Writes a setting of that name, and gives the name back."""
     setting = tables(connection).setting
     values: dict[str, Any] = {

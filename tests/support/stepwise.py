@@ -12,12 +12,12 @@ from tests.support.model import BOOST, MADE_UP, START, Plan, group_of
 from tests.support.take import take
 
 from trax import Trax, cron, every, exclude, fire_all, junction
-from trax.admin.cycle import manage
-from trax.admin.endings import apply_endings
-from trax.admin.manifest_manager import Managed, Turn
+from trax.admin.cycle import run_manager_cycle
+from trax.admin.endings import apply_results
+from trax.admin.manifest_manager import ManagerInput, ManagerResult
 from trax.host.startup import start
-from trax.records.ended import EndKind, ManifestEnd
-from trax.records.metadata import Ending
+from trax.records.ended import ManifestResult, ResultKind
+from trax.records.metadata import ResultRow
 from trax.records.states import State
 from trax.schedule.builder import Declarations
 from trax.store import metadata, seeding
@@ -40,9 +40,9 @@ WINDOWS = {
     "tuesday": exclude.days_of_week("tue"),
 }
 STATES = {
-    EndKind.SUCCESS: State.COMPLETED,
-    EndKind.FAILURE: State.FAILED,
-    EndKind.CANCELLED: State.CANCELLED,
+    ResultKind.SUCCESS: State.COMPLETED,
+    ResultKind.FAILURE: State.FAILED,
+    ResultKind.CANCELLED: State.CANCELLED,
 }
 
 
@@ -54,7 +54,7 @@ class End(NamedTuple):
     """How a run is made to end."""
 
     metadata_id: int
-    kind: EndKind
+    kind: ResultKind
     gives_up: bool = False
     attempt: int = 1
 
@@ -81,7 +81,7 @@ class Engine:
             local_worker_count=1,
         )
         self.app.parts.store.clock = lambda: self.now
-        self.store = self.app.parts.store.opened_blocking()
+        self.store = self.app.parts.store.open_blocking()
         self.settings = self.app.parts.settings
         self.train = self.app.train("work", junction(_work))
         self._loop = asyncio.Runner()
@@ -116,7 +116,7 @@ class Engine:
 
     def restart(self, plans: Mapping[str, Plan], opened_groups: Sequence[str]) -> None:
         """Start a server whose code declares these, and says of these groups that they are enabled."""
-        code = Declarations(self.app.parts.parameters.of_input)
+        code = Declarations(self.app.parts.parameters.input_codec)
         for name in opened_groups:
             code.group(name, enabled=True)
         for name, plan in plans.items():
@@ -127,15 +127,15 @@ class Engine:
                 code.schedule_once(self.train, name, Nothing(), timedelta(minutes=plan.minutes), **how)
             else:
                 code.schedule(self.train, name, Nothing(), _when(plan), **how)
-        self.do(start(self.store, code.checked(), self.settings))
+        self.do(start(self.store, code.timetable(), self.settings))
 
     def forget_retired(self, kept_groups: Collection[str] | None = None) -> None:
         """Delete what is retired, as if it had never been; and, after a start, the groups it was in."""
         self.store.run(_forget_retired, kept_groups)
 
-    def cycle(self) -> Managed:
-        turn, self._turns = Turn(self._turns), self._turns + 1
-        managed = self.do(self.store.call(manage, self.store, self.settings, turn))
+    def cycle(self) -> ManagerResult:
+        turn, self._turns = ManagerInput(self._turns), self._turns + 1
+        managed = self.do(self.store.call(run_manager_cycle, self.store, self.settings, turn))
         assert managed is not None
         return managed
 
@@ -159,12 +159,13 @@ class Engine:
 
     def _finish(self, connection: Connection, ends: Sequence[End]) -> set[int]:
         endings = [
-            Ending(metadata_id=end.metadata_id, worker_id=self.alive, state=STATES[end.kind]) for end in ends
+            ResultRow(metadata_id=end.metadata_id, worker_id=self.alive, state=STATES[end.kind])
+            for end in ends
         ]
         ended = metadata.finish(connection, endings, now=self.now)
         of_manifests = _manifests_of(connection, ended)
         meant = [
-            ManifestEnd(
+            ManifestResult(
                 manifest_id=of_manifests[end.metadata_id],
                 kind=end.kind,
                 ended_at=self.now,
@@ -174,7 +175,7 @@ class Engine:
             for end in ends
             if end.metadata_id in ended
         ]
-        apply_endings(connection, meant, self.settings, now=self.now)
+        apply_results(connection, meant, self.settings, now=self.now)
         return ended
 
     def origin_of(self, metadata_id: int) -> str:

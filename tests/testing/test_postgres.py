@@ -22,13 +22,13 @@ import pytest
 import trax
 from trax.testing import postgres
 from trax.testing.postgres import PostgresFailed, PostgresNotFound, postgres_server
-from trax.testing.postgres_binaries import checked_binaries, find_binaries, installed_binaries
-from trax.testing.postgres_owner import Owner, server_owner
+from trax.testing.postgres_binaries import find_binaries, usable_binaries, validate_binaries
+from trax.testing.postgres_owner import ServerOwner, server_owner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from trax.testing.postgres import Server
+    from trax.testing.postgres import PostgresServer
 
 # The name of the module is also the name of the function that stands for it in the package.
 MODULE = import_module("trax.testing.postgres")
@@ -64,7 +64,7 @@ with postgres(binaries=best) as url, psycopg.connect(url) as connection:
 """
 
 
-def python_for(owner: Owner) -> tuple[Path, str]:
+def python_for(owner: ServerOwner) -> tuple[Path, str]:
     """An interpreter this user can start, and the folders of ours: root's own is often closed to others."""
     own, system = Path(sys.executable), Path(f"/usr/bin/python3.{sys.version_info.minor}")
     libraries = os.pathsep.join([str(Path(trax.__file__).parent.parent), sysconfig.get_path("purelib")])
@@ -75,13 +75,13 @@ def python_for(owner: Owner) -> tuple[Path, str]:
 
 
 @pytest.fixture(scope="module")
-def server() -> Generator[Server]:
+def server() -> Generator[PostgresServer]:
     with postgres_server() as server:
         yield server
 
 
 @pytest.fixture(scope="module")
-def durable_server() -> Generator[Server]:
+def durable_server() -> Generator[PostgresServer]:
     with postgres_server(durable=True, settings={"cluster_name": "it's two words"}) as server:
         yield server
 
@@ -95,36 +95,36 @@ def open_folder() -> Generator[Path]:
         yield folder
 
 
-def test_it_answers_at_the_promised_address(server: Server) -> None:
+def test_it_answers_at_the_promised_address(server: PostgresServer) -> None:
     assert server.url == f"postgresql://postgres@127.0.0.1:{server.port}/postgres"
     assert ask(server.url, "select 1") == 1
 
 
-def test_it_listens_on_its_own_socket_too(server: Server) -> None:
+def test_it_listens_on_its_own_socket_too(server: PostgresServer) -> None:
     assert ask(f"postgresql://postgres@/postgres?host={server.folder}&port={server.port}", "select 1") == 1
 
 
-def test_it_is_quick_rather_than_durable_and_takes_many_connections(server: Server) -> None:
+def test_it_is_quick_rather_than_durable_and_takes_many_connections(server: PostgresServer) -> None:
     for setting in ("fsync", "synchronous_commit", "full_page_writes"):
         assert show(server.url, setting) == "off"
     assert show(server.url, "max_connections") == "200"
     assert show(server.url, "server_encoding") == "UTF8"
 
 
-def test_it_can_be_durable_and_take_other_settings(durable_server: Server) -> None:
+def test_it_can_be_durable_and_take_other_settings(durable_server: PostgresServer) -> None:
     for setting in ("fsync", "synchronous_commit", "full_page_writes"):
         assert show(durable_server.url, setting) == "on"
     assert show(durable_server.url, "cluster_name") == "it's two words"
 
 
-def test_a_refused_setting_is_told_in_the_words_of_the_server(server: Server) -> None:
+def test_a_refused_setting_is_told_in_the_words_of_the_server(server: PostgresServer) -> None:
     mistaken = replace(server, settings={"fsync": "perhaps"})
 
     with pytest.raises(PostgresFailed, match='parameter "fsync" requires a Boolean value'):
         mistaken.start()
 
 
-@pytest.mark.parametrize("binaries", list(installed_binaries())[:2], ids=lambda folder: folder.parent.name)
+@pytest.mark.parametrize("binaries", list(usable_binaries())[:2], ids=lambda folder: folder.parent.name)
 def test_it_runs_from_any_installation_it_is_given(binaries: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAX_TEST_DATABASE_URL", "postgresql://not-asked")
 
@@ -142,7 +142,7 @@ def test_a_url_in_the_environment_wins_and_nothing_is_started(monkeypatch: pytes
         assert url == "postgresql://elsewhere/db"
 
 
-def test_two_at_a_time_do_not_meet_and_one_ends_without_the_other(server: Server) -> None:
+def test_two_at_a_time_do_not_meet_and_one_ends_without_the_other(server: PostgresServer) -> None:
     with postgres_server() as other:
         assert ask(other.url, "select 1") == ask(server.url, "select 1") == 1
         assert other.url != server.url
@@ -196,7 +196,7 @@ def test_being_killed_while_the_files_are_made_leaves_nothing_behind(open_folder
     until(lambda: not any(temporary.iterdir()))
 
 
-def test_it_can_be_stopped_and_started_again_at_the_same_address(durable_server: Server) -> None:
+def test_it_can_be_stopped_and_started_again_at_the_same_address(durable_server: PostgresServer) -> None:
     url, pid = durable_server.url, durable_server.pid
     with psycopg.connect(url) as connection:
         connection.execute("create table kept as select 7 as number")
@@ -213,7 +213,7 @@ def test_it_can_be_stopped_and_started_again_at_the_same_address(durable_server:
 
 
 def test_another_port_is_tried_when_the_first_was_taken_meanwhile(
-    durable_server: Server, monkeypatch: pytest.MonkeyPatch
+    durable_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     durable_server.stop()
 
@@ -246,7 +246,7 @@ def test_an_ordinary_user_can_start_one_with_a_closed_folder_on_the_path(tmp_pat
 
 
 def test_programs_out_of_reach_are_copied_and_their_folder_stays_private(tmp_path: Path) -> None:
-    original = list(installed_binaries())[-1]
+    original = list(usable_binaries())[-1]
     private = tmp_path / "private"
     private.mkdir(mode=0o700)
     package = private / original.parent.parent.name
@@ -273,7 +273,7 @@ def test_a_temporary_folder_closed_to_the_owner_is_not_used(
     monkeypatch.setattr(tempfile, "tempdir", str(open_folder))
     open_folder.chmod(0o700)
 
-    is_usable = server_owner() == Owner()
+    is_usable = server_owner() == ServerOwner()
 
     assert MODULE._unused_folder(server_owner()).parent == (open_folder if is_usable else SHORT)
 
@@ -297,7 +297,7 @@ def test_a_lone_pg_ctl_is_no_installation(tmp_path: Path) -> None:
     write_program(tmp_path / "pg_ctl", "exit 0")
 
     with pytest.raises(PostgresNotFound, match=f"is in {tmp_path}"):
-        checked_binaries(tmp_path)
+        validate_binaries(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -307,10 +307,10 @@ def test_the_oldest_version_is_fifteen(version: str, accepted: bool, tmp_path: P
     folder = fake_installation(tmp_path / "bin", version)
 
     if accepted:
-        assert checked_binaries(folder) == folder
+        assert validate_binaries(folder) == folder
     else:
         with pytest.raises(PostgresNotFound):
-            checked_binaries(folder)
+            validate_binaries(folder)
 
 
 def test_the_path_is_searched_behind_links_and_past_scripts(
@@ -324,7 +324,7 @@ def test_the_path_is_searched_behind_links_and_past_scripts(
 
     monkeypatch.setenv("PATH", f"{scripts}:{links}:{os.environ['PATH']}")
 
-    found = list(installed_binaries())
+    found = list(usable_binaries())
     assert real in found
     assert not {scripts, links} & set(found)
 

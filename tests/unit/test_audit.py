@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from trax.masking import HIDDEN
-from trax.records.audit import BYTES_AT_MOST, kept
+from trax.records.audit import MAX_BYTES, to_stored_json
 
 
 def test_what_is_named_like_a_secret_is_masked_as_everywhere() -> None:
@@ -17,7 +17,7 @@ def test_what_is_named_like_a_secret_is_masked_as_everywhere() -> None:
         "secret": None,
     }
 
-    assert json.loads(kept(value) or "") == {
+    assert json.loads(to_stored_json(value) or "") == {
         "password": HIDDEN,
         "API_KEY": HIDDEN,
         "listen_url": HIDDEN,
@@ -27,6 +27,6 @@ def test_what_is_named_like_a_secret_is_masked_as_everywhere() -> None:
 
 
 def test_what_is_long_gives_way_to_a_note() -> None:
-    assert kept({"note": "x" * BYTES_AT_MOST}) == json.dumps({"_truncated": True})
-    assert kept({"note": "x"}) == '{"note": "x"}'
-    assert kept(None) is None
+    assert to_stored_json({"note": "x" * MAX_BYTES}) == json.dumps({"_truncated": True})
+    assert to_stored_json({"note": "x"}) == '{"note": "x"}'
+    assert to_stored_json(None) is None

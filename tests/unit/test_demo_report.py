@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from trax import Metadata, WorkQueueEntry
-from trax.cli.demo.report import Records, TrainReport, by_train, most_at_once, scheduled_between
+from trax.cli.demo.report import Records, TrainReport, by_train, count_scheduled, most_at_once
 from trax.records.states import Origin, QueueStatus, State
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
@@ -92,4 +92,4 @@ def test_what_was_asked_for_before_this_visit_has_no_wait() -> None:
 def test_entries_inside_a_window_are_counted_for_one_manifest() -> None:
     entries = [entry(1, 1, "a"), entry(2, 2, "a"), entry(3, 3, "a"), entry(4, 2, "b")]
 
-    assert scheduled_between(records([], entries), "a", at(2), at(3)) == 1
+    assert count_scheduled(records([], entries), "a", at(2), at(3)) == 1

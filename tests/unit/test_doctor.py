@@ -4,7 +4,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from trax.admin.doctor import of_autovacuum, of_bloat, of_clocks, of_oldest_transaction, of_pooler, of_sqlite
+from trax.admin.doctor import (
+    autovacuum_finding,
+    bloat_findings,
+    clock_finding,
+    listen_finding,
+    sqlite_findings,
+    transaction_finding,
+)
 from trax.store.doctor import Bloat, OldTransaction, SqliteState
 
 WELL = SqliteState("wal", 2, pages=100, free_pages=0, page_bytes=4096)
@@ -12,39 +19,45 @@ WELL = SqliteState("wal", 2, pages=100, free_pages=0, page_bytes=4096)
 
 @pytest.mark.parametrize(("seconds", "is_wrong"), [(0, False), (-4, False), (60, True), (-60, True)])
 def test_clocks_that_differ_by_much_are_wrong(seconds: int, is_wrong: bool) -> None:
-    assert of_clocks(timedelta(seconds=seconds)).is_wrong is is_wrong
+    assert clock_finding(timedelta(seconds=seconds)).is_wrong is is_wrong
 
 
 def test_a_transaction_that_is_open_for_long_is_named_with_its_cure() -> None:
     began = datetime(2027, 3, 1, 12, tzinfo=UTC)
 
-    finding = of_oldest_transaction(OldTransaction(4711, 3600.0, began, "psql"))
+    finding = transaction_finding(OldTransaction(4711, 3600.0, began, "psql"))
 
-    assert "process 4711 (psql) has a transaction open for 1:00:00" in finding.text
+    assert "process 4711 (psql) has a transaction open for 1 h" in finding.text
     assert "its last query began at 12:00:00" in finding.text
     assert finding.fix
     assert "pg_terminate_backend(4711)" in finding.fix
-    assert not of_oldest_transaction(OldTransaction(4711, 2.0, began, "psql")).is_wrong
-    assert not of_oldest_transaction(None).is_wrong
+    assert not transaction_finding(OldTransaction(4711, 2.0, began, "psql")).is_wrong
+    assert not transaction_finding(None).is_wrong
 
 
 def test_a_table_with_more_dead_rows_than_live_ones_is_wrong() -> None:
     well = [Bloat("work_queue", 1_000_000, 60_000), Bloat("worker", 1, 900)]
 
-    [finding] = of_bloat([Bloat("metadata", 100, 60_000), *well])
-    [fine] = of_bloat(well)
+    [finding] = bloat_findings([Bloat("metadata", 100, 60_000), *well])
+    [fine] = bloat_findings(well)
 
-    assert (finding.text, fine.is_wrong) == ("table metadata has 60000 dead rows beside 100 live ones", False)
+    assert (finding.text, fine.is_wrong) == ("table metadata has 60000 dead rows and 100 live rows", False)
     assert finding.fix
     assert finding.fix.startswith("VACUUM (ANALYZE) trax.metadata")
 
 
 def test_autovacuum_must_be_on() -> None:
-    assert (of_autovacuum(is_on=True).is_wrong, of_autovacuum(is_on=False).is_wrong) == (False, True)
+    assert (autovacuum_finding(is_on=True).is_wrong, autovacuum_finding(is_on=False).is_wrong) == (
+        False,
+        True,
+    )
 
 
 def test_a_pooler_is_wrong_only_where_nothing_is_heard() -> None:
-    through, deaf = of_pooler(is_stable=False, hears=True), of_pooler(is_stable=True, hears=False)
+    through, deaf = (
+        listen_finding(is_stable=False, can_listen=True),
+        listen_finding(is_stable=True, can_listen=False),
+    )
 
     assert ("a pooler" in through.text, through.is_wrong) == (True, False)
     assert deaf.fix
@@ -66,4 +79,4 @@ def test_a_file_is_judged_by_its_journal_its_safety_and_its_holes(
 ) -> None:
     found = WELL._replace(**changes)  # pyright: ignore[reportArgumentType]
 
-    assert [finding.code for finding in of_sqlite(found) if finding.is_wrong] == wrong
+    assert [finding.code for finding in sqlite_findings(found) if finding.is_wrong] == wrong

@@ -18,7 +18,7 @@ def test_the_tree_drawn_at_the_head_is_the_tree_in_code() -> None:
 
 
 def test_a_long_value_is_cut_in_a_message() -> None:
-    assert len(errors.shown("x" * 500)) == errors.SHOWN_CHARACTERS
+    assert len(errors.format_value("x" * 500)) == errors.MAX_VALUE_CHARACTERS
 
 
 def test_a_word_that_is_nearly_right_is_suggested() -> None:

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trax.errors import MissingExtra
-from trax.host.extras import needed
+from trax.host.extras import import_extra
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 def test_what_is_installed_is_imported() -> None:
-    assert needed("json.decoder", extra="web", by="the dashboard") is sys.modules["json.decoder"]
+    assert import_extra("json.decoder", extra="web", feature="the dashboard") is sys.modules["json.decoder"]
 
 
 def test_what_is_missing_is_named_with_the_command_that_installs_it() -> None:
     with pytest.raises(MissingExtra) as caught:
-        needed("no_such_framework.core", extra="web", by="the dashboard")
+        import_extra("no_such_framework.core", extra="web", feature="the dashboard")
 
     assert str(caught.value) == (
         "the dashboard needs 'no_such_framework', which is not installed: pip install 'trax-scheduler[web]'"
@@ -33,9 +33,9 @@ def test_a_part_that_imports_what_is_missing_is_missed_by_the_name_of_that(
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
 
     with pytest.raises(MissingExtra, match="the engine needs 'no_such_framework'"):
-        needed("a_part", extra="http", by="the engine")
+        import_extra("a_part", extra="http", feature="the engine")
 
 
 def test_a_missing_module_of_our_own_is_no_matter_of_installing() -> None:
     with pytest.raises(ModuleNotFoundError, match=r"trax\.no_such_part"):
-        needed("trax.no_such_part", extra="web", by="the dashboard")
+        import_extra("trax.no_such_part", extra="web", feature="the dashboard")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trax.records.fingerprint import CHARACTERS, fingerprint, normalised
+from trax.records.fingerprint import FINGERPRINT_CHARACTERS, fingerprint, normalise
 
 words = st.text(string.ascii_letters + " ", min_size=1).filter(str.strip)
 quotable = st.text(st.characters(exclude_characters="'\"`\n«»", exclude_categories=("Cs",)), max_size=50)
@@ -48,24 +48,24 @@ def test_another_train_error_junction_or_message_is_another_failure(other: tuple
 
 @given(words, st.integers(min_value=0), st.integers(min_value=0))
 def test_numbers_never_count(text: str, one: int, other: int) -> None:
-    assert normalised(f"{text} {one}") == normalised(f"{text} {other}")
+    assert normalise(f"{text} {one}") == normalise(f"{text} {other}")
 
 
 @given(words, quotable, quotable)
 def test_what_is_quoted_never_counts(text: str, one: str, other: str) -> None:
-    assert normalised(f"{text} '{one}'") == normalised(f"{text} '{other}'")
+    assert normalise(f"{text} '{one}'") == normalise(f"{text} '{other}'")
 
 
 @given(st.text(), st.text(), st.text(), st.text())
 def test_any_text_has_one(train: str, exception: str, junction: str, reason: str) -> None:
     made = fingerprint(train, exception, junction, reason)
 
-    assert len(made) == CHARACTERS
+    assert len(made) == FINGERPRINT_CHARACTERS
     assert made == fingerprint(train, exception, junction, reason)
 
 
 @given(st.text())
 def test_what_is_normalised_stays_as_it_is(reason: str) -> None:
-    once = normalised(reason)
+    once = normalise(reason)
 
-    assert normalised(once) == once
+    assert normalise(once) == once

@@ -33,7 +33,7 @@ HERE = f"{socket.gethostname()}-{os.getpid()}"
 def test_a_process_finds_out_where_it_runs(
     environment: dict[str, str], place: str, instance: str | None
 ) -> None:
-    found = Identity.found(Settings(), environment)
+    found = Identity.detect(Settings(), environment)
 
     assert (found.environment, found.instance_id) == (place, instance or HERE)
     assert (found.host, found.labels) == (socket.gethostname(), {})
@@ -47,7 +47,7 @@ def test_settings_have_the_last_word() -> None:
         "KUBERNETES_SERVICE_HOST": "10.0.0.1",
     }
 
-    found = Identity.found(Settings.load({}, environment), environment)
+    found = Identity.detect(Settings.load({}, environment), environment)
 
     assert (found.environment, found.instance_id) == ("bare-metal", "rack-3")
     assert found.labels == {"zone": "b", "team": "etl"}
@@ -56,4 +56,4 @@ def test_settings_have_the_last_word() -> None:
 def test_a_machine_without_a_name_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "")
 
-    assert Identity.found(Settings(), {}).host == "unknown"
+    assert Identity.detect(Settings(), {}).host == "unknown"

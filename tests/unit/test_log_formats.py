@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from trax.host.log_formats import JsonLines, TextLines
-from trax.train.context import Run, entered
+from trax.train.context import Run, enter_run
 
 MOMENT = 1_798_804_800.25
 
@@ -70,7 +70,7 @@ def test_json_leaves_out_what_is_not_there() -> None:
 
 
 def test_a_line_says_which_run_logged_it() -> None:
-    with entered(Run(metadata_id=7, external_id="x", train="greet")):
+    with enter_run(Run(metadata_id=7, external_id="x", train="greet")):
         text, document = TextLines().format(record(number=1)), JsonLines().format(record(train="mine"))
 
     assert text.endswith("hello metadata_id=7 train=greet number=1")
@@ -89,7 +89,7 @@ def test_json_stays_json_whatever_it_is_given(value: object) -> None:
 
 @pytest.mark.parametrize("formatter", [TextLines(), JsonLines()])
 def test_arguments_that_do_not_fit_do_not_lose_the_line(formatter: logging.Formatter) -> None:
-    assert "%d rows (its arguments do not fit)" in formatter.format(record("%d rows", "many"))
+    assert "%d rows (invalid log arguments)" in formatter.format(record("%d rows", "many"))
 
 
 def test_a_stack_that_was_asked_for_is_shown() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pydantic_core import to_json
 
-from trax.errors import FieldError, InvalidInput, shown
-from trax.masking import HIDDEN, SealedValue, cover_stored, hide_secrets, is_secret_name, mask_url
+from trax.errors import FieldError, InvalidInput, format_value
+from trax.masking import HIDDEN, MaskedSecret, hide_secrets, is_secret_name, mask_stored, mask_url
 
 
 @pytest.mark.parametrize(
@@ -222,16 +222,16 @@ def test_a_secret_in_a_list_is_known_by_the_name_of_the_list() -> None:
 
 @pytest.mark.parametrize("value", [{"token": "hunter2"}, [{"a": {"pwd": "hunter2"}}], "http://a:hunter2@b"])
 def test_a_value_in_a_message_shows_no_secret(value: Any) -> None:
-    assert "hunter2" not in shown(value)
+    assert "hunter2" not in format_value(value)
 
 
 def test_a_stored_secret_is_dots_that_know_what_they_stand_for() -> None:
     stored = {"token": {"$secret": "v1:a:b:c:d"}, "other": [{"$secret": "masked"}], "plain": {"$secret": 1}}
 
-    covered = cover_stored(stored)
+    covered = mask_stored(stored)
 
     assert covered == {"token": HIDDEN, "other": [HIDDEN], "plain": {"$secret": 1}}
-    assert isinstance(covered["token"], SealedValue)
+    assert isinstance(covered["token"], MaskedSecret)
     assert pickle.loads(pickle.dumps(covered["token"])).stored == stored["token"]  # noqa: S301
     assert to_json(covered["token"]).decode() == f'"{HIDDEN}"'
     assert repr(covered["token"]) == repr(HIDDEN)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from trax import Retry, TraxError
 from trax.admin.policies import policy_of
-from trax.records.retry_policy import LONGEST, RetryPolicy
+from trax.records.retry_policy import LONGEST_DURATION, RetryPolicy
 
 NOTHING = timedelta(0)
 HOUR = timedelta(hours=1)
@@ -31,11 +31,15 @@ CHANCES = st.floats(0, 1)
 def test_jitter_adds_at_most_its_share_to_a_wait(policy: RetryPolicy, failures: int, chance: float) -> None:
     plain = policy.wait_after(failures)
 
-    jittered = policy.wait_after(failures, chance=chance)
+    jittered = policy.wait_after(failures, random=chance)
 
     rounding = timedelta(milliseconds=1)  # a century has more microseconds than a float tells apart
     assert NOTHING <= plain <= policy.max_delay
-    assert min(plain, LONGEST) <= jittered <= min(plain * (1 + policy.jitter), LONGEST) + rounding
+    assert (
+        min(plain, LONGEST_DURATION)
+        <= jittered
+        <= min(plain * (1 + policy.jitter), LONGEST_DURATION) + rounding
+    )
     assert jittered <= policy.max_delay
 
 
@@ -43,13 +47,13 @@ def test_jitter_adds_at_most_its_share_to_a_wait(policy: RetryPolicy, failures: 
 def test_jitter_makes_no_wait_shorter_than_the_first(
     policy: RetryPolicy, failures: int, chance: float
 ) -> None:
-    assert policy.wait_after(failures, chance=chance) >= min(policy.delay, policy.max_delay, LONGEST)
+    assert policy.wait_after(failures, random=chance) >= min(policy.delay, policy.max_delay, LONGEST_DURATION)
 
 
 def test_waits_that_have_reached_the_longest_are_still_spread() -> None:
     policy = RetryPolicy(delay=HOUR / 8, multiplier=2.0, max_delay=HOUR, jitter=0.25)
 
-    waits = [policy.wait_after(9, chance=chance) for chance in (0.0, 0.5, 1.0)]
+    waits = [policy.wait_after(9, random=chance) for chance in (0.0, 0.5, 1.0)]
 
     assert waits == [0.8 * HOUR, 0.9 * HOUR, HOUR]
 

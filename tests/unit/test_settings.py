@@ -75,13 +75,13 @@ def test_what_cannot_work_is_refused(given: dict[str, Any], said: str) -> None:
 def test_an_update_is_checked_like_the_whole() -> None:
     settings = Settings.load({}, {})
 
-    assert settings.updated({"max_active_jobs": 50}).max_active_jobs == 50
+    assert settings.with_changes({"max_active_jobs": 50}).max_active_jobs == 50
     with pytest.raises(InvalidSetting):
-        settings.updated({"max_active_jobs": "many"})
+        settings.with_changes({"max_active_jobs": "many"})
 
 
 def test_settings_that_do_not_go_together_are_refused() -> None:
-    with pytest.raises(InvalidSetting, match=r"worker_lost_after \(0:00:20\) must be longer than heartbeat"):
+    with pytest.raises(InvalidSetting, match=r"worker_lost_after \(20 s\) must be longer than heartbeat"):
         Settings.load({"heartbeat_interval": timedelta(seconds=20)}, {})
 
 
@@ -111,7 +111,7 @@ def test_a_stored_value_that_cannot_work_does_not_take_the_others_with_it() -> N
         "heartbeat_interval": 30,
     }
 
-    settings, refused = Settings.load({}, {}).overridden(rows)
+    settings, refused = Settings.load({}, {}).with_overrides(rows)
 
     assert settings == Settings.load({"max_active_jobs": 50}, {})
     assert refused.keys() == {"gone_since", "retry_backoff_multiplier", "heartbeat_interval"}
@@ -122,7 +122,7 @@ def test_a_stored_value_that_cannot_work_does_not_take_the_others_with_it() -> N
 def test_stored_values_that_only_go_together_are_taken_together() -> None:
     rows = {"heartbeat_interval": 30, "worker_lost_after": 90, "max_active_jobs": "many"}
 
-    settings, refused = Settings.load({}, {}).overridden(rows)
+    settings, refused = Settings.load({}, {}).with_overrides(rows)
 
     assert settings.heartbeat_interval == timedelta(seconds=30)
     assert refused.keys() == {"max_active_jobs"}
@@ -138,9 +138,9 @@ def test_what_is_stored_is_read_back_as_it_was() -> None:
         {},
     )
 
-    stored = settings.spelled(name for name in Settings.model_fields if not Settings.is_fixed(name))
+    stored = settings.to_json_values(name for name in Settings.model_fields if not Settings.is_fixed(name))
 
-    assert Settings.load({}, {}).overridden(stored) == (settings, {})
+    assert Settings.load({}, {}).with_overrides(stored) == (settings, {})
 
 
 def test_every_setting_says_what_it_means() -> None:

@@ -5,12 +5,12 @@ from datetime import timedelta
 
 from tests.support.statuses import NOTHING_WRONG
 
-from trax.records.status import COUNTED_TO, problems
-from trax.records.worker import Worker
+from trax.records.status import COUNT_LIMIT, problems
+from trax.records.worker import WorkerRecord
 
 NOW = NOTHING_WRONG.now
 LONG_AGO = NOW - timedelta(minutes=2)
-WORKER = Worker(id=1, host="box", pid=1, concurrency=4, trains=(), started_at=NOW, heartbeat_at=NOW)
+WORKER = WorkerRecord(id=1, host="box", pid=1, concurrency=4, trains=(), started_at=NOW, heartbeat_at=NOW)
 QUIET = NOTHING_WRONG
 
 
@@ -28,22 +28,22 @@ def test_moments_that_passed_long_ago_tell_that_no_scheduler_runs() -> None:
     said = problems(replace(QUIET, next_due_at=LONG_AGO, next_delayed_at=LONG_AGO, workers=(WORKER,)))
 
     assert said == [
-        "no scheduler looks at manifests: one is due since 11:58:00 UTC",
-        "no scheduler looks at the queue: an entry waits since 11:58:00 UTC",
+        "no scheduler checks manifests: one is due since 11:58:00 UTC",
+        "no scheduler reads the queue: an entry is due since 11:58:00 UTC",
     ]
 
 
 def test_runs_for_workers_need_one() -> None:
-    waiting = replace(QUIET, pending=COUNTED_TO, pending_local=COUNTED_TO)
+    waiting = replace(QUIET, pending=COUNT_LIMIT, pending_local=COUNT_LIMIT)
 
-    assert problems(waiting) == ["no worker lives, and 10000+ are pending for one"]
+    assert problems(waiting) == ["no worker is alive, and 10000+ are pending for one"]
     assert problems(replace(waiting, workers=(WORKER,))) == []
 
 
 def test_entries_that_are_executed_elsewhere_need_no_worker() -> None:
     stuck = replace(QUIET, ready=3, ready_since=LONG_AGO)
 
-    assert problems(stuck) == ["no worker lives, and 3 are ready in the queue"]
+    assert problems(stuck) == ["no worker is alive, and 3 are ready in the queue"]
     assert problems(replace(stuck, running=1)) == []
     assert problems(replace(stuck, ready_since=NOW)) == []
 

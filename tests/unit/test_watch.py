@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from trax.records.worker import Watch
+from trax.records.worker import HeartbeatStreak
 
 NOON = datetime(2027, 1, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 PERIOD, GAP = 20 * SECOND, 10 * SECOND
 
 
-def beaten(*seconds: float) -> Watch:
-    watch = Watch.never()
+def beaten(*seconds: float) -> HeartbeatStreak:
+    watch = HeartbeatStreak.empty()
     for each in seconds:
-        watch = watch.after_beat(NOON + each * SECOND, GAP)
+        watch = watch.after_heartbeat(NOON + each * SECOND, GAP)
     return watch
 
 
 def test_who_has_never_beaten_judges_nobody() -> None:
-    assert not Watch.never().has_lasted(PERIOD, NOON)
+    assert not HeartbeatStreak.empty().has_lasted(PERIOD, NOON)
 
 
 def test_who_has_beaten_for_a_full_period_judges() -> None:

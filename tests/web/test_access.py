@@ -27,7 +27,7 @@ from trax.errors import DefinitionError, StoreUnavailable
 from trax.web import Access, Role, Token, User, Visitor, create
 from trax.web.headers import HEADERS
 from trax.web.login import safe_next
-from trax.web.passwords import hashed, matches
+from trax.web.passwords import hash_password, matches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -148,12 +148,12 @@ async def test_a_cookie_is_for_us_alone(web: FastAPI) -> None:
 
 
 def test_a_password_is_kept_as_a_hash_only() -> None:
-    kept = hashed("tea", cost_log2=4)
+    kept = hash_password("tea", cost_log2=4)
 
     assert matches("tea", kept)
     assert not matches("coffee", kept)
     assert "tea" not in kept
-    assert hashed("tea", cost_log2=4) != kept
+    assert hash_password("tea", cost_log2=4) != kept
 
 
 async def test_a_program_needs_no_token_of_our_pages(web: FastAPI) -> None:
@@ -219,7 +219,7 @@ async def test_what_nobody_foresaw_is_masked_and_logged(
     def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("the password is hunter2")
 
-    monkeypatch.setattr(web.state.room.app.groups, "list", broken)
+    monkeypatch.setattr(web.state.context.app.groups, "list", broken)
     async with browser(web, token=OPERATOR) as program:
         answer = await program.get("/api/v1/groups")
 
@@ -233,7 +233,7 @@ async def test_a_database_that_is_gone_is_said_so(web: FastAPI, monkeypatch: pyt
     def gone() -> None:
         raise StoreUnavailable("cannot reach postgresql://secret@db")
 
-    monkeypatch.setattr(web.state.room.app.parts.store, "opened", gone)
+    monkeypatch.setattr(web.state.context.app.parts.store, "opened", gone)
     async with browser(web, token=OPERATOR) as program:
         health, alive = await program.get("/health"), await program.get("/health/live")
 
@@ -298,7 +298,7 @@ def test_access_can_be_configured_by_the_environment() -> None:
     ("wrong", "message"),
     [
         (lambda: Token("short"), "16 characters"),
-        (lambda: Token(OPERATOR, cast("Role", "admin")), "no role 'admin'"),
+        (lambda: Token(OPERATOR, cast("Role", "admin")), "invalid dashboard role 'admin'"),
         (lambda: User("as it is typed"), "--hash-password"),
         (lambda: Access(secret="short"), "16 characters"),
         (lambda: Access.from_environment({"TRAX_WEB_TOKENS": "no-colon"}), "name:role:secret"),

@@ -152,9 +152,9 @@ async def test_a_name_that_no_database_can_hold_is_nobodys(room: ControlRoom) ->
 async def test_an_address_that_leads_nowhere_is_said_in_words(room: ControlRoom) -> None:
     nowhere, wrongly = await room.api.get("/api/v1/nothing"), await room.api.delete("/api/v1/groups")
 
-    assert nowhere.json()["detail"] == "there is nothing at this address"
+    assert nowhere.json()["detail"] == "no such path"
     assert (wrongly.status_code, wrongly.json()["code"]) == (405, "method_not_allowed")
-    assert wrongly.json()["detail"] == "what is at this address takes other methods"
+    assert wrongly.json()["detail"] == "this path does not support this method"
 
 
 async def test_lists_are_read_page_by_page(room: ControlRoom) -> None:
@@ -261,7 +261,7 @@ async def test_a_run_that_is_over_cannot_be_cancelled_but_run_again(room: Contro
     too_late = await room.post(f"/executions/{done['id']}/cancel", status=409)
     entry = await room.post(f"/executions/{done['id']}/rerun", status=201)
 
-    assert "completed already" in too_late["detail"]
+    assert "already completed" in too_late["detail"]
     assert (entry["origin"], entry["input"]["customer"]) == ("rerun", "Eve")
 
 
@@ -293,13 +293,13 @@ async def test_a_dead_letter_is_acknowledged_once(room: ControlRoom) -> None:
     too_late = await room.post(f"/dead-letters/{letter['id']}/requeue", status=409)
 
     assert (done["status"], done["note"]) == ("acknowledged", "no such cup")
-    assert "acknowledged already" in too_late["detail"]
+    assert "already acknowledged" in too_late["detail"]
 
 
 async def test_which_dead_letters_must_be_said_in_one_way(room: ControlRoom) -> None:
     told = await room.post("/dead-letters/requeue", {"ids": [1], "all": True}, status=422)
 
-    assert told["fields"] == [{"path": "body", "message": "say one of ids, fingerprint and all"}]
+    assert told["fields"] == [{"path": "body", "message": "give exactly one of ids, fingerprint and all"}]
 
 
 async def test_all_dead_letters_are_acknowledged_with_a_note(room: ControlRoom) -> None:

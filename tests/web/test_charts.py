@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trax.records.stats import GroupGraph
-from trax.web.charts.bars import Column, stacked, ticks, top_of
+from trax.web.charts.bars import Column, bar_chart, ticks, top_of
 from trax.web.charts.graph import Node, graph, layers_of
 from trax.web.charts.ring import ring
 from trax.web.charts.span import Stretch, share, stretches
 from trax.web.charts.svg import element
-from trax.web.pages.groups import MOST_DRAWN, readable
+from trax.web.pages.groups import MAX_GROUPS_DRAWN, limit_graph
 
 EVIL = '<script>alert("1")</script>'
 names = st.integers(0, 12).map(str)
@@ -46,13 +46,15 @@ def test_a_scale_ends_at_a_round_number(highest: int, top: int) -> None:
 
 
 def test_columns_stand_on_each_other_and_fill_the_height() -> None:
-    drawn = parsed(stacked([Column("12:00", (3, 1)), Column("12:01", (0, 0))], ["good", "bad"], label="runs"))
+    drawn = parsed(
+        bar_chart([Column("12:00", (3, 1)), Column("12:01", (0, 0))], ["good", "bad"], label="runs")
+    )
 
     full, empty = drawn.findall("g")
     good, bad = [one for one in full.findall("rect") if one.get("class") != "hover"]
     assert (good.get("y"), good.get("height"), bad.get("y"), bad.get("height")) == ("25", "75", "0", "25")
     assert full.findtext("title") == "12:00: 3 good, 1 bad"
-    assert empty.findtext("title") == "12:01: nothing"
+    assert empty.findtext("title") == "12:01: none"
 
 
 def test_there_are_never_more_labels_than_fit() -> None:
@@ -135,7 +137,7 @@ def test_of_very_many_groups_some_are_drawn_and_it_is_said() -> None:
     many = GroupGraph(tuple(name for edge in edges for name in edge), edges)
     few = GroupGraph(("a", "b"), (("a", "b"),))
 
-    shown = readable(many)
+    shown = limit_graph(many)
 
-    assert len({name for edge in shown.edges for name in edge}) == MOST_DRAWN
-    assert (shown.exact, readable(few)) == (False, few)
+    assert len({name for edge in shown.edges for name in edge}) == MAX_GROUPS_DRAWN
+    assert (shown.exact, limit_graph(few)) == (False, few)

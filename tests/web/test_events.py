@@ -13,10 +13,10 @@ from tests.support.control_room import OPERATOR, VIEWER, access, railway
 from tests.support.waiting import until
 
 from trax.host import watching
-from trax.records.pulse import Tag
+from trax.records.pulse import ChangeTag
 from trax.web import WebLimits, events
-from trax.web.events import Fanout, Viewer
-from trax.web.serving import Door, Doorway
+from trax.web.events import Fanout, Subscriber
+from trax.web.serving import ListenAddress, WebListener
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
@@ -44,7 +44,7 @@ async def app(url: str) -> AsyncGenerator[Trax]:
 @asynccontextmanager
 async def served(app: Trax) -> AsyncGenerator[httpx2.AsyncClient]:
     async with (
-        Doorway(Door(0), access()).served(app) as address,
+        WebListener(ListenAddress(0), access()).serve(app) as address,
         httpx2.AsyncClient(base_url=address, headers=PROGRAM, timeout=30) as client,
     ):
         yield client
@@ -103,23 +103,23 @@ async def test_a_page_hears_what_another_process_changes_without_a_word(tmp_path
 @pytest.fixture
 def may_look(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Nobody has looked for changes before this is set."""
-    allowed, look = asyncio.Event(), watching.Watching.look
+    allowed, look = asyncio.Event(), watching.ChangeWatcher.check
 
-    async def held_back(self: watching.Watching) -> frozenset[Tag]:
+    async def held_back(self: watching.ChangeWatcher) -> frozenset[ChangeTag]:
         await allowed.wait()
         return await look(self)
 
-    monkeypatch.setattr(watching.Watching, "look", held_back)
+    monkeypatch.setattr(watching.ChangeWatcher, "look", held_back)
     return allowed
 
 
 async def test_nobody_is_greeted_before_changes_are_noticed(app: Trax, may_look: asyncio.Event) -> None:
     fanout = Fanout(app)
-    coming = fanout.viewer(None)
+    coming = fanout.subscribe(None)
     greeting = asyncio.create_task(coming.__aenter__())
     await asyncio.sleep(0)
 
-    assert fanout.has_viewers
+    assert fanout.has_subscribers
     assert not greeting.done()
     may_look.set()
     await greeting
@@ -134,10 +134,10 @@ async def test_whoever_is_greeted_blindly_hears_that_anything_may_have_changed(
     monkeypatch.setattr(events, "BEGIN_SECONDS", 0.0)
     fanout = Fanout(app)
 
-    async with fanout.viewer(None) as viewer:
+    async with fanout.subscribe(None) as viewer:
         assert not fanout.is_watching
         may_look.set()
-        assert await viewer.news(30) == sorted(Tag)
+        assert await viewer.next_tags(30) == sorted(ChangeTag)
     await fanout.close()
 
 
@@ -172,48 +172,48 @@ async def test_who_comes_back_from_another_time_hears_that_anything_may_have_cha
         await back.next()
         told = json.loads((await back.next())["data"])["tags"]
 
-    assert told == sorted(Tag)
+    assert told == sorted(ChangeTag)
 
 
 async def test_many_pages_cost_one_question(app: Trax, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[object] = []
-    begin = watching.Watching.begun.__func__  # pyright: ignore[reportFunctionMemberAccess]
+    begin = watching.ChangeWatcher.start.__func__  # pyright: ignore[reportFunctionMemberAccess]
 
     async def counted(cls: Any, *args: Any, **how: Any) -> Any:
         begun.append(cls)
         return await begin(cls, *args, **how)
 
-    monkeypatch.setattr(watching.Watching, "begun", classmethod(counted))
+    monkeypatch.setattr(watching.ChangeWatcher, "begun", classmethod(counted))
     fanout = Fanout(app)
-    async with fanout.viewer(None) as one, fanout.viewer(None) as other:
+    async with fanout.subscribe(None) as one, fanout.subscribe(None) as other:
         await asyncio.sleep(0)
         await app.queue("serve_coffee", {"customer": "Eve"})
-        told = [await viewer.news(30) for viewer in (one, other)]
+        told = [await viewer.next_tags(30) for viewer in (one, other)]
 
     await fanout.close()
 
-    assert all(Tag.QUEUE in tags for tags in told)
+    assert all(ChangeTag.QUEUE in tags for tags in told)
     assert len(begun) == 1
 
 
 async def test_nobody_asks_the_database_when_nobody_looks(app: Trax, monkeypatch: pytest.MonkeyPatch) -> None:
     fanout = Fanout(app)
-    async with fanout.viewer(None) as viewer:
+    async with fanout.subscribe(None) as viewer:
         await app.queue("serve_coffee", {"customer": "Eve"})
-        await viewer.news(30)
+        await viewer.next_tags(30)
     assert fanout.is_watching  # they may be on their way to the next page
 
     monkeypatch.setattr(events, "LINGER_SECONDS", 0.0)
-    async with fanout.viewer(None):
+    async with fanout.subscribe(None):
         pass
     await asyncio.to_thread(until, lambda: not fanout.is_watching)
     await fanout.close()
 
 
 async def test_the_end_of_the_server_lets_everybody_go(app: Trax) -> None:
-    doorway = Doorway(Door(0), access())
+    doorway = WebListener(ListenAddress(0), access())
     async with httpx2.AsyncClient(base_url=doorway.address, headers=PROGRAM, timeout=30) as client:
-        async with doorway.served(app):
+        async with doorway.serve(app):
             opened = await client.send(client.build_request("GET", "/api/v1/events"), stream=True)
             heard = Stream(opened)
             await heard.next()
@@ -236,16 +236,16 @@ async def test_who_takes_nothing_is_let_go(app: Trax, monkeypatch: pytest.Monkey
 
     await asyncio.wait_for(events.EventStream(fanout, None)({}, receive, send), 30)
 
-    assert not fanout.has_viewers
+    assert not fanout.has_subscribers
     await fanout.close()
 
 
 async def test_whoever_is_one_too_many_is_told_when_to_come_back(app: Trax) -> None:
     limits = WebLimits(event_streams=3, event_streams_per_visitor=2)
     viewer = {"Authorization": f"Bearer {VIEWER}"}
-    doorway = Doorway(Door(0), access(), limits)
+    doorway = WebListener(ListenAddress(0), access(), limits)
     async with (
-        doorway.served(app) as address,
+        doorway.serve(app) as address,
         httpx2.AsyncClient(base_url=address, headers=PROGRAM, timeout=30) as client,
     ):
         async with stream(client), stream(client) as second:
@@ -266,9 +266,9 @@ async def test_whoever_is_one_too_many_is_told_when_to_come_back(app: Trax) -> N
 
 
 async def test_what_a_page_has_not_been_told_adds_up() -> None:
-    viewer = Viewer(frozenset())
-    viewer.tell(frozenset({Tag.QUEUE}))
-    viewer.tell(frozenset({Tag.EXECUTIONS, Tag.QUEUE}))
+    viewer = Subscriber(frozenset())
+    viewer.notify(frozenset({ChangeTag.QUEUE}))
+    viewer.notify(frozenset({ChangeTag.EXECUTIONS, ChangeTag.QUEUE}))
 
-    assert await viewer.news(30) == [Tag.EXECUTIONS, Tag.QUEUE]
-    assert await viewer.news(0.001) == []
+    assert await viewer.next_tags(30) == [ChangeTag.EXECUTIONS, ChangeTag.QUEUE]
+    assert await viewer.next_tags(0.001) == []

@@ -74,7 +74,7 @@ async def test_jobs_go_on_and_a_visitor_gets_in_while_half_open_requests_take_ev
         port = int(str(re.findall(r"http://127\.0\.0\.1:(\d+)", log.read_text())[0]))
         for _ in range(CONNECTIONS):
             callers.enter_context(_half_open(("127.0.0.1", port)))
-        until(lambda: "connections to the dashboard are taken" in log.read_text())
+        until(lambda: "connections are in use" in log.read_text())
 
         ran = [await (await client.queue(double, number)).wait(timeout=60) for number in range(10)]
         async with httpx2.AsyncClient(timeout=60) as visitor:

@@ -41,11 +41,11 @@ class Tree(BaseModel):
     children: list[Tree] = []
 
 
-def form(declared: Any) -> fields.Field:
+def form(declared: Any) -> fields.FormField:
     return form_of(TypeAdapter(declared).json_schema())
 
 
-def by_path(field: fields.Field) -> dict[str, fields.Field]:
+def by_path(field: fields.FormField) -> dict[str, fields.FormField]:
     found = {field.path: field}
     for child in field.children:
         found |= by_path(child)
@@ -153,13 +153,13 @@ def test_a_value_can_be_typed_again_and_stays_the_same() -> None:
         "extra": {"a": 1},
     }
 
-    typed = filling.spread(form(Order), value)
+    typed = filling.texts_of(form(Order), value)
 
     assert filling.value_of(form(Order), typed) == value
 
 
 def test_a_fresh_form_holds_the_defaults() -> None:
-    typed = filling.beginning(form(Order))
+    typed = filling.default_texts(form(Order))
 
     assert (typed["kind"], typed["weight"], typed["is_gift"]) == ("shop", "1.5", "")
     assert "customer.name" not in typed
@@ -177,7 +177,7 @@ def test_what_is_wrong_is_said_at_its_field() -> None:
         FieldError("nowhere", "odd", None),
     ]
 
-    shown = filling.shown(form(Order), typed, errors)
+    shown = filling.render_form(form(Order), typed, errors)
 
     places = {child.field.path: child for child in shown.children}
     (line,) = places["lines"].children
@@ -200,7 +200,7 @@ def test_items_come_and_go_and_the_others_keep_what_was_typed() -> None:
 
 
 def test_nobody_can_ask_for_a_million_items() -> None:
-    shown = filling.shown(form(Order), {"lines.size": "1000000"})
+    shown = filling.render_form(form(Order), {"lines.size": "1000000"})
 
     assert max(len(child.children) for child in shown.children) == 100
 
@@ -212,7 +212,7 @@ class Parcel(BaseModel):
 
 
 def test_a_group_that_may_be_left_out_is_unless_somebody_touches_it() -> None:
-    untouched = filling.beginning(form(Parcel))
+    untouched = filling.default_texts(form(Parcel))
     touched = {**untouched, "line.sku": "a", "weight": "0"}
 
     assert filling.value_of(form(Parcel), untouched) == {"weight": 0, "sealed": True}
@@ -220,7 +220,7 @@ def test_a_group_that_may_be_left_out_is_unless_somebody_touches_it() -> None:
 
 
 def test_choices_are_shown_as_they_are_typed() -> None:
-    shown = filling.shown(form(Parcel), {"sealed": "false"})
+    shown = filling.render_form(form(Parcel), {"sealed": "false"})
 
     (sealed,) = [child for child in shown.children if child.field.path == "sealed"]
     assert sealed.options == ("true", "false")

@@ -20,8 +20,8 @@ from tests.support.control_room import (
 )
 
 from trax.web import Role, User, Visitor, create, passwords
-from trax.web.passwords import PasswordChecks, TooManyChecks, hashed, is_hash, is_outdated, matches
-from trax.web.throttle import REMEMBERED, WRONG_REMEMBERED, Attempt, Throttle
+from trax.web.passwords import PasswordChecks, TooManyChecks, hash_password, is_hash, is_outdated, matches
+from trax.web.throttle import KEYS_KEPT, WRONG_SECRETS_KEPT, Attempt, Throttle
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -54,8 +54,8 @@ def web(app: Trax, slept: list[float]) -> FastAPI:
     async def note(seconds: float) -> None:
         slept.append(seconds)
 
-    web.state.room.throttle.clock = lambda: 0.0
-    web.state.room.throttle.sleep = note
+    web.state.context.throttle.clock = lambda: 0.0
+    web.state.context.throttle.sleep = note
     return web
 
 
@@ -132,7 +132,7 @@ async def test_an_own_password_makes_no_room_for_guessing_others(web: FastAPI) -
 
 async def test_behind_a_proxy_the_throttle_sees_who_asks(app: Trax) -> None:
     web = create(app, access=access(trusted_proxies=["10.0.0.7"]))
-    web.state.room.throttle.clock = lambda: 0.0
+    web.state.context.throttle.clock = lambda: 0.0
     attacker, other = {"X-Forwarded-For": "6.6.6.6, 192.0.2.1"}, {"X-Forwarded-For": "192.0.2.2"}
     async with browser(web, peer="10.0.0.7", headers=attacker) as client:
         answers = await statuses(client, 6)
@@ -201,13 +201,13 @@ def test_delays_grow_and_are_forgotten() -> None:
 def test_what_is_remembered_is_bounded() -> None:
     throttle = Throttle()
 
-    for number in range(REMEMBERED):
+    for number in range(KEYS_KEPT):
         throttle.reserve(Attempt.of(f"{number}" + "x" * 10_000, f"10.{number >> 8}.{number & 255}.1"))
-    for number in range(WRONG_REMEMBERED + 10):
+    for number in range(WRONG_SECRETS_KEPT + 10):
         throttle.note_wrong_token(f"10.{number}.0.1", f"guess {number}")
 
-    assert len(throttle.counts) == REMEMBERED
-    assert len(throttle.wrong) == WRONG_REMEMBERED
+    assert len(throttle.counts) == KEYS_KEPT
+    assert len(throttle.wrong) == WRONG_SECRETS_KEPT
     assert max(len(key.name) for key in throttle.counts) <= 200
 
 
@@ -291,7 +291,7 @@ async def test_a_name_that_nobody_has_is_checked_at_the_same_cost(
 
 
 def test_new_hashes_have_the_cost_of_today_and_old_ones_still_count() -> None:
-    new, old = hashed("tea"), hashed("tea", cost_log2=14)
+    new, old = hash_password("tea"), hash_password("tea", cost_log2=14)
 
     assert new.startswith("scrypt.17.8.1.")
     assert (matches("tea", new), matches("tea", old)) == (True, True)
@@ -312,6 +312,6 @@ async def test_who_logs_in_with_an_old_hash_is_told_of_in_the_log(
         await guess(client)
         await log_in(client, "olga")
 
-    assert "the password hash of olga was made at a lower cost" in caplog.text
+    assert "user olga: the password hash has a lower cost" in caplog.text
     assert "wrong password" in caplog.text
     assert "guess" not in caplog.text

@@ -18,7 +18,7 @@ from trax.web import Access, create
 from trax.web.described import schema_of
 from trax.web.masking import Mask
 from trax.web.pages.fields import form_of
-from trax.web.pages.filling import spread, value_of, without_item
+from trax.web.pages.filling import texts_of, value_of, without_item
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -122,20 +122,20 @@ def test_a_mark_that_cannot_be_kept_is_refused_by_its_field(value: Any, path: st
 
 def test_dots_that_hide_nothing_are_plain_text() -> None:
     assert mask.restore({"user": HIDDEN}, VALUE) == {"user": HIDDEN}
-    assert Mask.over(()).restore({"password": HIDDEN}, VALUE) == {"password": HIDDEN}
+    assert Mask.from_names(()).restore({"password": HIDDEN}, VALUE) == {"password": HIDDEN}
 
 
 def test_a_mark_stays_in_a_field_of_any_kind() -> None:
     marked = mask.mark(VALUE)
 
-    typed = spread(FIELD, marked)
+    typed = texts_of(FIELD, marked)
 
     assert value_of(FIELD, typed) == marked
-    assert spread(FIELD, value_of(FIELD, typed)) == typed
+    assert texts_of(FIELD, value_of(FIELD, typed)) == typed
 
 
 def test_an_item_takes_its_mark_along_when_others_go() -> None:
-    typed = without_item("accounts.0", spread(FIELD, mask.mark(VALUE)))
+    typed = without_item("accounts.0", texts_of(FIELD, mask.mark(VALUE)))
 
     kept = mask.restore(value_of(FIELD, typed), VALUE)
 
@@ -192,7 +192,7 @@ async def test_without_the_run_it_came_from_the_form_is_refused(url: str, like: 
 
         assert refused.status == 422
         assert refused.fields["in:token"]["aria-invalid"] == "true"
-        assert "its value is hidden and not known here; type it again" in refused.text
+        assert "this value is hidden and cannot be restored; enter it again" in refused.text
         assert await at.queued() == []
 
 

@@ -26,7 +26,7 @@ def test_values_are_hidden_by_name_at_any_depth(value: Any, shown: Any) -> None:
 
 
 def test_the_names_can_be_chosen() -> None:
-    mask = Mask.over(["iban"])
+    mask = Mask.from_names(["iban"])
 
     assert mask({"iban": "DE02", "password": "shown"}) == {"iban": HIDDEN, "password": "shown"}
-    assert Mask.over(())({"password": "shown"}) == {"password": "shown"}
+    assert Mask.from_names(())({"password": "shown"}) == {"password": "shown"}

@@ -156,7 +156,7 @@ async def test_filters_stand_in_the_address_and_lists_go_on(url: str) -> None:
     assert "train=roast_batch" in older
     assert "status=queued" in older
     assert [page.text.count("roast_batch") for page in (first, second, last)] == [50, 50, 20]
-    assert "No entry is like that" in other.text
+    assert "No entries match these filters." in other.text
 
 
 async def test_administrative_trains_are_hidden_until_somebody_wants_them(url: str) -> None:
@@ -205,7 +205,7 @@ async def test_a_page_that_fails_tells_nothing_but_where_to_look(
     (logged,) = [line for line in caplog.records if line.name == "trax.web.problems"]
     assert failed.status == 500
     assert "hunter2" not in failed.source
-    assert "The server met something that was not foreseen." in failed.text
+    assert "An unexpected error occurred." in failed.text
     assert logged.getMessage().rpartition(" ")[2] in failed.text
     assert {"/workers?limit=7", "/"} <= set(failed.links)
     assert "There is no execution 99." in missing.text
@@ -273,7 +273,7 @@ async def test_people_log_in_and_come_back_to_where_they_wanted(url: str) -> Non
 
     assert (page.path, page.fields["next"]["value"]) == ("/login", "/manifests/close-day")
     assert (wrong.status, wrong.fields["name"]["value"]) == (401, "vera")
-    assert "The name or the password is wrong" in wrong.text
+    assert "Wrong name or password" in wrong.text
     assert inside_now.path == "/manifests/close-day"
     assert not inside_now.has_button("Run now")
     assert out.path == "/login"
@@ -290,5 +290,5 @@ async def test_what_is_retired_is_marked_and_listed_apart(url: str) -> None:
     assert "/manifests/roast-morning" not in listed.links
     assert "/manifests/roast-morning" in apart.links
     assert "it is retired since" in page.text
-    assert "None: it is retired." in page.text
+    assert "None: the manifest is retired." in page.text
     assert "Run now" not in page.text

@@ -44,8 +44,8 @@ async def test_wrong_input_is_told_at_its_field_and_what_was_typed_stays(url: st
 async def test_lists_grow_and_shrink_and_turn_into_json_and_back(url: str) -> None:
     async with office(url) as room:
         page = await room.open("/trains/charge_card")
-        one = await room.send(page, "Add one", {"in:customer.name": "Ada"})
-        two = await room.send(one, "Add one", {"in:lines.0.sku": "sidamo"})
+        one = await room.send(page, "Add item", {"in:customer.name": "Ada"})
+        two = await room.send(one, "Add item", {"in:lines.0.sku": "sidamo"})
         less = await room.send(two, "Remove lines 1", {"in:lines.1.sku": "harrar"})
         as_json = await room.send(less, "Edit as JSON")
         back = await room.send(as_json, "Edit in fields")
@@ -64,7 +64,7 @@ async def test_json_that_is_none_is_said_so_and_kept(url: str) -> None:
         refused = await room.send(page, "Queue", {"json": '{"customer": '})
 
     assert refused.status == 422
-    assert "this is not JSON" in refused.text
+    assert "invalid JSON" in refused.text
     assert '{"customer":' in refused.text
 
 
@@ -78,7 +78,7 @@ async def test_a_limit_is_changed_and_the_change_is_written_down_and_undone(url:
         undone = await room.send(question, "Yes", {"reason": "it was too many"})
         entries = await room.app.audit.list()
 
-    assert "orders: at most 7 runs at once, priority 3" in saved.text
+    assert "orders: at most 7 active jobs, priority 3" in saved.text
     assert (changed.max_active_jobs, changed.priority) == (7, 3)
     assert "Are you sure?" in question.text
     assert "Undone" in undone.text
@@ -107,7 +107,7 @@ async def test_a_group_is_paused_resumed_and_run(url: str) -> None:
 
     assert is_enabled is False
     assert "1 group resumed" in resumed.text
-    assert "1 group asked to run (2 runs)" in ran.text
+    assert "1 group triggered (2 runs)" in ran.text
 
 
 async def test_chosen_manifests_are_run_and_paused_together(url: str) -> None:
@@ -118,7 +118,7 @@ async def test_chosen_manifests_are_run_and_paused_together(url: str) -> None:
         entries = await room.app.work_queue.list(origin="trigger")
         manifest = await room.app.manifests.get("import-shop")
 
-    assert "2 manifests queued to run now" in ran.text
+    assert "2 manifests triggered" in ran.text
     assert "1 manifest paused" in paused.text
     assert (len(entries), manifest.enabled) == (2, False)
 
@@ -132,8 +132,8 @@ async def test_cancelling_entries_counts_those_that_waited_no_longer(url: str) -
         question = await room.send(page, "Cancel", {"ids": [entry.id for entry in (gone, *waiting)]})
         answer = await room.send(question, "Yes")
 
-    assert "3 entries will be withdrawn" in question.text
-    assert "2 entries withdrawn; 1 skipped" in answer.text
+    assert "3 entries will be cancelled" in question.text
+    assert "2 entries cancelled; 1 skipped" in answer.text
     assert answer.address == "/queue?train=roast_batch"
 
 
@@ -147,15 +147,15 @@ async def test_one_dead_letter_is_tried_before_the_rest(url: str) -> None:
         tried = await room.send(page, "Try one")
         await room.harness.run_until_idle()
         (first,) = await room.app.dead_letters.list(status="retried")
-        question = await room.send(tried, "Requeue the rest")
+        question = await room.send(tried, "Requeue all of this kind")
         done = await room.send(question, "Yes")
         await room.harness.run_until_idle()
         completed = await room.app.executions.list(train="charge_card", state="completed")
 
-    assert "1 letter queued again" in tried.text
+    assert "1 dead letter requeued" in tried.text
     assert first.id == 1
-    assert "2 letters queued again" in done.text
-    assert "Nothing waits for you" in done.text
+    assert "2 dead letters requeued" in done.text
+    assert "No dead letters." in done.text
     assert len(completed) == 3
 
 
@@ -169,11 +169,11 @@ async def test_acknowledging_needs_a_note(url: str) -> None:
         closed = await room.send(refused, "Acknowledge", {"note": "the shop paid by hand"})
         late = await room.send(page, "Requeue")
 
-    assert (alone.has_button("Try one"), alone.has_button("Requeue the rest")) == (True, False)
-    assert "Say in the note how it was dealt with" in refused.text
+    assert (alone.has_button("Try one"), alone.has_button("Requeue all of this kind")) == (True, False)
+    assert "Acknowledging needs a note" in refused.text
     assert "the shop paid by hand" in closed.text
     assert not closed.has_button("Requeue")
-    assert "somebody else has resolved it meanwhile" in late.text
+    assert "it is already resolved" in late.text
 
 
 async def test_a_run_is_asked_to_stop_and_run_again(url: str) -> None:
@@ -186,7 +186,7 @@ async def test_a_run_is_asked_to_stop_and_run_again(url: str) -> None:
         again = await room.send(stopped, "Run again")
         (entry,) = await room.app.work_queue.list(origin="rerun")
 
-    assert "1 run asked to stop" in stopped.text
+    assert "Cancel requested for 1 execution" in stopped.text
     assert "cancelled" in stopped.text
     assert f"Queued again as entry {entry.id}" in again.text
     assert entry.input == {"beans": "Sidamo", "minutes": 12.5}
@@ -213,20 +213,20 @@ async def test_a_setting_is_edited_reset_and_refused(url: str) -> None:
         reset = await room.send(saved, "Reset", name="max_active_jobs")
         after_reset = await room.app.settings.get("max_active_jobs")
 
-    assert "max_active_jobs is 50 now" in saved.text
+    assert "max_active_jobs is now 50" in saved.text
     assert "write 90, 5m, 2h or 1d" in refused.text
-    assert "max_active_jobs is what code and environment say" in reset.text
+    assert "max_active_jobs reset to the value from code and environment" in reset.text
     assert (after_saving, after_reset) == (50, 10)
 
 
 async def test_what_a_viewer_likes_stays_in_their_browser(url: str) -> None:
     async with office(url) as room:
         page = await room.open("/settings")
-        await room.send(page, "Keep", {"pace": "30", "shown": ["tiles"], "admin": "1"})
+        await room.send(page, "Save preferences", {"pace": "30", "shown": ["tiles"], "admin": "1"})
         home = await room.open("/")
 
     assert "Executions today" in home.text
-    assert "Trains that fail" not in home.text
+    assert "Failing trains" not in home.text
     assert 'data-pace="30"' in home.source
 
 

@@ -14,7 +14,7 @@ from tests.support.control_room import OPERATOR, VIEWER, access, control_room, r
 from tests.support.hostile import IN_ADDRESSES, IN_BODIES
 
 from trax.web import create
-from trax.web.api.document import CHANGING
+from trax.web.api.document import CHANGE_METHODS
 
 # By name: its own types are partly unknown.
 checks: Any = import_module("schemathesis.checks")
@@ -84,7 +84,7 @@ def test_every_answer_is_as_documented_to_whoever_asks(case: Any, role: str) -> 
     is_open = case.path == "/health/live"  # to anybody, and it takes no change
     if role == "nobody" and not is_open:
         assert answer.status_code == 401
-    if role == "viewer" and case.method.lower() in CHANGING and not is_open:
+    if role == "viewer" and case.method.lower() in CHANGE_METHODS and not is_open:
         assert answer.status_code == 403
 
 

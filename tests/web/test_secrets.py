@@ -143,7 +143,7 @@ async def test_dots_of_a_run_that_is_not_known_are_no_secret(url: str) -> None:
         refused = await at.reader.send(page, "Queue", {"like": ""})
 
         assert refused.status == 422
-        assert "its value is hidden and not known here" in refused.text
+        assert "its value is hidden and unknown here" in refused.text
         assert await at.rest() == []
 
 

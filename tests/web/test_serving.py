@@ -16,8 +16,8 @@ from trax import Trax
 from trax.host.opening import use_web_lane
 from trax.store import Store
 from trax.web import Access, Role, serving
-from trax.web.connections import LimitedConnection, WebServer
-from trax.web.serving import Door, Doorway
+from trax.web.connections import HttpConnection, WebServer
+from trax.web.serving import ListenAddress, WebListener
 
 if TYPE_CHECKING:
     from asyncio import Transport
@@ -35,17 +35,17 @@ async def app(url: str) -> AsyncGenerator[Trax]:
 
 
 async def test_no_answer_waits_for_a_word_about_its_first_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    connected, delayed = LimitedConnection.connection_made, list[bool]()
+    connected, delayed = HttpConnection.connection_made, list[bool]()
 
-    def note(self: LimitedConnection, transport: Transport) -> None:
+    def note(self: HttpConnection, transport: Transport) -> None:
         served: socket.socket = transport.get_extra_info("socket")
         delayed.append(not served.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
         connected(self, transport)
 
-    monkeypatch.setattr(LimitedConnection, "connection_made", note)
+    monkeypatch.setattr(HttpConnection, "connection_made", note)
     app = Trax("memory://")
-    doorway = Doorway(Door(port=0), Access(insecure_local=True))
-    async with doorway.served(app) as address, httpx2.AsyncClient(timeout=60) as client:
+    doorway = WebListener(ListenAddress(port=0), Access(insecure_local=True))
+    async with doorway.serve(app) as address, httpx2.AsyncClient(timeout=60) as client:
         answers = [await client.get(f"{address}{path}") for path in ("/", "/health")]
     app.close()
 
@@ -73,11 +73,11 @@ async def test_a_dashboard_that_stands_still_delays_neither_a_job_nor_a_beat(app
         return number
 
     door = Blocked()
-    async with app, Doorway(Door(0), door.access).served(app) as address:
+    async with app, WebListener(ListenAddress(0), door.access).serve(app) as address:
         (worker,) = await app.workers.list()
 
         def beaten_at() -> float:
-            return app.parts.presence.beaten_at(worker.worker.id) or 0.0
+            return app.parts.heartbeat.last_heartbeat_at(worker.worker.id) or 0.0
 
         async with httpx2.AsyncClient(base_url=address, timeout=60) as client:
             asking = asyncio.create_task(client.get("/"))
@@ -101,13 +101,11 @@ async def test_the_end_waits_only_so_long_for_a_dashboard_that_stands_still(
     monkeypatch.setattr(serving, "STOP_SECONDS", 0.1)
     door = Blocked()
     async with httpx2.AsyncClient(timeout=60) as client:
-        async with Doorway(Door(0), door.access).served(app) as address:
+        async with WebListener(ListenAddress(0), door.access).serve(app) as address:
             asking = asyncio.create_task(client.get(address))
             assert await asyncio.to_thread(door.is_asked.wait, 60)
 
-        assert (
-            "the dashboard did not stop within 0.1 s: a request blocks it, and is left behind" in caplog.text
-        )
+        assert "dashboard: did not stop within 0.1 s; abandoning a request that blocks it" in caplog.text
         door.may_go_on.set()
         await asyncio.gather(asking, return_exceptions=True)
     await asyncio.to_thread(until, lambda: "trax web" not in {one.name for one in threading.enumerate()})
@@ -125,11 +123,14 @@ async def test_a_dashboard_that_fails_is_reported_and_comes_back(
         await turn(self)
 
     monkeypatch.setattr(WebServer, "main_loop", fail)
-    async with Doorway(Door(0), ANYBODY).served(app) as address, httpx2.AsyncClient(timeout=30) as client:
+    async with (
+        WebListener(ListenAddress(0), ANYBODY).serve(app) as address,
+        httpx2.AsyncClient(timeout=30) as client,
+    ):
         answer = await client.get(address)
 
     assert answer.status_code == 200
-    failed = [one for one in caplog.records if "the dashboard failed, jobs go on" in one.getMessage()]
+    failed = [one for one in caplog.records if "dashboard: failed; restarting" in one.getMessage()]
     assert [one.exc_info and one.exc_info[0] for one in failed] == [RuntimeError, SystemExit]
 
 
@@ -145,7 +146,7 @@ async def test_what_is_run_from_a_page_runs_where_the_jobs_do(app: Trax) -> None
         note()
         return number
 
-    async with app, Doorway(Door(0), access()).served(app) as address:
+    async with app, WebListener(ListenAddress(0), access()).serve(app) as address:
         headers = {"Authorization": "Bearer an operator's token"}
         async with httpx2.AsyncClient(base_url=address, headers=headers, timeout=60) as client:
             ran = (await client.post("/api/v1/trains/work/run", json={"input": 7})).json()
@@ -169,7 +170,7 @@ async def test_a_run_from_a_page_that_is_broken_off_is_written_as_cancelled(app:
 
     async with app:
         async with httpx2.AsyncClient(timeout=60) as client:
-            async with Doorway(Door(0), ANYBODY).served(app) as address:
+            async with WebListener(ListenAddress(0), ANYBODY).serve(app) as address:
                 asking = asyncio.create_task(
                     client.post(f"{address}/api/v1/trains/wait/run", json={"input": 1})
                 )
@@ -186,12 +187,12 @@ def test_the_dashboard_has_connections_of_its_own(tmp_path: Path) -> None:
 
     def look() -> None:
         use_web_lane()
-        found.append(app.parts.store.opened_blocking())
+        found.append(app.parts.store.open_blocking())
 
     thread = threading.Thread(target=look)
     thread.start()
     thread.join()
-    callers = app.parts.store.opened_blocking()
+    callers = app.parts.store.open_blocking()
     engines = {id(one._engine) for one in (callers, callers.engine_lane, *found)}  # pyright: ignore[reportPrivateUsage]
     app.close()
 
@@ -211,9 +212,12 @@ async def test_pages_ask_through_the_lane_of_the_dashboard(
         return await ask(self, *args, **how)
 
     monkeypatch.setattr(Store, "ask", note)
-    async with Doorway(Door(0), ANYBODY).served(app) as address, httpx2.AsyncClient(timeout=30) as client:
+    async with (
+        WebListener(ListenAddress(0), ANYBODY).serve(app) as address,
+        httpx2.AsyncClient(timeout=30) as client,
+    ):
         answer = await client.get(f"{address}/executions")
-    web = (await app.parts.store.opened()).web_lane
+    web = (await app.parts.store.open()).web_lane
 
     assert answer.status_code == 200
     assert lanes

@@ -17,7 +17,7 @@ from trax.records.web_session import NewWebSession
 from trax.store import web_sessions
 from trax.testing import Harness
 from trax.web import Access, Role, User, create
-from trax.web.passwords import hashed
+from trax.web.passwords import hash_password
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -88,7 +88,7 @@ async def test_a_session_ends_by_itself(web: FastAPI, h: Harness, monkeypatch: p
     "users",
     [
         {},
-        {"olga": User(hashed(PASSWORD, cost_log2=4), Role.OPERATOR)},
+        {"olga": User(hash_password(PASSWORD, cost_log2=4), Role.OPERATOR)},
         {"olga": User(HASH, Role.VIEWER)},
     ],
     ids=["removed", "another hash", "another role"],
@@ -123,7 +123,7 @@ async def test_a_row_that_somebody_wrote_into_the_table_lets_nobody_in(web: Fast
         address="",
         user_agent="",
     )
-    store = await h.app.parts.store.opened()
+    store = await h.app.parts.store.open()
     lifetime = stored.session.expires_at - NOON
     await store.call(web_sessions.insert_session, new, now=NOON, lifetime=lifetime)
 
@@ -267,7 +267,7 @@ async def test_a_session_that_is_read_while_it_ends_is_not_remembered(
         await log_in(olga, "olga")
         (session,) = await h.app.sessions.list()
         h.app.sessions.cache.clear()
-        store = await h.app.parts.store.opened()
+        store = await h.app.parts.store.open()
         ask = store.ask
 
         async def ask_and_end(*given: Any, **more: Any) -> Any:
@@ -344,12 +344,12 @@ async def test_expired_sessions_are_deleted_by_the_cleanup(web: FastAPI, h: Harn
         await log_in(olga, "olga")
     token = await h.app.sessions.create_link()
     await h.advance(hours=13)
-    store = await h.app.parts.store.opened()
+    store = await h.app.parts.store.open()
 
     await h.cycle("dead_letter_cleanup")
 
     def stored(connection: Any) -> tuple[int, bool]:
-        is_good = web_sessions.take_link(connection, host_sessions.digest(token), now=NOON)
+        is_good = web_sessions.redeem_link(connection, host_sessions.digest(token), now=NOON)
         return len(web_sessions.delete_all(connection, user=None)), is_good
 
     assert await store.call(stored) == (0, False)

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from trax.web import shared
-from trax.web.shared import Shared
+from trax.web.shared import SharedReads
 
 if TYPE_CHECKING:
     import pytest
@@ -26,35 +26,35 @@ class Asked:
 
 
 async def test_those_who_ask_the_same_at_once_share_one_answer() -> None:
-    answers, ask = Shared(), Asked()
+    answers, ask = SharedReads(), Asked()
 
-    together = asyncio.gather(*(answers.answer("a-1", "home", ask) for _ in range(50)))
+    together = asyncio.gather(*(answers.get("a-1", "home", ask) for _ in range(50)))
     ask.may_answer.set()
 
     assert await together == [1] * 50
 
 
 async def test_news_and_another_question_are_asked_anew() -> None:
-    answers, ask = Shared(), Asked()
+    answers, ask = SharedReads(), Asked()
     ask.may_answer.set()
 
-    given = [await answers.answer(mark, what, ask) for mark, what in (("1", "a"), ("1", "b"), ("2", "a"))]
+    given = [await answers.get(mark, what, ask) for mark, what in (("1", "a"), ("1", "b"), ("2", "a"))]
 
     assert given == [1, 2, 3]
 
 
 async def test_an_answer_grows_old_though_nothing_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared, "LASTS_SECONDS", -1.0)
-    answers, ask = Shared(), Asked()
+    answers, ask = SharedReads(), Asked()
     ask.may_answer.set()
 
-    assert [await answers.answer("1", "a", ask) for _ in range(2)] == [1, 2]
+    assert [await answers.get("1", "a", ask) for _ in range(2)] == [1, 2]
 
 
 async def test_who_leaves_takes_the_answer_from_nobody() -> None:
-    answers, ask = Shared(), Asked()
-    first = asyncio.create_task(answers.answer("1", "a", ask))
-    second = asyncio.create_task(answers.answer("1", "a", ask))
+    answers, ask = SharedReads(), Asked()
+    first = asyncio.create_task(answers.get("1", "a", ask))
+    second = asyncio.create_task(answers.get("1", "a", ask))
     await asyncio.sleep(0)
 
     first.cancel()

@@ -16,7 +16,7 @@ from trax.errors import DefinitionError
 from trax.testing import Harness
 from trax.web import Access, create
 from trax.web.peer import TrustedProxies, network_of
-from trax.web.serving import Door, Doorway
+from trax.web.serving import ListenAddress, WebListener
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -90,7 +90,7 @@ async def test_a_link_works_once(web: FastAPI, h: Harness) -> None:
         again = await first.get("/login", params=link)
 
     assert (entered.status_code, late.status_code, outside.status_code) == (303, 403, 401)
-    assert "has been used already" in late.text
+    assert "has already been used" in late.text
     assert "trax sessions link" in late.text
     assert SESSION not in late.headers.get("set-cookie", "")
     assert (again.status_code, again.headers["location"]) == (303, "/")  # their own link once more
@@ -140,7 +140,7 @@ async def test_once_access_is_configured_links_and_their_sessions_count_no_more(
 
 
 async def test_those_who_guess_links_have_to_wait(web: FastAPI) -> None:
-    web.state.room.throttle.clock = lambda: 0.0
+    web.state.context.throttle.clock = lambda: 0.0
     async with browser(web) as client:
         answers = [await client.get("/login", params={"token": f"guess {number}"}) for number in range(21)]
 
@@ -175,7 +175,7 @@ async def test_with_insecure_local_this_machine_itself_may_enter_and_nobody_else
 def test_insecure_local_is_refused_where_others_can_reach_it(host: str) -> None:
     for access in (Access(insecure_local=True), with_users(insecure_local=True)):
         with pytest.raises(DefinitionError, match="every process of this machine an operator"):
-            Doorway(Door(0, host), access)
+            WebListener(ListenAddress(0, host), access)
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ async def test_our_own_server_believes_no_proxy_that_was_not_declared(
     access = with_users()
     forwarded = {"X-Forwarded-For": "192.0.2.7", "X-Forwarded-Proto": "https"}
     async with (
-        Doorway(Door(port=0), access).served(h.app) as address,
+        WebListener(ListenAddress(port=0), access).serve(h.app) as address,
         httpx2.AsyncClient(base_url=address, headers=forwarded, timeout=60) as client,
     ):
         cookie = (await client.get("/login")).headers["set-cookie"]

@@ -14,9 +14,9 @@ from trax.errors import TraxError
 from trax.records.when import Calendar, DateRange, Dates, DaysOfWeek, Exclusion, TimeWindow
 from trax.settings import Settings
 from trax.web.pages import words
-from trax.web.pages.coloured import coloured
-from trax.web.pages.settings import spelled, typed
-from trax.web.pages.spelled import duration, excluded, whole_number
+from trax.web.pages.coloured import json_pieces
+from trax.web.pages.settings import format_setting, parse_setting
+from trax.web.pages.spelled import describe_exclusion, duration, whole_number
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 
@@ -24,7 +24,7 @@ NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 @pytest.mark.parametrize(
     ("seconds", "said"),
     [
-        (None, words.NOTHING),
+        (None, words.NO_VALUE),
         (0.0, "0 ms"),
         (0.00001, "<0.1 ms"),
         (0.00042, "0.4 ms"),
@@ -57,7 +57,8 @@ def test_a_moment_is_told_by_how_far_it_is(apart: timedelta, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "said"), [(None, words.NOTHING), (1.0, "100 %"), (0.9999, "99.9 %"), (0.8, "80 %"), (0.0, "0 %")]
+    ("part", "said"),
+    [(None, words.NO_VALUE), (1.0, "100 %"), (0.9999, "99.9 %"), (0.8, "80 %"), (0.0, "0 %")],
 )
 def test_a_share_is_never_rounded_up_to_all(part: float | None, said: str) -> None:
     assert words.share(part) == said
@@ -72,11 +73,11 @@ json_values = st.recursive(
 
 @given(json_values)
 def test_json_in_colour_is_the_same_json(value: Any) -> None:
-    assert json.loads("".join(piece.text for piece in coloured(value))) == value
+    assert json.loads("".join(piece.text for piece in json_pieces(value))) == value
 
 
 def test_the_pieces_of_json_know_what_they_are() -> None:
-    pieces = coloured({"name": 'a "quote"', "count": -1.5, "on": True, "off": None})
+    pieces = json_pieces({"name": 'a "quote"', "count": -1.5, "on": True, "off": None})
 
     assert [(piece.kind, piece.text) for piece in pieces if piece.kind] == [
         ("k", '"name"'),
@@ -92,7 +93,7 @@ def test_the_pieces_of_json_know_what_they_are() -> None:
 
 def test_a_very_long_value_is_cut_and_says_so() -> None:
     for value in (["x" * 30_000], list(range(5_000))):
-        pieces = coloured(value)
+        pieces = json_pieces(value)
 
         assert len("".join(piece.text for piece in pieces)) < 4_100
         assert len(pieces) < 510
@@ -143,7 +144,7 @@ def test_what_is_no_whole_number_is_refused(text: str) -> None:
     ],
 )
 def test_when_nothing_runs_is_one_line(exclusion: Exclusion, said: str) -> None:
-    assert excluded(exclusion) == said
+    assert describe_exclusion(exclusion) == said
 
 
 @pytest.mark.parametrize(
@@ -159,12 +160,12 @@ def test_when_nothing_runs_is_one_line(exclusion: Exclusion, said: str) -> None:
     ],
 )
 def test_a_setting_is_typed_as_it_is_shown(name: str, stored: Any, text: str) -> None:
-    assert spelled(name, stored) == text
-    assert Settings.checked({name: typed(name, text)}) == Settings.checked({name: stored})
+    assert format_setting(name, stored) == text
+    assert Settings.from_values({name: parse_setting(name, text)}) == Settings.from_values({name: stored})
 
 
 def test_a_setting_that_only_works_beside_another_is_shown_all_the_same() -> None:
-    assert spelled("heartbeat_interval", "PT1M") == "1m"
+    assert format_setting("heartbeat_interval", "PT1M") == "1m"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from tests.support.control_room import NOON, browser, railway
 from tests.support.flow_seeding import register_server
 from tests.support.visitor import Reader
 
-from trax.host.takes import Only, Takes
+from trax.host.takes import WorkFilter, WorkFilterKeywords
 from trax.host.worker import Worker
 from trax.testing import Harness
 from trax.web import Access, create
@@ -30,10 +30,10 @@ async def watched(url: str, **settings: Any) -> AsyncGenerator[tuple[Harness, ht
         yield harness, client
 
 
-async def started(harness: Harness, **only: Unpack[Only]) -> Worker:
+async def started(harness: Harness, **only: Unpack[WorkFilterKeywords]) -> Worker:
     parts = harness.app.parts
-    takes = Takes.checked(parts.trains, only)
-    return await Worker.started(parts, await parts.store.opened(), slots=4, takes=takes)
+    takes = WorkFilter.parse(parts.trains, only)
+    return await Worker.start(parts, await parts.store.open(), slots=4, work_filter=takes)
 
 
 async def test_a_worker_is_shown_with_what_it_takes_its_version_and_its_place(url: str) -> None:
@@ -60,7 +60,7 @@ async def test_a_worker_that_takes_everything_says_so(url: str) -> None:
         shown = await Reader(client).open("/workers")
         (told,) = (await client.get("/api/v1/workers")).json()
 
-    assert "serve_coffee of every group" in shown.text
+    assert "serve_coffee of all groups" in shown.text
     assert told["worker"]["groups"] is None
 
 

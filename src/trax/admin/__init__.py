@@ -1,10 +1,26 @@
-"""ORDER: the trains that run the railway, and the few steps they share.
+"""The administrative trains, and the operations on manifests, entries, runs and dead letters.
 
-manifest_manager   what is due goes to the work queue
-seeding            what code declares comes into the database
-endings            the end of a run, written to its manifest
-entries            entries for manifests
-why                why a manifest does not run, or an entry waits (why_queued)
-planning           what seeding would change
-doctor             what is well with the database, and what is not
+startup             recover lost runs, retire and seed manifests when a server starts
+seeding             write the manifests that code declares to the database
+runtime             create and delete manifests at run time
+planning            what seeding would change (`trax plan`)
+cycle               one cycle of the manifest manager, and the watchdog
+manifest_manager    write entries for due manifests; reap stale runs
+entries             insert entries for manifests
+triggers            run a manifest by hand
+activation          run a dormant dependent from a run of its parent
+job_dispatcher      admit queued entries within the limits
+parking             park entries that no live worker accepts
+hand_off            write the results of submitting runs
+finishing           write the results of runs; retry, or write a dead letter
+endings             apply run results to manifests
+reaping             count runs that failed from outside as failures
+policies            retry policies and decision rules from settings and code
+resolutions         requeue and acknowledge dead letters
+withdrawal          cancel queued entries and runs
+dead_letter_cleanup, metadata_cleanup   delete old records
+recording           the record of an administrative cycle
+why, why_queued     why a manifest, an entry or a run does not start (`trax why`)
+overview            numbers and charts of the dashboard
+doctor              problems of the database (`trax db doctor`)
 """

@@ -1,13 +1,13 @@
-"""Waking dormant dependents from inside a run of their parent, with an input made there and then."""
+"""Activate dormant dependents from a run of their parent, with an input that the run provides."""
 
 from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING, Any
 
-from trax.admin.triggers import refusal_of_retired, unknown
+from trax.admin.triggers import manifest_not_found, manifest_retired_conflict
 from trax.errors import DefinitionError
-from trax.queue import clamped
+from trax.queue import clamp_priority
 from trax.records.external_id import new_external_id
 from trax.records.states import Origin, ScheduleType
 from trax.records.work_queue_entry import NewEntry
@@ -26,46 +26,49 @@ logger = logging.getLogger(__name__)
 def activate(
     connection: Connection,
     parent: str,
-    wanted: Sequence[tuple[str, str]],
+    dependents: Sequence[tuple[str, str]],
     settings: Settings,
     *,
     force: bool,
     now: datetime,
 ) -> int:
-    """Queue each of these (external id, input as JSON text), or none when one may not be woken from here."""
-    found = activations.held(connection, [external_id for external_id, _ in wanted])
-    for external_id, _ in wanted:
-        _check(external_id, found.get(external_id), parent)
+    """Queue an entry for each (external id, input as JSON text); if one may not be activated here, none.
+
+    Returns the number of entries. A manifest that is queued, active or has an open dead letter is skipped.
+    """
+    rows = activations.lock_targets(connection, [external_id for external_id, _ in dependents])
+    for external_id, _ in dependents:
+        _check(external_id, rows.get(external_id), parent)
     entries = [
-        _entry(found[external_id], text, settings)
-        for external_id, text in dict(wanted).items()
-        if not _passed_over(found[external_id], force)
+        _entry(rows[external_id], text, settings)
+        for external_id, text in dict(dependents).items()
+        if not _is_skipped(rows[external_id], force)
     ]
     return len(work_queue.add(connection, entries, now=now))
 
 
 def _check(external_id: str, row: Any, parent: str) -> None:
     if row is None:
-        raise unknown(external_id)
+        raise manifest_not_found(external_id)
     if row.retired_at is not None:
-        raise refusal_of_retired(external_id, row.retired_at)
+        raise manifest_retired_conflict(external_id, row.retired_at)
     if row.schedule_type != ScheduleType.DORMANT_DEPENDENT:
         raise DefinitionError(f"manifest {external_id!r} is not dormant: its type is {row.schedule_type}")
     if row.parent != parent:
         raise DefinitionError(f"manifest {external_id!r} depends on {row.parent!r}, not on {parent!r}")
 
 
-def _passed_over(row: Any, force: bool) -> bool:  # noqa: FBT001
+def _is_skipped(row: Any, force: bool) -> bool:  # noqa: FBT001
     reason = None
     if row.is_queued:
-        reason = "an entry of it is queued already"
+        reason = "it already has a queued entry"
     elif row.is_active:
-        reason = "a run of it is active"
+        reason = "it has an active run"
     elif row.is_awaiting and not force:
         reason = "its dead letter awaits a person"
     if reason:
         name = row.external_id
-        logger.warning("manifest %s is not activated: %s", name, reason, extra={"manifest": name})
+        logger.warning("manifest %r was not activated: %s", name, reason, extra={"manifest": name})
     return reason is not None
 
 
@@ -75,7 +78,7 @@ def _entry(row: Any, text: str, settings: Settings) -> NewEntry:
         train=row.train,
         origin=Origin.DORMANT,
         input=text,
-        priority=clamped(row.group_priority + settings.dependent_priority_boost),
+        priority=clamp_priority(row.group_priority + settings.dependent_priority_boost),
         group_id=row.group_id,
         group_priority=row.group_priority,
         manifest_id=row.id,

@@ -1,7 +1,4 @@
-"""One cycle of the manager: the lock, the clock, the settings, and the chain of junctions.
-
-The watchdog beside it finds manifests that no cycle would ever look at.
-"""
+"""Run one cycle of the manifest manager, and repair manifests without a next due time (watchdog)."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from trax.admin.manifest_manager import Managed, Turn, manifest_manager
+from trax.admin.manifest_manager import ManagerInput, ManagerResult, manifest_manager
 from trax.admin.policies import rules_of
 from trax.events import Topic
 from trax.records.audit import Actor, NewAudit, Via
@@ -19,80 +16,82 @@ from trax.schedule.decide import decide
 from trax.settings import Settings
 from trax.store import Connection, audit, leading, manifest_looks
 from trax.store.announcing import announce
-from trax.store.leading import Begun
+from trax.store.leading import CycleStart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from trax.records.standing import Standing
+    from trax.records.standing import ManifestState
     from trax.store import Store
 
 logger = logging.getLogger(__name__)
 
-AT_ONCE: Final = 1_000
-"""How many suspects the watchdog reads at once."""
-SHOWN: Final = 10
-"""How many manifests one log line names."""
+BATCH_SIZE: Final = 1_000
+"""How many manifests the watchdog checks in one query."""
+MAX_NAMES_LOGGED: Final = 10
+"""The maximum number of manifests that one log line names."""
 WATCHDOG: Final = Actor("watchdog", Via.SYSTEM)
 
 
-def manage(
+def run_manager_cycle(
     connection: Connection,
     store: Store,
     settings: Settings,
-    turn: Turn,
+    manager_input: ManagerInput,
     *,
-    accept: Callable[[dict[str, str]], Settings] | None = None,
-) -> Managed | None:
-    """Run one cycle, unless another server is at it, or managing is switched off: then None.
+    settings_from_rows: Callable[[dict[str, str]], Settings] | None = None,
+) -> ManagerResult | None:
+    """Run one cycle; None if another server holds the leader lock, or the manager is disabled.
 
-    `accept` makes of the rows that operators have edited the settings that count.
+    `settings_from_rows` returns the settings in effect for the rows that operators have edited.
     """
-    begun = leading.begin(connection, settings, now=store.given_now(connection))
-    settings = accept(begun.settings) if accept else settings
-    if not (begun.leads and settings.manifest_manager_enabled):
+    cycle_start = leading.start_cycle(connection, settings, now=store.statement_now(connection))
+    settings = settings_from_rows(cycle_start.settings) if settings_from_rows else settings
+    if not (cycle_start.is_leader and settings.manifest_manager_enabled):
         return None
-    extra = {Connection: connection, Settings: settings, datetime: begun.now, Begun: begun}
-    managed = manifest_manager.run_blocking(turn, extra=extra)
-    return replace(managed, stale_priorities=begun.trouble.stale_priorities)
+    extra = {Connection: connection, Settings: settings, datetime: cycle_start.now, CycleStart: cycle_start}
+    result = manifest_manager.run_blocking(manager_input, extra=extra)
+    return replace(result, stale_priorities=cycle_start.maintenance.stale_priorities)
 
 
 def repair_silent_manifests(connection: Connection, settings: Settings, *, now: datetime) -> list[str]:
-    """Have the manager look at manifests that would never run again; returns their external ids.
+    """Set the next due time of manifests that would never run again; returns their external ids.
 
-    Such a manifest has no planned look, nothing under way that would plan one, and no reason to rest. What
-    changes the answer plans a look, so there should be none: each one found is a fault, and told as such.
+    Such a manifest has no next due time, no entry or run that would set one, and no reason to rest. Every
+    change of a manifest sets its next due time, so there should be none: each one found is a bug, and is
+    logged.
     """
-    suspects = manifest_looks.suspects(connection)
+    suspects = manifest_looks.find_without_next_due(connection)
     threshold = settings.default_misfire_threshold
     silent: list[int] = []
-    for start in range(0, len(suspects), AT_ONCE):
-        some = suspects[start : start + AT_ONCE]
-        silent += _awake(manifest_looks.glance(connection, some, default_threshold=threshold), settings, now)
+    for start in range(0, len(suspects), BATCH_SIZE):
+        batch = suspects[start : start + BATCH_SIZE]
+        states = manifest_looks.load_states_unlocked(connection, batch, default_threshold=threshold)
+        silent += _ids_not_resting(states, settings, now)
     if not silent:
         return []
-    # Once more with their rows locked: whatever was about to be written for them is there now, or waits.
-    held = manifest_looks.standings(connection, silent, default_threshold=threshold)
-    repaired = manifest_looks.plan_looks(connection, _awake(held, settings, now), now=now)
+    # Check again with the rows locked: a concurrent writer has either committed or waits for the lock.
+    locked = manifest_looks.load_states(connection, silent, default_threshold=threshold)
+    repaired = manifest_looks.mark_due(connection, _ids_not_resting(locked, settings, now), now=now)
     if repaired:
-        _tell(connection, repaired, now)
+        _report_repairs(connection, repaired, now)
     return repaired
 
 
-def _awake(standings: Iterable[Standing], settings: Settings, now: datetime) -> list[int]:
-    """Those that do not rest: by themselves they would run, now or later, or be given up."""
+def _ids_not_resting(states: Iterable[ManifestState], settings: Settings, now: datetime) -> list[int]:
+    """The ids of manifests that do not rest: they are due now or later, or became a dead letter."""
     rules = rules_of(settings)
-    return [one.id for one in standings if not isinstance(decide(one, rules, now), ToRest)]
+    return [state.id for state in states if not isinstance(decide(state, rules, now), ToRest)]
 
 
-def _tell(connection: Connection, repaired: list[str], now: datetime) -> None:
+def _report_repairs(connection: Connection, repaired: list[str], now: datetime) -> None:
     announce(connection, Topic.MANIFEST)
-    shown = ", ".join(repaired[:SHOWN]) + (", …" if len(repaired) > SHOWN else "")
+    names = ", ".join(repaired[:MAX_NAMES_LOGGED]) + (", …" if len(repaired) > MAX_NAMES_LOGGED else "")
     logger.warning(
-        "%s manifests had no planned look and nothing under way, so that they would never have run again; "
-        "they are looked at now: %s",
+        "%s manifests had no next due time, no entry and no run, and would never have run again; "
+        "they are due now: %s",
         len(repaired),
-        shown,
+        names,
         extra={"manifests": repaired},
     )
     new = NewAudit(
@@ -103,4 +102,4 @@ def _tell(connection: Connection, repaired: list[str], now: datetime) -> None:
         before={"next_due_at": None},
         after={"next_due_at": now.isoformat()},
     )
-    audit.add(connection, new, actor=WATCHDOG, reason="no look was planned", now=now)
+    audit.add(connection, new, actor=WATCHDOG, reason="no next due time was set", now=now)

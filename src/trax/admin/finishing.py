@@ -1,4 +1,4 @@
-"""The end of runs, many at once: their records, their manifests, and what is tried again. One transaction."""
+"""Finish runs in one transaction: write their results, update manifests, requeue or dead-letter jobs."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import logging
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from trax.admin.endings import apply_endings
+from trax.admin.endings import apply_results
 from trax.admin.policies import default_policy
-from trax.records.ended import EndKind, ManifestEnd
-from trax.records.retry_policy import RetryPolicy, gives_up
+from trax.records.ended import ManifestResult, ResultKind
+from trax.records.retry_policy import RetryPolicy, should_give_up
 from trax.store import dead_letters, entry_retries, metadata
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime, timedelta
 
-    from trax.records.metadata import Ending
+    from trax.records.metadata import ResultRow
     from trax.settings import Settings
     from trax.store import Connection, Store
 
@@ -25,16 +25,16 @@ logger = logging.getLogger(__name__)
 _random = SystemRandom()
 
 
-class Ended(NamedTuple):
-    """A run that ended: what the record says, and what it means.
+class RunResult(NamedTuple):
+    """The result of a run: the columns of its record (`row`), and what retry policy and manifest need.
 
-    `raised` are the names of the error's classes, for the stored policy that says whether trying again would
-    help. `gives_up` is what counts where there is none. `delay` is the wait the run asked for itself.
+    `raised` are the class names of the error, for `give_up_on` of the stored policy. `gives_up` applies if
+    there is no stored policy. `delay` is the wait before the next attempt that the run itself requested.
     """
 
-    ending: Ending
+    row: ResultRow
     external_id: str
-    kind: EndKind
+    kind: ResultKind
     manifest_id: int | None = None
     attempt: int = 1
     raised: tuple[str, ...] = ()
@@ -43,105 +43,114 @@ class Ended(NamedTuple):
 
     @property
     def error(self) -> str:
-        return f"{self.ending.failure_exception}: {self.ending.failure_reason}"
+        return f"{self.row.failure_exception}: {self.row.failure_reason}"
 
 
 def finish(
-    connection: Connection, ended: Sequence[Ended], settings: Settings, *, store: Store
-) -> list[Ended]:
-    """Write the endings that are still ours to write, and what follows from them; returns those."""
-    if all(one.kind is EndKind.SUCCESS and one.manifest_id is None for one in ended):
-        endings = [one.ending for one in ended]
-        done = metadata.finish_and_commit(connection, endings, now=store.given_now(connection))
-        return _ours(ended, done)
+    connection: Connection, results: Sequence[RunResult], settings: Settings, *, store: Store
+) -> list[RunResult]:
+    """Write the results of runs that this worker still holds, and apply them; returns those results."""
+    if all(result.kind is ResultKind.SUCCESS and result.manifest_id is None for result in results):
+        rows = [result.row for result in results]
+        done = metadata.finish_and_commit(connection, rows, now=store.statement_now(connection))
+        return _select_by_id(results, done)
     now = store.now(connection)
-    ours = _ours(ended, metadata.finish(connection, [_dated(one, now) for one in ended], now=now))
-    apply_endings(connection, _manifest_ends(ours, now), settings, now=now)
-    _put_back_interrupted(connection, ours, now)
-    fail_alone(connection, [one for one in ours if _is_failed_alone(one)], settings, now=now)
+    ours = _select_by_id(
+        results,
+        metadata.finish(connection, [_row_with_resume_time(result, now) for result in results], now=now),
+    )
+    apply_results(connection, _manifest_results(ours, now), settings, now=now)
+    _requeue_interrupted(connection, ours, now)
+    retry_or_dead_letter(
+        connection, [result for result in ours if _is_failure_without_manifest(result)], settings, now=now
+    )
     return ours
 
 
-def _ours(ended: Sequence[Ended], done: set[int]) -> list[Ended]:
-    return [one for one in ended if one.ending.metadata_id in done]
+def _select_by_id(results: Sequence[RunResult], ids: set[int]) -> list[RunResult]:
+    return [result for result in results if result.row.metadata_id in ids]
 
 
-def fail_alone(connection: Connection, failed: Sequence[Ended], settings: Settings, *, now: datetime) -> None:
-    """What has no manifest is tried again through its own entry, or becomes a dead letter with its input."""
+def retry_or_dead_letter(
+    connection: Connection, failed: Sequence[RunResult], settings: Settings, *, now: datetime
+) -> None:
+    """Requeue the entries of failed jobs without a manifest, or write a dead letter with their input."""
     if not failed:
         return
-    entries = entry_retries.of_runs(connection, (one.external_id for one in failed))
+    entries = entry_retries.load_by_runs(connection, (result.external_id for result in failed))
     moments: dict[str, datetime | None] = {}
     letters: list[dict[str, Any]] = []
-    for one in failed:
-        entry = entries.get(one.external_id)
+    for result in failed:
+        entry = entries.get(result.external_id)
         if entry is None:
-            continue  # it ran without an entry: whoever called it has the exception
+            continue  # a run of `app.run`, without an entry: its caller gets the exception
         own = RetryPolicy.from_json(entry.retry)
         policy = own or default_policy(settings)
-        is_over = gives_up(own, one.raised, otherwise=one.gives_up)
-        if is_over or entry.attempt >= max(1, policy.max_retries):
-            letters.append(_letter(entry, one, None if is_over else policy.max_retries))
-            _warn(entry, one)
+        is_final = should_give_up(own, result.raised, default=result.gives_up)
+        if is_final or entry.attempt >= max(1, policy.max_retries):
+            letters.append(_dead_letter_row(entry, result, None if is_final else policy.max_retries))
+            _log_dead_letter(entry, result)
         else:
-            wait = policy.wait_after(entry.attempt, chance=_random.random())
-            moments[one.external_id] = now + (wait if one.delay is None else one.delay)
+            wait = policy.wait_after(entry.attempt, random=_random.random())
+            moments[result.external_id] = now + (wait if result.delay is None else result.delay)
     entry_retries.put_back(connection, moments, attempts=1)
     dead_letters.add(connection, letters, now=now)
 
 
-def _manifest_ends(ended: Sequence[Ended], now: datetime) -> list[ManifestEnd]:
+def _manifest_results(results: Sequence[RunResult], now: datetime) -> list[ManifestResult]:
     return [
-        ManifestEnd(
-            manifest_id=one.manifest_id,
-            kind=one.kind,
+        ManifestResult(
+            manifest_id=result.manifest_id,
+            kind=result.kind,
             ended_at=now,
-            attempt=one.attempt,
-            error=one.error if one.kind is EndKind.FAILURE else None,
-            raised=one.raised,
-            gives_up=one.gives_up,
-            delay=one.delay,
-            metadata_id=one.ending.metadata_id,
+            attempt=result.attempt,
+            error=result.error if result.kind is ResultKind.FAILURE else None,
+            raised=result.raised,
+            gives_up=result.gives_up,
+            delay=result.delay,
+            metadata_id=result.row.metadata_id,
         )
-        for one in ended
-        if one.manifest_id is not None
+        for result in results
+        if result.manifest_id is not None
     ]
 
 
-def _dated(one: Ended, now: datetime) -> Ending:
-    """What the record says; of a run that was put off, also until when."""
-    if one.delay is None or one.kind is not EndKind.INTERRUPTED:
-        return one.ending
-    reason = f"{one.ending.failure_reason}; it runs again at {now + one.delay:%Y-%m-%d %H:%M:%S} UTC"
-    return one.ending._replace(failure_reason=reason)
+def _row_with_resume_time(result: RunResult, now: datetime) -> ResultRow:
+    """The columns of its record; the reason of a snoozed run also says when it runs again."""
+    if result.delay is None or result.kind is not ResultKind.INTERRUPTED:
+        return result.row
+    reason = f"{result.row.failure_reason}; it runs again at {now + result.delay:%Y-%m-%d %H:%M:%S} UTC"
+    return result.row._replace(failure_reason=reason)
 
 
-def _put_back_interrupted(connection: Connection, ended: Sequence[Ended], now: datetime) -> None:
-    """An interrupted run goes back to the queue as if it had never begun: a deploy is not a failure."""
+def _requeue_interrupted(connection: Connection, results: Sequence[RunResult], now: datetime) -> None:
+    """Put the entries of interrupted runs back without counting an attempt: a deploy is not a failure."""
     interrupted = {
-        one.external_id: None if one.delay is None else now + one.delay
-        for one in ended
-        if one.kind is EndKind.INTERRUPTED
+        result.external_id: None if result.delay is None else now + result.delay
+        for result in results
+        if result.kind is ResultKind.INTERRUPTED
     }
     entry_retries.put_back(connection, interrupted, attempts=0)
 
 
-def _is_failed_alone(one: Ended) -> bool:
-    return one.kind is EndKind.FAILURE and one.manifest_id is None
+def _is_failure_without_manifest(result: RunResult) -> bool:
+    return result.kind is ResultKind.FAILURE and result.manifest_id is None
 
 
-def _warn(entry: Any, one: Ended) -> None:
+def _log_dead_letter(entry: Any, result: RunResult) -> None:
     logger.warning(
-        "run %s of train %r gave up: a dead letter awaits a person",
-        one.ending.metadata_id,
+        "run %s of train %r failed and is not retried; it became a dead letter",
+        result.row.metadata_id,
         entry.train,
-        extra={"train": entry.train, "metadata_id": one.ending.metadata_id, "attempt": entry.attempt},
+        extra={"train": entry.train, "metadata_id": result.row.metadata_id, "attempt": entry.attempt},
     )
 
 
-def _letter(entry: Any, one: Ended, most: int | None) -> dict[str, Any]:
-    """What gave up: it failed as often as it may (`most`), or (None) trying again would not help."""
+def _dead_letter_row(entry: Any, result: RunResult, max_retries: int | None) -> dict[str, Any]:
+    """A dead letter for the entry: it failed `max_retries` times, or (None) a retry would not help."""
     times = "once" if entry.attempt == 1 else f"{entry.attempt} times"
-    given_up = f"failed {times}; trying again would not help after {one.error}"
-    failed = f"failed {times}, the last time with {one.error}; max_retries is {most}"
-    return dead_letters.of_entry(entry, given_up if most is None else failed, retry_count=entry.attempt)
+    given_up = f"failed {times}; trying again would not help after {result.error}"
+    failed = f"failed {times}, the last time with {result.error}; max_retries is {max_retries}"
+    return dead_letters.build_from_entry(
+        entry, given_up if max_retries is None else failed, retry_count=entry.attempt
+    )

@@ -1,11 +1,11 @@
-"""The JobDispatcher: the one gate. It alone reads the work queue and enforces the limits, exactly.
+"""The JobDispatcher: admit queued entries within the limits. Nothing else creates runs from the work queue.
 
-One cycle is one short transaction under the gate lock: what is counted there is what is there, however many
-servers run. It takes two trips to the database: one for the lock and everything that is read, one for what is
-written and the commit. Handing over to slow submitters happens after that.
+One cycle is one short transaction under the gate lock, so the limits hold exactly, however many servers run.
+It takes two round trips: one for the lock and all reads, one for the writes and the commit. Hand-over to slow
+submitters happens after that.
 
-A worker of the same process may come along to the gate. Then it takes pending runs into its free slots, and
-what is let in for it begins at once, without being pending in between.
+A worker of the same process may claim in the same cycle: it gets pending runs for its free slots, and entries
+that are admitted for it start at once, without being pending in between.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from trax.admin.parking import Fleets, keep_startable, take_back
+from trax.admin.parking import FleetCache, park_unstartable, unpark_startable
 from trax.dispatch.capacity import Capacity, select_within
-from trax.dispatch.fleet import Fleet, with_routes
-from trax.dispatch.placing import placed
+from trax.dispatch.fleet import WorkerFleet, add_fleet_routes
+from trax.dispatch.placing import build_admissions
 from trax.dispatch.routing import Routing
 from trax.settings import Settings
 from trax.store import Connection, admission, gate
-from trax.store.claim import Claimed, Taker
-from trax.store.gate import Candidate, Sight
+from trax.store.claim import Claimed, ClaimRequest
+from trax.store.gate import Candidate, GateSnapshot
 from trax.train import junction, train
 
 if TYPE_CHECKING:
@@ -31,156 +31,191 @@ if TYPE_CHECKING:
 
     from trax.store import Store
 
-AT_ONCE: Final = 500
-"""How many entries one cycle lets through; a longer queue is taken cycle by cycle."""
+MAX_ENTRIES_PER_CYCLE: Final = 500
+"""The maximum number of entries that one cycle admits; a longer queue takes several cycles."""
 
-MOST_AT_ONCE: Final = 1_000
-"""The same for a worker that comes along with as many slots: the more it takes, the less each costs."""
+MAX_ENTRIES_FOR_WORKER: Final = 1_000
+"""The maximum for a worker with that many free slots: in larger batches each run costs less."""
 
-MARGIN: Final = 50
-"""How far to read past the entries there are slots for, at the least: some of them may not start."""
+READ_MARGIN: Final = 50
+"""How many entries to read beyond the free slots, at least: some entries may not be able to start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Visit:
-    """One visit to the gate: when, unless the database is to say so, and with which worker, if any.
+class DispatchInput:
+    """The input of one dispatch cycle. `now` is None for the database's clock; `claim_request` is a worker's.
 
-    `settings` are those known so far; `accept` makes of the rows found at the gate those that count. With
-    `waits_for_slots` nobody is let in whom no worker has a slot for: until then it keeps its place in the
-    queue, where whoever is more urgent still overtakes it.
+    `settings` are those known so far; `settings_from_rows` returns those in effect for the rows read at the
+    gate. With `needs_free_slot` no entry is admitted without a free slot in a worker: it stays in the queue,
+    where entries of higher priority can still overtake it.
     """
 
     now: datetime | None
     settings: Settings
-    accept: Callable[[dict[str, str]], Settings] | None = None
-    taker: Taker | None = None
-    waits_for_slots: bool = False
-    fleets: Fleets | None = None
-    """Who could start what; None: everything that fits is let in, whoever may take it."""
+    settings_from_rows: Callable[[dict[str, str]], Settings] | None = None
+    claim_request: ClaimRequest | None = None
+    needs_free_slot: bool = False
+    fleets: FleetCache | None = None
+    """The cache of what live workers accept; None: entries are admitted without checking for a worker."""
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
-    """The first entries in order. `is_cut` says that more of them wait.
+class QueueWindow:
+    """The first entries of the queue, in order. `has_more`: there are more.
 
-    `has_changed` says that the queue is another one after this look: entries have come back into it.
+    `has_changed`: parked entries came back to the queue, so another cycle is needed.
     """
 
     candidates: list[Candidate]
-    is_cut: bool
+    has_more: bool
     has_changed: bool = False
-    fleet: Fleet | None = None
+    fleet: WorkerFleet | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Contenders:
-    """The entries that capacity is applied to, and those that fit where that is known already."""
+class CapacityCandidates:
+    """The entries to apply the limits to; `fitting` are those that fit, where that is already known."""
 
     candidates: list[Candidate]
     fitting: list[Candidate] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Selected:
-    """The entries that fit."""
+class SelectedEntries:
+    """The entries that fit under the limits."""
 
     candidates: list[Candidate]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dispatched:
-    """What one cycle did: the runs it made, in order, and those the worker that came along now holds.
+class DispatchResult:
+    """What one cycle did: the runs it created, in order, and `claimed`, the runs that the worker got.
 
-    `refused` says that someone was not let in, or not taken, who should be once a run has ended; with
-    `awaits_slots` a slot of the worker is all it takes. `leaves_some` says that entries stay behind. `more`
-    asks for another cycle at once; `next_in` is how many seconds pass until a delayed entry may run.
+    `is_limited`: some entry or run could not start for lack of capacity or slots, so dispatch again when a
+    run ends; `is_out_of_slots`: the worker's slots are all in use. `run_again`: run another cycle at once.
+    `next_in_seconds`: seconds until the next delayed entry may run.
     """
 
     metadata_ids: list[int]
     entry_ids: list[int]
-    held: list[Claimed]
-    refused: bool
-    awaits_slots: bool
-    more: bool
-    next_in: float | None
-    leaves_some: bool = False
-    """Whether somebody stays in the queue who could run now, if there was a place or a slot somewhere."""
+    claimed: list[Claimed]
+    is_limited: bool
+    is_out_of_slots: bool
+    run_again: bool
+    next_in_seconds: float | None
+    has_waiting_entries: bool = False
+    """Whether entries stay in the queue that could run now if there were capacity or a free slot."""
 
     @property
-    def changed(self) -> bool:
+    def has_changes(self) -> bool:
         return bool(self.metadata_ids)
 
 
 @junction
-def load_queued_jobs(visit: Visit, connection: Connection) -> tuple[Sight, Settings, Window]:
-    """Promote what waited for a moment that has come, and read the head of the queue."""
-    most = _reach(visit)
-    is_bound = visit.settings.max_active_jobs is not None
-    sight = gate.look(connection, most=most, is_bound=is_bound, now=visit.now, taker=visit.taker)
-    settings = visit.accept(sight.settings) if visit.accept else visit.settings
-    candidates = sight.candidates if settings.job_dispatcher_enabled else []
-    is_cut = len(candidates) == most
-    if visit.fleets is None:
-        return sight, settings, Window(candidates, is_cut)
-    fleets, fleet = visit.fleets, visit.fleets.now(connection, sight.fleet_mark)
-    back = take_back(connection, fleets, fleet, now=sight.now) if sight.has_parked else 0
-    startable = keep_startable(connection, fleets, fleet, candidates, is_cut=is_cut, now=sight.now)
-    has_changed = bool(back) or len(startable) > most
-    return sight, settings, Window(startable[:most], is_cut, has_changed=has_changed, fleet=fleet)
+def load_queued_jobs(
+    dispatch_input: DispatchInput, connection: Connection
+) -> tuple[GateSnapshot, Settings, QueueWindow]:
+    """Lock the gate, claim runs for the worker, read the first entries, and park or unpark entries.
+
+    Delayed entries that are due now become ready, and the settings of this cycle are read here.
+    """
+    limit = _read_limit(dispatch_input)
+    is_bound = dispatch_input.settings.max_active_jobs is not None
+    snapshot = gate.read_gate(
+        connection,
+        limit=limit,
+        has_global_limit=is_bound,
+        now=dispatch_input.now,
+        claim_request=dispatch_input.claim_request,
+    )
+    settings = (
+        dispatch_input.settings_from_rows(snapshot.settings)
+        if dispatch_input.settings_from_rows
+        else dispatch_input.settings
+    )
+    candidates = snapshot.candidates if settings.job_dispatcher_enabled else []
+    is_cut = len(candidates) == limit
+    if dispatch_input.fleets is None:
+        return snapshot, settings, QueueWindow(candidates, is_cut)
+    fleets, fleet = dispatch_input.fleets, dispatch_input.fleets.current(connection, snapshot.fleet_mark)
+    unparked = unpark_startable(connection, fleets, fleet, now=snapshot.now) if snapshot.has_parked else 0
+    startable = park_unstartable(connection, fleets, fleet, candidates, has_more=is_cut, now=snapshot.now)
+    has_changed = bool(unparked) or len(startable) > limit
+    return snapshot, settings, QueueWindow(startable[:limit], is_cut, has_changed=has_changed, fleet=fleet)
 
 
 @junction
 def load_dispatch_capacity(
-    visit: Visit, sight: Sight, window: Window, connection: Connection, settings: Settings
-) -> tuple[Capacity, Contenders]:
-    """Hold what runs against the limits; look past full groups if their entries fill the window."""
-    active = sight.active
+    dispatch_input: DispatchInput,
+    snapshot: GateSnapshot,
+    queue_window: QueueWindow,
+    connection: Connection,
+    settings: Settings,
+) -> tuple[Capacity, CapacityCandidates]:
+    """Build the capacity from limits and active runs; read more entries if full groups fill the window."""
+    active = snapshot.active
     if active is None:
-        # Not counted, since there was no limit; the settings read at the gate may just have brought one.
-        active = {} if settings.max_active_jobs is None else gate.occupancy(connection)
-    capacity = capacity_under(settings, sight.limits, active, most=_slots(visit, sight))
-    contenders = _contenders(connection, window, capacity, most=_reach(visit))
-    if visit.fleets is None or contenders.candidates is window.candidates:
+        # Not counted, because there was no limit; the settings just read may have set one.
+        active = {} if settings.max_active_jobs is None else gate.count_active_runs(connection)
+    capacity = build_capacity(
+        settings, snapshot.limits, active, max_total=_free_slots(dispatch_input, snapshot)
+    )
+    contenders = _load_candidates(connection, queue_window, capacity, limit=_read_limit(dispatch_input))
+    if dispatch_input.fleets is None or contenders.candidates is queue_window.candidates:
         return capacity, contenders
-    fleet, heads = visit.fleets.now(connection, sight.fleet_mark), contenders.candidates
-    heads = keep_startable(connection, visit.fleets, fleet, heads, is_cut=False, now=sight.now)
-    return capacity, Contenders(heads)
+    fleet, heads = dispatch_input.fleets.current(connection, snapshot.fleet_mark), contenders.candidates
+    heads = park_unstartable(
+        connection, dispatch_input.fleets, fleet, heads, has_more=False, now=snapshot.now
+    )
+    return capacity, CapacityCandidates(heads)
 
 
 @junction
-def apply_capacity_limits(capacity: Capacity, contenders: Contenders) -> Selected:
-    fitting = contenders.fitting
-    return Selected(select_within(capacity, contenders.candidates) if fitting is None else fitting)
+def apply_capacity_limits(capacity: Capacity, candidates: CapacityCandidates) -> SelectedEntries:
+    fitting = candidates.fitting
+    return SelectedEntries(select_within(capacity, candidates.candidates) if fitting is None else fitting)
 
 
 @junction
 def dispatch_jobs(
-    visit: Visit,
-    sight: Sight,
-    window: Window,
+    dispatch_input: DispatchInput,
+    snapshot: GateSnapshot,
+    queue_window: QueueWindow,
     capacity: Capacity,
-    contenders: Contenders,
-    selected: Selected,
+    candidates: CapacityCandidates,
+    selected: SelectedEntries,
     connection: Connection,
     routing: Routing,
-) -> Dispatched:
-    """Make the runs of what fits, mark its entries, and commit."""
-    entries, taken = selected.candidates, len(sight.claimed)
-    routing = routing if window.fleet is None else with_routes(routing, window.fleet)
-    placements = placed(entries, routing, visit.taker, taken=sight.claimed, groups=sight.taken_groups)
-    admitted = admission.admit(connection, placements, now=sight.now)
-    next_moment = sight.next_moment
-    leaves_some = window.is_cut or len(entries) < len(contenders.candidates)
-    is_full = visit.taker is not None and taken + len(admitted.held) >= visit.taker.slots
-    return Dispatched(
+) -> DispatchResult:
+    """Create runs for the selected entries, mark the entries dispatched, and commit."""
+    entries, claimed = selected.candidates, len(snapshot.claimed)
+    routing = routing if queue_window.fleet is None else add_fleet_routes(routing, queue_window.fleet)
+    admissions = build_admissions(
+        entries,
+        routing,
+        dispatch_input.claim_request,
+        claimed=snapshot.claimed,
+        groups=snapshot.accepted_group_ids,
+    )
+    admitted = admission.admit(connection, admissions, now=snapshot.now)
+    next_delayed = snapshot.next_delayed_at
+    leaves_some = queue_window.has_more or len(entries) < len(candidates.candidates)
+    is_full = (
+        dispatch_input.claim_request is not None
+        and claimed + len(admitted.claimed) >= dispatch_input.claim_request.slots
+    )
+    return DispatchResult(
         metadata_ids=admitted.metadata_ids,
         entry_ids=[entry.id for entry in entries],
-        held=[*sight.claimed, *admitted.held],
-        refused=is_full or leaves_some,
-        awaits_slots=is_full,
-        more=window.has_changed or (bool(entries) and (window.is_cut or len(entries) == capacity.most)),
-        next_in=None if next_moment is None else max(0.0, (next_moment - sight.now).total_seconds()),
-        leaves_some=leaves_some,
+        claimed=[*snapshot.claimed, *admitted.claimed],
+        is_limited=is_full or leaves_some,
+        is_out_of_slots=is_full,
+        run_again=queue_window.has_changed
+        or (bool(entries) and (queue_window.has_more or len(entries) == capacity.max_total)),
+        next_in_seconds=None
+        if next_delayed is None
+        else max(0.0, (next_delayed - snapshot.now).total_seconds()),
+        has_waiting_entries=leaves_some,
     )
 
 
@@ -192,72 +227,76 @@ job_dispatcher = train(
 )
 
 
-def dispatch(
+def run_dispatch_cycle(
     connection: Connection,
     store: Store,
     settings: Settings,
     routing: Routing,
     *,
-    accept: Callable[[dict[str, str]], Settings] | None = None,
-    taker: Taker | None = None,
-    fleets: Fleets | None = None,
-) -> Dispatched:
-    """One cycle, which may end the transaction.
+    settings_from_rows: Callable[[dict[str, str]], Settings] | None = None,
+    claim_request: ClaimRequest | None = None,
+    fleets: FleetCache | None = None,
+) -> DispatchResult:
+    """Run one dispatch cycle, which may commit.
 
-    With a worker at hand it lets in only what there are slots for, unless some go elsewhere than to workers,
-    or to others than this one.
+    With `claim_request` only as many entries are admitted as there are free slots, unless some trains go to
+    other submitters or this worker accepts only some of them.
     """
-    visit = Visit(
-        now=store.given_now(connection),
+    visit = DispatchInput(
+        now=store.statement_now(connection),
         settings=settings,
-        accept=accept,
-        taker=taker,
-        waits_for_slots=taker is not None and routing.is_local and not taker.is_picky,
+        settings_from_rows=settings_from_rows,
+        claim_request=claim_request,
+        needs_free_slot=claim_request is not None and routing.is_local and not claim_request.has_filter,
         fleets=fleets,
     )
     return job_dispatcher.run_blocking(visit, extra={Connection: connection, Routing: routing})
 
 
-def capacity_under(
+def build_capacity(
     settings: Settings,
     limits: Mapping[int, int],
     active: Mapping[int | None, int],
     *,
-    most: int | None = None,
+    max_total: int | None = None,
 ) -> Capacity:
-    """What may run, beside what runs."""
+    """The capacity from settings, group limits and the numbers of active runs."""
     return Capacity(
         limit=settings.max_active_jobs,
         active=sum(active.values()),
         limits=limits,
         active_by_group={group: count for group, count in active.items() if group is not None},
-        share=settings.max_queued_jobs_per_cycle,
-        most=most,
+        max_per_group=settings.max_queued_jobs_per_cycle,
+        max_total=max_total,
     )
 
 
-def _reach(visit: Visit) -> int:
-    """How far to read: for a few slots not all that one cycle could take."""
-    if visit.taker is None or not visit.waits_for_slots:
-        return AT_ONCE
-    slots = visit.taker.slots
-    return min(MOST_AT_ONCE, slots + slots // 4 + MARGIN)
+def _read_limit(dispatch_input: DispatchInput) -> int:
+    """How many entries to read: fewer for a worker with few free slots."""
+    if dispatch_input.claim_request is None or not dispatch_input.needs_free_slot:
+        return MAX_ENTRIES_PER_CYCLE
+    slots = dispatch_input.claim_request.slots
+    return min(MAX_ENTRIES_FOR_WORKER, slots + slots // 4 + READ_MARGIN)
 
 
-def _slots(visit: Visit, sight: Sight) -> int | None:
-    """How many could be run by someone if they were let in now."""
-    if not visit.waits_for_slots or visit.taker is None:
+def _free_slots(dispatch_input: DispatchInput, snapshot: GateSnapshot) -> int | None:
+    """The number of free slots in all workers; None if they do not limit this cycle."""
+    if not dispatch_input.needs_free_slot or dispatch_input.claim_request is None:
         return None
-    return max(0, visit.taker.slots - len(sight.claimed)) + sight.room_elsewhere
+    return max(0, dispatch_input.claim_request.slots - len(snapshot.claimed)) + snapshot.slots_elsewhere
 
 
-def _contenders(connection: Connection, window: Window, capacity: Capacity, *, most: int) -> Contenders:
-    """The window itself, unless entries that may not start fill it and hide others that might."""
-    if not window.is_cut:
-        return Contenders(window.candidates)
-    fitting = select_within(capacity, window.candidates)
-    if len(fitting) == len(window.candidates) or capacity.is_full(len(fitting)):
-        return Contenders(window.candidates, fitting)
-    share = capacity.share or most
-    heads = gate.heads(connection, rooms=capacity.rooms, per_group=min(share, most), limit=most)
-    return Contenders(heads)
+def _load_candidates(
+    connection: Connection, queue_window: QueueWindow, capacity: Capacity, *, limit: int
+) -> CapacityCandidates:
+    """The entries of the window; if those of full groups fill it, the first of each group with capacity."""
+    if not queue_window.has_more:
+        return CapacityCandidates(queue_window.candidates)
+    fitting = select_within(capacity, queue_window.candidates)
+    if len(fitting) == len(queue_window.candidates) or capacity.is_full(len(fitting)):
+        return CapacityCandidates(queue_window.candidates, fitting)
+    share = capacity.max_per_group or limit
+    heads = gate.load_group_heads(
+        connection, capacities=capacity.remaining_by_group, per_group=min(share, limit), limit=limit
+    )
+    return CapacityCandidates(heads)

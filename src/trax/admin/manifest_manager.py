@@ -1,7 +1,7 @@
-"""The ManifestManager: decides what is due and writes it to the work queue. It never looks at capacity.
+"""The ManifestManager: write entries for due manifests to the work queue, and reap stale and lost runs.
 
-One cycle is one short transaction under the leader lock. It reads only manifests whose `next_due_at` has
-come, so it costs as much as is due, however many manifests there are.
+One cycle is one short transaction under the leader lock. It reads only manifests whose `next_due_at` is past,
+so its cost depends on how many are due, not on how many there are. Limits are not its concern.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from random import SystemRandom
 from typing import TYPE_CHECKING, Final
 
 from trax.admin.entries import create_entries
-from trax.admin.parking import Fleets, expire, give_back_stranded
+from trax.admin.parking import FleetCache, expire_parked, requeue_runs_without_worker
 from trax.admin.policies import rules_of
-from trax.admin.reaping import WORKER_LOST, count_as_failures, may_judge
-from trax.admin.recording import leave_record
+from trax.admin.reaping import WORKER_LOST, can_declare_lost, count_as_failures
+from trax.admin.recording import record_cycle
 from trax.events import Topic
-from trax.records.standing import Decision, Standing, ToDeadLetter, ToDefer, ToQueue, ToRest, ToWait
-from trax.records.worker import Watch
+from trax.records.standing import Decision, ManifestState, ToDeadLetter, ToDefer, ToEnqueue, ToRest, ToWait
+from trax.records.worker import HeartbeatStreak
 from trax.schedule.decide import decide
-from trax.schedule.fair import Waiting, chosen_fairly
+from trax.schedule.fair import DueCandidate, select_fairly
 from trax.settings import Settings
 from trax.store import (
     Connection,
@@ -33,9 +33,9 @@ from trax.store import (
     workers,
 )
 from trax.store.announcing import announce
-from trax.store.hand_over_again import hand_over_again
-from trax.store.leading import Begun
-from trax.store.metadata_sweeps import Failure, Swept, Trouble
+from trax.store.hand_over_again import return_to_outbox
+from trax.store.leading import CycleStart
+from trax.store.metadata_sweeps import MaintenanceNeeds, ReapCause, ReapedRun
 from trax.train import junction, train
 
 if TYPE_CHECKING:
@@ -45,85 +45,87 @@ logger = logging.getLogger(__name__)
 
 _random = SystemRandom()
 
-STALE_PENDING: Final = Failure(
-    "reap_stale_pending_metadata", "StalePendingTimeout", "handed over, but not picked up in time"
+STALE_PENDING: Final = ReapCause(
+    "reap_stale_pending_metadata", "StalePendingTimeout", "handed over, but not started in time"
 )
-STALE_IN_PROGRESS: Final = Failure(
-    "reap_stale_in_progress_metadata", "StaleInProgressTimeout", "began long ago, and no live worker holds it"
+STALE_IN_PROGRESS: Final = ReapCause(
+    "reap_stale_in_progress_metadata",
+    "StaleInProgressTimeout",
+    "not ended in time, and no live worker holds it",
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """Which cycle of this server it is; it decides who begins when not everyone can be served.
+class ManagerInput:
+    """The input of one manager cycle. `cycle_number` rotates the first group.
 
-    `watch` is how long this server has watched the others; None lets it judge whoever is silent.
+    `heartbeat_streak` is that of this server; None: it may declare workers lost at once.
     """
 
-    number: int = 0
-    watch: Watch | None = None
-    fleets: Fleets | None = None
-    """Who could start what; None: nobody is asked."""
+    cycle_number: int = 0
+    heartbeat_streak: HeartbeatStreak | None = None
+    fleets: FleetCache | None = None
+    """The cache of what live workers accept; None: unstartable jobs are not reaped."""
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
-    """The manifests to look at in this cycle; `more` says that others wait for the next."""
+class DueManifests:
+    """The manifests to check in this cycle; `has_more`: others are due and are left to the next cycle."""
 
     manifest_ids: list[int]
-    more: bool
+    has_more: bool
 
 
 @dataclass(frozen=True, slots=True)
-class TimedOut:
-    """The runs that were asked to stop."""
+class TimedOutRuns:
+    """The runs that were asked to stop because of their timeout."""
 
     metadata_ids: list[int]
 
 
 @dataclass(frozen=True, slots=True)
-class ReapedPending:
-    """Runs that nobody took up and that are given up, and those that are handed over once more."""
+class ReapedPendingRuns:
+    """Pending runs that were failed because they were not started in time, and those handed over again."""
 
-    runs: list[Swept]
+    runs: list[ReapedRun]
     handed_over_again: list[int] = field(default_factory=list[int])
 
 
 @dataclass(frozen=True, slots=True)
-class ReapedInProgress:
-    """Runs that nobody holds any more, and how many workers were found silent."""
+class ReapedInProgressRuns:
+    """Runs in progress that no live worker holds and that were failed, and the number of lost workers."""
 
-    runs: list[Swept]
+    runs: list[ReapedRun]
     lost_workers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Unstartable:
-    """Entries that were given up since nobody takes them, and runs that went back to the queue for that."""
+class UnstartableJobs:
+    """Parked entries given up, and runs put back in the queue, because no live worker accepts them."""
 
     given_up: list[int]
-    put_back: list[int]
+    requeued: list[int]
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
-    """How each manifest stands, what happens to it, and the dead letters that were written."""
+class ManifestDecisions:
+    """The state of each manifest with the decision about it, and the dead letters that were written."""
 
-    decisions: list[tuple[Standing, Decision]]
+    decisions: list[tuple[ManifestState, Decision]]
     dead_letters: list[int]
 
 
 @dataclass(frozen=True, slots=True)
-class ToCreate:
-    """The manifests that get an entry, and when to look at the others again."""
+class QueuePlan:
+    """The manifests that get an entry, and the next due time of the others."""
 
-    entries: list[tuple[Standing, ToQueue]]
-    looks: dict[int, datetime | None]
+    entries: list[tuple[ManifestState, ToEnqueue]]
+    next_due: dict[int, datetime | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Managed:
-    """What one cycle did. `more` asks for another one at once."""
+class ManagerResult:
+    """What one cycle did. `run_again`: run another cycle at once."""
 
     queued: list[int]
     dead_letters: list[int]
@@ -132,15 +134,15 @@ class Managed:
     handed_over_again: list[int] = field(default_factory=list[int])
     lost_workers: int = 0
     unstartable: list[int] = field(default_factory=list[int])
-    """Entries given up and runs put back because no live worker takes them."""
+    """Entries given up and runs put back because no live worker accepts them."""
     deferred: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    """The manifests that this server could not evaluate, and why; they are left to others."""
+    """The manifests that this server could not evaluate, and why; they are left to other servers."""
     stale_priorities: bool = False
-    """Whether a group's new priority is to be applied once more."""
-    more: bool
+    """Whether a group's new priority must be applied again to queued entries."""
+    run_again: bool
 
     @property
-    def changed(self) -> bool:
+    def has_changes(self) -> bool:
         return bool(
             self.queued
             or self.dead_letters
@@ -153,59 +155,70 @@ class Managed:
 
 @junction
 def load_manifests(
-    turn: Turn, begun: Begun, connection: Connection, settings: Settings
-) -> tuple[Due, Trouble]:
-    """Whose moment to be looked at has come, chosen fairly among the groups, and whether runs need help."""
+    manager_input: ManagerInput, cycle_start: CycleStart, connection: Connection, settings: Settings
+) -> tuple[DueManifests, MaintenanceNeeds]:
+    """Select the due manifests, fairly among the groups, and say which kinds of runs need attention."""
     limit = settings.max_work_queue_entries_per_cycle
-    if limit is None or len(begun.waiting) <= limit:
-        return Due([manifest_id for manifest_id, _ in begun.waiting], more=False), begun.trouble
-    priorities = manifest_groups.priorities(connection, {group_id for _, group_id in begun.waiting})
-    waiting = [Waiting(one, group_id, priorities.get(group_id, 0)) for one, group_id in begun.waiting]
-    chosen = chosen_fairly(waiting, limit, turn=turn.number)
-    return Due([one.manifest_id for one in chosen], more=True), begun.trouble
+    if limit is None or len(cycle_start.due) <= limit:
+        return DueManifests(
+            [manifest_id for manifest_id, _ in cycle_start.due], has_more=False
+        ), cycle_start.maintenance
+    priorities = manifest_groups.priorities(connection, {group_id for _, group_id in cycle_start.due})
+    waiting = [
+        DueCandidate(manifest_id, group_id, priorities.get(group_id, 0))
+        for manifest_id, group_id in cycle_start.due
+    ]
+    chosen = select_fairly(waiting, limit, turn=manager_input.cycle_number)
+    return DueManifests([each.manifest_id for each in chosen], has_more=True), cycle_start.maintenance
 
 
 @junction
 def cancel_timed_out_jobs(
-    trouble: Trouble, connection: Connection, settings: Settings, now: datetime
-) -> TimedOut:
-    """Ask every run that takes longer than it may to stop, whether a manifest started it or not."""
+    trouble: MaintenanceNeeds, connection: Connection, settings: Settings, now: datetime
+) -> TimedOutRuns:
+    """Ask every run that exceeds its timeout to stop, with or without a manifest."""
     if not trouble.timed_out:
-        return TimedOut([])
+        return TimedOutRuns([])
     default = settings.default_job_timeout
-    return TimedOut(metadata_sweeps.cancel_timed_out(connection, default=default, now=now))
+    return TimedOutRuns(metadata_sweeps.cancel_timed_out(connection, default=default, now=now))
 
 
 @junction
 def reap_stale_pending_metadata(
-    trouble: Trouble, connection: Connection, settings: Settings, now: datetime
-) -> ReapedPending:
-    """Have what nobody began handed over again, so often and no oftener: then it has failed."""
+    trouble: MaintenanceNeeds, connection: Connection, settings: Settings, now: datetime
+) -> ReapedPendingRuns:
+    """Hand over pending runs again that were not started in time; fail them after `max_dispatch_attempts`."""
     if not trouble.stale_pending:
-        return ReapedPending([])
+        return ReapedPendingRuns([])
     before, most = now - settings.stale_pending_timeout, settings.max_dispatch_attempts
-    again = hand_over_again(connection, waiting_since=before, most=most, now=now)
+    again = return_to_outbox(connection, waiting_since=before, max_attempts=most, now=now)
     if again:
-        logger.warning("nobody began runs %s in time: they are handed over again", again)
+        logger.warning("runs %s were not started in time; handing them over again", again)
         announce(connection, Topic.PENDING)
     given_up = metadata_sweeps.fail_stale_pending(connection, STALE_PENDING, created_before=before, now=now)
-    return ReapedPending(given_up, again)
+    return ReapedPendingRuns(given_up, again)
 
 
 @junction
 def reap_stale_in_progress_metadata(
-    turn: Turn, trouble: Trouble, connection: Connection, settings: Settings, now: datetime
-) -> ReapedInProgress:
-    """Fail what a silent worker held, at once, and what no worker ever held, after a long time.
+    manager_input: ManagerInput,
+    trouble: MaintenanceNeeds,
+    connection: Connection,
+    settings: Settings,
+    now: datetime,
+) -> ReapedInProgressRuns:
+    """Fail the runs of lost workers at once, and runs that no worker holds after `stale_in_progress_timeout`.
 
-    The worker's row goes first: one that beats in this moment either keeps it and its runs, or learns that it
-    has lost both.
+    Lost workers are deleted first: a worker that sends a heartbeat at this moment either keeps its row and
+    its runs, or learns that it has lost both.
     """
-    if not trouble.left_behind or not may_judge(turn.watch, settings, now):
-        return ReapedInProgress([])
+    if not trouble.lost_workers or not can_declare_lost(manager_input.heartbeat_streak, settings, now):
+        return ReapedInProgressRuns([])
     alive_since = now - settings.worker_lost_after
-    lost_workers = workers.forget_dead(connection, silent_since=alive_since)
-    lost = metadata_sweeps.fail_left_behind(connection, WORKER_LOST, alive_since=alive_since, now=now)
+    lost_workers = workers.delete_lost(connection, silent_since=alive_since)
+    lost = metadata_sweeps.fail_runs_of_lost_workers(
+        connection, WORKER_LOST, alive_since=alive_since, now=now
+    )
     stale = metadata_sweeps.fail_stale_in_progress(
         connection,
         STALE_IN_PROGRESS,
@@ -213,103 +226,112 @@ def reap_stale_in_progress_metadata(
         alive_since=alive_since,
         now=now,
     )
-    return ReapedInProgress([*lost, *stale], lost_workers)
+    return ReapedInProgressRuns([*lost, *stale], lost_workers)
 
 
 @junction
 def reap_unstartable_jobs(
-    turn: Turn, trouble: Trouble, connection: Connection, settings: Settings, now: datetime
-) -> Unstartable:
-    """Give up what has waited too long for a worker, and put back what no worker takes any more."""
-    if turn.fleets is None or not (trouble.unstartable and turn.fleets.is_time_to_sweep(now)):
-        return Unstartable([], [])
-    fleet = turn.fleets.of_rows(connection)
-    return Unstartable(
-        expire(connection, fleet, settings, now=now),
-        give_back_stranded(connection, fleet, settings, now=now),
+    manager_input: ManagerInput,
+    trouble: MaintenanceNeeds,
+    connection: Connection,
+    settings: Settings,
+    now: datetime,
+) -> UnstartableJobs:
+    """Give up entries parked for too long, and put runs back in the queue that no worker accepts any more."""
+    if manager_input.fleets is None or not (trouble.unstartable and manager_input.fleets.is_sweep_due(now)):
+        return UnstartableJobs([], [])
+    fleet = manager_input.fleets.load(connection)
+    return UnstartableJobs(
+        expire_parked(connection, fleet, settings, now=now),
+        requeue_runs_without_worker(connection, fleet, settings, now=now),
     )
 
 
 @junction
 def reap_failed_jobs(
-    due: Due,
-    pending: ReapedPending,
-    in_progress: ReapedInProgress,
+    due: DueManifests,
+    pending: ReapedPendingRuns,
+    in_progress: ReapedInProgressRuns,
     connection: Connection,
     settings: Settings,
     now: datetime,
-) -> Looked:
-    """See how each manifest stands, after the reapers, and give up those that failed too often.
+) -> ManifestDecisions:
+    """Count reaped runs as failures, load and decide all manifests, and write dead letters.
 
-    The reaped runs are counted here and not by the reapers: a finish locks runs first and manifests after
-    them, and so must a cycle.
+    The reaped runs are counted here and not by the reapers because of the lock order: `finish` locks runs
+    before manifests, and so must a cycle.
     """
     swept = [*pending.runs, *in_progress.runs]
     count_as_failures(connection, swept, settings, now=now)
     reaped = [run.manifest_id for run in swept if run.manifest_id is not None]
-    standings = manifest_looks.standings(
+    states = manifest_looks.load_states(
         connection,
         list(dict.fromkeys([*due.manifest_ids, *reaped])),
         default_threshold=settings.default_misfire_threshold,
     )
     rules = rules_of(settings, random=_random)
-    decisions = [(standing, decide(standing, rules, now)) for standing in standings]
-    return Looked(decisions, _dead_lettered(connection, decisions, now))
+    decisions = [(state, decide(state, rules, now)) for state in states]
+    return ManifestDecisions(decisions, _insert_dead_letters(connection, decisions, now))
 
 
 @junction
-def determine_jobs_to_queue(looked: Looked) -> ToCreate:
-    """Part those that get an entry from those that are looked at again later, or when something happens."""
-    entries: list[tuple[Standing, ToQueue]] = []
-    looks: dict[int, datetime | None] = {}
-    for standing, decision in looked.decisions:
+def determine_jobs_to_queue(manifest_decisions: ManifestDecisions) -> QueuePlan:
+    """Separate the manifests that get an entry from those that only get a next due time (None: no time)."""
+    entries: list[tuple[ManifestState, ToEnqueue]] = []
+    next_due: dict[int, datetime | None] = {}
+    for state, decision in manifest_decisions.decisions:
         match decision:
-            case ToQueue():
-                entries.append((standing, decision))
+            case ToEnqueue():
+                entries.append((state, decision))
             case ToWait(until):
-                looks[standing.id] = until
+                next_due[state.id] = until
             case ToDefer(_, until):
-                looks[standing.id] = until
+                next_due[state.id] = until
             case ToRest(reason):
-                logger.debug("manifest %s rests: %s", standing.external_id, reason)
-                looks[standing.id] = None
+                logger.debug("manifest %r has no next due time: %s", state.external_id, reason)
+                next_due[state.id] = None
             case ToDeadLetter():
-                looks[standing.id] = None
-    return ToCreate(entries, looks)
+                next_due[state.id] = None
+    return QueuePlan(entries, next_due)
 
 
 @junction
 def create_work_queue_entries(
-    wanted: ToCreate,
-    due: Due,
-    looked: Looked,
-    timed_out: TimedOut,
-    pending: ReapedPending,
-    in_progress: ReapedInProgress,
-    unstartable: Unstartable,
+    queue_plan: QueuePlan,
+    due: DueManifests,
+    manifest_decisions: ManifestDecisions,
+    timed_out: TimedOutRuns,
+    pending: ReapedPendingRuns,
+    in_progress: ReapedInProgressRuns,
+    unstartable: UnstartableJobs,
     connection: Connection,
     now: datetime,
-) -> Managed:
-    """Write the entries, and when to look again at everyone else; and a record, if the cycle did anything.
+) -> ManagerResult:
+    """Write the next due times, the record of the cycle if it did anything, and the entries.
 
-    The entries come last: the commit goes along with them, unless somebody still wants to read reaped runs.
+    The entries come last, so that the commit can be part of the same round trip. With reaped runs it cannot:
+    they are read afterwards.
     """
-    manifest_looks.look_again(connection, wanted.looks)
-    managed = Managed(
+    manifest_looks.set_next_due(connection, queue_plan.next_due)
+    result = ManagerResult(
         queued=[],
-        dead_letters=looked.dead_letters,
+        dead_letters=manifest_decisions.dead_letters,
         timed_out=timed_out.metadata_ids,
         reaped=[run.metadata_id for run in (*pending.runs, *in_progress.runs)],
         handed_over_again=pending.handed_over_again,
         lost_workers=in_progress.lost_workers,
-        unstartable=[*unstartable.given_up, *unstartable.put_back],
-        deferred=[(one.external_id, it.reason) for one, it in looked.decisions if isinstance(it, ToDefer)],
-        more=due.more,
+        unstartable=[*unstartable.given_up, *unstartable.requeued],
+        deferred=[
+            (state.external_id, decision.reason)
+            for state, decision in manifest_decisions.decisions
+            if isinstance(decision, ToDefer)
+        ],
+        run_again=due.has_more,
     )
-    if managed.changed or wanted.entries:
-        leave_record(connection, manifest_manager, now=now)
-    queued = create_entries(connection, wanted.entries, now=now, commit=not managed.reaped)
-    return replace(managed, queued=queued)
+    if result.has_changes or queue_plan.entries:
+        record_cycle(connection, manifest_manager, now=now)
+    queued = create_entries(connection, queue_plan.entries, now=now, commit=not result.reaped)
+    return replace(result, queued=queued)
 
 
 manifest_manager = train(
@@ -322,22 +344,22 @@ manifest_manager = train(
     >> reap_failed_jobs
     >> determine_jobs_to_queue
     >> create_work_queue_entries,
-    extra=(Connection, Settings, datetime, Begun),
+    extra=(Connection, Settings, datetime, CycleStart),
     exclude_from_max_active_jobs=True,
 )
 
 
-def _dead_lettered(
-    connection: Connection, decisions: Sequence[tuple[Standing, Decision]], now: datetime
+def _insert_dead_letters(
+    connection: Connection, decisions: Sequence[tuple[ManifestState, Decision]], now: datetime
 ) -> list[int]:
-    given_up = {one.id: decision for one, decision in decisions if isinstance(decision, ToDeadLetter)}
+    given_up = {state.id: decision for state, decision in decisions if isinstance(decision, ToDeadLetter)}
     if not given_up:
         return []
-    rows = {row.id: row for row in manifests.rows_of_ids(connection, list(given_up))}
+    rows = {row.id: row for row in manifests.load_rows(connection, list(given_up))}
     letters = [
-        {name: getattr(rows[one], name) for name in ("train", "group_id", "priority", "input")}
-        | {"manifest_id": one, "reason": decision.reason, "retry_count": decision.failures}
-        | {"last_metadata_id": rows[one].failed_metadata_id}
-        for one, decision in given_up.items()
+        {name: getattr(rows[manifest_id], name) for name in ("train", "group_id", "priority", "input")}
+        | {"manifest_id": manifest_id, "reason": decision.reason, "retry_count": decision.failures}
+        | {"last_metadata_id": rows[manifest_id].failed_metadata_id}
+        for manifest_id, decision in given_up.items()
     ]
     return dead_letters.add(connection, letters, now=now)

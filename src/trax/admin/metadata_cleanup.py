@@ -1,7 +1,6 @@
-"""The MetadataCleanup: deletes the records of trains nobody needs the history of, batch after batch.
+"""The MetadataCleanup: delete old records of the administrative trains and of those in the settings.
 
-One cycle is one batch in one short transaction. Its own trains are among them: whoever runs every few
-seconds would fill the tables otherwise.
+One cycle deletes one batch in one short transaction.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Final
 from trax.admin.dead_letter_cleanup import dead_letter_cleanup
 from trax.admin.job_dispatcher import job_dispatcher
 from trax.admin.manifest_manager import manifest_manager
-from trax.admin.recording import leave_record
+from trax.admin.recording import record_cycle
 from trax.settings import Settings
 from trax.store import Connection, Store, dialect
 from trax.store.metadata_cleanup import delete_ended
@@ -22,48 +21,52 @@ from trax.train import junction, train
 
 
 @dataclass(frozen=True, slots=True)
-class Disposable:
-    """The trains whose records may go, by every name they are known under."""
+class DisposableTrains:
+    """The trains whose records may be deleted, with their aliases."""
 
     trains: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Expired:
-    """What may go: these trains' records, if they ended before that moment."""
+class ExpiredRecords:
+    """The records to delete: those of these trains that ended before that moment."""
 
     trains: frozenset[str]
     ended_before: datetime
 
 
 @dataclass(frozen=True, slots=True)
-class Cleaned:
-    """What one cycle deleted, by train. `more` asks for another one at once."""
+class MetadataCleanupResult:
+    """What one cycle deleted, by train. `run_again`: run another cycle at once."""
 
     by_train: Counter[str]
-    more: bool = False
+    run_again: bool = False
 
     @property
-    def deleted(self) -> int:
+    def total(self) -> int:
         return self.by_train.total()
 
     @property
-    def changed(self) -> bool:
-        """Whether it did more than to remove its own traces: a record of that would never end."""
+    def has_changes(self) -> bool:
+        """Whether it deleted more than its own records: a record of that would start an endless series."""
         return any(name != metadata_cleanup.name for name in self.by_train)
 
 
 @junction
-def load_cleanup_rules(disposable: Disposable, settings: Settings, now: datetime) -> Expired:
-    """Old is what ended long ago, not what began long ago: the record of a long run is kept as long."""
-    return Expired(disposable.trains | ADMINISTRATIVE, now - settings.metadata_cleanup_retention)
+def load_cleanup_rules(disposable: DisposableTrains, settings: Settings, now: datetime) -> ExpiredRecords:
+    """The trains and the moment before which a run must have ended (not begun) to be deleted."""
+    return ExpiredRecords(
+        disposable.trains | ADMINISTRATIVE_TRAINS, now - settings.metadata_cleanup_retention
+    )
 
 
 @junction
-def delete_expired_metadata(expired: Expired, connection: Connection, settings: Settings) -> Cleaned:
+def delete_expired_metadata(
+    expired: ExpiredRecords, connection: Connection, settings: Settings
+) -> MetadataCleanupResult:
     size = settings.metadata_cleanup_batch_size
     by_train = delete_ended(connection, trains=expired.trains, ended_before=expired.ended_before, limit=size)
-    return Cleaned(by_train, more=by_train.total() == size)
+    return MetadataCleanupResult(by_train, run_again=by_train.total() == size)
 
 
 metadata_cleanup = train(
@@ -73,21 +76,21 @@ metadata_cleanup = train(
     exclude_from_max_active_jobs=True,
 )
 
-ADMINISTRATIVE: Final = frozenset(
+ADMINISTRATIVE_TRAINS: Final = frozenset(
     each.name for each in (manifest_manager, job_dispatcher, dead_letter_cleanup, metadata_cleanup)
 )
 
 
 def clean_metadata(
-    connection: Connection, store: Store, settings: Settings, disposable: Disposable
-) -> Cleaned:
-    """Run one cycle, unless it is switched off or another server is at it: then nothing is deleted."""
+    connection: Connection, store: Store, settings: Settings, disposable: DisposableTrains
+) -> MetadataCleanupResult:
+    """Run one cycle; it deletes nothing if cleanup is disabled or another server holds the lock."""
     if not settings.metadata_cleanup_enabled or not dialect.try_cleanup_lock(connection):
-        return Cleaned(Counter())
+        return MetadataCleanupResult(Counter())
     dialect.lift_limits(connection)
     now = store.now(connection)
     extra = {Connection: connection, Settings: settings, datetime: now}
     cleaned = metadata_cleanup.run_blocking(disposable, extra=extra)
-    if cleaned.changed:
-        leave_record(connection, metadata_cleanup, now=now)
+    if cleaned.has_changes:
+        record_cycle(connection, metadata_cleanup, now=now)
     return cleaned

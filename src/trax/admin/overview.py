@@ -1,4 +1,4 @@
-"""The numbers and charts people look at first. No I/O: give it what ended, get what is shown."""
+"""Numbers and charts of the dashboard's home page, computed from totals of ended runs. No I/O."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Final
 
 from trax.records.stats import BlockSeries, FailingTrain, Point, TrainDuration
-from trax.records.tally import LENGTH, Span, Sums, begun
+from trax.records.tally import SPAN_LENGTH, RunTotals, Span, span_start
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -20,75 +20,75 @@ BUSIEST: Final = 3
 PERCENTILE: Final = 0.95
 
 
-def starts(now: datetime, span: Span) -> list[datetime]:
-    """When the last sixty minutes or twenty-four hours began, oldest first; the last one is under way."""
-    last = begun(now, span)
-    return [last - LENGTH[span] * back for back in reversed(range(POINTS[span]))]
+def point_starts(now: datetime, span: Span) -> list[datetime]:
+    """The start of each of the last 60 minutes or 24 hours, oldest first; the last one has not ended."""
+    last = span_start(now, span)
+    return [last - SPAN_LENGTH[span] * back for back in reversed(range(POINTS[span]))]
 
 
 def block_starts(now: datetime) -> list[datetime]:
-    """When the blocks of the last seven days began; the last one is under way."""
+    """The start of each six-hour block of the last seven days; the last one has not ended."""
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     last = midnight + (now - midnight) // BLOCK * BLOCK
     return [last - BLOCK * back for back in reversed(range(BLOCKS))]
 
 
-def points(at: Sequence[datetime], sums: Mapping[datetime, Sums]) -> tuple[Point, ...]:
-    """A point for each moment, also where nothing ended."""
-    found = ((moment, sums.get(moment, Sums())) for moment in at)
-    return tuple(Point(moment, one.completed, one.failed, one.cancelled) for moment, one in found)
+def points(starts: Sequence[datetime], totals: Mapping[datetime, RunTotals]) -> tuple[Point, ...]:
+    """One point for each moment, also where nothing ended."""
+    pairs = ((moment, totals.get(moment, RunTotals())) for moment in starts)
+    return tuple(Point(moment, each.completed, each.failed, each.cancelled) for moment, each in pairs)
 
 
-def in_blocks(at: Sequence[datetime], ended: Mapping[datetime, int]) -> tuple[int, ...]:
-    """How many runs ended in each block, from how many did in each hour."""
-    counts = dict.fromkeys(at, 0)
+def count_by_block(starts: Sequence[datetime], ended: Mapping[datetime, int]) -> tuple[int, ...]:
+    """How many runs ended in each block, summed from the hours."""
+    counts = dict.fromkeys(starts, 0)
     for moment, number in ended.items():
-        start = at[0] + (moment - at[0]) // BLOCK * BLOCK
+        start = starts[0] + (moment - starts[0]) // BLOCK * BLOCK
         if start in counts:
             counts[start] += number
     return tuple(counts.values())
 
 
-def busiest(by_train: Mapping[str, Sums], *, most: int = BUSIEST) -> list[str]:
-    """The trains of which most has ended."""
-    ranked = sorted(by_train, key=lambda train: (-by_train[train].ended, train))
-    return [train for train in ranked if by_train[train].ended][:most]
+def busiest_trains(by_train: Mapping[str, RunTotals], *, most: int = BUSIEST) -> list[str]:
+    """The trains with the most ended runs."""
+    ranked = sorted(by_train, key=lambda train: (-by_train[train].total, train))
+    return [train for train in ranked if by_train[train].total][:most]
 
 
-def others(total: Sequence[int], series: Iterable[BlockSeries]) -> tuple[int, ...]:
-    """What the trains that are not shown by themselves come to."""
-    shown = [one.counts for one in series]
-    return tuple(all_of_it - sum(each) for all_of_it, *each in zip(total, *shown, strict=True))
+def count_of_other_trains(total: Sequence[int], series: Iterable[BlockSeries]) -> tuple[int, ...]:
+    """The counts of all trains that have no series of their own."""
+    counts = [each.counts for each in series]
+    return tuple(all_runs - sum(parts) for all_runs, *parts in zip(total, *counts, strict=True))
 
 
-def failing(by_train: Mapping[str, Sums], *, most: int) -> tuple[FailingTrain, ...]:
-    """The trains that failed most often."""
+def top_failing_trains(by_train: Mapping[str, RunTotals], *, most: int) -> tuple[FailingTrain, ...]:
+    """The trains with the most failed runs."""
     ranked = sorted(
-        (FailingTrain(train, one.failed, one.completed) for train, one in by_train.items() if one.failed),
-        key=lambda one: (-one.failed, one.train),
+        (FailingTrain(train, each.failed, each.completed) for train, each in by_train.items() if each.failed),
+        key=lambda each: (-each.failed, each.train),
     )
     return tuple(ranked[:most])
 
 
-def slowest(by_train: Mapping[str, Sums], *, most: int) -> list[str]:
-    """The trains whose completed runs took longest on average."""
-    averages = {train: one.seconds / one.completed for train, one in by_train.items() if one.completed}
+def slowest_trains(by_train: Mapping[str, RunTotals], *, most: int) -> list[str]:
+    """The trains with the longest average duration of completed runs."""
+    averages = {train: each.seconds / each.completed for train, each in by_train.items() if each.completed}
     return sorted(averages, key=lambda train: (-averages[train], train))[:most]
 
 
-def duration(train: str, sums: Sums, latest: Sequence[float]) -> TrainDuration:
-    """How long the runs of a train took; `latest` are the durations of some of them, in order."""
+def train_duration(train: str, totals: RunTotals, latest: Sequence[float]) -> TrainDuration:
+    """Average and 95th percentile; `latest` are the durations of the latest runs, shortest first."""
     return TrainDuration(
         train=train,
-        runs=sums.completed,
-        average_seconds=sums.seconds / sums.completed,
+        runs=totals.completed,
+        average_seconds=totals.seconds / totals.completed,
         p95_seconds=latest[ceil(PERCENTILE * len(latest)) - 1] if latest else None,
         sampled_runs=len(latest),
-        exact=len(latest) >= sums.completed,
+        exact=len(latest) >= totals.completed,
     )
 
 
-def per_minute(sums: Mapping[datetime, Sums], *, minutes: int) -> tuple[float, float]:
-    """Completed and failed runs a minute."""
-    total = sum(sums.values(), start=Sums())
+def rates_per_minute(totals: Mapping[datetime, RunTotals], *, minutes: int) -> tuple[float, float]:
+    """Completed and failed runs per minute."""
+    total = sum(totals.values(), start=RunTotals())
     return total.completed / minutes, total.failed / minutes

@@ -1,8 +1,7 @@
-"""What nobody could start: it waits outside the gate and holds no place, until somebody comes who takes it.
+"""Park entries whose train or group no live worker accepts, and unpark them when a worker registers.
 
-The gate parks such entries when it meets them and takes them back when a worker registers that has their
-train. What waits for too long becomes a dead letter. A run that was let in and that nobody takes any more,
-since the last worker that had its train is gone, goes back to the queue.
+A parked entry uses no capacity. The dispatcher parks and unparks; an entry parked for too long becomes a dead
+letter. A pending run whose last possible worker is gone goes back to the queue.
 """
 
 from __future__ import annotations
@@ -12,7 +11,8 @@ import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from trax.dispatch.fleet import Fleet, Takes
+from trax.clock import format_duration
+from trax.dispatch.fleet import AcceptedWork, WorkerFleet
 from trax.events import Topic
 from trax.store import dead_letters, entry_retries, gate, hand_off, parking, workers
 from trax.store.announcing import announce
@@ -28,78 +28,78 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-AT_ONCE: Final = 5_000
-"""How many entries one visit to the gate sets aside, or takes back."""
-LOOK_EVERY: Final = timedelta(seconds=2)
-"""How often parked entries are looked at although no worker has come or gone: a group may be new."""
-SWEEP_EVERY: Final = timedelta(seconds=5)
-"""How often the manager looks for what nobody takes: where jobs wait long for a slot, it would each cycle."""
+BATCH_SIZE: Final = 5_000
+"""The maximum number of entries that one dispatch cycle parks or unparks."""
+PARKED_CHECK_INTERVAL: Final = timedelta(seconds=2)
+"""How often parked entries are checked although the workers have not changed: a group may be new."""
+SWEEP_INTERVAL: Final = timedelta(seconds=5)
+"""How often the manager searches for jobs that no worker accepts; not in every cycle, to save work."""
 
 
-class Fleets:
-    """The fleet as this server knows it, read again when a worker has come or gone.
+class FleetCache:
+    """A cache of the fleet, read again when a worker has registered or left.
 
-    `own` is what is there beside the rows: tests have workers only while they work.
+    `extra_fleet` returns workers that have no rows: tests have workers only while they work.
     """
 
-    def __init__(self, own: Callable[[], Fleet] | None = None) -> None:
-        self._own = own
+    def __init__(self, extra_fleet: Callable[[], WorkerFleet] | None = None) -> None:
+        self._extra_fleet = extra_fleet
         self._mark: FleetMark | None = None
-        self._read = Fleet()
+        self._fleet = WorkerFleet()
         self._group_names: dict[int, str] = {}
-        self._looked_at: datetime | None = None
+        self._parked_checked_at: datetime | None = None
         self._swept_at: datetime | None = None
         self._warned: set[str] = set()
 
-    def now(self, connection: Connection, mark: FleetMark) -> Fleet:
+    def current(self, connection: Connection, mark: FleetMark) -> WorkerFleet:
         if mark != self._mark:
-            self._read, self._mark, self._looked_at = read(connection), mark, None
-        return self._read if self._own is None else self._own().joined_by(self._read)
+            self._fleet, self._mark, self._parked_checked_at = load_fleet(connection), mark, None
+        return self._fleet if self._extra_fleet is None else self._extra_fleet().merge(self._fleet)
 
-    def of_rows(self, connection: Connection) -> Fleet:
-        """The fleet as the rows say now, for those that look seldom."""
-        fleet = read(connection)
-        return fleet if self._own is None else self._own().joined_by(fleet)
+    def load(self, connection: Connection) -> WorkerFleet:
+        """Read the fleet from the database, without the cache."""
+        fleet = load_fleet(connection)
+        return fleet if self._extra_fleet is None else self._extra_fleet().merge(fleet)
 
-    def group_of(self, connection: Connection, entries: Sequence[Candidate]) -> dict[int, str]:
-        """The names of these entries' groups. A group keeps its name, so each is read once."""
+    def group_names(self, connection: Connection, entries: Sequence[Candidate]) -> dict[int, str]:
+        """The names of these entries' groups, by id. A group never changes its name, so each is read once."""
         ids = {entry.group_id for entry in entries if entry.group_id is not None}
         unknown = ids - self._group_names.keys()
         if unknown:
             self._group_names |= parking.group_names(connection, unknown)
         return self._group_names
 
-    def is_time_to_look(self, now: datetime) -> bool:
-        """Whether parked entries are worth a look: a worker came or went, or some time has passed."""
-        if _is_recent(self._looked_at, LOOK_EVERY, now):
+    def is_parked_check_due(self, now: datetime) -> bool:
+        """Whether to check parked entries now: after a change of workers, or every PARKED_CHECK_INTERVAL."""
+        if _is_recent(self._parked_checked_at, PARKED_CHECK_INTERVAL, now):
             return False
-        self._looked_at = now
+        self._parked_checked_at = now
         return True
 
-    def is_time_to_sweep(self, now: datetime) -> bool:
-        """Whether to look for what has waited too long, or was let in and waits in vain."""
-        if _is_recent(self._swept_at, SWEEP_EVERY, now):
+    def is_sweep_due(self, now: datetime) -> bool:
+        """Whether to search now for entries parked too long and for runs that no worker accepts."""
+        if _is_recent(self._swept_at, SWEEP_INTERVAL, now):
             return False
         self._swept_at = now
         return True
 
-    def warn(self, fleet: Fleet, keys: set[str]) -> None:
-        """Say once what waits for somebody who is not there; again when it has come and gone."""
+    def warn_missing(self, fleet: WorkerFleet, keys: set[str]) -> None:
+        """Log each missing train or group once, and again if it disappears a second time."""
         for key in sorted(keys - self._warned):
-            text = "%s. Its entries wait outside the gate until a worker registers that takes it"
-            logger.warning(text, fleet.why_not(key), extra={"train": parking.train_of(key)})
+            text = "%s; its entries are parked until a worker that accepts them registers"
+            logger.warning(text, fleet.describe_missing(key), extra={"train": parking.train_of(key)})
         self._warned |= keys
 
-    def note_come(self, keys: set[str]) -> None:
+    def note_available(self, keys: set[str]) -> None:
         self._warned -= keys
 
 
-def read(connection: Connection) -> Fleet:
-    """What the rows of live workers and servers say."""
-    rows = workers.fleet(connection)
-    return Fleet(
+def load_fleet(connection: Connection) -> WorkerFleet:
+    """Read what live workers accept and what servers route."""
+    rows = workers.load_fleet(connection)
+    return WorkerFleet(
         workers=tuple(
-            Takes(
+            AcceptedWork(
                 frozenset((*json.loads(row.trains), *json.loads(row.aliases or "[]"))),
                 None if row.groups is None else frozenset(json.loads(row.groups)),
             )
@@ -110,60 +110,64 @@ def read(connection: Connection) -> Fleet:
     )
 
 
-def keep_startable(
+def park_unstartable(
     connection: Connection,
-    fleets: Fleets,
-    fleet: Fleet,
+    fleets: FleetCache,
+    fleet: WorkerFleet,
     candidates: list[Candidate],
     *,
-    is_cut: bool,
+    has_more: bool,
     now: datetime,
 ) -> list[Candidate]:
-    """Those of these entries that somebody could start; the others are parked.
+    """Park the entries that no worker or submitter can start; returns the others.
 
-    Where they fill the window, it is read further, so that a flood is set aside in a few visits. As long as
-    there is nobody at all, they stay where they are: there is no one they could hold up.
+    If the window was cut, more entries are read, so that a flood is parked in a few cycles. Without any
+    worker or submitter nothing is parked: there is nothing that these entries could block.
     """
-    startable = _startable(connection, fleets, fleet, candidates)
+    startable = _select_startable(connection, fleets, fleet, candidates)
     if len(startable) == len(candidates):
         return candidates
     if fleet.is_empty:
         return []
-    if is_cut:
-        candidates = gate.first(connection, most=AT_ONCE)
-        startable = _startable(connection, fleets, fleet, candidates)
-    names = fleets.group_of(connection, candidates)
-    kept = {entry.id for entry in startable}
+    if has_more:
+        candidates = gate.load_first(connection, limit=BATCH_SIZE)
+        startable = _select_startable(connection, fleets, fleet, candidates)
+    names = fleets.group_names(connection, candidates)
+    startable_ids = {entry.id for entry in startable}
     keys = {
-        entry.id: fleet.key(entry.train, names.get(entry.group_id or 0))
+        entry.id: fleet.parking_key(entry.train, names.get(entry.group_id or 0))
         for entry in candidates
-        if entry.id not in kept
+        if entry.id not in startable_ids
     }
     parking.park(connection, keys, now=now)
-    fleets.warn(fleet, set(keys.values()))
+    fleets.warn_missing(fleet, set(keys.values()))
     return startable
 
 
-def take_back(connection: Connection, fleets: Fleets, fleet: Fleet, *, now: datetime) -> int:
-    """Put parked entries back into the queue whose worker has come; returns how many."""
-    if fleet.is_empty or not fleets.is_time_to_look(now):
+def unpark_startable(connection: Connection, fleets: FleetCache, fleet: WorkerFleet, *, now: datetime) -> int:
+    """Put parked entries back in the queue that a worker now accepts; returns how many."""
+    if fleet.is_empty or not fleets.is_parked_check_due(now):
         return 0
-    come = {key for key in parking.keys(connection) if fleet.has_come(key)}
-    if not come:
+    available = {key for key in parking.keys(connection) if fleet.is_available(key)}
+    if not available:
         return 0
-    fleets.note_come(come)
-    return parking.unpark(connection, come, limit=AT_ONCE)
+    fleets.note_available(available)
+    return parking.unpark(connection, available, limit=BATCH_SIZE)
 
 
-def expire(connection: Connection, fleet: Fleet, settings: Settings, *, now: datetime) -> list[int]:
-    """Make a dead letter of what has waited for too long; returns the entries."""
+def expire_parked(
+    connection: Connection, fleet: WorkerFleet, settings: Settings, *, now: datetime
+) -> list[int]:
+    """Write dead letters for entries that were parked for too long; returns the entries' ids."""
     timeout = settings.unknown_train_timeout or settings.stale_pending_timeout
     late = parking.expire(connection, parked_before=now - timeout)
+    waited = format_duration(timeout)
     reasons = {
-        entry.id: f"{fleet.why_not(entry.parked)}; it waited for {timeout} and never ran" for entry in late
+        entry.id: f"{fleet.describe_missing(entry.parked)}; it was parked for {waited} and never ran"
+        for entry in late
     }
     alone = [
-        dead_letters.of_entry(entry, reasons[entry.id], retry_count=0)
+        dead_letters.build_from_entry(entry, reasons[entry.id], retry_count=0)
         for entry in late
         if entry.manifest_id is None
     ]
@@ -182,21 +186,20 @@ def expire(connection: Connection, fleet: Fleet, settings: Settings, *, now: dat
     return [entry.id for entry in late]
 
 
-def give_back_stranded(
-    connection: Connection, fleet: Fleet, settings: Settings, *, now: datetime
+def requeue_runs_without_worker(
+    connection: Connection, fleet: WorkerFleet, settings: Settings, *, now: datetime
 ) -> list[int]:
-    """Put runs back that were let in, and that no live worker takes any more; returns which."""
+    """Put pending runs back in the queue that no live worker accepts any more; returns their ids."""
     if fleet.is_empty:
         return []
-    waiting = parking.stranded(connection, created_before=now - settings.worker_lost_after)
-    stranded = [run for run in waiting if not fleet.can_start(run.train, run.group)]
-    if not stranded:
+    pending = parking.load_unclaimed(connection, created_before=now - settings.worker_lost_after)
+    ids = [run.id for run in pending if not fleet.can_start(run.train, run.group)]
+    if not ids:
         return []
-    reason = "no live worker takes it any more; it went back to the queue"
-    ids = [run.id for run in stranded]
-    names = parking.give_back(connection, ids, reason=reason, now=now)
+    reason = "no live worker accepts it any more; it was put back in the queue"
+    names = parking.cancel_unclaimed(connection, ids, reason=reason, now=now)
     entry_retries.put_back(connection, dict.fromkeys(names), attempts=0)
-    logger.warning("runs %s went back to the queue: no live worker takes them any more", ids)
+    logger.warning("runs %s were put back in the queue: no live worker accepts them any more", ids)
     return ids
 
 
@@ -204,13 +207,13 @@ def _is_recent(moment: datetime | None, period: timedelta, now: datetime) -> boo
     return moment is not None and timedelta() <= now - moment < period
 
 
-def _startable(
-    connection: Connection, fleets: Fleets, fleet: Fleet, candidates: list[Candidate]
+def _select_startable(
+    connection: Connection, fleets: FleetCache, fleet: WorkerFleet, candidates: list[Candidate]
 ) -> list[Candidate]:
-    if fleet.takes_any:
+    if fleet.accepts_any:
         return candidates
     if not fleet.is_by_group:
         trains = fleet.trains
         return [entry for entry in candidates if entry.train in trains]
-    names = fleets.group_of(connection, candidates)
+    names = fleets.group_names(connection, candidates)
     return [entry for entry in candidates if fleet.can_start(entry.train, names.get(entry.group_id or 0))]

@@ -1,7 +1,7 @@
-"""What starting this code would change in this database. Nothing is written.
+"""What starting this code would change in this database (`trax plan`). Nothing is written.
 
-The comparison is the one that seeding makes. What operators have set is found by making it once more as if
-code had said everything: what differs only then is theirs, and stays.
+The comparison is that of seeding. It is made twice: the second time as if code set every field. What differs
+only the second time was set by operators, and stays.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from trax.admin.runtime import check_with_stored
+from trax.admin.runtime import check_stored_graph
 from trax.admin.seeding import (
+    build_seed_plan,
     check_parents,
     declaration_digest,
+    find_renames,
     group_changes,
-    parents_elsewhere,
-    planned,
-    renames,
-    without_operators,
+    parents_outside,
+    with_code_defaults,
 )
 from trax.masking import hide_secrets
 from trax.records import Manifest, ManifestGroup, MisfirePolicy
 from trax.records.when import Misfire, Timing
-from trax.records.worker import Worker
-from trax.schedule.preview import Preview, previewed
+from trax.records.worker import WorkerRecord
+from trax.schedule.preview import Preview, preview_runs
 from trax.store import manifest_groups, manifests, seeding, workers
-from trax.store.json import parsed
-from trax.store.seeding import Belongings
+from trax.store.json import parse_json
+from trax.store.seeding import ManifestUsage
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from trax.settings import Settings
     from trax.store import Connection
 
-SHOWN_RUNS: Final = 5
+MAX_NEXT_RUNS: Final = 5
 Verb = Literal["add", "change", "rename", "return", "retire", "remove", "keep"]
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One field: what stands in the database, and what code says."""
+    """One field: its value in the database, and its value in code."""
 
     name: str
     old: Any
@@ -52,11 +52,12 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """What happens to one manifest or group; "keep": an operator's choice that code does not touch.
+class PlannedChange:
+    """A change of one manifest or group. "keep": a value set by an operator, which code does not change.
 
-    A manifest that is retired may come back ("return"). What its retirement `touches` is withdrawn (entries)
-    or goes on (runs, letters); it happens `once_stopped` are the servers that declare another set.
+    "return" brings a retired manifest back. `touches` has the entries (withdrawn) and the runs and dead
+    letters (kept) of a manifest to be retired; `once_stopped` names the servers that declare other manifests
+    and must stop first.
     """
 
     verb: Verb
@@ -64,119 +65,128 @@ class Change:
     name: str
     differences: tuple[Difference, ...] = ()
     next_runs: tuple[Preview, ...] = ()
-    touches: Belongings | None = None
+    touches: ManifestUsage | None = None
     once_stopped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
-    """What is in the database, as far as it matters; by default nothing is."""
+class StoredTimetable:
+    """What the database has, for the comparison; empty by default."""
 
     rows: Mapping[str, Any] = field(default_factory=dict[str, Any])
     manifests: Mapping[str, Manifest] = field(default_factory=dict[str, Manifest])
     groups: Mapping[str, ManifestGroup] = field(default_factory=dict[str, ManifestGroup])
-    gone: Mapping[str, Belongings] = field(default_factory=dict[str, Belongings])
+    gone: Mapping[str, ManifestUsage] = field(default_factory=dict[str, ManifestUsage])
     gone_groups: tuple[str, ...] = ()
-    servers: tuple[Worker, ...] = ()
-    """Live servers of this app that declare another set."""
+    servers: tuple[WorkerRecord, ...] = ()
+    """Live servers of this app that declare other manifests."""
 
 
-def stored(
+def load_stored(
     connection: Connection, timetable: Timetable, settings: Settings, *, app: str, now: datetime
-) -> Stored:
-    """Read what the plan compares with; refuse what a start would refuse.
+) -> StoredTimetable:
+    """Read what the plan compares with; raise the errors that a start would raise.
 
-    What would be renamed stands under its new name already.
+    A manifest that would be renamed is listed under its new name.
     """
-    names, renamed = [each.external_id for each in timetable.manifests], renames(connection, timetable)
+    names, renamed = [each.external_id for each in timetable.manifests], find_renames(connection, timetable)
     groups, is_pruning = {group.name for group in timetable.groups}, settings.prune_orphaned_manifests
-    gone = seeding.undeclared(connection, [*names, *renamed], app=app) if is_pruning else {}
+    gone = seeding.find_undeclared(connection, [*names, *renamed], app=app) if is_pruning else {}
     alive_since, digest = now - settings.worker_lost_after, declaration_digest(timetable)
-    servers = workers.differing_servers(connection, app, digest, alive_since=alive_since)
-    check_with_stored(connection, timetable, gone=() if servers else gone, renamed=renamed)
-    asked = [*names, *parents_elsewhere(timetable.manifests), *renamed]
-    rows = seeding.existing(connection, [*names, *renamed])
-    known = {one.external_id: one for one in manifests.named(connection, asked)}
-    return Stored(
+    servers = workers.find_differing_servers(connection, app, digest, alive_since=alive_since)
+    check_stored_graph(connection, timetable, gone=() if servers else gone, renamed=renamed)
+    all_names = [*names, *parents_outside(timetable.manifests), *renamed]
+    rows = seeding.load_existing(connection, [*names, *renamed])
+    known = {manifest.external_id: manifest for manifest in manifests.load_by_names(connection, all_names)}
+    return StoredTimetable(
         rows={renamed.get(name, name): row for name, row in rows.items()},
-        manifests={renamed.get(name, name): one for name, one in known.items()},
-        groups=manifest_groups.of_names(connection, groups),
-        gone=seeding.belongings(connection, gone),
+        manifests={renamed.get(name, name): manifest for name, manifest in known.items()},
+        groups=manifest_groups.load_by_names(connection, groups),
+        gone=seeding.count_usage(connection, gone),
         gone_groups=tuple(seeding.empty_groups(connection, groups)) if is_pruning else (),
         servers=tuple(servers),
     )
 
 
 def plan(
-    timetable: Timetable, found: Stored, settings: Settings, *, now: datetime, app: str = "default"
-) -> list[Change]:
-    """Every change, in the order in which it would be made; then what operators have set and is kept."""
-    going = () if found.servers else found.gone
-    in_database = {name: one.retired_at is not None or name in going for name, one in found.manifests.items()}
-    check_parents(timetable.manifests, in_database)
-    changes = _changes(timetable, found, settings, now, app)
+    timetable: Timetable, stored: StoredTimetable, settings: Settings, *, now: datetime, app: str = "default"
+) -> list[PlannedChange]:
+    """All changes, in the order in which they would be made; then the operators' values that are kept."""
+    gone = () if stored.servers else stored.gone
+    stored_parents = {
+        name: manifest.retired_at is not None or name in gone for name, manifest in stored.manifests.items()
+    }
+    check_parents(timetable.manifests, stored_parents)
+    changes = _plan_changes(timetable, stored, settings, now, app)
     return [
-        *_retirements(found),
+        *_retirements(stored),
         *changes,
-        *(Change(verb="remove", kind="group", name=name) for name in found.gone_groups),
-        *_kept(changes, _changes(without_operators(timetable), found, settings, now, app)),
+        *(PlannedChange(verb="remove", kind="group", name=name) for name in stored.gone_groups),
+        *_operator_choices(changes, _plan_changes(with_code_defaults(timetable), stored, settings, now, app)),
     ]
 
 
-def _retirements(found: Stored) -> list[Change]:
-    servers = tuple(f"{one.host} (process {one.pid})" for one in found.servers)
+def _retirements(stored: StoredTimetable) -> list[PlannedChange]:
+    servers = tuple(f"{server.host} (process {server.pid})" for server in stored.servers)
     return [
-        Change(verb="retire", kind="manifest", name=name, touches=touches, once_stopped=servers)
-        for name, touches in found.gone.items()
+        PlannedChange(verb="retire", kind="manifest", name=name, touches=touches, once_stopped=servers)
+        for name, touches in stored.gone.items()
     ]
 
 
-def _changes(
-    timetable: Timetable, found: Stored, settings: Settings, now: datetime, app: str
-) -> list[Change]:
-    return [*_of_groups(timetable, found), *_of_manifests(timetable, found, settings, now, app)]
+def _plan_changes(
+    timetable: Timetable, stored: StoredTimetable, settings: Settings, now: datetime, app: str
+) -> list[PlannedChange]:
+    return [*_plan_groups(timetable, stored), *_plan_manifests(timetable, stored, settings, now, app)]
 
 
-def _kept(changes: list[Change], without: list[Change]) -> list[Change]:
-    made = {(one.kind, one.name): {each.name for each in one.differences} for one in changes}
-    kept: list[Change] = []
-    for one in without:
-        theirs = [each for each in one.differences if each.name not in made.get((one.kind, one.name), ())]
-        if one.verb == "change" and theirs:
-            kept.append(Change(verb="keep", kind=one.kind, name=one.name, differences=tuple(theirs)))
+def _operator_choices(changes: list[PlannedChange], without: list[PlannedChange]) -> list[PlannedChange]:
+    by_code = {(one.kind, one.name): {each.name for each in one.differences} for one in changes}
+    kept: list[PlannedChange] = []
+    for change in without:
+        names = by_code.get((change.kind, change.name), ())
+        by_operator = tuple(each for each in change.differences if each.name not in names)
+        if change.verb == "change" and by_operator:
+            kept.append(
+                PlannedChange(verb="keep", kind=change.kind, name=change.name, differences=by_operator)
+            )
     return kept
 
 
-def _of_groups(timetable: Timetable, found: Stored) -> list[Change]:
-    changes: list[Change] = []
+def _plan_groups(timetable: Timetable, stored: StoredTimetable) -> list[PlannedChange]:
+    changes: list[PlannedChange] = []
     for group in timetable.groups:
-        kept = found.groups.get(group.name)
-        said = group_changes(group, kept or _new_group(group.name))
-        differences = tuple(Difference(name, getattr(kept, name, None), said[name]) for name in said)
-        if kept is None:
-            changes.append(Change(verb="add", kind="group", name=group.name, differences=differences))
+        before = stored.groups.get(group.name)
+        after = group_changes(group, before or _new_group(group.name))
+        differences = tuple(Difference(name, getattr(before, name, None), after[name]) for name in after)
+        if before is None:
+            changes.append(PlannedChange(verb="add", kind="group", name=group.name, differences=differences))
         elif differences:
-            changes.append(Change(verb="change", kind="group", name=group.name, differences=differences))
+            changes.append(
+                PlannedChange(verb="change", kind="group", name=group.name, differences=differences)
+            )
     return changes
 
 
-def _of_manifests(
-    timetable: Timetable, found: Stored, settings: Settings, now: datetime, app: str
-) -> list[Change]:
+def _plan_manifests(
+    timetable: Timetable, stored: StoredTimetable, settings: Settings, now: datetime, app: str
+) -> list[PlannedChange]:
     new = {group.name: _new_group(group.name) for group in timetable.groups}
-    seeds = planned(timetable.manifests, found.rows, {**new, **found.groups}, settings, now=now, app=app)
+    seeds = build_seed_plan(
+        timetable.manifests, stored.rows, {**new, **stored.groups}, settings, now=now, app=app
+    )
     added = {row["external_id"]: row for row in seeds.added}
     changed = {row["id"]: row for row in seeds.changed}
-    changes: list[Change] = []
+    changes: list[PlannedChange] = []
     for each in timetable.manifests:
-        before = found.rows.get(each.external_id)
-        columns = added.get(each.external_id) if before is None else _after(before, changed)
-        differences = _differences(each, columns, before, found)
+        before = stored.rows.get(each.external_id)
+        columns = added.get(each.external_id) if before is None else _row_after(before, changed)
+        differences = _differences(each, columns, before, stored)
         verb = _verb(each, before)
         if verb != "change" or differences:
             runs = _next_runs(each, columns, before, settings, now)
             changes.append(
-                Change(
+                PlannedChange(
                     verb=verb,
                     kind="manifest",
                     name=each.external_id,
@@ -187,11 +197,11 @@ def _of_manifests(
     return changes
 
 
-def _after(before: Any, changed: Mapping[int, Mapping[str, Any]]) -> dict[str, Any] | None:
-    """The whole row as it would be; None: nothing of it would change."""
+def _row_after(before: Any, changed: Mapping[int, Mapping[str, Any]]) -> dict[str, Any] | None:
+    """The whole row as it would be; None: nothing would change."""
     if before.id not in changed:
         return None
-    kept = {name: getattr(before, name) for name in (*seeding.DECLARED, *seeding.PLANNED)}
+    kept = {name: getattr(before, name) for name in (*seeding.DECLARED_COLUMNS, *seeding.PLANNED_COLUMNS)}
     return {**kept, **changed[before.id]}
 
 
@@ -204,7 +214,7 @@ def _verb(each: Declaration, before: Any) -> Verb:
 
 
 def _differences(
-    each: Declaration, columns: Mapping[str, Any] | None, before: Any, found: Stored
+    each: Declaration, columns: Mapping[str, Any] | None, before: Any, stored: StoredTimetable
 ) -> tuple[Difference, ...]:
     if before is None:
         return ()
@@ -212,12 +222,12 @@ def _differences(
     differences = [Difference("external_id", before.external_id, each.external_id)] if renamed else []
     if before.retired_at is not None:
         differences.append(Difference("retired_at", before.retired_at, None))
-    names = [name for name in seeding.DECLARED if columns and getattr(before, name) != columns[name]]
-    kept = found.manifests[each.external_id]
+    names = [name for name in seeding.DECLARED_COLUMNS if columns and getattr(before, name) != columns[name]]
+    kept = stored.manifests[each.external_id]
     differences += [
         Difference("group", kept.group, each.group)
         if name == "group_id"
-        else Difference(name, _shown(name, getattr(before, name)), _shown(name, columns[name]))
+        else Difference(name, _format_value(name, getattr(before, name)), _format_value(name, columns[name]))
         for name in names
         if columns
     ]
@@ -226,9 +236,9 @@ def _differences(
     return tuple(differences)
 
 
-def _shown(name: str, value: Any) -> Any:
-    """An input may hold what is nobody's business."""
-    return json.dumps(hide_secrets(parsed(value)), ensure_ascii=False) if name == "input" else value
+def _format_value(name: str, value: Any) -> Any:
+    """The value to show; secrets in an input are masked."""
+    return json.dumps(hide_secrets(parse_json(value)), ensure_ascii=False) if name == "input" else value
 
 
 def _next_runs(
@@ -236,10 +246,10 @@ def _next_runs(
 ) -> tuple[Preview, ...]:
     if columns is None or not columns["enabled"]:
         return ()
-    return tuple(previewed(_timing(each, columns, before, settings, now), now, SHOWN_RUNS))
+    return tuple(preview_runs(_build_timing(each, columns, before, settings, now), now, MAX_NEXT_RUNS))
 
 
-def _timing(
+def _build_timing(
     each: Declaration, columns: Mapping[str, Any], before: Any, settings: Settings, now: datetime
 ) -> Timing:
     own = columns["misfire_threshold_seconds"]

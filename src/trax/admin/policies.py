@@ -1,4 +1,4 @@
-"""Retry policies as they are stored: what code says, and what counts for those that say nothing."""
+"""Retry policies and decision rules, built from settings and from code."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def default_policy(settings: Settings) -> RetryPolicy:
 
 
 def rules_of(settings: Settings, *, random: Random | None = None) -> Rules:
-    """What decides about a manifest beside itself; `random` draws the jitter of each retry."""
+    """The rules for deciding about manifests; `random` gives the jitter of each retry."""
     return Rules(
         retry=default_policy(settings),
         dependent_priority_boost=settings.dependent_priority_boost,
@@ -34,17 +34,17 @@ def rules_of(settings: Settings, *, random: Random | None = None) -> Rules:
 
 
 def policy_of(retry: Retry) -> RetryPolicy:
-    """What code says about trying again, as it is stored."""
+    """The stored form of a Retry declared in code."""
     return RetryPolicy(
         max_retries=retry.max_retries,
         delay=retry.delay,
         multiplier=retry.multiplier,
         max_delay=retry.max_delay,
         jitter=retry.jitter,
-        give_up_on=tuple(map(qualified_name, retry.give_up_on)),
+        give_up_on=tuple(map(full_class_name, retry.give_up_on)),
     )
 
 
-def qualified_name(kind: type) -> str:
-    """A class as a stored policy names it, since a row can never bring the class itself back."""
+def full_class_name(kind: type) -> str:
+    """The name of an exception class in a stored policy."""
     return f"{kind.__module__}.{kind.__qualname__}"

@@ -1,44 +1,44 @@
-"""Runs that were failed from outside: what that means for their manifests, and for jobs that have none."""
+"""Count runs that were failed from outside (worker lost, stale) as failures of their manifests and jobs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from trax.admin.endings import apply_endings
-from trax.admin.finishing import Ended, fail_alone
-from trax.records.ended import EndKind, ManifestEnd
-from trax.records.metadata import Ending
+from trax.admin.endings import apply_results
+from trax.admin.finishing import RunResult, retry_or_dead_letter
+from trax.records.ended import ManifestResult, ResultKind
+from trax.records.metadata import ResultRow
 from trax.records.states import State
-from trax.store.metadata_sweeps import Failure
+from trax.store.metadata_sweeps import ReapCause
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from trax.records.worker import Watch
+    from trax.records.worker import HeartbeatStreak
     from trax.settings import Settings
     from trax.store import Connection
-    from trax.store.metadata_sweeps import Swept
+    from trax.store.metadata_sweeps import ReapedRun
 
-WORKER_LOST: Final = Failure("rescue_lost_workers", "WorkerLost", "its worker has stopped beating")
+WORKER_LOST: Final = ReapCause("rescue_lost_workers", "WorkerLost", "its worker missed its heartbeat")
 
 
-def may_judge(watch: Watch | None, settings: Settings, now: datetime) -> bool:
-    """Whether silence counts against anybody: not what the judge shared, an outage, a lock or a pause.
+def can_declare_lost(heartbeat_streak: HeartbeatStreak | None, settings: Settings, now: datetime) -> bool:
+    """Whether this server may declare workers lost: it must have sent heartbeats itself for the whole period.
 
-    After a gap everybody has a full period to beat before anybody is declared lost.
+    An outage, a lock or a pause affects all processes; after it every worker gets a full period to recover.
     """
-    return watch is None or watch.has_lasted(settings.worker_lost_after, now)
+    return heartbeat_streak is None or heartbeat_streak.has_lasted(settings.worker_lost_after, now)
 
 
 def count_as_failures(
-    connection: Connection, swept: Sequence[Swept], settings: Settings, *, now: datetime
+    connection: Connection, swept: Sequence[ReapedRun], settings: Settings, *, now: datetime
 ) -> None:
-    """Let the retry policy go on from here: it makes no difference who found out that a run failed."""
+    """Apply the retry policy, as for runs that failed in a worker."""
     ends = [
-        ManifestEnd(
+        ManifestResult(
             manifest_id=run.manifest_id,
-            kind=EndKind.FAILURE,
+            kind=ResultKind.FAILURE,
             ended_at=now,
             error=f"{run.exception}: {run.reason}",
             metadata_id=run.metadata_id,
@@ -46,16 +46,18 @@ def count_as_failures(
         for run in swept
         if run.manifest_id is not None
     ]
-    apply_endings(connection, ends, settings, now=now)
-    fail_alone(connection, [_ended(run) for run in swept if run.manifest_id is None], settings, now=now)
+    apply_results(connection, ends, settings, now=now)
+    retry_or_dead_letter(
+        connection, [_run_result(run) for run in swept if run.manifest_id is None], settings, now=now
+    )
 
 
-def _ended(run: Swept) -> Ended:
-    ending = Ending(
+def _run_result(run: ReapedRun) -> RunResult:
+    ending = ResultRow(
         metadata_id=run.metadata_id,
         worker_id=None,
         state=State.FAILED,
         failure_exception=run.exception,
         failure_reason=run.reason,
     )
-    return Ended(ending=ending, external_id=run.external_id, kind=EndKind.FAILURE)
+    return RunResult(row=ending, external_id=run.external_id, kind=ResultKind.FAILURE)

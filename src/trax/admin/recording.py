@@ -1,4 +1,4 @@
-"""The record an administrative cycle leaves."""
+"""The record of an administrative cycle."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ if TYPE_CHECKING:
     from trax.train import Train
 
 
-def leave_record(connection: Connection, train: Train[Any, Any], *, now: datetime) -> None:
-    """A cycle that changed something leaves a record; an idle one does not come here and writes nothing."""
+def record_cycle(connection: Connection, train: Train[Any, Any], *, now: datetime) -> None:
+    """Insert a completed run for a cycle that changed something. Idle cycles leave no record."""
     metadata.add_completed(connection, external_id=new_external_id(), train=train.name, now=now)

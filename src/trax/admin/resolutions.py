@@ -1,10 +1,10 @@
-"""What a person does with dead letters: requeue them, or say that they are dealt with."""
+"""Requeue and acknowledge dead letters."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trax.admin.triggers import entry_for
+from trax.admin.triggers import entry_from_row
 from trax.records.external_id import new_external_id
 from trax.records.states import DeadLetterStatus, Origin, ScheduleType
 from trax.records.work_queue_entry import NewEntry
@@ -22,44 +22,45 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from trax.store import Connection
-    from trax.store.dead_letters import Chosen
+    from trax.store.dead_letters import LetterSelection
 
 
-def requeue(connection: Connection, chosen: Chosen, *, note: str | None, now: datetime) -> list[int]:
-    """Resolve those that still wait and queue each again; returns which were resolved.
+def requeue(connection: Connection, chosen: LetterSelection, *, note: str | None, now: datetime) -> list[int]:
+    """Resolve the open dead letters among these and queue their jobs again; returns the resolved ids.
 
-    A manifest that has an entry in the queue which could start now needs no second one: its entry gets the
-    letter. One that is put off, a retry or a delayed trigger, does not stand in for what a person wants now.
-    A dormant one may be queued with another input, so what gave up is queued beside it.
+    If a manifest already has a queued entry that could start now, no second one is inserted: the dead letter
+    is attached to that entry. A delayed entry (a retry or a delayed trigger) does not count, since the job is
+    wanted now. A dormant manifest always gets a new entry: the queued one may have another input.
     """
     status = DeadLetterStatus.RETRIED
     letters = dead_letters.resolve(connection, status, chosen, note=note or "requeued", now=now)
     of_manifests = {letter.manifest_id: letter for letter in letters if letter.manifest_id is not None}
-    manifest_endings.forgive(connection, of_manifests)
-    rows = manifests.rows_of_ids(connection, list(of_manifests))
+    manifest_endings.reset_failures(connection, of_manifests)
+    rows = manifests.load_rows(connection, list(of_manifests))
     shared = {row.id: of_manifests[row.id].id for row in rows if not _is_dormant(row)}
     covered = work_queue.attach_dead_letters(connection, shared, now=now)
-    entries = [_entry_for(row, of_manifests[row.id], now) for row in rows if row.id not in covered]
+    entries = [_manifest_entry(row, of_manifests[row.id], now) for row in rows if row.id not in covered]
     alone = [letter for letter in letters if letter.manifest_id is None]
-    priorities = manifest_groups.priorities(connection, (it.group_id for it in alone if it.group_id))
-    entries += [_entry_of(letter, priorities.get(letter.group_id, 0)) for letter in alone]
+    group_ids = (letter.group_id for letter in alone if letter.group_id)
+    priorities = manifest_groups.priorities(connection, group_ids)
+    entries += [_letter_entry(letter, priorities.get(letter.group_id, 0)) for letter in alone]
     work_queue.add(connection, [entry for entry in entries if entry.unique_key is None], now=now)
-    _add_keyed(connection, (entry for entry in entries if entry.unique_key is not None), now)
-    manifests.look_at(connection, list(of_manifests), now=now)  # a trigger's entry may have taken the letter
+    _add_unique(connection, (entry for entry in entries if entry.unique_key is not None), now)
+    manifests.mark_due(connection, list(of_manifests), now=now)  # the dead letter may be on a trigger's entry
     return sorted(letter.id for letter in letters)
 
 
-def acknowledge(connection: Connection, chosen: Chosen, *, note: str, now: datetime) -> list[int]:
-    """Resolve those that still wait; their manifests are scheduled again. Returns which were resolved.
+def acknowledge(connection: Connection, chosen: LetterSelection, *, note: str, now: datetime) -> list[int]:
+    """Resolve the open dead letters among these; their manifests run again. Returns the resolved ids.
 
-    What was to run once has no other occurrence, so it is switched off: only a person starts it again.
+    A `once` manifest has no further occurrence, so it is disabled; a trigger can still run it.
     """
     status = DeadLetterStatus.ACKNOWLEDGED
     letters = dead_letters.resolve(connection, status, chosen, note=note, now=now)
     of_manifests = [letter.manifest_id for letter in letters if letter.manifest_id is not None]
-    manifest_endings.forgive(connection, of_manifests)
+    manifest_endings.reset_failures(connection, of_manifests)
     manifests.disable_once(connection, of_manifests, now=now)
-    manifests.look_at(connection, of_manifests, now=now)
+    manifests.mark_due(connection, of_manifests, now=now)
     return sorted(letter.id for letter in letters)
 
 
@@ -67,21 +68,21 @@ def _is_dormant(row: Any) -> bool:
     return row.schedule_type == ScheduleType.DORMANT_DEPENDENT
 
 
-def _entry_for(row: Any, letter: Any, now: datetime) -> NewEntry:
-    """With the manifest's input of today; a dormant one's was made by its parent, and the letter has it.
+def _manifest_entry(row: Any, letter: Any, now: datetime) -> NewEntry:
+    """An entry with the manifest's current input; a dormant manifest has its input in the dead letter.
 
-    A retired one runs once more as it did: with the letter's train and input.
+    A retired manifest runs with the dead letter's train and input.
     """
-    entry = entry_for(row, Origin.REQUEUE, dead_letter_id=letter.id, now=now)
+    entry = entry_from_row(row, Origin.REQUEUE, dead_letter_id=letter.id, now=now)
     if row.retired_at is not None:
         return entry._replace(train=letter.train, input=letter.input)
     return entry._replace(input=letter.input) if _is_dormant(row) else entry
 
 
-def _add_keyed(connection: Connection, entries: Iterable[NewEntry], now: datetime) -> None:
-    """As whoever asks for a key: while another job has it, that one answers for the letter, too.
+def _add_unique(connection: Connection, entries: Iterable[NewEntry], now: datetime) -> None:
+    """Insert entries with a unique key; if another job has the key, its entry gets the dead letter.
 
-    In the order of their keys, so that two who requeue at once do not wait for each other.
+    Sorted by key, so that two concurrent requeues do not deadlock.
     """
     for entry in sorted(entries, key=lambda entry: (entry.unique_key, entry.train)):
         found = unique_entries.add_or_find(connection, entry, now=now)
@@ -89,8 +90,8 @@ def _add_keyed(connection: Connection, entries: Iterable[NewEntry], now: datetim
             dead_letters.attach(connection, entry.dead_letter_id, found.id)
 
 
-def _entry_of(letter: Any, group_priority: int) -> NewEntry:
-    """What gave up without a manifest carries all it needs itself."""
+def _letter_entry(letter: Any, group_priority: int) -> NewEntry:
+    """An entry for a job without a manifest; the dead letter has all its columns."""
     return NewEntry(
         external_id=new_external_id(),
         train=letter.train,

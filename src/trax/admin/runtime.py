@@ -1,11 +1,11 @@
-"""Scheduling at run time: the same declarations, written at once, marked as nobody's code."""
+"""Create and delete manifests at run time: the same declarations as in code, written at once."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trax.admin.seeding import rename, renames, retire, seed
-from trax.admin.triggers import refusal_of_retired, unknown
+from trax.admin.seeding import find_renames, rename, retire, seed
+from trax.admin.triggers import manifest_not_found, manifest_retired_conflict
 from trax.errors import DefinitionError
 from trax.events import Topic
 from trax.records.states import ManifestOrigin
@@ -31,21 +31,21 @@ def schedule(
     batch: str | None = None,
     app: str = "default",
 ) -> list[Manifest]:
-    """Write manifests at run time, all of them or none; of a batch, what is no longer in it is retired."""
+    """Write manifests at run time, all or none; manifests that are no longer in the `batch` are retired."""
     if not timetable.manifests:
         return []
     dialect.take_leader_lock(connection)
     now = store.now(connection)
-    _refuse_declared(connection, renames(connection, timetable))
+    _refuse_declared(connection, find_renames(connection, timetable))
     rename(connection, timetable, now=now)
-    check_with_stored(connection, timetable)
+    check_stored_graph(connection, timetable)
     seed(connection, timetable, settings, now=now, app=app, origin=ManifestOrigin.RUNTIME)
     names = [each.external_id for each in timetable.manifests]
     if batch is not None:
-        left = seeding.undeclared(connection, names, app=app, batch=batch)
+        left = seeding.find_undeclared(connection, names, app=app, batch=batch)
         retire(connection, list(left.values()), now=now)
     announce(connection, Topic.MANIFEST)
-    return manifests.named(connection, names)
+    return manifests.load_by_names(connection, names)
 
 
 def delete(connection: Connection, external_id: str, *, now: datetime) -> None:
@@ -53,22 +53,22 @@ def delete(connection: Connection, external_id: str, *, now: datetime) -> None:
     dialect.take_leader_lock(connection)  # the manager must not write an entry for it meanwhile
     found = manifests.get(connection, external_id)
     if found is None:
-        raise unknown(external_id)
+        raise manifest_not_found(external_id)
     if found.retired_at is not None:
-        raise refusal_of_retired(external_id, found.retired_at)
+        raise manifest_retired_conflict(external_id, found.retired_at)
     retire(connection, [found.id], now=now)
 
 
-def check_with_stored(
+def check_stored_graph(
     connection: Connection,
     timetable: Timetable,
     *,
     gone: Collection[str] = (),
     renamed: Mapping[str, str] | None = None,
 ) -> None:
-    """Refuse circles, also those that go through manifests that are there already, and are not to go.
+    """Refuse cycles of dependencies, also those through stored manifests, except those that will be `gone`.
 
-    A retired parent that nobody declares holds up nobody. `renamed` has the new ids of stored manifests.
+    A retired parent that is not declared is ignored. `renamed` has the new external ids of stored manifests.
     """
     new = renamed or {}
     declared = {each.external_id for each in timetable.manifests}
@@ -81,13 +81,13 @@ def check_with_stored(
             parents_of[child] = parent
             groups |= {child: row.child_group, parent: row.parent_group}
     parents = [each.depends_on for each in timetable.manifests if each.depends_on is not None]
-    groups |= {parent.external_id: parent.group for parent in manifests.named(connection, parents)}
+    groups |= {parent.external_id: parent.group for parent in manifests.load_by_names(connection, parents)}
     check_graph(timetable.manifests, stored_parents=parents_of, stored_groups=groups)
 
 
 def _refuse_declared(connection: Connection, renamed: Mapping[str, str]) -> None:
-    """What code declares is renamed in code: else the next start would declare it anew."""
-    for row in seeding.existing(connection, renamed).values():
+    """Refuse to rename a manifest that code declares: the next start would declare it again."""
+    for row in seeding.load_existing(connection, renamed).values():
         if row.origin == ManifestOrigin.DECLARED and row.retired_at is None:
             raise DefinitionError(
                 f"manifest {renamed[row.external_id]!r} is renamed from {row.external_id!r}, which is "

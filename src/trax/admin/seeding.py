@@ -1,7 +1,7 @@
-"""Bring the manifests in the database in line with those that code declares.
+"""Seed: write the manifests and groups that code declares to the database, and retire undeclared ones.
 
-What would change is worked out first, as values, and then written in a few statements, however many
-manifests there are. What an operator has set and code does not mention stays as it is.
+The changes are computed first, as values, and then written in a few statements, however many manifests there
+are. A field that code does not set keeps the operator's value.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from trax.events import Topic
 from trax.records.exclusions import exclusions_to_json
 from trax.records.states import ManifestOrigin, MisfirePolicy, ScheduleType
 from trax.records.when import Cron, Interval, Timing
-from trax.records.worker import Worker
+from trax.records.worker import WorkerRecord
 from trax.schedule.declaration import UNSET, Timetable
-from trax.schedule.due import first_look
+from trax.schedule.due import first_scheduled_run
 from trax.store import manifest_endings, manifest_groups, manifests, seeding, workers
 from trax.store.announcing import announce
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from trax.store import Connection
     from trax.train import Retry
 
-AT_ONCE = 1000
+BATCH_SIZE = 1000
 SCHEDULE_COLUMNS = (
     "schedule_type",
     "cron_expression",
@@ -46,29 +46,29 @@ CRON_COLUMNS: Final = ("schedule_type", "cron_expression", "time_zone")
 UNTIMED_COLUMNS: Final = frozenset(
     {"train", "input", "priority", "origin", "batch", "app", "retry", "timeout_seconds"}
 )
-"""A change of these does not change when a manifest is due."""
+"""Columns that do not affect when a manifest is due."""
 
 
 @dataclass(frozen=True, slots=True)
-class Retired:
-    """The manifests that were retired, and those left for later, because `servers` declare another set."""
+class RetirementResult:
+    """The retired manifests, and those postponed because live `servers` declare other manifests."""
 
     retired: tuple[str, ...] = ()
     postponed: tuple[str, ...] = ()
-    servers: tuple[Worker, ...] = ()
+    servers: tuple[WorkerRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SeedPlan:
-    """What seeding would write: rows to add, of rows to change what differs, and how many stay as they are.
+    """What seeding writes: new rows, differing columns of changed rows, and the number of unchanged rows.
 
-    `retired` says what a start did with the manifests that code no longer declares.
+    `retired` has the manifests that code no longer declares.
     """
 
     added: list[dict[str, Any]] = field(default_factory=list)
     changed: list[dict[str, Any]] = field(default_factory=list)
     unchanged: int = 0
-    retired: Retired = Retired()
+    retired: RetirementResult = RetirementResult()
 
 
 def seed(
@@ -81,37 +81,37 @@ def seed(
     origin: ManifestOrigin = ManifestOrigin.DECLARED,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> SeedPlan:
-    """Write what is declared, in the order of declaration, so that parents come before children.
+    """Write the declared manifests, in the order of declaration, so that parents come before children.
 
-    What is to be changed is read once more under a lock: an operator, or a run that ends, may change it in
-    the same moment, and what they write must be seen and not undone.
+    Rows to change are read again under a lock: an operator or the end of a run may change them at the same
+    time, and their changes must not be lost.
     """
     groups = _seed_groups(connection, timetable.groups, now=now)
-    wanted = {each.external_id: each for each in timetable.manifests}
-    found = seeding.existing(connection, wanted)
-    plan = planned(timetable.manifests, found, groups, settings, now=now, app=app, origin=origin)
+    declared = {each.external_id: each for each in timetable.manifests}
+    rows = seeding.load_existing(connection, declared)
+    plan = build_seed_plan(timetable.manifests, rows, groups, settings, now=now, app=app, origin=origin)
     if plan.changed:
-        found |= seeding.locked(connection, [row["id"] for row in plan.changed])
-        plan = planned(timetable.manifests, found, groups, settings, now=now, app=app, origin=origin)
-    _write(connection, plan, on_progress or _ignore, now=now)
+        rows |= seeding.load_for_update(connection, [row["id"] for row in plan.changed])
+        plan = build_seed_plan(timetable.manifests, rows, groups, settings, now=now, app=app, origin=origin)
+    _write(connection, plan, on_progress or _ignore_progress, now=now)
     _link_parents(connection, timetable.manifests, now=now)
     if changed := [row["id"] for row in plan.changed if not row.keys() - {"id"} <= UNTIMED_COLUMNS]:
-        manifest_endings.wake_dependents(connection, changed, now=now)  # they may have waited for this
+        manifest_endings.mark_dependents_due(connection, changed, now=now)  # they may have waited for this
     return plan
 
 
-def without_operators(timetable: Timetable) -> Timetable:
-    """The same, with all that code leaves open set to its default: seeding it undoes operators' edits."""
+def with_code_defaults(timetable: Timetable) -> Timetable:
+    """The same declarations, with every field that code does not set at its default."""
     return Timetable(
         manifests=tuple(
             each if each.enabled is not None else replace(each, enabled=True) for each in timetable.manifests
         ),
-        groups=tuple(_with_defaults(group) for group in timetable.groups),
+        groups=tuple(_group_with_defaults(group) for group in timetable.groups),
     )
 
 
 def declaration_digest(timetable: Timetable) -> str:
-    """A digest of the external ids that are declared: two servers with the same one declare the same set."""
+    """A digest of the declared external ids; it is equal on servers that declare the same manifests."""
     names = sorted(each.external_id for each in timetable.manifests)
     return sha256("\n".join(names).encode()).hexdigest()
 
@@ -124,61 +124,62 @@ def retire_undeclared(
     app: str,
     now: datetime,
     only: Collection[str] | None = None,
-) -> Retired:
-    """Retire what this app declared before and declares no longer. Run-time manifests stay.
+) -> RetirementResult:
+    """Retire the manifests that this app no longer declares. Run-time manifests stay.
 
-    A server of the same app that lives and declares another set may still want them, as in a rolling deploy:
-    then they are left, to be asked for again with `only` once that server has stopped. `only` keeps an older
-    server from retiring what a newer one has added since. Whoever calls this holds the leader lock.
+    If a live server of the same app declares other manifests, as in a rolling deploy, they are postponed:
+    call again with `only` once that server has stopped. `only` keeps an older server from retiring what a
+    newer one has added since. The caller must hold the leader lock.
     """
     alive_since = now - settings.worker_lost_after
     digest = declaration_digest(timetable)
-    servers = tuple(workers.differing_servers(connection, app, digest, alive_since=alive_since))
-    gone = seeding.undeclared(connection, (each.external_id for each in timetable.manifests), app=app)
+    servers = tuple(workers.find_differing_servers(connection, app, digest, alive_since=alive_since))
+    gone = seeding.find_undeclared(connection, (each.external_id for each in timetable.manifests), app=app)
     if only is not None:
-        gone = {name: one for name, one in gone.items() if name in only}
+        gone = {name: manifest_id for name, manifest_id in gone.items() if name in only}
     if servers:
-        return Retired(postponed=tuple(gone), servers=servers)
+        return RetirementResult(postponed=tuple(gone), servers=servers)
     retire(connection, list(gone.values()), now=now)
-    return Retired(retired=tuple(gone))
+    return RetirementResult(retired=tuple(gone))
 
 
 def retire(connection: Connection, ids: Sequence[int], *, now: datetime) -> None:
-    """Retire manifests: they fire no more, and what waits for them in the queue is withdrawn."""
+    """Retire manifests: they no longer run, and their queued entries are withdrawn."""
     if seeding.retire(connection, ids, now=now):
         announce(connection, Topic.FINISHED)
 
 
-def renames(connection: Connection, timetable: Timetable) -> dict[str, str]:
-    """The manifests whose rows get another external id, by the old one.
+def find_renames(connection: Connection, timetable: Timetable) -> dict[str, str]:
+    """The manifests to rename: old external id to new.
 
-    Where there is a manifest of the new id already, it was renamed before, or has a history of its own.
+    If a manifest with the new id exists, it was renamed before or has its own history, and nothing is
+    renamed.
     """
     claims = {old: each.external_id for each in timetable.manifests for old in each.renamed_from}
     if not claims:
         return {}
-    found = seeding.existing(connection, {*claims, *claims.values()})
+    rows = seeding.load_existing(connection, {*claims, *claims.values()})
     renamed: dict[str, str] = {}
     for old, new in claims.items():
-        if old in found and new not in found and new not in renamed.values():
+        if old in rows and new not in rows and new not in renamed.values():
             renamed[old] = new
     return renamed
 
 
 def rename(connection: Connection, timetable: Timetable, *, now: datetime) -> None:
-    """Give rows the external ids that code has for them now, history included."""
-    if renamed := renames(connection, timetable):
+    """Give manifests the external ids that code declares now; their history stays with them."""
+    if renamed := find_renames(connection, timetable):
         seeding.rename(connection, renamed, now=now)
 
 
 def prune_groups(connection: Connection, timetable: Timetable) -> int:
-    """Delete the groups that hold nothing and that code does not name."""
+    """Delete empty groups that code does not declare."""
     return seeding.delete_empty_groups(connection, (group.name for group in timetable.groups))
 
 
-def planned(
+def build_seed_plan(
     declarations: Sequence[Declaration],
-    found: Mapping[str, Any],
+    rows: Mapping[str, Any],
     groups: Mapping[str, ManifestGroup],
     settings: Settings,
     *,
@@ -186,36 +187,39 @@ def planned(
     app: str = "default",
     origin: ManifestOrigin = ManifestOrigin.DECLARED,
 ) -> SeedPlan:
-    """Compare what is declared with what is there."""
+    """Compare the declarations with the stored rows."""
     added: list[dict[str, Any]] = []
     changed: list[dict[str, Any]] = []
     for each in declarations:
-        row = found.get(each.external_id)
-        wanted = _columns(each, groups[each.group].id, settings, now, origin, row)
-        wanted |= _owner(app, origin, row) | _enabled(each, row, now, origin)
+        row = rows.get(each.external_id)
+        columns = _columns(each, groups[each.group].id, settings, now, origin, row)
+        columns |= _owner_columns(app, origin, row) | _column_enabled(each, row, now, origin)
         if row is None:
-            added.append({"external_id": each.external_id} | wanted | _first_look(each, wanted, now, now))
+            added.append({"external_id": each.external_id} | columns | _first_due(each, columns, now, now))
         elif row.retired_at is not None:
-            changed.append({"id": row.id} | _differing(wanted, row) | _return(each, wanted, origin, now))
-        elif differing := _differing(wanted, row):
-            look = {} if differing.keys() <= UNTIMED_COLUMNS else _next_look(each, wanted, row, now)
-            changed.append({"id": row.id} | differing | _differing(look, row))
+            changed.append(
+                {"id": row.id} | _differences(columns, row) | _columns_of_returned(each, columns, origin, now)
+            )
+        elif differences := _differences(columns, row):
+            is_untimed = differences.keys() <= UNTIMED_COLUMNS
+            next_due = {} if is_untimed else _next_due(each, columns, row, now)
+            changed.append({"id": row.id} | differences | _differences(next_due, row))
     return SeedPlan(added, changed, len(declarations) - len(added) - len(changed))
 
 
-def _differing(wanted: Mapping[str, Any], row: Any) -> dict[str, Any]:
+def _differences(wanted: Mapping[str, Any], row: Any) -> dict[str, Any]:
     return {name: value for name, value in wanted.items() if getattr(row, name) != value}
 
 
-def _return(
+def _columns_of_returned(
     each: Declaration, columns: Mapping[str, Any], origin: ManifestOrigin, now: datetime
 ) -> dict[str, Any]:
-    """What brings a retired manifest back: it goes on as one whose schedule was edited.
+    """The columns that bring a retired manifest back; it continues like one whose schedule was edited.
 
-    What it missed by the clock stays missed, an interval is counted from its last success, and failures from
-    before are not tried again. What is asked for once at run time, though it has run before, runs once more.
+    Missed cron occurrences stay missed, an interval is counted from the last success, and earlier failures
+    are not retried. A `once` manifest scheduled again at run time runs again.
     """
-    planned_run = first_look(_timing(each, columns, now), "next_occurrence", now)
+    planned_run = first_scheduled_run(_build_timing(each, columns, now), "next_occurrence", now)
     is_cron = each.schedule_type is ScheduleType.CRON
     again = origin is ManifestOrigin.RUNTIME and each.schedule_type is ScheduleType.ONCE
     return {
@@ -229,32 +233,34 @@ def _return(
     } | ({"last_successful_run": None} if again else {})
 
 
-def _with_defaults(group: GroupDeclaration) -> GroupDeclaration:
+def _group_with_defaults(group: GroupDeclaration) -> GroupDeclaration:
     defaults = {"max_active_jobs": None, "priority": 0, "enabled": True}
-    unsaid = {name: value for name, value in defaults.items() if getattr(group, name) is UNSET}
-    return replace(group, **unsaid)  # pyright: ignore[reportArgumentType]
+    unset = {name: value for name, value in defaults.items() if getattr(group, name) is UNSET}
+    return replace(group, **unset)  # pyright: ignore[reportArgumentType]
 
 
 def _seed_groups(
     connection: Connection, groups: Iterable[GroupDeclaration], *, now: datetime
 ) -> dict[str, ManifestGroup]:
     groups = list(groups)
-    found = manifest_groups.named(connection, (group.name for group in groups), now=now)
+    stored = manifest_groups.get_or_create(connection, (group.name for group in groups), now=now)
     for group in groups:
-        kept = found[group.name]
-        changes = group_changes(group, kept)
+        before = stored[group.name]
+        changes = group_changes(group, before)
         if changes:
             manifest_groups.change(connection, group.name, changes, now=now)
         if changes.get("enabled"):
-            manifests.look_at_group(connection, kept.id, now=now)
-    return found
+            manifests.mark_group_due(connection, before.id, now=now)
+    return stored
 
 
-def group_changes(group: GroupDeclaration, kept: ManifestGroup) -> dict[str, Any]:
-    """What code says of a group that is otherwise there."""
-    said = {name: getattr(group, name) for name in ("max_active_jobs", "priority", "enabled")}
+def group_changes(group: GroupDeclaration, stored: ManifestGroup) -> dict[str, Any]:
+    """The fields of a group that code sets to another value than the stored one."""
+    declared = {name: getattr(group, name) for name in ("max_active_jobs", "priority", "enabled")}
     return {
-        name: value for name, value in said.items() if value is not UNSET and value != getattr(kept, name)
+        name: value
+        for name, value in declared.items()
+        if value is not UNSET and value != getattr(stored, name)
     }
 
 
@@ -263,44 +269,44 @@ def _write(
 ) -> None:
     done, total = 0, len(plan.added) + len(plan.changed)
     for write, rows in ((seeding.add, plan.added), (seeding.change, plan.changed)):
-        for start in range(0, len(rows), AT_ONCE):
-            some = rows[start : start + AT_ONCE]
-            write(connection, some, now=now)
-            done += len(some)
+        for start in range(0, len(rows), BATCH_SIZE):
+            batch = rows[start : start + BATCH_SIZE]
+            write(connection, batch, now=now)
+            done += len(batch)
             on_progress(done, total)
 
 
 def _link_parents(connection: Connection, declarations: Sequence[Declaration], *, now: datetime) -> None:
     parents = {each.external_id: each.depends_on for each in declarations}
-    found = seeding.existing(connection, parents_elsewhere(declarations))
-    check_parents(declarations, {name: row.retired_at is not None for name, row in found.items()})
+    rows = seeding.load_existing(connection, parents_outside(declarations))
+    check_parents(declarations, {name: row.retired_at is not None for name, row in rows.items()})
     seeding.link(connection, parents, now=now)
 
 
-def parents_elsewhere(declarations: Sequence[Declaration]) -> set[str]:
-    """Those that are depended on and not declared."""
-    named = {each.depends_on for each in declarations if each.depends_on is not None}
-    return named - {each.external_id for each in declarations}
+def parents_outside(declarations: Sequence[Declaration]) -> set[str]:
+    """The parents that are not among these declarations."""
+    parents = {each.depends_on for each in declarations if each.depends_on is not None}
+    return parents - {each.external_id for each in declarations}
 
 
-def check_parents(declarations: Sequence[Declaration], found: Mapping[str, bool]) -> None:
-    """Refuse parents that are declared nowhere: `found` has those in the database, and who is retired."""
-    for parent in sorted(parents_elsewhere(declarations)):
-        if found.get(parent) is False:
+def check_parents(declarations: Sequence[Declaration], stored_parents: Mapping[str, bool]) -> None:
+    """Refuse parents that do not exist or are retired; `stored_parents` says which are retired."""
+    for parent in sorted(parents_outside(declarations)):
+        if stored_parents.get(parent) is False:
             continue
         child = next(each.external_id for each in declarations if each.depends_on == parent)
-        wrong = (
-            "is retired; schedule it again, or take the dependency away"
-            if parent in found
+        problem = (
+            "is retired; schedule it again, or remove the dependency"
+            if parent in stored_parents
             else "does not exist; schedule the parent first"
         )
-        raise DefinitionError(f"{child!r} depends on {parent!r}, which {wrong}")
+        raise DefinitionError(f"manifest {child!r} depends on {parent!r}, which {problem}")
 
 
 def _columns(
     each: Declaration, group_id: int, settings: Settings, now: datetime, origin: ManifestOrigin, row: Any
 ) -> dict[str, Any]:
-    """The row's columns that code decides, as they should be."""
+    """The columns that code sets, with their values."""
     interval = each.schedule if isinstance(each.schedule, Interval) else None
     cron = each.schedule if isinstance(each.schedule, Cron) else None
     return {
@@ -314,7 +320,7 @@ def _columns(
         "time_zone": cron.time_zone if cron else "UTC",
         "interval_seconds": interval.seconds if interval else None,
         "anchored": interval.anchored if interval else False,
-        "scheduled_at": _once_at(each, row, now, origin),
+        "scheduled_at": _run_once_at(each, row, now, origin),
         "variance_seconds": each.schedule.variance_seconds if each.schedule else None,
         "exclusions": exclusions_to_json(each.exclusions),
         "misfire_policy": str(each.misfire_policy or settings.default_misfire_policy),
@@ -327,40 +333,40 @@ def _columns(
     }
 
 
-def _owner(app: str, origin: ManifestOrigin, row: Any) -> dict[str, Any]:
-    """What code declares stays its app's, also when somebody schedules it anew at run time."""
+def _owner_columns(app: str, origin: ManifestOrigin, row: Any) -> dict[str, Any]:
+    """Origin and app. A declared manifest keeps both when it is scheduled again at run time."""
     stays = origin is ManifestOrigin.RUNTIME and row is not None and row.retired_at is None
     return {} if stays else {"origin": origin.value, "app": app}
 
 
-def _enabled(each: Declaration, row: Any, now: datetime, origin: ManifestOrigin) -> dict[str, bool]:
-    """Nothing where code does not say it: an operator may have said it."""
+def _column_enabled(each: Declaration, row: Any, now: datetime, origin: ManifestOrigin) -> dict[str, bool]:
+    """The column `enabled`; missing where code does not set it, to keep an operator's value."""
     if each.enabled is not None:
         return {"enabled": each.enabled}
-    if row is None or _was_done_for_good(each, row):
+    if row is None or _has_completed_once(each, row):
         return {"enabled": True}
-    is_again = origin is ManifestOrigin.RUNTIME and _is_asked_for_once_more(each, row, now)
+    is_again = origin is ManifestOrigin.RUNTIME and _is_scheduled_again(each, row, now)
     return {"enabled": True} if is_again else {}
 
 
-def _is_asked_for_once_more(each: Declaration, row: Any, now: datetime) -> bool:
-    """What was to run once and was cancelled was switched off by that: who asks anew switches it on.
+def _is_scheduled_again(each: Declaration, row: Any, now: datetime) -> bool:
+    """Whether scheduling a `once` manifest again at run time enables it.
 
-    So does who asks anew for what ran once and was retired.
+    It does if it was cancelled, which disabled it, or if it has run and was retired.
     """
     is_open = row.last_successful_run is None or row.retired_at is not None
     was_once = row.schedule_type == ScheduleType.ONCE and is_open
     return was_once and each.schedule_type is ScheduleType.ONCE and row.scheduled_at <= now
 
 
-def _was_done_for_good(each: Declaration, row: Any) -> bool:
-    """What ran once was switched off by its success, not by an operator: a new schedule switches it on."""
+def _has_completed_once(each: Declaration, row: Any) -> bool:
+    """Whether a `once` manifest was disabled by its own success: then a new schedule enables it."""
     has_run_once = row.schedule_type == ScheduleType.ONCE and row.last_successful_run is not None
     return has_run_once and each.schedule_type is not ScheduleType.ONCE
 
 
-def _once_at(each: Declaration, row: Any, now: datetime, origin: ManifestOrigin) -> datetime | None:
-    """A restart must not push back what is to run once, so its moment stays. Who asks anew sets it anew."""
+def _run_once_at(each: Declaration, row: Any, now: datetime, origin: ManifestOrigin) -> datetime | None:
+    """When a `once` manifest runs. A restart keeps the stored time; a call at run time sets a new one."""
     if each.schedule_type is not ScheduleType.ONCE or each.delay is None:
         return None
     if origin is ManifestOrigin.DECLARED and row is not None and row.scheduled_at:
@@ -382,18 +388,18 @@ def _seconds(duration: timedelta | None) -> int | None:
     return None if duration is None else int(duration.total_seconds())
 
 
-def _first_look(
+def _first_due(
     each: Declaration, columns: Mapping[str, Any], created_at: datetime, now: datetime
 ) -> dict[str, datetime | None]:
-    """When a manifest that has not succeeded yet is looked at for the first time."""
-    planned_run = first_look(_timing(each, columns, created_at), each.start, now)
+    """The first due time of a new manifest."""
+    planned_run = first_scheduled_run(_build_timing(each, columns, created_at), each.start, now)
     return {"next_scheduled_run": planned_run, "next_due_at": planned_run or now, "last_scheduled_for": None}
 
 
-def _next_look(
+def _next_due(
     each: Declaration, columns: Mapping[str, Any], row: Any, now: datetime
 ) -> dict[str, datetime | None]:
-    """Look at a changed manifest at once; a moment set beforehand is kept unless its schedule changed."""
+    """A changed manifest is due at once; its planned run is kept unless its schedule changed."""
     kept = {"next_due_at": now, "last_scheduled_for": row.last_scheduled_for}
     changed = {name for name in SCHEDULE_COLUMNS if getattr(row, name) != columns[name]}
     is_cron, has_run = each.schedule_type is ScheduleType.CRON, row.last_successful_run is not None
@@ -403,28 +409,36 @@ def _next_look(
         return kept | {"next_scheduled_run": row.next_scheduled_run}
     if has_run:
         return kept | {"next_scheduled_run": None}
-    return kept | {"next_scheduled_run": first_look(_timing(each, columns, row.created_at), each.start, now)}
+    return kept | {
+        "next_scheduled_run": first_scheduled_run(
+            _build_timing(each, columns, row.created_at), each.start, now
+        )
+    }
 
 
 def _next_cron_run(
     each: Declaration, columns: Mapping[str, Any], row: Any, now: datetime
 ) -> dict[str, datetime | None]:
-    """Whoever edits a cron schedule starts nothing: it goes on with the next occurrence of the new one.
+    """An edited cron schedule starts nothing: it continues with the next occurrence of the new schedule.
 
-    What has failed is tried again meanwhile, and what is still new begins as code says. What the new schedule
-    would have had before was not missed, so what makes up each occurrence counts from now.
+    A failed manifest is still retried, and a new one starts as code declares. Past occurrences of the new
+    schedule were not missed, so `fire_all` counts from now.
     """
     is_new = row.last_successful_run is None and row.last_scheduled_for is None
     if is_new or (row.failure_count and not row.attempt_cancelled):
-        planned_run = first_look(_timing(each, columns, row.created_at), each.start, now) if is_new else None
+        planned_run = (
+            first_scheduled_run(_build_timing(each, columns, row.created_at), each.start, now)
+            if is_new
+            else None
+        )
         return {"next_scheduled_run": planned_run}
-    next_run = first_look(_timing(each, columns, row.created_at), "next_occurrence", now)
-    makes_up_all = columns["misfire_policy"] == MisfirePolicy.FIRE_ALL
-    return {"next_scheduled_run": next_run} | ({"last_scheduled_for": now} if makes_up_all else {})
+    next_run = first_scheduled_run(_build_timing(each, columns, row.created_at), "next_occurrence", now)
+    fires_all = columns["misfire_policy"] == MisfirePolicy.FIRE_ALL
+    return {"next_scheduled_run": next_run} | ({"last_scheduled_for": now} if fires_all else {})
 
 
-def _timing(each: Declaration, columns: Mapping[str, Any], created_at: datetime) -> Timing:
-    """As much of a timing as the first look needs."""
+def _build_timing(each: Declaration, columns: Mapping[str, Any], created_at: datetime) -> Timing:
+    """The part of a timing that the first due time needs."""
     return Timing(
         schedule_type=each.schedule_type,
         schedule=each.schedule,
@@ -434,5 +448,5 @@ def _timing(each: Declaration, columns: Mapping[str, Any], created_at: datetime)
     )
 
 
-def _ignore(_done: int, _total: int) -> None:
-    """Nobody watches."""
+def _ignore_progress(_done: int, _total: int) -> None:
+    """The default for `on_progress`."""

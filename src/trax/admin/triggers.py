@@ -1,4 +1,4 @@
-"""Starting manifests by hand: an extra run, whatever the schedule says."""
+"""Trigger manifests: queue an extra run, regardless of the schedule."""
 
 from __future__ import annotations
 
@@ -16,33 +16,35 @@ if TYPE_CHECKING:
     from trax.records import WorkQueueEntry
     from trax.store import Connection
 
-BRING_BACK: Final = "to bring it back, declare it in code again or schedule it under this id"
+HOW_TO_RESTORE: Final = "to restore it, declare it in code again or schedule it under this id"
 
 
 def trigger(
     connection: Connection, external_id: str, *, delay: timedelta | None, now: datetime
 ) -> WorkQueueEntry | None:
-    """Queue a run with the manifest's own input. One that could start at once is there already: take that."""
-    rows = manifests.to_trigger(connection, external_id=external_id, now=now)
+    """Queue an entry with the manifest's input; without a delay, an entry that could start now is reused."""
+    rows = manifests.load_for_trigger(connection, external_id=external_id, now=now)
     if not rows:
-        raise unknown(external_id)
+        raise manifest_not_found(external_id)
     (row,) = rows
     if row.retired_at is not None:
-        raise refusal_of_retired(external_id, row.retired_at)
+        raise manifest_retired_conflict(external_id, row.retired_at)
     if delay is None and row.waiting_entry_id is not None:
         return work_queue.get(connection, row.waiting_entry_id)
-    (entry_id,) = work_queue.add(connection, [entry_for(row, Origin.TRIGGER, delay=delay, now=now)], now=now)
+    (entry_id,) = work_queue.add(
+        connection, [entry_from_row(row, Origin.TRIGGER, delay=delay, now=now)], now=now
+    )
     return work_queue.get(connection, entry_id)
 
 
 def trigger_group(connection: Connection, group: str, *, now: datetime) -> int:
-    """Queue a run of every enabled manifest of the group that depends on no other; returns how many."""
-    rows = manifests.to_trigger(connection, group=group, now=now)
-    entries = [entry_for(row, Origin.TRIGGER, now=now) for row in rows if row.waiting_entry_id is None]
+    """Queue an entry for every enabled manifest of the group without a parent; returns how many."""
+    rows = manifests.load_for_trigger(connection, group=group, now=now)
+    entries = [entry_from_row(row, Origin.TRIGGER, now=now) for row in rows if row.waiting_entry_id is None]
     return len(work_queue.add(connection, entries, now=now))
 
 
-def entry_for(
+def entry_from_row(
     row: Any,
     origin: Origin,
     *,
@@ -50,7 +52,7 @@ def entry_for(
     delay: timedelta | None = None,
     dead_letter_id: int | None = None,
 ) -> NewEntry:
-    """An entry made of a manifest's row, with its own priority."""
+    """An entry from a manifest's row, with the manifest's priority."""
     return NewEntry(
         external_id=new_external_id(),
         train=row.train,
@@ -66,9 +68,11 @@ def entry_for(
     )
 
 
-def unknown(external_id: str) -> NotFound:
+def manifest_not_found(external_id: str) -> NotFound:
     return NotFound(f"there is no manifest {external_id!r}")
 
 
-def refusal_of_retired(external_id: str, since: datetime) -> Conflict:
-    return Conflict(f"manifest {external_id!r} is retired since {since:%Y-%m-%d %H:%M:%S} UTC; {BRING_BACK}")
+def manifest_retired_conflict(external_id: str, since: datetime) -> Conflict:
+    return Conflict(
+        f"manifest {external_id!r} is retired since {since:%Y-%m-%d %H:%M:%S} UTC; {HOW_TO_RESTORE}"
+    )

@@ -1,7 +1,7 @@
-"""Why a manifest does not run, or an entry waits: in order, what holds it now first.
+"""Why a manifest, an entry or a run does not start (`trax why`): the reasons, the current one first.
 
-A manifest is asked about as the manager asks. What is found to hold it is thought away, and the question put
-again, until the answer is a moment or a run. So there is no second copy of the rules.
+A manifest is decided by the same function as in the manager. Then the reason found is removed from its state,
+and it is decided again, until the decision is a time or a run. So there is no second copy of the rules.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from trax.admin.policies import rules_of
-from trax.admin.triggers import BRING_BACK, unknown
-from trax.admin.why_queued import Scene, stamp, why_entry, why_run
+from trax.admin.triggers import HOW_TO_RESTORE, manifest_not_found
+from trax.admin.why_queued import WhyContext, format_time, why_entry, why_run
 from trax.bounds import LARGEST_ID, is_id
 from trax.errors import NotFound
 from trax.records.reason import Reason
-from trax.records.standing import Standing, ToDeadLetter, ToDefer, ToQueue, ToRest, ToWait
+from trax.records.standing import ManifestState, ToDeadLetter, ToDefer, ToEnqueue, ToRest, ToWait
 from trax.schedule.decide import decide
 from trax.store import manifest_looks, manifests, metadata, why, work_queue
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from trax.records import Manifest, WorkQueueEntry
-    from trax.store.why import Occupant
+    from trax.store.why import ManifestActivity
 
 NOUNS: Final = ("run", "entry")
-LONGEST_NUMBER: Final = len(str(LARGEST_ID))
+MAX_ID_DIGITS: Final = len(str(LARGEST_ID))
 
-LIFTED: Final[Mapping[str, Mapping[str, Any]]] = {
+WITHOUT_BLOCKER: Final[Mapping[str, Mapping[str, Any]]] = {
     "disabled": {"enabled": True},
     "group_disabled": {"group_enabled": True},
     "dead_letter": {
@@ -40,82 +40,86 @@ LIFTED: Final[Mapping[str, Mapping[str, Any]]] = {
     "active": {"active_runs": 0},
     "queued": {"has_queued_entry": False},
 }
-"""How a manifest would stand without what holds it."""
+"""For each reason, the fields of the manifest's state without it."""
 
 
-def why_of(scene: Scene, what: str | int) -> list[Reason]:
-    """The reasons for a manifest (its external id), an entry or a run.
+def why_of(context: WhyContext, target: str | int) -> list[Reason]:
+    """The reasons for a manifest (by its external id), an entry or a run.
 
-    Those two have numbers, or the external id that they share. A number alone is that of an entry, and of a
-    run where there is no such entry; `run:7` and `entry:7` leave no doubt.
+    An entry or a run is given by its id or by the external id that they share. An id alone is that of an
+    entry, or of a run if there is no such entry; `run:7` and `entry:7` are explicit.
     """
-    name = str(what)
-    found = manifests.get(scene.connection, name) if isinstance(what, str) else None
-    if found is not None:
-        return why_manifest(scene, found)
+    name = str(target)
+    manifest = manifests.get(context.connection, name) if isinstance(target, str) else None
+    if manifest is not None:
+        return why_manifest(context, manifest)
     noun, colon, number = name.rpartition(":")
-    is_number = number.isdecimal() and number.isascii() and len(number) <= LONGEST_NUMBER
+    is_number = number.isdecimal() and number.isascii() and len(number) <= MAX_ID_DIGITS
     if not (is_number and is_id(int(number)) and (not colon or noun in NOUNS)):
         number = ""
-    if noun != "run" and (entry := _entry(scene, number, name)):
-        return why_entry(scene, entry)
-    run_id = int(number) if number and noun != "entry" else why.run_named(scene.connection, name)
-    if run_id is not None and metadata.get(scene.connection, run_id) is not None:
-        return why_run(scene, run_id)
+    if noun != "run" and (entry := _find_entry(context, number, name)):
+        return why_entry(context, entry)
+    run_id = int(number) if number and noun != "entry" else why.find_run_id(context.connection, name)
+    if run_id is not None and metadata.get(context.connection, run_id) is not None:
+        return why_run(context, run_id)
     if not number:
-        raise unknown(name)
+        raise manifest_not_found(name)
     raise NotFound(f"there is no {noun or 'entry, run or manifest'} {number}")
 
 
-def _entry(scene: Scene, number: str, name: str) -> WorkQueueEntry | None:
-    entry_id = int(number) if number else why.entry_named(scene.connection, name)
-    return None if entry_id is None else work_queue.get(scene.connection, entry_id)
+def _find_entry(context: WhyContext, number: str, name: str) -> WorkQueueEntry | None:
+    entry_id = int(number) if number else why.find_entry_id(context.connection, name)
+    return None if entry_id is None else work_queue.get(context.connection, entry_id)
 
 
-def why_manifest(scene: Scene, manifest: Manifest) -> list[Reason]:
-    occupant = why.occupants(scene.connection, manifest.id)
-    under_way = list(_under_way(scene, occupant))
-    threshold = scene.settings.default_misfire_threshold
-    [standing] = manifest_looks.glance(scene.connection, [manifest.id], default_threshold=threshold)
-    schedule = list(_of_schedule(scene, manifest, standing, occupant))
-    if under_way:  # what comes after it is another question; what stands against the next run is told
-        schedule = [reason for reason in schedule if reason.code in (*LIFTED, "retired")]
+def why_manifest(context: WhyContext, manifest: Manifest) -> list[Reason]:
+    occupant = why.load_activity(context.connection, manifest.id)
+    under_way = list(_active_reasons(context, occupant))
+    threshold = context.settings.default_misfire_threshold
+    [state] = manifest_looks.load_states_unlocked(
+        context.connection, [manifest.id], default_threshold=threshold
+    )
+    schedule = list(_schedule_reasons(context, manifest, state, occupant))
+    if under_way:  # leave out when the next run is due; keep what would block it
+        schedule = [reason for reason in schedule if reason.code in (*WITHOUT_BLOCKER, "retired")]
     first_of_each: dict[str, Reason] = {}
     for reason in (*under_way, *schedule):
         first_of_each.setdefault(reason.code, reason)
     if len(first_of_each) > 1:
-        first_of_each.pop("due", None)  # it would be, if it were not for the others
+        first_of_each.pop("due", None)  # it is due only without the other reasons
     return list(first_of_each.values())
 
 
-def _under_way(scene: Scene, occupant: Occupant) -> Iterator[Reason]:
+def _active_reasons(context: WhyContext, occupant: ManifestActivity) -> Iterator[Reason]:
     for entry_id in occupant.entry_ids[:1]:
-        yield Reason("queued", f"entry {entry_id} of it is queued", ids=occupant.entry_ids)
-        if entry := work_queue.get(scene.connection, entry_id):
-            yield from why_entry(scene, entry)
+        yield Reason("queued", f"its entry {entry_id} is queued", ids=occupant.entry_ids)
+        if entry := work_queue.get(context.connection, entry_id):
+            yield from why_entry(context, entry)
     for metadata_id in occupant.metadata_ids[:1]:
-        yield from why_run(scene, metadata_id)
+        yield from why_run(context, metadata_id)
 
 
-def _of_schedule(
-    scene: Scene, manifest: Manifest, standing: Standing, occupant: Occupant
+def _schedule_reasons(
+    context: WhyContext, manifest: Manifest, state: ManifestState, occupant: ManifestActivity
 ) -> Iterator[Reason]:
-    match decide(standing, rules_of(scene.settings), scene.now):
+    match decide(state, rules_of(context.settings), context.now):
         case ToRest(reason, code):
-            yield _resting(manifest, reason, code, occupant)
-            if code in LIFTED:
-                yield from _of_schedule(scene, manifest, standing._replace(**LIFTED[code]), occupant)
+            yield _rest_reason(manifest, reason, code, occupant)
+            if code in WITHOUT_BLOCKER:
+                yield from _schedule_reasons(
+                    context, manifest, state._replace(**WITHOUT_BLOCKER[code]), occupant
+                )
         case ToWait(until):
-            yield _waiting(scene, standing, until)
+            yield _wait_reason(context, state, until)
         case ToDefer(reason):
-            yield _unreadable(manifest, reason)
+            yield _broken_reason(manifest, reason)
         case ToDeadLetter(reason):
-            yield Reason("gave_up", f"it gave up ({reason}); the next cycle writes its dead letter")
-        case ToQueue():
-            yield _due(scene, manifest)
+            yield Reason("gave_up", f"it gave up ({reason}); the next manager cycle writes its dead letter")
+        case ToEnqueue():
+            yield _due_reason(context, manifest)
 
 
-def _resting(manifest: Manifest, reason: str, code: str, occupant: Occupant) -> Reason:
+def _rest_reason(manifest: Manifest, reason: str, code: str, occupant: ManifestActivity) -> Reason:
     match code:
         case "dead_letter":
             letters = ", ".join(map(str, occupant.dead_letter_ids))
@@ -123,33 +127,33 @@ def _resting(manifest: Manifest, reason: str, code: str, occupant: Occupant) -> 
         case "parent" | "parent_closed" if manifest.depends_on:
             return Reason(code, f"{reason} (it depends on {manifest.depends_on!r})")
         case "retired" if manifest.retired_at:
-            return Reason(code, f"it is retired since {stamp(manifest.retired_at)}: {BRING_BACK}")
+            return Reason(code, f"it is retired since {format_time(manifest.retired_at)}: {HOW_TO_RESTORE}")
         case "group_disabled":
             return Reason(code, f"its group {manifest.group!r} is disabled")
         case _:
             return Reason(code, reason)
 
 
-def _unreadable(manifest: Manifest, reason: str) -> Reason:
-    look = manifest.next_due_at
-    then = f"; it is looked at again at {stamp(look)}" if look else ""
-    return Reason("broken", f"this server cannot evaluate its schedule: {reason}{then}", look)
+def _broken_reason(manifest: Manifest, reason: str) -> Reason:
+    next_due = manifest.next_due_at
+    then = f"; next check at {format_time(next_due)}" if next_due else ""
+    return Reason("broken", f"this server cannot evaluate its schedule: {reason}{then}", next_due)
 
 
-def _waiting(scene: Scene, standing: Standing, until: datetime) -> Reason:
-    """For its moment, or for the end of what excludes it: the answer differs without the exclusions."""
-    freed = standing._replace(timing=standing.timing._replace(exclusions=()))
-    if decide(freed, rules_of(scene.settings), scene.now) != ToWait(until):
-        return Reason("excluded", f"its exclusions keep it from running until {stamp(until)}", until)
-    return Reason("waiting", f"it is next due at {stamp(until)}", until)
+def _wait_reason(context: WhyContext, state: ManifestState, until: datetime) -> Reason:
+    """Waiting for its due time, or for the end of an exclusion: then the decision differs without it."""
+    without = state._replace(timing=state.timing._replace(exclusions=()))
+    if decide(without, rules_of(context.settings), context.now) != ToWait(until):
+        return Reason("excluded", f"its exclusions keep it from running until {format_time(until)}", until)
+    return Reason("waiting", f"it is next due at {format_time(until)}", until)
 
 
-def _due(scene: Scene, manifest: Manifest) -> Reason:
-    if not scene.settings.manifest_manager_enabled:
-        return Reason("manager_off", "it is due, but the manager is off (manifest_manager_enabled)")
-    look = manifest.next_due_at
-    if look is None:
-        return Reason("due", "it is due, but no look is planned; the watchdog plans one within 5 min")
-    if look > scene.now:
-        return Reason("due", f"it is due, and looked at again at {stamp(look)}", look)
-    return Reason("due", "it is due; the next cycle takes it")
+def _due_reason(context: WhyContext, manifest: Manifest) -> Reason:
+    if not context.settings.manifest_manager_enabled:
+        return Reason("manager_off", "it is due, but the manifest manager is off (manifest_manager_enabled)")
+    next_due = manifest.next_due_at
+    if next_due is None:
+        return Reason("due", "it is due, but has no next due time; the watchdog sets one within 5 min")
+    if next_due > context.now:
+        return Reason("due", f"it is due; next check at {format_time(next_due)}", next_due)
+    return Reason("due", "it is due; the next cycle queues it")

@@ -1,12 +1,12 @@
-"""Stopping what has not begun: entries that wait at the gate, and runs that wait for a worker."""
+"""Cancel queued entries and runs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from trax.admin.endings import apply_endings
+from trax.admin.endings import apply_results
 from trax.events import Topic
-from trax.records.ended import EndKind, ManifestEnd
+from trax.records.ended import ManifestResult, ResultKind
 from trax.records.states import Origin
 from trax.store import dialect, executions, manifest_locks, metadata_sweeps, withdrawal
 from trax.store.announcing import announce
@@ -17,25 +17,27 @@ if TYPE_CHECKING:
 
     from trax.settings import Settings
     from trax.store import Connection
-    from trax.store.executions import Stopped
-    from trax.store.withdrawal import Withdrawn
+    from trax.store.executions import CancelledRun
+    from trax.store.withdrawal import WithdrawnEntry
 
-STAND_IN: Final = (Origin.SCHEDULE, Origin.RETRY, Origin.REQUEUE)
-"""The entries that a schedule waits for: without them it would never go on."""
+SCHEDULE_ORIGINS: Final = (Origin.SCHEDULE, Origin.RETRY, Origin.REQUEUE)
+"""Origins of entries that a schedule waits for: without them it would never continue."""
 
-BEFORE_IT_BEGAN: Final = "cancelled by request, before it began"
+CANCELLED_BEFORE_START: Final = "cancelled by request before it started"
 
 
 def withdraw(connection: Connection, ids: Sequence[int], settings: Settings, *, now: datetime) -> list[int]:
-    """Cancel those of these entries that are still queued; returns which. Their schedules go on.
+    """Cancel the entries among these that are still queued; returns their ids. Their schedules continue.
 
-    The locks are taken in the order of everybody else: the gate, then manifests, then entries. So an entry
-    has either passed the gate or never will.
+    Lock order, as everywhere: the gate, then manifests, then entries. So an entry has either been dispatched
+    or never will be.
     """
     dialect.take_gate_lock(connection)
     manifest_locks.lock(connection, withdrawal.manifests_of(connection, ids))
     withdrawn = withdrawal.withdraw(connection, ids)
-    _go_on(connection, [row for row in withdrawn if row.origin in STAND_IN], settings, now)
+    _apply_cancellations(
+        connection, [row for row in withdrawn if row.origin in SCHEDULE_ORIGINS], settings, now
+    )
     if withdrawn:
         announce(connection, Topic.FINISHED)
     return sorted(row.id for row in withdrawn)
@@ -44,25 +46,30 @@ def withdraw(connection: Connection, ids: Sequence[int], settings: Settings, *, 
 def cancel_runs(
     connection: Connection, ids: Sequence[int], settings: Settings, *, now: datetime
 ) -> list[int]:
-    """End those of these runs that are pending, and ask those in progress to stop; returns which.
+    """Cancel the pending runs among these, and ask those in progress to stop; returns their ids.
 
-    In this order, because a run may begin in between, and none that has begun becomes pending again.
+    In this order, because a pending run may start in between, but a started run never becomes pending again.
     """
-    ended = executions.cancel_pending(connection, ids, reason=BEFORE_IT_BEGAN, now=now)
-    asked = metadata_sweeps.request_cancel(connection, ids)
-    _go_on(connection, ended, settings, now)
+    ended = executions.cancel_pending(connection, ids, reason=CANCELLED_BEFORE_START, now=now)
+    requested = metadata_sweeps.request_cancel(connection, ids)
+    _apply_cancellations(connection, ended, settings, now)
     if ended:
         announce(connection, Topic.FINISHED, Topic.WORK_QUEUE)
-    return sorted([*(row.id for row in ended), *asked])
+    return sorted([*(row.id for row in ended), *requested])
 
 
-def _go_on(
-    connection: Connection, stopped: Iterable[Stopped | Withdrawn], settings: Settings, now: datetime
+def _apply_cancellations(
+    connection: Connection,
+    cancelled: Iterable[CancelledRun | WithdrawnEntry],
+    settings: Settings,
+    now: datetime,
 ) -> None:
-    """What was stopped before it began means to its manifest what a cancelled run means."""
+    """Treat entries and runs cancelled before their start as cancelled runs of their manifests."""
     ends = [
-        ManifestEnd(manifest_id=row.manifest_id, kind=EndKind.CANCELLED, ended_at=now, attempt=row.attempt)
-        for row in stopped
+        ManifestResult(
+            manifest_id=row.manifest_id, kind=ResultKind.CANCELLED, ended_at=now, attempt=row.attempt
+        )
+        for row in cancelled
         if row.manifest_id is not None
     ]
-    apply_endings(connection, ends, settings, now=now)
+    apply_results(connection, ends, settings, now=now)

@@ -1,4 +1,7 @@
-"""The `trax` command. Heavy modules are imported by the command that needs them."""
+"""The `trax` command: its subcommands, help and error output.
+
+Each subcommand is imported when it is called, so that `trax --help` is fast.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,14 @@ from trax.escapes import visible_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-MISUNDERSTOOD: Final = 2
-READER_LEFT: Final = 141
-"""What a shell says of a program that was ended by SIGPIPE."""
+USAGE_ERROR: Final = 2
+BROKEN_PIPE: Final = 141
+"""The exit code that a shell reports for a program that SIGPIPE ended."""
 LONGEST_LINE: Final = 1_000
 
 
-class BrokenApp(TraxError):
-    """The module of the app that was named raised an error when it was imported."""
+class AppImportError(TraxError):
+    """The app's module raised an error on import."""
 
 
 def _version() -> str:
@@ -34,127 +37,137 @@ command = App(
     name="trax",
     help="""Background jobs and schedules that must not be lost.
 
-    What goes wrong is told in one line; with --debug, at length.""",
+    Errors are one line; --debug shows the traceback.""",
     version=_version,
     version_flags=["--version"],
 )
 command.command(
     "trax.cli.run:run",
     name="run",
-    help="""Run every role in this process.
+    help="""Run an app: its scheduler and a worker, in this process.
 
-    Schedules fire and queued jobs run, until Ctrl-C or SIGTERM.""",
+    Runs until Ctrl-C or SIGTERM.""",
 )
 command.command(
     "trax.cli.scheduler:scheduler",
     name="scheduler",
-    help="""Fire schedules and open the gate; run no job.
+    help="""Enqueue scheduled jobs and dispatch queued ones; run no job.
 
-    Until Ctrl-C or SIGTERM. The jobs it lets through need a worker, here or elsewhere.""",
+    Runs until Ctrl-C or SIGTERM. Start `trax worker` to run the jobs, on this machine or another.""",
 )
 command.command(
     "trax.cli.worker:worker",
     name="worker",
     help="""Run queued jobs, in one or more processes.
 
-    Until Ctrl-C or SIGTERM. It needs a scheduler, here or elsewhere, that lets jobs through.""",
+    Runs until Ctrl-C or SIGTERM. It needs a scheduler (`trax scheduler`), on this machine or another.""",
 )
 command.command(
     "trax.cli.dashboard:dashboard",
     name="dashboard",
-    help="""Serve the dashboard and the API of a database.
+    help="""Serve the dashboard and the HTTP API of a database.
 
-    Until Ctrl-C or SIGTERM. It needs only the database; no job runs here.""",
+    Runs until Ctrl-C or SIGTERM. It needs only the database, and runs no job.""",
 )
 command.command(
     "trax.cli.why:why",
     name="why",
-    help="""Say why a manifest or a queued entry is not running.
+    help="""Explain why a manifest or a queued entry is not running.
 
-    What holds it now comes first.""",
+    The reason that blocks it now comes first.""",
 )
 command.command(
     "trax.cli.plan:plan",
     name="plan",
-    help="""Show what starting an app would change, and change nothing.
+    help="""Show what starting an app would change in its database; change nothing.
 
-    Exits with 0 if nothing would change, else with 2.""",
+    Exits with 0 if nothing would change, otherwise with 2.""",
 )
 command.command(
     "trax.cli.imports:imports",
     name="import",
-    help="Show what cron, Celery beat or APScheduler runs as manifests.",
+    help="Convert jobs of cron, Celery beat or APScheduler into manifests.",
 )
 command.command(
     "trax.cli.lint:lint",
     name="lint",
-    help="""Check an app without a database.
+    help="""Check an app for mistakes, without a database.
 
-    Exits with 1 if there is anything to look at.""",
+    Exits with 1 if there is a finding.""",
 )
-command.command("trax.cli.db:db", name="db", help="The tables and their version.")
+command.command("trax.cli.db:db", name="db", help="Migrate and check the database.")
+command.command("trax.cli.status:status", name="status", help="Show queue, runs, workers and problems.")
 command.command(
-    "trax.cli.status:status", name="status", help="What waits, what runs, who is there, what is wrong."
-)
-command.command("trax.cli.manifests:manifests", name="manifests", help="Which train runs when.")
-command.command("trax.cli.groups:groups", name="groups", help="Who shares a limit and a priority.")
-command.command("trax.cli.queue:queue", name="queue", help="What waits at the gate.")
-command.command(
-    "trax.cli.executions:executions", name="executions", help="What ran, what runs, how it ended."
+    "trax.cli.manifests:manifests", name="manifests", help="List and manage manifests: which train runs when."
 )
 command.command(
-    "trax.cli.dead_letters:dead_letters", name="dead-letters", help="What gave up and waits for a person."
+    "trax.cli.groups:groups", name="groups", help="List and change groups: limits and priorities."
+)
+command.command("trax.cli.queue:queue", name="queue", help="Add, list and cancel queued jobs.")
+command.command(
+    "trax.cli.executions:executions",
+    name="executions",
+    help="List, cancel and rerun executions; read their logs.",
 )
 command.command(
-    "trax.cli.settings:settings", name="settings", help="What operators may change while servers run."
+    "trax.cli.dead_letters:dead_letters",
+    name="dead-letters",
+    help="List, requeue and acknowledge jobs that failed for good.",
 )
 command.command(
-    "trax.cli.secrets:secrets", name="secrets", help="The key that secrets in inputs are encrypted with."
+    "trax.cli.settings:settings", name="settings", help="Read and change settings while servers run."
 )
-command.command("trax.cli.audit:audit", name="audit", help="What operators did, and undoing it.")
 command.command(
-    "trax.cli.sessions:sessions", name="sessions", help="Who is signed in to the dashboard; links to sign in."
+    "trax.cli.secrets:secrets",
+    name="secrets",
+    help="Generate and rotate the key that encrypts secret inputs.",
+)
+command.command("trax.cli.audit:audit", name="audit", help="List operators' changes, and undo them.")
+command.command(
+    "trax.cli.sessions:sessions",
+    name="sessions",
+    help="List and end dashboard sessions; create sign-in links.",
 )
 command.command(
     "trax.cli.demo:demo",
     name="demo",
-    help="""Run a small company's jobs and show what happened.
+    help="""Run an example app and show what happened.
 
-    On a database file of its own, until Ctrl-C; in a pipe for 20 seconds.""",
+    It uses its own database file. It runs until Ctrl-C, and for 20 seconds if the output is a pipe.""",
 )
 command.register_install_completion_command()  # pyright: ignore[reportUnknownMemberType]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command; an error a person can meet is one clear line, unless `--debug` asks for more.
+    """Run one command. An expected error is printed as one line; `--debug` raises it.
 
-    The exit code is 1 for what went wrong, and 2 for a command that was not understood or an app that cannot
-    be imported.
+    The exit code is 1 for an error, and 2 for a wrong command line or an app that cannot be imported.
     """
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    debug = "--debug" in given
+    argv = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in argv
     try:
-        words = [word for word in given if word != "--debug"]
+        words = [word for word in argv if word != "--debug"]
         code = command(words, print_error=False, exit_on_error=False)
         sys.stdout.flush()
-    except CycloptsError as misunderstood:
-        asked = " ".join(("trax", *(misunderstood.command_chain or ())))
-        _complain(f"{misunderstood} See `{asked} --help`.")
-        sys.exit(MISUNDERSTOOD)
+    except CycloptsError as error:
+        command_line = " ".join(("trax", *(error.command_chain or ())))
+        _print_error(f"{error} See `{command_line} --help`.")
+        sys.exit(USAGE_ERROR)
     except TraxError as error:
         if debug:
             raise
-        _complain(str(error))
-        sys.exit(MISUNDERSTOOD if isinstance(error, BrokenApp) else 1)
+        _print_error(str(error))
+        sys.exit(USAGE_ERROR if isinstance(error, AppImportError) else 1)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it ends
-        sys.exit(READER_LEFT)
+        # Else Python reports another broken pipe at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(BROKEN_PIPE)
     except KeyboardInterrupt:
         sys.exit(130)
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _complain(text: str) -> None:
-    """One line, or more where more is wrong. A value may be long, and hold what steers a terminal."""
+def _print_error(text: str) -> None:
+    """Print to stderr, with long lines cut and control characters made visible."""
     lines = [line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}…" for line in text.split("\n")]
     print("trax:", "\n".join(map(visible_text, lines)), file=sys.stderr)  # noqa: T201

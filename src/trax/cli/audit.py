@@ -1,4 +1,4 @@
-"""`trax audit …`: what operators did, and undoing some of it."""
+"""`trax audit …`: list operators' changes, and undo some of them."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from trax.cli.showing import say, show_list, show_one
 
 LISTED: Final = ("id", "at", "actor", "via", "action", "ids", "count", "reason", "undone_by")
 
-audit = App(name="audit", help="What operators did, and undoing it.")
+audit = App(name="audit", help="List operators' changes, and undo them.")
 
 
 @audit.command(name="list")
 def list_(
     *,
     actor: str | None = None,
-    action: Annotated[str | None, Parameter(help="Such as groups.update.")] = None,
-    target: Annotated[str | None, Parameter(help="An id or a name that it was done to.")] = None,
+    action: Annotated[str | None, Parameter(help="An action, such as groups.update.")] = None,
+    target: Annotated[str | None, Parameter(help="An id or name that was changed.")] = None,
     before: Before = None,
     limit: Limit = 50,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what was done, newest first."""
+    """List audit entries, newest first."""
     found = operate(
         database_url,
         lambda app: app.audit.list(actor=actor, action=action, target=target, before=before, limit=limit),
@@ -35,7 +35,7 @@ def list_(
 
 @audit.command
 def show(audit_id: Id, /, *, database_url: DatabaseUrl = None, as_json: AsJson = False) -> None:
-    """Show one entry: how it was before, and after."""
+    """Show one audit entry: the values before and after."""
     show_one(operate(database_url, lambda app: app.audit.get(audit_id)), as_json=as_json)
 
 
@@ -44,10 +44,10 @@ def undo(
     audit_id: Id,
     /,
     *,
-    force: Annotated[bool, Parameter(negative=(), help="Even if it was changed again since.")] = False,
+    force: Annotated[bool, Parameter(negative=(), help="Undo even if it was changed again since.")] = False,
     reason: Reason = None,
     database_url: DatabaseUrl = None,
 ) -> None:
-    """Put back what a change of settings or of a group replaced."""
+    """Restore the values that a change of settings or of a group replaced."""
     entry = operate(database_url, lambda app: app.audit.undo(audit_id, force=force), reason=reason)
-    say(f"undone: {entry.action} of {', '.join(entry.ids)}, as entry {entry.id}")
+    say(f"undone: {entry.action} of {', '.join(entry.ids)}, as audit entry {entry.id}")

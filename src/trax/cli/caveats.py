@@ -1,39 +1,38 @@
-"""What a person should know before they rely on a database that is not made for what they do with it."""
+"""Warnings about databases that do not fit how they are used, such as SQLite on several machines."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trax.host.roles import Role
+from trax.host.roles import ProcessRole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-def caveats(address: str, role: Role, *, processes: int = 1, elsewhere: Iterable[str] = ()) -> list[str]:
-    """What is doubtful about such servers on this database, a sentence each.
-
-    `elsewhere` are other machines whose workers live.
-    """
+def database_warnings(
+    address: str, role: ProcessRole, *, processes: int = 1, other_hosts: Iterable[str] = ()
+) -> list[str]:
+    """The warnings for these servers on this database. `elsewhere`: other hosts with live workers."""
     if address.startswith("memory:"):
         return _in_memory(role)
     if not address.startswith("sqlite:"):
         return []
     found: list[str] = []
-    if others := sorted(set(elsewhere)):
+    if others := sorted(set(other_hosts)):
         found.append(
-            f"workers on {', '.join(others)} use the SQLite file {address} too: SQLite is not safe on a "
-            "shared file system, and work can be lost; use PostgreSQL for more than one machine"
+            f"workers on {', '.join(others)} also use the SQLite file {address}: SQLite is not safe on a "
+            "shared file system, and jobs can be lost; use PostgreSQL for more than one machine"
         )
-    if processes > 1 or role is not Role.ALL:
+    if processes > 1 or role is not ProcessRole.ALL:
         found.append(
-            f"several processes share the SQLite file {address}: they take turns at writing, hear of each "
-            "other only by polling, and must be on this machine; PostgreSQL has none of these limits"
+            f"several processes share the SQLite file {address}: only one can write at a time, they notice "
+            "changes only by polling, and all must run on this machine; PostgreSQL has no such limits"
         )
     return found
 
 
-def _in_memory(role: Role) -> list[str]:
-    if role is Role.ALL:
-        return ["memory:// keeps everything in this process: nobody else can see it, and it ends with it"]
-    return [f"memory:// is seen by this process only, so a {role} on it has nobody to work with"]
+def _in_memory(role: ProcessRole) -> list[str]:
+    if role is ProcessRole.ALL:
+        return ["memory:// keeps all data in this process: no other process sees it, and it is lost at exit"]
+    return [f"memory:// is visible to this process only, so a {role} alone cannot run jobs on it"]

@@ -1,4 +1,4 @@
-"""`trax db …`: the tables and their version."""
+"""`trax db …`: migrate and check the database."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from trax.store import Store
-from trax.store.migrations import compared
+from trax.store.migrations import compare_revision
 from trax.store.migrations import migrate as bring_up_to_date
 from trax.store.migrations import status as found_status
-from trax.store.url import VARIABLE, chosen_url, has_no_file_yet
+from trax.store.url import URL_VARIABLE, choose_url, has_no_file_yet
 
 if TYPE_CHECKING:
     from trax.store.migrations import SchemaStatus
 
 NEEDS_MIGRATION = 2
 
-db = App(name="db", help="The tables and their version.")
+db = App(name="db", help="Migrate and check the database.")
 
 DatabaseUrl = Annotated[
-    str | None, Parameter(help=f"The database; else ${VARIABLE}, else sqlite:///trax.db.")
+    str | None, Parameter(help=f"The database; default: ${URL_VARIABLE}, or sqlite:///trax.db.")
 ]
 
 
 @db.command
 def migrate(*, database_url: DatabaseUrl = None) -> None:
-    """Bring the tables up to date. Safe to run on every deploy and on several servers at once."""
-    store = Store(chosen_url(database_url))
+    """Migrate the tables to this version of Trax. Safe on every deploy, and on several servers at once."""
+    store = Store(choose_url(database_url))
     try:
         before = store.read(found_status)
         after = store.run(bring_up_to_date)
@@ -44,11 +44,11 @@ def status(
     database_url: DatabaseUrl = None,
     as_json: Annotated[bool, Parameter("--json", help="One JSON document.")] = False,
 ) -> int:
-    """Say which version the tables have; exit with 0 if it is the one wanted, else with 2."""
-    address = chosen_url(database_url)
+    """Show the version of the tables; exit with 0 if it is current, otherwise with 2."""
+    address = choose_url(database_url)
     store = Store(address)
     try:
-        found = compared(None) if has_no_file_yet(address) else store.read(found_status)
+        found = compare_revision(None) if has_no_file_yet(address) else store.read(found_status)
     finally:
         store.close()
     print(_document(store.address, found) if as_json else f"{store.address}: {_sentence(found)}")  # noqa: T201
@@ -58,19 +58,19 @@ def status(
 db.command("trax.cli.doctor:doctor", name="doctor")
 
 
-def _document(address: str, found: SchemaStatus) -> str:
+def _document(address: str, schema: SchemaStatus) -> str:
     return json.dumps(
-        {"database": address, "state": found.state, "current": found.current, "wanted": found.wanted}
+        {"database": address, "state": schema.state, "current": schema.current, "wanted": schema.wanted}
     )
 
 
-def _sentence(found: SchemaStatus) -> str:
-    match found.state:
+def _sentence(schema: SchemaStatus) -> str:
+    match schema.state:
         case "current":
-            return f"current, at {found.current}"
+            return f"current, at version {schema.current}"
         case "missing":
             return "no Trax tables yet; run `trax db migrate`"
         case "old":
-            return f"at {found.current}, this version of Trax needs {found.wanted}; run `trax db migrate`"
+            return f"at version {schema.current}, this Trax needs {schema.wanted}; run `trax db migrate`"
         case "newer":
-            return f"at {found.current}, newer than this version of Trax knows ({found.wanted}); upgrade Trax"
+            return f"at version {schema.current}, newer than this Trax knows ({schema.wanted}); upgrade Trax"

@@ -1,4 +1,4 @@
-"""`trax dead-letters …`: what gave up and waits for a person."""
+"""`trax dead-letters …`: list, requeue and acknowledge dead letters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from cyclopts import App, Parameter
 
 from trax.cli.operating import (
-    A_PAGE,
+    PAGE_RANGE,
     AsJson,
     Before,
     DatabaseUrl,
@@ -19,10 +19,10 @@ from trax.cli.operating import (
     Reason,
     Yes,
     confirm,
-    misuse,
     operate,
+    usage_error,
 )
-from trax.cli.showing import in_line, say, show_json, show_list, show_one, show_rows
+from trax.cli.showing import say, show_json, show_list, show_one, show_rows, single_line
 
 if TYPE_CHECKING:
     from trax.host.app import Trax
@@ -30,9 +30,11 @@ if TYPE_CHECKING:
 
 LISTED: Final = ("id", "train", "manifest", "status", "retry_count", "dead_lettered_at", "reason")
 
-Fingerprint = Annotated[str | None, Parameter(help="All of one kind of failure; see `groups`.")]
+Fingerprint = Annotated[
+    str | None, Parameter(help="All dead letters of this failure; `groups` lists fingerprints.")
+]
 
-dead_letters = App(name="dead-letters", help="What gave up and waits for a person.")
+dead_letters = App(name="dead-letters", help="List, requeue and acknowledge jobs that failed for good.")
 
 
 @dead_letters.command(name="list")
@@ -63,32 +65,36 @@ def show(dead_letter_id: Id, /, *, database_url: DatabaseUrl = None, as_json: As
 
 @dead_letters.command
 def groups(*, limit: Limit = 50, database_url: DatabaseUrl = None, as_json: AsJson = False) -> None:
-    """List what waits by kind of failure, the most frequent first."""
+    """Count waiting dead letters by failure, the most frequent first."""
     found = operate(database_url, lambda app: app.dead_letters.groups(limit=limit))
     if as_json:
         show_json(found)
         return
-    told = ([one.fingerprint, str(one.count), one.train, in_line(_failure(one.sample))] for one in found)
-    show_rows(["fingerprint", "count", "train", "latest failure"], told)
+    rows = (
+        [group.fingerprint, str(group.count), group.train, single_line(_failure(group.sample))]
+        for group in found
+    )
+    show_rows(["fingerprint", "count", "train", "latest failure"], rows)
 
 
 @dead_letters.command
 def requeue(
     *ids: Ids,
-    note: Annotated[str | None, Parameter(help="What a person wants to remember.")] = None,
+    note: Annotated[str | None, Parameter(help="A note, kept with the dead letter.")] = None,
     fingerprint: Fingerprint = None,
     limit: Annotated[
-        int | None, Parameter(help="Of a fingerprint, only the oldest so many.", validator=A_PAGE)
+        int | None,
+        Parameter(help="With --fingerprint: only this many, the oldest first.", validator=PAGE_RANGE),
     ] = None,
     everything: Everything = False,
     yes: Yes = False,
     reason: Reason = None,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Queue them again, each with its own input."""
+    """Enqueue dead letters again, each with its own input."""
     _check(ids, fingerprint, "requeue", everything=everything)
     if everything and not confirm(
-        "Requeue every dead letter that waits", yes=yes, command=("dead-letters", "requeue")
+        "Requeue every waiting dead letter", yes=yes, command=("dead-letters", "requeue")
     ):
         return 1
 
@@ -97,23 +103,23 @@ def requeue(
             return await app.dead_letters.requeue_all(note)
         return await app.dead_letters.requeue(ids or None, note, fingerprint=fingerprint, limit=limit)
 
-    return _told("requeued", operate(database_url, requeue, reason=reason), ids)
+    return _report_count("requeued", operate(database_url, requeue, reason=reason), ids)
 
 
 @dead_letters.command
 def ack(
     *ids: Ids,
-    note: Annotated[str, Parameter(help="Why there is nothing to repeat.")],
+    note: Annotated[str, Parameter(help="Why the job need not run again.")],
     fingerprint: Fingerprint = None,
     everything: Everything = False,
     yes: Yes = False,
     reason: Reason = None,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Say that they are dealt with."""
+    """Mark dead letters as resolved without running them again."""
     _check(ids, fingerprint, "ack", everything=everything)
     if everything and not confirm(
-        "Acknowledge every dead letter that waits", yes=yes, command=("dead-letters", "ack")
+        "Acknowledge every waiting dead letter", yes=yes, command=("dead-letters", "ack")
     ):
         return 1
 
@@ -122,27 +128,25 @@ def ack(
             return await app.dead_letters.acknowledge_all(note)
         return await app.dead_letters.acknowledge(ids or None, note, fingerprint=fingerprint)
 
-    return _told("acknowledged", operate(database_url, acknowledge, reason=reason), ids)
+    return _report_count("acknowledged", operate(database_url, acknowledge, reason=reason), ids)
 
 
 def _check(ids: tuple[int, ...], fingerprint: str | None, verb: str, *, everything: bool) -> None:
     if sum((bool(ids), fingerprint is not None, everything)) != 1:
-        raise misuse(
-            "Which dead letters? Name their ids, or a --fingerprint, or say --all.", "dead-letters", verb
-        )
+        raise usage_error("No dead letters selected: give ids, --fingerprint or --all.", "dead-letters", verb)
 
 
 def _failure(letter: DeadLetter) -> str:
-    """What went wrong last; what never ran has only its letter's reason."""
+    """The last failure; the reason of the letter if the job never ran."""
     if letter.failure_exception is None:
         return letter.reason
     return f"{letter.failure_exception}: {letter.failure_reason}"
 
 
-def _told(done: str, count: int, ids: tuple[int, ...]) -> int:
-    """Fewer than were named is a failure: the others were resolved already, or do not exist."""
+def _report_count(verb: str, count: int, ids: tuple[int, ...]) -> int:
+    """Print the count; exit code 1 if some ids do not exist or were resolved before."""
     if not ids:
-        say(f"{done}: {count}")
+        say(f"{verb}: {count}")
         return 0
-    say(f"{done}: {count} of {len(set(ids))}")
+    say(f"{verb}: {count} of {len(set(ids))}")
     return 0 if count == len(set(ids)) else 1

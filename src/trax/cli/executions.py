@@ -1,4 +1,4 @@
-"""`trax executions …`: what ran, what runs, and how it ended."""
+"""`trax executions …`: list, show, cancel and rerun runs, and read their logs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from cyclopts import App, Parameter
 
 from trax.cli.operating import (
-    AN_ID,
+    ID_RANGE,
     AsJson,
     Before,
     DatabaseUrl,
@@ -18,8 +18,8 @@ from trax.cli.operating import (
     Limit,
     Reason,
     RunState,
-    misuse,
     operate,
+    usage_error,
 )
 from trax.cli.showing import say, show_json, show_list, show_one
 from trax.records.states import ACTIVE, State
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from trax.records import LogLine, Metadata
 
 LISTED: Final = ("id", "train", "state", "manifest", "attempt", "created_at", "ended_at", "failure_reason")
-LOOK_SECONDS: Final = 0.5
+POLL_SECONDS: Final = 0.5
 PAGE: Final = 1000
 
-executions = App(name="executions", help="What ran, what runs, and how it ended.")
+executions = App(name="executions", help="List, cancel and rerun executions; read their logs.")
 
 
 @executions.command(name="list")
@@ -44,17 +44,21 @@ def list_(
     train: str | None = None,
     manifest: str | None = None,
     group: str | None = None,
-    parent_id: Annotated[int | None, Parameter(validator=AN_ID)] = None,
-    since: Annotated[datetime | None, Parameter(help="Made from then on; without a zone, UTC.")] = None,
-    until: Annotated[datetime | None, Parameter(help="Made before then; without a zone, UTC.")] = None,
-    admin: Annotated[bool, Parameter(negative=(), help="Also the trains that run Trax itself.")] = False,
+    parent_id: Annotated[int | None, Parameter(validator=ID_RANGE)] = None,
+    since: Annotated[
+        datetime | None, Parameter(help="Created at or after this time; UTC if no zone is given.")
+    ] = None,
+    until: Annotated[
+        datetime | None, Parameter(help="Created before this time; UTC if no zone is given.")
+    ] = None,
+    admin: Annotated[bool, Parameter(negative=(), help="Include Trax's own administrative trains.")] = False,
     before: Before = None,
     limit: Limit = 50,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """List runs, newest first."""
-    wanted: dict[str, Any] = {
+    """List executions, newest first."""
+    filters: dict[str, Any] = {
         "state": state,
         "train": train,
         "manifest": manifest,
@@ -67,13 +71,13 @@ def list_(
         "limit": limit,
         "brief": not as_json,
     }
-    found = operate(database_url, lambda app: app.executions.list(**wanted))
+    found = operate(database_url, lambda app: app.executions.list(**filters))
     show_list(found, LISTED, as_json=as_json)
 
 
 @executions.command
 def show(metadata_id: Id, /, *, database_url: DatabaseUrl = None, as_json: AsJson = False) -> None:
-    """Show one run with its input, its output and what went wrong."""
+    """Show one execution: input, output and failure."""
     show_one(operate(database_url, lambda app: app.executions.get(metadata_id)), as_json=as_json)
 
 
@@ -83,13 +87,13 @@ def logs(
     /,
     *,
     after: Annotated[
-        int | None, Parameter(help="Read on: the id of the last line already seen.", validator=AN_ID)
+        int | None, Parameter(help="Continue after the log line with this id.", validator=ID_RANGE)
     ] = None,
     limit: Limit = PAGE,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print what a run has logged, oldest line first."""
+    """Print the log lines of an execution, oldest first."""
 
     async def read(app: Trax) -> Sequence[LogLine]:
         await app.executions.get(metadata_id)
@@ -105,52 +109,52 @@ def logs(
 
 @executions.command
 def cancel(*ids: Ids, reason: Reason = None, database_url: DatabaseUrl = None) -> int:
-    """Stop runs that are not over: at once, or as soon as their worker hears of it."""
+    """Cancel active executions: pending ones now, running ones when their worker is notified."""
     if not ids:
-        raise misuse("Which executions? Name their ids.", "executions", "cancel")
-    stopped = operate(database_url, lambda app: app.executions.cancel(ids), reason=reason)
-    say(f"stopped or asked to stop: {len(stopped)} of {len(set(ids))}")
-    return 0 if len(stopped) == len(set(ids)) else 1
+        raise usage_error("No executions selected: give their ids.", "executions", "cancel")
+    cancelled = operate(database_url, lambda app: app.executions.cancel(ids), reason=reason)
+    say(f"cancelled, or cancellation requested: {len(cancelled)} of {len(set(ids))}")
+    return 0 if len(cancelled) == len(set(ids)) else 1
 
 
 @executions.command
 def rerun(
     metadata_id: Id, /, *, reason: Reason = None, database_url: DatabaseUrl = None, as_json: AsJson = False
 ) -> None:
-    """Queue the same train with the same input once more."""
+    """Enqueue the same train with the same input again."""
     entry = operate(database_url, lambda app: app.executions.rerun(metadata_id), reason=reason)
     if as_json:
         show_one(entry, as_json=True)
     else:
-        say(f"{entry.train} is queued as entry {entry.id}")
+        say(f"train {entry.train!r} is queued as entry {entry.id}")
 
 
 @executions.command
 def follow(metadata_id: Id, /, *, database_url: DatabaseUrl = None, as_json: AsJson = False) -> int:
-    """Print what a run logs until it is over; exit with 0 if it completed, else with 1.
+    """Print the log lines of an execution until it ends; exit with 0 if it completed, otherwise with 1.
 
-    With --json nothing is printed but its record, at the end.
+    With --json it prints only the record, at the end.
     """
-    record = operate(database_url, lambda app: _followed(app, metadata_id, aloud=not as_json))
+    record = operate(database_url, lambda app: _follow_run(app, metadata_id, print_logs=not as_json))
     if as_json:
         show_one(record, as_json=True)
     else:
         reason = f": {record.failure_reason}" if record.failure_reason else ""
-        say(f"{record.train} {record.state}{reason}")
+        say(f"run {record.id} of {record.train} {record.state}{reason}")
     return 0 if record.state is State.COMPLETED else 1
 
 
-async def _followed(app: Trax, metadata_id: int, *, aloud: bool) -> Metadata:
-    seen = None
+async def _follow_run(app: Trax, metadata_id: int, *, print_logs: bool) -> Metadata:
+    last_id = None
     while True:
-        record = await app.executions.get(metadata_id)  # before its lines: the last of them are not missed
-        while aloud and (lines := await app.executions.logs(metadata_id, after=seen, limit=PAGE)):
+        record = await app.executions.get(metadata_id)  # before its lines, to miss none
+        while print_logs and (lines := await app.executions.logs(metadata_id, after=last_id, limit=PAGE)):
             for line in lines:
                 say(_line(line))
-            seen = lines[-1].id
+            last_id = lines[-1].id
         if record.state not in ACTIVE:
             return record
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(POLL_SECONDS)
 
 
 def _line(line: LogLine) -> str:
@@ -159,10 +163,10 @@ def _line(line: LogLine) -> str:
     return f"{head} {line.message}{below}"
 
 
-def _utc(option: str, given: datetime | None) -> datetime | None:
-    if given is None or given.tzinfo is None:
-        return given and given.replace(tzinfo=UTC)
+def _utc(option: str, value: datetime | None) -> datetime | None:
+    if value is None or value.tzinfo is None:
+        return value and value.replace(tzinfo=UTC)
     try:
-        return given.astimezone(UTC)
-    except OverflowError:  # the first and the last hours of all time, elsewhere
-        raise misuse(f"{option} is no moment in UTC: {given}.", "executions", "list") from None
+        return value.astimezone(UTC)
+    except OverflowError:  # in another zone, the first and last hours that datetime can hold
+        raise usage_error(f"{option} is out of range in UTC: {value}.", "executions", "list") from None

@@ -1,4 +1,4 @@
-"""How a server shows itself: drawn on a terminal, or as log lines."""
+"""Output of a server: a live view on a terminal, or log lines."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console
 
-from trax.cli.view import viewed
+from trax.cli.view import show_view
 from trax.escapes import visible_text
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from trax.cli.log_setup import LastLines
+    from trax.cli.log_setup import RecentLines
     from trax.host.app import Trax
 
 logger = logging.getLogger("trax")
 
 
-class Face(Protocol):
-    """What a server needs to speak to whoever started it."""
+class ServerOutput(Protocol):
+    """Where a server prints its messages and status."""
 
     @property
     def terminal(self) -> Console | None:
-        """Where something may be drawn; None where only lines can be written."""
+        """The terminal to draw on; None if only lines can be written."""
         ...
 
     def say(self, text: str, /) -> None: ...
 
-    def shown(self, app: Trax, heading: str, /) -> AbstractAsyncContextManager[None]:
-        """Show the app at work for as long as the block lasts."""
+    def status_view(self, app: Trax, heading: str, /) -> AbstractAsyncContextManager[None]:
+        """Show the status of the app during the block."""
         ...
 
 
-class Drawn:
-    """On a terminal: a view while it runs, and plain sentences before and after."""
+class TerminalOutput:
+    """On a terminal: a live view while the app runs, plain lines before and after."""
 
-    def __init__(self, lines: LastLines) -> None:
+    def __init__(self, lines: RecentLines) -> None:
         self._lines = lines
         self._console = Console(stderr=True, highlight=False, markup=False, emoji=False)
 
@@ -49,12 +49,12 @@ class Drawn:
     def say(self, text: str, /) -> None:
         self._console.print(visible_text(text, keep="\n"), soft_wrap=True)
 
-    def shown(self, app: Trax, heading: str, /) -> AbstractAsyncContextManager[None]:
-        return viewed(app, self._console, heading, self._lines)
+    def status_view(self, app: Trax, heading: str, /) -> AbstractAsyncContextManager[None]:
+        return show_view(app, self._console, heading, self._lines)
 
 
-class Logged:
-    """Anywhere else: all it has to say is in the log."""
+class LogOutput:
+    """Without a terminal: everything goes to the log."""
 
     @property
     def terminal(self) -> None:
@@ -63,6 +63,6 @@ class Logged:
     def say(self, text: str, /) -> None:
         logger.info(text)
 
-    def shown(self, _app: Trax, heading: str, /) -> AbstractAsyncContextManager[None]:
+    def status_view(self, _app: Trax, heading: str, /) -> AbstractAsyncContextManager[None]:
         self.say(heading)
         return nullcontext()

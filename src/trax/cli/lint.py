@@ -1,4 +1,4 @@
-"""`trax lint`: what is wrong with an app, and what it could not read of what waits to run."""
+"""`trax lint`: check an app for mistakes, and queued inputs for ones its code cannot read."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from trax.host.lint_queued import lint_queued
 from trax.host.linting import lint as linted
 
 if TYPE_CHECKING:
-    from trax.host.lint_queued import Looked
+    from trax.host.lint_queued import QueuedLintResult
     from trax.host.parts import Parts
 
 Queued = Annotated[
     bool,
-    Parameter(negative=(), help="Also read the inputs that wait to run, and say which this code cannot."),
+    Parameter(negative=(), help="Also read the queued inputs, and report those that this code cannot read."),
 ]
 Most = Annotated[
     int | None,
     Parameter(
-        help="Read so many of them, the oldest; else all.",
+        help="Read at most this many, the oldest first; default: all.",
         validator=validators.Number(gte=1, lte=LARGEST_COUNT),
     ),
 ]
@@ -37,30 +37,30 @@ Most = Annotated[
 def lint(
     app: AppName = None, /, *, queued: Queued = False, most: Most = None, as_json: AsJson = False
 ) -> int:
-    """Check an app without a database; exit with 1 if there is anything to look at.
+    """Check an app for mistakes, without a database; exit with 1 if there is a finding.
 
-    Loading it checks its routes, names and inputs already. This adds what makes no sense as a whole, a line
-    each. With --queued it also reads what waits in the database, and changes nothing there: ask before a
-    deploy which of it the new code could not read.
+    Loading an app validates its routes, names and inputs. This also checks the schedules as a whole, and
+    prints one line for each finding. With --queued it reads the inputs queued in the database and changes
+    nothing: run it before a deploy to find the inputs that the new code cannot read.
     """
     parts = load_app(app).parts
-    found, looked = linted(parts, now=utc_now()), _looked(parts, most) if queued else None
-    unreadable = looked.unreadable if looked else []
+    found, inputs = linted(parts, now=utc_now()), _lint_queued(parts, most) if queued else None
+    unreadable = inputs.unreadable if inputs else []
     if as_json:
-        show_json({"problems": found} | ({"queued": looked} if looked else {}))
+        show_json({"problems": found} | ({"queued": inputs} if inputs else {}))
         return 1 if found or unreadable else 0
-    for line in [*found, *map(str, unreadable)] or ["nothing to complain about"]:
+    for line in [*found, *map(str, unreadable)] or ["no findings"]:
         say(line)
-    if looked is not None:
-        what = "all" if looked.is_all else "the first"
-        say(f"read {what} {looked.count} of the inputs that wait")
+    if inputs is not None:
+        what = "all" if inputs.is_all else "the first"
+        say(f"read {what} {inputs.count} queued inputs")
     return 1 if found or unreadable else 0
 
 
-def _looked(parts: Parts, most: int | None) -> Looked:
-    """With a line on the terminal that tells how far it is; in a pipe nobody would read it."""
+def _lint_queued(parts: Parts, most: int | None) -> QueuedLintResult:
+    """Lint queued inputs, with progress on the terminal if there is one."""
     terminal = Console(stderr=True)
-    with Status("reading what waits", console=terminal) as status:
+    with Status("reading queued inputs", console=terminal) as status:
         return lint_queued(
-            parts, most=most, on_progress=lambda count: status.update(f"read {count} of what waits")
+            parts, limit=most, on_progress=lambda count: status.update(f"read {count} queued inputs")
         )

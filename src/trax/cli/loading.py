@@ -1,4 +1,4 @@
-"""From `module:app` or `file.py:app` to the app itself."""
+"""Load an app from `module:app` or `file.py:app`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import trax
-from trax.cli import BrokenApp
+from trax.cli import AppImportError
 from trax.errors import DefinitionError, TraxError, did_you_mean
 from trax.host.app import Trax
 
@@ -21,100 +21,100 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from types import ModuleType
 
-VARIABLE: Final = "TRAX_APP"
-FORMS: Final = "name it as module:app or file.py:app"
+APP_VARIABLE: Final = "TRAX_APP"
+FORMS: Final = "give module:app or file.py:app"
 LIBRARIES: Final = (
     *map(sysconfig.get_path, ("stdlib", "purelib", "platlib")),
     str(Path(trax.__file__).parent),
 )
-"""Code that is not the user's: what goes wrong there is told by the line that led there."""
+"""Folders of code that is not the user's; errors there are reported at the user's line that called it."""
 
 
-def load_app(given: str | None) -> Trax:
-    """The app that was named, or the one in the environment."""
-    module, attribute, place = _located(app_name(given))
+def load_app(argument: str | None) -> Trax:
+    """The named app, or the one of $TRAX_APP."""
+    module, attribute, place = _import_target(app_name(argument))
     return _app_in(module, attribute, place)
 
 
 def load_object(name: str) -> Any:
-    """Whatever goes by that name: another library's app, say."""
-    module, attribute, place = _located(name)
+    """Any object by this name, such as a Celery app."""
+    module, attribute, place = _import_target(name)
     if not hasattr(module, attribute):
         raise DefinitionError(
-            f"{place} has nothing named {attribute!r}{did_you_mean(attribute, vars(module))}"
+            f"{place} has no attribute {attribute!r}{did_you_mean(attribute, vars(module))}"
         )
     return getattr(module, attribute)
 
 
-def app_name(given: str | None) -> str:
-    name = given or os.environ.get(VARIABLE)
+def app_name(argument: str | None) -> str:
+    name = argument or os.environ.get(APP_VARIABLE)
     if not name:
-        raise DefinitionError(f"which app? {FORMS}, or set ${VARIABLE}")
+        raise DefinitionError(f"no app given; {FORMS}, or set ${APP_VARIABLE}")
     return name
 
 
-def _located(name: str) -> tuple[ModuleType, str, str]:
+def _import_target(name: str) -> tuple[ModuleType, str, str]:
     place, colon, attribute = name.rpartition(":")
     if not colon or not place or not attribute:
-        raise DefinitionError(f"{name!r} names no app; {FORMS}")
+        raise DefinitionError(f"invalid app {name!r}; {FORMS}")
     module = _from_file(Path(place)) if place.endswith(".py") else _from_module(place)
     return module, attribute, place
 
 
 def _from_file(file: Path) -> ModuleType:
     if not file.is_file():
-        raise DefinitionError(f"there is no file {str(file)!r}")
+        raise DefinitionError(f"file {str(file)!r} does not exist")
     sys.path.insert(0, str(file.parent.resolve()))
     spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None  # noqa: S101 - a path that ends in .py has one
     assert spec.loader is not None  # noqa: S101
     module = importlib.util.module_from_spec(spec)
     sys.modules[file.stem] = module
-    with _errors_placed(file):
+    with _locate_errors(file):
         spec.loader.exec_module(module)
     return module
 
 
 def _from_module(name: str) -> ModuleType:
     sys.path.insert(0, str(Path.cwd()))
-    with _errors_placed(name):
+    with _locate_errors(name):
         try:
             return importlib.import_module(name)
         except ModuleNotFoundError as missing:
             if missing.name is None or not (name == missing.name or name.startswith(f"{missing.name}.")):
-                raise  # the app's own import is broken, which is another story
-            absent = missing
-    raise DefinitionError(f"there is no module {name!r} here or on the Python path") from absent
+                raise  # an import inside the app's module failed
+            cause = missing
+    raise DefinitionError(f"module {name!r} was not found here or on the Python path") from cause
 
 
 @contextmanager
-def _errors_placed(module: Path | str) -> Generator[None]:
-    """Name the line of the user's code at which the import of their module failed."""
+def _locate_errors(module: Path | str) -> Generator[None]:
+    """Report an import error with the line of the user's code that raised it."""
     try:
         yield
     except (Exception, SystemExit) as error:
-        said = str(error) if isinstance(error, TraxError) else _one_line(error)
-        raise BrokenApp(f"{_place_of(error) or module}: {said}") from error
+        text = str(error) if isinstance(error, TraxError) else _one_line(error)
+        raise AppImportError(f"{_error_location(error) or module}: {text}") from error
 
 
 def _one_line(error: BaseException) -> str:
-    said = " ".join((error.msg if isinstance(error, SyntaxError) else str(error)).split())
-    return f"{type(error).__name__}{said and ': '}{said}; --debug shows the traceback"
+    text = " ".join((error.msg if isinstance(error, SyntaxError) else str(error)).split())
+    return f"{type(error).__name__}{text and ': '}{text}; --debug shows the traceback"
 
 
-def _place_of(error: BaseException) -> str | None:
-    """The innermost line that is the user's own; of a syntax error, the line that cannot be read."""
+def _error_location(error: BaseException) -> str | None:
+    """The innermost line of the user's code; for a syntax error, its line."""
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
-        return _place(error.filename, error.lineno)
+        return _format_location(error.filename, error.lineno)
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not frame.filename.startswith((*LIBRARIES, "<"))]
-    return _place(own[-1].filename, own[-1].lineno or 1) if own else None
+    return _format_location(own[-1].filename, own[-1].lineno or 1) if own else None
 
 
-def _place(filename: str, line: int) -> str:
+def _format_location(filename: str, line: int) -> str:
     file = Path(filename)
-    shown = file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
-    return f"{shown}:{line}"
+    short = file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
+    return f"{short}:{line}"
 
 
 def _app_in(module: ModuleType, attribute: str, place: str) -> Trax:

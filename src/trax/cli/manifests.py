@@ -1,4 +1,4 @@
-"""`trax manifests …`: which train runs when."""
+"""`trax manifests …`: list and manage manifests."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from trax.cli.operating import (
     AsJson,
     DatabaseUrl,
     Delay,
-    KindOfSchedule,
     Limit,
     Reason,
+    ScheduleKind,
     Yes,
     confirm,
     operate,
@@ -23,7 +23,7 @@ from trax.cli.showing import say, show_list, show_one
 
 LISTED: Final = ("external_id", "train", "group", "schedule", "enabled", "failure_count", "next_due_at")
 
-manifests = App(name="manifests", help="Which train runs when.")
+manifests = App(name="manifests", help="List and manage manifests: which train runs when.")
 
 
 @manifests.command(name="list")
@@ -32,18 +32,16 @@ def list_(
     group: str | None = None,
     train: str | None = None,
     enabled: Annotated[
-        bool | None, Parameter(negative="--disabled", help="Only those, or the others.")
+        bool | None, Parameter(negative="--disabled", help="Only enabled, or only disabled ones.")
     ] = None,
-    schedule_type: KindOfSchedule = None,
-    retired: Annotated[
-        bool, Parameter(negative=(), help="Only retired ones, which are left out otherwise.")
-    ] = False,
+    schedule_type: ScheduleKind = None,
+    retired: Annotated[bool, Parameter(negative=(), help="List retired manifests instead.")] = False,
     after: After = None,
     limit: Limit = 50,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """List manifests in the order of their ids."""
+    """List manifests, sorted by external id."""
     found = operate(
         database_url,
         lambda app: app.manifests.list(
@@ -67,16 +65,16 @@ def show(external_id: str, /, *, database_url: DatabaseUrl = None, as_json: AsJs
 
 @manifests.command
 def enable(external_id: str, /, *, reason: Reason = None, database_url: DatabaseUrl = None) -> None:
-    """Let it run again when it is due."""
+    """Enable a manifest: it runs again when it is due."""
     operate(database_url, lambda app: app.manifests.enable(external_id), reason=reason)
-    say(f"{external_id} is enabled")
+    say(f"manifest {external_id!r} is enabled")
 
 
 @manifests.command
 def disable(external_id: str, /, *, reason: Reason = None, database_url: DatabaseUrl = None) -> None:
-    """Let it not run any more; what is queued already stays queued."""
+    """Disable a manifest; entries already queued stay queued."""
     operate(database_url, lambda app: app.manifests.disable(external_id), reason=reason)
-    say(f"{external_id} is disabled")
+    say(f"manifest {external_id!r} is disabled")
 
 
 @manifests.command
@@ -89,30 +87,30 @@ def trigger(
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run it once more, whatever its schedule says."""
+    """Enqueue a manifest once now, independent of its schedule."""
     later = None if delay is None else timedelta(seconds=delay)
     entry = operate(database_url, lambda app: app.manifests.trigger(external_id, delay=later), reason=reason)
     if as_json:
         show_one(entry, as_json=True)
     else:
-        say(f"{external_id} is queued as entry {entry.id}")
+        say(f"manifest {external_id!r} is queued as entry {entry.id}")
 
 
 @manifests.command
 def cancel(external_id: str, /, *, reason: Reason = None, database_url: DatabaseUrl = None) -> None:
-    """Ask its runs in progress to stop."""
+    """Request cancellation of the active runs of a manifest."""
     count = operate(database_url, lambda app: app.manifests.cancel(external_id), reason=reason)
-    say(f"asked to stop: {count}")
+    say(f"cancellation requested: {count}")
 
 
 @manifests.command
 def delete(
     external_id: str, /, *, yes: Yes = False, reason: Reason = None, database_url: DatabaseUrl = None
 ) -> int:
-    """Retire it: it stops firing, what is queued is withdrawn, its history and dead letters stay."""
-    what = f"Retire {external_id!r} and withdraw its queued entries"
+    """Retire a manifest: cancel its queued entries; keep its history and dead letters."""
+    what = f"Retire manifest {external_id!r} and cancel its queued entries"
     if not confirm(what, yes=yes, command=("manifests", "delete")):
         return 1
     operate(database_url, lambda app: app.manifests.delete(external_id), reason=reason)
-    say(f"{external_id} is retired")
+    say(f"manifest {external_id!r} is retired")
     return 0

@@ -1,4 +1,4 @@
-"""Moments as people read them: how far away, and exactly."""
+"""Format moments and durations for people: exact and relative."""
 
 from __future__ import annotations
 

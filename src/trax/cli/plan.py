@@ -1,4 +1,4 @@
-"""`trax plan`: what starting this code would change in this database."""
+"""`trax plan`: show what starting an app would change in its database."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from trax.cli.loading import load_app
 from trax.cli.operating import AsJson  # noqa: TC001 - cyclopts reads it
 from trax.cli.serving import AppName  # noqa: TC001
 from trax.cli.showing import say, show_json
-from trax.host.planning import planned_start
+from trax.host.planning import plan_start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from trax.admin.planning import Change
+    from trax.admin.planning import PlannedChange
     from trax.schedule.preview import Preview
-    from trax.store.seeding import Belongings
+    from trax.store.seeding import ManifestUsage
 
-CHANGES: Final = 2
+WOULD_CHANGE: Final = 2
 MARKS: Final = {
     "add": "+",
     "return": "+",
@@ -29,58 +29,59 @@ MARKS: Final = {
     "keep": "=",
 }
 REMARKS: Final = {
-    "retire": ": retired, its history stays",
+    "retire": ": retired; its history stays",
     "return": ": back from retirement",
-    "rename": ": renamed, its history comes along",
+    "rename": ": renamed; its history is kept",
 }
 
 
 def plan(app: AppName = None, /, *, as_json: AsJson = False) -> int:
-    """Show what starting an app would change, and change nothing; exit with 0 if nothing would, else with 2.
+    """Show what starting an app would change in its database; exit with 0 if nothing, otherwise with 2.
 
-    Manifests and groups that are added (+), changed or renamed (~), retired or removed (-), the next runs of
-    what is new, what is touched by a retirement, and what operators have set that code leaves alone (=).
+    Changes nothing. It lists manifests and groups: added (+), changed or renamed (~), retired or removed (-),
+    and values set by operators that stay (=). New schedules come with their next runs, retired ones with what
+    happens to their entries, runs and dead letters.
     """
-    changes = asyncio.run(planned_start(load_app(app).parts))
-    made = [one for one in changes if one.verb != "keep"]
+    changes = asyncio.run(plan_start(load_app(app).parts))
+    made = [change for change in changes if change.verb != "keep"]
     if as_json:
-        show_json({"changes": made, "kept": [one for one in changes if one.verb == "keep"]})
+        show_json({"changes": made, "kept": [change for change in changes if change.verb == "keep"]})
     else:
         for line in _lines(changes):
             say(line)
         if not made:
             say("nothing would change")
-    return CHANGES if made else 0
+    return WOULD_CHANGE if made else 0
 
 
-def _lines(changes: Sequence[Change]) -> Iterator[str]:
+def _lines(changes: Sequence[PlannedChange]) -> Iterator[str]:
     for one in changes:
         yield f"{MARKS[one.verb]} {one.kind} {one.name}{REMARKS.get(one.verb, '')}"
         if one.touches is not None:
-            yield from (f"    {line}" for line in _touched(one.touches))
+            yield from (f"    {line}" for line in _retirement_effects(one.touches))
         if one.once_stopped:
             servers = ", ".join(one.once_stopped)
-            yield f"    once these servers, which declare other manifests, have stopped: {servers}"
+            yield f"    after these servers, which declare other manifests, have stopped: {servers}"
         for each in one.differences:
-            to = "stays, as an operator has set it" if one.verb == "keep" else f"-> {each.new!r}"
+            to = "stays; set by an operator" if one.verb == "keep" else f"-> {each.new!r}"
             yield f"    {each.name}: {each.old!r} {to}"
         for run in one.next_runs:
             yield f"    {_run(run)}"
 
 
-def _touched(found: Belongings) -> Iterator[str]:
-    """What there is of a manifest that is retired, and what happens to it."""
-    if found.queued:
-        yield f"queued entries that are withdrawn: {found.queued}"
-    if found.active:
-        yield f"runs that go on until they end: {found.active}"
-    if found.dead_letters:
-        yield f"dead letters that keep waiting: {found.dead_letters}"
-    if found.dependents:
-        yield f"manifests that depend on it, and will rest: {', '.join(found.dependents)}"
+def _retirement_effects(belongings: ManifestUsage) -> Iterator[str]:
+    """What happens to the entries, runs and dead letters of a retired manifest."""
+    if belongings.queued:
+        yield f"queued entries to cancel: {belongings.queued}"
+    if belongings.active:
+        yield f"active runs that continue: {belongings.active}"
+    if belongings.dead_letters:
+        yield f"dead letters that stay: {belongings.dead_letters}"
+    if belongings.dependents:
+        yield f"dependent manifests that will no longer run: {', '.join(belongings.dependents)}"
 
 
 def _run(run: Preview) -> str:
-    here = "" if run.local.tzname() == "UTC" else f" = {run.local:%Y-%m-%d %H:%M:%S %Z}"
+    local = "" if run.local.tzname() == "UTC" else f" = {run.local:%Y-%m-%d %H:%M:%S %Z}"
     remark = f" ({run.remark})" if run.remark else ""
-    return f"runs at {run.at:%Y-%m-%d %H:%M:%S} UTC{here}{remark}"
+    return f"runs at {run.at:%Y-%m-%d %H:%M:%S} UTC{local}{remark}"

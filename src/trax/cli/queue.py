@@ -1,4 +1,4 @@
-"""`trax queue …`: what waits at the gate."""
+"""`trax queue …`: add, list and cancel queue entries."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from cyclopts import App, Parameter
 
 from trax.bounds import load_json
 from trax.cli.operating import (
+    AppOption,
     AsJson,
     Before,
-    CodeOf,
     DatabaseUrl,
     Delay,
     EntryOrigin,
@@ -23,10 +23,10 @@ from trax.cli.operating import (
     Ids,
     Limit,
     Reason,
-    misuse,
     operate,
+    usage_error,
 )
-from trax.cli.showing import in_line, say, show_list, show_one
+from trax.cli.showing import say, show_list, show_one, single_line
 from trax.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -48,70 +48,69 @@ LISTED: Final = (
     "scheduled_at",
 )
 
-queue = App(name="queue", help="What waits at the gate, and what was let through it.")
+queue = App(name="queue", help="Add, list and cancel queued jobs.")
 
 
 @queue.command
 def add(
     train: str,
-    value: Annotated[str, Parameter(name="INPUT", help="Its input as JSON.")] = "null",
+    value: Annotated[str, Parameter(name="INPUT", help="The input as JSON.")] = "null",
     /,
     *,
     priority: int | None = None,
     group: str | None = None,
     delay: Delay = None,
-    unique: Annotated[str | None, Parameter(help="A key that one unfinished job may have.")] = None,
+    unique: Annotated[str | None, Parameter(help="A key that only one unfinished job may have.")] = None,
     max_retries: int | None = None,
-    app: CodeOf = None,
+    app: AppOption = None,
     reason: Reason = None,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask for a run.
+    """Enqueue a job.
 
-    With --app the input is checked against the train's type now, and what the train says of priority,
-    group, retries and timeout counts. Without it, name and input are taken as they are: workers check them.
-    An input that its train refuses becomes a dead letter; a name that no live worker knows waits for one that
-    does, and a warning says so.
+    With --app the input is validated now, and the train's priority, group, retries and timeout apply. Without
+    --app workers validate name and input: an invalid input becomes a dead letter, and a train that no live
+    worker knows waits for one that does (a warning is printed).
     """
-    how: QueueKeywords = {
+    options: QueueKeywords = {
         "priority": priority,
         "group": group,
         "delay": None if delay is None else timedelta(seconds=delay),
         "unique": unique,
         "max_retries": max_retries,
     }
-    ask = _asking(train, _parsed(value), how, has_code=app is not None)
-    entry, doubt = operate(database_url, ask, app=app, reason=reason)
-    if doubt is not None:
-        sys.stderr.write(f"trax: warning: {in_line(doubt)}\n")
+    enqueue = _enqueue_call(train, _parse_input(value), options, has_code=app is not None)
+    entry, warning = operate(database_url, enqueue, app=app, reason=reason)
+    if warning is not None:
+        sys.stderr.write(f"trax: warning: {single_line(warning)}\n")
     if as_json:
         show_one(entry, as_json=True)
     else:
-        say(f"{entry.train} is queued as entry {entry.id}")
+        say(f"train {entry.train!r} is queued as entry {entry.id}")
 
 
-def _asking(
-    train: str, given: Any, how: QueueKeywords, *, has_code: bool
+def _enqueue_call(
+    train: str, value: Any, options: QueueKeywords, *, has_code: bool
 ) -> Callable[[Trax], Awaitable[tuple[QueuedEntry, str | None]]]:
-    async def ask(app: Trax) -> tuple[QueuedEntry, str | None]:
+    async def enqueue(app: Trax) -> tuple[QueuedEntry, str | None]:
         if has_code:
-            return await app.queue(train, given, **how), None
+            return await app.queue(train, value, **options), None
         from trax.host import bare
 
-        return await bare.queue(app.parts, train, given, how), await _doubt(app, train)
+        return await bare.queue(app.parts, train, value, options), await _unknown_train_warning(app, train)
 
-    return ask
+    return enqueue
 
 
-async def _doubt(app: Trax, train: str) -> str | None:
-    """What to say of a name that nobody knows at this moment: perhaps it is misspelt."""
+async def _unknown_train_warning(app: Trax, train: str) -> str | None:
+    """A warning if no live worker knows the train: its name may be misspelt."""
     live = [view.worker for view in await app.workers.list(jobs=1) if not view.is_lost]
     known = {name for worker in live for name in worker.trains}
     if train in known:
         return None
     hint = did_you_mean(train, known)
-    return f"no live worker (of {len(live)}) knows train {train!r}; the entry waits for one that does{hint}"
+    return f"train {train!r} is not known to any of {len(live)} live workers; the entry waits for one{hint}"
 
 
 @queue.command(name="list")
@@ -127,7 +126,7 @@ def list_(
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """List entries, newest first."""
+    """List queue entries, newest first."""
     found = operate(
         database_url,
         lambda app: app.work_queue.list(
@@ -146,24 +145,24 @@ def list_(
 
 @queue.command
 def show(entry_id: Id, /, *, database_url: DatabaseUrl = None, as_json: AsJson = False) -> None:
-    """Show one entry."""
+    """Show one queue entry."""
     show_one(operate(database_url, lambda app: app.work_queue.get(entry_id)), as_json=as_json)
 
 
 @queue.command
 def cancel(*ids: Ids, reason: Reason = None, database_url: DatabaseUrl = None) -> int:
-    """Withdraw entries that are still queued; `trax executions cancel` stops what runs already."""
+    """Cancel entries that are still queued; `trax executions cancel` stops active runs."""
     if not ids:
-        raise misuse("Which entries? Name their ids.", "queue", "cancel")
+        raise usage_error("No entries selected: give their ids.", "queue", "cancel")
     count = operate(database_url, lambda app: app.work_queue.cancel(ids), reason=reason)
-    say(f"withdrawn: {count} of {len(set(ids))}")
+    say(f"cancelled: {count} of {len(set(ids))}")
     return 0 if count == len(set(ids)) else 1
 
 
-def _parsed(value: str) -> object:
+def _parse_input(value: str) -> object:
     try:
         return load_json(value)
-    except ValueError as wrong:
+    except ValueError as error:
         as_text = shlex.quote(json.dumps(value, ensure_ascii=False))
-        hint = f"The input is not JSON: {wrong}. If it is meant as text, write {as_text}."
-        raise misuse(hint, "queue", "add") from None
+        hint = f"The input is not JSON: {error}. To pass it as text, write {as_text}."
+        raise usage_error(hint, "queue", "add") from None

@@ -1,4 +1,4 @@
-"""What the commands that run an app share: they say what they do, and stop when they are asked to."""
+"""Run an app as a server process: start, print status, stop on a signal."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Final, Self
 from cyclopts import Parameter, validators
 from rich.progress import Progress
 
-from trax.bounds import MOST_SLOTS
-from trax.cli.caveats import caveats
-from trax.cli.doorway import entrance
-from trax.cli.faces import Drawn, Logged
-from trax.cli.view import look
+from trax.bounds import MAX_SLOTS
+from trax.cli.caveats import database_warnings
+from trax.cli.doorway import sign_in_hint
+from trax.cli.faces import LogOutput, TerminalOutput
+from trax.cli.view import read_live_view
 from trax.clock import is_set_within
-from trax.host.collector import spare_what_is_loaded
-from trax.host.roles import Role
+from trax.host.collector import freeze_loaded_objects
+from trax.host.roles import ProcessRole
 from trax.host.signals import StopSignals
 from trax.store.url import file_of
 
@@ -29,24 +29,24 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from trax.cli.faces import Face
-    from trax.cli.log_setup import Logs
+    from trax.cli.faces import ServerOutput
+    from trax.cli.log_setup import LogOptions
     from trax.host.app import Trax
-    from trax.host.takes import Only
+    from trax.host.takes import WorkFilterKeywords
     from trax.store import Store
-    from trax.web.serving import Doorway
+    from trax.web.serving import WebListener
 
 logger = logging.getLogger("trax")
 
 QUIET_SECONDS: Final = 1.0
-"""Seeding that takes longer shows how far it is."""
+"""Seeding that takes longer shows a progress bar."""
 
-AppName = Annotated[str | None, Parameter(help="module:app or file.py:app; else $TRAX_APP.")]
+AppName = Annotated[str | None, Parameter(help="module:app or file.py:app; default: $TRAX_APP.")]
 Concurrency = Annotated[
     int | None,
     Parameter(
-        help="How many jobs run at once; else what the settings say.",
-        validator=validators.Number(gte=1, lte=MOST_SLOTS),
+        help="How many jobs run at once; default: from the settings.",
+        validator=validators.Number(gte=1, lte=MAX_SLOTS),
     ),
 ]
 
@@ -54,29 +54,35 @@ Concurrency = Annotated[
 def serve(
     app: Trax,
     roles: str,
-    logs: Logs,
+    logs: LogOptions,
     *,
     concurrency: int | None = None,
-    only: Only | None = None,
-    alone: bool = True,
-    doorway: Doorway | None = None,
+    only: WorkFilterKeywords | None = None,
+    is_alone: bool = True,
+    doorway: WebListener | None = None,
 ) -> None:
-    """Run these roles of the app until the process is asked to end, with its control room at the doorway.
+    """Run these roles of the app until a stop signal, with the dashboard at the doorway if there is one.
 
-    One that is not `alone` is one of several that a parent started, and leaves it to the parent to warn.
+    `alone` is False for a child process: its parent logs the warnings.
     """
     lines = logs.set_up()
-    face = Logged() if lines is None else Drawn(lines)
-    server = Server(app, Role.named(roles), face, alone=alone, doorway=doorway)
-    spare_what_is_loaded()
+    face = LogOutput() if lines is None else TerminalOutput(lines)
+    server = ServerProcess(app, ProcessRole.parse(roles), face, alone=is_alone, doorway=doorway)
+    freeze_loaded_objects()
     asyncio.run(server.run(concurrency=concurrency, only=only))
 
 
-class Server:
-    """One process that runs an app, from the start to the end it is asked for."""
+class ServerProcess:
+    """One process that runs an app, from start to stop."""
 
     def __init__(
-        self, app: Trax, role: Role, face: Face, *, alone: bool = True, doorway: Doorway | None = None
+        self,
+        app: Trax,
+        role: ProcessRole,
+        face: ServerOutput,
+        *,
+        alone: bool = True,
+        doorway: WebListener | None = None,
     ) -> None:
         self._app = app
         self._role = role
@@ -85,87 +91,98 @@ class Server:
         self._doorway = doorway
 
     async def run(
-        self, *, concurrency: int | None = None, only: Only | None = None, seconds: float | None = None
+        self,
+        *,
+        concurrency: int | None = None,
+        only: WorkFilterKeywords | None = None,
+        seconds: float | None = None,
     ) -> None:
-        """Until a signal asks for the end, or for so many seconds."""
+        """Run until a stop signal, or for this many seconds."""
         with StopSignals() as signals:
-            with SeedingBar(self._face.terminal) as bar:
+            with SeedProgressBar(self._face.terminal) as bar:
                 starting = self._app.start(
                     self._role, concurrency=concurrency, on_progress=bar.show, **(only or {})
                 )
-                await signals.unless_asked(starting, hurry=self._app.parts.store.hurry)
+                await signals.run_until_stopped(starting, hurry=self._app.parts.store.hurry)
             try:
-                if not signals.asked.is_set():
-                    await self._work(signals, seconds)
+                if not signals.stop_requested.is_set():
+                    await self._run_until_asked(signals, seconds)
             finally:
                 await self._stop(signals)
 
-    async def _work(self, signals: StopSignals, seconds: float | None) -> None:
+    async def _run_until_asked(self, signals: StopSignals, seconds: float | None) -> None:
         async with self._web() as address:
-            if self._doorway is not None and (way_in := await entrance(self._doorway, self._app)) is not None:
-                self._face.say(way_in)
-            async with self._face.shown(self._app, await self._greeting(address)):
-                await is_set_within(signals.asked, seconds)
+            if (
+                self._doorway is not None
+                and (hint := await sign_in_hint(self._doorway, self._app)) is not None
+            ):
+                self._face.say(hint)
+            async with self._face.status_view(self._app, await self._start_message(address)):
+                await is_set_within(signals.stop_requested, seconds)
 
     def _web(self) -> AbstractAsyncContextManager[str | None]:
-        return nullcontext() if self._doorway is None else self._doorway.served(self._app)
+        return nullcontext() if self._doorway is None else self._doorway.serve(self._app)
 
-    async def _greeting(self, web: str | None) -> str:
-        store = await self._app.parts.store.opened()
+    async def _start_message(self, web: str | None) -> str:
+        store = await self._app.parts.store.open()
         if self._alone:
-            for one in caveats(store.address, self._role, elsewhere=await self._other_machines(store)):
-                logger.warning(one)
+            for warning in database_warnings(
+                store.address, self._role, other_hosts=await self._other_machines(store)
+            ):
+                logger.warning(warning)
         where = f"; dashboard on {web}" if web else ""
-        return f"{greeting(self._app, self._role, store.address)}{where}; Ctrl-C stops"
+        return f"{start_message(self._app, self._role, store.address)}{where}; Ctrl-C stops"
 
     async def _other_machines(self, store: Store) -> list[str]:
-        living = (await asyncio.to_thread(look, self._app, store)).status.workers
-        return [worker.host for worker in living if worker.host != self._app.parts.identity.host]
+        workers = (await asyncio.to_thread(read_live_view, self._app, store)).status.workers
+        return [worker.host for worker in workers if worker.host != self._app.parts.identity.host]
 
     async def _stop(self, signals: StopSignals) -> None:
-        patience = self._app.parts.settings.shutdown_timeout.total_seconds()
-        self._face.say(farewell(self._app.under_way, patience))
-        hurrying = asyncio.create_task(self._say_when(signals.hurried))
+        timeout = self._app.parts.settings.shutdown_timeout.total_seconds()
+        self._face.say(stop_message(self._app.active_trains, timeout))
+        hurrying = asyncio.create_task(self._announce_hurry(signals.hurry_requested))
         try:
-            await self._app.stop(signals.hurried)
+            await self._app.stop(signals.hurry_requested)
         finally:
             hurrying.cancel()
         self._face.say("stopped")
 
-    async def _say_when(self, hurried: asyncio.Event) -> None:
+    async def _announce_hurry(self, hurried: asyncio.Event) -> None:
         await hurried.wait()
-        self._face.say("putting back to the queue what still runs")
+        self._face.say("interrupting active runs; they return to the queue")
 
 
-def greeting(app: Trax, role: Role, address: str) -> str:
-    """What runs here, and where its data is."""
-    schedules = len(app.parts.declarations.checked().manifests)
-    what = "all roles" if role is Role.ALL else role
+def start_message(app: Trax, role: ProcessRole, address: str) -> str:
+    """Roles, trains, schedules and database of this process."""
+    schedules = len(app.parts.declarations.timetable().manifests)
+    what = "all roles" if role is ProcessRole.ALL else role
     file = file_of(address)
     where = f" ({file.resolve()})" if file else ""
-    said = f"{counted(len(app.trains), 'train')} and {counted(schedules, 'schedule')}"
-    return f"{what}: {said} on {address}{where}"
+    counts = f"{count_noun(len(app.trains), 'train')} and {count_noun(schedules, 'schedule')}"
+    return f"{what}: {counts} on {address}{where}"
 
 
-def farewell(under_way: Sequence[str], patience: float) -> str:
-    """What the end waits for."""
-    if not under_way:
+def stop_message(running_trains: Sequence[str], timeout_seconds: float) -> str:
+    """Which active runs the shutdown waits for."""
+    if not running_trains:
         return "stopping"
     trains = ", ".join(
-        train if count == 1 else f"{count} of {train}" for train, count in Counter(under_way).most_common()
+        train if count == 1 else f"{count} of {train}"
+        for train, count in Counter(running_trains).most_common()
     )
+    runs = count_noun(len(running_trains), "run")
     return (
-        f"stopping: waiting up to {patience:g} s for {counted(len(under_way), 'run')} to end ({trains}); "
-        "Ctrl-C again puts back to the queue what still runs"
+        f"stopping: waiting up to {timeout_seconds:g} s for {runs} to end ({trains}); "
+        "Ctrl-C again interrupts them and returns them to the queue"
     )
 
 
-def counted(count: int, noun: str) -> str:
+def count_noun(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-class SeedingBar:
-    """A progress bar that appears only when there is something to wait for."""
+class SeedProgressBar:
+    """A progress bar that appears only if seeding takes longer than a second."""
 
     def __init__(self, terminal: Console | None) -> None:
         self._progress = Progress(console=terminal, transient=True, disable=terminal is None)
@@ -181,7 +198,7 @@ class SeedingBar:
             self._progress.stop()
 
     def show(self, done: int, total: int) -> None:
-        """Called from the thread that writes."""
+        """Update the bar. Called from the seeding thread."""
         if not self._is_shown and time.monotonic() - self._began > QUIET_SECONDS:
             self._is_shown = True
             self._progress.start()

@@ -1,4 +1,4 @@
-"""`trax sessions …`: who is signed in to the dashboard, signing them out, and links to sign in."""
+"""`trax sessions …`: list and end dashboard sessions, and create sign-in links."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from trax.cli.operating import (
     Reason,
     Yes,
     confirm,
-    misuse,
     operate,
+    usage_error,
 )
 from trax.cli.showing import say, show_list
 
 LISTED: Final = ("id", "user", "role", "means", "address", "created_at", "last_seen_at", "expires_at")
-ADDRESS: Final = "http://127.0.0.1:8080"
+DEFAULT_URL: Final = "http://127.0.0.1:8080"
 COMMAND: Final = ("sessions", "end")
 
-OfUser = Annotated[str | None, Parameter("--user", help="Only those of this user.")]
+OfUser = Annotated[str | None, Parameter("--user", help="Only sessions of this user.")]
 
-sessions = App(name="sessions", help="Who is signed in to the dashboard; links to sign in.")
+sessions = App(name="sessions", help="List and end dashboard sessions; create sign-in links.")
 
 
 @sessions.command(name="list")
@@ -39,7 +39,7 @@ def list_(
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the browsers that are signed in, newest first."""
+    """List dashboard sessions, newest first."""
     found = operate(database_url, lambda app: app.sessions.list(user=user, before=before, limit=limit))
     show_list(found, LISTED, as_json=as_json)
 
@@ -53,12 +53,12 @@ def end(
     reason: Reason = None,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Sign out these browsers, one user everywhere, or everybody.
+    """End dashboard sessions: by id, of one user, or all.
 
-    A server notices within a few seconds.
+    Servers apply this within a few seconds.
     """
     if sum((bool(ids), user is not None, everything)) != 1:
-        raise misuse("Say which: IDS, --user or --all.", *COMMAND)
+        raise usage_error("No sessions selected: give ids, --user or --all.", *COMMAND)
     if everything and not confirm("End every session", yes=yes, command=COMMAND):
         return 1
     ended = operate(
@@ -73,12 +73,12 @@ def end(
 @sessions.command
 def link(
     *,
-    url: Annotated[str, Parameter(help="Where the dashboard is served.")] = ADDRESS,
+    url: Annotated[str, Parameter(help="The address of the dashboard.")] = DEFAULT_URL,
     database_url: DatabaseUrl = None,
 ) -> None:
     """Print a link that signs one browser in as operator `local`.
 
-    It works once, within an hour, at a dashboard of this database for which no access is configured.
+    It works once, within 1 h, and only if no access is configured for the dashboard.
     """
     token = operate(database_url, lambda app: app.sessions.create_link())
     say(f"{url.rstrip('/')}/login?token={token}")

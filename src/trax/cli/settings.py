@@ -1,4 +1,4 @@
-"""`trax settings …`: what operators may change while servers run."""
+"""`trax settings …`: read and change settings while servers run."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Parameter
 
 from trax.bounds import load_json
-from trax.cli.operating import AsJson, CodeOf, DatabaseUrl, Reason, Yes, confirm, misuse, operate
-from trax.cli.showing import in_line, say, show_json, show_rows
+from trax.cli.operating import AppOption, AsJson, DatabaseUrl, Reason, Yes, confirm, operate, usage_error
+from trax.cli.showing import say, show_json, show_rows, single_line
 from trax.errors import InvalidSetting
 from trax.host.live_settings import check_known
 from trax.settings import Settings
@@ -17,7 +17,7 @@ from trax.settings.kinds import Effective
 if TYPE_CHECKING:
     from trax.host.app import Trax
 
-settings = App(name="settings", help="What operators may change while servers run.")
+settings = App(name="settings", help="Read and change settings while servers run.")
 
 
 @settings.command
@@ -25,60 +25,60 @@ def get(
     name: str | None = None,
     /,
     *,
-    app: CodeOf = None,
+    app: AppOption = None,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show one setting, or all of them and who says so.
+    """Show one setting, or all settings with the origin of each value.
 
-    Without --app, what the app's code says is not known here: then it is what operators have edited, over
-    this machine's environment and the defaults.
+    Without --app the values in the app's code are unknown: then it shows operators' edits, over this
+    machine's environment and the defaults.
     """
 
     async def read(operated: Trax) -> dict[str, dict[str, Any]]:
-        names = _editable() if name is None else [_checked(name)]
-        found = await operated.settings.get()
+        names = _editable_names() if name is None else [_validate_name(name)]
+        current = await operated.settings.get()
         origins = await operated.settings.origins()
-        values = found.spelled(names)
+        values = current.to_json_values(names)
         return {each: {"value": values[each], "origin": origins[each]} for each in names}
 
     found = operate(database_url, read, app=app)
     if as_json:
         show_json(found)
     elif name is not None:
-        say(in_line(found[name]["value"]))
+        say(single_line(found[name]["value"]))
     else:
-        rows = [[each, in_line(said["value"]), said["origin"]] for each, said in found.items()]
+        rows = [[each, single_line(setting["value"]), setting["origin"]] for each, setting in found.items()]
         show_rows(["name", "value", "origin"], rows)
 
 
 @settings.command(name="set")
 def set_(
     *changes: Annotated[str, Parameter(name="NAME=VALUE")],
-    app: CodeOf = None,
+    app: AppOption = None,
     reason: Reason = None,
     database_url: DatabaseUrl = None,
 ) -> None:
-    """Change settings on every server, all of these or none; `NAME=none` means no limit.
+    """Change settings on every server: all of them, or none on an error. `NAME=none` means no limit.
 
     For example: trax settings set max_active_jobs=50 default_job_timeout=90
     """
-    wanted = dict(map(_change, changes))
-    if not wanted:
-        raise misuse("Nothing to set: say NAME=VALUE.", "settings", "set")
-    operate(database_url, lambda operated: operated.settings.update(**wanted), app=app, reason=reason)
-    say(f"set: {', '.join(wanted)}")
+    values = dict(map(_parse_assignment, changes))
+    if not values:
+        raise usage_error("Nothing to set: give NAME=VALUE.", "settings", "set")
+    operate(database_url, lambda operated: operated.settings.update(**values), app=app, reason=reason)
+    say(f"set: {', '.join(values)}")
 
 
 @settings.command
 def reset(
     *names: str,
     yes: Yes = False,
-    app: CodeOf = None,
+    app: AppOption = None,
     reason: Reason = None,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Undo operators' edits of these settings, or of all: what code and environment say counts again."""
+    """Remove operators' edits of these settings, or of all: code and environment apply again."""
     if not names and not confirm("Reset every setting", yes=yes, command=("settings", "reset")):
         return 1
     operate(database_url, lambda operated: operated.settings.reset(*names), app=app, reason=reason)
@@ -86,22 +86,22 @@ def reset(
     return 0
 
 
-def _editable() -> list[str]:
-    """Those a process reads once are its own affair, and one of them may hold a password."""
+def _editable_names() -> list[str]:
+    """Settings that are not read once at start; one of those may hold a password."""
     return [name for name in sorted(Settings.model_fields) if not Settings.is_fixed(name)]
 
 
-def _checked(name: str) -> str:
+def _validate_name(name: str) -> str:
     check_known(name)
     if Settings.is_fixed(name):
-        raise InvalidSetting(f"setting {name!r} is {Effective.FIXED}; operators have no say in it")
+        raise InvalidSetting(f"setting {name!r} is {Effective.FIXED}; operators cannot change it")
     return name
 
 
-def _change(given: str) -> tuple[str, Any]:
-    name, equals, text = given.partition("=")
+def _parse_assignment(assignment: str) -> tuple[str, Any]:
+    name, equals, text = assignment.partition("=")
     if not equals:
-        raise misuse(f"{given!r} changes nothing: say NAME=VALUE.", "settings", "set")
+        raise usage_error(f"Invalid change {assignment!r}: give NAME=VALUE.", "settings", "set")
     if text.lower() == "none":
         return name, None
     try:

@@ -1,4 +1,4 @@
-"""Records on the screen as tables, in a pipe as plain lines, and for programs as JSON."""
+"""Print records: as tables on a terminal, tab-separated lines in a pipe, or JSON."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ BLANKS: Final = re.compile(r"[ \t\r\n]+")
 
 
 def show_list(records: Sequence[Any], names: Sequence[str], *, as_json: bool) -> None:
-    """One record a line, with these of its values; as JSON, all of its values."""
+    """Print one record per line with the named values; as JSON, all values."""
     if as_json:
         show_json([as_mapping(record) for record in records])
         return
-    in_cell = in_column if sys.stdout.isatty() else in_line
+    in_cell = table_cell if sys.stdout.isatty() else single_line
     rows = [[in_cell(getattr(record, name)) for name in names] for record in records]
     show_rows([name.replace("_", " ") for name in names], rows)
 
 
 def show_rows(header: Sequence[str], rows: Iterable[Sequence[str]], *, to: TextIO | None = None) -> None:
-    """In a pipe the columns are parted by tabs, so that `cut` finds them."""
+    """Print a table; in a pipe, columns are separated by tabs, for `cut`."""
     out = to or sys.stdout
     if not out.isatty():
         for row in (header, *rows):
@@ -41,21 +41,21 @@ def show_rows(header: Sequence[str], rows: Iterable[Sequence[str]], *, to: TextI
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in header:
-        table.add_column(name, overflow="fold")  # an id that is cut short cannot be typed again
+        table.add_column(name, overflow="fold")  # a cut id could not be copied
     for row in rows:
         table.add_row(*map(visible_text, row))
     Console(file=out, markup=False, highlight=False, emoji=False).print(table)
 
 
 def show_one(record: Any, *, as_json: bool) -> None:
-    """Every value of one record, a line each; long text goes below its name."""
+    """Print every value of one record, one per line; text of several lines goes below its name."""
     values = as_mapping(record)
     if as_json:
         show_json(values)
         return
     width = max(map(len, values)) + 2
     for name, value in values.items():
-        text = spelled(value)
+        text = format_value(value)
         below = "\n  " + text.replace("\n", "\n  ") if "\n" in text else text
         say(f"{name + ':':{width}}{below}".rstrip())
 
@@ -65,18 +65,18 @@ def show_json(value: Any) -> None:
 
 
 def say(text: str) -> None:
-    """Print lines. What a job or its input says must not steer the terminal that shows it."""
-    print(visible_text(text, keep="\n\t"), flush=True)  # noqa: T201 - a command speaks here, and whoever follows it hears it at once
+    """Print lines, with control characters of jobs and inputs made visible."""
+    print(visible_text(text, keep="\n\t"), flush=True)  # noqa: T201 - a command's output; flushed for pipes
 
 
 def as_mapping(record: Any) -> Mapping[str, Any]:
-    """The values of a record, by the names it has in Python."""
+    """The values of a record by field name."""
     if is_dataclass(record):
         return {each.name: getattr(record, each.name) for each in fields(record)}
     return record
 
 
-def spelled(value: Any) -> str:
+def format_value(value: Any) -> str:
     match value:
         case None:
             return "-"
@@ -92,10 +92,10 @@ def spelled(value: Any) -> str:
             return to_json(value).decode()
 
 
-def in_line(value: Any) -> str:
-    return visible_text(BLANKS.sub(" ", spelled(value)).strip(" "))
+def single_line(value: Any) -> str:
+    return visible_text(BLANKS.sub(" ", format_value(value)).strip(" "))
 
 
-def in_column(value: Any) -> str:
-    """On a screen there is little room: a moment is how far away it is."""
-    return relative(value, utc_now()) if isinstance(value, datetime) else in_line(value)
+def table_cell(value: Any) -> str:
+    """A value as a table cell: a moment is shown relative to now, to save space."""
+    return relative(value, utc_now()) if isinstance(value, datetime) else single_line(value)

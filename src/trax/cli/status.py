@@ -1,4 +1,4 @@
-"""`trax status`: how the whole stands, for people and for orchestrators."""
+"""`trax status`: queue, runs, workers and problems, for people and for orchestrators."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from cyclopts import Parameter
 
 from trax.cli.moments import moment, relative
 from trax.cli.operating import AsJson, DatabaseUrl, operate
-from trax.cli.showing import as_mapping, in_line, say, show_json, show_rows
+from trax.cli.showing import as_mapping, say, show_json, show_rows, single_line
 from trax.host.status import status as read_status
-from trax.records.status import COUNTED_TO, Status, problems
+from trax.records.status import COUNT_LIMIT, Status, problems
 
 if TYPE_CHECKING:
     from datetime import datetime
 
 Check = Annotated[
-    bool, Parameter(negative=(), help="Say only what is wrong, a line each, and exit with 1 if anything is.")
+    bool, Parameter(negative=(), help="Print only problems, one per line; exit with 1 if there is one.")
 ]
 
 
 def status(*, check: Check = False, database_url: DatabaseUrl = None, as_json: AsJson = False) -> int:
-    """Show what waits, what runs, who is there and what is wrong.
+    """Show queue, runs, workers and problems.
 
-    Wrong is: a database that cannot be used; runs that wait for a worker while none lives; a manifest or a
-    delayed entry that nobody has taken up for a minute; servers of one app that declare different manifests.
+    Problems are: an unusable database; runs waiting while no worker is alive; a manifest or a delayed entry
+    overdue by a minute; servers of one app that declare different manifests.
     """
     found = operate(database_url, lambda app: read_status(app.parts))
     wrong = problems(found)
@@ -34,43 +34,49 @@ def status(*, check: Check = False, database_url: DatabaseUrl = None, as_json: A
     elif not check:
         _show(found)
     if not as_json:
-        for one in wrong:
+        for problem in wrong:
             sys.stdout.flush()
-            print(f"trax: {in_line(one)}", file=sys.stderr)  # noqa: T201
+            print(f"trax: {single_line(problem)}", file=sys.stderr)  # noqa: T201
     return 1 if check and wrong else 0
 
 
-def _show(found: Status) -> None:
+def _show(current: Status) -> None:
     rows: list[tuple[str, Any]] = [
-        ("ready", found.ready),
-        ("delayed", found.delayed),
-        ("waiting for a worker that takes it", found.parked),
-        ("pending", found.pending),
-        ("running", found.running),
-        ("failed in the last hour", found.failed_last_hour),
-        ("dead letters waiting", found.dead_letters),
-        ("manifests enabled", found.manifests_enabled),
-        ("manifests disabled", found.manifests_disabled),
-        ("next manifest due", _when(found.next_due_at, found)),
-        ("next delayed entry", _when(found.next_delayed_at, found)),
-        ("workers", len(found.workers)),
+        ("ready", current.ready),
+        ("delayed", current.delayed),
+        ("parked: no live worker for it", current.parked),
+        ("pending", current.pending),
+        ("running", current.running),
+        ("failed in the last hour", current.failed_last_hour),
+        ("dead letters waiting", current.dead_letters),
+        ("manifests enabled", current.manifests_enabled),
+        ("manifests disabled", current.manifests_disabled),
+        ("next manifest due", _when(current.next_due_at, current)),
+        ("next delayed entry", _when(current.next_delayed_at, current)),
+        ("workers", len(current.workers)),
     ]
     show_rows(["what", "now"], [(what, _number(value)) for what, value in rows])
-    if not found.workers:
+    if not current.workers:
         return
     say("")
     show_rows(
-        ["worker", "host", "pid", "slots", "last beat"],
+        ["worker", "host", "pid", "slots", "last heartbeat"],
         [
-            [str(one.id), one.host, str(one.pid), str(one.concurrency), relative(one.heartbeat_at, found.now)]
-            for one in found.workers
+            [
+                str(each.id),
+                each.host,
+                str(each.pid),
+                str(each.concurrency),
+                relative(each.heartbeat_at, current.now),
+            ]
+            for each in current.workers
         ],
     )
 
 
-def _when(at: datetime | None, found: Status) -> str:
-    return "-" if at is None else moment(at, found.now)
+def _when(at: datetime | None, current: Status) -> str:
+    return "-" if at is None else moment(at, current.now)
 
 
 def _number(value: Any) -> str:
-    return f"{value}+" if isinstance(value, int) and value >= COUNTED_TO else str(value)
+    return f"{value}+" if isinstance(value, int) and value >= COUNT_LIMIT else str(value)

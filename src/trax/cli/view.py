@@ -1,7 +1,6 @@
-"""A calm view of a server at work, drawn about once a second by a thread of its own.
+"""The live terminal view of a server, drawn about once a second in its own thread.
 
-Nothing waits for it: a terminal that is held up, a database that does not answer or an error in here cost the
-view, and never the server.
+The server never waits for it: a stopped terminal, a slow database or an error here affects only the view.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from rich.live import Live
 
-from trax.cli.picture import picture
+from trax.cli.picture import render
 from trax.errors import StoreError
 from trax.store import glance
 
@@ -25,25 +24,27 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from trax.cli.log_setup import LastLines
+    from trax.cli.log_setup import RecentLines
     from trax.host.app import Trax
-    from trax.records.glance import Glance
+    from trax.records.glance import LiveView
     from trax.store import Connection, Store
 
 logger = logging.getLogger(__name__)
 
 REFRESH_SECONDS: Final = 1.0
 LONGEST_SECONDS: Final = 5.0
-SPARING: Final = 50
-"""How much longer the view rests than it looks."""
-FAREWELL_SECONDS: Final = 2.0
-"""How long the end waits for the last picture. A terminal that was stopped with Ctrl-S takes none."""
+REST_FACTOR: Final = 50
+"""The pause between two reads, as a multiple of the time a read takes."""
+CLOSE_SECONDS: Final = 2.0
+"""How long closing waits for the last redraw; a terminal stopped with Ctrl-S never draws it."""
 
 
-class View:
-    """Draws until it is closed. `read` is asked in the view's own thread, once for each picture."""
+class TerminalView:
+    """Redraws until it is closed. `read` is called in the view's thread, once per redraw."""
 
-    def __init__(self, console: Console, heading: str, read: Callable[[], Glance], lines: LastLines) -> None:
+    def __init__(
+        self, console: Console, heading: str, read: Callable[[], LiveView], lines: RecentLines
+    ) -> None:
         self._console = console
         self._heading = heading
         self._read = read
@@ -55,44 +56,44 @@ class View:
         self._thread.start()
 
     def close(self) -> None:
-        """Draw once more and leave the terminal as it was."""
+        """Redraw once more and restore the terminal."""
         self._closing.set()
-        self._thread.join(FAREWELL_SECONDS)
+        self._thread.join(CLOSE_SECONDS)
 
     def _run(self) -> None:
         try:
             self._draw()
         except Exception:
-            self._lines.pass_on()
-            logger.exception("the view failed and is gone; the server goes on")
+            self._lines.switch_to_stderr()
+            logger.exception("terminal view failed and is off; the server continues")
 
     def _draw(self) -> None:
-        """What jobs print appears above, and stays out of the way when it goes to a file."""
-        is_seen = sys.stdout.isatty()
-        with Live(console=self._console, auto_refresh=False, redirect_stdout=is_seen) as live:
+        """Output of jobs appears above the view, unless it is redirected to a file."""
+        is_terminal = sys.stdout.isatty()
+        with Live(console=self._console, auto_refresh=False, redirect_stdout=is_terminal) as live:
             is_last = False
             while not is_last:
                 is_last, began = self._closing.is_set(), time.monotonic()
-                live.update(picture(self._heading, self._seen(), self._lines.kept), refresh=True)
+                live.update(render(self._heading, self._read_or_error(), self._lines.recent), refresh=True)
                 self._closing.wait(pause_after(time.monotonic() - began))
 
-    def _seen(self) -> Glance | str:
+    def _read_or_error(self) -> LiveView | str:
         try:
             return self._read()
         except StoreError as error:
-            return f"the database does not answer: {error}"
+            return f"database does not respond: {error}"
 
 
-def pause_after(took: float) -> float:
-    """About a second, and longer where a look is dear: watching must not be what keeps a database busy."""
-    return min(max(REFRESH_SECONDS, took * SPARING), LONGEST_SECONDS)
+def pause_after(read_seconds: float) -> float:
+    """About a second, longer after a slow read: the view must not load the database."""
+    return min(max(REFRESH_SECONDS, read_seconds * REST_FACTOR), LONGEST_SECONDS)
 
 
 @asynccontextmanager
-async def viewed(app: Trax, console: Console, heading: str, lines: LastLines) -> AsyncGenerator[None]:
-    """Show the app at work for as long as the block lasts."""
-    store = await app.parts.store.opened()
-    view = View(console, heading, lambda: look(app, store), lines)
+async def show_view(app: Trax, console: Console, heading: str, lines: RecentLines) -> AsyncGenerator[None]:
+    """Show the live view of the app during the block."""
+    store = await app.parts.store.open()
+    view = TerminalView(console, heading, lambda: read_live_view(app, store), lines)
     view.start()
     try:
         yield
@@ -100,13 +101,13 @@ async def viewed(app: Trax, console: Console, heading: str, lines: LastLines) ->
         await asyncio.to_thread(view.close)
 
 
-def look(app: Trax, store: Store) -> Glance:
-    """One short transaction."""
-    return store.read(_look, app, store)
+def read_live_view(app: Trax, store: Store) -> LiveView:
+    """Read the numbers of the live view, in one short transaction."""
+    return store.read(_read_live_view, app, store)
 
 
-def _look(connection: Connection, app: Trax, store: Store) -> Glance:
-    return glance.read(
+def _read_live_view(connection: Connection, app: Trax, store: Store) -> LiveView:
+    return glance.read_live_view(
         connection,
         sorted(app.trains.names_and_aliases),
         now=store.now(connection),

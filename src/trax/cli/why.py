@@ -1,4 +1,4 @@
-"""`trax why`: what keeps a manifest or a queued entry from running."""
+"""`trax why`: explain why a manifest, entry or run is not running."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from trax.cli.operating import AsJson, CodeOf, DatabaseUrl, operate
+from trax.cli.operating import AppOption, AsJson, DatabaseUrl, operate
 from trax.cli.showing import say, show_json
 
 if TYPE_CHECKING:
     from trax.host.app import Trax
     from trax.records import Reason
 
-WANTED = "A manifest, an entry or a run: its external id or number; run:7 for run 7."
-Wanted = Annotated[str, Parameter(name="ID", help=WANTED)]
+ID_HELP = "A manifest, entry or run: its external id or number; run:7 means run 7."
+TargetId = Annotated[str, Parameter(name="ID", help=ID_HELP)]
 
 
 def why(
-    what: Wanted, /, *, app: CodeOf = None, database_url: DatabaseUrl = None, as_json: AsJson = False
+    what: TargetId, /, *, app: AppOption = None, database_url: DatabaseUrl = None, as_json: AsJson = False
 ) -> None:
-    """Say why something is not running, what holds it now first.
+    """Explain why a manifest, entry or run is not running; the reason that blocks it now comes first.
 
-    Without --app the settings, trains and routes that live servers publish count.
+    Without --app it uses the settings, trains and routes that live servers publish.
     """
 
-    async def asked(app: Trax) -> list[Reason]:
+    async def explain(app: Trax) -> list[Reason]:
         app.parts.store.migrates = False
         return await app.why(what)
 
-    reasons = operate(database_url, asked, app=app)
+    reasons = operate(database_url, explain, app=app)
     if as_json:
         show_json({"id": what, "reasons": reasons})
         return

@@ -1,4 +1,4 @@
-"""`trax worker`: runs what a scheduler elsewhere has let through, in one process or in several."""
+"""`trax worker`: run dispatched jobs, in one process or several."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from typing import Annotated, Any, Final
 
 from cyclopts import Parameter, validators
 
-from trax.bounds import MOST_PROCESSES
-from trax.cli.caveats import caveats
+from trax.bounds import MAX_PROCESSES
+from trax.cli.caveats import database_warnings
 from trax.cli.loading import app_name, load_app
-from trax.cli.log_setup import LogFormat, LogLevel, Logs
+from trax.cli.log_setup import LogFormat, LogLevel, LogOptions
 from trax.cli.serving import AppName, Concurrency, serve
 from trax.host.processes import end_with_parent, keep_running
-from trax.host.roles import Role
-from trax.host.takes import Only, Takes
+from trax.host.roles import ProcessRole
+from trax.host.takes import WorkFilter, WorkFilterKeywords
 
 logger = logging.getLogger("trax")
 
-CHILD: Final = "TRAX_WORKER_PROCESS"
-"""Set for the processes of `--processes`: they end when their parent does."""
+CHILD_VARIABLE: Final = "TRAX_WORKER_PROCESS"
+"""Set in the child processes of `--processes`: they end with their parent."""
 
 Processes = Annotated[
     int,
     Parameter(
-        help="How many processes; one that dies is replaced.",
-        validator=validators.Number(gte=1, lte=MOST_PROCESSES),
+        help="How many processes; one that dies is restarted.",
+        validator=validators.Number(gte=1, lte=MAX_PROCESSES),
     ),
 ]
 
-Trains = Annotated[str | None, Parameter(help="Take only runs of these trains: a,b.")]
-Groups = Annotated[str | None, Parameter(help="Take only runs of these groups: x,y.")]
+Trains = Annotated[str | None, Parameter(help="Run only these trains: a,b.")]
+Groups = Annotated[str | None, Parameter(help="Run only jobs of these groups: x,y.")]
 
 
 def worker(
@@ -47,30 +47,32 @@ def worker(
     log_format: LogFormat = None,
     log_level: LogLevel = None,
 ) -> int:
-    """Run queued jobs until Ctrl-C or SIGTERM. It needs a scheduler, here or elsewhere."""
-    loaded, only = load_app(app), Only(trains=_names(trains), groups=_names(groups))
-    Takes.checked(loaded.trains, only)
-    is_alone = processes == 1 and not os.environ.get(CHILD)
-    logs = Logs(log_format, log_level, may_draw=is_alone)
+    """Run queued jobs until Ctrl-C or SIGTERM. It needs a scheduler, on this machine or another."""
+    loaded, only = load_app(app), WorkFilterKeywords(trains=_names(trains), groups=_names(groups))
+    WorkFilter.parse(loaded.trains, only)
+    is_alone = processes == 1 and not os.environ.get(CHILD_VARIABLE)
+    logs = LogOptions(log_format, log_level, may_draw=is_alone)
     if processes == 1:
         if not is_alone:
             end_with_parent()
-        serve(loaded, "worker", logs, concurrency=concurrency, only=only, alone=is_alone)
+        serve(loaded, "worker", logs, concurrency=concurrency, only=only, is_alone=is_alone)
         return 0
     logs.set_up()
-    for one in caveats(loaded.parts.store.shown_address, Role.WORKER, processes=processes):
-        logger.warning(one)
-    given = {"--concurrency": concurrency, "--trains": trains, "--groups": groups}
-    command = _command(app, given, logs)
-    return asyncio.run(keep_running(command, processes, environment={CHILD: "1"}))
+    for warning in database_warnings(
+        loaded.parts.store.display_address, ProcessRole.WORKER, processes=processes
+    ):
+        logger.warning(warning)
+    options = {"--concurrency": concurrency, "--trains": trains, "--groups": groups}
+    command = _command(app, options, logs)
+    return asyncio.run(keep_running(command, processes, environment={CHILD_VARIABLE: "1"}))
 
 
-def _names(given: str | None) -> list[str] | None:
-    return None if given is None else [name.strip() for name in given.split(",")]
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",")]
 
 
-def _command(app: str | None, given: dict[str, Any], logs: Logs) -> list[str]:
-    """The same command for one process. Each loads the app by itself: nothing is shared by accident."""
+def _command(app: str | None, options: dict[str, Any], logs: LogOptions) -> list[str]:
+    """The command line of one child process, which loads the app itself."""
     start = [sys.executable, "-c", "from trax.cli import main; main()", "worker", app_name(app)]
-    given |= {"--log-format": logs.format, "--log-level": logs.level}
-    return [*start, *(word for name, value in given.items() if value for word in (name, str(value)))]
+    options |= {"--log-format": logs.format, "--log-level": logs.level}
+    return [*start, *(word for name, value in options.items() if value for word in (name, str(value)))]

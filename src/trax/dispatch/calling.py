@@ -1,4 +1,4 @@
-"""One call of a submitter: for so long and no longer, and whatever happens is an answer."""
+"""Call a submitter with a timeout; every failure becomes a result for each run."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from contextvars import copy_context
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from trax.dispatch.submit import Answer, Refused, Submission, Submitter, one_answer_each
+from trax.dispatch.submit import Refused, Submission, SubmissionResult, Submitter, validate_results
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class Call:
-    """A call that is under way from the moment it is made.
+class SubmitCall:
+    """A call of a submitter; it starts when the object is created.
 
-    Code that hangs cannot be stopped for sure, so there are two ends: `answers` comes in time, and `ended`
-    when the submitter has really let go. Until then the call keeps its place among those allowed at once, and
-    a submitter that hangs for ever holds up nobody but itself.
+    Code that hangs cannot be stopped reliably, so there are two ends: `results` returns in time, and
+    `wait_until_done` when the submitter has really returned. Until then the call counts as one of those
+    allowed at once, so a submitter that hangs blocks only itself.
     """
 
     def __init__(self, submitter: Submitter, batch: Sequence[Submission]) -> None:
         self._submitter = submitter
         self._batch = batch
-        begin = _task if inspect.iscoroutinefunction(submitter.submit) else _thread
+        begin = _start_task if inspect.iscoroutinefunction(submitter.submit) else _start_thread
         self._work: asyncio.Future[Any] = begin(submitter, batch)
 
-    async def answers(self, seconds: float | None) -> list[Answer]:
+    async def results(self, seconds: float | None) -> list[SubmissionResult]:
         try:
             await asyncio.wait([self._work], timeout=seconds)
         finally:
@@ -38,53 +38,53 @@ class Call:
                 self._work.cancel()
         if is_late:
             return [TimeoutError(f"not handed over within {seconds:g} s")] * len(self._batch)
-        return self._said()
+        return self._read_results()
 
-    async def ended(self) -> None:
+    async def wait_until_done(self) -> None:
         if not self._work.done():
             await asyncio.wait([self._work])
         if not self._work.cancelled():
-            self._work.exception()  # looked at, so that asyncio does not complain of a late one
+            self._work.exception()  # retrieve it, or asyncio logs "exception was never retrieved"
 
-    def _said(self) -> list[Answer]:
+    def _read_results(self) -> list[SubmissionResult]:
         try:
-            said = self._work.result()
+            returned = self._work.result()
         except asyncio.CancelledError:
             return [RuntimeError("the submitter cancelled its own call")] * len(self._batch)
-        except Exception as error:  # noqa: BLE001 - it is the answer
+        except Exception as error:  # noqa: BLE001 - it is the result
             return [error] * len(self._batch)
-        return one_answer_each(self._submitter.name, said, self._batch)
+        return validate_results(self._submitter.name, returned, self._batch)
 
 
-def _task(submitter: Submitter, batch: Sequence[Submission]) -> asyncio.Future[Any]:
+def _start_task(submitter: Submitter, batch: Sequence[Submission]) -> asyncio.Future[Any]:
     async def call() -> Any:
-        return await _any(submitter.submit(batch))
+        return await _await(submitter.submit(batch))
 
     return asyncio.create_task(call(), name=f"trax submit to {submitter.name}")
 
 
-def _thread(submitter: Submitter, batch: Sequence[Submission]) -> asyncio.Future[Any]:
-    """A thread of its own: one that hangs must not take one of those that trains run in."""
+def _start_thread(submitter: Submitter, batch: Sequence[Submission]) -> asyncio.Future[Any]:
+    """Call it in a new thread: a call that hangs must not block a thread in which trains run."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
 
     def work() -> None:
         try:
-            said: Any = submitter.submit(batch)
-        except BaseException as error:  # noqa: BLE001 - it is the answer, also when it wants to end the thread
-            said = [error if isinstance(error, Exception) else Refused(repr(error))] * len(batch)
-        with suppress(RuntimeError):  # the loop may be closed by now
-            loop.call_soon_threadsafe(_set, future, said)
+            returned: Any = submitter.submit(batch)
+        except BaseException as error:  # noqa: BLE001 - it is the result, also SystemExit
+            returned = [error if isinstance(error, Exception) else Refused(repr(error))] * len(batch)
+        with suppress(RuntimeError):  # the event loop may be closed
+            loop.call_soon_threadsafe(_set_result, future, returned)
 
     name = f"trax-submit-{submitter.name}"
     Thread(target=copy_context().run, args=(work,), name=name, daemon=True).start()
     return future
 
 
-def _set(future: asyncio.Future[Any], said: Any) -> None:
+def _set_result(future: asyncio.Future[Any], returned: Any) -> None:
     if not future.done():
-        future.set_result(said)
+        future.set_result(returned)
 
 
-async def _any(said: Any) -> Any:
-    return await said
+async def _await(awaitable: Any) -> Any:
+    return await awaitable

@@ -1,4 +1,4 @@
-"""Who runs what was let in: a worker at the gate as far as it has slots, else whoever comes for it."""
+"""Build admissions: assign entries to the worker of this cycle while it has free slots."""
 
 from __future__ import annotations
 
@@ -11,55 +11,62 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trax.dispatch.routing import Routing
-    from trax.store.claim import Claimed, Taker
+    from trax.store.claim import Claimed, ClaimRequest
     from trax.store.gate import Candidate
 
 
-def placed(
+def build_admissions(
     entries: Sequence[Candidate],
     routing: Routing,
-    taker: Taker | None,
+    claim_request: ClaimRequest | None,
     *,
-    taken: Sequence[Claimed] = (),
+    claimed: Sequence[Claimed] = (),
     groups: frozenset[int] | None = None,
 ) -> list[Admission]:
-    """Give the worker what it can run, in order, until its slots are full; `taken` is in some already.
+    """Assign entries to the worker, in order, until its slots are full; `claimed` are runs it has already.
 
-    With `groups` it gets only what is in one of them.
+    With `groups` it gets only entries of these groups. Any worker may claim the entries that are not
+    assigned.
     """
-    free = taker.slots - len(taken) if taker else 0
-    cpu_free = taker.cpu_slots - sum(run.train in taker.cpu_trains for run in taken) if taker else 0
-    kinds: dict[str, _Kind] = {}
+    free = claim_request.slots - len(claimed) if claim_request else 0
+    cpu_free = (
+        claim_request.cpu_slots - sum(run.train in claim_request.cpu_trains for run in claimed)
+        if claim_request
+        else 0
+    )
+    kinds: dict[str, _TrainPlacement] = {}
     placements: list[Admission] = []
     for entry in entries:
-        kind = kinds.get(entry.train) or kinds.setdefault(entry.train, _kind(entry.train, routing, taker))
+        kind = kinds.get(entry.train) or kinds.setdefault(
+            entry.train, _train_placement(entry.train, routing, claim_request)
+        )
         worker_id, host = None, None
         is_wanted = groups is None or entry.group_id in groups
         if (
-            taker is not None
-            and kind.is_takers
+            claim_request is not None
+            and kind.fits_worker
             and is_wanted
             and free > 0
             and (not kind.is_cpu or cpu_free > 0)
         ):
-            worker_id, host = taker.worker_id, taker.host
+            worker_id, host = claim_request.worker_id, claim_request.host
             free, cpu_free = free - 1, cpu_free - kind.is_cpu
         answers = entry.dead_letter_id is not None
         placements.append(Admission(entry.id, kind.submitter, kind.exempt, worker_id, host, answers))
     return placements
 
 
-class _Kind(NamedTuple):
-    """What is the same for all entries of a train. `is_takers`: the worker at the gate could run them."""
+class _TrainPlacement(NamedTuple):
+    """What all entries of a train have in common. `fits_worker`: the worker could run them."""
 
     submitter: str
     exempt: bool
-    is_takers: bool
+    fits_worker: bool
     is_cpu: bool
 
 
-def _kind(train: str, routing: Routing, taker: Taker | None) -> _Kind:
+def _train_placement(train: str, routing: Routing, claim_request: ClaimRequest | None) -> _TrainPlacement:
     submitter = routing.submitter_of(train)
-    is_takers = taker is not None and submitter == LOCAL and train in taker.trains
-    is_cpu = taker is not None and train in taker.cpu_trains
-    return _Kind(submitter, train in routing.exempt, is_takers, is_cpu)
+    is_takers = claim_request is not None and submitter == LOCAL and train in claim_request.trains
+    is_cpu = claim_request is not None and train in claim_request.cpu_trains
+    return _TrainPlacement(submitter, train in routing.exempt, is_takers, is_cpu)

@@ -1,4 +1,4 @@
-"""Handing runs to others: what a submitter is, what it is given, and what it answers."""
+"""The Submitter protocol: what a submitter gets (Submission), and what it returns for each run."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast, runtime_checkable
 
-from trax.errors import DefinitionError, shown
+from trax.errors import DefinitionError, format_value
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
-MOST_DOUBLINGS: Final = 20
+MAX_DOUBLINGS: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """A run to be executed elsewhere. Whoever executes it takes it up by its `metadata_id`.
+    """A run to be executed elsewhere. The receiver claims it by its `metadata_id`.
 
-    `input` is JSON text. It is in the record as well, so a message need not carry it.
+    `input` is JSON text. The record has it as well, so a message does not have to carry it.
     """
 
     metadata_id: int
@@ -32,28 +32,28 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A run that was not taken, and why."""
+    """A run that was not accepted, and why."""
 
     reason: str
 
 
-Answer: TypeAlias = Refused | Exception | None
-"""What became of one run: None when it was taken."""
+SubmissionResult: TypeAlias = Refused | Exception | None
+"""The submission result of one run: None when it was accepted."""
 
 
 @runtime_checkable
 class Submitter(Protocol):
-    """Hands runs to whoever executes them: a queue, a cluster, another server.
+    """Hands runs over to their executor: a queue, a cluster, another server.
 
-    `submit` returns once the runs are safely handed over, with an answer for each in the order given, or with
-    None when all were taken. Raising means that none was. A run may be handed over twice, after a crash say;
-    it is executed once all the same, since whoever takes it up moves its record on, and only one can.
+    `submit` returns once the runs are safely handed over, with a result for each run in the order given, or
+    with None when all were accepted. Raising means that none was. A run may be handed over twice, for example
+    after a crash; it is executed once nevertheless, since only one receiver can claim its record.
 
-    `submit` may be async, or blocking: then each call has a thread of its own. Four more attributes count if
-    they are there: `batch_size`, how many runs it wants in one call (1), `timeout`, how long a call may take
-    (the setting `hand_off_timeout`; None: for ever), `opened(receiving)`, an async context manager around all
-    calls that a server makes, where `receiving` is `app.receiving` of that server, and `withdraw(batch)`, a
-    blocking function that is told of runs which were cancelled after they were handed over.
+    `submit` may be async or blocking; each blocking call has its own thread. Four more attributes are
+    optional: `batch_size`, the maximum number of runs in one call (default: 1); `timeout`, how long a call
+    may take (default: the setting `hand_off_timeout`; None: no limit); `opened(receiving)`, an async context
+    manager around all calls that a server makes, where `receiving` is `app.receiving` of that server; and
+    `withdraw(batch)`, a blocking function that is called with runs cancelled after they were handed over.
     """
 
     @property
@@ -61,61 +61,65 @@ class Submitter(Protocol):
 
     def submit(
         self, batch: Sequence[Submission], /
-    ) -> Awaitable[Sequence[Answer] | None] | Sequence[Answer] | None: ...
+    ) -> Awaitable[Sequence[SubmissionResult] | None] | Sequence[SubmissionResult] | None: ...
 
 
 def check_submitter(submitter: Any) -> None:
-    """Refuse what could not work, where it is registered."""
+    """Validate a submitter when it is registered."""
     if not isinstance(submitter, Submitter) or not callable(submitter.submit):
         raise DefinitionError(
-            f"{shown(submitter)} is no submitter: it needs a `name` and a function `submit(batch)`"
+            f"{format_value(submitter)} is not a submitter: it needs a `name` and a function `submit(batch)`"
         )
     if not isinstance(cast("Any", submitter.name), str) or not submitter.name:
-        raise DefinitionError(f"the name of a submitter must be text (got {shown(submitter.name)})")
-    size = batch_size(submitter)
+        raise DefinitionError(f"the name of a submitter must be text (got {format_value(submitter.name)})")
+    size = batch_size_of(submitter)
     if not isinstance(cast("Any", size), int) or size < 1:
         raise DefinitionError(f"submitter {submitter.name!r}: batch_size must be 1 or more (got {size!r})")
 
 
-def batch_size(submitter: Submitter) -> int:
+def batch_size_of(submitter: Submitter) -> int:
     return getattr(submitter, "batch_size", 1)
 
 
-def timeout(submitter: Submitter, default: timedelta) -> timedelta | None:
+def timeout_of(submitter: Submitter, default: timedelta) -> timedelta | None:
     return getattr(submitter, "timeout", default)
 
 
-def opened(submitter: Submitter, receiving: Any) -> AbstractAsyncContextManager[Any]:
-    """What a server keeps open while it hands over. It gives what is to be drained at the end, or None."""
-    opening = getattr(submitter, "opened", None)
-    return nullcontext() if opening is None else opening(receiving)
+def open_submitter(submitter: Submitter, receiving: Any) -> AbstractAsyncContextManager[Any]:
+    """The context manager around all calls of a server; it yields an object to drain at the end, or None."""
+    open_context = getattr(submitter, "opened", None)
+    return nullcontext() if open_context is None else open_context(receiving)
 
 
-def one_answer_each(submitter: str, said: Any, batch: Sequence[Submission]) -> list[Answer]:
-    """What was said, if it can be understood; if not, nobody knows who was taken, so nobody was."""
-    if said is None:
+def validate_results(submitter: str, returned: Any, batch: Sequence[Submission]) -> list[SubmissionResult]:
+    """One result per run. An invalid return value refuses all: it cannot say which runs were accepted."""
+    if returned is None:
         return [None] * len(batch)
-    if not isinstance(said, Sequence) or isinstance(said, str):
-        return _not_understood(submitter, f"answered {shown(said)}", batch)
-    answers = list(cast("Sequence[Any]", said))
-    if len(answers) != len(batch):
-        return _not_understood(submitter, f"gave {len(answers)} answers", batch)
-    return [_understood(submitter, one) for one in answers]
+    if not isinstance(returned, Sequence) or isinstance(returned, str):
+        return _refuse_all(submitter, f"returned {format_value(returned)}", batch)
+    results = list(cast("Sequence[Any]", returned))
+    if len(results) != len(batch):
+        return _refuse_all(submitter, f"returned {len(results)} results", batch)
+    return [_validate_result(submitter, result) for result in results]
 
 
-def pause_after(refusals: int, *, most: int, interval: timedelta, longest: timedelta) -> timedelta | None:
-    """How long to wait after so many failed hand-offs, each time twice as long; None: give up."""
-    if refusals >= most:
+def pause_after(
+    failures: int, *, max_attempts: int, interval: timedelta, max_pause: timedelta
+) -> timedelta | None:
+    """How long to wait after this many failed hand-overs, doubled each time; None: give up."""
+    if failures >= max_attempts:
         return None
-    return min(interval * 2 ** min(refusals, MOST_DOUBLINGS), longest)
+    return min(interval * 2 ** min(failures, MAX_DOUBLINGS), max_pause)
 
 
-def _understood(submitter: str, answer: Any) -> Answer:
-    if answer is None or isinstance(answer, Refused | Exception):
-        return answer
-    return Refused(f"submitter {submitter!r} answered {shown(answer)}; it is None, Refused or an exception")
+def _validate_result(submitter: str, result: Any) -> SubmissionResult:
+    if result is None or isinstance(result, Refused | Exception):
+        return result
+    return Refused(
+        f"submitter {submitter!r} returned {format_value(result)}; expected None, Refused or an exception"
+    )
 
 
-def _not_understood(submitter: str, what: str, batch: Sequence[Submission]) -> list[Answer]:
-    refused = Refused(f"submitter {submitter!r} {what} for {len(batch)} runs; one answer each is wanted")
+def _refuse_all(submitter: str, what: str, batch: Sequence[Submission]) -> list[SubmissionResult]:
+    refused = Refused(f"submitter {submitter!r} {what} for {len(batch)} runs; expected one result per run")
     return [refused] * len(batch)

@@ -1,4 +1,4 @@
-"""Who acts: said once around what is done, and written down with everything that is changed there."""
+"""`trax.acting`: name the actor of a block of code, and record its changes in the audit log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from trax.errors import DefinitionError, shown
+from trax.errors import DefinitionError, format_value
 from trax.records.audit import Actor, NewAudit, Via
 from trax.store import audit
 from trax.train import Run, current
@@ -23,62 +23,66 @@ LONGEST_REASON: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Acting:
-    """Who acts, and the reason they gave; `run` is the run they act from, if it is one."""
+class ActorContext:
+    """The actor, the reason, and the run that acts, if it is one."""
 
     actor: Actor
     reason: str | None
     run: Run | None
 
 
-_acting: ContextVar[Acting | None] = ContextVar("trax_acting", default=None)
+_acting: ContextVar[ActorContext | None] = ContextVar("trax_acting", default=None)
 
 
 @contextmanager
 def acting(actor: Actor, *, reason: str | None = None) -> Generator[None]:
-    """Write down what is changed within the block, in the name of this actor.
+    """Record every change made within the block in the audit log, under this actor.
 
-    The entry is part of the change's own transaction. What is done outside such a block leaves none.
+    The audit entry is written in the transaction of the change. Outside such a block nothing is recorded.
     """
-    token = _acting.set(Acting(_checked(actor), reason[:LONGEST_REASON] if reason else None, current()))
+    token = _acting.set(
+        ActorContext(_validate_actor(actor), reason[:LONGEST_REASON] if reason else None, current())
+    )
     try:
         yield
     finally:
         _acting.reset(token)
 
 
-def who_acts() -> Acting | None:
-    """Who acts here, also inside the transaction, which runs in another thread.
+def actor_context() -> ActorContext | None:
+    """The actor of this code, also inside a transaction, which runs in another thread.
 
-    What a train does that an operator runs is the train's own doing, and not the operator's.
+    Changes that a train makes are not attributed to the operator who runs it.
     """
-    somebody = _acting.get()
-    return somebody if somebody is not None and somebody.run is current() else None
+    acting_now = _acting.get()
+    return acting_now if acting_now is not None and acting_now.run is current() else None
 
 
-def note(
+def record_audit(
     connection: Connection,
     action: str,
     noun: str,
     ids: Collection[Any],
     *,
     now: datetime,
-    **said: Any,
+    **fields: Any,
 ) -> int | None:
-    """Write down what was just done to these, if somebody acts; gives the id of the entry.
+    """Write an audit entry for this change, if there is an actor; return its id.
 
-    `said` may be what `NewAudit` knows: before, after, restores, expects, undoes; and `count`.
+    The keywords are fields of `NewAudit` (before, after, restores, expects, undoes) and `count`.
     """
-    somebody = who_acts()
-    if somebody is None:
+    context = actor_context()
+    if context is None:
         return None
-    count = said.pop("count", len(ids))
-    new = NewAudit(action=action, noun=noun, ids=tuple(map(str, ids)), count=count, **said)
-    return audit.add(connection, new, actor=somebody.actor, reason=somebody.reason, now=now)
+    count = fields.pop("count", len(ids))
+    new = NewAudit(action=action, noun=noun, ids=tuple(map(str, ids)), count=count, **fields)
+    return audit.add(connection, new, actor=context.actor, reason=context.reason, now=now)
 
 
-def _checked(actor: Actor) -> Actor:
+def _validate_actor(actor: Actor) -> Actor:
     name = actor.name
     if not name.strip() or len(name) > LONGEST_NAME:
-        raise DefinitionError(f"an actor needs a name of 1 to {LONGEST_NAME} characters (got {shown(name)})")
+        raise DefinitionError(
+            f"an actor needs a name of 1 to {LONGEST_NAME} characters (got {format_value(name)})"
+        )
     return Actor(name, Via(actor.via))

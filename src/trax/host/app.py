@@ -1,4 +1,4 @@
-"""`Trax`: what a user holds. It hands out small resources; its own verbs forward in a line or two."""
+"""`Trax`, the app object: declare trains and schedules, enqueue, run, start and stop."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from trax.errors import TraxError
 from trax.host.audit import Audit
 from trax.host.checks import SLOTS_OR_NONE
 from trax.host.dead_letters import DeadLetters
-from trax.host.duties import Retiring
+from trax.host.duties import RetirementPlan
 from trax.host.executions import Executions
-from trax.host.extras import needed
+from trax.host.extras import import_extra
 from trax.host.far import run_on
 from trax.host.groups import Groups
 from trax.host.live_settings import LiveSettings
-from trax.host.logs import Logs
+from trax.host.logs import AppLogs
 from trax.host.loop import run_in_loop
 from trax.host.manifests import Manifests
 from trax.host.parts import Parts
-from trax.host.queueing import Queueing
-from trax.host.receiving import receiving
+from trax.host.queueing import Enqueuer
+from trax.host.receiving import run_receiver
 from trax.host.recorded import RecordedRun
-from trax.host.roles import Role, Running
+from trax.host.roles import ProcessDuties, ProcessRole
 from trax.host.sessions import Sessions
 from trax.host.settings import AppSettings
 from trax.host.signals import StopSignals
-from trax.host.startup import patiently, start
+from trax.host.startup import retry_transient, start
 from trax.host.stats import Stats
 from trax.host.sync import Sync
-from trax.host.takes import Takes
+from trax.host.takes import WorkFilter
 from trax.host.why import why
 from trax.host.work_queue import WorkQueue
 from trax.host.workers import Workers
-from trax.records.worker import Watch
-from trax.store.url import chosen_url
+from trax.records.worker import HeartbeatStreak
+from trax.store.url import choose_url
 from trax.train import train as train_over
 from trax.train import train_of
 from trax.train.names import check_name
@@ -49,14 +49,14 @@ if TYPE_CHECKING:
 
     from trax.dispatch.submit import Submitter
     from trax.host.entry import QueuedEntry
-    from trax.host.far import Far, Remote
+    from trax.host.far import Remote, RemoteExecutor
     from trax.host.loop import Loop
     from trax.host.receiving import Receiver
-    from trax.host.takes import Only
+    from trax.host.takes import WorkFilterKeywords
     from trax.host.wishes import ManyKeywords, QueueKeywords
     from trax.records.reason import Reason
     from trax.train import Segment, Train, TrainKeywords
-    from trax.train.services import Made, Managed
+    from trax.train.services import FactoryResult, ManagedResult
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -64,7 +64,7 @@ T = TypeVar("T")
 
 
 class TrainDecorator(Protocol):
-    """What `@app.train(…)` with options gives: it makes one function a train."""
+    """The decorator that `@app.train(…)` with options returns."""
 
     @overload
     def __call__(self, function: Callable[Concatenate[In, ...], Awaitable[Out]], /) -> Train[In, Out]: ...
@@ -77,9 +77,9 @@ class TrainDecorator(Protocol):
 
 
 class Trax:
-    """An app: its trains, their services, and the database their records live in.
+    """An app: its trains, their services, and its database.
 
-    Declaring touches no database; it is opened, and migrated, when it is first needed.
+    Declaring does not touch the database. It is opened and migrated on first use.
     """
 
     def __init__(
@@ -90,11 +90,11 @@ class Trax:
         submitter: Submitter | None = None,
         **settings: Any,
     ) -> None:
-        """`name` tells apps on one database apart: each retires only manifests it has declared itself."""
+        """`name` distinguishes apps that share a database: each retires only manifests it declared itself."""
         check_name(name, "an app's name")
-        self.parts = Parts.made(chosen_url(url), LiveSettings.load(settings), name)
-        """What the app is made of, for those that run it."""
-        self._queueing = Queueing(self.parts)
+        self.parts = Parts.build(choose_url(url), LiveSettings.load(settings), name)
+        """Shared parts of the app, for the processes that run it."""
+        self._queueing = Enqueuer(self.parts)
         self.trains = self.parts.trains
         self.submitters = self.parts.submitters
         if submitter is not None:
@@ -121,9 +121,9 @@ class Trax:
         self.stats = Stats(self.parts)
         self.audit = Audit(self.parts)
         self.sessions = Sessions(self.parts)
-        self.logs = Logs(self.parts)
+        self.logs = AppLogs(self.parts)
         self.sync = Sync(self, self._queueing)
-        self._running: Running | None = None
+        self._running: ProcessDuties | None = None
 
     @overload
     def train(
@@ -145,68 +145,76 @@ class Trax:
             return partial(self._define, **options)
         return self._define(what, route, **options)
 
-    def _define(self, what: Any, route: Any = None, **options: Any) -> Train[Any, Any]:
+    def _define(self, name_or_function: Any, route: Any = None, **options: Any) -> Train[Any, Any]:
         options["services"] = self.parts.services
-        defined = train_of(what, **options) if route is None else train_over(what, route, **options)
-        self.parts.parameters.of_input(defined)
+        defined = (
+            train_of(name_or_function, **options)
+            if route is None
+            else train_over(name_or_function, route, **options)
+        )
+        self.parts.parameters.input_codec(defined)
         self.trains.add(defined)
         if defined.options.group is not None:
             self.group(defined.options.group)
         return defined
 
     def provide(
-        self, kind: type[T], factory: T | Callable[..., Made[T] | Managed[T]], *, close: bool = True
+        self,
+        kind: type[T],
+        factory: T | Callable[..., FactoryResult[T] | ManagedResult[T]],
+        *,
+        close: bool = True,
     ) -> None:
-        """Answer junctions that ask for `kind` with what `factory` gives, made at most once a run."""
+        """Provide the service `kind` to junctions: built by `factory`, at most once a run."""
         self.parts.services.provide(kind, factory, close=close)
 
     def route(self, *trains: Train[Any, Any], to: Submitter | str) -> None:
-        """Have others execute these trains: a submitter, or the name of one; "local" is our own workers."""
+        """Execute these trains through a submitter (or its name); "local" is Trax's own workers."""
         for train in trains:
-            self.parts.parameters.of_registered(train)
+            self.parts.parameters.codec_of_registered(train)
             self.submitters.route(train.name, to)
 
-    def receiving(
-        self, *, concurrency: int | None = None, far: Far | None = None
+    def receiver(
+        self, *, concurrency: int | None = None, executor: RemoteExecutor | None = None
     ) -> AbstractAsyncContextManager[Receiver]:
-        """Take up runs that a submitter handed to this process: `await receiver.take_up(metadata_id)`."""
-        return receiving(self.parts, concurrency=concurrency, far=far)
+        """Execute runs that a submitter handed to this process: `await receiver.claim_by_id(metadata_id)`."""
+        return run_receiver(self.parts, concurrency=concurrency, executor=executor)
 
     def http_endpoint(self, secrets: str | Mapping[str, str], **options: Any) -> Any:
-        """An ASGI application that executes what `HttpWorkers` hands over, to serve or to mount anywhere."""
+        """An ASGI application that executes what `HttpWorkers` hands over. Serve it or mount it."""
         endpoints = import_module("trax.submitters.http_endpoint")  # a layer above this one
         return endpoints.HttpEndpoint(self.parts, secrets, **options)
 
     async def run(self, train: Train[In, Out], value: In, *, on: Remote | None = None) -> Out:
-        """Run here and now, recorded; what the train raises reaches the caller as it is.
+        """Run the train now, in this process, with a record. Its exceptions reach the caller unchanged.
 
-        With `on` it runs there, and its caller waits; what it raises there is a RemoteFailure here.
+        With `on` it runs remotely and the caller waits; an exception there is a RemoteFailure here.
         """
         if on is not None:
             return await run_on(on, self.parts, train, value)
-        return await RecordedRun(self.parts, await self.parts.store.opened(), train).of(value)
+        return await RecordedRun(self.parts, await self.parts.store.open(), train).run(value)
 
     async def queue(
-        self, train: Train[In, Any] | str, value: In, **how: Unpack[QueueKeywords]
+        self, train: Train[In, Any] | str, value: In, **options: Unpack[QueueKeywords]
     ) -> QueuedEntry:
-        """Ask for a run in the background. A train that is named takes its input as plain data."""
-        return await self._queueing.one(train, value, how)
+        """Enqueue a job. For a train given by name, the input is plain data."""
+        return await self._queueing.enqueue_one(train, value, options)
 
     async def queue_many(
-        self, train: Train[In, Any] | str, values: Iterable[In], **how: Unpack[ManyKeywords]
+        self, train: Train[In, Any] | str, values: Iterable[In], **options: Unpack[ManyKeywords]
     ) -> list[QueuedEntry]:
-        """Ask for any number of runs in one transaction."""
-        return await self._queueing.many(train, values, how)
+        """Enqueue any number of jobs in one transaction."""
+        return await self._queueing.enqueue_many(train, values, options)
 
     async def why(self, what: str | int) -> list[Reason]:
-        """What keeps a manifest (its external id), an entry or a run from running, what holds first.
+        """Why a manifest (its external id), an entry or a run does not run; the first reason first.
 
-        A number is that of an entry, else of a run; `"run:7"` leaves no doubt.
+        A number is an entry id, else a run id; `"run:7"` is always a run.
         """
         return await why(self.parts, what)
 
     async def __aenter__(self) -> Self:
-        """Open the store, bring its manifests in line with what is declared, and run every duty."""
+        """Open the store, seed the declared manifests, and run every role."""
         await self.start()
         return self
 
@@ -219,27 +227,27 @@ class Trax:
         *,
         concurrency: int | None = None,
         on_progress: Callable[[int, int], None] | None = None,
-        **only: Unpack[Only],
+        **only: Unpack[WorkFilterKeywords],
     ) -> None:
-        """What entering the block does, for "all" roles, or as a "scheduler" or a "worker" only.
+        """Start as `async with` does, for "all" roles, or only as "scheduler" or "worker".
 
-        A worker runs `concurrency` jobs at once, with `trains` and `groups` only those of these names.
-        `on_progress` hears how far seeding has come.
+        A worker runs `concurrency` jobs at once; `trains` and `groups` limit which ones it accepts.
+        `on_progress` is called with the progress of seeding.
         """
         if self._running is not None:
-            raise TraxError("this app runs already; an app has one role at a time in one process")
+            raise TraxError("this app is already running; an app runs one role at a time per process")
         SLOTS_OR_NONE("concurrency", concurrency)
-        parts, role = self.parts, Role.named(roles)
-        parts.telemetry.look_again()
-        timetable = parts.declarations.checked()
+        parts, role = self.parts, ProcessRole.parse(roles)
+        parts.telemetry.reset()
+        timetable = parts.declarations.timetable()
         self.submitters.check(self.trains)
-        takes = Takes.checked(self.trains, only)
-        retiring: Retiring | None = None
+        takes = WorkFilter.parse(self.trains, only)
+        retiring: RetirementPlan | None = None
         try:
-            store = (await patiently(parts.store.opened)).engine_lane
+            store = (await retry_transient(parts.store.open)).engine_lane
             if role.schedules:
-                parts.presence.declares = declaration_digest(timetable)
-                watch = parts.presence.watch or Watch.never()
+                parts.heartbeat.declares = declaration_digest(timetable)
+                watch = parts.heartbeat.watch or HeartbeatStreak.empty()
                 plan = await start(
                     store,
                     timetable,
@@ -249,9 +257,9 @@ class Trax:
                     watch=watch,
                 )
                 if plan.retired.postponed:
-                    retiring = Retiring(timetable, plan.retired.postponed)
-            how: dict[str, Any] = {"slots": concurrency, "takes": takes, "retiring": retiring}
-            self._running = await patiently(lambda: Running.started(parts, store, role, **how))
+                    retiring = RetirementPlan(timetable, plan.retired.postponed)
+            options: dict[str, Any] = {"slots": concurrency, "takes": takes, "retiring": retiring}
+            self._running = await retry_transient(lambda: ProcessDuties.start(parts, store, role, **options))
         except BaseException:
             self.close()
             raise
@@ -261,26 +269,26 @@ class Trax:
         """Whether this process runs a role of the app."""
         return self._running is not None
 
-    async def at_home(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do this in the event loop that runs a role of the app, whichever loop asks; without a role, here.
+    async def run_in_app_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await this in the event loop that runs the app, from any loop; in this loop if none does.
 
-        Code of the user lives there: what it keeps, such as a pool of connections, belongs to that loop.
+        User code keeps things, such as connection pools, that belong to that loop.
         """
-        home = self._running.home if self._running else asyncio.get_running_loop()
+        home = self._running.event_loop if self._running else asyncio.get_running_loop()
         return await run_in_loop(home, work)
 
     @property
     def loops(self) -> list[Loop]:
-        """The duties that this process does at this moment."""
+        """The background loops that run in this process now."""
         return self._running.loops if self._running else []
 
     @property
-    def under_way(self) -> list[str]:
-        """The trains that this process runs at this moment, each as often as it does."""
-        return self._running.under_way if self._running else []
+    def active_trains(self) -> list[str]:
+        """The trains of the runs that execute in this process now, one item a run."""
+        return self._running.active_trains if self._running else []
 
     async def stop(self, hurry: asyncio.Event | None = None) -> None:
-        """Let what is under way end, then let go of the database; `hurry` interrupts it when it is set."""
+        """Drain, then close the database. Setting `hurry` interrupts the runs still executing."""
         running, self._running = self._running, None
         self.parts.store.hurry()
         try:
@@ -290,23 +298,23 @@ class Trax:
             self.close()
 
     async def serve(
-        self, roles: str = "all", *, concurrency: int | None = None, **only: Unpack[Only]
+        self, roles: str = "all", *, concurrency: int | None = None, **only: Unpack[WorkFilterKeywords]
     ) -> None:
-        """Run until SIGTERM or SIGINT, then let what is under way end; a second signal interrupts it."""
+        """Run until SIGTERM or SIGINT, then drain. A second signal interrupts the runs still executing."""
         with StopSignals() as signals:
             starting = self.start(roles, concurrency=concurrency, **only)
-            await signals.unless_asked(starting, hurry=self.parts.store.hurry)
+            await signals.run_until_stopped(starting, hurry=self.parts.store.hurry)
             try:
-                await signals.asked.wait()
+                await signals.stop_requested.wait()
             finally:
-                await self.stop(signals.hurried)
+                await self.stop(signals.hurry_requested)
 
     def web(self, **options: Any) -> Any:
-        """The control room of this app, an ASGI application to serve or to mount: see `trax.web.create`."""
-        return needed("trax.web", extra="web", by="app.web()").create(self, **options)
+        """The dashboard and HTTP API as an ASGI application, to serve or to mount: see `trax.web.create`."""
+        return import_extra("trax.web", extra="web", feature="app.web()").create(self, **options)
 
     def close(self) -> None:
-        """Let go of the database. It is opened again if it is needed again."""
-        self.parts.notebook.shut()
-        self.parts.presence.close()
+        """Close the database. It is opened again on next use."""
+        self.parts.run_log.shut_down()
+        self.parts.heartbeat.close()
         self.parts.store.close()

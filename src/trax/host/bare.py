@@ -1,4 +1,4 @@
-"""Asking for runs of trains whose code is not here. The workers have it, and check what they are given."""
+"""Enqueue a train by name in a process without its code. The workers validate the input."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from trax.errors import DefinitionError
-from trax.host.queueing import noted_enqueue, unregistered
-from trax.host.wishes import wish_for
+from trax.host.queueing import enqueue_with_audit, placeholder_train
+from trax.host.wishes import build_request
 
 if TYPE_CHECKING:
     from trax.host.entry import QueuedEntry
     from trax.host.parts import Parts
     from trax.host.wishes import QueueKeywords
-    from trax.queue import Wish
+    from trax.queue import EnqueueRequest
     from trax.store import Connection, Store
 
 
-async def queue(parts: Parts, train: str, value: Any, how: QueueKeywords) -> QueuedEntry:
-    """Queue a train by its name, with any plain data as its input."""
+async def queue(parts: Parts, train: str, value: Any, options: QueueKeywords) -> QueuedEntry:
+    """Enqueue a train by name, with plain data as its input."""
     try:
         text = json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError) as wrong:
-        raise DefinitionError(f"the input cannot be JSON: {wrong}") from None
-    named = unregistered(train)
-    store = await parts.store.opened()
-    wish = wish_for(named, [text], how, parts.settings)
-    return (await store.call(_enqueue, store, wish)).awaited_by(parts.waiting)
+    except (TypeError, ValueError) as error:
+        raise DefinitionError(f"the input cannot be encoded as JSON: {error}") from None
+    unregistered_train = placeholder_train(train)
+    store = await parts.store.open()
+    request = build_request(unregistered_train, [text], options, parts.settings)
+    return (await store.call(_enqueue_unchecked, store, request)).with_wait_function(parts.entry_waiter)
 
 
-def _enqueue(connection: Connection, store: Store, wish: Wish) -> QueuedEntry:
-    return noted_enqueue(connection, wish, now=store.now(connection))[0]
+def _enqueue_unchecked(connection: Connection, store: Store, request: EnqueueRequest) -> QueuedEntry:
+    return enqueue_with_audit(connection, request, now=store.now(connection))[0]

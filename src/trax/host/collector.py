@@ -1,20 +1,20 @@
-"""The garbage collector, in a process that does nothing but run an app."""
+"""Garbage collector settings for a process that only runs an app."""
 
 from __future__ import annotations
 
 import gc
 from typing import Final
 
-YOUNG: Final = 10_000
-"""How many new objects there may be before the young ones are looked through; Python's own number is 700."""
+YOUNG_THRESHOLD: Final = 10_000
+"""New objects before the young generation is collected; Python's default is 700."""
 
 
-def spare_what_is_loaded() -> None:
-    """Leave out of every collection to come what is there by now: modules, models, statements.
+def freeze_loaded_objects() -> None:
+    """Exclude everything loaded so far (modules, models, statements) from future collections.
 
-    A job leaves hundreds of objects behind, none of them in a circle. With Python's own numbers the collector
-    looks through all that was ever imported every few thousand jobs, and everybody waits for it meanwhile.
+    A job allocates hundreds of objects without cycles. With Python's defaults the collector scans everything
+    ever imported every few thousand jobs, and the process stops meanwhile.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
+    gc.set_threshold(YOUNG_THRESHOLD, *gc.get_threshold()[1:])

@@ -1,4 +1,4 @@
-"""`app.dead_letters`: what gave up and waits for a person."""
+"""`app.dead_letters`: list, requeue and acknowledge jobs that used up their retries."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 from trax.admin import resolutions
 from trax.errors import NotFound, TraxError
 from trax.events import Topic
-from trax.host.acting import note
-from trax.host.checks import ID, ID_OR_NONE, PAGE, check_names, checked_ids
-from trax.host.words import checked_word
+from trax.host.acting import record_audit
+from trax.host.checks import ID, ID_OR_NONE, PAGE, check_names, validate_ids
+from trax.host.words import parse_choice
 from trax.records.states import DeadLetterStatus
 from trax.store import dead_letters, letter_groups
 from trax.store.announcing import announce
-from trax.store.dead_letters import Chosen
+from trax.store.dead_letters import LetterSelection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,7 @@ NOUN: Final = "dead_letter"
 
 
 class DeadLetters:
-    """Requeue them or acknowledge them. Of two who try at once, one resolves a letter and the other none."""
+    """Requeue or acknowledge dead letters. Of two concurrent calls, only one resolves a letter."""
 
     def __init__(self, parts: Parts) -> None:
         self._store = parts.store
@@ -40,35 +40,35 @@ class DeadLetters:
         fingerprint: str | None = None,
         limit: int | None = None,
     ) -> int:
-        """Queue those of these that still wait again; returns how many that were.
+        """Enqueue these jobs again, where still unresolved; return how many.
 
-        Instead of ids, a fingerprint names all letters of one kind of failure, and `limit` the oldest few of
-        them: one as a canary, and when that has done well, the rest.
+        Instead of ids, `fingerprint` selects all letters of one kind of failure, and `limit` the oldest of
+        them: requeue one as a canary, and the rest when it succeeds.
         """
-        return await self._requeue(_chosen(ids, fingerprint, limit), note)
+        return await self._requeue(_build_selection(ids, fingerprint, limit), note)
 
     async def requeue_all(self, note: str | None = None) -> int:
-        return await self._requeue(Chosen(), note)
+        return await self._requeue(LetterSelection(), note)
 
     async def acknowledge(
         self, ids: Sequence[int] | None = None, note: str | None = None, *, fingerprint: str | None = None
     ) -> int:
-        """Say that those of these that still wait are dealt with, and why; returns how many that were."""
+        """Resolve these without another run, where still unresolved; return how many. Requires a note."""
         if note is None:
-            raise TraxError("acknowledge needs a note: why is there nothing to repeat?")
-        return await self._acknowledge(_chosen(ids, fingerprint, None), note)
+            raise TraxError("acknowledge needs a note: say why no retry is needed")
+        return await self._acknowledge(_build_selection(ids, fingerprint, None), note)
 
     async def acknowledge_all(self, note: str) -> int:
-        return await self._acknowledge(Chosen(), note)
+        return await self._acknowledge(LetterSelection(), note)
 
     async def groups(self, *, limit: int = 50, brief: bool = False) -> list[DeadLetterGroup]:
-        """What waits, by kind of failure, the most frequent first: each with its latest letter."""
+        """Unresolved letters by kind of failure, most frequent first, each with its latest letter."""
         page = PAGE("limit", limit)
-        store = await self._store.opened()
-        return await store.ask(letter_groups.listed, limit=page, brief=brief)
+        store = await self._store.open()
+        return await store.ask(letter_groups.load_groups, limit=page, brief=brief)
 
     async def get(self, dead_letter_id: int) -> DeadLetter:
-        store = await self._store.opened()
+        store = await self._store.open()
         found = await store.ask(dead_letters.get, ID("dead_letter_id", dead_letter_id))
         if found is None:
             raise NotFound(f"there is no dead letter {dead_letter_id}")
@@ -84,15 +84,15 @@ class DeadLetters:
         limit: int = 50,
         brief: bool = False,
     ) -> list[DeadLetter]:
-        """Newest first. To read on, pass the id of the last one as `before`.
+        """List dead letters, newest first. For the next page, pass the last id as `before`.
 
-        With `brief` inputs are left out, and long reasons are cut: as a list shows them.
+        With `brief`, inputs are omitted and long reasons truncated.
         """
         check_names(manifest=manifest, fingerprint=fingerprint)
-        wanted = checked_word(DeadLetterStatus, status)
-        store = await self._store.opened()
+        wanted = parse_choice(DeadLetterStatus, status)
+        store = await self._store.open()
         return await store.ask(
-            dead_letters.listed,
+            dead_letters.load_list,
             status=wanted,
             manifest=manifest,
             fingerprint=fingerprint,
@@ -101,39 +101,50 @@ class DeadLetters:
             brief=brief,
         )
 
-    async def _requeue(self, chosen: Chosen, note: str | None) -> int:
-        store = await self._store.opened()
-        return await store.call(_requeue, store, chosen, note)
+    async def _requeue(self, selection: LetterSelection, note: str | None) -> int:
+        store = await self._store.open()
+        return await store.call(_requeue, store, selection, note)
 
-    async def _acknowledge(self, chosen: Chosen, note: str) -> int:
-        store = await self._store.opened()
-        return await store.call(_acknowledge, store, chosen, note)
+    async def _acknowledge(self, selection: LetterSelection, note: str) -> int:
+        store = await self._store.open()
+        return await store.call(_acknowledge, store, selection, note)
 
 
-def _chosen(ids: Sequence[int] | None, fingerprint: str | None, limit: int | None) -> Chosen:
+def _build_selection(
+    ids: Sequence[int] | None, fingerprint: str | None, limit: int | None
+) -> LetterSelection:
     if (ids is None) == (fingerprint is None):
-        raise TraxError("which dead letters? Name either their ids or a fingerprint")
+        raise TraxError("pass either ids or a fingerprint to select dead letters")
     if limit is not None:
         PAGE("limit", limit)
     check_names(fingerprint=fingerprint)
-    return Chosen(None if ids is None else checked_ids(ids), fingerprint, limit)
+    return LetterSelection(None if ids is None else validate_ids(ids), fingerprint, limit)
 
 
-def _requeue(connection: Connection, store: Store, chosen: Chosen, remark: str | None) -> int:
+def _requeue(connection: Connection, store: Store, selection: LetterSelection, remark: str | None) -> int:
     announce(connection, Topic.MANIFEST)
     now = store.now(connection)
-    resolved = resolutions.requeue(connection, chosen, note=remark, now=now)
-    note(connection, "dead_letters.requeue", NOUN, resolved, now=now, after=_after(chosen, remark))
+    resolved = resolutions.requeue(connection, selection, note=remark, now=now)
+    record_audit(
+        connection, "dead_letters.requeue", NOUN, resolved, now=now, after=_audit_values(selection, remark)
+    )
     return len(resolved)
 
 
-def _acknowledge(connection: Connection, store: Store, chosen: Chosen, remark: str) -> int:
+def _acknowledge(connection: Connection, store: Store, selection: LetterSelection, remark: str) -> int:
     announce(connection, Topic.MANIFEST)
     now = store.now(connection)
-    resolved = resolutions.acknowledge(connection, chosen, note=remark, now=now)
-    note(connection, "dead_letters.acknowledge", NOUN, resolved, now=now, after=_after(chosen, remark))
+    resolved = resolutions.acknowledge(connection, selection, note=remark, now=now)
+    record_audit(
+        connection,
+        "dead_letters.acknowledge",
+        NOUN,
+        resolved,
+        now=now,
+        after=_audit_values(selection, remark),
+    )
     return len(resolved)
 
 
-def _after(chosen: Chosen, remark: str | None) -> dict[str, Any]:
-    return {"note": remark} | ({"fingerprint": chosen.fingerprint} if chosen.fingerprint else {})
+def _audit_values(selection: LetterSelection, remark: str | None) -> dict[str, Any]:
+    return {"note": remark} | ({"fingerprint": selection.fingerprint} if selection.fingerprint else {})

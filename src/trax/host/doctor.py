@@ -1,28 +1,28 @@
-"""`trax db doctor`: examines a database, one question after the other, and changes nothing."""
+"""`trax db doctor`: examine a database, read-only."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from trax.admin.doctor import (
-    of_autovacuum,
-    of_bloat,
-    of_clocks,
-    of_left_behind,
-    of_manifests,
-    of_oldest_transaction,
-    of_pooler,
-    of_schema,
-    of_secrets,
-    of_sqlite,
+    autovacuum_finding,
+    bloat_findings,
+    clock_finding,
+    left_behind_findings,
+    listen_finding,
+    manifest_findings,
+    schema_finding,
+    secret_finding,
+    sqlite_findings,
+    transaction_finding,
 )
 from trax.clock import utc_now
 from trax.host.live_settings import LiveSettings
-from trax.records.worker import disagreements
+from trax.records.worker import declaration_conflicts
 from trax.store import Store, dialect, doctor, secrets, workers
 from trax.store.engine import Timeouts
 from trax.store.listening import can_listen
-from trax.store.migrations import compared, status
+from trax.store.migrations import compare_revision, status
 from trax.store.url import has_no_file_yet
 from trax.train.keyring import load_keyring
 
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from trax.store import Connection
 
 
-def examined(address: str) -> list[Finding]:
-    """Everything that was looked at, well or not."""
+def examine(address: str) -> list[Finding]:
+    """Run every check; return all findings, good and bad."""
     if has_no_file_yet(address):
-        return [of_schema(compared(None))]
+        return [schema_finding(compare_revision(None))]
     store = Store(address, timeouts=Timeouts(statement_seconds=None))
     try:
         return list(_findings(store, address))
@@ -47,47 +47,49 @@ def examined(address: str) -> list[Finding]:
 
 def _findings(store: Store, address: str) -> Iterator[Finding]:
     schema = store.read(status)
-    yield of_schema(schema)
+    yield schema_finding(schema)
     if schema.state == "current":
-        yield from of_left_behind(store.read(_left_behind, store))
-        yield from of_manifests(*store.read(_manifests, store))
+        yield from left_behind_findings(store.read(_find_leftovers, store))
+        yield from manifest_findings(*store.read(_find_manifest_problems, store))
         keyring = load_keyring()
-        yield of_secrets(store.read(secrets.count_keys), None if keyring is None else keyring.ids)
+        yield secret_finding(store.read(secrets.count_keys), None if keyring is None else keyring.ids)
     if can_listen(address):
-        yield from _of_postgresql(store, address)
+        yield from _postgresql_findings(store, address)
     else:
-        yield from of_sqlite(store.read(doctor.sqlite))
+        yield from sqlite_findings(store.read(doctor.load_sqlite_state))
 
 
-def _of_postgresql(store: Store, address: str) -> Iterator[Finding]:
-    found = store.read(doctor.postgresql)
-    yield of_clocks(store.read(_skew))
-    yield of_oldest_transaction(found.oldest)
-    yield from of_bloat(found.bloat)
-    yield of_autovacuum(is_on=found.autovacuum)
-    listen_url = LiveSettings.load({}).now.listen_url
+def _postgresql_findings(store: Store, address: str) -> Iterator[Finding]:
+    found = store.read(doctor.load_postgresql_state)
+    yield clock_finding(store.read(_clock_skew))
+    yield transaction_finding(found.oldest)
+    yield from bloat_findings(found.bloat)
+    yield autovacuum_finding(is_on=found.autovacuum)
+    listen_url = LiveSettings.load({}).current.listen_url
     is_stable = store.read(doctor.backend_pid) == found.backend_pid
-    yield of_pooler(is_stable=is_stable, hears=doctor.hears(listen_url or address))
+    yield listen_finding(
+        is_stable=is_stable, can_listen=doctor.can_receive_notifications(listen_url or address)
+    )
 
 
-def _left_behind(connection: Connection, store: Store) -> doctor.LeftBehind:
+def _find_leftovers(connection: Connection, store: Store) -> doctor.Leftovers:
     settings, now = LiveSettings.load({}).refresh(connection), store.now(connection)
-    return doctor.left_behind(
+    return doctor.load_leftovers(
         connection,
         silent_since=now - settings.worker_lost_after,
         created_before=now - settings.stale_pending_timeout,
     )
 
 
-def _manifests(connection: Connection, store: Store) -> tuple[list[str], list[str]]:
+def _find_manifest_problems(connection: Connection, store: Store) -> tuple[list[str], list[str]]:
     settings, now = LiveSettings.load({}).refresh(connection), store.now(connection)
     alive_since = now - settings.worker_lost_after
     servers = workers.servers(connection, alive_since=alive_since)
-    return doctor.dependents_of_retired(connection), disagreements(servers)
+    return doctor.dependents_of_retired(connection), declaration_conflicts(servers)
 
 
-def _skew(connection: Connection) -> timedelta:
-    """Their clock against the middle of the time it took to read it."""
+def _clock_skew(connection: Connection) -> timedelta:
+    """The database clock minus ours, taken at the middle of the round trip."""
     before = utc_now()
-    theirs = dialect.now(connection)
-    return theirs - (before + (utc_now() - before) / 2)
+    database_time = dialect.now(connection)
+    return database_time - (before + (utc_now() - before) / 2)

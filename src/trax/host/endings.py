@@ -1,7 +1,7 @@
-"""Endings on their way into the database: in batches, kept while it takes none, and told to the hooks after.
+"""Write the results of runs to the database in batches, then call the hooks.
 
-Whatever keeps the database from writing, a fail-over, a full disk, a lock, a missing table: an ending is put
-back and tried again, until it is written as what it was. Only one whose content is refused becomes a failure.
+While the database cannot write (fail-over, full disk, lock, missing table), a result is put back and retried
+until it is written unchanged. Only a result whose content is rejected becomes a failure.
 """
 
 from __future__ import annotations
@@ -17,166 +17,178 @@ from trax.store.faults import Fault, fault_of
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from trax.host.job import Finished, JobRunner
+    from trax.host.job import FinishedJob, JobRunner
     from trax.store import Connection
 
 logger = logging.getLogger(__name__)
 
 
-class Endings:
-    """Writes what has ended. `put_back` takes what could not be written, to be collected another time.
+class ResultWriter:
+    """Writes results of runs. `put_back` receives those that could not be written, to be retried.
 
-    `written_before` tells what an earlier try has written whose answer was lost with the connection.
+    `written_before` finds results that an earlier try committed although the connection was lost.
     """
 
     def __init__(
         self,
-        write: Callable[[Sequence[Finished]], Awaitable[list[Finished]]],
-        written_before: Callable[[Sequence[Finished]], Awaitable[set[int]]],
-        put_back: Callable[[Sequence[Finished]], None],
+        write: Callable[[Sequence[FinishedJob]], Awaitable[list[FinishedJob]]],
+        find_recorded: Callable[[Sequence[FinishedJob]], Awaitable[set[int]]],
+        put_back: Callable[[Sequence[FinishedJob]], None],
         runner: Callable[[], JobRunner],
     ) -> None:
         self._write = write
-        self._written_before = written_before
+        self._find_recorded = find_recorded
         self._put_back = put_back
         self._runner = runner
-        self._telling: set[asyncio.Task[None]] = set()
-        self._writing: list[Sequence[Finished]] = []
-        self.lost: set[int] = set()
-        """Runs whose end no database takes. They are not run again before this worker has ended."""
+        self._hook_tasks: set[asyncio.Task[None]] = set()
+        self._batches_in_flight: list[Sequence[FinishedJob]] = []
+        self.unrecordable: set[int] = set()
+        """Runs whose result the database rejects. They are not run again while this worker runs."""
 
     @property
-    def under_way(self) -> list[Finished]:
-        """What is being written at this moment."""
-        return [one for batch in self._writing for one in batch]
+    def in_flight(self) -> list[FinishedJob]:
+        """The results being written now."""
+        return [job for batch in self._batches_in_flight for job in batch]
 
-    async def write(self, finished: Sequence[Finished]) -> int:
-        """Write them all at once, and begin to tell the hooks; returns how many were still ours to write."""
-        self._writing.append(finished)
+    async def write(self, finished: Sequence[FinishedJob]) -> int:
+        """Write them in one batch, and start their hooks; return how many were recorded."""
+        self._batches_in_flight.append(finished)
         try:
-            written, kept = await self._written(finished)
-            self._begin_telling(written)
+            written, kept = await self._write_batch(finished)
+            self._start_hooks(written)
             if len(written) == len(finished):
                 return len(written)
-            before = await self._accounted([one for one in finished if _id(one) not in kept], written)
-            self._begin_telling(before)
+            before = await self._find_recorded_earlier(
+                [job for job in finished if _run_id(job) not in kept], written
+            )
+            self._start_hooks(before)
             if kept:
                 raise next(iter(kept.values()))
             return len(written) + len(before)
         finally:
-            self._writing.remove(finished)
+            self._batches_in_flight.remove(finished)
 
-    async def told(self) -> None:
-        """Wait until every hook has been told."""
-        while self._telling:
-            await asyncio.wait(self._telling)
+    async def wait_for_hooks(self) -> None:
+        """Wait until every hook has returned."""
+        while self._hook_tasks:
+            await asyncio.wait(self._hook_tasks)
 
-    def _begin_telling(self, written: Sequence[Finished]) -> None:
+    def _start_hooks(self, written: Sequence[FinishedJob]) -> None:
         runner = self._runner()
-        heard = [one for one in written if one.told is not None]
-        if heard or (written and runner.is_observed):
-            telling = asyncio.create_task(self._tell(written, heard), name="trax hooks")
-            self._telling.add(telling)
-            telling.add_done_callback(self._telling.discard)
+        with_hooks = [job for job in written if job.hook_target is not None]
+        if with_hooks or (written and runner.has_telemetry):
+            task = asyncio.create_task(self._call_hooks(written, with_hooks), name="trax hooks")
+            self._hook_tasks.add(task)
+            task.add_done_callback(self._hook_tasks.discard)
 
-    async def _tell(self, written: Sequence[Finished], heard: Sequence[Finished]) -> None:
-        """In a task of its own: a hook may take its time, and no other ending waits for that."""
-        await self._runner().observe(written)
-        for one in heard:
-            await self._runner().tell(one)
+    async def _call_hooks(self, written: Sequence[FinishedJob], with_hooks: Sequence[FinishedJob]) -> None:
+        """Runs in its own task: a slow hook must not delay other results."""
+        await self._runner().record_durations(written)
+        for job in with_hooks:
+            await self._runner().call_hooks(job)
 
-    async def _written(self, finished: Sequence[Finished]) -> tuple[list[Finished], dict[int, Exception]]:
+    async def _write_batch(
+        self, finished: Sequence[FinishedJob]
+    ) -> tuple[list[FinishedJob], dict[int, Exception]]:
         try:
             return await self._write(finished), {}
         except asyncio.CancelledError:
             self._put_back(finished)
             raise
         except Exception as error:
-            if not _may_concern_one(error):
+            if not _may_be_one_row(error):
                 self._put_back(finished)
                 raise
-            logger.exception("%s endings could not be written; each is now written alone", len(finished))
-            return await self._written_singly(finished)
+            logger.exception(
+                "%s results could not be written in one batch; writing them one by one", len(finished)
+            )
+            return await self._write_singly(finished)
 
-    async def _accounted(self, finished: Sequence[Finished], written: Sequence[Finished]) -> list[Finished]:
-        """Those that were written all the same, at an earlier try. The others were taken from this worker."""
-        accounted = {*map(_id, written), *self.lost}
-        refused = [one for one in finished if _id(one) not in accounted]
+    async def _find_recorded_earlier(
+        self, finished: Sequence[FinishedJob], written: Sequence[FinishedJob]
+    ) -> list[FinishedJob]:
+        """Those that an earlier try has recorded. The others were reassigned: their results are dropped."""
+        accounted = {*map(_run_id, written), *self.unrecordable}
+        refused = [job for job in finished if _run_id(job) not in accounted]
         try:
-            before = await self._written_before(refused)
+            before = await self._find_recorded(refused)
         except BaseException:
             self._put_back(refused)
             raise
-        for one in refused:
-            if _id(one) not in before:
+        for job in refused:
+            if _run_id(job) not in before:
                 logger.warning(
-                    "run %s ended as %s too late: it was taken from this worker, its result is not recorded",
-                    _id(one),
-                    one.ended.ending.state,
-                    extra=_extra(one),
+                    "run %s: its result (%s) came too late and is not recorded; the run was taken over",
+                    _run_id(job),
+                    job.result.row.state,
+                    extra=_extra(job),
                 )
-                _end_span(one)
-        return [one for one in refused if _id(one) in before]
+                _end_span(job)
+        return [job for job in refused if _run_id(job) in before]
 
-    async def _written_singly(
-        self, finished: Sequence[Finished]
-    ) -> tuple[list[Finished], dict[int, Exception]]:
-        """Find the ending that spoils the batch. Its run fails, with the reason; the others are written.
+    async def _write_singly(
+        self, finished: Sequence[FinishedJob]
+    ) -> tuple[list[FinishedJob], dict[int, Exception]]:
+        """Write one by one: a run whose result is rejected fails with the reason, the others are recorded.
 
-        What cannot be written for another reason is put back, and told with the reason: the others still are.
+        Results that cannot be written for another reason are put back, and returned with the error.
         """
-        written: list[Finished] = []
+        written: list[FinishedJob] = []
         kept: dict[int, Exception] = {}
-        for number, one in enumerate(finished):
+        for number, job in enumerate(finished):
             try:
-                written += await self._written_somehow(one)
+                written += await self._write_or_fail(job)
             except asyncio.CancelledError:
                 self._put_back(finished[number:])
                 raise
             except Exception as error:
                 fault = fault_of(error)
                 if fault is Fault.CONTENT:
-                    logger.exception("run %s: its end is lost", _id(one), extra=_extra(one))
-                    self.lost.add(_id(one))
-                    _end_span(one)
+                    logger.exception(
+                        "run %s: the database rejects its result; it is not recorded",
+                        _run_id(job),
+                        extra=_extra(job),
+                    )
+                    self.unrecordable.add(_run_id(job))
+                    _end_span(job)
                     continue
-                rest = finished[number:] if fault is Fault.TRANSIENT else [one]
+                rest = finished[number:] if fault is Fault.TRANSIENT else [job]
                 self._put_back(rest)
-                kept |= dict.fromkeys(map(_id, rest), error)
+                kept |= dict.fromkeys(map(_run_id, rest), error)
                 if fault is Fault.TRANSIENT:
                     break
         return written, kept
 
-    async def _written_somehow(self, one: Finished) -> list[Finished]:
+    async def _write_or_fail(self, job: FinishedJob) -> list[FinishedJob]:
         try:
-            return await self._write([one])
+            return await self._write([job])
         except Exception as error:
             if fault_of(error) is not Fault.CONTENT:
                 raise
-            return await self._write([self._runner().unwritable(one, error)])
+            return await self._write([self._runner().unwritable_result(job, error)])
 
 
-def _may_concern_one(error: Exception) -> bool:
-    """Whether the others might be written without the one that was refused."""
-    is_unknown = type(error) is StoreError  # of no class that says what is wrong
+def _may_be_one_row(error: Exception) -> bool:
+    """Whether a single row may be the cause, so that the others can be written without it."""
+    is_unknown = type(error) is StoreError  # no subclass that names the cause
     return is_unknown or fault_of(error) is Fault.CONTENT
 
 
-def written_before(connection: Connection, finished: Sequence[Finished]) -> set[int]:
-    """Which of them an earlier try has written."""
-    return metadata.written_before(connection, [one.ended.ending for one in finished])
+def find_recorded(connection: Connection, finished: Sequence[FinishedJob]) -> set[int]:
+    """The ids of runs whose result an earlier try has recorded."""
+    return metadata.find_already_finished(connection, [job.result.row for job in finished])
 
 
-def _end_span(unwritten: Finished) -> None:
-    if unwritten.span is not None:
-        unwritten.span.end(None)
+def _end_span(finished: FinishedJob) -> None:
+    if finished.span is not None:
+        finished.span.end(None)
 
 
-def _extra(finished: Finished) -> dict[str, Any]:
-    """Which run it was, for a line in the log."""
-    ended = finished.ended
-    return {"train": finished.train, "metadata_id": ended.ending.metadata_id, "attempt": ended.attempt}
+def _extra(finished: FinishedJob) -> dict[str, Any]:
+    """Fields that identify the run in a log line."""
+    ended = finished.result
+    return {"train": finished.train, "metadata_id": ended.row.metadata_id, "attempt": ended.attempt}
 
 
-def _id(finished: Finished) -> int:
-    return finished.ended.ending.metadata_id
+def _run_id(finished: FinishedJob) -> int:
+    return finished.result.row.metadata_id

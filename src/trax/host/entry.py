@@ -1,4 +1,4 @@
-"""An entry of the work queue that its caller can wait for."""
+"""`QueuedEntry`: a work queue entry whose job can be awaited."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ if TYPE_CHECKING:
     from trax.records import Metadata
 
 
-class Waits(Protocol):
-    """Gives the last run of an entry's job, once that is over."""
+class WaitFunction(Protocol):
+    """Waits until an entry's job is over; returns its last run."""
 
     async def __call__(self, entry: WorkQueueEntry, at_most: float | timedelta | None) -> Metadata: ...
 
 
 class QueuedEntry(WorkQueueEntry):
-    """The record of an entry, equal to any other record of it, which also knows how to wait."""
+    """A work queue entry with `wait`. It equals a plain `WorkQueueEntry` of the same fields."""
 
     __slots__ = ("_waits",)
 
-    def awaited_by(self, waits: Waits) -> Self:
-        """The same entry, once it is told how to wait: whoever makes it does that at once."""
-        object.__setattr__(self, "_waits", waits)
+    def with_wait_function(self, wait_function: WaitFunction) -> Self:
+        """Set how to wait, and return the entry; its creator must call this at once."""
+        object.__setattr__(self, "_waits", wait_function)
         return self
 
     async def wait(self, timeout: float | timedelta | None = None) -> Metadata:  # noqa: ASYNC109 - promised
-        """The last run of this job, once it is over: completed, cancelled, or given up after its retries.
+        """Wait until the job is over (completed, cancelled, failed after its retries); return its last run.
 
-        Raises TimeoutError after so many seconds (the job goes on all the same), and EntryCancelled if the
-        entry is withdrawn. The retries of a manifest's run are entries of their own.
+        Raises TimeoutError after `timeout` (the job continues), and EntryCancelled if the entry is withdrawn.
+        Retries of a manifest's run are separate entries.
         """
-        waits: Waits | None = getattr(self, "_waits", None)
+        waits: WaitFunction | None = getattr(self, "_waits", None)
         if waits is None:
             raise TraxError(
-                f"this copy of entry {self.id} has left its app; ask app.work_queue.get({self.id})"
+                f"entry {self.id}: this copy is detached from its app; use app.work_queue.get({self.id})"
             )
         return await waits(self, timeout)
 

@@ -1,4 +1,4 @@
-"""`app.executions`: the record of every attempt."""
+"""`app.executions`: list, cancel and rerun executions, and read their logs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from trax.admin.withdrawal import cancel_runs
 from trax.errors import NotFound
-from trax.host.acting import note
-from trax.host.asked_lists import AskedLists
-from trax.host.checks import ID, ID_OR_NONE, PAGE, check_moments, check_names, checked_ids
+from trax.host.acting import record_audit
+from trax.host.asked_lists import RecordLists
+from trax.host.checks import ID, ID_OR_NONE, PAGE, check_moments, check_names, validate_ids
 from trax.host.withdrawing import withdraw
-from trax.host.words import checked_word
+from trax.host.words import parse_choice
 from trax.records.filters import RunFilter
 from trax.records.states import State
 from trax.store import logs, metadata, run_pages
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
     from trax.host.entry import QueuedEntry
     from trax.host.parts import Parts
-    from trax.host.queueing import Queueing
+    from trax.host.queueing import Enqueuer
     from trax.records import Metadata
     from trax.records.count import Count
     from trax.records.log_line import LogLine
-    from trax.records.page import Page
+    from trax.records.page import RecordPage
     from trax.settings import Settings
     from trax.store import Connection, Store
 
 
-class RunKeywords(TypedDict, total=False):
-    """Which runs: what is left out may be anything. `external_id` may be its beginning."""
+class ExecutionKeywords(TypedDict, total=False):
+    """Filters for executions; an omitted one matches all. `external_id` may be a prefix."""
 
     state: State | str | None
     train: str | None
@@ -46,17 +46,17 @@ class RunKeywords(TypedDict, total=False):
 
 
 class Executions:
-    """What ran, what runs, and how it ended."""
+    """The records of all runs: past, active and pending."""
 
-    def __init__(self, parts: Parts, queueing: Queueing) -> None:
+    def __init__(self, parts: Parts, queueing: Enqueuer) -> None:
         self._store = parts.store
-        self._lists = AskedLists(parts.store, run_pages.RUNS)
+        self._lists = RecordLists(parts.store, run_pages.RUNS)
         self._live = parts.live
         self._submitters = parts.submitters
         self._queueing = queueing
 
     async def get(self, metadata_id: int) -> Metadata:
-        store = await self._store.opened()
+        store = await self._store.open()
         found = await store.ask(metadata.get, ID("metadata_id", metadata_id))
         if found is None:
             raise NotFound(f"there is no execution {metadata_id}")
@@ -68,15 +68,15 @@ class Executions:
         before: int | None = None,
         limit: int = 50,
         brief: bool = False,
-        **wanted: Unpack[RunKeywords],
+        **filters: Unpack[ExecutionKeywords],
     ) -> list[Metadata]:
-        """Newest first. To read on, pass the id of the last one as `before`.
+        """List executions, newest first. For the next page, pass the last id as `before`.
 
-        `since` and `until` are about when a run was made: from the first moment on, and before the second.
-        The runs of administrative trains are left out, unless `admin` wants them or `train` names one.
-        With `brief` inputs, outputs, junctions and stack traces are left out, and long reasons are cut.
+        `since` (inclusive) and `until` (exclusive) filter by creation time. Runs of administrative trains
+        are omitted, unless `admin` is True or `train` names one. With `brief`, inputs, outputs, junctions
+        and stack traces are omitted, and long reasons truncated.
         """
-        return await self._lists.listed(_filter(wanted), before=before, limit=limit, brief=brief)
+        return await self._lists.load_list(_build_filter(filters), before=before, limit=limit, brief=brief)
 
     async def page(
         self,
@@ -85,64 +85,64 @@ class Executions:
         after: int | None = None,
         limit: int = 50,
         brief: bool = False,
-        **wanted: Unpack[RunKeywords],
-    ) -> Page[Metadata]:
-        """The same as `list`, with the way to the pages before and after, at a bounded cost.
+        **filters: Unpack[ExecutionKeywords],
+    ) -> RecordPage[Metadata]:
+        """Like `list`, with cursors for the pages before and after, at a bounded cost.
 
-        Where no index helps, as for a group, it looks at the newest runs only: then `complete` is False.
+        Where no index helps, as for a group, only the newest runs are searched: then `complete` is False.
         """
-        found = _filter(wanted)
+        found = _build_filter(filters)
         return await self._lists.page(found, before=before, after=after, limit=limit, brief=brief)
 
-    async def count(self, *, quick: bool = False, **wanted: Unpack[RunKeywords]) -> Count:
-        """How many there are: exact up to ten thousand, beyond that about how many.
+    async def count(self, *, quick: bool = False, **filters: Unpack[ExecutionKeywords]) -> Count:
+        """Count executions: exact up to ten thousand, an estimate beyond.
 
-        A filter that no index answers, such as a group, reads all there is. A `quick` count looks at a
-        bounded number of rows as a page does, and may be an estimate below ten thousand.
+        A filter without an index, such as a group, scans the whole table. A `quick` count reads a bounded
+        number of rows, as a page does, and may be an estimate below ten thousand.
         """
-        return await self._lists.count(_filter(wanted), quick=quick)
+        return await self._lists.count(_build_filter(filters), quick=quick)
 
     async def cancel(self, ids: Iterable[int]) -> Sequence[int]:
-        """Stop those of these runs that are not over; returns which.
+        """Cancel these runs, where not yet ended; return which.
 
-        One that no worker has begun is cancelled at once. One in progress is asked to stop: in this process
-        immediately, in another within a heartbeat.
+        A pending run is cancelled at once. A run in progress is asked to stop: in this process immediately,
+        in another one within a heartbeat.
         """
-        wanted = checked_ids(ids)
-        store = await self._store.opened()
-        stopped = await store.call(_cancel, store, wanted, self._live.now)
-        await withdraw(store, self._submitters, stopped, within=self._live.now.hand_off_timeout)
+        wanted = validate_ids(ids)
+        store = await self._store.open()
+        stopped = await store.call(_cancel, store, wanted, self._live.current)
+        await withdraw(store, self._submitters, stopped, within=self._live.current.hand_off_timeout)
         return stopped
 
     async def rerun(self, metadata_id: int) -> QueuedEntry:
-        """Queue the same train with the same input once more, under the same limits.
+        """Enqueue the same train with the same input again, under the same limits.
 
-        It keeps the group, the priority, the time limit, the retry policy and the `unique` key: while another
-        job has that key, its entry is returned. It is an extra run: no schedule waits for it, counts its
-        failures or is put off by it.
+        Group, priority, timeout, retry policy and `unique` key are kept: while another job has that key, its
+        entry is returned. The run is extra: it does not delay the schedule, and its failures are not
+        counted there.
         """
         return await self._queueing.rerun(ID("metadata_id", metadata_id))
 
     async def logs(
         self, metadata_id: int, *, after: int | None = None, limit: int = 100, brief: bool = False
     ) -> Sequence[LogLine]:
-        """The lines that a run logged, oldest first. To read on, pass the id of the last one as `after`."""
+        """The log lines of a run, oldest first. For the next page, pass the last id as `after`."""
         page = PAGE("limit", limit)
-        store = await self._store.opened()
+        store = await self._store.open()
         wanted, last = ID("metadata_id", metadata_id), ID_OR_NONE("after", after)
-        return await store.ask(logs.of_run, wanted, after=last, limit=page, brief=brief)
+        return await store.ask(logs.load_by_run, wanted, after=last, limit=page, brief=brief)
 
 
-def _filter(wanted: RunKeywords) -> RunFilter:
-    check_moments(since=wanted.get("since"), until=wanted.get("until"))
-    check_names(**{name: wanted.get(name) for name in ("train", "manifest", "group", "external_id")})
-    ID_OR_NONE("parent_id", wanted.get("parent_id"))
-    said: dict[str, Any] = {**wanted, "state": checked_word(State, wanted.get("state"))}
-    return RunFilter(**said)
+def _build_filter(filters: ExecutionKeywords) -> RunFilter:
+    check_moments(since=filters.get("since"), until=filters.get("until"))
+    check_names(**{name: filters.get(name) for name in ("train", "manifest", "group", "external_id")})
+    ID_OR_NONE("parent_id", filters.get("parent_id"))
+    fields: dict[str, Any] = {**filters, "state": parse_choice(State, filters.get("state"))}
+    return RunFilter(**fields)
 
 
 def _cancel(connection: Connection, store: Store, ids: list[int], settings: Settings) -> list[int]:
     now = store.now(connection)
     stopped = cancel_runs(connection, ids, settings, now=now)
-    note(connection, "executions.cancel", "execution", stopped, now=now, after={"asked": len(ids)})
+    record_audit(connection, "executions.cancel", "execution", stopped, now=now, after={"asked": len(ids)})
     return stopped

@@ -1,4 +1,4 @@
-"""Parts that need more than the core installs: imported when they are asked for, and missed by name."""
+"""Import optional dependencies on demand; name the extra to install when one is missing."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 
-def needed(module: str, *, extra: str, by: str) -> ModuleType:
-    """Import what `by`, some words for a person, cannot do without; `extra` is what installs it.
+def import_extra(module: str, *, extra: str, feature: str) -> ModuleType:
+    """Import `module`, which the feature `by` needs and the extra `extra` installs.
 
-    The module may be one of ours that imports the packages of the extra.
+    The module may be one of Trax's own that imports the packages of the extra.
     """
     try:
         return import_module(module)
     except ModuleNotFoundError as missing:
         absent = (missing.name or module).partition(".")[0]
         if absent == "trax":
-            raise  # nothing to install: this is a mistake in our own code
-        raise MissingExtra(by, extra, absent) from missing
+            raise  # nothing to install: a bug in Trax itself
+        raise MissingExtra(feature, extra, absent) from missing

@@ -1,4 +1,4 @@
-"""Runs whose train is executed by a process without a database, while their records are kept here."""
+"""Execute trains in remote processes without a database; the records are kept here."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ if TYPE_CHECKING:
 
     from trax.host.parts import Parts
     from trax.train import Outcome, Run, Train
-    from trax.work.messages import Desk
+    from trax.work.messages import RequestHandlers
 
 Out = TypeVar("Out")
 
 
-class Far(Protocol):
-    """Executes one run elsewhere. What the run says of itself meanwhile is told at the desk."""
+class RemoteExecutor(Protocol):
+    """Executes one run remotely. Its progress, log lines and activations arrive through the desk."""
 
-    def attempt(self, train: Train[Any, Any], text: str, run: Run, desk: Desk) -> Awaitable[Outcome[Any]]: ...
+    def attempt(
+        self, train: Train[Any, Any], text: str, run: Run, desk: RequestHandlers
+    ) -> Awaitable[Outcome[Any]]: ...
 
 
 @runtime_checkable
-class Remote(Far, Protocol):
-    """Where `app.run(…, on=remote)` runs a train: it may keep the record itself, or leave that to us."""
+class Remote(RemoteExecutor, Protocol):
+    """The target of `app.run(…, on=remote)`: it keeps the record itself, or the caller's process does."""
 
     @property
     def keeps_records(self) -> bool: ...
@@ -36,10 +38,10 @@ class Remote(Far, Protocol):
 
 
 async def run_on(remote: Remote, parts: Parts, train: Train[Any, Out], value: Any) -> Out:
-    """Run there and wait for it. The slots that limit `app.run` are held here, all the while."""
+    """Run the train remotely and wait. It occupies the slots that limit `app.run` in this process."""
     if not remote.keeps_records:
-        return await RecordedRun(parts, await parts.store.opened(), train, far=remote).of(value)
-    text, parent = parts.parameters.of_input(train).encode(value), current()
+        return await RecordedRun(parts, await parts.store.open(), train, executor=remote).run(value)
+    text, parent = parts.parameters.input_codec(train).encode(value), current()
     async with parts.limits.slot(train):
         token = parent.cancellation if parent else Cancellation()
         return result_of(await remote.run(train, text, parent.metadata_id if parent else None, token))

@@ -1,4 +1,4 @@
-"""Handing runs to one submitter: take them from the outbox, call it, write down what it answered."""
+"""Hand runs over to a submitter: claim them from the outbox, call it, record the results."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import traceback
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from trax.admin.hand_off import Answers, note_answers
-from trax.dispatch.calling import Call
-from trax.dispatch.submit import Answer, Refused, Submission, Submitter, batch_size, timeout
+from trax.admin.hand_off import SubmissionResults, record_submission_results
+from trax.dispatch.calling import SubmitCall
+from trax.dispatch.submit import Refused, Submission, SubmissionResult, Submitter, batch_size_of, timeout_of
 from trax.errors import SecretUnreadable
 from trax.host.loop import Loop
 from trax.store import hand_off
@@ -22,138 +22,150 @@ if TYPE_CHECKING:
 
     from trax.host.parts import Parts
     from trax.store import Connection, Store
-    from trax.store.hand_off import Taken
+    from trax.store.hand_off import OutboxRun
 
 logger = logging.getLogger(__name__)
 
 GRACE: Final = timedelta(seconds=30)
-"""How much longer a run stays ours than its call may take: the answer is still to be written down."""
+"""How much longer than its call a run stays reserved, so that the result can be recorded."""
 
 
-class HandingOver:
-    """The calls of one submitter that are under way, so many at once.
+class HandOver:
+    """Calls one submitter, with a limit on concurrent calls.
 
-    Each submitter has its own: one that is slow, or hangs, holds up no other and no worker.
+    One instance a submitter: a slow or hanging one delays neither the others nor the workers.
     """
 
     def __init__(
-        self, parts: Parts, store: Store, submitter: Submitter, on_ended: Callable[[], None] = lambda: None
+        self,
+        parts: Parts,
+        store: Store,
+        submitter: Submitter,
+        on_call_done: Callable[[], None] = lambda: None,
     ) -> None:
         self._parts = parts
         self._store = store
         self._submitter = submitter
-        self._on_ended = on_ended
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._notify_call_done = on_call_done
+        self._calls: set[asyncio.Task[None]] = set()
 
     async def turn(self) -> int:
-        """Begin as many calls as may be under way at once; returns how many runs they are about."""
-        free = self._parts.settings.max_concurrent_dispatch - len(self._under_way)
+        """Start calls up to the limit; return how many runs they hand over."""
+        free = self._parts.settings.max_concurrent_dispatch - len(self._calls)
         if free <= 0:
             return 0
-        size = batch_size(self._submitter)
-        taken, until = await self._store.call(self._take, free * size)
+        size = batch_size_of(self._submitter)
+        taken, until = await self._store.call(self._claim_runs, free * size)
         for start in range(0, len(taken), size):
-            self._begin(taken[start : start + size], until)
+            self._start_call(taken[start : start + size], until)
         return len(taken)
 
     async def drain(self, seconds: float | None = None) -> None:
-        """Wait for the calls under way. One that takes too long is left; its runs are handed over again."""
-        if self._under_way:
-            await asyncio.wait(self._under_way, timeout=seconds)
-        for task in self._under_way:
+        """Wait for the active calls. One that takes too long is cancelled; its runs are handed over again."""
+        if self._calls:
+            await asyncio.wait(self._calls, timeout=seconds)
+        for task in self._calls:
             task.cancel()
-        await asyncio.gather(*self._under_way, return_exceptions=True)
+        await asyncio.gather(*self._calls, return_exceptions=True)
 
-    def _begin(self, batch: Sequence[Taken], until: datetime) -> None:
+    def _start_call(self, batch: Sequence[OutboxRun], until: datetime) -> None:
         task = asyncio.create_task(
-            self._carry(batch, until), name=f"trax hand over to {self._submitter.name}"
+            self._call_submitter(batch, until), name=f"trax hand over to {self._submitter.name}"
         )
-        self._under_way.add(task)
-        task.add_done_callback(self._ended)
+        self._calls.add(task)
+        task.add_done_callback(self._on_call_done)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._under_way.discard(task)
-        self._on_ended()
+    def _on_call_done(self, task: asyncio.Task[None]) -> None:
+        self._calls.discard(task)
+        self._notify_call_done()
 
-    async def _carry(self, batch: Sequence[Taken], until: datetime) -> None:
-        answers = {run.metadata_id: self._poison(run) for run in batch}
+    async def _call_submitter(self, batch: Sequence[OutboxRun], until: datetime) -> None:
+        answers = {run.metadata_id: self._validate_input(run) for run in batch}
         fit = [Submission(**run._asdict()) for run in batch if answers[run.metadata_id] is None]
-        call = Call(self._submitter, fit) if fit else None
+        call = SubmitCall(self._submitter, fit) if fit else None
         if call is not None:
-            said = await call.answers(self._seconds)
-            answers |= {one.metadata_id: answer for one, answer in zip(fit, said, strict=True)}
+            results = await call.results(self._seconds)
+            answers |= {run.metadata_id: result for run, result in zip(fit, results, strict=True)}
         try:
-            await self._store.call(self._note, answers, until)
+            await self._store.call(self._record_results, answers, until)
         except Exception:
             logger.exception(
-                "submitter %r: its answers could not be written; runs %s are handed over again",
+                "submitter %r: its results could not be recorded; runs %s will be handed over again",
                 self._submitter.name,
                 list(answers),
                 extra={"submitter": self._submitter.name},
             )
         if call is not None:
-            await call.ended()
+            await call.wait_until_done()
 
     @property
     def _seconds(self) -> float | None:
-        allowed = timeout(self._submitter, self._parts.settings.hand_off_timeout)
+        allowed = timeout_of(self._submitter, self._parts.settings.hand_off_timeout)
         return None if allowed is None else allowed.total_seconds()
 
-    def _poison(self, run: Taken) -> Answer:
-        """An input that its train refuses is not sent; a train we do not know is the receiver's to judge."""
+    def _validate_input(self, run: OutboxRun) -> SubmissionResult:
+        """An invalid input is not sent. Without the train's code here, the receiver validates it."""
         if run.train not in self._parts.trains:
             return None
         try:
-            codec = self._parts.parameters.of_input(self._parts.trains.get(run.train))
+            codec = self._parts.parameters.input_codec(self._parts.trains.get(run.train))
             codec.decode(run.input or "null")
         except SecretUnreadable:
-            return None  # its key is needed where it runs, and perhaps only there
-        except Exception as refused:  # noqa: BLE001 - validators are code of the user's
-            return refused
+            return None  # only the process that executes it needs the key
+        except Exception as error:  # noqa: BLE001 - validators are user code
+            return error
         return None
 
-    def _take(self, connection: Connection, most: int) -> tuple[list[Taken], datetime]:
+    def _claim_runs(self, connection: Connection, limit: int) -> tuple[list[OutboxRun], datetime]:
         now = self._store.now(connection)
-        until = now + (timeout(self._submitter, self._parts.settings.hand_off_timeout) or GRACE) + GRACE
+        until = now + (timeout_of(self._submitter, self._parts.settings.hand_off_timeout) or GRACE) + GRACE
         name = self._submitter.name
-        return hand_off.take(connection, submitter=name, most=most, until=until, now=now), until
+        return hand_off.reserve(connection, submitter=name, limit=limit, until=until, now=now), until
 
-    def _note(self, connection: Connection, answers: dict[int, Answer], until: datetime) -> None:
-        failed = [_failed(one, answer) for one, answer in answers.items() if answer is not None]
-        for one in failed:
+    def _record_results(
+        self, connection: Connection, results: dict[int, SubmissionResult], until: datetime
+    ) -> None:
+        failed = [_build_failure(run_id, answer) for run_id, answer in results.items() if answer is not None]
+        for run in failed:
             name = self._submitter.name
-            extra = {"metadata_id": one.metadata_id, "submitter": name}
+            extra = {"metadata_id": run.metadata_id, "submitter": name}
             logger.warning(
-                "run %s was not handed to %r: %s", one.metadata_id, name, one.failure_reason, extra=extra
+                "run %s was not accepted by submitter %r: %s",
+                run.metadata_id,
+                name,
+                run.failure_reason,
+                extra=extra,
             )
-        accepted = [one for one, answer in answers.items() if answer is None]
-        said = Answers(accepted=accepted, failed=failed, until=until)
-        note_answers(connection, said, self._parts.settings, now=self._store.now(connection))
+        accepted = [run_id for run_id, answer in results.items() if answer is None]
+        submission_results = SubmissionResults(accepted=accepted, failed=failed, deadline=until)
+        record_submission_results(
+            connection, submission_results, self._parts.settings, now=self._store.now(connection)
+        )
 
 
-def handing_over(parts: Parts, store: Store, submitter: Submitter) -> tuple[HandingOver, Loop]:
-    """The duty of handing over to one submitter, and the loop that does it. A call that ends wakes it."""
+def build_hand_over(parts: Parts, store: Store, submitter: Submitter) -> tuple[HandOver, Loop]:
+    """Build the hand-over to one submitter and its loop. The end of a call wakes the loop."""
 
     async def turn() -> None:
-        await handing.turn()
+        await hand_over.turn()
 
     def poll_seconds() -> float:
         return parts.settings.job_dispatcher_polling_interval.total_seconds()
 
     loop = Loop(f"hand_over to {submitter.name}", turn, poll_seconds=poll_seconds)
-    handing = HandingOver(parts, store, submitter, on_ended=loop.wake)
-    return handing, loop
+    hand_over = HandOver(parts, store, submitter, on_call_done=loop.wake)
+    return hand_over, loop
 
 
-def _failed(metadata_id: int, answer: Refused | Exception) -> FailedHandOff:
-    if isinstance(answer, Refused):
-        return FailedHandOff(metadata_id, Refused.__name__, answer.reason)
-    trace = "".join(traceback.format_exception(answer))
-    return FailedHandOff(metadata_id, type(answer).__name__, _message(answer), trace)
+def _build_failure(metadata_id: int, result: Refused | Exception) -> FailedHandOff:
+    if isinstance(result, Refused):
+        return FailedHandOff(metadata_id, Refused.__name__, result.reason)
+    trace = "".join(traceback.format_exception(result))
+    return FailedHandOff(metadata_id, type(result).__name__, _message(result), trace)
 
 
 def _message(error: Exception) -> str:
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 - a broken __str__ must not keep the failure from being written
+    except Exception:  # noqa: BLE001 - a broken __str__ must not prevent recording the failure
         return f"<{type(error).__name__} without a readable message>"

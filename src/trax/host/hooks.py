@@ -1,4 +1,7 @@
-"""Hooks: told what happened, with the record as it stands, and never able to change it."""
+"""Call the hooks of an app and of its trains when runs are queued, start and end.
+
+A hook gets the record of the run. Except for `on_queue`, an error in a hook does not affect the run.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,9 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, assert_never
 
-from trax.errors import DefinitionError, shown
+from trax.errors import DefinitionError, format_value
 from trax.store import metadata
-from trax.store.json import parsed
+from trax.store.json import parse_json
 from trax.train import Cancelled, Done, Failed, Interrupted, Train
 
 if TYPE_CHECKING:
@@ -22,11 +25,11 @@ logger = logging.getLogger(__name__)
 
 HookT = TypeVar("HookT", bound="Hook")
 
-NAMES = ("on_queue", "on_started", "on_completed", "on_failed", "on_cancelled", "on_state_changed")
+HOOK_NAMES = ("on_queue", "on_started", "on_completed", "on_failed", "on_cancelled", "on_state_changed")
 
 
-class Told(NamedTuple):
-    """Which run a hook is told of. `input` is JSON text, also when the record does not keep it."""
+class HookTarget(NamedTuple):
+    """The run that hooks are called for. `input` is JSON text, also when the record does not save it."""
 
     train: Train[Any, Any]
     metadata_id: int
@@ -34,103 +37,104 @@ class Told(NamedTuple):
 
 
 class Hooks:
-    """The hooks of an app, called for every train, and after them the train's own.
+    """The hooks of an app, called for every train; the train's own hooks follow.
 
-    Each registrar can be called with a function or stand over it as a decorator.
+    Each `on_…` registers a function, and can be used as a decorator.
     """
 
     def __init__(self, parameters: Parameters) -> None:
         self._parameters = parameters
-        self._shared: dict[str, list[Hook]] = {name: [] for name in NAMES}
+        self._shared: dict[str, list[Hook]] = {name: [] for name in HOOK_NAMES}
 
     def on_queue(self, hook: HookT) -> HookT:
-        """Before an entry is written for `app.queue`; what it raises keeps the entry from being written."""
-        return self._added("on_queue", hook)
+        """Called before `app.queue` writes an entry; an exception prevents it."""
+        return self._register("on_queue", hook)
 
     def on_started(self, hook: HookT) -> HookT:
-        """When a run has begun."""
-        return self._added("on_started", hook)
+        """Called when a run has started."""
+        return self._register("on_started", hook)
 
     def on_completed(self, hook: HookT) -> HookT:
-        """When a run has completed; its record has the output, also when outputs are not saved."""
-        return self._added("on_completed", hook)
+        """Called when a run has completed; the record has the output, even when outputs are not saved."""
+        return self._register("on_completed", hook)
 
     def on_failed(self, hook: HookT) -> HookT:
-        """When a run has failed; called with the record and the exception."""
-        return self._added("on_failed", hook)
+        """Called when a run has failed, with the record and the exception."""
+        return self._register("on_failed", hook)
 
     def on_cancelled(self, hook: HookT) -> HookT:
-        """When a run was cancelled, or had to stop and will run again."""
-        return self._added("on_cancelled", hook)
+        """Called when a run was cancelled, or interrupted and put back to the queue."""
+        return self._register("on_cancelled", hook)
 
     def on_state_changed(self, hook: HookT) -> HookT:
-        """After each of the four above."""
-        return self._added("on_state_changed", hook)
+        """Called after each of on_started, on_completed, on_failed and on_cancelled."""
+        return self._register("on_state_changed", hook)
 
-    def of_queue(self, train: Train[Any, Any]) -> list[Hook]:
-        """What is asked before an entry is written."""
+    def queue_hooks(self, train: Train[Any, Any]) -> list[Hook]:
+        """The hooks to call before an entry is written."""
         own = train.options.on_queue
         return [*self._shared["on_queue"], *([own] if own else ())]
 
-    async def started(self, store: Store, told: Told) -> None:
-        await self._tell(store, told, "on_started")
+    async def call_start_hooks(self, store: Store, target: HookTarget) -> None:
+        await self._call_hooks(store, target, "on_started")
 
-    async def ended(self, store: Store, told: Told, outcome: Outcome[Any]) -> None:
-        """Tell how a run ended, once its ending is written."""
+    async def call_end_hooks(self, store: Store, target: HookTarget, outcome: Outcome[Any]) -> None:
+        """Call the hooks for the end of a run, after its result is recorded."""
         error = (outcome.error,) if isinstance(outcome, Failed) else ()
         output = outcome if isinstance(outcome, Done) else None
-        await self._tell(store, told, _name(outcome), *error, outcome=output)
+        await self._call_hooks(store, target, _hook_name(outcome), *error, outcome=output)
 
-    def hears_start(self, train: Train[Any, Any]) -> bool:
-        """Whether anybody wants to know that a run has begun."""
-        return self._is_heard(train, "on_started")
+    def has_start_hook(self, train: Train[Any, Any]) -> bool:
+        """Whether any hook is registered for the start of a run."""
+        return self._has_hook(train, "on_started")
 
-    def hears(self, train: Train[Any, Any], outcome: Outcome[Any]) -> bool:
-        """Whether anybody wants to know of such an end."""
-        return self._is_heard(train, _name(outcome))
+    def has_end_hook(self, train: Train[Any, Any], outcome: Outcome[Any]) -> bool:
+        """Whether any hook is registered for this outcome."""
+        return self._has_hook(train, _hook_name(outcome))
 
-    def _is_heard(self, train: Train[Any, Any], name: str) -> bool:
+    def _has_hook(self, train: Train[Any, Any], name: str) -> bool:
         shared = self._shared
         return bool(getattr(train.options, name) or shared[name] or shared["on_state_changed"])
 
-    async def _tell(
-        self, store: Store, told: Told, name: str, *more: Any, outcome: Done[Any] | None = None
+    async def _call_hooks(
+        self, store: Store, target: HookTarget, name: str, *arguments: Any, outcome: Done[Any] | None = None
     ) -> None:
-        own, shared = getattr(told.train.options, name), self._shared
-        if not self._is_heard(told.train, name):
+        own, shared = getattr(target.train.options, name), self._shared
+        if not self._has_hook(target.train, name):
             return
         try:
-            record = await store.ask(metadata.get, told.metadata_id)
-            record = record and self._completed(record, told, outcome)
+            record = await store.ask(metadata.get, target.metadata_id)
+            record = record and self._fill_values(record, target, outcome)
         except Exception:
-            extra = {"train": told.train.name, "metadata_id": told.metadata_id, "hook": name}
-            logger.exception("train %r: its hooks %s could not be told", told.train.name, name, extra=extra)
+            extra = {"train": target.train.name, "metadata_id": target.metadata_id, "hook": name}
+            text = "train %r: the record of run %s could not be read; its %s hooks were not called"
+            logger.exception(text, target.train.name, target.metadata_id, name, extra=extra)
             return
-        whose = f"train {told.train.name!r}: "
+        subject = f"train {target.train.name!r}: "
         for hook in shared[name]:
-            await _call(hook, f"{whose}the app's hook {name}", record, *more)
+            await _call_hook(hook, f"{subject}the app's hook {name}", record, *arguments)
         for hook in shared["on_state_changed"]:
-            await _call(hook, f"{whose}the app's hook on_state_changed", record)
+            await _call_hook(hook, f"{subject}the app's hook on_state_changed", record)
         if own is not None:
-            await _call(own, f"{whose}its hook {name}", record, *more)
+            await _call_hook(own, f"{subject}its hook {name}", record, *arguments)
 
-    def _completed(self, record: Metadata, told: Told, outcome: Done[Any] | None) -> Metadata:
-        """The record with what it does not keep, or keeps only a note of: a hook sees both values whole."""
-        if told.input is not None:
-            record = replace(record, input=parsed(told.input))
+    def _fill_values(self, record: Metadata, target: HookTarget, outcome: Done[Any] | None) -> Metadata:
+        """The record with full input and output, also when these are not saved or truncated."""
+        if target.input is not None:
+            record = replace(record, input=parse_json(target.input))
         if outcome is not None:
-            text = self._parameters.written_output(told.train, outcome.value)
-            record = record if text is None else replace(record, output=parsed(text))
+            text = self._parameters.encode_output(target.train, outcome.value)
+            record = record if text is None else replace(record, output=parse_json(text))
         return record
 
-    def _added(self, name: str, hook: HookT) -> HookT:
+    def _register(self, name: str, hook: HookT) -> HookT:
         if not callable(hook):
-            raise DefinitionError(f"app.{name} needs something that can be called (got {shown(hook)})")
+            raise DefinitionError(f"app.{name} requires a callable (got {format_value(hook)})")
         self._shared[name].append(hook)
         return hook
 
 
-def _name(outcome: Outcome[Any]) -> str:
+def _hook_name(outcome: Outcome[Any]) -> str:
     match outcome:
         case Done():
             return "on_completed"
@@ -142,10 +146,10 @@ def _name(outcome: Outcome[Any]) -> str:
             assert_never(outcome)
 
 
-async def _call(hook: Hook, what: str, *given: Any) -> None:
+async def _call_hook(hook: Hook, label: str, *arguments: Any) -> None:
     try:
-        answer = hook(*given)
-        if inspect.isawaitable(answer):
-            await answer
+        result = hook(*arguments)
+        if inspect.isawaitable(result):
+            await result
     except Exception:
-        logger.exception("%s failed; the run is not affected", what)
+        logger.exception("%s failed; the run is not affected", label)

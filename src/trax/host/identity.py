@@ -1,4 +1,4 @@
-"""Where this process runs: which machine, what kind of place, and which instance of it."""
+"""Identify this process: host name, environment (Kubernetes, Lambda, …) and instance id."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Final, Self
 if TYPE_CHECKING:
     from trax.settings import Settings
 
-PLACES: Final = (
+ENVIRONMENTS: Final = (
     ("AWS_LAMBDA_FUNCTION_NAME", "lambda", "AWS_LAMBDA_LOG_STREAM_NAME"),
     ("ECS_CONTAINER_METADATA_URI_V4", "ecs", "HOSTNAME"),
     ("ECS_CONTAINER_METADATA_URI", "ecs", "HOSTNAME"),
     ("KUBERNETES_SERVICE_HOST", "kubernetes", "HOSTNAME"),
     ("WEBSITE_SITE_NAME", "azure-app-service", "WEBSITE_INSTANCE_ID"),
 )
-"""The variable that gives a place away, its name, and the one with its instance. The first one counts."""
+"""The variable that reveals an environment, its name, the variable with the instance id. First match wins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Found out once, when an app is made."""
+    """Host, environment and instance of this process; detected once, when an app is created."""
 
     host: str
     environment: str
@@ -33,11 +33,11 @@ class Identity:
     labels: Mapping[str, str]
 
     @classmethod
-    def found(cls, settings: Settings, environment: Mapping[str, str] | None = None) -> Self:
-        """What the settings say, and what the environment gives away where they say nothing."""
+    def detect(cls, settings: Settings, environment: Mapping[str, str] | None = None) -> Self:
+        """Take the settings, and fill what they omit from the environment variables."""
         environment = os.environ if environment is None else environment
-        host = _machine()
-        place, instance_id = _place(environment)
+        host = _host_name()
+        place, instance_id = _detect_environment(environment)
         return cls(
             host=host,
             environment=settings.host_environment or place,
@@ -46,14 +46,14 @@ class Identity:
         )
 
 
-def _place(environment: Mapping[str, str]) -> tuple[str, str | None]:
-    for sign, name, instance in PLACES:
-        if environment.get(sign):
+def _detect_environment(environment: Mapping[str, str]) -> tuple[str, str | None]:
+    for variable, name, instance in ENVIRONMENTS:
+        if environment.get(variable):
             return name, environment.get(instance)
     return "server", None
 
 
-def _machine() -> str:
+def _host_name() -> str:
     try:
         return socket.gethostname() or "unknown"
     except OSError:
@@ -62,7 +62,7 @@ def _machine() -> str:
 
 @cache
 def own_version() -> str:
-    """Which release of Trax this is; nothing where it was not installed."""
+    """The version of Trax; empty when it is not installed as a package."""
     try:
         return version("trax-scheduler")
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""How many runs `app.run` carries out at once in this process. Who comes too many waits in turn."""
+"""Limit how many `app.run` calls execute at once in this process; the others wait in order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from trax.errors import DefinitionError, shown
+from trax.errors import DefinitionError, format_value
 from trax.train.options import LIMIT, is_limit
 
 if TYPE_CHECKING:
@@ -18,42 +18,44 @@ if TYPE_CHECKING:
     from trax.host.live_settings import LiveSettings
     from trax.train import Train
 
-_held: ContextVar[frozenset[Slots]] = ContextVar("trax_held_slots", default=frozenset())
-"""The slots of the runs around this code: a run inside them must not wait for its own parent."""
+_slots_in_use: ContextVar[frozenset[RunSlots]] = ContextVar("trax_held_slots", default=frozenset())
+"""The slots of the enclosing runs: a nested run must not wait for its own parent."""
 
 
 class RunLimits:
-    """The limits of an app: of each train, and of all together."""
+    """The limits of an app: for each train, and in total."""
 
     def __init__(self, live: LiveSettings) -> None:
         self._live = live
         self._overrides: dict[str, int] = {}
-        self._trains: dict[str, Slots] = {}
-        self._all = Slots()
+        self._trains: dict[str, RunSlots] = {}
+        self._all = RunSlots()
 
     def set(self, train: Train[Any, Any], limit: int) -> None:
-        """Let this count for the train, whatever the train itself says."""
+        """Override the train's own limit."""
         if not is_limit(limit):
-            raise DefinitionError(f"the limit of train {train.name!r} must be {LIMIT} (got {shown(limit)})")
+            raise DefinitionError(
+                f"the limit of train {train.name!r} must be {LIMIT} (got {format_value(limit)})"
+            )
         self._overrides[train.name] = limit
 
     @asynccontextmanager
     async def slot(self, train: Train[Any, Any]) -> AsyncGenerator[None]:
-        """Hold a slot of the train, and one of all, while the block runs."""
+        """Hold a slot of the train, and one of the total, while the block runs."""
         limit = self._overrides.get(train.name, train.options.concurrency_limit)
-        in_all = self._live.now.max_concurrent_runs
-        if limit is None and in_all is None:
+        total_limit = self._live.current.max_concurrent_runs
+        if limit is None and total_limit is None:
             yield
             return
-        async with self._of(train).held(limit), self._all.held(in_all):
+        async with self._slots_of(train).hold(limit), self._all.hold(total_limit):
             yield
 
-    def _of(self, train: Train[Any, Any]) -> Slots:
-        return self._trains.setdefault(train.name, Slots())
+    def _slots_of(self, train: Train[Any, Any]) -> RunSlots:
+        return self._trains.setdefault(train.name, RunSlots())
 
 
-class Slots:
-    """So many holders at once, first come, first served, whichever event loop they live in."""
+class RunSlots:
+    """A fair semaphore across event loops and threads, with a limit that may change."""
 
     def __init__(self) -> None:
         self._limit: int | None = None
@@ -62,21 +64,21 @@ class Slots:
         self._lock = Lock()
 
     @asynccontextmanager
-    async def held(self, limit: int | None) -> AsyncGenerator[None]:
-        """Hold one while the block runs; None: there is no limit. `limit` may differ from call to call."""
-        around = _held.get()
-        if limit is None or self in around:
+    async def hold(self, limit: int | None) -> AsyncGenerator[None]:
+        """Hold a slot while the block runs. None: no limit. `limit` may differ from call to call."""
+        outer = _slots_in_use.get()
+        if limit is None or self in outer:
             yield
             return
-        await self._take(limit)
-        token = _held.set(around | {self})
+        await self._acquire(limit)
+        token = _slots_in_use.set(outer | {self})
         try:
             yield
         finally:
-            _held.reset(token)
-            self._give_back()
+            _slots_in_use.reset(token)
+            self._release()
 
-    async def _take(self, limit: int) -> None:
+    async def _acquire(self, limit: int) -> None:
         with self._lock:
             self._limit = limit
             if self._taken < limit and not self._waiting:
@@ -87,27 +89,27 @@ class Slots:
         try:
             await waiter.turn
         except asyncio.CancelledError:
-            self._leave(waiter)
+            self._abandon(waiter)
             raise
 
-    def _leave(self, waiter: _Waiter) -> None:
-        """A caller gave up waiting. Its turn may have come in that very moment: then the next one has it."""
+    def _abandon(self, waiter: _Waiter) -> None:
+        """The caller was cancelled. If it got the slot at the same moment, pass the slot on."""
         with self._lock:
             if waiter in self._waiting:
                 self._waiting.remove(waiter)
                 return
-        self._give_back()
+        self._release()
 
-    def _give_back(self) -> None:
+    def _release(self) -> None:
         with self._lock:
             self._taken -= 1
             while self._waiting and (self._limit is None or self._taken < self._limit):
-                if self._waiting.popleft().call():
+                if self._waiting.popleft().wake():
                     self._taken += 1
 
 
 class _Waiter:
-    """A caller that waits on its own loop."""
+    """A caller that waits for a slot in its own event loop."""
 
     __slots__ = ("_loop", "turn")
 
@@ -115,14 +117,14 @@ class _Waiter:
         self._loop = asyncio.get_running_loop()
         self.turn = self._loop.create_future()
 
-    def call(self) -> bool:
-        """Say that its turn has come, from any thread; False when its loop is gone."""
+    def wake(self) -> bool:
+        """Wake the caller, from any thread; False when its event loop is closed."""
         try:
-            self._loop.call_soon_threadsafe(self._go)
+            self._loop.call_soon_threadsafe(self._end_wait)
         except RuntimeError:
             return False
         return True
 
-    def _go(self) -> None:
+    def _end_wait(self) -> None:
         if not self.turn.done():
             self.turn.set_result(None)

@@ -1,6 +1,6 @@
-"""`trax lint --queued`: which inputs that wait to run this code could not read. Nothing is changed.
+"""`trax lint --queued`: find queued inputs that this code cannot decode. Read-only.
 
-To be asked before a deploy: what is refused here would be dead-lettered, one by one, after it.
+Run it before a deploy: such inputs would become dead letters, one by one, after it.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Final
 
 from trax.errors import InvalidInput, UnknownTrain
 from trax.store.migrations import ensure_current
-from trax.store.waiting_inputs import page
+from trax.store.waiting_inputs import load_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from trax.host.parts import Parts
     from trax.store import Connection, Store
-    from trax.store.waiting_inputs import Waiting
+    from trax.store.waiting_inputs import WaitingInput
 
 PAGE: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unreadable:
-    """Inputs of one train that are refused for the same reason, with one of them as an example."""
+class UnreadableInputs:
+    """Inputs of one train that are invalid for the same reason, with an example."""
 
     train: str
     fields: tuple[str, ...]
@@ -33,66 +33,70 @@ class Unreadable:
     example: str
 
     def __str__(self) -> str:
-        inputs = "1 input that waits" if self.count == 1 else f"{self.count} inputs that wait"
-        return f"train {self.train!r}: {inputs} could not be read: {'; '.join(self.fields)} ({self.example})"
+        inputs = "1 queued input" if self.count == 1 else f"{self.count} queued inputs"
+        return f"train {self.train!r}: {inputs} cannot be decoded: {'; '.join(self.fields)} ({self.example})"
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
-    """How many inputs were looked at, whether those were all, and what was found."""
+class QueuedLintResult:
+    """How many inputs were checked, whether those were all, and which are unreadable."""
 
     count: int
     is_all: bool
-    unreadable: list[Unreadable]
+    unreadable: list[UnreadableInputs]
 
 
 def lint_queued(
-    parts: Parts, *, most: int | None = None, on_progress: Callable[[int], None] = lambda _: None
-) -> Looked:
-    """Look at all that waits, or at the `most` that wait longest; `on_progress` hears how many by now."""
-    store = parts.store.unopened()
+    parts: Parts, *, limit: int | None = None, on_progress: Callable[[int], None] = lambda _: None
+) -> QueuedLintResult:
+    """Check all queued inputs, or the `most` oldest; `on_progress` is called with the number checked."""
+    store = parts.store.build_store_as_is()
     if store is None:
-        return Looked(0, is_all=True, unreadable=[])
+        return QueuedLintResult(0, is_all=True, unreadable=[])
     try:
         store.read(ensure_current)
-        return _looked(parts, store, most, on_progress)
+        return _lint_inputs(parts, store, limit, on_progress)
     finally:
         store.close()
 
 
-def _looked(parts: Parts, store: Store, most: int | None, on_progress: Callable[[int], None]) -> Looked:
+def _lint_inputs(
+    parts: Parts, store: Store, limit: int | None, on_progress: Callable[[int], None]
+) -> QueuedLintResult:
     counts: Counter[tuple[str, tuple[str, ...]]] = Counter()
     examples: dict[tuple[str, tuple[str, ...]], str] = {}
     seen, last = 0, None
-    while some := _next(store, last, PAGE if most is None else min(PAGE, most - seen)):
-        for one in some:
-            if fields := _refused(parts, one):
-                counts[one.train, fields] += 1
-                examples.setdefault((one.train, fields), f"{one.kind} {one.id}")
+    while some := _next_page(store, last, PAGE if limit is None else min(PAGE, limit - seen)):
+        for waiting in some:
+            if fields := _find_invalid_fields(parts, waiting):
+                counts[waiting.train, fields] += 1
+                examples.setdefault((waiting.train, fields), f"{waiting.kind} {waiting.id}")
         seen, last = seen + len(some), some[-1]
         on_progress(seen)
-    found = [
-        Unreadable(train=train, fields=fields, count=count, example=examples[train, fields])
+    unreadable = [
+        UnreadableInputs(train=train, fields=fields, count=count, example=examples[train, fields])
         for (train, fields), count in counts.most_common()
     ]
-    return Looked(seen, is_all=most is None or seen < most, unreadable=found)
+    return QueuedLintResult(seen, is_all=limit is None or seen < limit, unreadable=unreadable)
 
 
-def _next(store: Store, after: Waiting | None, limit: int) -> Sequence[Waiting]:
-    def read(connection: Connection) -> Sequence[Waiting]:
-        return page(connection, after=after, limit=limit)
+def _next_page(store: Store, after: WaitingInput | None, limit: int) -> Sequence[WaitingInput]:
+    def read(connection: Connection) -> Sequence[WaitingInput]:
+        return load_page(connection, after=after, limit=limit)
 
     return store.read(read) if limit else ()
 
 
-def _refused(parts: Parts, one: Waiting) -> tuple[str, ...]:
-    """Which fields are refused, and why; the values stay out of it, so that equal troubles are counted."""
+def _find_invalid_fields(parts: Parts, waiting_input: WaitingInput) -> tuple[str, ...]:
+    """The invalid fields and reasons, without the values, so that equal problems are counted together."""
     try:
-        parts.parameters.of_input(parts.trains.get(one.train)).decode(one.input or "null")
+        parts.parameters.input_codec(parts.trains.get(waiting_input.train)).decode(
+            waiting_input.input or "null"
+        )
     except UnknownTrain:
-        return ("this code has no such train",)
+        return ("this code does not define the train",)
     except InvalidInput as refused:
         return tuple(f"{error.path or 'the value itself'}: {error.message}" for error in refused.errors)
-    except Exception as broken:  # noqa: BLE001 - validators are code of the user's
-        return (f"its type raised {type(broken).__name__}: {broken}",)
+    except Exception as broken:  # noqa: BLE001 - validators are user code
+        return (f"its validator raised {type(broken).__name__}: {broken}",)
     return ()

@@ -1,4 +1,4 @@
-"""The ear of a process: what others announce wakes its loops, as if it had happened here."""
+"""LISTEN connection of a process: announcements of other processes wake its loops."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Final
 
 from trax.errors import StoreError
-from trax.store.listening import Bell, Line
+from trax.store.listening import ListenConnection, Waker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-GATHER_SECONDS: Final = 0.005
-"""What is said within this time of the last word is heard together, so that a flood wakes nobody twice."""
+BATCH_SECONDS: Final = 0.005
+"""Announcements within this time are handled together, so that a burst wakes each loop once."""
 
-SILENCE_SECONDS: Final = 60.0
+WAIT_SECONDS: Final = 60.0
 PAUSES: Final = (0.5, 1.0, 2.0, 5.0)
 CLOSE_SECONDS: Final = 2.0
 
 
-class Ear:
-    """Listens in a thread of its own until closed, through any number of lost connections."""
+class Listener:
+    """Listens in its own thread until closed, and reconnects when the connection is lost."""
 
     def __init__(
         self,
@@ -40,45 +40,45 @@ class Ear:
         self._announcer = announcer
         self._timeouts = timeouts
         self._pause = pause
-        self._bell = Bell()
+        self._wake_up = Waker()
         self._is_closed = Event()
         self._failures = 0
-        self._thread = Thread(target=self._run, name="trax listening", daemon=True)
+        self._thread = Thread(target=self._run, name="trax listener", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening. A connection that is just being made is not waited for."""
-        self._bell.ring()
-        self._is_closed.set()  # in this order: the thread takes the bell down when it sees this
+        """Stop listening. Does not wait for a connection attempt in progress."""
+        self._wake_up.wake()
+        self._is_closed.set()  # last: the thread closes the bell once it sees this
         self._thread.join(CLOSE_SECONDS)
 
     def _run(self) -> None:
         while not self._is_closed.is_set():
             try:
-                with Line.opened(self._address, self._bell, self._timeouts) as line:
-                    self._note_return()
-                    self._announcer.hear_all()  # whatever was said before went unheard
-                    self._hear(line)
+                with ListenConnection.open(self._address, self._wake_up, self._timeouts) as line:
+                    self._log_recovery()
+                    self._announcer.emit_all()  # announcements before the connection were missed
+                    self._receive(line)
             except StoreError as error:
-                self._note_loss(error)
+                self._log_loss(error)
             except Exception:
-                logger.exception("listening failed, trying again")
+                logger.exception("listener failed; connecting again")
                 self._failures += 1
             if not self._is_closed.is_set():
                 self._pause(self._is_closed, PAUSES[min(self._failures, len(PAUSES)) - 1])
-        self._bell.close()
+        self._wake_up.close()
 
-    def _hear(self, line: Line) -> None:
+    def _receive(self, line: ListenConnection) -> None:
         while not self._is_closed.is_set():
-            self._announcer.hear(line.heard(SILENCE_SECONDS))
-            self._is_closed.wait(GATHER_SECONDS)
+            self._announcer.receive(line.receive(WAIT_SECONDS))
+            self._is_closed.wait(BATCH_SECONDS)
 
-    def _note_loss(self, error: StoreError) -> None:
+    def _log_loss(self, error: StoreError) -> None:
         self._failures += 1
         if self._failures == 1:
-            logger.warning("cannot listen, so only polling wakes this process: %s", error)
+            logger.warning("listener is not connected; this process relies on polling: %s", error)
 
-    def _note_return(self) -> None:
+    def _log_recovery(self) -> None:
         if self._failures:
-            logger.info("listening again")
+            logger.info("listener connected again")
         self._failures = 0

@@ -1,4 +1,4 @@
-"""The settings in force: what code and environment say, and what operators have edited on top."""
+"""The settings in force: code and environment, overridden by what operators stored in the database."""
 
 from __future__ import annotations
 
@@ -21,115 +21,114 @@ logger = logging.getLogger(__name__)
 
 
 class LiveSettings:
-    """Gives the settings of this moment. Every cycle refreshes it from the rows, in its own transaction.
+    """The current settings. Every cycle refreshes them from the database, in its own transaction.
 
-    Any thread may read or refresh. Two that refresh at once may leave the older of two edits in place, until
-    the next cycle reads again.
+    Thread-safe. Two concurrent refreshes may leave the older of two edits in place until the next cycle.
     """
 
     def __init__(self, base: Settings, origins: Mapping[str, SettingOrigin]) -> None:
-        self.now = base
-        """What counts, as far as this process knows."""
+        self.current = base
+        """The current settings, as of the last refresh."""
         self._base = base
         self._origins = origins
         self._rows: dict[str, str] = {}
         self._lock = Lock()
 
     @classmethod
-    def load(cls, given: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Self:
-        return cls(Settings.load(given, environment), Settings.origins(given, environment))
+    def load(cls, arguments: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Self:
+        return cls(Settings.load(arguments, environment), Settings.origins(arguments, environment))
 
     def refresh(self, connection: Connection) -> Settings:
-        """Read what operators have edited; gives the settings that count from now on."""
-        return self.accept(settings.stored(connection))
+        """Load the stored settings, and return the settings now in force."""
+        return self.accept(settings.load_edited(connection))
 
     def accept(self, rows: dict[str, str]) -> Settings:
-        """Let these rows count. One that cannot work is left out, and said so once."""
-        with self._lock:  # settings and the rows they were made of must stay a pair
+        """Apply these rows. An invalid one is ignored, with one warning."""
+        with self._lock:  # settings and the rows they come from must match
             if rows != self._rows:
-                self.now, refused = self._base.overridden(_values(rows))
+                self.current, refused = self._base.with_overrides(_values(rows))
                 self._rows = rows
                 for name, reason in refused.items():
                     extra = {"setting": name}
-                    logger.warning("the stored setting %r is ignored: %s", name, reason, extra=extra)
-            return self.now
+                    logger.warning("setting %r: the stored value is ignored: %s", name, reason, extra=extra)
+            return self.current
 
-    def changed(self, rows: Mapping[str, str], changes: Mapping[str, Any]) -> dict[str, str]:
-        """The rows to write for these changes, if the whole still works with them; else it raises."""
-        changes = Settings.with_shorthand(changes)
-        refused = {name: why for name in changes if (why := _refusal(name))}
+    def build_rows(self, rows: Mapping[str, str], changes: Mapping[str, Any]) -> dict[str, str]:
+        """The rows to write for these changes; raises InvalidSetting if the settings would be invalid."""
+        changes = Settings.expand_shorthand(changes)
+        refused = {name: why for name in changes if (why := _edit_refusal(name))}
         if refused:
             raise InvalidSetting("; ".join(refused.values()), refused)
-        in_force, _ = self._base.overridden(_values(rows))
-        spelled = in_force.updated(changes).spelled(changes)
+        in_force, _ = self._base.with_overrides(_values(rows))
+        spelled = in_force.with_changes(changes).to_json_values(changes)
         return {name: json.dumps(spelled[name]) for name in changes}
 
-    def without(self, rows: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-        """The rows that remain when these are gone (none given: all are), if they work without them."""
-        gone = Settings.with_shorthand(dict.fromkeys(names)) or rows
-        for name in gone:
+    def rows_without(self, rows: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
+        """The rows left after removing these names (none given: all); raises if the rest is invalid."""
+        removed = Settings.expand_shorthand(dict.fromkeys(names)) or rows
+        for name in removed:
             if name not in rows:
                 check_known(name)
-        remaining = {name: value for name, value in rows.items() if name not in gone}
-        _, refused_before = self._base.overridden(_values(rows))
-        _, refused = self._base.overridden(_values(remaining))
-        troubles = [reason for name, reason in refused.items() if name not in refused_before]
-        if troubles:
-            raise InvalidSetting("; ".join(dict.fromkeys(troubles)))
+        remaining = {name: value for name, value in rows.items() if name not in removed}
+        _, refused_before = self._base.with_overrides(_values(rows))
+        _, refused = self._base.with_overrides(_values(remaining))
+        problems = [reason for name, reason in refused.items() if name not in refused_before]
+        if problems:
+            raise InvalidSetting("; ".join(dict.fromkeys(problems)))
         return remaining
 
-    def spelled(self, rows: Mapping[str, str], names: Iterable[str]) -> dict[str, Any]:
-        """What these settings would be with these rows, as plain data."""
-        in_force, _ = self._base.overridden(_values(rows))
-        return in_force.spelled(name for name in names if name in Settings.model_fields)
+    def plain_values(self, rows: Mapping[str, str], names: Iterable[str]) -> dict[str, Any]:
+        """The values of these settings with these rows applied, as plain data."""
+        in_force, _ = self._base.with_overrides(_values(rows))
+        return in_force.to_json_values(name for name in names if name in Settings.model_fields)
 
-    def published(self) -> str:
-        """What code and environment say, as JSON, for whoever asks about this server without its code."""
-        return json.dumps(self._base.spelled(Settings.model_fields.keys() - {"listen_url"}))
+    def base_as_json(self) -> str:
+        """The settings from code and environment as JSON, for processes without this server's code."""
+        return json.dumps(self._base.to_json_values(Settings.model_fields.keys() - {"listen_url"}))
 
-    def as_published(self, text: str) -> Settings:
-        """The settings of a server that has published its own, with what operators have edited on top."""
+    def load_published(self, text: str) -> Settings:
+        """The settings of a server from its published JSON, with the stored settings applied."""
         try:
-            base = Settings.checked(json.loads(text))
+            base = Settings.from_values(json.loads(text))
         except (InvalidSetting, ValueError):  # another release may know other settings
-            return self.now
-        return base.overridden(_values(self._rows))[0]
+            return self.current
+        return base.with_overrides(_values(self._rows))[0]
 
     def origins(self) -> dict[str, SettingOrigin]:
-        """Who says what each setting is."""
-        _, refused = self._base.overridden(_values(self._rows))
+        """Where the value of each setting comes from."""
+        _, refused = self._base.with_overrides(_values(self._rows))
         edited = [name for name in self._rows if name not in refused and name in Settings.model_fields]
         return {**self._origins, **dict.fromkeys(edited, SettingOrigin.OPERATOR)}
 
 
 def check_known(name: str) -> None:
     if name not in Settings.model_fields:
-        why = _unknown(name)
+        why = _not_found_message(name)
         raise InvalidSetting(why, {name: why})
 
 
-def _unknown(name: str) -> str:
+def _not_found_message(name: str) -> str:
     return f"there is no setting {name!r}{did_you_mean(name, Settings.model_fields)}"
 
 
-def _refusal(name: str) -> str | None:
-    """Why operators cannot edit this, if so."""
+def _edit_refusal(name: str) -> str | None:
+    """Why operators cannot edit this setting; None if they can."""
     if name not in Settings.model_fields:
-        return _unknown(name)
+        return _not_found_message(name)
     if not Settings.is_fixed(name):
         return None
     return (
         f"setting {name!r} is read once, when a process starts, and cannot be edited in the database; "
-        f"say Trax({name}=…) or set {PREFIX}{name.upper()}, and start again"
+        f"pass Trax({name}=…) or set {PREFIX}{name.upper()}, and restart"
     )
 
 
 def _values(rows: Mapping[str, str]) -> dict[str, Any]:
-    return {name: _parsed(value) for name, value in rows.items()}
+    return {name: _parse(value) for name, value in rows.items()}
 
 
-def _parsed(value: str) -> Any:
-    """A row written by hand may not be JSON; as plain text it may still make sense."""
+def _parse(value: str) -> Any:
+    """Parse as JSON; a row written by hand may be plain text instead."""
     try:
         return load_json(value)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Log lines that strangers can cause: one of a kind in so many seconds, however many strangers there are."""
+"""Limit repeated log lines that requests from outside can cause: one of a kind every 30 s."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ MOST_KINDS: Final = 100
 
 
 class LogLimit(logging.Filter):
-    """Lets one line of a kind through, and says with the next one how many were left out meanwhile.
+    """Logs one line of a kind per interval; the next one says how many were suppressed.
 
-    The kind of a line is its level and its text before anything is put into it. As a filter of a logger it
-    counts for all that the logger says; `log` is for one line. Any thread may use it.
+    The kind of a line is its level and its unformatted text. As a logging filter it applies to all lines of
+    a logger; `log` applies it to one line. Thread-safe.
     """
 
     def __init__(
@@ -36,16 +36,16 @@ class LogLimit(logging.Filter):
             record.msg = f"{str(record.msg).rstrip()} ({left_out} more like this were not logged)"
         return left_out is not None
 
-    def log(self, logger: logging.Logger, level: int, text: str, *words: object) -> None:
-        """Log this, unless a line of the same kind was logged a moment ago."""
+    def log(self, logger: logging.Logger, level: int, text: str, *arguments: object) -> None:
+        """Log this, unless a line of the same kind was logged within the interval."""
         left_out = self._count(level, text)
         if left_out is None:
             return
-        said = f"{text} ({left_out} more like this were not logged)" if left_out else text
-        logger.log(level, said, *words)
+        template = f"{text} ({left_out} more like this were not logged)" if left_out else text
+        logger.log(level, template, *arguments)
 
     def _count(self, level: int, text: str) -> int | None:
-        """How many of this kind were left out since the last line; None: leave this one out, too."""
+        """How many of this kind were suppressed since the last line; None: suppress this one too."""
         now = self._clock()
         with self._lock:
             kind = (level, text)

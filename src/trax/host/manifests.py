@@ -1,4 +1,4 @@
-"""`app.manifests`: which train runs when, at run time."""
+"""`app.manifests`: schedule, trigger, enable, disable, cancel, delete and list manifests at run time."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 
 from trax.admin import runtime, triggers
-from trax.admin.seeding import seed, without_operators
-from trax.admin.triggers import refusal_of_retired, unknown
+from trax.admin.seeding import seed, with_code_defaults
+from trax.admin.triggers import manifest_not_found, manifest_retired_conflict
 from trax.events import Topic
-from trax.host.acting import note
+from trax.host.acting import record_audit
 from trax.host.checks import NAME, PAGE, check_names
 from trax.host.entry import QueuedEntry
-from trax.host.words import checked_word
+from trax.host.words import parse_choice
 from trax.records.external_id import new_external_id
 from trax.records.filters import ManifestFilter
 from trax.records.states import ScheduleType
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from trax.host.parts import Parts
     from trax.records import Manifest, WorkQueueEntry
     from trax.records.count import Count
-    from trax.records.page import Page
+    from trax.records.page import RecordPage
     from trax.schedule.batch import ConfigureEach, Items
     from trax.schedule.declaration import Timetable
     from trax.schedule.occasion import When
@@ -42,10 +42,10 @@ NOUN: Final = "manifest"
 
 
 class ManifestKeywords(TypedDict, total=False):
-    """Which manifests: what is left out may be anything.
+    """Filters for manifests; an omitted one matches all.
 
-    `text` stands somewhere in the external id; `depends_on` is the one they wait for. `retired` ones are left
-    out, unless it is True (only those) or None (all).
+    `text` is part of the external id; `depends_on` is the parent's. Retired manifests are omitted, unless
+    `retired` is True (only those) or None (all).
     """
 
     group: str | None
@@ -58,21 +58,26 @@ class ManifestKeywords(TypedDict, total=False):
 
 
 class Manifests:
-    """The same verbs as at declaration, each one transaction; and what an operator does."""
+    """The verbs of declaration, each in one transaction, and those of operators."""
 
     def __init__(self, parts: Parts) -> None:
         self._store = parts.store
         self._parameters = parts.parameters
         self._live = parts.live
         self._declared = parts.declarations
-        self._waiting = parts.waiting
+        self._waiting = parts.entry_waiter
         self._app = parts.name
 
     async def schedule(
-        self, train: Train[In, Any], external_id: str, value: In, when: When, **how: Unpack[ScheduleKeywords]
+        self,
+        train: Train[In, Any],
+        external_id: str,
+        value: In,
+        when: When,
+        **options: Unpack[ScheduleKeywords],
     ) -> Manifest:
-        declarations = self._declarations()
-        declarations.schedule(train, external_id, value, when, **how)
+        declarations = self._new_declarations()
+        declarations.schedule(train, external_id, value, when, **options)
         return (await self._write(declarations))[0]
 
     async def schedule_many(
@@ -83,11 +88,11 @@ class Manifests:
         when: When,
         *,
         configure_each: ConfigureEach[In] | None = None,
-        **how: Unpack[ScheduleKeywords],
+        **options: Unpack[ScheduleKeywords],
     ) -> list[Manifest]:
-        """All of them or none. What an earlier call put into this batch, and this one not, is retired."""
-        declarations = self._declarations()
-        declarations.schedule_many(train, name, items, when, configure_each=configure_each, **how)
+        """Schedule all or none. Manifests of this batch that this call no longer names are retired."""
+        declarations = self._new_declarations()
+        declarations.schedule_many(train, name, items, when, configure_each=configure_each, **options)
         return await self._write(declarations, batch=name)
 
     async def schedule_once(
@@ -96,12 +101,12 @@ class Manifests:
         external_id: str | None,
         value: In,
         delay: timedelta = timedelta(),
-        **how: Unpack[ScheduleKeywords],
+        **options: Unpack[ScheduleKeywords],
     ) -> Manifest:
-        """A single run, so long from now. Without an id it gets one of its own."""
+        """Schedule a single run after `delay`. Without an external id, one is generated."""
         name = f"once-{new_external_id()}" if external_id is None else external_id
-        declarations = self._declarations()
-        declarations.schedule_once(train, name, value, delay, **how)
+        declarations = self._new_declarations()
+        declarations.schedule_once(train, name, value, delay, **options)
         return (await self._write(declarations))[0]
 
     async def schedule_dependent(
@@ -110,60 +115,60 @@ class Manifests:
         external_id: str,
         value: In,
         depends_on: str,
-        **how: Unpack[ScheduleKeywords],
+        **options: Unpack[ScheduleKeywords],
     ) -> Manifest:
-        declarations = self._declarations()
-        declarations.after(depends_on).then_include(train, external_id, value, **how)
+        declarations = self._new_declarations()
+        declarations.after(depends_on).then_include(train, external_id, value, **options)
         return (await self._write(declarations))[0]
 
     async def enable(self, external_id: str) -> None:
         await self._switch(external_id, enabled=True)
 
     async def disable(self, external_id: str) -> None:
-        """No new entries are written; those in the queue already are not withdrawn."""
+        """Stop writing new entries. Entries already queued are not withdrawn."""
         await self._switch(external_id, enabled=False)
 
     async def trigger(self, external_id: str, *, delay: timedelta | None = None) -> QueuedEntry:
-        """Start it now, or after a delay: an extra run, whatever the schedule says."""
+        """Enqueue an extra run, now or after a delay, independent of the schedule."""
         _check_trigger(external_id, delay)
-        store = await self._store.opened()
+        store = await self._store.open()
         entry = await store.call(_trigger, store, external_id, delay)
-        return QueuedEntry(**entry.as_fields()).awaited_by(self._waiting)
+        return QueuedEntry(**entry.as_fields()).with_wait_function(self._waiting)
 
     def trigger_blocking(self, external_id: str, *, delay: timedelta | None = None) -> QueuedEntry:
-        """The same from code without an event loop: `app.sync.trigger`."""
+        """`trigger` for blocking code: `app.sync.trigger`."""
         _check_trigger(external_id, delay)
-        store = self._store.opened_blocking()
+        store = self._store.open_blocking()
         entry = store.run(_trigger, store, external_id, delay)
-        return QueuedEntry(**entry.as_fields()).awaited_by(self._waiting)
+        return QueuedEntry(**entry.as_fields()).with_wait_function(self._waiting)
 
     async def cancel(self, external_id: str) -> int:
-        """Ask its runs in progress to stop; returns how many."""
+        """Request cancellation of its runs in progress; return how many."""
         NAME("external_id", external_id)
-        store = await self._store.opened()
+        store = await self._store.open()
         return await store.call(_cancel, store, external_id)
 
     async def delete(self, external_id: str) -> None:
         """Retire it: it stops firing, its entries are withdrawn, its history and dead letters stay.
 
-        Scheduled again under the same id, it goes on. What code declares comes back with the next start.
+        Scheduling the same external id again reactivates it. If code still declares it, the next start does.
         """
         NAME("external_id", external_id)
-        store = await self._store.opened()
+        store = await self._store.open()
         await store.call(_delete, store, external_id)
 
     async def reset_operator_overrides(self) -> None:
-        """Undo what operators have switched or limited: what code does not say goes back to its default."""
-        store = await self._store.opened()
-        timetable = without_operators(self._declared.checked())
-        await store.call(_seed, store, timetable, self._live.now, self._app)
+        """Undo what operators enabled, disabled or limited: fields not set in code get their default."""
+        store = await self._store.open()
+        timetable = with_code_defaults(self._declared.timetable())
+        await store.call(_seed, store, timetable, self._live.current, self._app)
 
     async def get(self, external_id: str) -> Manifest:
         NAME("external_id", external_id)
-        store = await self._store.opened()
+        store = await self._store.open()
         found = await store.ask(manifests.get, external_id)
         if found is None:
-            raise unknown(external_id)
+            raise manifest_not_found(external_id)
         return found
 
     async def list(
@@ -177,16 +182,16 @@ class Manifests:
         after: str | None = None,
         limit: int = 50,
     ) -> list[Manifest]:
-        """In the order of their external ids. To read on, pass the last one's as `after`.
+        """List manifests by external id. For the next page, pass the last external id as `after`.
 
-        Retired ones are left out, unless `retired` is True (only those) or None (all).
+        Retired ones are omitted, unless `retired` is True (only those) or None (all).
         """
         check_names(group=group, train=train, after=after)
-        kind, size = checked_word(ScheduleType, schedule_type), PAGE("limit", limit)
-        wanted: dict[str, Any] = {"group": group, "train": train, "enabled": enabled, "schedule_type": kind}
-        wanted["retired"] = retired
-        store = await self._store.opened()
-        return await store.ask(manifests.listed, after=after, limit=size, **wanted)
+        kind, size = parse_choice(ScheduleType, schedule_type), PAGE("limit", limit)
+        filters: dict[str, Any] = {"group": group, "train": train, "enabled": enabled, "schedule_type": kind}
+        filters["retired"] = retired
+        store = await self._store.open()
+        return await store.ask(manifests.load_list, after=after, limit=size, **filters)
 
     async def page(
         self,
@@ -195,48 +200,48 @@ class Manifests:
         after: str | None = None,
         limit: int = 50,
         brief: bool = False,
-        **wanted: Unpack[ManifestKeywords],
-    ) -> Page[Manifest]:
-        """The same as `list`, with the way back (`older`, for `before`) and on (`newer`, for `after`).
+        **filters: Unpack[ManifestKeywords],
+    ) -> RecordPage[Manifest]:
+        """Like `list`, with cursors: `older` is for `before`, `newer` for `after`.
 
-        With `brief` inputs are left out, as a list shows them.
+        With `brief`, inputs are omitted.
         """
         check_names(before=before, after=after)
-        found, size = _filter(wanted), PAGE("limit", limit)
-        store = await self._store.opened()
+        found, size = _build_filter(filters), PAGE("limit", limit)
+        store = await self._store.open()
         return await store.ask(
             manifest_pages.page, found, before=before, after=after, limit=size, brief=brief
         )
 
-    async def count(self, *, quick: bool = False, **wanted: Unpack[ManifestKeywords]) -> Count:
-        """How many there are: exact up to ten thousand, beyond that about how many.
+    async def count(self, *, quick: bool = False, **filters: Unpack[ManifestKeywords]) -> Count:
+        """Count manifests: exact up to ten thousand, an estimate beyond.
 
-        A filter that no index answers, such as a train, reads all there is. A `quick` count looks at a
-        bounded number of rows as a page does, and may be an estimate below ten thousand.
+        A filter without an index, such as a train, scans the whole table. A `quick` count reads a bounded
+        number of rows, as a page does, and may be an estimate below ten thousand.
         """
-        found = _filter(wanted)
-        store = await self._store.opened()
+        found = _build_filter(filters)
+        store = await self._store.open()
         return await store.ask(manifest_pages.count, found, quick=quick)
 
-    def _declarations(self) -> Declarations:
-        return Declarations(self._parameters.measured)
+    def _new_declarations(self) -> Declarations:
+        return Declarations(self._parameters.input_writer)
 
     async def _write(self, declarations: Declarations, batch: str | None = None) -> list[Manifest]:
-        timetable = declarations.checked()
-        store = await self._store.opened()
-        return await store.call(_schedule, store, timetable, self._live.now, batch, self._app)
+        timetable = declarations.timetable()
+        store = await self._store.open()
+        return await store.call(_schedule, store, timetable, self._live.current, batch, self._app)
 
     async def _switch(self, external_id: str, *, enabled: bool) -> None:
         NAME("external_id", external_id)
-        store = await self._store.opened()
+        store = await self._store.open()
         await store.call(_set_enabled, store, external_id, enabled=enabled)
 
 
-def _filter(wanted: ManifestKeywords) -> ManifestFilter:
-    check_names(**{name: wanted.get(name) for name in ("group", "train", "depends_on", "text")})
-    kind = checked_word(ScheduleType, wanted.get("schedule_type"))
-    said: dict[str, Any] = {**wanted, "schedule_type": kind}
-    return ManifestFilter(**said)
+def _build_filter(filters: ManifestKeywords) -> ManifestFilter:
+    check_names(**{name: filters.get(name) for name in ("group", "train", "depends_on", "text")})
+    kind = parse_choice(ScheduleType, filters.get("schedule_type"))
+    fields: dict[str, Any] = {**filters, "schedule_type": kind}
+    return ManifestFilter(**fields)
 
 
 def _check_trigger(external_id: str, delay: timedelta | None) -> None:
@@ -255,7 +260,7 @@ def _schedule(
 ) -> list[Manifest]:
     written = runtime.schedule(connection, store, timetable, settings, batch, app)
     names = [manifest.external_id for manifest in written]
-    note(connection, "manifests.schedule", NOUN, names, now=store.now(connection))
+    record_audit(connection, "manifests.schedule", NOUN, names, now=store.now(connection))
     return written
 
 
@@ -265,7 +270,7 @@ def _trigger(
     now = store.now(connection)
     entry = triggers.trigger(connection, external_id, delay=delay, now=now)
     assert entry is not None  # noqa: S101 - it was written in this transaction
-    note(connection, "manifests.trigger", NOUN, [external_id], now=now, after={"entry_id": entry.id})
+    record_audit(connection, "manifests.trigger", NOUN, [external_id], now=now, after={"entry_id": entry.id})
     return entry
 
 
@@ -275,16 +280,16 @@ def _seed(connection: Connection, store: Store, timetable: Timetable, settings: 
     seed(connection, timetable, settings, now=now, app=app)
     announce(connection, Topic.MANIFEST)
     names = [each.external_id for each in timetable.manifests]
-    note(connection, "manifests.reset_operator_overrides", NOUN, names, now=now)
+    record_audit(connection, "manifests.reset_operator_overrides", NOUN, names, now=now)
 
 
 def _cancel(connection: Connection, store: Store, external_id: str) -> int:
-    if not manifests.ids_of(connection, [external_id]):
-        raise unknown(external_id)
-    runs = manifests.running(connection, external_id=external_id)
+    if not manifests.load_ids(connection, [external_id]):
+        raise manifest_not_found(external_id)
+    runs = manifests.load_running_ids(connection, external_id=external_id)
     asked = metadata_sweeps.request_cancel(connection, runs)
     after = {"asked_to_stop": len(asked)}
-    note(connection, "manifests.cancel", NOUN, [external_id], now=store.now(connection), after=after)
+    record_audit(connection, "manifests.cancel", NOUN, [external_id], now=store.now(connection), after=after)
     return len(asked)
 
 
@@ -292,24 +297,24 @@ def _delete(connection: Connection, store: Store, external_id: str) -> None:
     manifest, now = manifests.get(connection, external_id), store.now(connection)
     runtime.delete(connection, external_id, now=now)
     before = _summary(manifest)
-    note(connection, "manifests.delete", NOUN, [external_id], now=now, before=before)
+    record_audit(connection, "manifests.delete", NOUN, [external_id], now=now, before=before)
 
 
 def _set_enabled(connection: Connection, store: Store, external_id: str, *, enabled: bool) -> None:
     now = store.now(connection)
     before = manifests.get(connection, external_id)
     if before is None:
-        raise unknown(external_id)
+        raise manifest_not_found(external_id)
     if manifests.set_enabled(connection, external_id, enabled=enabled, now=now) is None:
-        raise refusal_of_retired(external_id, before.retired_at or now)
+        raise manifest_retired_conflict(external_id, before.retired_at or now)
     announce(connection, Topic.MANIFEST)
     verb, was = "enable" if enabled else "disable", {"enabled": before.enabled}
-    note(
+    record_audit(
         connection, f"manifests.{verb}", NOUN, [external_id], now=now, before=was, after={"enabled": enabled}
     )
 
 
 def _summary(manifest: Manifest | None) -> dict[str, Any] | None:
-    """What is worth remembering of a manifest that is retired; its input may be anybody's secret."""
-    told = ("train", "group", "schedule", "schedule_type", "enabled", "depends_on")
-    return {name: getattr(manifest, name) for name in told} if manifest else None
+    """The fields to audit for a retired manifest. Not its input, which may contain secrets."""
+    fields = ("train", "group", "schedule", "schedule_type", "enabled", "depends_on")
+    return {name: getattr(manifest, name) for name in fields} if manifest else None

@@ -1,7 +1,7 @@
-"""What runs leave behind while they run: collected in memory, written for many of them at once.
+"""Collect log lines and progress of runs in memory, and write them in batches.
 
-A run that ends takes its last lines and words along in the transaction that ends it. For those that go on, a
-thread writes what is new twice a second: a thread, so that a train that blocks the event loop shows too.
+The last lines and progress of a run are written in the transaction that records its result. For active runs,
+a thread writes changes twice a second: a thread, so that it works while a train blocks the event loop.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from trax.events import Topic
 from trax.host.capture import Capture
 from trax.host.progress import RunProgress
 from trax.store import logs, progress
-from trax.store.savepoint import Refused, savepoint
+from trax.store.savepoint import RowsRefused, savepoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
     from datetime import datetime
 
     from trax.events import Events
-    from trax.host.capture import Caught
+    from trax.host.capture import CapturedLine
     from trax.host.live_settings import LiveSettings
     from trax.records.states import CancelReason
     from trax.store import Connection, Store
@@ -37,56 +37,60 @@ WRITE_SECONDS: Final = 0.5
 CLOSE_SECONDS: Final = 5
 
 
-class LastWords:
-    """What is written together with the end of some runs."""
+class FinalBatch:
+    """Log lines and progress to write together with the results of some runs."""
 
-    def __init__(self, caught: Sequence[Caught], ended: Sequence[RunProgress]) -> None:
-        self._caught = caught
+    def __init__(self, lines: Sequence[CapturedLine], ended: Sequence[RunProgress]) -> None:
+        self._lines = lines
         self._ended = ended
-        self.passed_over: list[tuple[int, float, str | None]] = []
-        """What is told by runs whose record somebody else held in that moment. It follows by itself."""
+        self.deferred: list[tuple[int, float, str | None]] = []
+        """Progress of runs whose record was locked by another transaction. It is written later."""
 
     def write(self, connection: Connection, *, now: datetime) -> None:
-        """Lines that the database refuses are dropped: they must not keep a run from being ended."""
-        written = progress.write(connection, [one.note(now) for one in self._ended])
-        self.passed_over = [
-            (one.metadata_id, *one.told) for one in self._ended if one.told and one.metadata_id not in written
+        """Write them. Lines that the database rejects are dropped: they must not prevent the results."""
+        written = progress.write(connection, [one.build_note(now) for one in self._ended])
+        self.deferred = [
+            (one.metadata_id, *one.last_report)
+            for one in self._ended
+            if one.last_report and one.metadata_id not in written
         ]
         inputs = {one.metadata_id: one.replaced_input[0] for one in self._ended if one.replaced_input}
         progress.replace_inputs(connection, inputs)
-        if not self._caught:
+        if not self._lines:
             return
         here = time.time()
         try:
             with savepoint(connection):
-                logs.add(connection, [one.line(now, here) for one in self._caught])
-        except Refused as refused:
-            logger.warning("%s log lines were refused, and are lost: %s", len(self._caught), refused)
+                logs.add(connection, [one.line(now, here) for one in self._lines])
+        except RowsRefused as refused:
+            logger.warning(
+                "%s log lines were rejected by the database and dropped: %s", len(self._lines), refused
+            )
 
 
-class Notebook:
-    """The running runs of an app, and the lines they logged. Any thread may use it."""
+class RunLog:
+    """Progress and log lines of the active runs of an app. Thread-safe."""
 
     def __init__(self, live: LiveSettings, events: Events) -> None:
         self._live = live
         self._capture = Capture(live, self._is_ours)
         self._running: dict[int, RunProgress] = {}
         self._ended: dict[int, RunProgress] = {}
-        self._passed_over: list[tuple[int, float, str | None]] = []
+        self._deferred: list[tuple[int, float, str | None]] = []
         self._store: Store | None = None
-        self._writer: _Writer | None = None
+        self._writer: _WriterThread | None = None
         self._lock = Lock()
-        self._looked_at = -math.inf
-        self.by_hand = False
-        """Whether nothing is written by itself, for tests that drive each duty."""
-        events.listen(Topic.CANCEL, self._look_soon)
+        self._cancels_checked_at = -math.inf
+        self.is_manual = False
+        """If True, no thread writes: for tests that call `write` themselves."""
+        events.listen(Topic.CANCEL, self._check_cancels_soon)
 
-    def open(
+    def open_run(
         self, store: Store, metadata_id: int, external_id: str, token: Cancellation, *, is_held: bool
     ) -> RunProgress:
-        """A run begins."""
+        """Start collecting for a run."""
         if self._writer is None or not self._capture.is_attached:
-            self._begin(store)
+            self._start(store)
         run = RunProgress(store, metadata_id, external_id, token, is_held=is_held)
         self._running[metadata_id] = run
         writer = self._writer
@@ -94,72 +98,72 @@ class Notebook:
             writer.wake()
         return run
 
-    def end(self, run: RunProgress) -> str | None:
-        """A run has ended, and is about to be written down; gives the timings of its junctions."""
-        if (run.told is not None and run.told is not run.written[1]) or run.replaced_input:
+    def end_run(self, run: RunProgress) -> str | None:
+        """Note that a run has ended and will be recorded; return the timings of its junctions as JSON."""
+        if (run.last_report is not None and run.last_report is not run.saved_state[1]) or run.replaced_input:
             self._ended[run.metadata_id] = run
         return run.timings()
 
-    def close(self, run: RunProgress) -> None:
-        """Nothing more is expected of a run."""
+    def close_run(self, run: RunProgress) -> None:
+        """Stop collecting for a run."""
         self._running.pop(run.metadata_id, None)
 
     @contextmanager
-    def last_words(self, ids: Iterable[int]) -> Generator[LastWords | None]:
-        """What is to be written with the ending of these runs; what could not be written waits on."""
+    def final_batch(self, ids: Iterable[int]) -> Generator[FinalBatch | None]:
+        """The batch to write with the results of these runs; if the block raises, it is kept for later."""
         if not (self._ended or self._capture):
             yield None
             return
-        ended = [self._ended[one] for one in ids if one in self._ended]
+        ended = [self._ended[run_id] for run_id in ids if run_id in self._ended]
         caught = self._capture.take()
-        words = LastWords(caught, ended)
+        words = FinalBatch(caught, ended)
         try:
             yield words
         except BaseException:
-            self._capture.give_back(caught)
+            self._capture.put_back(caught)
             raise
         for one in ended:
             self._ended.pop(one.metadata_id, None)
-        self._passed_over += words.passed_over
-        if words.passed_over and self._writer is not None:
+        self._deferred += words.deferred
+        if words.deferred and self._writer is not None:
             self._writer.wake()
 
     def write(self, *, older_than_seconds: float = 0.0) -> None:
-        """Write what is new about the runs that go on, and stop those that somebody wants stopped."""
+        """Write what is new about the active runs, and stop those with a cancellation request."""
         store = self._store
         if store is None:
             return
         self._write_running(store, older_than_seconds)
-        self._write_passed_over(store)
+        self._write_deferred(store)
 
     def _write_running(self, store: Store, older_than_seconds: float) -> None:
         running = list(self._running.values())
         changed = [
             (one, one.state)
             for one in running
-            if one.state != one.written and one.seconds >= older_than_seconds
+            if one.state != one.saved_state and one.seconds >= older_than_seconds
         ]
-        asked = [one.metadata_id for one in running if not one.is_held] if self._is_time_to_look() else []
+        asked = [one.metadata_id for one in running if not one.is_held] if self._is_cancel_check_due() else []
         if not (changed or asked or self._capture):
             return
-        with self.last_words(()) as words:
+        with self.final_batch(()) as words:
             written, to_stop = store.run(_write, store, [one for one, _ in changed], words, asked)
         for one, state in changed:
             if one.metadata_id in written:
-                one.written = state
+                one.saved_state = state
         for metadata_id, why in to_stop.items():
             if metadata_id in self._running:
                 self._running[metadata_id].stop(why)
 
-    def _write_passed_over(self, store: Store) -> None:
-        """One at a time: whoever holds a record can be waited for when nothing else is held."""
-        while self._passed_over:
-            one = self._passed_over[0]
-            store.run(progress.write_last, *one)
-            self._passed_over.remove(one)
+    def _write_deferred(self, store: Store) -> None:
+        """One transaction each: waiting for a locked record is safe while holding no other lock."""
+        while self._deferred:
+            one = self._deferred[0]
+            store.run(progress.write_final, *one)
+            self._deferred.remove(one)
 
-    def shut(self) -> None:
-        """Write the rest and stop listening, until another run begins."""
+    def shut_down(self) -> None:
+        """Write the rest and stop capturing, until another run starts."""
         with self._lock:
             writer, self._writer = self._writer, None
             self._capture.detach()
@@ -169,13 +173,13 @@ class Notebook:
             self.write()
         self._store = None
 
-    def _begin(self, store: Store) -> None:
+    def _start(self, store: Store) -> None:
         with self._lock:
             self._store = store
             if not self._capture.is_attached:
                 self._capture.attach()
-            if self._writer is None and not self.by_hand:
-                self._writer = _Writer(self.write, self._is_idle)
+            if self._writer is None and not self.is_manual:
+                self._writer = _WriterThread(self.write, self._is_idle)
                 self._writer.start()
 
     def _is_ours(self, run: Run) -> bool:
@@ -183,21 +187,24 @@ class Notebook:
         return known is not None and known.external_id == run.external_id
 
     def _is_idle(self) -> bool:
-        return not (self._running or self._capture or self._passed_over)
+        return not (self._running or self._capture or self._deferred)
 
-    def _is_time_to_look(self) -> bool:
-        """Who runs without a worker has nobody else to watch for wishes to stop it."""
+    def _is_cancel_check_due(self) -> bool:
+        """Runs without a worker (`app.run`) have no heartbeat that looks for cancellation requests."""
         now = time.monotonic()
-        if now - self._looked_at < self._live.now.heartbeat_interval.total_seconds() and not self.by_hand:
+        if (
+            now - self._cancels_checked_at < self._live.current.heartbeat_interval.total_seconds()
+            and not self.is_manual
+        ):
             return False
-        self._looked_at = now
+        self._cancels_checked_at = now
         return True
 
-    def _look_soon(self) -> None:
-        """Somebody in this process asked a run to stop: no run begins another junction without looking."""
-        self._looked_at = -math.inf
+    def _check_cancels_soon(self) -> None:
+        """A cancellation was requested in this process: every run checks before its next junction."""
+        self._cancels_checked_at = -math.inf
         for run in list(self._running.values()):
-            run.look_at = -math.inf
+            run.next_check_at = -math.inf
         writer = self._writer
         if writer is not None:
             writer.hurry()
@@ -207,38 +214,38 @@ def _write(
     connection: Connection,
     store: Store,
     changed: list[RunProgress],
-    words: LastWords | None,
-    asked: list[int],
+    batch: FinalBatch | None,
+    ids_to_check: list[int],
 ) -> tuple[set[int], dict[int, CancelReason]]:
     now = store.now(connection)
-    written = progress.write(connection, [one.note(now) for one in changed])
-    if words is not None:
-        words.write(connection, now=now)
-    return written, progress.asked_to_stop(connection, asked) if asked else {}
+    written = progress.write(connection, [one.build_note(now) for one in changed])
+    if batch is not None:
+        batch.write(connection, now=now)
+    return written, progress.find_cancel_requests(connection, ids_to_check) if ids_to_check else {}
 
 
-class _Writer:
-    """The thread that writes. It sleeps while nothing runs, and wakes no more often than needed."""
+class _WriterThread:
+    """The thread that writes. It sleeps while no run is active."""
 
     def __init__(self, write: Callable[..., None], is_idle: Callable[[], bool]) -> None:
         self._write = write
         self._is_idle = is_idle
-        self._woken = Event()
-        self._hurried = Event()
+        self._wake_event = Event()
+        self._hurry_event = Event()
         self._is_stopping = False
         self._is_failing = False
         self.is_asleep = False
-        self._thread = Thread(target=self._run, name="trax-notebook", daemon=True)
+        self._thread = Thread(target=self._run, name="trax run log", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def wake(self) -> None:
-        self._woken.set()
+        self._wake_event.set()
 
     def hurry(self) -> None:
-        self._woken.set()
-        self._hurried.set()
+        self._wake_event.set()
+        self._hurry_event.set()
 
     def stop(self) -> None:
         self._is_stopping = True
@@ -248,15 +255,15 @@ class _Writer:
     def _run(self) -> None:
         while not self._is_stopping:
             self._sleep_while_idle()
-            self._hurried.wait(WRITE_SECONDS)
-            self._hurried.clear()
+            self._hurry_event.wait(WRITE_SECONDS)
+            self._hurry_event.clear()
             self._turn(0.0 if self._is_stopping else WRITE_SECONDS)
 
     def _sleep_while_idle(self) -> None:
-        self._woken.clear()
-        self.is_asleep = True  # before looking, so that a run that begins meanwhile wakes us
+        self._wake_event.clear()
+        self.is_asleep = True  # before the check, so that a run that starts meanwhile wakes this thread
         if self._is_idle() and not self._is_stopping:
-            self._woken.wait()
+            self._wake_event.wait()
         self.is_asleep = False
 
     def _turn(self, older_than_seconds: float) -> None:
@@ -265,7 +272,7 @@ class _Writer:
             self._is_failing = False
         except StoreError as error:
             if not self._is_failing:
-                logger.warning("log lines and progress cannot be written for now: %s", error)
+                logger.warning("log lines and progress cannot be written; trying again: %s", error)
             self._is_failing = True
         except Exception:
             logger.exception("log lines and progress could not be written")

@@ -1,4 +1,4 @@
-"""What submitters keep open while a server hands over: connections, and runs whose record is kept here."""
+"""Open submitters when a server starts: connections, and receivers for runs whose record is kept here."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
-from trax.dispatch.submit import opened
+from trax.dispatch.submit import open_submitter
 from trax.errors import StoreError
-from trax.host.receiving import receiving
+from trax.host.receiving import run_receiver
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,20 +22,20 @@ logger = logging.getLogger(__name__)
 
 
 class OpenSubmitters:
-    """Those of one server, from its start to its stop."""
+    """The open submitters of one server, from its start to its stop."""
 
     def __init__(self) -> None:
         self._stack = AsyncExitStack()
         self.receivers: list[Receiver] = []
-        """Who keeps the records of runs that are executed where there is no database."""
+        """Receivers that keep the records of runs executed in processes without a database."""
 
     @classmethod
-    async def of(cls, submitters: Iterable[Submitter], parts: Parts) -> Self:
-        """Open all of them or, when one cannot be, none."""
+    async def open(cls, submitters: Iterable[Submitter], parts: Parts) -> Self:
+        """Open all of them; if one fails, close those already open."""
         self = cls()
         try:
             for submitter in submitters:
-                opening = opened(submitter, partial(receiving, parts))
+                opening = open_submitter(submitter, partial(run_receiver, parts))
                 receiver = await self._stack.enter_async_context(opening)
                 self.receivers += [] if receiver is None else [receiver]
         except BaseException:
@@ -44,8 +44,8 @@ class OpenSubmitters:
         return self
 
     async def close(self) -> None:
-        """Without a database nobody can be told; the rows of receivers are found silent, and forgotten."""
+        """Close all. Without a database, the rows of receivers stay until they miss their heartbeat."""
         try:
             await self._stack.aclose()
         except StoreError as error:
-            logger.warning("what submitters kept open could not be closed in good order: %s", error)
+            logger.warning("submitters could not be closed cleanly: %s", error)

@@ -1,4 +1,4 @@
-"""A store that is opened when it is first needed, and once."""
+"""Open the store once, on first use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trax.store.announcing import Announcer
 from trax.store.engine import Timeouts
 from trax.store.listening import can_listen
 from trax.store.store import CLOSE_SECONDS
-from trax.store.url import has_no_file_yet, is_in_memory, parsed_url, shown_url
+from trax.store.url import display_url, has_no_file_yet, is_in_memory, parse_url
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -29,12 +29,12 @@ _is_for_web: ContextVar[bool] = ContextVar("trax_web_lane", default=False)
 
 
 def use_web_lane(*, is_for_web: bool = True) -> None:
-    """From now on, what this context asks of a database goes through the lane of the dashboard, or not."""
+    """Use the dashboard's connection pool for all database calls of this context, or stop using it."""
     _is_for_web.set(is_for_web)
 
 
-class OpenStore:
-    """Opens the store on first use, so that declaring an app touches no database."""
+class LazyStore:
+    """A store that is opened on first use, so that declaring an app does not touch the database."""
 
     def __init__(self, address: str, live: LiveSettings, events: Events) -> None:
         self._address = address
@@ -44,72 +44,74 @@ class OpenStore:
         self._store: Store | None = None
         self._opening: Store | None = None
         self.clock: Clock | None = None
-        """Set before the store is opened, by tests that own the time."""
+        """Set before the store is opened, by tests that control time."""
         self.migrates = True
-        """Set before the store is opened, by commands that only look and must not change a table."""
+        """Set to False before the store is opened, by read-only commands that must not migrate."""
 
-    async def opened(self) -> Store:
-        return _in_lane(self._store or await asyncio.to_thread(self._load))
+    async def open(self) -> Store:
+        return _select_lane(self._store or await asyncio.to_thread(self._open_once))
 
-    def opened_blocking(self) -> Store:
-        return _in_lane(self._load())
+    def open_blocking(self) -> Store:
+        return _select_lane(self._open_once())
 
-    def _load(self) -> Store:
+    def _open_once(self) -> Store:
         with self._lock:
             if self._store is None:
-                self._store = self._open()
+                self._store = self._open_and_migrate()
             return self._store
 
     @contextmanager
-    def beside(self) -> Generator[Store]:
-        """A store with a connection of its own while the block lasts; in memory there is only one."""
+    def separate_store(self) -> Generator[Store]:
+        """A separate store with its own connection, for the block; in memory, the same store."""
         if is_in_memory(self._address):
-            yield self.opened_blocking()
+            yield self.open_blocking()
             return
-        with closing(self._unopened(pool_size=1)) as store:
+        with closing(self._build_store(pool_size=1)) as store:
             yield store
 
-    def unopened(self) -> Store | None:
-        """A store of its own, as it stands, for whoever closes it; None when there is not even a file."""
-        return None if has_no_file_yet(self._address) else self._unopened()
+    def build_store_as_is(self) -> Store | None:
+        """A separate store, not migrated, which the caller must close; None when the file does not exist."""
+        return None if has_no_file_yet(self._address) else self._build_store()
 
     @contextmanager
-    def as_it_stands(self) -> Generator[Store]:
-        """The store if it is open, else one for this block, whose tables are left as they are."""
+    def store_as_is(self) -> Generator[Store]:
+        """The store if it is open, else a separate one for this block, not migrated."""
         store = self._store
         if store is not None:
-            yield _in_lane(store)
+            yield _select_lane(store)
             return
-        with closing(self._unopened()) as store:
+        with closing(self._build_store()) as store:
             yield store
 
     @property
     def listen_address(self) -> str | None:
-        """Where other processes are heard; None when nothing is said there, or nobody wants to hear it."""
-        settings = self._live.now
+        """The URL to LISTEN on; None when notifications are off or the database has none."""
+        settings = self._live.current
         if not settings.notifications or not can_listen(self._address):
             return None
         if settings.listen_url and not can_listen(settings.listen_url):
-            raise InvalidUrl("listen_url must be the address of the same PostgreSQL, past any pooler")
+            raise InvalidUrl(
+                "listen_url must be a direct PostgreSQL URL of the same database, not of a connection pooler"
+            )
         return settings.listen_url or self._address
 
     @property
-    def shown_address(self) -> str:
-        """The address as it may stand in a message."""
-        return shown_url(parsed_url(self._address))
+    def display_address(self) -> str:
+        """The address without its password, for messages."""
+        return display_url(parse_url(self._address))
 
     def now(self, connection: Connection) -> datetime:
-        """The clock of the store, also on a connection that is not one of its own."""
+        """The store's time, also on a connection that the caller passes in."""
         return self.clock() if self.clock else dialect.now(connection)
 
     def hurry(self) -> None:
-        """From now on wait for no answer longer than a few seconds: this process is to end."""
+        """Shorten all database timeouts to a few seconds: this process is stopping."""
         for store in (self._store, self._opening):
             if store is not None:
-                store.hurry()
+                store.shorten_timeouts()
 
     def close(self) -> None:
-        is_free = self._lock.acquire(timeout=CLOSE_SECONDS)  # somebody may be opening it, and hang
+        is_free = self._lock.acquire(timeout=CLOSE_SECONDS)  # another thread may hang while opening it
         if not is_free:
             self.hurry()
             self._lock.acquire()
@@ -120,13 +122,13 @@ class OpenStore:
         if store is not None:
             store.close()
 
-    def _open(self) -> Store:
+    def _open_and_migrate(self) -> Store:
         if not self.migrates and has_no_file_yet(self._address):
-            raise SchemaNotMigrated(f"there is no database {self.shown_address} yet; run `trax db migrate`")
-        announcer = Announcer(self._events, sends=self._live.now.notifications)
-        store = self._opening = self._unopened(announcer)
+            raise SchemaNotMigrated(f"database {self.display_address} does not exist; run `trax db migrate`")
+        announcer = Announcer(self._events, sends=self._live.current.notifications)
+        store = self._opening = self._build_store(announcer)
         try:
-            store.open(skip_migrations=self._live.now.skip_migrations or not self.migrates)
+            store.open(skip_migrations=self._live.current.skip_migrations or not self.migrates)
             store.read(self._live.refresh)
         except BaseException:
             store.close()
@@ -135,8 +137,8 @@ class OpenStore:
             self._opening = None
         return store
 
-    def _unopened(self, announcer: Announcer | None = None, *, pool_size: int = 5) -> Store:
-        settings = self._live.now
+    def _build_store(self, announcer: Announcer | None = None, *, pool_size: int = 5) -> Store:
+        settings = self._live.current
         statement = settings.database_statement_timeout
         timeouts = Timeouts(
             connect_seconds=settings.database_connect_timeout.total_seconds(),
@@ -148,5 +150,5 @@ class OpenStore:
         )
 
 
-def _in_lane(store: Store) -> Store:
+def _select_lane(store: Store) -> Store:
     return store.web_lane if _is_for_web.get() else store

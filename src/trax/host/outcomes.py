@@ -1,14 +1,14 @@
-"""How a run ended, as what is written down about it."""
+"""Convert the outcome of a run into the result that is stored in its record."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
-from trax.admin.policies import qualified_name
+from trax.admin.policies import full_class_name
 from trax.errors import RemoteFailure
-from trax.records.ended import EndKind
-from trax.records.metadata import Ending
+from trax.records.ended import ResultKind
+from trax.records.metadata import ResultRow
 from trax.records.states import State
 from trax.train import Cancelled, Done, Failed, Interrupted, RetryAfter
 from trax.train.secrets import hide_words
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def ending_of(
+def result_row_of(
     outcome: Outcome[Any],
     train: Train[Any, Any],
     parameters: Parameters,
@@ -31,14 +31,14 @@ def ending_of(
     metadata_id: int,
     worker_id: int | None = None,
     junctions: str | None = None,
-) -> Ending:
-    """What the record says."""
+) -> ResultRow:
+    """The result to store for this outcome."""
     match outcome:
         case Done(value):
-            output = parameters.saved_output(train, value)
-            return Ending(metadata_id, worker_id, State.COMPLETED, output, junctions=junctions)
+            output = parameters.output_to_save(train, value)
+            return ResultRow(metadata_id, worker_id, State.COMPLETED, output, junctions=junctions)
         case Failed(_, failure):
-            return Ending(
+            return ResultRow(
                 metadata_id,
                 worker_id,
                 State.FAILED,
@@ -49,7 +49,7 @@ def ending_of(
                 stack_trace=failure.stack_trace,
             )
         case Cancelled(reason) | Interrupted(reason):
-            return Ending(
+            return ResultRow(
                 metadata_id,
                 worker_id,
                 State.CANCELLED,
@@ -61,73 +61,75 @@ def ending_of(
             assert_never(outcome)
 
 
-def hide_in_outcome(outcome: Outcome[T], words: frozenset[str]) -> Outcome[T]:
-    """How it ended, with dots in the place of these words; what the caller gets raised stays as it is."""
-    if not words:
+def hide_in_outcome(outcome: Outcome[T], secret_words: frozenset[str]) -> Outcome[T]:
+    """The same outcome with these words masked; the error that the caller gets is not changed."""
+    if not secret_words:
         return outcome
     match outcome:
         case Failed(error, failure):
-            said = {name: hide_words(getattr(failure, name), words) for name in ("message", "stack_trace")}
-            return Failed(error, replace(failure, **said))
+            masked = {
+                name: hide_words(getattr(failure, name), secret_words) for name in ("message", "stack_trace")
+            }
+            return Failed(error, replace(failure, **masked))
         case Cancelled(reason) | Interrupted(reason):
-            return replace(outcome, reason=hide_words(reason, words))
+            return replace(outcome, reason=hide_words(reason, secret_words))
         case _:
             return outcome
 
 
-def unwritable(ending: Ending, error: Exception) -> Ending:
-    """A failure in the place of an ending that the database does not take."""
-    return Ending(
-        metadata_id=ending.metadata_id,
-        worker_id=ending.worker_id,
+def unwritable_result(result: ResultRow, error: Exception) -> ResultRow:
+    """The failure to store when the database rejects the content of a result."""
+    return ResultRow(
+        metadata_id=result.metadata_id,
+        worker_id=result.worker_id,
         state=State.FAILED,
         failure_exception=type(error).__name__,
-        failure_reason=f"its end as {ending.state} could not be written: {error}",
+        failure_reason=f"the result ({result.state}) could not be stored: {error}",
     )
 
 
-def kind_of(outcome: Outcome[Any], settings: Settings) -> EndKind:
-    """What it means to the manifest, or to the job's own entry."""
+def end_kind_of(outcome: Outcome[Any], settings: Settings) -> ResultKind:
+    """What the outcome counts as for the manifest, or for the entry of a single job."""
     match outcome:
         case Done():
-            return EndKind.SUCCESS
+            return ResultKind.SUCCESS
         case Failed():
-            return EndKind.FAILURE
+            return ResultKind.FAILURE
         case Cancelled(timed_out=True) if settings.timeout_counts_as_failure:
-            return EndKind.FAILURE
+            return ResultKind.FAILURE
         case Cancelled():
-            return EndKind.CANCELLED
+            return ResultKind.CANCELLED
         case Interrupted():
-            return EndKind.INTERRUPTED
+            return ResultKind.INTERRUPTED
         case _:
             assert_never(outcome)
 
 
 def delay_of(outcome: Outcome[Any]) -> timedelta | None:
-    """How long the run itself wants to wait before it runs again, if it says so."""
+    """The delay that the run itself asked for (RetryAfter, Snooze), if any."""
     match outcome:
-        case Failed(RetryAfter() as wish):
-            return wish.delay
+        case Failed(RetryAfter() as error):
+            return error.delay
         case Interrupted(_, delay):
             return delay
         case _:
             return None
 
 
-def raised(outcome: Outcome[Any]) -> tuple[str, ...]:
-    """The names of the error's classes, by which a stored policy knows it."""
+def error_class_names(outcome: Outcome[Any]) -> tuple[str, ...]:
+    """The qualified names of the error's classes, which a stored retry policy is matched against."""
     if not isinstance(outcome, Failed):
         return ()
     if isinstance(outcome.error, RemoteFailure):
         return outcome.error.raised
-    return tuple(map(qualified_name, type(outcome.error).__mro__))
+    return tuple(map(full_class_name, type(outcome.error).__mro__))
 
 
 def gives_up(outcome: Outcome[Any], train: Train[Any, Any]) -> bool:
-    """Whether the train says that trying again would not help after this error."""
+    """Whether the train's retry policy excludes retries after this error (`give_up_on`)."""
     retry = train.options.retry
     if not isinstance(outcome, Failed) or retry is None:
         return False
     if isinstance(outcome.error, RemoteFailure):
-        return any(qualified_name(each) in outcome.error.raised for each in retry.give_up_on)
+        return any(full_class_name(each) in outcome.error.raised for each in retry.give_up_on)
     return isinstance(outcome.error, retry.give_up_on)

@@ -1,4 +1,4 @@
-"""Inputs and outputs on their way into a record: checked, turned into JSON, and cut when too large."""
+"""Encode the inputs and outputs of trains as JSON: validate, limit the size, mask secrets."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from trax.host.live_settings import LiveSettings
     from trax.settings import Settings
     from trax.train import Codec, Registry, Train
-    from trax.train.secrets import Keeping
+    from trax.train.secrets import SecretMode
 
 logger = logging.getLogger(__name__)
 
 
 class Parameters:
-    """The codecs of an app's trains, each made once, and the rules for what is kept."""
+    """The codecs of an app's trains, each built once, and the rules for what records store."""
 
     def __init__(self, live: LiveSettings, trains: Registry) -> None:
         self._live = live
@@ -28,62 +28,62 @@ class Parameters:
         self._inputs: dict[str, Codec[Any]] = {}
         self._outputs: dict[str, Codec[Any] | None] = {}
 
-    def of_input(self, train: Train[Any, Any]) -> Codec[Any]:
-        """Raises DefinitionError for an input type that cannot travel as JSON."""
+    def input_codec(self, train: Train[Any, Any]) -> Codec[Any]:
+        """The codec of the train's input. Raises DefinitionError for a type that JSON cannot represent."""
         if train.name not in self._inputs:
             self._inputs[train.name] = input_codec(train)
         return self._inputs[train.name]
 
-    def of_registered(self, train: Train[Any, Any]) -> Codec[Any]:
-        """The same, for a train that will be found again by its name alone: it must be this app's."""
+    def codec_of_registered(self, train: Train[Any, Any]) -> Codec[Any]:
+        """The same, for a train that workers look up by name: it must be registered in this app."""
         if train.name not in self._trains or self._trains.get(train.name) is not train:
             raise DefinitionError(
-                f"train {train.name!r} is not registered in this app; define it with app.train, so that a "
-                "worker finds it by its name"
+                f"train {train.name!r} is not registered in this app; define it with app.train, so that "
+                "workers find it by name"
             )
-        return self.of_input(train)
+        return self.input_codec(train)
 
-    def measured(self, train: Train[Any, Any]) -> Measured:
-        """The way in for what will be queued some day: by a schedule, or by a run that wakes another."""
-        return Measured(self.of_registered(train), train, self._live)
+    def input_writer(self, train: Train[Any, Any]) -> InputWriter:
+        """The encoder for inputs that are queued later: by a schedule, or by a run that activates another."""
+        return InputWriter(self.codec_of_registered(train), train, self._live)
 
-    def saved_input(self, text: str) -> str | None:
-        return self._cut(text) if self._live.now.save_inputs else None
+    def input_to_save(self, text: str) -> str | None:
+        return self._truncate(text) if self._live.current.save_inputs else None
 
-    def saved_output(self, train: Train[Any, Any], value: Any) -> str | None:
-        """The output for the record, or nothing: a train that did its work has succeeded all the same."""
-        text = self.written_output(train, value) if self._live.now.save_outputs else None
-        return None if text is None else self._cut(text)
+    def output_to_save(self, train: Train[Any, Any], value: Any) -> str | None:
+        """The output for the record, or None. An output that cannot be saved does not fail the run."""
+        text = self.encode_output(train, value) if self._live.current.save_outputs else None
+        return None if text is None else self._truncate(text)
 
-    def written_output(
-        self, train: Train[Any, Any], value: Any, *, secrets: Keeping = "masked"
+    def encode_output(
+        self, train: Train[Any, Any], value: Any, *, secrets: SecretMode = "masked"
     ) -> str | None:
-        """The whole output as JSON text, or nothing where it has none. Its secrets are masked."""
-        codec = self._of_output(train)
+        """The whole output as JSON text; None if there is none or it cannot be encoded."""
+        codec = self._output_codec(train)
         try:
             return None if codec is None else codec.encode(value, secrets=secrets)
-        except InvalidInput as refused:
-            logger.warning("%s; the output is not saved", refused, extra={"train": train.name})
+        except InvalidInput as error:
+            logger.warning("%s; the output is not saved", error, extra={"train": train.name})
             return None
 
-    def sent_output(self, train: Train[Any, Any], value: Any) -> str | None:
-        """The same for whoever called from elsewhere: its secrets are encrypted, where there is a key."""
-        return self.written_output(train, value, secrets=encrypted_if_possible())
+    def output_to_send(self, train: Train[Any, Any], value: Any) -> str | None:
+        """The same for a remote caller: secrets are encrypted if a key is set, else masked."""
+        return self.encode_output(train, value, secrets=secret_mode())
 
-    def _of_output(self, train: Train[Any, Any]) -> Codec[Any] | None:
+    def _output_codec(self, train: Train[Any, Any]) -> Codec[Any] | None:
         if train.name not in self._outputs:
-            self._outputs[train.name] = _codec_if_possible(train)
+            self._outputs[train.name] = _find_output_codec(train)
         return self._outputs[train.name]
 
-    def _cut(self, text: str) -> str:
-        limit = self._live.now.max_parameter_bytes
+    def _truncate(self, text: str) -> str:
+        limit = self._live.current.max_parameter_bytes
         if limit is None or _size(text, limit) <= limit:
             return text
         return f'{{"_truncated": true, "_maxBytes": {limit}}}'
 
 
-class Measured:
-    """Writes the inputs of one train, and refuses those that are too large to be queued."""
+class InputWriter:
+    """Encodes the inputs of one train; raises InvalidInput for one over `max_input_bytes`."""
 
     def __init__(self, codec: Codec[Any], train: Train[Any, Any], live: LiveSettings) -> None:
         self._codec = codec
@@ -91,33 +91,33 @@ class Measured:
         self._live = live
 
     def encode(self, value: Any) -> str:
-        text = self._codec.encode(value, secrets="steady")  # so that seeding finds what has not changed
-        return fitting(text, self._train, self._live.now)
+        text = self._codec.encode(value, secrets="steady")  # equal inputs, equal text: seeding compares
+        return check_input_size(text, self._train, self._live.current)
 
 
-def fitting(text: str, train: Train[Any, Any], settings: Settings) -> str:
-    """The same text, if an input may be as large."""
+def check_input_size(text: str, train: Train[Any, Any], settings: Settings) -> str:
+    """Return the text unchanged; raises InvalidInput if it is over `max_input_bytes`."""
     limit = settings.max_input_bytes
     if limit is None or (size := _size(text, limit)) <= limit:
         return text
-    message = f"its JSON measures {size} bytes, and max_input_bytes is {limit}"
-    raise InvalidInput(f"train {train.name!r} refused its input", [FieldError("", message, HIDDEN)])
+    message = f"the JSON has {size} bytes; max_input_bytes is {limit}"
+    raise InvalidInput(f"train {train.name!r}: invalid input", [FieldError("", message, HIDDEN)])
 
 
-def encrypted_if_possible() -> Keeping:
-    """How secrets are written that need not be kept: a record of them is worth less than the run itself."""
+def secret_mode() -> SecretMode:
+    """How to store secrets that nothing needs to read again: a missing key must not fail the run."""
     return "masked" if load_keyring() is None else "sealed"
 
 
 def _size(text: str, limit: int) -> int:
-    """In bytes. No character takes more than four: most texts need not be encoded to know that they fit."""
+    """Size in bytes, or an upper bound if that is within the limit: a character has at most 4 bytes."""
     at_most = 4 * len(text)
     return at_most if at_most <= limit else len(text.encode())
 
 
-def _codec_if_possible(train: Train[Any, Any]) -> Codec[Any] | None:
+def _find_output_codec(train: Train[Any, Any]) -> Codec[Any] | None:
     try:
         return output_codec(train)
-    except DefinitionError as refused:
-        logger.debug("the outputs of train %r are not saved: %s", train.name, refused)
+    except DefinitionError as error:
+        logger.debug("train %r: its outputs are not saved: %s", train.name, error)
         return None

@@ -1,4 +1,4 @@
-"""What an app is made of, put together once."""
+"""The components of an app, and how they are built."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from trax.dispatch.fleet import Fleet
+from trax.dispatch.fleet import WorkerFleet
 from trax.dispatch.routing import LOCAL, Submitters
 from trax.events import Events
-from trax.host.activating import Activating
+from trax.host.activating import ManifestActivator
 from trax.host.hooks import Hooks
 from trax.host.identity import Identity
 from trax.host.limits import RunLimits
 from trax.host.live_settings import LiveSettings
-from trax.host.notebook import Notebook
-from trax.host.odometer import Odometer
-from trax.host.opening import OpenStore
+from trax.host.notebook import RunLog
+from trax.host.odometer import ProcessCounters
+from trax.host.opening import LazyStore
 from trax.host.parameters import Parameters
-from trax.host.presence import Presence
+from trax.host.presence import Heartbeat
 from trax.host.telemetry import Telemetry
-from trax.host.waiting import Waiting
+from trax.host.waiting import EntryWaiter
 from trax.schedule.builder import Declarations
 from trax.train import Registry, Services
 
@@ -31,52 +31,52 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """The parts that resources, loops and tests share."""
+    """The components that resources, loops and tests share."""
 
     name: str
     live: LiveSettings
-    store: OpenStore
+    store: LazyStore
     trains: Registry
     services: Services
     submitters: Submitters
     parameters: Parameters
     declarations: Declarations
-    activating: Activating
-    waiting: Waiting
+    activator: ManifestActivator
+    entry_waiter: EntryWaiter
     events: Events
     identity: Identity
-    presence: Presence
+    heartbeat: Heartbeat
     hooks: Hooks
     limits: RunLimits
-    notebook: Notebook
+    run_log: RunLog
     telemetry: Telemetry
-    odometer: Odometer
+    counters: ProcessCounters
 
     @property
     def settings(self) -> Settings:
-        """The settings now in force. Ask anew each time: an operator may edit them at any moment."""
-        return self.live.now
+        """The current settings. Read them each time: an operator may change them at any moment."""
+        return self.live.current
 
     @property
     def routing(self) -> Routing:
-        """What the gate knows of this app's trains, as they are registered by now."""
-        return self.submitters.routing(self.trains)
+        """Which submitter each registered train goes to, for the dispatcher."""
+        return self.submitters.build_routing(self.trains)
 
     @property
-    def published_routes(self) -> str:
-        """Which trains this server hands over to whom, as JSON, so that other servers let them in for it."""
+    def routes_json(self) -> str:
+        """Train to submitter as JSON: other servers admit these trains because this one submits them."""
         return json.dumps(self.routing.routes)
 
-    def own_routes(self) -> Fleet:
-        """What this server hands over itself, whoever else is there."""
+    def own_routes(self) -> WorkerFleet:
+        """The routes of this server alone."""
         routing = self.routing
-        return Fleet(routes=routing.routes, takes_any=routing.default != LOCAL)
+        return WorkerFleet(routes=routing.routes, accepts_any=routing.default != LOCAL)
 
     @classmethod
-    def made(cls, address: str, live: LiveSettings, name: str = "default") -> Self:
+    def build(cls, address: str, live: LiveSettings, name: str = "default") -> Self:
         trains, events = Registry(), Events()
-        store, parameters = OpenStore(address, live, events), Parameters(live, trains)
-        identity = Identity.found(live.now)
+        store, parameters = LazyStore(address, live, events), Parameters(live, trains)
+        identity = Identity.detect(live.current)
         return cls(
             name=name,
             live=live,
@@ -85,15 +85,15 @@ class Parts:
             services=Services(),
             submitters=Submitters(),
             parameters=parameters,
-            declarations=Declarations(parameters.measured),
-            activating=Activating(store, trains, parameters, live),
-            waiting=Waiting(store, events),
+            declarations=Declarations(parameters.input_writer),
+            activator=ManifestActivator(store, trains, parameters, live),
+            entry_waiter=EntryWaiter(store, events),
             events=events,
             identity=identity,
-            presence=Presence(store, live, identity, name),
+            heartbeat=Heartbeat(store, live, identity, name),
             hooks=Hooks(parameters),
             limits=RunLimits(live),
-            notebook=Notebook(live, events),
+            run_log=RunLog(live, events),
             telemetry=Telemetry(),
-            odometer=Odometer(),
+            counters=ProcessCounters(),
         )

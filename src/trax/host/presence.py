@@ -1,7 +1,7 @@
-"""The rows that a process keeps alive in the table of workers, and the thread that beats for them.
+"""Heartbeat of this process: its rows in the table of workers, and the thread that renews them.
 
-The beat has a thread and a connection of its own. Neither a train that blocks the event loop nor callers that
-take every store thread can silence a process that lives.
+The thread has its own connection, so a train that blocks the event loop or callers that use every store
+thread cannot stop the heartbeat.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from trax.events import Topic
 from trax.host.identity import own_version
-from trax.records.worker import Watch, WorkerKind
+from trax.records.worker import HeartbeatStreak, WorkerKind
 from trax.store import workers
 from trax.store.announcing import announce
 
@@ -26,81 +26,81 @@ if TYPE_CHECKING:
 
     from trax.host.identity import Identity
     from trax.host.live_settings import LiveSettings
-    from trax.host.opening import OpenStore
+    from trax.host.opening import LazyStore
     from trax.store import Connection, Store
 
 logger = logging.getLogger(__name__)
 
 CLOSE_SECONDS: Final = 2.0
 RETRY_SECONDS: Final = 1.0
-"""How soon a beat that failed is tried again, if the next one is not due sooner."""
+"""Pause after a failed heartbeat, if the interval is not shorter."""
 
 
-class Presence:
-    """The rows that this process beats for. Any thread may use it."""
+class Heartbeat:
+    """The worker rows that this process renews. Thread-safe."""
 
-    def __init__(self, opening: OpenStore, live: LiveSettings, identity: Identity, app: str) -> None:
+    def __init__(self, opening: LazyStore, live: LiveSettings, identity: Identity, app: str) -> None:
         self._opening = opening
         self._app = app
         self.declares: str | None = None
-        """The digest of the manifests that this process declares, once it schedules."""
+        """Digest of the manifests that this process declares; set when it schedules."""
         self._live = live
         self._identity = identity
-        self.by_hand = False
-        """Set by tests that own the time: then nothing beats but `beat`."""
-        self.watch: Watch | None = None
-        """Since when this process has beaten without a gap; None where nothing beats by itself."""
+        self.is_manual = False
+        """Set by tests that control the clock: no thread is started, they call `record_heartbeats`."""
+        self.watch: HeartbeatStreak | None = None
+        """Since when the heartbeat has had no gap; None without a heartbeat thread."""
         self._lock = Lock()
         self._registering = Lock()
         self._ids: set[int] = set()
-        self._beaten_at: dict[int, float] = {}
+        self._last_heartbeat_at: dict[int, float] = {}
         self.caller_id: int | None = None
-        """The row that the runs of `app.run` belong to, once there is one."""
+        """Id of the row that owns the runs of `app.run`, if it exists."""
         self._failures = 0
         self._stopped = Event()
         self._thread: Thread | None = None
 
-    def join(self, worker_id: int) -> None:
-        """Beat for this row from now on."""
+    def add(self, worker_id: int) -> None:
+        """Start to renew this row."""
         with self._lock:
             self._ids.add(worker_id)
-            self._beaten_at[worker_id] = time.monotonic()  # its row is new
-            if self._thread is None and not self.by_hand:
-                self.watch, self._stopped = Watch.never(), Event()
+            self._last_heartbeat_at[worker_id] = time.monotonic()  # its row is new
+            if self._thread is None and not self.is_manual:
+                self.watch, self._stopped = HeartbeatStreak.empty(), Event()
                 self._thread = Thread(
                     target=self._run, args=(self._stopped,), name="trax heartbeat", daemon=True
                 )
                 self._thread.start()
                 atexit.register(self.close)
 
-    def leave(self, worker_id: int) -> None:
-        """Beat for this row no longer."""
+    def remove(self, worker_id: int) -> None:
+        """Stop renewing this row."""
         with self._lock:
             self._ids.discard(worker_id)
-            self._beaten_at.pop(worker_id, None)
+            self._last_heartbeat_at.pop(worker_id, None)
 
-    def move(self, old_id: int, new_id: int) -> None:
-        """Beat for another row instead, if this one was beaten for."""
+    def replace(self, old_id: int, new_id: int) -> None:
+        """Renew the new row instead of the old one, if the old one was renewed."""
         if old_id in self._ids:
-            self.leave(old_id)
-            self.join(new_id)
+            self.remove(old_id)
+            self.add(new_id)
 
-    def beaten_at(self, worker_id: int) -> float | None:
-        """When this row was last beaten for, by the monotonic clock; None when nobody does."""
-        return self._beaten_at.get(worker_id)
+    def last_heartbeat_at(self, worker_id: int) -> float | None:
+        """Monotonic time of this row's last heartbeat; None if it is not renewed here."""
+        return self._last_heartbeat_at.get(worker_id)
 
-    def caller(self, store: Store) -> int:
-        """The row that the runs of `app.run` in this process belong to; made when there is none."""
+    def ensure_caller_row(self, store: Store) -> int:
+        """Id of the row that owns the runs of `app.run` in this process; inserted if it is missing."""
         with self._registering:
             if self.caller_id is None:
                 caller_id = store.run(self.register, store, {"kind": WorkerKind.CALLER})
                 self.caller_id = caller_id
-                self.join(caller_id)
+                self.add(caller_id)
             return self.caller_id
 
-    def register(self, connection: Connection, store: Store, own: Mapping[str, Any]) -> int:
-        """Make a row: `own` is what it says of itself, the rest is found out here. Returns its id."""
-        identity, settings = self._identity, self._live.now
+    def register(self, connection: Connection, store: Store, row: Mapping[str, Any]) -> int:
+        """Insert a worker row with the given columns and those of this process; returns its id."""
+        identity, settings = self._identity, self._live.current
         columns = {
             "host": identity.host,
             "host_environment": identity.environment,
@@ -110,33 +110,34 @@ class Presence:
             "version": own_version(),
             "app_version": settings.app_version or "",
             "app": self._app,
-            "declares": self.declares if own.get("dispatches") else None,
+            "declares": self.declares if row.get("dispatches") else None,
             "concurrency": 0,
             "trains": "[]",
-            **own,
+            **row,
         }
         if columns["kind"] in (WorkerKind.WORKER, WorkerKind.SCHEDULER):
-            columns["settings"] = self._live.published()
-            announce(connection, Topic.WORK_QUEUE)  # the gate may have kept out what this one takes
+            columns["settings"] = self._live.base_as_json()
+            announce(connection, Topic.WORK_QUEUE)  # the dispatcher may now admit what this worker accepts
         return workers.register(connection, columns, now=store.now(connection))
 
-    def beat(self, connection: Connection, now: datetime) -> None:
-        """Say that all of them live, and forget those whose row is gone: they were declared lost."""
+    def record_heartbeats(self, connection: Connection, now: datetime) -> None:
+        """Renew all rows. Drop the row of `app.run` if it is gone: it was declared lost."""
         with self._lock:
             ids = set(self._ids)
-        beating = workers.beat_all(connection, ids, now=now) if ids else set[int]()
+        renewed = workers.record_heartbeats(connection, ids, now=now) if ids else set[int]()
         at = time.monotonic()
         with self._lock:
-            for one in ids & self._ids:
-                if one in beating:
-                    self._beaten_at[one] = at
-                elif one == self.caller_id:
-                    logger.warning("worker %s missed its heartbeat; its runs of app.run were ended", one)
+            for worker_id in ids & self._ids:
+                if worker_id in renewed:
+                    self._last_heartbeat_at[worker_id] = at
+                elif worker_id == self.caller_id:
+                    text = "worker %s missed its heartbeat; its runs of app.run were ended"
+                    logger.warning(text, worker_id)
                     self.caller_id = None
-                    self._ids.discard(one)
+                    self._ids.discard(worker_id)
 
     def close(self) -> None:
-        """Stop beating, and take the row of `app.run` away."""
+        """Stop the heartbeat and remove the row of `app.run`."""
         atexit.unregister(self.close)
         with self._lock:
             thread, self._thread = self._thread, None
@@ -147,37 +148,37 @@ class Presence:
         self.caller_id, self.watch = None, None
 
     def _run(self, stopped: Event) -> None:
-        with self._opening.beside() as store:
-            while not stopped.wait(self._turn(store)):
+        with self._opening.separate_store() as store:
+            while not stopped.wait(self._send(store)):
                 pass
             self._remove_caller(store)
 
-    def _turn(self, store: Store) -> float:
-        """Beat once; returns how many seconds may pass until the next time."""
-        settings = self._live.now
+    def _send(self, store: Store) -> float:
+        """Send one heartbeat; returns the seconds until the next."""
+        settings = self._live.current
         interval = settings.heartbeat_interval.total_seconds()
         try:
-            now = store.run(self._beat_now, store)
-        except Exception as error:  # noqa: BLE001 - whatever it was, the next beat may go well
+            now = store.run(self._record_now, store)
+        except Exception as error:  # noqa: BLE001 - the next heartbeat may succeed
             self._failures += 1
-            level = logging.WARNING if self._failures == 1 else logging.DEBUG  # said once an outage
-            logger.log(level, "the heartbeat failed, trying again: %s", error)
+            level = logging.WARNING if self._failures == 1 else logging.DEBUG  # one warning per outage
+            logger.log(level, "heartbeat failed, trying again: %s", error)
             return min(interval, RETRY_SECONDS)
         if self._failures:
-            logger.info("the heartbeat goes on after %s that failed", self._failures)
+            logger.info("heartbeat works again after %s failures", self._failures)
             self._failures = 0
         longest = max(settings.worker_lost_after / 2, settings.heartbeat_interval * 1.5)
-        self.watch = (self.watch or Watch.never()).after_beat(now, longest)
+        self.watch = (self.watch or HeartbeatStreak.empty()).after_heartbeat(now, longest)
         return interval
 
-    def _beat_now(self, connection: Connection, store: Store) -> datetime:
+    def _record_now(self, connection: Connection, store: Store) -> datetime:
         now = store.now(connection)
-        self.beat(connection, now)
+        self.record_heartbeats(connection, now)
         return now
 
     def _remove_caller(self, store: Store) -> None:
         if self.caller_id is not None:
             try:
                 store.run(workers.remove, self.caller_id)
-            except Exception as error:  # noqa: BLE001 - the row is found silent, and forgotten
+            except Exception as error:  # noqa: BLE001 - the row expires without heartbeats
                 logger.debug("worker %s could not remove its row: %s", self.caller_id, error)

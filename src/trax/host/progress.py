@@ -1,4 +1,4 @@
-"""How far one run has come: its junctions and its own words, kept in memory until they are written."""
+"""Progress of one run: its junctions and reports, kept in memory until they are written."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from trax.errors import StoreError
 from trax.records.junction_timing import timings_to_json
-from trax.records.metadata import ProgressNote
+from trax.records.metadata import ProgressUpdate
 from trax.records.states import CancelReason
 from trax.store import progress
 
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LOOK_SECONDS: Final = 0.5
-"""How old the last look at the record may be when a junction begins."""
+CHECK_SECONDS: Final = 0.5
+"""How old the last check for a stop request may be when a junction begins."""
 
-STOPPED: Final = {
+STOP_REASONS: Final = {
     CancelReason.REQUESTED: "cancelled by request",
-    CancelReason.TIMEOUT: "timed out: it took longer than it may",
+    CancelReason.TIMEOUT: "timed out",
 }
-"""What a run is told that somebody wants stopped."""
+"""The reason that a stopped run gets."""
 
-MOST_TIMINGS: Final = 100
+MAX_TIMINGS: Final = 100
 MESSAGE_CHARACTERS: Final = 500
 
 
 class RunProgress:
-    """What a run does and says. Any thread may ask; only the run itself moves on.
+    """The current junction and last report of a run. Any thread may read; only the run itself writes.
 
-    Each junction costs two readings of a clock. The database is asked between two junctions only when the
-    last look was a while ago, or when somebody in this process has just asked a run to stop.
+    A junction costs two clock reads. The database is checked for a stop request between two junctions, if the
+    last check is older than `CHECK_SECONDS` or this process has just requested a stop.
     """
 
     __slots__ = (
@@ -50,12 +50,12 @@ class RunProgress:
         "current",
         "external_id",
         "is_held",
-        "look_at",
+        "last_report",
         "metadata_id",
+        "next_check_at",
         "replaced_input",
+        "saved_state",
         "token",
-        "told",
-        "written",
     )
 
     def __init__(
@@ -66,53 +66,53 @@ class RunProgress:
         self.external_id = external_id
         self.token = token
         self.is_held = is_held
-        """Whether a worker holds it, and watches for wishes to stop it."""
+        """Whether a worker holds the run, and checks for stop requests."""
         self._began = perf_counter()
         self._steps: list[tuple[str, float]] = []
         self.current: tuple[str, float] | None = None
-        self.told: tuple[float, str | None] | None = None
-        self.written: tuple[object, object] = (None, None)
+        self.last_report: tuple[float, str | None] | None = None
+        self.saved_state: tuple[object, object] = (None, None)
         self.replaced_input: tuple[str | None] | None = None
-        """What the record keeps in the place of the input, once the run has had its use of it."""
-        self.look_at = self._began + LOOK_SECONDS
+        """What the record stores instead of the input, after the run has read it."""
+        self.next_check_at = self._began + CHECK_SECONDS
 
     @property
     def seconds(self) -> float:
-        """How long it has been running."""
+        """Seconds since the run started."""
         return perf_counter() - self._began
 
     @property
     def state(self) -> tuple[object, object]:
-        """What there is to write down: it is compared with what was."""
-        return self.current, self.told
+        """What to write; compared with `saved_state`."""
+        return self.current, self.last_report
 
     def enter(self, junction: str) -> Awaitable[None] | None:
-        """A junction is about to begin; what comes back is to be awaited first."""
+        """Note that a junction begins; await the result first, if there is one."""
         now = perf_counter()
-        if now >= self.look_at and not self.token.requested:
-            return self._looked_first(junction, now)
+        if now >= self.next_check_at and not self.token.requested:
+            return self._check_first(junction, now)
         self._begin(junction, now)
         return None
 
-    def tell(self, fraction: float, message: str | None) -> None:
-        """Keep the run's own words; only the last ones are written."""
-        self.told = fraction, message and message[:MESSAGE_CHARACTERS]
+    def report(self, fraction: float, message: str | None) -> None:
+        """Store a progress report of the run; only the last one is written."""
+        self.last_report = fraction, message and message[:MESSAGE_CHARACTERS]
 
     def timings(self) -> str | None:
-        """The junctions of a run that ends now, as JSON text; a single one took as long as its run."""
+        """Junction timings of a run that ends now, as JSON; None for a single junction."""
         if len(self._steps) < 2:  # noqa: PLR2004
             return None
         ends = [*(began for _, began in self._steps[1:]), perf_counter()]
         steps = zip(self._steps, ends, strict=True)
         return timings_to_json(
-            (name, began - self._began, end - began) for (name, began), end in list(steps)[:MOST_TIMINGS]
+            (name, began - self._began, end - began) for (name, began), end in list(steps)[:MAX_TIMINGS]
         )
 
-    def note(self, now: datetime) -> ProgressNote:
-        """What the record is to show; a junction's age is counted back from the database's `now`."""
+    def build_note(self, now: datetime) -> ProgressUpdate:
+        """The progress to write; the junction's start is computed from the database's `now`."""
         name, began = self.current or (None, None)
-        fraction, message = self.told or (None, None)
-        return ProgressNote(
+        fraction, message = self.last_report or (None, None)
+        return ProgressUpdate(
             metadata_id=self.metadata_id,
             current_junction=name,
             junction_started_at=None if began is None else now - timedelta(seconds=perf_counter() - began),
@@ -120,39 +120,43 @@ class RunProgress:
             progress_message=message,
         )
 
-    def stop(self, why: CancelReason) -> None:
-        self.token.cancel(STOPPED[why], timed_out=why is CancelReason.TIMEOUT)
+    def stop(self, reason: CancelReason) -> None:
+        self.token.cancel(STOP_REASONS[reason], timed_out=reason is CancelReason.TIMEOUT)
 
     def _begin(self, junction: str, now: float) -> None:
         if self.token.requested:
-            return  # it will not begin
+            return  # the junction will not begin
         self.current = junction, now
-        if len(self._steps) <= MOST_TIMINGS:
+        if len(self._steps) <= MAX_TIMINGS:
             self._steps.append(self.current)
 
-    def _looked_first(self, junction: str, now: float) -> Awaitable[None] | None:
-        self.look_at = now + LOOK_SECONDS  # before looking: a wish made meanwhile has the next one look again
+    def _check_first(self, junction: str, now: float) -> Awaitable[None] | None:
+        self.next_check_at = (
+            now + CHECK_SECONDS
+        )  # before the check: a stop request made during it resets this
         try:
             asyncio.get_running_loop()
         except RuntimeError:  # a synchronous train, in a thread of its own
-            self._look()
+            self._check_blocking()
             self._begin(junction, perf_counter())
             return None
-        return self._looked_async(junction)
+        return self._check_async(junction)
 
-    async def _looked_async(self, junction: str) -> None:
+    async def _check_async(self, junction: str) -> None:
         try:
-            self._heed(await self._store.ask(progress.asked_to_stop, [self.metadata_id]))
+            self._apply_stop_requests(
+                await self._store.ask(progress.find_cancel_requests, [self.metadata_id])
+            )
         except StoreError as error:
-            logger.debug("run %s could not see whether it is to stop: %s", self.metadata_id, error)
+            logger.debug("run %s could not check for a stop request: %s", self.metadata_id, error)
         self._begin(junction, perf_counter())
 
-    def _look(self) -> None:
+    def _check_blocking(self) -> None:
         try:
-            self._heed(self._store.read(progress.asked_to_stop, [self.metadata_id]))
+            self._apply_stop_requests(self._store.read(progress.find_cancel_requests, [self.metadata_id]))
         except StoreError as error:
-            logger.debug("run %s could not see whether it is to stop: %s", self.metadata_id, error)
+            logger.debug("run %s could not check for a stop request: %s", self.metadata_id, error)
 
-    def _heed(self, asked: dict[int, CancelReason]) -> None:
-        for why in asked.values():
+    def _apply_stop_requests(self, reasons: dict[int, CancelReason]) -> None:
+        for why in reasons.values():
             self.stop(why)

@@ -1,4 +1,4 @@
-"""Asking for runs in the background: inputs are checked, then written to the work queue."""
+"""Enqueue jobs: validate the inputs, then write entries to the work queue."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from trax.admin.policies import default_policy
 from trax.clock import utc_now
 from trax.errors import DefinitionError, NotFound, TraxError
 from trax.events import Topic
-from trax.host.acting import note, who_acts
+from trax.host.acting import actor_context, record_audit
 from trax.host.entry import QueuedEntry
-from trax.host.wishes import text_of_plain, wish_for
-from trax.masking import NOT_KEPT, SECRET
-from trax.queue import Wish, clamped, enqueue, enqueue_quickly
+from trax.host.wishes import build_request, encode_plain_input
+from trax.masking import NOT_STORED, SECRET_KEY
+from trax.queue import EnqueueRequest, clamp_priority, enqueue, enqueue_plain
 from trax.records import Metadata, State
-from trax.records.audit import TARGETS_AT_MOST
+from trax.records.audit import MAX_IDS
 from trax.records.retry_policy import RetryPolicy
 from trax.records.states import Origin
 from trax.store import callers, executions, manifest_groups
-from trax.store.json import parsed
+from trax.store.json import parse_json
 from trax.train import junction
 from trax.train import train as train_over
 from trax.train.keyring import VARIABLE
@@ -32,22 +32,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import datetime
 
-    from trax.host.opening import OpenStore
+    from trax.host.opening import LazyStore
     from trax.host.parts import Parts
     from trax.host.wishes import ManyKeywords, QueueKeywords
     from trax.records import ManifestGroup
     from trax.settings import Settings
     from trax.store import Connection, Store
-    from trax.store.callers import Lent
-    from trax.store.executions import Asked
+    from trax.store.callers import SessionOrConnection
+    from trax.store.executions import RerunRequest
     from trax.train import Hook, Train
 
 
-MASKED: Final = f'{{"{SECRET}":"{NOT_KEPT}"}}'
+MASKED_INPUT: Final = f'{{"{SECRET_KEY}":"{NOT_STORED}"}}'
 
 
-class Queueing:
-    """Writes entries for an app's trains, from async and from blocking code."""
+class Enqueuer:
+    """Enqueues jobs of an app's trains, from async and from blocking code."""
 
     def __init__(self, parts: Parts) -> None:
         self._store = parts.store
@@ -56,217 +56,252 @@ class Queueing:
         self._wake = partial(parts.events.emit, Topic.WORK_QUEUE)
         self._live = parts.live
         self._hooks = parts.hooks
-        self._waiting = parts.waiting
+        self._entry_waiter = parts.entry_waiter
         self._telemetry = parts.telemetry
 
-    async def one(self, train: Train[Any, Any] | str, value: Any, how: QueueKeywords) -> QueuedEntry:
-        return (await self._add(*self._asked(train, [value], how)))[0]
+    async def enqueue_one(
+        self, train: Train[Any, Any] | str, value: Any, keywords: QueueKeywords
+    ) -> QueuedEntry:
+        return (await self._insert_traced(*self._validate(train, [value], keywords)))[0]
 
-    async def many(
-        self, train: Train[Any, Any] | str, values: Iterable[Any], how: ManyKeywords
+    async def enqueue_many(
+        self, train: Train[Any, Any] | str, values: Iterable[Any], keywords: ManyKeywords
     ) -> list[QueuedEntry]:
-        return await self._add(*self._asked(train, values, _without_key(how)))
+        return await self._insert_traced(*self._validate(train, values, _refuse_unique(keywords)))
 
-    def one_blocking(self, train: Train[Any, Any] | str, value: Any, how: QueueKeywords) -> QueuedEntry:
-        return self._add_blocking(*self._asked(train, [value], how))[0]
+    def enqueue_one_blocking(
+        self, train: Train[Any, Any] | str, value: Any, keywords: QueueKeywords
+    ) -> QueuedEntry:
+        return self._insert_traced_blocking(*self._validate(train, [value], keywords))[0]
 
-    def many_blocking(
-        self, train: Train[Any, Any] | str, values: Iterable[Any], how: ManyKeywords
+    def enqueue_many_blocking(
+        self, train: Train[Any, Any] | str, values: Iterable[Any], keywords: ManyKeywords
     ) -> list[QueuedEntry]:
-        return self._add_blocking(*self._asked(train, values, _without_key(how)))
+        return self._insert_traced_blocking(*self._validate(train, values, _refuse_unique(keywords)))
 
     async def rerun(self, metadata_id: int) -> QueuedEntry:
-        """Ask for what a run was asked for: the same train and input, of its own accord and no schedule's.
+        """Enqueue the train and input of a run again, independent of any manifest.
 
-        It keeps the group, the priority, the time limit, the retry policy and the unique key. Where there is
-        no code, as for a command or a dashboard of its own, the workers check the input.
+        The new job keeps group, priority, timeout, retry policy and unique key. Without code, as in a command
+        or a separate dashboard, the workers validate the input.
         """
-        store = await self._store.opened()
-        found = await store.ask(executions.to_rerun, metadata_id)
+        store = await self._store.open()
+        found = await store.ask(executions.load_rerun_request, metadata_id)
         if found is None:
             raise NotFound(f"there is no execution {metadata_id}")
         has_code = len(self._trains) > 0
-        train = self._trains.get(found.train) if has_code else unregistered(found.train)
-        text = _kept_input(metadata_id, found.input)
+        train = self._trains.get(found.train) if has_code else placeholder_train(found.train)
+        text = _input_for_rerun(metadata_id, found.input)
         if has_code:
-            self._parameters.of_input(train).decode(text)
-        how: QueueKeywords = {"priority": found.priority, "group": found.group, "unique": found.unique}
-        settings = self._live.now
-        wish = wish_for(train, [text], how, settings, origin=Origin.RERUN)
-        limit = wish.timeout_seconds if found.timeout_seconds is None else found.timeout_seconds
-        retry = _retry_of(found, settings) or wish.retry
-        wish = replace(wish, timeout_seconds=limit, retry=retry, repeats=metadata_id)
-        return (await self._add(train, wish, None))[0]
+            self._parameters.input_codec(train).decode(text)
+        keywords: QueueKeywords = {"priority": found.priority, "group": found.group, "unique": found.unique}
+        settings = self._live.current
+        request = build_request(train, [text], keywords, settings, origin=Origin.RERUN)
+        limit = request.timeout_seconds if found.timeout_seconds is None else found.timeout_seconds
+        retry = _retry_of(found, settings) or request.retry
+        request = replace(request, timeout_seconds=limit, retry=retry, repeats=metadata_id)
+        return (await self._insert_traced(train, request, None))[0]
 
-    def _asked(
-        self, train: Train[Any, Any] | str, values: Iterable[Any], how: QueueKeywords
-    ) -> tuple[Train[Any, Any], Wish, Lent | None]:
-        """Everything that can be wrong with a call is found here, before the database is asked anything."""
-        given = how.get("connection")
-        lent = None if given is None else callers.checked(given)
-        settings = self._live.now
+    def _validate(
+        self, train: Train[Any, Any] | str, values: Iterable[Any], keywords: QueueKeywords
+    ) -> tuple[Train[Any, Any], EnqueueRequest, SessionOrConnection | None]:
+        """Validate the whole call before the database is used."""
+        connection = keywords.get("connection")
+        caller_connection = None if connection is None else callers.resolve_connection(connection)
+        settings = self._live.current
         if isinstance(train, str):
             train = self._trains.get(train)
-            codec = self._parameters.of_input(train)
-            texts = (text_of_plain(value, train, codec, settings) for value in values)
+            codec = self._parameters.input_codec(train)
+            texts = (encode_plain_input(value, train, codec, settings) for value in values)
         else:
-            texts = map(self._parameters.of_registered(train).encode, values)
-        return train, wish_for(train, texts, how, settings), lent
+            texts = map(self._parameters.codec_of_registered(train).encode, values)
+        return train, build_request(train, texts, keywords, settings), caller_connection
 
-    async def _add(self, train: Train[Any, Any], wish: Wish, lent: Lent | None) -> list[QueuedEntry]:
+    async def _insert_traced(
+        self, train: Train[Any, Any], request: EnqueueRequest, caller_connection: SessionOrConnection | None
+    ) -> list[QueuedEntry]:
         telemetry = self._telemetry.now
         if telemetry is None:
-            return await self._added(train, wish, lent)
-        with telemetry.queueing(wish) as traced:
-            return await self._added(train, traced, lent)
+            return await self._insert(train, request, caller_connection)
+        with telemetry.trace_enqueue(request) as traced:
+            return await self._insert(train, traced, caller_connection)
 
-    async def _added(self, train: Train[Any, Any], wish: Wish, lent: Lent | None) -> list[QueuedEntry]:
-        for answer in _shown(self._hooks.of_queue(train), wish):
-            if inspect.isawaitable(answer):
-                await answer
-        if not wish.inputs:
+    async def _insert(
+        self, train: Train[Any, Any], request: EnqueueRequest, caller_connection: SessionOrConnection | None
+    ) -> list[QueuedEntry]:
+        for result in _call_queue_hooks(self._hooks.queue_hooks(train), request):
+            if inspect.isawaitable(result):
+                await result
+        if not request.inputs:
             return []
-        if lent is None:
-            store = await self._store.opened()
-            entries = await store.call(_enqueue_in_own, store, wish)
+        if caller_connection is None:
+            store = await self._store.open()
+            entries = await store.call(_enqueue_in_own_transaction, store, request)
         else:
             ours = self._store
             group = None
-            if await callers.within(lent, ours.shown_address, _has_new_group, wish):
-                group = await asyncio.to_thread(self._make_group, wish)
-            entries = await callers.within(lent, ours.shown_address, _enqueue, ours, wish, group)
-            callers.after_commit(lent, self._wake)
-        return [entry.awaited_by(self._waiting) for entry in entries]
+            if await callers.run_in_transaction(
+                caller_connection, ours.display_address, _has_new_group, request
+            ):
+                group = await asyncio.to_thread(self._insert_group, request)
+            entries = await callers.run_in_transaction(
+                caller_connection, ours.display_address, _enqueue, ours, request, group
+            )
+            callers.after_commit(caller_connection, self._wake)
+        return [entry.with_wait_function(self._entry_waiter) for entry in entries]
 
-    def _add_blocking(self, train: Train[Any, Any], wish: Wish, lent: Lent | None) -> list[QueuedEntry]:
+    def _insert_traced_blocking(
+        self, train: Train[Any, Any], request: EnqueueRequest, caller_connection: SessionOrConnection | None
+    ) -> list[QueuedEntry]:
         telemetry = self._telemetry.now
         if telemetry is None:
-            return self._added_blocking(train, wish, lent)
-        with telemetry.queueing(wish) as traced:
-            return self._added_blocking(train, traced, lent)
+            return self._insert_blocking(train, request, caller_connection)
+        with telemetry.trace_enqueue(request) as traced:
+            return self._insert_blocking(train, traced, caller_connection)
 
-    def _added_blocking(self, train: Train[Any, Any], wish: Wish, lent: Lent | None) -> list[QueuedEntry]:
-        if callers.is_async(lent):
+    def _insert_blocking(
+        self, train: Train[Any, Any], request: EnqueueRequest, caller_connection: SessionOrConnection | None
+    ) -> list[QueuedEntry]:
+        if callers.is_async(caller_connection):
             raise DefinitionError(
-                f"app.sync cannot use {type(lent).__name__}; here it is `await app.queue(…)`"
+                f"app.sync cannot use {type(caller_connection).__name__}; use `await app.queue(…)`"
             )
-        for answer in _shown(self._hooks.of_queue(train), wish):
-            if inspect.iscoroutine(answer):
-                answer.close()
+        for result in _call_queue_hooks(self._hooks.queue_hooks(train), request):
+            if inspect.iscoroutine(result):
+                result.close()
                 raise DefinitionError(
-                    f"train {train.name!r}: its on_queue is async, and this call is blocking"
+                    f"train {train.name!r}: on_queue is async, app.sync is blocking; use `await app.queue(…)`"
                 )
-        if not wish.inputs:
+        if not request.inputs:
             return []
-        if lent is None:
-            store = self._store.opened_blocking()
-            entries = store.run(_enqueue_in_own, store, wish)
+        if caller_connection is None:
+            store = self._store.open_blocking()
+            entries = store.run(_enqueue_in_own_transaction, store, request)
         else:
             ours = self._store
-            is_new = callers.within_blocking(lent, ours.shown_address, _has_new_group, wish)
-            group = self._make_group(wish) if is_new else None
-            entries = callers.within_blocking(lent, ours.shown_address, _enqueue, ours, wish, group)
-            callers.after_commit(lent, self._wake)
-        return [entry.awaited_by(self._waiting) for entry in entries]
+            is_new = callers.run_in_transaction_blocking(
+                caller_connection, ours.display_address, _has_new_group, request
+            )
+            group = self._insert_group(request) if is_new else None
+            entries = callers.run_in_transaction_blocking(
+                caller_connection, ours.display_address, _enqueue, ours, request, group
+            )
+            callers.after_commit(caller_connection, self._wake)
+        return [entry.with_wait_function(self._entry_waiter) for entry in entries]
 
-    def _make_group(self, wish: Wish) -> ManifestGroup:
-        """In a transaction of our own, which is over at once: the caller's may stay open for long."""
-        name = str(wish.group)
-        with self._store.as_it_stands() as store:
-            return store.run(lambda it: manifest_groups.named(it, [name], now=store.now(it))[name])
+    def _insert_group(self, request: EnqueueRequest) -> ManifestGroup:
+        """Insert the group in a separate, short transaction: the caller's may stay open for long."""
+        name = str(request.group)
+        with self._store.store_as_is() as store:
+            return store.run(
+                lambda connection: manifest_groups.get_or_create(
+                    connection, [name], now=store.now(connection)
+                )[name]
+            )
 
 
-def _has_new_group(connection: Connection, wish: Wish) -> bool:
-    return wish.group is not None and manifest_groups.is_to_be_made_before(connection, wish.group)
+def _has_new_group(connection: Connection, request: EnqueueRequest) -> bool:
+    return request.group is not None and manifest_groups.must_create_first(connection, request.group)
 
 
-def _without_key(how: ManyKeywords) -> QueueKeywords:
-    keyed = cast("QueueKeywords", how)
+def _refuse_unique(keywords: ManyKeywords) -> QueueKeywords:
+    keyed = cast("QueueKeywords", keywords)
     if keyed.get("unique") is not None:
         raise DefinitionError(
-            "queue_many takes no unique: one key cannot stand for many entries; queue each with its own key"
+            "queue_many does not accept unique; use queue() with a unique key for each entry"
         )
     return keyed
 
 
-def _shown(hooks: list[Hook], wish: Wish) -> Iterator[Any]:
-    """Show each `on_queue` each run that is asked for, as the record it will have one day.
+def _call_queue_hooks(hooks: list[Hook], request: EnqueueRequest) -> Iterator[Any]:
+    """Call each `on_queue` hook for each new entry, with the record its run would have.
 
-    It may change nothing, but what it raises keeps the entries from being written.
+    A hook cannot change the entry; if it raises, no entry is written.
     """
-    for external_id, text in wish.inputs.items() if hooks else ():
+    for external_id, text in request.inputs.items() if hooks else ():
         record = Metadata(
             id=0,
             external_id=external_id,
-            train=wish.train,
+            train=request.train,
             state=State.PENDING,
-            group=wish.group,
-            priority=clamped(wish.priority),
-            input=parsed(text),
+            group=request.group,
+            priority=clamp_priority(request.priority),
+            input=parse_json(text),
             created_at=utc_now(),
         )
         yield from (hook(record) for hook in hooks)
 
 
 @junction
-def _unknown(value: Any) -> Any:
-    """Stands for what a train does, where only its name is known."""
+def _placeholder(value: Any) -> Any:
+    """Stand in for the code of a train of which only the name is known."""
     return value
 
 
-def unregistered(name: str) -> Train[Any, Any]:
-    """A train whose code is not here: the workers have it, and check what they are given."""
+def placeholder_train(name: str) -> Train[Any, Any]:
+    """A train without its code: the workers have it, and validate the input."""
     check_not_reserved(name)
-    return train_over(name, _unknown)
+    return train_over(name, _placeholder)
 
 
-def _retry_of(found: Asked, settings: Settings) -> str | None:
-    """The policy that a run was under; a manifest says apart from it how often it is tried."""
-    if found.max_retries is None:
-        return found.retry
-    policy = RetryPolicy.from_json(found.retry) or default_policy(settings)
-    return replace(policy, max_retries=found.max_retries).to_json()
+def _retry_of(rerun: RerunRequest, settings: Settings) -> str | None:
+    """The retry policy of the run; `max_retries` of its manifest overrides the policy's."""
+    if rerun.max_retries is None:
+        return rerun.retry
+    policy = RetryPolicy.from_json(rerun.retry) or default_policy(settings)
+    return replace(policy, max_retries=rerun.max_retries).to_json()
 
 
-def _kept_input(metadata_id: int, text: str | None) -> str:
+def _input_for_rerun(metadata_id: int, text: str | None) -> str:
     if text is None:
-        raise TraxError(f"execution {metadata_id} cannot be run again: its input was not saved (save_inputs)")
+        raise TraxError(
+            f"execution {metadata_id} cannot be rerun: its input was not saved (setting save_inputs)"
+        )
     if text.startswith('{"_truncated": true'):
         raise TraxError(
-            f"execution {metadata_id} cannot be run again: its input was too large to be saved "
-            "(max_parameter_bytes)"
+            f"execution {metadata_id} cannot be rerun: its input was too large to be saved "
+            "(setting max_parameter_bytes)"
         )
-    if MASKED in text:
+    if MASKED_INPUT in text:
         raise TraxError(
-            f"execution {metadata_id} cannot be run again: its input has a secret that was not kept, as "
-            f"there was no ${VARIABLE} where it ran; queue it anew, with the secret"
+            f"execution {metadata_id} cannot be rerun: its input has a secret that was not stored; "
+            f"${VARIABLE} was not set where it ran; queue it again with the secret"
         )
     return text
 
 
-def _enqueue_in_own(connection: Connection, store: Store, wish: Wish) -> list[QueuedEntry]:
-    """In a transaction of our own, which may be over with it, unless something else is to be written."""
-    if who_acts() is not None:
-        return _enqueue(connection, store, wish)
-    quickly = enqueue_quickly(connection, wish, now=store.given_now(connection), record=QueuedEntry)
-    return _enqueue(connection, store, wish) if quickly is None else quickly
+def _enqueue_in_own_transaction(
+    connection: Connection, store: Store, request: EnqueueRequest
+) -> list[QueuedEntry]:
+    """Enqueue in a new transaction; in one statement, unless an audit entry is written too."""
+    if actor_context() is not None:
+        return _enqueue(connection, store, request)
+    quickly = enqueue_plain(connection, request, now=store.statement_now(connection), entry_class=QueuedEntry)
+    return _enqueue(connection, store, request) if quickly is None else quickly
 
 
 def _enqueue(
-    connection: Connection, store: Store | OpenStore, wish: Wish, group: ManifestGroup | None = None
+    connection: Connection,
+    store: Store | LazyStore,
+    request: EnqueueRequest,
+    group: ManifestGroup | None = None,
 ) -> list[QueuedEntry]:
-    return noted_enqueue(connection, wish, now=store.now(connection), group=group)
+    return enqueue_with_audit(connection, request, now=store.now(connection), group=group)
 
 
-def noted_enqueue(
-    connection: Connection, wish: Wish, *, now: datetime, group: ManifestGroup | None = None
+def enqueue_with_audit(
+    connection: Connection, request: EnqueueRequest, *, now: datetime, group: ManifestGroup | None = None
 ) -> list[QueuedEntry]:
-    """Write entries, and who asked for them where an operator did."""
-    entries = enqueue(connection, wish, now=now, record=QueuedEntry, group=group)
-    if who_acts() is not None:
-        after = {"entry_ids": [entry.id for entry in entries[:TARGETS_AT_MOST]], "priority": wish.priority}
-        if wish.repeats is not None:
-            note(connection, "executions.rerun", "execution", [wish.repeats], now=now, after=after)
+    """Write entries, and an audit entry if an operator enqueues them."""
+    entries = enqueue(connection, request, now=now, entry_class=QueuedEntry, group=group)
+    if actor_context() is not None:
+        after = {"entry_ids": [entry.id for entry in entries[:MAX_IDS]], "priority": request.priority}
+        if request.rerun_of is not None:
+            record_audit(
+                connection, "executions.rerun", "execution", [request.rerun_of], now=now, after=after
+            )
         else:
-            note(connection, "trains.queue", "train", [wish.train], now=now, count=len(entries), after=after)
+            record_audit(
+                connection, "trains.queue", "train", [request.train], now=now, count=len(entries), after=after
+            )
     return entries

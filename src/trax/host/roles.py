@@ -1,4 +1,4 @@
-"""What a process does while it runs: all duties, those of a scheduler, or those of a worker."""
+"""Roles of a process (all, scheduler, worker): start, run and stop its loops."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Self
 from trax.errors import DefinitionError, StoreError
 from trax.events import Topic
 from trax.host import duties
-from trax.host.handing_over import HandingOver, handing_over
-from trax.host.listen import Ear
+from trax.host.handing_over import HandOver, build_hand_over
+from trax.host.listen import Listener
 from trax.host.open_submitters import OpenSubmitters
-from trax.host.takes import ANYTHING
+from trax.host.takes import ANY_WORK
 from trax.host.worker import Worker
 from trax.records.worker import WorkerKind
 from trax.store import workers
@@ -22,231 +22,233 @@ from trax.train.keyring import load_keyring
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from trax.host.duties import Retiring
+    from trax.host.duties import RetirementPlan
     from trax.host.loop import Loop
     from trax.host.parts import Parts
-    from trax.host.takes import Takes
+    from trax.host.takes import WorkFilter
     from trax.store import Store
 
 logger = logging.getLogger(__name__)
 
 
-class Role(StrEnum):
-    """What this process is for."""
+class ProcessRole(StrEnum):
+    """The role of this process."""
 
     ALL = "all"
     SCHEDULER = "scheduler"
     WORKER = "worker"
 
     @classmethod
-    def named(cls, name: str) -> Self:
+    def parse(cls, name: str) -> Self:
         try:
             return cls(name)
         except ValueError:
-            raise DefinitionError(f"there is no role {name!r}; the roles are {', '.join(cls)}") from None
+            raise DefinitionError(f"invalid role {name!r}; expected one of {', '.join(cls)}") from None
 
     @property
     def schedules(self) -> bool:
-        return self is not Role.WORKER
+        return self is not ProcessRole.WORKER
 
     @property
     def works(self) -> bool:
-        return self is not Role.SCHEDULER
+        return self is not ProcessRole.SCHEDULER
 
 
-class Running:
-    """The duties of one process, from start to stop."""
+class ProcessDuties:
+    """The loops of one process, from start to stop."""
 
     def __init__(
         self,
         parts: Parts,
         store: Store,
-        role: Role,
+        role: ProcessRole,
         worker: Worker | None,
-        opened: OpenSubmitters,
+        submitters: OpenSubmitters,
         listen_address: str | None,
         *,
         scheduler_id: int | None = None,
-        retiring: Retiring | None = None,
+        retiring: RetirementPlan | None = None,
     ) -> None:
         self._parts = parts
         self._store = store
         self._worker = worker
         self._scheduler_id = scheduler_id
-        """The row of a process that has no worker."""
-        self._opened = opened
+        """The worker row of a process without a worker."""
+        self._submitters = submitters
         self._undo: list[Callable[[], None]] = []
-        self._answers: list[Callable[[], None]] = []
-        """How to stop answering for what others would do otherwise."""
-        self._before: list[Loop] = []
-        """Those that bring new work: they stop first."""
-        self._after: list[Loop] = []
-        """Those that what runs still needs: it is beaten for and written down while it drains."""
-        self._handing: list[HandingOver] = []
-        self._dispatching: duties.Dispatching | None = None
+        self._stop_answering: list[Callable[[], None]] = []
+        """Callbacks that stop this process from answering announcements."""
+        self._intake_loops: list[Loop] = []
+        """Loops that bring new work: they stop first."""
+        self._result_loops: list[Loop] = []
+        """Loops that active runs need until they have drained: results and heartbeat."""
+        self._hand_overs: list[HandOver] = []
+        self._dispatcher: duties.DispatchLoop | None = None
         if role.schedules:
-            self._schedule(store)
+            self._add_scheduler_loops(store)
         if retiring is not None:
-            self._before.append(duties.retirer(parts, store, retiring))
+            self._intake_loops.append(duties.retirer(parts, store, retiring))
         if worker is not None:
-            self._work(store, worker)
-        self.home = asyncio.get_running_loop()
-        """Where the duties of this process live, and the runs of its worker."""
+            self._add_worker_loops(store, worker)
+        self.event_loop = asyncio.get_running_loop()
+        """The event loop of this process's loops and runs."""
         self._tasks = {
             loop: asyncio.create_task(loop.run(), name=f"trax {loop.name}") for loop in self._loops
         }
-        self._ear = None
+        self._listener = None
         if listen_address is not None:
-            self._ear = Ear(listen_address, store.announcer, timeouts=store.timeouts)
+            self._listener = Listener(listen_address, store.announcer, timeouts=store.timeouts)
 
     @classmethod
-    async def started(
+    async def start(
         cls,
         parts: Parts,
         store: Store,
-        role: Role,
+        role: ProcessRole,
         *,
         slots: int | None = None,
-        takes: Takes = ANYTHING,
-        retiring: Retiring | None = None,
+        work_filter: WorkFilter = ANY_WORK,
+        retiring: RetirementPlan | None = None,
     ) -> Self:
-        """Register this process and begin its duties; `retiring` is left to it by its start."""
-        load_keyring()  # a key that cannot be one is said now, and not run by run
+        """Register this process and start its loops; `retiring` is what the startup postponed."""
+        load_keyring()  # an invalid key fails the start, not each run
         listen_address = parts.store.listen_address
-        is_needed = role is Role.WORKER or parts.submitters.leave_work_here(parts.trains)
+        is_needed = role is ProcessRole.WORKER or parts.submitters.has_local_work(parts.trains)
         worker = None
         if role.works and is_needed:
-            await store.ask(takes.warn_of_absent)
-            worker = await Worker.started(parts, store, slots, dispatches=role.schedules, takes=takes)
-            worker.stay()
+            await store.ask(work_filter.warn_about_missing_groups)
+            worker = await Worker.start(
+                parts, store, slots, dispatches=role.schedules, work_filter=work_filter
+            )
+            worker.start_heartbeat()
         scheduler_id = None if worker else await _register_scheduler(parts, store)
         try:
-            opened = await OpenSubmitters.of(parts.submitters if role.schedules else (), parts)
+            opened = await OpenSubmitters.open(parts.submitters if role.schedules else (), parts)
         except BaseException:
             await _leave(parts, store, worker, scheduler_id)
             raise
-        given = (parts, store, role, worker, opened, listen_address)
-        return cls(*given, scheduler_id=scheduler_id, retiring=retiring)
+        arguments = (parts, store, role, worker, opened, listen_address)
+        return cls(*arguments, scheduler_id=scheduler_id, retiring=retiring)
 
     @property
     def loops(self) -> list[Loop]:
-        """The duties of this process."""
+        """The loops of this process."""
         return [*self._loops]
 
     @property
-    def under_way(self) -> list[str]:
-        return [train for worker in self._workers for train in worker.under_way]
+    def active_trains(self) -> list[str]:
+        return [train for worker in self._workers for train in worker.active_trains]
 
     async def stop(self, hurry: asyncio.Event | None = None) -> None:
-        """Begin nothing new and let what is under way end; `hurry` puts it back to the queue at once."""
-        if self._ear is not None:
-            await asyncio.to_thread(self._ear.close)
+        """Start nothing new and drain active runs; `hurry` returns them to the queue at once."""
+        if self._listener is not None:
+            await asyncio.to_thread(self._listener.close)
         try:
-            await self._stopped(self._before)
-            for forget in self._answers:
-                forget()
-            await self._drained(hurry or asyncio.Event())
+            await self._stop_loops(self._intake_loops)
+            for stop_answering in self._stop_answering:
+                stop_answering()
+            await self._drain_all(hurry or asyncio.Event())
         finally:
-            await self._opened.close()
-            await self._stopped(self._loops)
+            await self._submitters.close()
+            await self._stop_loops(self._loops)
             for undo in self._undo:
                 undo()
         await _leave(self._parts, self._store, self._worker, self._scheduler_id)
 
     @property
     def _workers(self) -> list[Worker]:
-        """Whoever keeps the records of runs here, wherever they are executed."""
-        return [*([self._worker] if self._worker else []), *self._opened.receivers]
+        """The worker and the receivers: all that record runs here."""
+        return [*([self._worker] if self._worker else []), *self._submitters.receivers]
 
     @property
     def _loops(self) -> list[Loop]:
-        return [*self._before, *self._after]
+        return [*self._intake_loops, *self._result_loops]
 
-    def _schedule(self, store: Store) -> None:
+    def _add_scheduler_loops(self, store: Store) -> None:
         parts = self._parts
-        self._dispatching = duties.Dispatching(parts, store, self._worker)
-        manager, dispatcher = duties.manager(parts, store), self._dispatching.loop
+        self._dispatcher = duties.DispatchLoop(parts, store, self._worker)
+        manager, dispatcher = duties.manager(parts, store), self._dispatcher.loop
         cleaner = duties.metadata_cleaner(parts, store)
-        self._before += [manager, dispatcher, cleaner, duties.dead_letter_cleaner(parts, store)]
-        self._before += [duties.rescuer(parts, store), duties.tallier(store)]
-        self._before.append(duties.watchdog(parts, store))
-        self._wake(Topic.MANIFEST, manager)
-        self._wake(Topic.WORK_QUEUE, dispatcher)
-        self._wake(Topic.SETTING, manager, dispatcher, cleaner)
+        self._intake_loops += [manager, dispatcher, cleaner, duties.dead_letter_cleaner(parts, store)]
+        self._intake_loops += [duties.rescuer(parts, store), duties.totals_updater(store)]
+        self._intake_loops.append(duties.watchdog(parts, store))
+        self._wake_on(Topic.MANIFEST, manager)
+        self._wake_on(Topic.WORK_QUEUE, dispatcher)
+        self._wake_on(Topic.SETTING, manager, dispatcher, cleaner)
         for submitter in parts.submitters:
-            handing, hand_over = handing_over(parts, store, submitter)
-            self._handing.append(handing)
-            self._before.append(hand_over)
-            self._wake(Topic.PENDING, hand_over)
-            self._wake(Topic.SETTING, hand_over)
-        answer = store.announcer.answer
-        self._answers += [
+            handing, hand_over = build_hand_over(parts, store, submitter)
+            self._hand_overs.append(handing)
+            self._intake_loops.append(hand_over)
+            self._wake_on(Topic.PENDING, hand_over)
+            self._wake_on(Topic.SETTING, hand_over)
+        answer = store.announcer.handle_locally
+        self._stop_answering += [
             answer(Topic.MANIFEST, lambda: parts.settings.manifest_manager_enabled),
             answer(Topic.WORK_QUEUE, lambda: parts.settings.job_dispatcher_enabled),
         ]
 
-    def _work(self, store: Store, worker: Worker) -> None:
+    def _add_worker_loops(self, store: Store, worker: Worker) -> None:
         parts = self._parts
         heartbeat = duties.heartbeat(parts, worker)
-        intake = self._dispatching.loop if self._dispatching else duties.claimer(parts, worker)
-        finisher = duties.finisher(parts, store, worker, self._dispatching)
-        if self._dispatching is None:
-            self._before.append(intake)
-        self._after += [finisher, heartbeat]
-        self._wake(Topic.PENDING, intake)
-        self._wake(Topic.ENDED, finisher)
-        if self._dispatching is not None:
-            vacate = self._dispatching.vacate
+        intake = self._dispatcher.loop if self._dispatcher else duties.claimer(parts, worker)
+        finisher = duties.finisher(parts, store, worker, self._dispatcher)
+        if self._dispatcher is None:
+            self._intake_loops.append(intake)
+        self._result_loops += [finisher, heartbeat]
+        self._wake_on(Topic.PENDING, intake)
+        self._wake_on(Topic.ENDED, finisher)
+        if self._dispatcher is not None:
+            vacate = self._dispatcher.on_slots_free
             self._undo += [parts.events.listen(topic, vacate) for topic in (Topic.ENDED, Topic.VACANT)]
-        self._wake(Topic.CANCEL, heartbeat)
-        self._wake(Topic.SETTING, intake, heartbeat)
+        self._wake_on(Topic.CANCEL, heartbeat)
+        self._wake_on(Topic.SETTING, intake, heartbeat)
 
-    def _wake(self, topic: Topic, *loops: Loop) -> None:
+    def _wake_on(self, topic: Topic, *loops: Loop) -> None:
         self._undo += [self._parts.events.listen(topic, loop.wake) for loop in loops]
 
-    async def _stopped(self, loops: Iterable[Loop]) -> None:
+    async def _stop_loops(self, loops: Iterable[Loop]) -> None:
         loops = list(loops)
         for loop in loops:
             loop.stop()
         await asyncio.gather(*(self._tasks[loop] for loop in loops))
 
-    async def _drained(self, hurry: asyncio.Event) -> None:
-        """Let calls under way end first: they may still bring runs to a receiver. All within one patience."""
+    async def _drain_all(self, hurry: asyncio.Event) -> None:
+        """Drain calls to submitters first: they may bring runs to a receiver. One timeout for all."""
         until = asyncio.get_running_loop().time() + self._parts.settings.shutdown_timeout.total_seconds()
         working = [self._worker] if self._worker else []
-        await asyncio.gather(*(self._drain(one, hurry, until) for one in (*self._handing, *working)))
-        await asyncio.gather(*(self._drain(one, hurry, until) for one in self._opened.receivers))
+        await asyncio.gather(*(self._drain(one, hurry, until) for one in (*self._hand_overs, *working)))
+        await asyncio.gather(*(self._drain(one, hurry, until) for one in self._submitters.receivers))
 
-    async def _drain(self, under_way: Worker | HandingOver, hurry: asyncio.Event, until: float) -> None:
-        patience = max(0.0, until - asyncio.get_running_loop().time())
-        draining = asyncio.create_task(under_way.drain(patience))
+    async def _drain(self, worker: Worker | HandOver, hurry: asyncio.Event, until: float) -> None:
+        seconds = max(0.0, until - asyncio.get_running_loop().time())
+        draining = asyncio.create_task(worker.drain(seconds))
         hurrying = asyncio.create_task(hurry.wait())
         try:
             await asyncio.wait({draining, hurrying}, return_when=asyncio.FIRST_COMPLETED)
             if not draining.done():
-                await under_way.drain(0)
+                await worker.drain(0)
         finally:
             hurrying.cancel()
             await draining
 
 
 async def _register_scheduler(parts: Parts, store: Store) -> int:
-    """The row of a process without a worker: it judges who is silent, so it must beat itself."""
-    row = {"kind": WorkerKind.SCHEDULER, "dispatches": True, "routes": parts.published_routes}
-    scheduler_id = await store.call(parts.presence.register, store, row)
-    parts.presence.join(scheduler_id)
+    """Insert the row of a process without a worker: who declares workers lost needs a heartbeat too."""
+    row = {"kind": WorkerKind.SCHEDULER, "dispatches": True, "routes": parts.routes_json}
+    scheduler_id = await store.call(parts.heartbeat.register, store, row)
+    parts.heartbeat.add(scheduler_id)
     return scheduler_id
 
 
 async def _leave(parts: Parts, store: Store, worker: Worker | None, scheduler_id: int | None) -> None:
-    """Without a database nobody can be told; the row is then found silent, and forgotten."""
+    """Remove the worker row. Without a database it expires when heartbeats are missing."""
     row_id = scheduler_id if worker is None else worker.id
     try:
         if worker is not None:
-            await store.call(duties.wake_the_refused)
-            await worker.leave()
+            await store.call(duties.announce_capacity)
+            await worker.unregister()
         elif scheduler_id is not None:
-            parts.presence.leave(scheduler_id)
+            parts.heartbeat.remove(scheduler_id)
             await store.call(workers.remove, scheduler_id)
     except StoreError as error:
         text = "worker %s could not remove its row: %s"

@@ -1,4 +1,4 @@
-"""`trax secrets rotate`: bring all that is encrypted in the database under the first key."""
+"""`trax secrets rotate`: encrypt all secrets in the database with the first key."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from trax.errors import DefinitionError
-from trax.masking import SECRET, is_stored_secret
+from trax.masking import SECRET_KEY, is_stored_secret
 from trax.store import Store, secrets
 from trax.store.migrations import ensure_current
 from trax.store.url import has_no_file_yet
-from trax.train.keyring import VARIABLE, Keyring, Seal, Unreadable, load_keyring
-from trax.train.secrets import walk
+from trax.train.keyring import VARIABLE, Keyring, Seal, SealError, load_keyring
+from trax.train.secrets import replace_objects
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ROWS_AT_ONCE: Final = 2000
+ROWS_PER_PAGE: Final = 2000
 PASSES: Final = 5
-"""How often what somebody else held in that moment is tried again."""
+"""Number of passes over rows that were locked."""
 
 
 @dataclass(slots=True)
 class Rotation:
-    """How many inputs were encrypted anew, how many need which other key, and how many were in use."""
+    """Counts: inputs encrypted again, inputs that need another key (by key id), rows that were locked."""
 
     key_id: str
     rotated: int = 0
@@ -34,21 +34,21 @@ class Rotation:
 
 
 def rotate(address: str, on_progress: Callable[[str, int], None] = lambda _table, _rows: None) -> Rotation:
-    """Encrypt all secrets anew that are not under the first key, page by page; servers may run meanwhile."""
+    """Encrypt all secrets with the first key, page by page; servers may run meanwhile."""
     keyring = load_keyring()
     if keyring is None:
         raise DefinitionError(
-            f"${VARIABLE} is not set; set it to the new key, a comma and the old ones, and rotate then"
+            f"${VARIABLE} is not set; set it to the new key, a comma and the old keys, then rotate"
         )
     if has_no_file_yet(address):
-        return Rotation(keyring.first)
+        return Rotation(keyring.primary_id)
     store = Store(address)
     try:
         store.read(ensure_current)
-        rotation = Rotation(keyring.first)
+        rotation = Rotation(keyring.primary_id)
         for _ in range(PASSES):
             rotation.busy, rotation.unreadable = 0, Counter()
-            for table in secrets.KEPT_IN:
+            for table in secrets.TABLES_WITH_INPUTS:
                 _rotate_table(store, table, keyring, rotation, on_progress)
             if not rotation.busy:
                 break
@@ -66,12 +66,12 @@ def _rotate_table(
 ) -> None:
     after, seen = 0, 0
     while True:
-        page = store.read(secrets.load_page, table, after=after, rows=ROWS_AT_ONCE)
+        page = store.read(secrets.load_page, table, after=after, rows=ROWS_PER_PAGE)
         if page.last is None:
             return
         changes = {
-            one: (old, new)
-            for one, old in page.inputs.items()
+            row_id: (old, new)
+            for row_id, old in page.inputs.items()
             if (new := _reseal(old, keyring, rotation.unreadable)) != old
         }
         written = store.run(secrets.replace_inputs, table, changes) if changes else 0
@@ -82,25 +82,25 @@ def _rotate_table(
 
 
 def _reseal(text: str, keyring: Keyring, unreadable: Counter[str]) -> str:
-    """The same input under the first key, as far as its secrets can be read."""
+    """The input encrypted with the first key; unchanged if a secret cannot be decrypted."""
     missing: set[str] = set()
 
-    def change(found: dict[str, Any], _path: str, _place: str) -> Any:
-        if not is_stored_secret(found):
-            return found
+    def reseal(node: dict[str, Any], _path: str, _place: str) -> Any:
+        if not is_stored_secret(node):
+            return node
         try:
-            return {SECRET: keyring.reseal(found[SECRET])}
-        except Unreadable:
-            missing.add(_key_id(found[SECRET]))
-            return dict(found)
+            return {SECRET_KEY: keyring.reseal(node[SECRET_KEY])}
+        except SealError:
+            missing.add(_key_id(node[SECRET_KEY]))
+            return dict(node)
 
-    changed = walk(json.loads(text), change)
+    changed = replace_objects(json.loads(text), reseal)
     unreadable.update(missing)
     return text if missing else json.dumps(changed, ensure_ascii=False, separators=(",", ":"))
 
 
-def _key_id(stored: str) -> str:
+def _key_id(sealed_text: str) -> str:
     try:
-        return Seal.parse(stored).key_id
-    except Unreadable:
+        return Seal.parse(sealed_text).key_id
+    except SealError:
         return "unknown"

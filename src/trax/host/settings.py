@@ -1,4 +1,4 @@
-"""`app.settings`: how this installation behaves, edited while it runs."""
+"""`app.settings`: read and change the settings of a running installation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from trax.errors import Conflict
 from trax.events import Topic
-from trax.host.acting import note
+from trax.host.acting import record_audit
 from trax.host.live_settings import check_known
 from trax.store import dialect, settings
 from trax.store.announcing import announce
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from trax.host.parts import Parts
     from trax.settings import SettingOrigin, Settings
     from trax.store import Connection, Store
-    from trax.store.audit import Undoable
+    from trax.store.audit import UndoableEntry
 
     T = TypeVar("T")
     Edit = Callable[[Connection, Store, LiveSettings, T], dict[str, str]]
-    """Writes what is wanted, and gives the rows there are then."""
+    """Writes a change and returns the rows after it."""
 
 
 NOUN: Final = "setting"
 
 
 class AppSettings:
-    """What operators edit: seen by every server within one cycle, and kept over restarts."""
+    """Settings changed by operators: every server applies them within one cycle; restarts keep them."""
 
     def __init__(self, parts: Parts) -> None:
         self._store = parts.store
@@ -41,55 +41,59 @@ class AppSettings:
     @overload
     async def get(self, name: str) -> Any: ...
     async def get(self, name: str | None = None) -> Any:
-        """All settings now in force, or the value of one."""
+        """All current settings, or the value of one."""
         if name is not None:
             check_known(name)
-        store = await self._store.opened()
+        store = await self._store.open()
         now = await store.ask(self._live.refresh)
         return now if name is None else getattr(now, name)
 
     async def update(self, /, **changes: Any) -> Settings:
-        """Change what is given, all of it or nothing; what is left out stays, and None means no limit."""
-        return await self._edited(await self._store.opened(), _update, changes)
+        """Change the given settings, all or none. Omitted ones stay; None means no limit."""
+        return await self._edit(await self._store.open(), _update, changes)
 
     async def reset(self, *names: str) -> Settings:
-        """Undo operators' edits of these, or all edits: what code and environment say counts again."""
-        return await self._edited(await self._store.opened(), _reset, names)
+        """Remove operators' changes of these settings, or of all: code and environment apply again."""
+        return await self._edit(await self._store.open(), _reset, names)
 
     async def origins(self) -> dict[str, SettingOrigin]:
-        """Who says what each setting is: "default", "code", "environment" or "operator"."""
-        store = await self._store.opened()
+        """The origin of each setting: "default", "code", "environment" or "operator"."""
+        store = await self._store.open()
         await store.ask(self._live.refresh)
         return self._live.origins()
 
-    async def _edited(self, store: Store, edit: Edit[T], what: T) -> Settings:
-        return self._live.accept(await store.call(edit, store, self._live, what))
+    async def _edit(self, store: Store, edit: Edit[T], changes: T) -> Settings:
+        return self._live.accept(await store.call(edit, store, self._live, changes))
 
 
-def restore(connection: Connection, store: Store, live: LiveSettings, found: Undoable, *, force: bool) -> int:
-    """Put back the rows that a change replaced, if they are as it left them; gives the new audit entry.
+def restore(
+    connection: Connection, store: Store, live: LiveSettings, undoable: UndoableEntry, *, force: bool
+) -> int:
+    """Undo a change of settings if they have not changed since; returns the id of the new audit entry.
 
-    `restores` and `expects` have the text of each row, or None where there was none.
+    `restores` and `expects` have the text of each row, or None if there was no row.
     """
     dialect.take_settings_lock(connection)
-    rows = settings.stored(connection)
-    changed = [name for name, text in found.expects.items() if rows.get(name) != text]
+    rows = settings.load_edited(connection)
+    changed = [name for name, text in undoable.expects.items() if rows.get(name) != text]
     if changed and not force:
-        raise Conflict(f"edited again since: {', '.join(changed)}; say force=True to undo it all the same")
-    given = {name: json.loads(text) for name, text in found.restores.items() if text is not None}
-    gone = [name for name in found.restores if name not in given and name in rows]
-    remaining = live.without(rows, gone) if gone else rows
-    wanted = remaining | (live.changed(remaining, given) if given else {})
-    made = _write(connection, store, live, rows, wanted, names=found.restores, undoes=found.entry.id)
-    return made or 0
+        raise Conflict(f"changed again since then: {', '.join(changed)}; use force=True to undo anyway")
+    values = {name: json.loads(text) for name, text in undoable.restores.items() if text is not None}
+    removed = [name for name in undoable.restores if name not in values and name in rows]
+    remaining = live.rows_without(rows, removed) if removed else rows
+    wanted = remaining | (live.build_rows(remaining, values) if values else {})
+    audit_id = _write(
+        connection, store, live, rows, wanted, names=undoable.restores, undoes=undoable.entry.id
+    )
+    return audit_id or 0
 
 
 def _update(
     connection: Connection, store: Store, live: LiveSettings, changes: dict[str, Any]
 ) -> dict[str, str]:
     dialect.take_settings_lock(connection)
-    rows = settings.stored(connection)
-    written = live.changed(rows, changes)
+    rows = settings.load_edited(connection)
+    written = live.build_rows(rows, changes)
     _write(connection, store, live, rows, rows | written, names=written)
     return rows | written
 
@@ -98,8 +102,8 @@ def _reset(
     connection: Connection, store: Store, live: LiveSettings, names: tuple[str, ...]
 ) -> dict[str, str]:
     dialect.take_settings_lock(connection)
-    rows = settings.stored(connection)
-    remaining = live.without(rows, names)
+    rows = settings.load_edited(connection)
+    remaining = live.rows_without(rows, names)
     _write(connection, store, live, rows, remaining, names=rows.keys() - remaining.keys(), verb="reset")
     return remaining
 
@@ -115,20 +119,20 @@ def _write(
     verb: str = "update",
     undoes: int | None = None,
 ) -> int | None:
-    """Make the rows what is wanted, and note which of these names that changed from what to what."""
+    """Write the wanted rows and an audit entry with the values of `names` before and after."""
     now = store.now(connection)
     settings.write(connection, {name: text for name, text in wanted.items() if name in names}, now=now)
-    settings.forget(connection, rows.keys() - wanted.keys())
+    settings.delete_edited(connection, rows.keys() - wanted.keys())
     announce(connection, Topic.SETTING)
     ordered = sorted(names)
-    return note(
+    return record_audit(
         connection,
         f"settings.{verb}",
         NOUN,
         ordered,
         now=now,
-        before=live.spelled(rows, ordered),
-        after=live.spelled(wanted, ordered),
+        before=live.plain_values(rows, ordered),
+        after=live.plain_values(wanted, ordered),
         restores={name: rows.get(name) for name in ordered},
         expects={name: wanted.get(name) for name in ordered},
         undoes=undoes,

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT as something to wait for."""
+"""Wait for SIGTERM and SIGINT in an event loop."""
 
 from __future__ import annotations
 
@@ -10,48 +10,48 @@ from typing import TYPE_CHECKING, Any, Final, Self
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
+STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopSignals:
-    """Counts the requests to end this process, for as long as the block lasts.
+    """Handles stop signals while the block lasts.
 
-    The first one asks: what runs may end. The second one hurries: what runs is interrupted and goes back to
-    the queue. The third one is obeyed at once.
+    The first signal drains: active runs may end. The second interrupts them and returns them to the queue.
+    The third exits the process at once.
     """
 
     def __init__(self) -> None:
-        self.asked = asyncio.Event()
-        self.hurried = asyncio.Event()
+        self.stop_requested = asyncio.Event()
+        self.hurry_requested = asyncio.Event()
 
     def __enter__(self) -> Self:
         loop = asyncio.get_running_loop()
-        for number in STOPPING:
-            loop.add_signal_handler(number, self._hear, number)
+        for number in STOP_SIGNALS:
+            loop.add_signal_handler(number, self._handle_signal, number)
         return self
 
     def __exit__(self, *_: object) -> None:
         loop = asyncio.get_running_loop()
-        for number in STOPPING:
+        for number in STOP_SIGNALS:
             loop.remove_signal_handler(number)
 
-    async def unless_asked(
+    async def run_until_stopped(
         self, work: Coroutine[Any, Any, None], *, hurry: Callable[[], None] = lambda: None
     ) -> None:
-        """Do this, or break it off when the process is asked to end meanwhile; `hurry` makes that quick."""
-        doing, asked = asyncio.create_task(work), asyncio.create_task(self.asked.wait())
+        """Run this until it is done or a stop signal comes, then cancel it; `hurry` is called before that."""
+        doing, asked = asyncio.create_task(work), asyncio.create_task(self.stop_requested.wait())
         try:
             await asyncio.wait({doing, asked}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             if not doing.done():
                 hurry()
             for task in (doing, asked):
-                task.cancel()  # no harm to the one that is done
+                task.cancel()  # no effect on a task that is done
             await asyncio.wait({doing, asked})
         if not doing.cancelled():
             await doing
 
-    def _hear(self, number: int) -> None:
-        if self.hurried.is_set():
+    def _handle_signal(self, number: int) -> None:
+        if self.hurry_requested.is_set():
             os._exit(128 + number)
-        (self.hurried if self.asked.is_set() else self.asked).set()
+        (self.hurry_requested if self.stop_requested.is_set() else self.stop_requested).set()

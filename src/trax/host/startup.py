@@ -1,4 +1,4 @@
-"""Starting: recover, retire and seed, with patience for a database that is not there yet."""
+"""Start an app: recover, retire and seed; wait for a database that is not available yet."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from trax.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from trax.admin.seeding import Retired, SeedPlan
-    from trax.records.worker import Watch
+    from trax.admin.seeding import RetirementResult, SeedPlan
+    from trax.records.worker import HeartbeatStreak
     from trax.schedule.declaration import Timetable
     from trax.settings import Settings
     from trax.store import Store
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PAUSES: Final = (2, 4, 8, 16)
-SHOWN: Final = 10
-"""How many names a log line has at most."""
+MAX_NAMES: Final = 10
+"""Maximum number of names in a log line."""
 
 T = TypeVar("T")
 
@@ -35,48 +35,50 @@ async def start(
     app: str = "default",
     sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
     on_progress: Callable[[int, int], None] | None = None,
-    watch: Watch | None = None,
+    watch: HeartbeatStreak | None = None,
 ) -> SeedPlan:
-    """Bring the database in line with what is declared."""
-    plan = await patiently(
-        lambda: store.call(startup.start, store, timetable, settings, on_progress, app, watch), sleep=sleep
+    """Write the declared manifests to the database and retire those no longer declared."""
+    plan = await retry_transient(
+        lambda: store.call(startup.start_up, store, timetable, settings, on_progress, app, watch), sleep=sleep
     )
     _report(app, plan.retired)
     return plan
 
 
-async def patiently(
+async def retry_transient(
     work: Callable[[], Awaitable[T]], *, sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep
 ) -> T:
-    """Wait out a passing fault of the database, a few times; any other stops us."""
+    """Retry a transient database error a few times; raise any other."""
     for pause in PAUSES:
         try:
             return await work()
         except StoreError as error:
             if not error.transient:
                 raise
-            logger.warning("starting failed, trying again in %s s: %s", pause, error)
+            logger.warning("start failed, trying again in %s s: %s", pause, error)
         await sleep(pause)
     return await work()
 
 
-def _report(app: str, found: Retired) -> None:
-    """Say what was retired, and what was not because other servers may still want it."""
-    if found.retired:
-        logger.info("retired %s manifests that are no longer declared: %s", *_some(found.retired))
-    if found.servers:
-        servers = ", ".join(f"{one.host} (process {one.pid})" for one in found.servers)
+def _report(app: str, retired: RetirementResult) -> None:
+    """Log which manifests were retired, and which were not because other servers may declare them."""
+    if retired.retired:
+        logger.info(
+            "retired %s manifests that are no longer declared: %s", *_count_and_names(retired.retired)
+        )
+    if retired.servers:
+        servers = ", ".join(f"{server.host} (process {server.pid})" for server in retired.servers)
         logger.warning(
-            "other servers of app %r declare other manifests: %s; %s manifests not declared here stay "
-            "until those have stopped%s; give another app a name of its own: Trax(name=…)",
+            "other servers of app %r declare different manifests: %s; %s manifests not declared here "
+            "are kept until those servers stop%s; if it is a different app, name it: Trax(name=…)",
             app,
             servers,
-            len(found.postponed),
-            f" ({_some(found.postponed)[1]})" if found.postponed else "",
+            len(retired.postponed),
+            f" ({_count_and_names(retired.postponed)[1]})" if retired.postponed else "",
         )
 
 
-def _some(names: Sequence[str]) -> tuple[int, str]:
-    """How many there are, and the first of them."""
-    more = ", …" if len(names) > SHOWN else ""
-    return len(names), ", ".join(names[:SHOWN]) + more
+def _count_and_names(names: Sequence[str]) -> tuple[int, str]:
+    """The number of names, and the first of them as text."""
+    more = ", …" if len(names) > MAX_NAMES else ""
+    return len(names), ", ".join(names[:MAX_NAMES]) + more

@@ -1,4 +1,4 @@
-"""How the whole stands: what `trax status`, the view and the monitors ask."""
+"""Read the overall status, for `trax status`, the live view and health checks."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 async def status(parts: Parts) -> Status:
-    store = await parts.store.opened()
+    store = await parts.store.open()
     return await store.ask(_read, store, parts)
 
 
 def _read(connection: Connection, store: Store, parts: Parts) -> Status:
-    return store_status.read(
+    return store_status.load_status(
         connection, now=store.now(connection), lost_after=parts.settings.worker_lost_after
     )

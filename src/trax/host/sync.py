@@ -1,4 +1,4 @@
-"""`app.sync`: the same verbs for blocking code."""
+"""`app.sync`: run, queue and trigger from blocking code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from trax.host.app import Trax
     from trax.host.entry import QueuedEntry
-    from trax.host.queueing import Queueing
+    from trax.host.queueing import Enqueuer
     from trax.host.wishes import ManyKeywords, QueueKeywords
     from trax.train import Train
 
@@ -23,29 +23,29 @@ Out = TypeVar("Out")
 
 
 class Sync:
-    """The verbs of the app for code without an event loop."""
+    """The methods of the app for code without an event loop."""
 
-    def __init__(self, app: Trax, queueing: Queueing) -> None:
+    def __init__(self, app: Trax, enqueuer: Enqueuer) -> None:
         self._app = app
-        self._queueing = queueing
+        self._enqueuer = enqueuer
 
     def run(self, train: Train[In, Out], value: In) -> Out:
-        """Run here and now, recorded."""
+        """Run a train in this process and record the run."""
         _refuse_inside_a_loop()
         return asyncio.run(self._app.run(train, value))
 
-    def queue(self, train: Train[In, Any] | str, value: In, **how: Unpack[QueueKeywords]) -> QueuedEntry:
-        """Ask for a run in the background."""
-        return self._queueing.one_blocking(train, value, how)
+    def queue(self, train: Train[In, Any] | str, value: In, **keywords: Unpack[QueueKeywords]) -> QueuedEntry:
+        """Enqueue a job."""
+        return self._enqueuer.enqueue_one_blocking(train, value, keywords)
 
     def queue_many(
-        self, train: Train[In, Any] | str, values: Iterable[In], **how: Unpack[ManyKeywords]
+        self, train: Train[In, Any] | str, values: Iterable[In], **keywords: Unpack[ManyKeywords]
     ) -> list[QueuedEntry]:
-        """Ask for any number of runs in one transaction."""
-        return self._queueing.many_blocking(train, values, how)
+        """Enqueue any number of jobs in one transaction."""
+        return self._enqueuer.enqueue_many_blocking(train, values, keywords)
 
     def trigger(self, external_id: str, *, delay: timedelta | None = None) -> QueuedEntry:
-        """Start a manifest now, or after a delay: an extra run, whatever the schedule says."""
+        """Start an extra run of a manifest now or after a delay, independent of its schedule."""
         return self._app.manifests.trigger_blocking(external_id, delay=delay)
 
 
@@ -54,4 +54,4 @@ def _refuse_inside_a_loop() -> None:
         asyncio.get_running_loop()
     except RuntimeError:
         return
-    raise TraxError("app.sync.run would block the running event loop; here it is `await app.run(…)`")
+    raise TraxError("app.sync.run would block the running event loop; use `await app.run(…)`")

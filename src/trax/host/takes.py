@@ -1,4 +1,4 @@
-"""Which runs a worker takes: all that its code knows, or only those of some trains and some groups."""
+"""The filter of runs that a worker accepts: all registered trains, or some trains and groups."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, cast
 
-from trax.errors import DefinitionError, shown
+from trax.errors import DefinitionError, format_value
 from trax.store import manifest_groups
-from trax.store.claim import Taker
+from trax.store.claim import ClaimRequest
 
 if TYPE_CHECKING:
     from trax.host.parts import Parts
@@ -20,46 +20,48 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class Only(TypedDict, total=False):
-    """Of which trains and groups a worker takes runs; what is left out, or None, stands for all."""
+class WorkFilterKeywords(TypedDict, total=False):
+    """The trains and groups that a worker accepts; omitted or None means all."""
 
     trains: Iterable[str] | None
     groups: Iterable[str] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Takes:
-    """Names of trains, with those they had before, and of groups. None: any that there is."""
+class WorkFilter:
+    """Names of trains, including aliases, and of groups. None means all."""
 
     trains: frozenset[str] | None = None
     groups: frozenset[str] | None = None
 
     @classmethod
-    def checked(cls, registry: Registry, only: Only) -> Self:
-        """Refuses a train that this code does not know: the worker would wait for it in vain."""
-        trains, groups = only.get("trains"), only.get("groups")
-        wanted = None if trains is None else [registry.get(name).name for name in _names("trains", trains)]
+    def parse(cls, registry: Registry, keywords: WorkFilterKeywords) -> Self:
+        """Build a filter. Raises UnknownTrain for a train that is not registered here."""
+        trains, groups = keywords.get("trains"), keywords.get("groups")
+        names = (
+            None if trains is None else [registry.get(name).name for name in _parse_names("trains", trains)]
+        )
         return cls(
-            trains=None if wanted is None else registry.synonyms(wanted),
-            groups=None if groups is None else frozenset(_names("groups", groups)),
+            trains=None if names is None else registry.synonyms(names),
+            groups=None if groups is None else frozenset(_parse_names("groups", groups)),
         )
 
     @property
-    def is_picky(self) -> bool:
-        """Whether there may be runs that it leaves to others."""
+    def is_restricted(self) -> bool:
+        """Whether the filter excludes any runs."""
         return self.trains is not None or self.groups is not None
 
-    def columns(self, parts: Parts) -> dict[str, Any]:
-        """What the row of such a worker says: its trains by the names they have now, and its groups."""
+    def worker_columns(self, parts: Parts) -> dict[str, Any]:
+        """The columns of the worker's row: current train names, aliases and groups."""
         trains = [name for name in parts.trains.names if self.trains is None or name in self.trains]
         groups = None if self.groups is None else json.dumps(sorted(self.groups))
         aliases = sorted(parts.trains.synonyms(trains) - set(trains))
         return {"trains": json.dumps(trains), "aliases": json.dumps(aliases), "groups": groups}
 
-    def taker(self, parts: Parts, *, worker_id: int, slots: int, cpu_slots: int) -> Taker:
-        """The worker as it comes for runs."""
+    def claim_request(self, parts: Parts, *, worker_id: int, slots: int, cpu_slots: int) -> ClaimRequest:
+        """What the worker offers at a claim."""
         trains, known, cpu = self.trains, parts.trains.names_and_aliases, parts.trains.cpu_names
-        return Taker(
+        return ClaimRequest(
             worker_id=worker_id,
             host=parts.identity.host,
             slots=slots,
@@ -67,28 +69,28 @@ class Takes:
             cpu_slots=cpu_slots,
             cpu_trains=cpu if trains is None else cpu & trains,
             groups=self.groups,
-            is_picky=self.is_picky,
+            has_filter=self.is_restricted,
         )
 
-    def warn_of_absent(self, connection: Connection) -> None:
-        """Say which groups nobody has made yet: they may come, or be misspelt."""
+    def warn_about_missing_groups(self, connection: Connection) -> None:
+        """Log groups that do not exist: they may be created later, or be misspelt."""
         wanted = set(self.groups or ())
-        absent = sorted(wanted - manifest_groups.of_names(connection, wanted).keys()) if wanted else []
-        if absent:
-            text = "this worker takes runs of group %s, and there is no such group yet"
-            logger.warning(text, ", ".join(map(repr, absent)))
+        missing = sorted(wanted - manifest_groups.load_by_names(connection, wanted).keys()) if wanted else []
+        if missing:
+            text = "this worker accepts runs of group %s, which does not exist yet; check the name"
+            logger.warning(text, ", ".join(map(repr, missing)))
 
 
-ANYTHING: Final = Takes()
+ANY_WORK: Final = WorkFilter()
 
 
-def _names(what: str, given: Any) -> list[str]:
-    """At least one name: a worker that takes nothing is a mistake, not a wish."""
+def _parse_names(option: str, value: Any) -> list[str]:
+    """Validate a list of names; an empty list is an error."""
     names = (
-        list(cast("Iterable[Any]", given))
-        if isinstance(given, Iterable) and not isinstance(given, str)
+        list(cast("Iterable[Any]", value))
+        if isinstance(value, Iterable) and not isinstance(value, str)
         else []
     )
     if not names or not all(isinstance(name, str) and name for name in names):
-        raise DefinitionError(f"{what} must be a list of names, at least one (got {shown(given)})")
+        raise DefinitionError(f"{option} must be a list of at least one name (got {format_value(value)})")
     return names

@@ -1,10 +1,10 @@
-"""When a manifest runs, in all detail: for those who show it."""
+"""Load the full timing of a manifest, for display."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trax.admin.triggers import unknown
+from trax.admin.triggers import manifest_not_found
 from trax.store import manifest_looks
 
 if TYPE_CHECKING:
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 async def timing_of(parts: Parts, manifest: Manifest) -> tuple[Timing, datetime]:
-    """Its timing, and the moment it was read."""
-    store = await parts.store.opened()
+    """The timing, and the database time it was read at."""
+    store = await parts.store.open()
     return await store.ask(_read, store, parts, manifest)
 
 
 def _read(connection: Connection, store: Store, parts: Parts, manifest: Manifest) -> tuple[Timing, datetime]:
     threshold = parts.settings.default_misfire_threshold
-    found = manifest_looks.glance(connection, [manifest.id], default_threshold=threshold)
+    found = manifest_looks.load_states_unlocked(connection, [manifest.id], default_threshold=threshold)
     if not found:
-        raise unknown(manifest.external_id)
+        raise manifest_not_found(manifest.external_id)
     return found[0].timing, store.now(connection)

@@ -1,4 +1,4 @@
-"""Waiting for jobs to be over. All who wait in one event loop share one query."""
+"""Wait for jobs to end. All waiters of one event loop share one query."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from trax.store import entry_endings
 
 if TYPE_CHECKING:
     from trax.events import Events
-    from trax.host.opening import OpenStore
+    from trax.host.opening import LazyStore
     from trax.records import Metadata, WorkQueueEntry
-    from trax.store.entry_endings import EntryEnd
+    from trax.store.entry_endings import EntryResult
 
 POLL_SECONDS: Final = 0.25
-"""A job that ends in this process is noticed at once, one that ends elsewhere after this long at the most."""
+"""Poll interval: a job that ends in this process wakes its waiters at once, others within this time."""
 
 TIMEOUT: Final = Requirement(
     "a number of seconds, 0 or more, or a timedelta, or None",
@@ -33,88 +33,88 @@ TIMEOUT: Final = Requirement(
 )
 
 
-class Waiting:
+class EntryWaiter:
     """Waits for entries on behalf of callers in any event loop."""
 
-    def __init__(self, store: OpenStore, events: Events) -> None:
+    def __init__(self, store: LazyStore, events: Events) -> None:
         self._store = store
         self._events = events
-        self._rooms: WeakKeyDictionary[asyncio.AbstractEventLoop, WaitingRoom] = WeakKeyDictionary()
+        self._pollers: WeakKeyDictionary[asyncio.AbstractEventLoop, EntryPoller] = WeakKeyDictionary()
 
     async def __call__(self, entry: WorkQueueEntry, at_most: float | timedelta | None) -> Metadata:
         seconds = TIMEOUT("timeout", at_most.total_seconds() if isinstance(at_most, timedelta) else at_most)
         home = asyncio.get_running_loop()
-        room = self._rooms.get(home)
+        room = self._pollers.get(home)
         if room is None:
-            room = self._rooms[home] = WaitingRoom(self._store, self._events)
+            room = self._pollers[home] = EntryPoller(self._store, self._events)
         try:
             async with asyncio.timeout(seconds):
-                end = await room.end_of(entry.id)
+                end = await room.wait_for(entry.id)
         except TimeoutError:
             raise TimeoutError(
-                f"entry {entry.id} of train {entry.train!r} is not over after {seconds} s; it goes on"
+                f"entry {entry.id} of train {entry.train!r} has not ended after {seconds} s; it continues"
             ) from None
         return _run_of(entry, end)
 
 
-class WaitingRoom:
-    """Those who wait in one event loop, and the loop that looks for all of them while there are any."""
+class EntryPoller:
+    """The waiters of one event loop, and the loop that polls while there are any."""
 
-    def __init__(self, store: OpenStore, events: Events) -> None:
+    def __init__(self, store: LazyStore, events: Events) -> None:
         self._store = store
         self._events = events
-        self._guests: defaultdict[int, set[asyncio.Future[EntryEnd]]] = defaultdict(set)
-        self._looking: tuple[Loop, asyncio.Task[None]] | None = None
+        self._waiters: defaultdict[int, set[asyncio.Future[EntryResult]]] = defaultdict(set)
+        self._polling: tuple[Loop, asyncio.Task[None]] | None = None
 
-    async def end_of(self, entry_id: int) -> EntryEnd:
-        guest: asyncio.Future[EntryEnd] = asyncio.get_running_loop().create_future()
-        self._guests[entry_id].add(guest)
-        self._look()
+    async def wait_for(self, entry_id: int) -> EntryResult:
+        guest: asyncio.Future[EntryResult] = asyncio.get_running_loop().create_future()
+        self._waiters[entry_id].add(guest)
+        self._poll_now()
         try:
             return await guest
         finally:
-            self._leave(entry_id, guest)
+            self._remove(entry_id, guest)
 
-    def _look(self) -> None:
-        """Look now: whoever has just come may wait for what is over already."""
-        if self._looking is None:
-            loop = Loop("waiting", self._turn, poll_seconds=lambda: POLL_SECONDS)
-            self._looking = loop, asyncio.create_task(self._run(loop), name="trax waiting")
-        self._looking[0].wake()
+    def _poll_now(self) -> None:
+        """Poll now: the job may have ended already."""
+        if self._polling is None:
+            loop = Loop("waiting", self._poll, poll_seconds=lambda: POLL_SECONDS)
+            self._polling = loop, asyncio.create_task(self._run(loop), name="trax waiting")
+        self._polling[0].wake()
 
     async def _run(self, loop: Loop) -> None:
-        forget = self._events.listen(Topic.FINISHED, loop.wake)
+        unsubscribe = self._events.listen(Topic.FINISHED, loop.wake)
         try:
             await loop.run()
         finally:
-            forget()
+            unsubscribe()
 
-    async def _turn(self) -> None:
+    async def _poll(self) -> None:
         began = monotonic()
-        store = await self._store.opened()
-        for end in await store.ask(entry_endings.ended, list(self._guests)):
-            for guest in self._guests.get(end.entry_id, ()):
+        store = await self._store.open()
+        for end in await store.ask(entry_endings.load_ended, list(self._waiters)):
+            for guest in self._waiters.get(end.entry_id, ()):
                 if not guest.done():
                     guest.set_result(end)
-        # As long as the look took: many who wait never keep the database busy for more than half of the time.
+        # Sleep as long as the query took: polling uses at most half of the database's time.
         await asyncio.sleep(monotonic() - began)
 
-    def _leave(self, entry_id: int, guest: asyncio.Future[EntryEnd]) -> None:
-        self._guests[entry_id].discard(guest)
-        if not self._guests[entry_id]:
-            del self._guests[entry_id]
-        if not self._guests and self._looking is not None:
-            self._looking[0].stop()
-            self._looking = None
+    def _remove(self, entry_id: int, waiter: asyncio.Future[EntryResult]) -> None:
+        self._waiters[entry_id].discard(waiter)
+        if not self._waiters[entry_id]:
+            del self._waiters[entry_id]
+        if not self._waiters and self._polling is not None:
+            self._polling[0].stop()
+            self._polling = None
 
 
-def _run_of(entry: WorkQueueEntry, end: EntryEnd) -> Metadata:
+def _run_of(entry: WorkQueueEntry, end: EntryResult) -> Metadata:
     if end.status == QueueStatus.CANCELLED:
         raise EntryCancelled(f"entry {entry.id} of train {entry.train!r} was withdrawn from the work queue")
     if end.status is None:
         raise NotFound(
-            f"there is no entry {entry.id}: it was deleted, or whoever queued it has not committed yet"
+            f"there is no entry {entry.id}: it was deleted, or its transaction has not committed yet"
         )
     if end.run is None:
-        raise NotFound(f"entry {entry.id} has run, but the record of its run was deleted")
+        raise NotFound(f"entry {entry.id} has run, but its execution was deleted")
     return end.run

@@ -1,4 +1,4 @@
-"""What has changed, for those who keep watching: noticed once in a process, however many they are."""
+"""Watch for changes, for live pages: one watcher per process."""
 
 from __future__ import annotations
 
@@ -9,92 +9,94 @@ from typing import TYPE_CHECKING, Final, Self
 from trax.clock import is_set_within
 from trax.errors import StoreError
 from trax.events import Topic
-from trax.host.listen import Ear
-from trax.records.pulse import Tag, changed
+from trax.host.listen import Listener
+from trax.records.pulse import ChangeTag, find_changes
 from trax.store import pulse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trax.host.parts import Parts
-    from trax.records.pulse import Pulse
+    from trax.records.pulse import ChangeMarks
     from trax.store import Store
 
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS: Final = 2.0
-"""How long to wait where nobody says anything: in SQLite, and of jobs that pass through one process."""
-BEATS_SECONDS: Final = 10.0
-"""How often it counts as news that workers live."""
-SAYS: Final = {
-    Topic.MANIFEST: (Tag.MANIFESTS, Tag.DEAD_LETTERS),
-    Topic.WORK_QUEUE: (Tag.QUEUE,),
-    Topic.SETTING: (Tag.SETTINGS,),
-    Topic.CANCEL: (Tag.EXECUTIONS,),
+"""Poll interval for changes that are not announced: in SQLite, and of jobs within one process."""
+WORKER_NEWS_SECONDS: Final = 10.0
+"""How often heartbeats count as a change of the workers."""
+TOPIC_TAGS: Final = {
+    Topic.MANIFEST: (ChangeTag.MANIFESTS, ChangeTag.DEAD_LETTERS),
+    Topic.WORK_QUEUE: (ChangeTag.QUEUE,),
+    Topic.SETTING: (ChangeTag.SETTINGS,),
+    Topic.CANCEL: (ChangeTag.EXECUTIONS,),
 }
-"""What is certainly news when it was said. Other words are only a reason to look."""
+"""What certainly changed when a topic is announced. Other topics only trigger a check."""
 
 
-class Watching:
-    """Looks when something was said in this process or by another, and else every few seconds."""
+class ChangeWatcher:
+    """Checks for changes when this or another process announces something, else every few seconds."""
 
-    def __init__(self, parts: Parts, store: Store, *, has_ear: bool) -> None:
+    def __init__(self, parts: Parts, store: Store, *, has_listener: bool) -> None:
         self._store = store
         self._woken = asyncio.Event()
         self._home = asyncio.get_running_loop()
-        self._said: set[Tag] = set()
-        self._last: Pulse | None = None
-        self._beats_at = self._home.time()
+        self._announced_tags: set[ChangeTag] = set()
+        self._last: ChangeMarks | None = None
+        self._worker_news_at = self._home.time()
         self._undo: list[Callable[[], None]] = [
-            parts.events.listen(topic, lambda topic=topic: self._hear(topic)) for topic in Topic
+            parts.events.listen(topic, lambda topic=topic: self._on_event(topic)) for topic in Topic
         ]
-        address = None if has_ear else parts.store.listen_address
-        self._ear = None if address is None else Ear(address, store.announcer, timeouts=store.timeouts)
+        address = None if has_listener else parts.store.listen_address
+        self._listener = (
+            None if address is None else Listener(address, store.announcer, timeouts=store.timeouts)
+        )
 
     @classmethod
-    async def begun(cls, parts: Parts, *, has_ear: bool) -> Self:
-        """`has_ear`: this process listens to others already."""
-        watching = cls(parts, await parts.store.opened(), has_ear=has_ear)
-        await watching.look()
+    async def start(cls, parts: Parts, *, has_listener: bool) -> Self:
+        """Start watching. `has_listener`: this process has a listener already."""
+        watching = cls(parts, await parts.store.open(), has_listener=has_listener)
+        await watching.check()
         return watching
 
-    async def next_change(self) -> frozenset[Tag]:
-        """Wait until something has changed. Without a database nothing has, as far as anybody can tell."""
+    async def next_change(self) -> frozenset[ChangeTag]:
+        """Wait until something has changed. While the database is unavailable, nothing is reported."""
         while True:
             await is_set_within(self._woken, POLL_SECONDS)
-            if found := await self.look():
+            if found := await self.check():
                 return found
 
-    async def look(self) -> frozenset[Tag]:
-        """What has changed since the last look."""
+    async def check(self) -> frozenset[ChangeTag]:
+        """What has changed since the last check."""
         self._woken.clear()
-        said, self._said = self._said, set()
+        said, self._announced_tags = self._announced_tags, set()
         try:
-            seen = await self._store.ask(pulse.read)
+            seen = await self._store.ask(pulse.read_change_marks)
         except StoreError as error:
-            logger.debug("cannot look for changes: %s", error)
-            self._said |= said
+            logger.debug("cannot check for changes: %s", error)
+            self._announced_tags |= said
             return frozenset()
         before, self._last = self._last, seen
-        return changed(before, seen) | said | self._beats()
+        return find_changes(before, seen) | said | self._worker_news()
 
     async def end(self) -> None:
         for undo in self._undo:
             undo()
-        if self._ear is not None:
-            await asyncio.to_thread(self._ear.close)
+        if self._listener is not None:
+            await asyncio.to_thread(self._listener.close)
 
-    def _beats(self) -> set[Tag]:
-        if self._home.time() - self._beats_at < BEATS_SECONDS:
+    def _worker_news(self) -> set[ChangeTag]:
+        if self._home.time() - self._worker_news_at < WORKER_NEWS_SECONDS:
             return set()
-        self._beats_at = self._home.time()
-        return {Tag.WORKERS}
+        self._worker_news_at = self._home.time()
+        return {ChangeTag.WORKERS}
 
-    def _hear(self, topic: Topic) -> None:
-        """Any thread may say something."""
+    def _on_event(self, topic: Topic) -> None:
+        """Called from any thread."""
         if not self._home.is_closed():
-            self._home.call_soon_threadsafe(self._note, topic)
+            self._home.call_soon_threadsafe(self._mark, topic)
 
-    def _note(self, topic: Topic) -> None:
-        self._said.update(SAYS.get(topic, ()))
+    def _mark(self, topic: Topic) -> None:
+        self._announced_tags.update(TOPIC_TAGS.get(topic, ()))
         self._woken.set()

@@ -1,13 +1,13 @@
-"""`app.why`: what keeps something from running."""
+"""`app.why`: the reasons why something does not run."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trax.admin.parking import read as read_fleet
+from trax.admin.parking import load_fleet as read_fleet
 from trax.admin.why import why_of
-from trax.admin.why_queued import Scene
-from trax.dispatch.fleet import with_routes
+from trax.admin.why_queued import WhyContext
+from trax.dispatch.fleet import add_fleet_routes
 from trax.host.checks import ID_OR_NAME
 from trax.store import workers
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 async def why(parts: Parts, what: str | int) -> list[Reason]:
     ID_OR_NAME("what", what)
-    store = await parts.store.opened()
-    return await store.ask(_asked, store, parts, what)
+    store = await parts.store.open()
+    return await store.ask(_read_reasons, store, parts, what)
 
 
-def _asked(connection: Connection, store: Store, parts: Parts, what: str | int) -> list[Reason]:
+def _read_reasons(connection: Connection, store: Store, parts: Parts, what: str | int) -> list[Reason]:
     now = store.now(connection)
-    fleet = parts.own_routes().joined_by(read_fleet(connection))
-    scene = Scene(
+    fleet = parts.own_routes().merge(read_fleet(connection))
+    scene = WhyContext(
         connection=connection,
         settings=_settings(connection, parts, now),
-        routing=with_routes(parts.routing, fleet),
+        routing=add_fleet_routes(parts.routing, fleet),
         fleet=fleet,
         now=now,
     )
@@ -40,9 +40,9 @@ def _asked(connection: Connection, store: Store, parts: Parts, what: str | int) 
 
 
 def _settings(connection: Connection, parts: Parts, now: datetime) -> Settings:
-    """Those of the servers that decide. An app without trains is only a way to ask."""
+    """The settings of the schedulers, if this app has no trains; else its own."""
     own = parts.live.refresh(connection)
     if len(parts.trains):
         return own
-    published = workers.published_settings(connection, alive_since=now - own.worker_lost_after)
-    return own if published is None else parts.live.as_published(published)
+    published = workers.load_published_settings(connection, alive_since=now - own.worker_lost_after)
+    return own if published is None else parts.live.load_published(published)

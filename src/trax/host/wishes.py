@@ -1,4 +1,4 @@
-"""What a caller asks for, checked word by word and made into a wish."""
+"""Validate the arguments of queue calls and build the enqueue request."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 from trax.admin.policies import policy_of
 from trax.errors import DefinitionError
 from trax.host.checks import MOMENT, WHOLE
-from trax.host.parameters import fitting
-from trax.queue import Wish
+from trax.host.parameters import check_input_size
+from trax.queue import EnqueueRequest
 from trax.records.external_id import new_external_id
 from trax.records.states import Origin
 from trax.schedule.requirement import COUNT, DURATION, LABEL, RETRY, TIME_LIMIT
@@ -22,40 +22,39 @@ if TYPE_CHECKING:
 
     from trax.schedule.requirement import Requirement
     from trax.settings import Settings
-    from trax.store.callers import Lendable
+    from trax.store.callers import CallerConnection
     from trax.train import Codec, Train, TrainOptions
 
 
 class ManyKeywords(TypedDict, total=False):
-    """How entries wait and run: what is said here replaces what their train says.
+    """Options of queue calls; they override the options of the train.
 
-    `delay` holds them back for so long, `at` until that moment. With a `connection` they are written in the
-    caller's own transaction, and exist exactly if that commits.
+    With a `connection` the entries are written in the caller's transaction, and exist only if it commits.
     """
 
     priority: int | None
-    """From 0 to 31; the higher one goes first. Else the train's."""
+    """From 0 to 31; higher goes first. Default: the train's."""
     group: str | None
-    """Whose limit and priority count. Else the train's, else none."""
+    """The group, for its limit and priority. Default: the train's, else none."""
     delay: timedelta | None
-    """How long it waits at least."""
+    """Run no earlier than this much later."""
     at: datetime | None
-    """The moment before which it does not run; instead of `delay`."""
+    """Run no earlier than this time; instead of `delay`."""
     retry: Retry | None
-    """How a run that failed is tried again. Else the train's, else the settings'."""
+    """The retry policy. Default: the train's, else the settings'."""
     max_retries: int | None
-    """The same for the number alone; it has the last word."""
+    """Overrides `max_retries` of the retry policy."""
     timeout: timedelta | None
-    """How long a run may take. Else the train's, else `default_job_timeout`."""
-    connection: Lendable | None
-    """A SQLAlchemy connection or session of yours: the entry exists exactly if you commit."""
+    """Time limit of a run. Default: the train's, else `default_job_timeout`."""
+    connection: CallerConnection | None
+    """Your SQLAlchemy connection or session: the entry exists only if you commit."""
 
 
 class QueueKeywords(ManyKeywords, total=False):
-    """The same for one entry, which may have a `unique` key: until its job is over, no other gets it."""
+    """The same for one entry, which may also have a `unique` key."""
 
     unique: str | None
-    """A key: while the job that holds it is not over, queueing gives its entry instead of a new one."""
+    """A key: until the job that holds it has ended, queueing returns its entry instead of a new one."""
 
 
 CHECKS: Final[dict[str, Requirement]] = {
@@ -70,59 +69,59 @@ CHECKS: Final[dict[str, Requirement]] = {
 }
 
 
-def wish_for(
+def build_request(
     train: Train[Any, Any],
     texts: Iterable[str],
-    how: QueueKeywords,
+    keywords: QueueKeywords,
     settings: Settings,
     *,
     origin: Origin = Origin.QUEUE,
-) -> Wish:
-    """A wish for runs with these inputs, which are JSON text that the train's type has accepted."""
-    said: dict[str, Any] = {name: value for name, value in how.items() if value is not None}
-    for name, value in said.items():
+) -> EnqueueRequest:
+    """Build the request for jobs with these inputs: JSON text that is valid for the train's input type."""
+    overrides: dict[str, Any] = {name: value for name, value in keywords.items() if value is not None}
+    for name, value in overrides.items():
         if name in CHECKS:
             CHECKS[name](name, value)
-    if "delay" in said and "at" in said:
-        raise DefinitionError("say either delay or at: both are about when the entry may run")
+    if "delay" in overrides and "at" in overrides:
+        raise DefinitionError("delay and at cannot be combined; give one of them")
     options = train.options
-    timeout: timedelta | None = said.get("timeout", options.timeout)
-    return Wish(
+    timeout: timedelta | None = overrides.get("timeout", options.timeout)
+    return EnqueueRequest(
         train=train.name,
         origin=origin,
-        inputs={new_external_id(): fitting(text, train, settings) for text in texts},
-        priority=said.get("priority", options.priority),
-        group=said.get("group", options.group),
-        delay=said.get("delay"),
-        at=said.get("at"),
-        unique=said.get("unique"),
+        inputs={new_external_id(): check_input_size(text, train, settings) for text in texts},
+        priority=overrides.get("priority", options.priority),
+        group=overrides.get("group", options.group),
+        delay=overrides.get("delay"),
+        at=overrides.get("at"),
+        unique=overrides.get("unique"),
         timeout_seconds=timeout.total_seconds() if timeout else None,
-        retry=_retry_json(options, said, settings),
+        retry=_retry_json(options, overrides, settings),
     )
 
 
-def text_of_plain(value: Any, train: Train[Any, Any], codec: Codec[Any], settings: Settings) -> str:
-    """The input of a train that was named: plain data, read like JSON that came from elsewhere."""
-    return codec.encode(value_of_plain(value, train, codec, settings))
+def encode_plain_input(value: Any, train: Train[Any, Any], codec: Codec[Any], settings: Settings) -> str:
+    """Encode plain data as the input of a train given by name: validated like JSON from outside."""
+    return codec.encode(decode_plain_input(value, train, codec, settings))
 
 
-def value_of_plain(value: Any, train: Train[Any, Any], codec: Codec[Any], settings: Settings) -> Any:
+def decode_plain_input(value: Any, train: Train[Any, Any], codec: Codec[Any], settings: Settings) -> Any:
     try:
         text = json.dumps(value, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
-        return value  # not plain: an instance of the type itself, or something it refuses
-    return codec.decode(fitting(text, train, settings))
+        return value  # not plain data: an instance of the input type, or invalid
+    return codec.decode(check_input_size(text, train, settings))
 
 
-def _retry_json(options: TrainOptions, said: dict[str, Any], settings: Settings) -> str | None:
-    """The policy that was asked for, or the train's own, travels with the entry.
+def _retry_json(options: TrainOptions, overrides: dict[str, Any], settings: Settings) -> str | None:
+    """The retry policy stored in the entry: that of the call, else of the train.
 
-    Without either, the settings of the day count.
+    None if neither has one: then the settings apply when the run fails.
     """
-    if "retry" in said:
-        options = replace(options, retry=said["retry"], max_retries=None)
-    if "max_retries" in said:
-        options = replace(options, max_retries=said["max_retries"])
+    if "retry" in overrides:
+        options = replace(options, retry=overrides["retry"], max_retries=None)
+    if "max_retries" in overrides:
+        options = replace(options, max_retries=overrides["max_retries"])
     if options.retry is None and options.max_retries is None:
         return None
     default = Retry(
@@ -131,4 +130,4 @@ def _retry_json(options: TrainOptions, said: dict[str, Any], settings: Settings)
         multiplier=settings.retry_backoff_multiplier,
         max_delay=settings.max_retry_delay,
     )
-    return policy_of(options.policy(default)).to_json()
+    return policy_of(options.retry_policy(default)).to_json()

@@ -1,4 +1,4 @@
-"""Telling submitters of runs that are not wanted any more: their messages need not travel on."""
+"""Withdraw cancelled runs from submitters, so that their messages are not delivered."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ logger = logging.getLogger(__name__)
 async def withdraw(
     store: Store, submitters: Iterable[Submitter], ids: Sequence[int], *, within: timedelta
 ) -> None:
-    """Tell each submitter that can withdraw which of these runs it was handed in vain.
+    """Pass these cancelled runs to each submitter that has `withdraw` and was handed them.
 
-    Their records are over, so a message that arrives all the same changes nothing, and neither does a
-    submitter that cannot be reached.
+    The runs have ended already, so a message that is still delivered has no effect, and a submitter that
+    cannot be reached is only logged.
     """
     for submitter in submitters:
         if not ids or not hasattr(submitter, "withdraw"):
             continue
-        runs = await store.ask(hand_off.withdrawable, ids, submitter.name)
+        runs = await store.ask(hand_off.load_withdrawable, ids, submitter.name)
         if runs:
             batch = [Submission(**run._asdict()) for run in runs]
-            await _told(submitter, batch, within.total_seconds())
+            await _withdraw_batch(submitter, batch, within.total_seconds())
 
 
-async def _told(submitter: Any, batch: Sequence[Submission], seconds: float) -> None:
+async def _withdraw_batch(submitter: Any, batch: Sequence[Submission], seconds: float) -> None:
     try:
         async with asyncio.timeout(seconds):
             await asyncio.to_thread(submitter.withdraw, batch)
-    except Exception as error:  # noqa: BLE001 - code of others, and nothing is lost
-        logger.info("submitter %r was not told of %s cancelled runs: %s", submitter.name, len(batch), error)
+    except Exception as error:  # noqa: BLE001 - user code; nothing is lost
+        text = "submitter %r: %s cancelled runs could not be withdrawn: %s"
+        logger.info(text, submitter.name, len(batch), error)

@@ -1,24 +1,26 @@
-"""Words a caller gives for a state or a status."""
+"""Parse a state, status or other enumerated value."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, TypeVar
 
-from trax.errors import TraxError, did_you_mean, shown
+from trax.errors import TraxError, did_you_mean, format_value
 
 if TYPE_CHECKING:
     from enum import StrEnum
 
-WordT = TypeVar("WordT", bound="StrEnum")
+ChoiceT = TypeVar("ChoiceT", bound="StrEnum")
 
 
-def checked_word(kind: type[WordT], value: str | None) -> WordT | None:
-    """The word as its kind, or None for none; any other word is refused with those there are."""
+def parse_choice(choices: type[ChoiceT], value: str | None) -> ChoiceT | None:
+    """Parse a value of this enum; None stays None. Raises TraxError with the valid values."""
     if value is None:
         return None
     try:
-        return kind(value)
+        return choices(value)
     except ValueError:
-        words = [word.value for word in kind]
-        hint = did_you_mean(str(value), words) or f"; it is one of {', '.join(words)}"
-        raise TraxError(f"{shown(value)} is no {kind.__name__}{hint}") from None
+        words = [word.value for word in choices]
+        hint = did_you_mean(str(value), words) or f"; expected one of {', '.join(words)}"
+        noun = re.sub(r"(?<!^)(?=[A-Z])", " ", choices.__name__).lower()
+        raise TraxError(f"invalid {noun} {format_value(value)}{hint}") from None

@@ -1,4 +1,4 @@
-"""`app.work_queue`: everything that wants to run."""
+"""`app.work_queue`: list, count and cancel entries of the work queue."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from trax.admin.withdrawal import withdraw
 from trax.errors import NotFound
-from trax.host.acting import note
-from trax.host.asked_lists import AskedLists
-from trax.host.checks import ID, check_names, checked_ids
+from trax.host.acting import record_audit
+from trax.host.asked_lists import RecordLists
+from trax.host.checks import ID, check_names, validate_ids
 from trax.host.entry import QueuedEntry
-from trax.host.words import checked_word
+from trax.host.words import parse_choice
 from trax.records.filters import EntryFilter
 from trax.records.states import Origin, QueueStatus
 from trax.store import queue_pages, work_queue
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from trax.host.parts import Parts
     from trax.records import WorkQueueEntry
     from trax.records.count import Count
-    from trax.records.page import Page
+    from trax.records.page import RecordPage
     from trax.settings import Settings
     from trax.store import Connection, Store
 
 
 class EntryKeywords(TypedDict, total=False):
-    """Which entries: what is left out may be anything."""
+    """Filters of entries; an omitted one matches all."""
 
     status: QueueStatus | str | None
     train: str | None
@@ -38,20 +38,20 @@ class EntryKeywords(TypedDict, total=False):
 
 
 class WorkQueue:
-    """What waits at the gate, what was let through it, and what was withdrawn."""
+    """Entries that are queued, dispatched or cancelled."""
 
     def __init__(self, parts: Parts) -> None:
         self._store = parts.store
-        self._lists = AskedLists(parts.store, queue_pages.ENTRIES)
+        self._lists = RecordLists(parts.store, queue_pages.ENTRIES)
         self._live = parts.live
-        self._waiting = parts.waiting
+        self._entry_waiter = parts.entry_waiter
 
     async def get(self, entry_id: int) -> QueuedEntry:
-        store = await self._store.opened()
+        store = await self._store.open()
         found = await store.ask(work_queue.get, ID("entry_id", entry_id))
         if found is None:
             raise NotFound(f"there is no entry {entry_id} in the work queue")
-        return self._waitable(found)
+        return self._with_waiter(found)
 
     async def list(
         self,
@@ -59,14 +59,14 @@ class WorkQueue:
         before: int | None = None,
         limit: int = 50,
         brief: bool = False,
-        **wanted: Unpack[EntryKeywords],
+        **filters: Unpack[EntryKeywords],
     ) -> list[QueuedEntry]:
         """Newest first. To read on, pass the id of the last one as `before`.
 
-        With `brief` inputs are left out.
+        With `brief` inputs are omitted.
         """
-        found = await self._lists.listed(_filter(wanted), before=before, limit=limit, brief=brief)
-        return [self._waitable(entry) for entry in found]
+        found = await self._lists.load_list(_build_filter(filters), before=before, limit=limit, brief=brief)
+        return [self._with_waiter(entry) for entry in found]
 
     async def page(
         self,
@@ -75,43 +75,43 @@ class WorkQueue:
         after: int | None = None,
         limit: int = 50,
         brief: bool = False,
-        **wanted: Unpack[EntryKeywords],
-    ) -> Page[WorkQueueEntry]:
-        """The same as `list`, with the way to the pages before and after, at a bounded cost."""
-        found = _filter(wanted)
+        **filters: Unpack[EntryKeywords],
+    ) -> RecordPage[WorkQueueEntry]:
+        """The same as `list`, with cursors to the pages before and after, at a bounded cost."""
+        found = _build_filter(filters)
         return await self._lists.page(found, before=before, after=after, limit=limit, brief=brief)
 
-    async def count(self, *, quick: bool = False, **wanted: Unpack[EntryKeywords]) -> Count:
-        """How many there are: exact up to ten thousand, beyond that about how many.
+    async def count(self, *, quick: bool = False, **filters: Unpack[EntryKeywords]) -> Count:
+        """The number of entries: exact up to ten thousand, an estimate above.
 
-        A filter that no index answers, such as a group, reads all there is. A `quick` count looks at a
-        bounded number of rows as a page does, and may be an estimate below ten thousand.
+        A filter without an index, such as a group, reads all rows. A `quick` count reads a bounded number of
+        rows, as a page does, and may be an estimate below ten thousand.
         """
-        return await self._lists.count(_filter(wanted), quick=quick)
+        return await self._lists.count(_build_filter(filters), quick=quick)
 
     async def cancel(self, ids: Iterable[int]) -> int:
-        """Withdraw those of these entries that are still queued; returns how many that were.
+        """Cancel those of these entries that are still queued; returns their number.
 
-        What has passed the gate is a run by now: `app.executions.cancel` stops it.
+        A dispatched entry is a run: cancel it with `app.executions.cancel`.
         """
-        wanted = checked_ids(ids)
-        store = await self._store.opened()
-        return await store.call(_withdraw, store, wanted, self._live.now)
+        wanted = validate_ids(ids)
+        store = await self._store.open()
+        return await store.call(_withdraw, store, wanted, self._live.current)
 
-    def _waitable(self, entry: WorkQueueEntry) -> QueuedEntry:
-        return QueuedEntry(**entry.as_fields()).awaited_by(self._waiting)
+    def _with_waiter(self, entry: WorkQueueEntry) -> QueuedEntry:
+        return QueuedEntry(**entry.as_fields()).with_wait_function(self._entry_waiter)
 
 
-def _filter(wanted: EntryKeywords) -> EntryFilter:
-    check_names(**{name: wanted.get(name) for name in ("train", "manifest", "group")})
-    status = checked_word(QueueStatus, wanted.get("status"))
-    origin = checked_word(Origin, wanted.get("origin"))
-    said: dict[str, Any] = {**wanted, "status": status, "origin": origin}
-    return EntryFilter(**said)
+def _build_filter(filters: EntryKeywords) -> EntryFilter:
+    check_names(**{name: filters.get(name) for name in ("train", "manifest", "group")})
+    status = parse_choice(QueueStatus, filters.get("status"))
+    origin = parse_choice(Origin, filters.get("origin"))
+    values: dict[str, Any] = {**filters, "status": status, "origin": origin}
+    return EntryFilter(**values)
 
 
 def _withdraw(connection: Connection, store: Store, ids: list[int], settings: Settings) -> int:
     now = store.now(connection)
     withdrawn = withdraw(connection, ids, settings, now=now)
-    note(connection, "work_queue.cancel", "entry", withdrawn, now=now, after={"asked": len(ids)})
+    record_audit(connection, "work_queue.cancel", "entry", withdrawn, now=now, after={"asked": len(ids)})
     return len(withdrawn)

@@ -1,4 +1,4 @@
-"""`app.workers`: who runs jobs, and what each is at."""
+"""`app.workers`: list the workers and their jobs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHOWN_JOBS: Final = 10
 
 
 class Workers:
-    """The processes that run jobs. A row stays until its worker leaves, or is found to be dead."""
+    """The processes that run jobs. A row stays until its worker stops or is declared lost."""
 
     def __init__(self, parts: Parts) -> None:
         self._store = parts.store
@@ -27,36 +27,36 @@ class Workers:
     async def list(
         self, *, jobs: int = SHOWN_JOBS, after: int | None = None, limit: int | None = None
     ) -> list[WorkerView]:
-        """Every worker, each with the first of its jobs. `is_lost` are those that have not beaten lately.
+        """All workers, each with its first jobs. `is_lost`: its heartbeat is late.
 
-        With a `limit`, so many; to read on, pass the id of the last one as `after`.
+        At most `limit`; to read on, pass the id of the last one as `after`.
         """
-        asked = {
+        arguments = {
             "jobs": PAGE("jobs", jobs),
             "after": ID_OR_NONE("after", after) or 0,
             "limit": None if limit is None else PAGE("limit", limit),
         }
-        store = await self._store.opened()
-        return await store.ask(_listed, store, self._live.now, asked)
+        store = await self._store.open()
+        return await store.ask(_load_list, store, self._live.current, arguments)
 
     async def get(self, worker_id: int, *, jobs: int = 100) -> WorkerView:
-        store = await self._store.opened()
-        wanted = ID("worker_id", worker_id)
-        found = await store.ask(_get, store, self._live.now, wanted, PAGE("jobs", jobs))
+        store = await self._store.open()
+        checked_id = ID("worker_id", worker_id)
+        found = await store.ask(_get, store, self._live.current, checked_id, PAGE("jobs", jobs))
         if found is None:
-            raise NotFound(f"there is no worker {worker_id}; it has left, or was found to be dead")
+            raise NotFound(f"there is no worker {worker_id}; it has stopped, or was declared lost")
         return found
 
 
-def _listed(
-    connection: Connection, store: Store, settings: Settings, asked: dict[str, Any]
+def _load_list(
+    connection: Connection, store: Store, settings: Settings, filters: dict[str, Any]
 ) -> list[WorkerView]:
     now, lost_after = store.now(connection), settings.worker_lost_after
-    return worker_views.listed(connection, now=now, lost_after=lost_after, **asked)
+    return worker_views.load_views(connection, now=now, lost_after=lost_after, **filters)
 
 
 def _get(
     connection: Connection, store: Store, settings: Settings, worker_id: int, jobs: int
 ) -> WorkerView | None:
     now, lost_after = store.now(connection), settings.worker_lost_after
-    return worker_views.get(connection, worker_id, now=now, lost_after=lost_after, jobs=jobs)
+    return worker_views.get_view(connection, worker_id, now=now, lost_after=lost_after, jobs=jobs)

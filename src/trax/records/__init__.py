@@ -1,4 +1,4 @@
-"""Plain frozen values: what the tables hold, as callers see it."""
+"""Frozen values: the rows of the tables as callers see them, and the values that decisions use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trax.records.states import (
     State,
 )
 from trax.records.work_queue_entry import WorkQueueEntry
-from trax.records.worker import Worker
+from trax.records.worker import WorkerRecord
 
 __all__ = [
     "DeadLetter",
@@ -38,5 +38,5 @@ __all__ = [
     "ScheduleType",
     "State",
     "WorkQueueEntry",
-    "Worker",
+    "WorkerRecord",
 ]

@@ -1,4 +1,4 @@
-"""What people and programs did to the railway, and who they were."""
+"""The audit log: which operator or program did what, and when."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from trax.masking import hide_secrets
 
-TARGETS_AT_MOST: Final = 100
-"""How many ids one entry names; `count` says how many there were."""
-BYTES_AT_MOST: Final = 8_192
+MAX_IDS: Final = 100
+"""The maximum number of ids in one audit entry; `count` is the real number."""
+MAX_BYTES: Final = 8_192
 
 
 class Via(StrEnum):
-    """By which door an action came in."""
+    """The interface through which an action was made."""
 
     DASHBOARD = "dashboard"
     API = "api"
@@ -27,7 +27,7 @@ class Via(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who acts, and by which door."""
+    """Who acts, and through which interface."""
 
     name: str
     via: Via = Via.PYTHON
@@ -35,7 +35,7 @@ class Actor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewAudit:
-    """An action to be written down. `restores` and `expects` are what an undo needs; None: there is none."""
+    """An audit entry to be written. `restores` and `expects` are what an undo needs; None: no undo."""
 
     action: str
     noun: str
@@ -50,7 +50,7 @@ class NewAudit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """One action: who did it and when, to what, how that was before and after, and why."""
+    """One action: when, by whom, on what, the values before and after, and the reason."""
 
     id: int
     at: datetime
@@ -68,9 +68,9 @@ class AuditEntry:
     can_undo: bool = False
 
 
-def kept(value: Any) -> str | None:
-    """A value as JSON text that may be kept: without secrets, and not too long."""
+def to_stored_json(value: Any) -> str | None:
+    """A value as JSON text for the audit log: without secrets; a marker if it is too long."""
     if value is None:
         return None
-    written = json.dumps(hide_secrets(value), default=str, ensure_ascii=False).encode(errors="replace")
-    return written.decode() if len(written) <= BYTES_AT_MOST else json.dumps({"_truncated": True})
+    encoded = json.dumps(hide_secrets(value), default=str, ensure_ascii=False).encode(errors="replace")
+    return encoded.decode() if len(encoded) <= MAX_BYTES else json.dumps({"_truncated": True})

@@ -1,17 +1,17 @@
-"""How many there are, as far as it was worth counting."""
+"""A count of rows that may be an estimate."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
 
-COUNTED_TO: Final = 10_000
-"""Counting stops here, so that asking costs the same however much there is; beyond, one can estimate."""
+COUNT_LIMIT: Final = 10_000
+"""Counting stops here, to bound its cost; a larger number is an estimate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """A number, and whether it was counted: where that would cost too much, it is an estimate."""
+    """A number, and whether it is exact or an estimate."""
 
     number: int
     exact: bool = True

@@ -1,4 +1,4 @@
-"""What gave up and waits for a person."""
+"""Dead letters: jobs that failed for good and await a person."""
 
 from __future__ import annotations
 
@@ -11,45 +11,45 @@ from trax.records.states import DeadLetterStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """What gave up and waits for a person, who requeues or acknowledges it."""
+    """A job that failed for good and awaits a person, who requeues or acknowledges it."""
 
     id: int
-    """Its number."""
+    """Its id."""
     manifest: str | None = None
-    """The external id of the manifest that gave up; None: a job that was queued without one."""
+    """The external id of its manifest; None: the job was queued without one."""
     train: str
     """The name of the train."""
     status: DeadLetterStatus
-    """`awaiting_intervention`, and then `retried` or `acknowledged`."""
+    """`awaiting_intervention`, then `retried` or `acknowledged`."""
     reason: str
-    """Why it gave up."""
+    """Why it is not retried any more."""
     retry_count: int
     """How many of its runs have failed."""
     input: Any = None
-    """What it was run with."""
+    """The input of its runs."""
     dead_lettered_at: datetime
-    """When it gave up."""
+    """When it became a dead letter."""
     resolved_at: datetime | None = None
-    """When somebody dealt with it."""
+    """When it was requeued or acknowledged."""
     note: str | None = None
-    """What they had to say."""
+    """The operator's note."""
     retry_metadata_id: int | None = None
-    """The run it was requeued as."""
+    """The id of the run it was requeued as."""
     last_metadata_id: int | None = None
-    """The run that failed last; its record may be gone by now."""
+    """The id of the last failed run; its record may have been deleted."""
     failure_exception: str | None = None
-    """The exception that run failed with."""
+    """The exception of that run."""
     failure_junction: str | None = None
-    """The junction it failed in."""
+    """The junction in which it failed."""
     failure_reason: str | None = None
     """The exception's message."""
     fingerprint: str = ""
-    """The same for failures that differ in numbers, ids and names only."""
+    """The same for failures that differ only in numbers, ids and names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterGroup:
-    """Letters that wait for the same reason: how many, since when, and the latest of them."""
+    """Open dead letters with the same fingerprint: their number, first and last time, and the latest one."""
 
     fingerprint: str
     train: str

@@ -1,4 +1,4 @@
-"""How a run ended, as far as its manifest is concerned, and what that changes."""
+"""The result of a run as its manifest needs it, and the change of the manifest's row."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from enum import StrEnum
 from trax.records.when import Timing
 
 
-class EndKind(StrEnum):
-    """What a run means to its manifest."""
+class ResultKind(StrEnum):
+    """The kinds of results, for a manifest."""
 
     SUCCESS = "success"
     FAILURE = "failure"
@@ -19,15 +19,15 @@ class EndKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ManifestEnd:
-    """One run of a manifest that ended: `metadata_id`, unless it ended before there was one.
+class ManifestResult:
+    """The result of one run of a manifest; `metadata_id` is None if it was cancelled before a run existed.
 
-    A failure also says what went wrong in words, `raised` by which names an error is given up on, whether the
-    train itself would `give up`, and the `delay` it asked for before the next try, if it did.
+    Of a failure, `error` is the text, `raised` are the class names of the exception (for `give_up_on`),
+    `gives_up` says whether the train itself does not want a retry, and `delay` is the wait that it requested.
     """
 
     manifest_id: int
-    kind: EndKind
+    kind: ResultKind
     ended_at: datetime
     attempt: int = 1
     error: str | None = None
@@ -39,7 +39,7 @@ class ManifestEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestChange:
-    """What a manifest's row says after the runs that ended."""
+    """The new values of a manifest's row after its runs ended."""
 
     id: int
     enabled: bool
@@ -56,8 +56,8 @@ class ManifestChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
-    """A manifest whose row is locked while the end of its runs is written down. `retry` is JSON text."""
+class LockedManifest:
+    """A manifest whose row is locked while results of its runs are applied. `retry` is JSON text."""
 
     id: int
     enabled: bool
@@ -66,7 +66,7 @@ class Held:
     lifetime_failures: int = 0
     gave_up_reason: str | None = None
     failed_metadata_id: int | None = None
-    """The last run that counted as a failure: the one that a dead letter is about."""
+    """The last run that counted as a failure; a dead letter refers to it."""
     retry_at: datetime | None = None
     attempt_cancelled: bool = False
     next_due_at: datetime | None

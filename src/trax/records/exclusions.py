@@ -1,4 +1,4 @@
-"""Exclusions as JSON text and back."""
+"""Convert exclusions to JSON text and back."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _adapter: TypeAdapter[tuple[Exclusion, ...]] = TypeAdapter(tuple[Exclusion, ...]
 
 
 def exclusions_to_json(exclusions: tuple[Exclusion, ...]) -> str | None:
-    """None stands for no exclusions at all."""
+    """JSON text; None: no exclusions."""
     return _adapter.dump_json(exclusions).decode() if exclusions else None
 
 
 @lru_cache(maxsize=4096)
 def exclusions_from_json(text: str | None) -> tuple[Exclusion, ...]:
-    """Many manifests share the same few exclusions, and each is read at every look: remember them."""
+    """Parse exclusions; cached, since many manifests share the same few, and every check reads them."""
     return _adapter.validate_json(text) if text else ()

@@ -1,4 +1,4 @@
-"""Names for entries and runs that anyone can make without asking the database."""
+"""Generate external ids of entries and runs, without the database."""
 
 from __future__ import annotations
 
@@ -6,23 +6,25 @@ import os
 import time
 from collections import deque
 
-CHANCE_BYTES = 10
-AT_ONCE = 256
+RANDOM_BYTES = 10
+POOL_SIZE = 256
 
-_chances: deque[str] = deque()
-os.register_at_fork(after_in_child=_chances.clear)
+_random_pool: deque[str] = deque()
+os.register_at_fork(after_in_child=_random_pool.clear)
 
 
 def new_external_id() -> str:
-    """32 hex characters: the moment first, so that neighbours in time are neighbours in the index."""
-    return f"{time.time_ns() // 1_000_000:012x}{_chance()}"
+    """32 hex characters: the time first, so that ids of the same time are close in the index, then random."""
+    return f"{time.time_ns() // 1_000_000:012x}{_random_hex()}"
 
 
-def _chance() -> str:
-    """Chance is asked for in bulk: one by one it would be the dearest part of writing an entry."""
+def _random_hex() -> str:
+    """20 random hex characters, from a pool: a `urandom` call per id would dominate the cost of an entry."""
     while True:
         try:
-            return _chances.popleft()
+            return _random_pool.popleft()
         except IndexError:
-            text = os.urandom(CHANCE_BYTES * AT_ONCE).hex()
-            _chances.extend(text[at : at + 2 * CHANCE_BYTES] for at in range(0, len(text), 2 * CHANCE_BYTES))
+            text = os.urandom(RANDOM_BYTES * POOL_SIZE).hex()
+            _random_pool.extend(
+                text[at : at + 2 * RANDOM_BYTES] for at in range(0, len(text), 2 * RANDOM_BYTES)
+            )

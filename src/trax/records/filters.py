@@ -1,4 +1,4 @@
-"""Which records are meant: those of which all that is said is so; None: whatever it is."""
+"""Filters of lists: a record must match all fields of a filter; None matches everything."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from trax.records.states import LogLevel, Origin, QueueStatus, ScheduleType, Sta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
-    """`since` and `until` are about when a run was made; `external_id` may be its beginning.
+    """Filter of runs. `since` and `until` apply to `created_at`; `external_id` may be a prefix.
 
-    The runs of administrative trains are left out, unless `admin` wants them or `train` names one.
+    Runs of administrative trains are left out, unless `admin` is true or `train` names one.
     """
 
     state: State | None = None
@@ -28,7 +28,7 @@ class RunFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryFilter:
-    """Entries of the work queue."""
+    """Filter of entries of the work queue."""
 
     status: QueueStatus | None = None
     train: str | None = None
@@ -39,7 +39,7 @@ class EntryFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFilter:
-    """Lines of this `level` or a louder one, of one run or of all, with this `text` in their message."""
+    """Filter of log lines: of this `level` or higher, of one run, with this `text` in the message."""
 
     level: LogLevel | None = None
     text: str | None = None
@@ -48,9 +48,9 @@ class LogFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestFilter:
-    """Manifests with this `text` in their external id, or that wait for the one that `depends_on` names.
+    """Filter of manifests: `text` is part of the external id, `depends_on` is the parent.
 
-    `retired` ones are left out, unless it is True (only those) or None (all).
+    Retired manifests are left out, unless `retired` is True (only those) or None (all).
     """
 
     group: str | None = None
@@ -64,7 +64,7 @@ class ManifestFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFilter:
-    """What operators did. `target` is an id or a name that it was done to."""
+    """Filter of audit entries. `target` is the id or name of an affected record."""
 
     actor: str | None = None
     action: str | None = None

@@ -1,4 +1,4 @@
-"""What an examination of the database finds."""
+"""Findings of `trax db doctor`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at: what it is, how it stands, and, where that is wrong, what to do."""
+    """One check of the database: its code, its result, and, if there is a problem, how to fix it."""
 
     code: str
     text: str

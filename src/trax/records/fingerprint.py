@@ -1,4 +1,4 @@
-"""What makes two failures the same failure."""
+"""Fingerprints of failures, to group dead letters with the same cause."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 from hashlib import sha256
 from typing import Final
 
-CHARACTERS: Final = 16
-LOOKED_AT: Final = 2_000
-"""What stands further on in a long message does not tell failures apart."""
+FINGERPRINT_CHARACTERS: Final = 16
+MAX_REASON_CHARACTERS: Final = 2_000
+"""How much of a long message the fingerprint uses."""
 
 QUOTED: Final = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|`[^`\n]*`|«[^»\n]*»")
 ID: Final = re.compile(
@@ -20,14 +20,14 @@ SPACE: Final = re.compile(r"\s+")
 
 
 def fingerprint(train: str, exception: str | None, junction: str | None, reason: str | None) -> str:
-    """A short name for this kind of failure: the same for messages that differ in numbers, ids and names."""
-    parts = (train, exception or "", junction or "", normalised(reason or ""))
-    return sha256("\x00".join(parts).encode("utf-8", "replace")).hexdigest()[:CHARACTERS]
+    """A short hash of a failure: the same for messages that differ only in numbers, ids and names."""
+    parts = (train, exception or "", junction or "", normalise(reason or ""))
+    return sha256("\x00".join(parts).encode("utf-8", "replace")).hexdigest()[:FINGERPRINT_CHARACTERS]
 
 
-def normalised(reason: str) -> str:
-    """A message without what differs from one failure to the next."""
-    text = reason[:LOOKED_AT]
+def normalise(reason: str) -> str:
+    """Replace the parts of a message that differ from failure to failure: quoted text, ids, numbers."""
+    text = reason[:MAX_REASON_CHARACTERS]
     for pattern, blank in ((QUOTED, "'…'"), (ID, "#"), (LONG_HEX, "#"), (NUMBER, "#"), (SPACE, " ")):
         text = pattern.sub(blank, text)
     return text.strip().casefold()

@@ -1,18 +1,18 @@
-"""Numbers for those who measure: how much waits where, and how quickly things go."""
+"""Gauges for metrics: queue lengths per group, and waits and durations of recent runs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
 
-from trax.records.tally import Sums
+from trax.records.tally import RunTotals
 
 
 @dataclass(frozen=True, slots=True)
 class GroupQueue:
-    """What is ready to run in one group, or in none (""): to 10,000 at most, or less where groups are many.
+    """The number of ready entries in one group, or in none (""): at most 10,000, less with many groups.
 
-    `oldest_at` is since when the one has been waiting that is next, of whichever priority it waits longest.
+    `oldest_at` is since when the oldest of the next entries of each priority has been waiting.
     """
 
     group: str
@@ -22,7 +22,7 @@ class GroupQueue:
 
 @dataclass(frozen=True, slots=True)
 class RecentRun:
-    """How long one of the latest runs waited for a worker and took, as far as it has come."""
+    """How long one of the latest runs waited for a worker, and how long it took; None: not yet known."""
 
     train: str
     state: str
@@ -32,11 +32,11 @@ class RecentRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gauges:
-    """One look at everything that is measured from the database."""
+    """All gauges read from the database at one time."""
 
     now: datetime
     queues: tuple[GroupQueue, ...]
     recent: tuple[RecentRun, ...]
-    ended: tuple[tuple[str, Sums], ...]
-    """Trains, and what of each was added up since the last look, minute by minute."""
+    ended: tuple[tuple[str, RunTotals], ...]
+    """The totals of each train added since the last read, minute by minute."""
     tallied_to: datetime | None

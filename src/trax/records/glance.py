@@ -1,4 +1,4 @@
-"""How the whole stands, as somebody sees it who keeps watching."""
+"""The numbers of the live terminal view."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from trax.records.status import Status
 
 
 @dataclass(frozen=True, slots=True)
-class UnderWay:
-    """The runs of one train that are in progress; how far the one that has come furthest has come."""
+class RunningTrain:
+    """The runs of one train that are in progress; `progress` is that of the most advanced run."""
 
     train: str
     count: int
@@ -18,16 +18,16 @@ class UnderWay:
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
-    """A manifest that is looked at next, and when."""
+class NextDue:
+    """A manifest and its next due time."""
 
     manifest: str
     at: datetime
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """A run that failed."""
+class LastFailure:
+    """The last failed run."""
 
     metadata_id: int
     train: str
@@ -36,12 +36,12 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Glance:
-    """What waits, what runs, what has ended in the last minute, and what comes next."""
+class LiveView:
+    """The status, running trains, runs ended in the last minute, next due manifests and the last failure."""
 
     status: Status
-    under_way: tuple[UnderWay, ...]
+    running: tuple[RunningTrain, ...]
     completed: int
     failed: int
-    next_due: tuple[Due, ...]
-    last_failure: Failure | None
+    next_due: tuple[NextDue, ...]
+    last_failure: LastFailure | None

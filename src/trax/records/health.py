@@ -1,4 +1,4 @@
-"""Whether all is well, in a word and four numbers."""
+"""The health check: a condition and four numbers."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from trax.records.status import COUNTED_TO, Status, problems
-from trax.records.worker import disagreements
+from trax.records.status import COUNT_LIMIT, Status, problems
+from trax.records.worker import declaration_conflicts
 
-FAILURES_BORNE: Final = 10
-"""So many failures in an hour happen; more are worth a look."""
+MAX_FAILURES_PER_HOUR: Final = 10
+"""More failures in an hour than this make the condition degraded."""
 
 
 class Condition(StrEnum):
-    """How it stands, for a monitor."""
+    """The overall condition."""
 
     HEALTHY = "Healthy"
     DEGRADED = "Degraded"
@@ -22,7 +22,7 @@ class Condition(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """The numbers a monitor asks for. Counting stops at 10,000: `at_least` names what may be greater."""
+    """The numbers for a monitor. Counting stops at 10,000: `at_least` names counts that may be greater."""
 
     condition: Condition
     queue_depth: int
@@ -31,16 +31,16 @@ class Health:
     dead_letters: int
     at_least: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
-    """What an operator must see to, a sentence each."""
+    """The problems that an operator must solve, one sentence each."""
 
 
 def health_of(status: Status) -> Health:
-    """Degraded while a dead letter waits for a person or an entry for a worker, or after many failures.
+    """Degraded with open dead letters, with parked entries, or after many failures in the last hour.
 
     Also while servers of one app declare different manifests.
     """
-    is_failing = status.dead_letters > 0 or status.failed_last_hour > FAILURES_BORNE
-    is_degraded = is_failing or status.parked > 0 or bool(disagreements(status.servers))
+    is_failing = status.dead_letters > 0 or status.failed_last_hour > MAX_FAILURES_PER_HOUR
+    is_degraded = is_failing or status.parked > 0 or bool(declaration_conflicts(status.servers))
     counted = {
         "queue_depth": (status.ready, status.delayed, status.parked),
         "in_progress": (status.running,),
@@ -50,6 +50,6 @@ def health_of(status: Status) -> Health:
     return Health(
         condition=Condition.DEGRADED if is_degraded else Condition.HEALTHY,
         **{name: sum(parts) for name, parts in counted.items()},
-        at_least=tuple(name for name, parts in counted.items() if max(parts) >= COUNTED_TO),
+        at_least=tuple(name for name, parts in counted.items() if max(parts) >= COUNT_LIMIT),
         problems=tuple(problems(status)),
     )

@@ -1,4 +1,4 @@
-"""How long the junctions of a run took, and how that is kept."""
+"""How long the junctions of a run took, and their stored form."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JunctionTiming:
-    """One junction of a run: when it began, and how long it took."""
+    """One junction of a run: when it started, and how long it took."""
 
     name: str
     started_at: datetime
@@ -21,7 +21,7 @@ class JunctionTiming:
 
 
 def timings_to_json(steps: Iterable[tuple[str, float, float]]) -> str:
-    """Steps as name, seconds since the run began, and seconds taken."""
+    """Steps are (name, seconds since the start of the run, duration in seconds)."""
     rows = [[name, round(after, 6), round(seconds, 6)] for name, after, seconds in steps]
     return json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
 

@@ -1,4 +1,4 @@
-"""What a run logged."""
+"""Log lines of runs."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ EXCEPTION_CHARACTERS: Final = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewLine:
-    """A line to be written down. What is too long is cut where the line is made."""
+class NewLogLine:
+    """A log line to be written; long text is already cut."""
 
     metadata_id: int
     """The run that logged it."""
     created_at: datetime
     """When, by the database's clock."""
     level: LogLevel
-    """How grave it is."""
+    """The log level."""
     logger: str
     """The name of the logger."""
     message: str
-    """What it said."""
+    """The message."""
     exception: str | None = None
-    """The exception that was logged with it."""
+    """The exception logged with it."""
     stack_trace: str | None = None
-    """And its traceback."""
+    """The traceback of the exception."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogLine(NewLine):
-    """One line that a run logged."""
+class LogLine(NewLogLine):
+    """One log line of a run."""
 
     id: int
-    """Its number, by which to read on."""
+    """Its id; pass it to read the lines after it."""

@@ -1,4 +1,4 @@
-"""Which train runs when, and the groups that share limits."""
+"""Manifests (which train runs when) and manifest groups (shared limits)."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ class ManifestGroup:
     """Manifests that share a limit and a priority."""
 
     id: int
-    """Its number."""
+    """Its id."""
     name: str
     """Its name."""
     priority: int = 0
-    """From 0 to 31; groups with a higher one go first."""
+    """From 0 to 31; groups with a higher priority go first."""
     max_active_jobs: int | None = None
-    """How many of its runs may be under way at once; None: no limit."""
+    """The maximum number of its runs that are pending or in progress at once; None: no limit."""
     enabled: bool = True
-    """Whether anything of it is let through the gate."""
+    """Whether its entries are dispatched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """Which train runs when, with what input and how often it may fail."""
+    """Which train runs when, with which input, and how often it is retried."""
 
     id: int
-    """Its number."""
+    """Its id."""
     external_id: str
-    """The name you gave it."""
+    """Its name in code."""
     train: str
     """The name of the train it runs."""
     group: str
@@ -40,24 +40,24 @@ class Manifest:
     schedule: str | None = None
     """When it runs, in words."""
     schedule_type: ScheduleType
-    """What kind of schedule that is."""
+    """The type of its schedule."""
     enabled: bool = True
-    """Whether it fires."""
+    """Whether its schedule is active."""
     priority: int = 0
     """From 0 to 31, within its group."""
     max_retries: int = 3
-    """How many runs it gets before it is given up."""
+    """How many failed runs make a dead letter."""
     timeout: timedelta | None = None
-    """How long a run may take; None: as the settings say."""
+    """How long a run may take; None: the setting `default_job_timeout`."""
     depends_on: str | None = None
-    """The external id of the manifest after whose success it runs."""
+    """The external id of its parent: it runs after each success of the parent."""
     input: Any = None
-    """What the train is run with."""
+    """The input of its runs."""
     failure_count: int = 0
     """How many of its runs have failed in a row."""
     last_successful_run: datetime | None = None
     """When it last succeeded."""
     next_due_at: datetime | None = None
-    """When somebody looks at it next; None while it is queued or runs, and when nothing is due."""
+    """When the manager checks it next; None while it is queued or runs, and when nothing is due."""
     retired_at: datetime | None = None
-    """Since when it is retired: it does not fire, and its history is kept; None: it is in use."""
+    """When it was retired: it does not run any more, and its history is kept; None: it is in use."""

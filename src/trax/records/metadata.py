@@ -1,4 +1,4 @@
-"""One attempt to run a train."""
+"""Runs: each is one attempt to run a train."""
 
 from __future__ import annotations
 
@@ -9,73 +9,73 @@ from typing import Any, Final, NamedTuple
 from trax.records.junction_timing import JunctionTiming
 from trax.records.states import State
 
-ADMINISTRATIVE: Final = "trax."
-"""How the names of the trains begin that run the railway itself."""
+ADMINISTRATIVE_PREFIX: Final = "trax."
+"""The prefix of the names of administrative trains."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metadata:
-    """One attempt to run a train. A retry is a new one; nothing leaves a terminal state."""
+    """One attempt to run a train (a run). A retry is a new run; a terminal state is final."""
 
     id: int
-    """Its number."""
+    """Its id."""
     external_id: str
-    """The name it shares with the entry it came from, and with every other try of it."""
+    """The external id of its job, shared with the entry and with all other attempts."""
     train: str
     """The name of the train."""
     state: State
-    """`pending`, `in_progress`, and in the end `completed`, `failed` or `cancelled`."""
+    """`pending`, `in_progress`, and finally `completed`, `failed` or `cancelled`."""
     manifest: str | None = None
-    """The external id of the manifest that asked for it, if one did."""
+    """The external id of its manifest, if it has one."""
     group: str | None = None
     """The name of the group it counts for."""
     priority: int = 0
-    """That of its entry."""
+    """The priority of its entry."""
     attempt: int = 1
-    """Which try it is, from 1."""
+    """The number of the attempt, from 1."""
     input: Any = None
-    """What it was run with, as JSON; a note stands here if it was too large to be saved."""
+    """Its input, as JSON; a note if it was too large to be saved."""
     output: Any = None
-    """What it returned, as JSON, in the same way."""
+    """Its output, as JSON; a note if it was too large to be saved."""
     created_at: datetime
-    """When the gate let it through, or when it began, if it met no gate."""
+    """When it was dispatched, or when it started, if it was never queued."""
     started_at: datetime | None = None
-    """When it began."""
+    """When it started."""
     ended_at: datetime | None = None
-    """When it was over."""
+    """When it ended."""
     failure_junction: str | None = None
     """The junction that failed."""
     failure_exception: str | None = None
     """The name of the exception, or `Cancelled`, `Interrupted`, `Snooze`, `WorkerLost`, …"""
     failure_reason: str | None = None
-    """Its message, or why the run was stopped."""
+    """The message of the exception, or why the run was stopped."""
     stack_trace: str | None = None
     """The traceback."""
     parent_id: int | None = None
-    """The run that ran this one with `app.run`."""
+    """The id of the run that started this one with `app.run`."""
     submitter: str | None = None
-    """Who executes it; `local` are our own workers."""
+    """The submitter that executes it; `local`: Trax's own workers."""
     worker: int | None = None
-    """The number of the worker that holds or held it."""
+    """The id of the worker that holds or held it."""
     host: str | None = None
-    """The machine it ran on."""
+    """The host it ran on."""
     progress: float | None = None
-    """How far it has come, from 0 to 1, by its own account."""
+    """The progress it reported, from 0 to 1."""
     current_junction: str | None = None
-    """The junction that runs."""
+    """The junction that runs now."""
     cancel_requested: bool = False
-    """Whether somebody asked it to stop."""
+    """Whether it was asked to stop."""
     junction_started_at: datetime | None = None
-    """When the current junction began."""
+    """When the current junction started."""
     progress_message: str | None = None
-    """Its own words about how far it has come."""
+    """The message of its last progress report."""
     junctions: tuple[JunctionTiming, ...] = ()
-    """Each junction with its start and its seconds, if there is more than one."""
+    """The start and duration of each junction, if there is more than one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewRun:
-    """A run that begins here and now, without having waited in the queue. `input` is JSON text."""
+    """A run that starts now in this process, without an entry (`app.run`). `input` is JSON text."""
 
     external_id: str
     train: str
@@ -87,8 +87,8 @@ class NewRun:
     exempt: bool = False
 
 
-class Ending(NamedTuple):
-    """How a run ended. `worker_id` is the fence: only who holds the row may end it.
+class ResultRow(NamedTuple):
+    """The columns of a run that has ended. Only the worker that holds the row (`worker_id`) may write them.
 
     `output` and `junctions` are JSON text.
     """
@@ -105,8 +105,8 @@ class Ending(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProgressNote:
-    """How far a run has come, told while it runs. Without a fraction, what it told before stays."""
+class ProgressUpdate:
+    """Progress of a run in progress. If `progress` is None, the last reported value stays."""
 
     metadata_id: int
     current_junction: str | None

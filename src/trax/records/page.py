@@ -1,4 +1,4 @@
-"""One page of a long list, and where the next ones begin."""
+"""One page of a list, with the cursors of the next pages."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page(Generic[T]):
-    """Some items, newest first.
+class RecordPage(Generic[T]):
+    """One page of items, newest first.
 
-    To read on, pass `older` as `before`; to go back, pass `newer` as `after`; None: there is nothing more.
-    A search that no index answers looks at a bounded number of rows. When it stopped there, `complete` is
-    False, and `older` goes on from where it stopped, however few items it found.
+    For the next page pass `older` as `before`, for the previous one `newer` as `after`; None: there is no
+    such page. A search without a suitable index reads a bounded number of rows. If it stopped at that bound,
+    `complete` is False, and `older` continues from there, however few items were found.
     """
 
     items: tuple[T, ...]

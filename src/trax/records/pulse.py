@@ -1,4 +1,4 @@
-"""Signs that something has changed, for those who keep watching."""
+"""Change marks: cheap values that differ when something has changed, for live pages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 
-class Tag(StrEnum):
+class ChangeTag(StrEnum):
     """What has changed."""
 
     EXECUTIONS = "executions"
@@ -19,12 +19,12 @@ class Tag(StrEnum):
     AUDIT = "audit"
 
 
-Pulse = Mapping[Tag, tuple[Any, ...]]
-"""For each tag a few numbers that differ when what it stands for has changed."""
+ChangeMarks = Mapping[ChangeTag, tuple[Any, ...]]
+"""For each tag a few values that differ when its data has changed."""
 
 
-def changed(before: Pulse | None, after: Pulse) -> frozenset[Tag]:
-    """Which tags are news; nothing is to somebody who has seen nothing before."""
+def find_changes(before: ChangeMarks | None, after: ChangeMarks) -> frozenset[ChangeTag]:
+    """The tags that changed; none if there is no earlier state."""
     if before is None:
         return frozenset()
     return frozenset(tag for tag, marks in after.items() if before.get(tag) != marks)

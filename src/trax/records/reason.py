@@ -1,4 +1,4 @@
-"""Why something does not run."""
+"""Reasons why a job does not run."""
 
 from __future__ import annotations
 
@@ -8,19 +8,16 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One thing that keeps a job from running: for programs a `code`, for people a `text`.
-
-    `until` is when it ends by itself, where that is known; `ids` are the rows it is about.
-    """
+    """One reason why a job does not run."""
 
     code: str
-    """For programs."""
+    """The reason in one word, for programs."""
     text: str
-    """For people."""
+    """The reason as a sentence, for people."""
     until: datetime | None = None
-    """When it ends by itself, where that is known."""
+    """When the reason ends by itself, if that is known."""
     ids: tuple[int, ...] = ()
-    """The rows it is about."""
+    """The ids of the rows that cause it."""
 
     def __str__(self) -> str:
         return self.text

@@ -1,4 +1,4 @@
-"""How often to try again, and how long to wait before that."""
+"""Retry policies: how often to retry, and how long to wait."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from trax.bounds import LONGEST
+from trax.bounds import LONGEST_DURATION
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -20,9 +20,9 @@ logger = logging.getLogger(__name__)
 class RetryPolicy:
     """The waits between attempts: `delay`, then `multiplier` times as long each time, up to `max_delay`.
 
-    `jitter` adds up to that share of a wait, so that what failed together is not tried again together. No
-    wait exceeds `max_delay`: near it the jitter is taken from below, but not from below `delay`.
-    `give_up_on` are the qualified names of exception classes after which trying again would not help.
+    `jitter` adds up to that share of a wait, so that jobs that failed together are not retried together. No
+    wait exceeds `max_delay`: near it the jitter shortens the wait instead, but not below `delay`.
+    `give_up_on` are the qualified names of exception classes that are not retried.
     """
 
     delay: timedelta
@@ -32,18 +32,18 @@ class RetryPolicy:
     max_retries: int = 3
     give_up_on: tuple[str, ...] = ()
 
-    def wait_after(self, failures: int, *, chance: float = 0.0) -> timedelta:
-        """How long to wait after this many failures in a row; `chance` in [0, 1] is where in the jitter."""
-        most = min(self.max_delay, LONGEST)
-        shortest = min(self._plain_wait(failures), max(self.delay, most / (1 + self.jitter)))
+    def wait_after(self, failures: int, *, random: float = 0.0) -> timedelta:
+        """How long to wait after this many failures in a row; `random` in [0, 1] selects the jitter."""
+        most = min(self.max_delay, LONGEST_DURATION)
+        shortest = min(self._wait_without_jitter(failures), max(self.delay, most / (1 + self.jitter)))
         longest = min(shortest * (1 + self.jitter), most)
-        return min(shortest + (longest - shortest) * chance, most)
+        return min(shortest + (longest - shortest) * random, most)
 
-    def _plain_wait(self, failures: int) -> timedelta:
+    def _wait_without_jitter(self, failures: int) -> timedelta:
         """Without the jitter. A long row of failures must not overflow, so the factor is compared first."""
         if not self.delay:
             return timedelta(0)
-        most = min(self.max_delay, LONGEST)
+        most = min(self.max_delay, LONGEST_DURATION)
         try:
             factor = float(self.multiplier) ** (failures - 1)
         except OverflowError:
@@ -57,27 +57,27 @@ class RetryPolicy:
 
     @classmethod
     def from_json(cls, text: str | None) -> RetryPolicy | None:
-        """A stored policy. None for none, and for one that cannot be read: a bad row must block nobody."""
+        """Parse a stored policy; None for None and for invalid text: a bad row must not stop a cycle."""
         if text is None:
             return None
         try:
-            kept = json.loads(text)
+            stored = json.loads(text)
             return cls(
-                delay=timedelta(seconds=kept["delay"]),
-                multiplier=float(kept["multiplier"]),
-                max_delay=timedelta(seconds=kept["max_delay"]),
-                jitter=float(kept["jitter"]),
-                max_retries=int(kept["max_retries"]),
-                give_up_on=tuple(map(str, kept.get("give_up_on", ()))),
+                delay=timedelta(seconds=stored["delay"]),
+                multiplier=float(stored["multiplier"]),
+                max_delay=timedelta(seconds=stored["max_delay"]),
+                jitter=float(stored["jitter"]),
+                max_retries=int(stored["max_retries"]),
+                give_up_on=tuple(map(str, stored.get("give_up_on", ()))),
             )
         except (ArithmeticError, LookupError, TypeError, ValueError):
-            logger.warning("a stored retry policy cannot be read, the app's own is used: %.80s", text)
+            logger.warning("stored retry policy cannot be parsed; using the default policy: %.80s", text)
             return None
 
 
-def gives_up(policy: RetryPolicy | None, raised: Collection[str], *, otherwise: bool) -> bool:
-    """Whether trying again would not help after an error whose classes have these names.
+def should_give_up(policy: RetryPolicy | None, raised: Collection[str], *, default: bool) -> bool:
+    """Whether an error whose classes have these names is not retried.
 
-    That is the stored policy's to say; `otherwise` counts where there is none, or where nothing was raised.
+    The stored policy decides; `default` is the result without a policy, or if nothing was raised.
     """
-    return otherwise if policy is None or not raised else not set(policy.give_up_on).isdisjoint(raised)
+    return default if policy is None or not raised else not set(policy.give_up_on).isdisjoint(raised)

@@ -1,4 +1,4 @@
-"""How a manifest stands: everything that decides what happens to it next."""
+"""The state of a manifest, from which its next step is decided, and the possible decisions."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parent:
-    """What a dependent needs to know of the manifest it depends on."""
+class ParentState:
+    """What a dependent manifest needs to know of its parent."""
 
     is_open: bool
-    """Enabled, or done for good: a `once` manifest is switched off by its own success. Not retired."""
+    """Enabled, or a `once` manifest that was disabled by its own success. Not retired."""
     last_successful_run: datetime | None
     is_retired: bool = False
 
 
-class Standing(NamedTuple):
-    """One manifest in the moment the manager looks at it."""
+class ManifestState(NamedTuple):
+    """One manifest at the moment when the manager decides about it."""
 
     timing: Timing
     id: int
@@ -35,44 +35,41 @@ class Standing(NamedTuple):
     failure_count: int = 0
     """Failures in a row."""
     lifetime_failures: int = 0
-    """Failures since a person last dealt with it."""
+    """Failures since its last dead letter was resolved."""
     gave_up_reason: str | None = None
     retry_at: datetime | None = None
-    """When its last run asked to be tried again, if it did."""
+    """When its last run requested to be retried, if it did."""
     attempt_cancelled: bool = False
-    """Its last attempt was cancelled: the next one is its next regular run."""
+    """Whether its last attempt was cancelled: then it is not retried before its next regular run."""
     consumed_parent_success_at: datetime | None = None
     has_awaiting_dead_letter: bool = False
     has_queued_entry: bool = False
     active_runs: int = 0
     latest_attempt: int = 0
-    """The highest number among the active runs, each of which knows how many failures came before it.
-
-    Only of a manifest that has failed: of others it is 0.
-    """
+    """The highest attempt number among the active runs; 0 for a manifest that has not failed."""
     is_retired: bool = False
     retry: RetryPolicy | None = None
-    parent: Parent | None = None
+    parent: ParentState | None = None
 
     @property
     def is_being_retried(self) -> bool:
         return self.latest_attempt > self.failure_count
 
 
-class ToQueue(NamedTuple):
-    """Write an entry for it. `look_again_at`: when the next one may be written though this has not ended."""
+class ToEnqueue(NamedTuple):
+    """Insert an entry. `next_due_at`: when the next entry is due, though this one has not ended."""
 
     origin: Origin
     priority: int
     scheduled_for: datetime | None
     scheduled_at: datetime | None = None
     consumed_parent_success_at: datetime | None = None
-    look_again_at: datetime | None = None
+    next_due_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ToDeadLetter:
-    """It gave up: write a dead letter."""
+    """Write a dead letter: it failed for good."""
 
     reason: str
     failures: int
@@ -80,14 +77,14 @@ class ToDeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class ToWait:
-    """Nothing to do before this moment."""
+    """Nothing to do until this time."""
 
     until: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class ToRest:
-    """Nothing to do until something happens to it. `code` is the reason in one word, for programs."""
+    """No next due time until the manifest changes. `code` is the reason in one word, for programs."""
 
     reason: str
     code: str = field(default="never_due", compare=False)
@@ -95,10 +92,10 @@ class ToRest:
 
 @dataclass(frozen=True, slots=True)
 class ToDefer:
-    """Leave it to servers that can evaluate it: here that is not possible. It is looked at again soon."""
+    """Leave it to other servers, because this one cannot evaluate it, and check again at `until`."""
 
     reason: str
     until: datetime
 
 
-Decision = ToQueue | ToDeadLetter | ToWait | ToRest | ToDefer
+Decision = ToEnqueue | ToDeadLetter | ToWait | ToRest | ToDefer

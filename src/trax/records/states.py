@@ -1,4 +1,4 @@
-"""The words a record may carry, and the moves between them. Drawn in docs/states.md."""
+"""States, statuses and other enums of records, and the allowed transitions. See docs/states.md."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class State(StrEnum):
-    """Where one attempt stands."""
+    """The state of a run."""
 
     PENDING = "pending"
     IN_PROGRESS = "in_progress"
@@ -27,7 +27,7 @@ class CancelReason(StrEnum):
 
 
 class QueueStatus(StrEnum):
-    """Where one wish to run stands."""
+    """The status of an entry in the work queue."""
 
     QUEUED = "queued"
     DISPATCHED = "dispatched"
@@ -35,7 +35,7 @@ class QueueStatus(StrEnum):
 
 
 class DeadLetterStatus(StrEnum):
-    """Whether a person has dealt with what gave up."""
+    """The status of a dead letter."""
 
     AWAITING_INTERVENTION = "awaiting_intervention"
     RETRIED = "retried"
@@ -43,7 +43,7 @@ class DeadLetterStatus(StrEnum):
 
 
 class Origin(StrEnum):
-    """Who wrote an entry into the work queue."""
+    """Why an entry was written to the work queue."""
 
     SCHEDULE = "schedule"
     RETRY = "retry"
@@ -75,14 +75,14 @@ class MisfirePolicy(StrEnum):
 
 
 class ManifestOrigin(StrEnum):
-    """Whether code declares a manifest at start, or somebody made it at run time."""
+    """Whether a manifest is declared in code or was created at run time."""
 
     DECLARED = "declared"
     RUNTIME = "runtime"
 
 
 class LogLevel(StrEnum):
-    """How loud a captured log line is."""
+    """The level of a captured log line."""
 
     TRACE = "trace"
     DEBUG = "debug"
@@ -93,7 +93,7 @@ class LogLevel(StrEnum):
 
 
 ACTIVE: Final = (State.PENDING, State.IN_PROGRESS)
-"""The states that occupy a slot under the limits."""
+"""The states that count against the limits."""
 
 STATE_MOVES: Final[Mapping[State, frozenset[State]]] = {
     State.PENDING: frozenset({State.IN_PROGRESS, State.FAILED, State.CANCELLED}),

@@ -1,4 +1,4 @@
-"""What people look at first: how much ran, how well, how quickly."""
+"""Statistics of the dashboard's home page and of groups."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from trax.records.manifest import ManifestGroup
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Home:
-    """The numbers at the top. `exact` is False while more has ended lately than was worth counting."""
+    """The numbers at the top. `exact` is False if too many runs ended recently to count them all."""
 
     now: datetime
     executions_today: int
     success_rate: float | None
-    """Completed among completed and failed, today; None without any."""
+    """Completed runs divided by completed and failed runs, today; None: no such runs."""
     running: Count
     queue_depth: Count
     dead_letters: Count
@@ -29,7 +29,7 @@ class Home:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What ended in one minute or hour."""
+    """The runs that ended in one minute or hour."""
 
     at: datetime
     completed: int = 0
@@ -39,7 +39,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """Sixty minutes or twenty-four hours, oldest first, without gaps."""
+    """The last 60 minutes or 24 hours, oldest first, without gaps."""
 
     points: tuple[Point, ...]
     exact: bool = True
@@ -47,9 +47,9 @@ class Throughput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainDuration:
-    """How long the completed runs of a train took: on average all of them, at the 95th percentile the latest.
+    """How long completed runs of a train took: the average of all, and the 95th percentile of the latest.
 
-    `sampled_runs` is how many of the latest the percentile was taken from; `exact` says whether that was all.
+    `sampled_runs` is the number of runs used for the percentile; `exact` says whether those were all runs.
     """
 
     train: str
@@ -62,7 +62,7 @@ class TrainDuration:
 
 @dataclass(frozen=True, slots=True)
 class FailingTrain:
-    """A train whose runs fail, and how many of its runs do."""
+    """A train with failed runs."""
 
     train: str
     failed: int
@@ -83,7 +83,7 @@ class BlockSeries:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Seven days in blocks of six hours: the busiest trains, and all others together."""
+    """Seven days in blocks of six hours: the busiest trains, and all other trains together."""
 
     starts: tuple[datetime, ...]
     series: tuple[BlockSeries, ...]
@@ -93,7 +93,7 @@ class Blocks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class States:
-    """Runs by state: those under way now, and those that ended within seven days."""
+    """Runs by state: pending and in progress now, and ended in the last seven days."""
 
     pending: Count
     in_progress: Count
@@ -105,7 +105,7 @@ class States:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """All of the above, of one moment; None for what was not asked for."""
+    """All statistics of the home page at one time; None: not requested."""
 
     home: Home
     throughput: Throughput | None
@@ -117,7 +117,7 @@ class Overview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupStats:
-    """A group and what its manifests and runs have come to, since counting began."""
+    """A group with its number of manifests and the totals of its runs since counting began."""
 
     group: ManifestGroup
     manifests: int
@@ -133,9 +133,9 @@ class GroupStats:
 
 @dataclass(frozen=True, slots=True)
 class GroupGraph:
-    """Groups, and which wait for which: an edge leads from the parent's group to the dependent's.
+    """Dependencies between groups: an edge goes from the parent's group to the dependent's group.
 
-    `exact` is False when there are more dependents than were looked at.
+    `exact` is False if there are more dependents than were read.
     """
 
     groups: tuple[str, ...]
@@ -144,6 +144,6 @@ class GroupGraph:
 
 
 def success_rate(completed: int, failed: int) -> float | None:
-    """The share of what completed; what was cancelled says nothing about success."""
-    judged = completed + failed
-    return completed / judged if judged else None
+    """Completed runs divided by completed and failed ones; cancelled runs do not count."""
+    total = completed + failed
+    return completed / total if total else None

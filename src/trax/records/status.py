@@ -1,4 +1,4 @@
-"""How the whole stands at one moment, and what is wrong with it."""
+"""The status of the whole system (`trax status`), and its problems."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from trax.records.count import COUNTED_TO
-from trax.records.worker import Worker, disagreements
+from trax.records.count import COUNT_LIMIT
+from trax.records.worker import WorkerRecord, declaration_conflicts
 
-PATIENCE: Final = timedelta(minutes=1)
-"""What is not taken up for so long has nobody who does it: every loop looks far more often."""
+OVERDUE_AFTER: Final = timedelta(minutes=1)
+"""What has been due for longer is not being processed: every loop runs far more often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """What waits, what runs and who is there. A count of COUNTED_TO means that many or more."""
+    """Queue, runs, manifests and workers. A count of COUNT_LIMIT means that many or more."""
 
     now: datetime
     ready: int
@@ -30,47 +30,47 @@ class Status:
     next_due_at: datetime | None
     next_delayed_at: datetime | None
     ready_since: datetime | None
-    """Since when the entry that is next at the gate may run."""
-    workers: tuple[Worker, ...]
-    """Those that live."""
-    servers: tuple[Worker, ...] = ()
-    """Those of them, and those without a worker, that say which manifests their code declares."""
+    """Since when the next entry of the queue has been ready."""
+    workers: tuple[WorkerRecord, ...]
+    """The live workers."""
+    servers: tuple[WorkerRecord, ...] = ()
+    """The live servers that declare manifests, with or without a worker."""
     parked: int = 0
-    """Entries that wait because no live worker takes their train or their group."""
+    """Entries that wait because no live worker accepts their train or their group."""
     parked_trains: tuple[str, ...] = ()
-    """The trains that parked entries wait for; some of them, where they are many."""
+    """The trains of parked entries; only some of them if there are many."""
 
 
 def problems(status: Status) -> list[str]:
-    """What an operator must see to, a sentence each; none when all is well."""
+    """The problems that an operator must solve, one sentence each."""
     found: list[str] = []
-    overdue = status.now - PATIENCE
+    overdue = status.now - OVERDUE_AFTER
     if status.next_due_at is not None and status.next_due_at < overdue:
-        found.append(f"no scheduler looks at manifests: one is due since {status.next_due_at:%H:%M:%S} UTC")
+        found.append(f"no scheduler checks manifests: one is due since {status.next_due_at:%H:%M:%S} UTC")
     if status.next_delayed_at is not None and status.next_delayed_at < overdue:
         found.append(
-            f"no scheduler looks at the queue: an entry waits since {status.next_delayed_at:%H:%M:%S} UTC"
+            f"no scheduler reads the queue: an entry is due since {status.next_delayed_at:%H:%M:%S} UTC"
         )
     if status.parked:
         trains = ", ".join(map(repr, status.parked_trains))
-        waiting = counted(status.parked).replace(" is", " entry waits").replace(" are", " entries wait")
-        found.append(f"{waiting} outside the gate: no live worker takes train {trains}")
-    found += disagreements(status.servers)
+        parked = format_count(status.parked).replace(" is", " entry is").replace(" are", " entries are")
+        found.append(f"{parked} parked: no live worker accepts train {trains}")
+    found += declaration_conflicts(status.servers)
     if status.workers:
         return found
     if status.pending_local:
-        found.append(f"no worker lives, and {counted(status.pending_local)} pending for one")
+        found.append(f"no worker is alive, and {format_count(status.pending_local)} pending for one")
     elif _is_stuck(status, overdue):
-        found.append(f"no worker lives, and {counted(status.ready)} ready in the queue")
+        found.append(f"no worker is alive, and {format_count(status.ready)} ready in the queue")
     return found
 
 
-def counted(number: int) -> str:
-    what = f"{number}+" if number >= COUNTED_TO else str(number)
+def format_count(number: int) -> str:
+    what = f"{number}+" if number >= COUNT_LIMIT else str(number)
     return f"{what} is" if number == 1 else f"{what} are"
 
 
 def _is_stuck(status: Status, overdue: datetime) -> bool:
-    """Trains may all be executed elsewhere, without a worker here: then something is under way."""
-    under_way = status.pending or status.running
-    return not under_way and status.ready_since is not None and status.ready_since < overdue
+    """Whether ready entries wait and no run is active. With other executors no worker is needed here."""
+    is_active = status.pending or status.running
+    return not is_active and status.ready_since is not None and status.ready_since < overdue

@@ -1,4 +1,4 @@
-"""How many runs ended in a span of time."""
+"""Totals of ended runs per minute and per hour."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Final
 
 
 class Span(StrEnum):
-    """How long a piece of time is."""
+    """The length of time that one total covers."""
 
     MINUTE = "minute"
     HOUR = "hour"
 
 
-LENGTH: Final = {Span.MINUTE: timedelta(minutes=1), Span.HOUR: timedelta(hours=1)}
+SPAN_LENGTH: Final = {Span.MINUTE: timedelta(minutes=1), Span.HOUR: timedelta(hours=1)}
 
 
 @dataclass(frozen=True, slots=True)
-class Sums:
-    """How many runs ended, and how; `seconds` is what those that completed took in all."""
+class RunTotals:
+    """The numbers of ended runs by result; `seconds` is the total duration of the completed ones."""
 
     completed: int = 0
     failed: int = 0
@@ -28,11 +28,11 @@ class Sums:
     seconds: float = 0.0
 
     @property
-    def ended(self) -> int:
+    def total(self) -> int:
         return self.completed + self.failed + self.cancelled
 
-    def __add__(self, other: Sums) -> Sums:
-        return Sums(
+    def __add__(self, other: RunTotals) -> RunTotals:
+        return RunTotals(
             self.completed + other.completed,
             self.failed + other.failed,
             self.cancelled + other.cancelled,
@@ -40,7 +40,7 @@ class Sums:
         )
 
 
-def begun(moment: datetime, span: Span) -> datetime:
-    """When the minute or hour of this moment began."""
+def span_start(moment: datetime, span: Span) -> datetime:
+    """The start of the minute or hour of this moment."""
     minute = 0 if span is Span.HOUR else moment.minute
     return moment.replace(minute=minute, second=0, microsecond=0)

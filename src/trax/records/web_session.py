@@ -1,4 +1,4 @@
-"""Sessions of people who are signed in to the dashboard."""
+"""Sessions of users who are signed in to the dashboard."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class SignIn(StrEnum):
-    """How a session began."""
+    """How the user signed in."""
 
     PASSWORD = "password"  # noqa: S105 - a word, not a secret
     LINK = "link"
@@ -16,7 +16,7 @@ class SignIn(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebSession:
-    """One browser that is signed in. `last_seen_at` is written at most once a minute."""
+    """One signed-in browser. `last_seen_at` is written at most once a minute."""
 
     id: int
     user: str
@@ -31,9 +31,9 @@ class WebSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewWebSession:
-    """A session to be written. The secret itself is not here: `key` is its digest.
+    """A session to be written. It does not contain the secret: `key` is a digest of it.
 
-    `proof` ties a session to the password it began with; whoever reads the tables cannot make another one.
+    `proof` binds the session to the password used to sign in; it cannot be computed from the tables.
     """
 
     key: str

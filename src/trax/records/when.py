@@ -1,4 +1,4 @@
-"""When something runs: schedules, what is left out of them, and what happens to what was missed."""
+"""Schedules, exclusions and misfire policies of manifests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trax.records.states import MisfirePolicy, ScheduleType
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Every so often: counted from the end of the last success, or, when anchored, at a fixed rate."""
+    """A fixed interval, counted from the end of the last success or, if anchored, at a fixed rate."""
 
     seconds: int
     anchored: bool = False
@@ -20,7 +20,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """At the moments of a cron expression, read on the clocks of a time zone."""
+    """A cron expression in a time zone."""
 
     expression: str
     time_zone: str = "UTC"
@@ -32,7 +32,7 @@ Schedule = Interval | Cron
 
 @dataclass(frozen=True, slots=True)
 class DaysOfWeek:
-    """Whole days, Monday is 0."""
+    """Days of the week; Monday is 0."""
 
     days: tuple[int, ...]
     kind: Literal["days_of_week"] = "days_of_week"
@@ -48,7 +48,7 @@ class Dates:
 
 @dataclass(frozen=True, slots=True)
 class DateRange:
-    """From one date to another, both included."""
+    """From one date to another, both inclusive."""
 
     start: date
     end: date
@@ -57,7 +57,7 @@ class DateRange:
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """From one time of day up to another, over midnight when the end is the earlier one."""
+    """From one time of day to another, across midnight if the end is earlier than the start."""
 
     start: time
     end: time
@@ -69,7 +69,7 @@ Window = DaysOfWeek | Dates | DateRange | TimeWindow
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """A named set of windows that manifests share: left out, or (`only`) the only time they may run."""
+    """A named set of windows that manifests share: excluded or, with `only`, the only times they may run."""
 
     name: str
     windows: tuple[Window, ...]
@@ -82,7 +82,7 @@ Exclusion = Window | Calendar
 
 @dataclass(frozen=True, slots=True)
 class Misfire:
-    """What happens to occurrences missed by more than the threshold; `limit` is for `fire_all`."""
+    """The policy for occurrences that are late by more than the threshold; `limit` is for `fire_all`."""
 
     policy: MisfirePolicy = MisfirePolicy.FIRE_ONCE_NOW
     threshold: timedelta = timedelta(seconds=60)
@@ -90,13 +90,13 @@ class Misfire:
 
 
 class Timing(NamedTuple):
-    """Everything the decision "is it due" needs to know of a manifest.
+    """All that is needed to decide when a manifest is due.
 
-    `last_successful_run` is when the last success ended, `last_scheduled_for` the occurrence that was last
-    written to the queue, `next_scheduled_run` a moment set beforehand: jitter, a first run that must not be
-    at once, or the next regular occurrence after a cancelled run. `broken` says why its row cannot be read;
-    such a manifest is never due. `plan_after` is the end of a cancelled run where it was written by a server
-    that could not tell the next occurrence.
+    `last_successful_run` is when the last success ended. `last_scheduled_for` is the last occurrence that was
+    queued. `next_scheduled_run` is a time set in advance: because of jitter, a first run that must not be
+    immediate, or the next regular occurrence after a cancelled run. `broken` says why its row cannot be
+    parsed; such a manifest is never due. `plan_after` is the end of a cancelled run, if the server that wrote
+    it could not compute the next occurrence.
     """
 
     schedule_type: ScheduleType

@@ -1,4 +1,4 @@
-"""One wish to run a train."""
+"""Entries of the work queue: each is one job."""
 
 from __future__ import annotations
 
@@ -11,48 +11,48 @@ from trax.records.states import Origin, QueueStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkQueueEntry:
-    """One wish to run a train, waiting at the gate or let through it."""
+    """One job in the work queue."""
 
     id: int
-    """Its number."""
+    """Its id."""
     external_id: str
-    """The name that its runs will have."""
+    """The external id of the job, shared with its runs."""
     train: str
     """The name of the train."""
     status: QueueStatus
-    """`queued`, and then `dispatched` or `cancelled`."""
+    """`queued`, then `dispatched` or `cancelled`."""
     origin: Origin
-    """Who asked for it."""
+    """Why it was queued."""
     priority: int = 0
-    """From 0 to 31; the higher one goes first."""
+    """From 0 to 31; a higher priority goes first."""
     manifest: str | None = None
     """The external id of its manifest, if it has one."""
     group: str | None = None
     """The name of its group, if it has one."""
     input: Any = None
-    """What the train is to be run with."""
+    """The input of the job."""
     metadata_id: int | None = None
-    """The run it was let through as."""
+    """The id of the run it was dispatched as."""
     scheduled_at: datetime | None = None
-    """The moment before which it does not run."""
+    """It does not run before this time."""
     created_at: datetime
     """When it was queued."""
     dispatched_at: datetime | None = None
-    """When it was let through the gate."""
+    """When it was dispatched."""
     dispatch_attempts: int = 0
-    """How often handing it to a submitter has failed."""
+    """How often the hand-over to a submitter has failed."""
     dead_letter_id: int | None = None
     """The dead letter it was requeued from."""
     parked_at: datetime | None = None
-    """Since when it waits because no live worker takes its train or its group."""
+    """When it was parked because no live worker accepts its train or its group."""
 
     def as_fields(self) -> dict[str, Any]:
-        """The values by name, as they are: what another record of the same entry is made of."""
+        """The field values by name, to build an instance of a subclass."""
         return {each.name: getattr(self, each.name) for each in fields(WorkQueueEntry)}
 
 
 class NewEntry(NamedTuple):
-    """An entry about to be written. `input` and `retry` are JSON text."""
+    """An entry to be written. `input` and `retry` are JSON text."""
 
     external_id: str
     train: str

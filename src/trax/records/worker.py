@@ -1,4 +1,4 @@
-"""A process that runs trains."""
+"""Registered processes (workers, receivers, schedulers), and their heartbeats."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 
 
 class WorkerKind(StrEnum):
-    """What a process with a row in the table of workers is there for."""
+    """The kind of process that a row in the table of workers describes."""
 
     WORKER = "worker"
     RECEIVER = "receiver"
@@ -20,33 +20,33 @@ class WorkerKind(StrEnum):
     """It runs trains with `app.run`."""
 
 
-class Watch(NamedTuple):
-    """Since when a process has beaten without a gap, and when it last did, by the database's clock.
+class HeartbeatStreak(NamedTuple):
+    """The start and the last heartbeat of a process's heartbeats without a gap, by the database's clock.
 
-    Only who could beat may say that others did not: an outage, a lock or a pause that it shared with them
-    counts against nobody.
+    Only a process that could send heartbeats itself may declare others lost: an outage, a lock or a pause
+    that affected all of them must not count.
     """
 
     since: datetime
     last: datetime
 
     @classmethod
-    def never(cls) -> Self:
-        """Nothing was beaten yet, so nobody may be judged."""
+    def empty(cls) -> Self:
+        """No heartbeat yet, so no worker may be declared lost."""
         return cls(datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC))
 
-    def after_beat(self, now: datetime, longest_gap: timedelta) -> Watch:
+    def after_heartbeat(self, now: datetime, longest_gap: timedelta) -> HeartbeatStreak:
         is_gap = self.since > now or now - self.last > longest_gap
-        return Watch(now if is_gap else self.since, now)
+        return HeartbeatStreak(now if is_gap else self.since, now)
 
     def has_lasted(self, period: timedelta, now: datetime) -> bool:
-        """Whether it goes on, and has for so long."""
+        """Whether heartbeats have been sent without a gap for this period until now."""
         return self.last >= now - period and self.since <= now - period
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Worker:
-    """A process that runs trains. A restarted process is another worker."""
+class WorkerRecord:
+    """A registered process. A restarted process is a new worker."""
 
     id: int
     host: str
@@ -59,29 +59,29 @@ class Worker:
     host_instance_id: str = ""
     host_labels: Mapping[str, str] = field(default_factory=dict[str, str])
     dispatches: bool = False
-    """Whether it also lets jobs through the gate."""
+    """Whether it also dispatches jobs."""
     kind: WorkerKind = WorkerKind.WORKER
-    """What it is there for."""
+    """The kind of process."""
     aliases: tuple[str, ...] = ()
-    """Other names that its trains are known under."""
+    """The aliases of its trains."""
     groups: tuple[str, ...] | None = None
-    """The groups whose runs it takes; None: all."""
+    """The groups whose runs it accepts; None: all."""
     version: str = ""
-    """Which release of Trax it runs."""
+    """Its version of Trax."""
     app_version: str = ""
-    """Which release of your own code it runs, where that was said."""
+    """The version of your own code, if the setting `app_version` has one."""
     app: str = "default"
     """The name of its app, `Trax(name=…)`."""
     declares: str | None = None
-    """A digest of the manifests that its code declares; None: it schedules none."""
+    """A digest of the manifests that its code declares; None: it is not a scheduler."""
 
     @property
     def receives(self) -> bool:
-        """Whether runs are brought to it by a submitter, instead of it coming for them."""
+        """Whether a submitter sends runs to it, so that it does not claim them itself."""
         return self.kind is WorkerKind.RECEIVER
 
-    def takes(self, train: str, group: str | None) -> bool:
-        """Whether it comes for runs of this train in this group."""
+    def accepts(self, train: str, group: str | None) -> bool:
+        """Whether it claims runs of this train in this group."""
         if self.kind is not WorkerKind.WORKER or train not in (*self.trains, *self.aliases):
             return False
         return self.groups is None or group in self.groups
@@ -91,20 +91,21 @@ class Worker:
         return ("worker", "dispatcher") if self.dispatches else ("worker",)
 
 
-def disagreements(workers: Iterable[Worker]) -> list[str]:
-    """A sentence for each app whose servers, of these, declare different manifests."""
-    by_app: defaultdict[str, dict[str, Worker]] = defaultdict(dict)
-    for one in workers:
-        if one.declares is not None:
-            by_app[one.app].setdefault(one.declares, one)
+def declaration_conflicts(workers: Iterable[WorkerRecord]) -> list[str]:
+    """One sentence for each app whose servers declare different manifests."""
+    by_app: defaultdict[str, dict[str, WorkerRecord]] = defaultdict(dict)
+    for worker in workers:
+        if worker.declares is not None:
+            by_app[worker.app].setdefault(worker.declares, worker)
     return [
-        f"servers of app {app!r} declare different manifests: {_names(servers.values())}; what only some "
-        f"declare is not retired; stop the old ones, or give another app its own Trax(name=…)"
+        f"servers of app {app!r} declare different manifests: {_server_names(servers.values())}; "
+        "manifests that only some declare are not retired; "
+        "stop the old servers, or give another app its own Trax(name=…)"
         for app, servers in sorted(by_app.items())
         if len(servers) > 1
     ]
 
 
-def _names(servers: Iterable[Worker]) -> str:
-    """One server for each set that is declared."""
-    return ", ".join(f"{one.host} (process {one.pid})" for one in servers)
+def _server_names(servers: Iterable[WorkerRecord]) -> str:
+    """Host and process of each server."""
+    return ", ".join(f"{server.host} (process {server.pid})" for server in servers)

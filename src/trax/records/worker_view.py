@@ -1,16 +1,16 @@
-"""A worker as people see it: whether it lives, and what it runs."""
+"""A worker with its state and its runs, for people."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from trax.records.worker import Worker
+from trax.records.worker import WorkerRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningJob:
-    """One run that a worker holds."""
+    """One run that a worker holds now."""
 
     id: int
     train: str
@@ -22,9 +22,9 @@ class RunningJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerView:
-    """A worker, how long ago it was heard, and the first of what it runs; `running` is how many that is."""
+    """A worker, the time since its last heartbeat, and its first runs; `running` counts all its runs."""
 
-    worker: Worker
+    worker: WorkerRecord
     silent_for: timedelta
     is_lost: bool
     running: int

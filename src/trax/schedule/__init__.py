@@ -1,33 +1,33 @@
-"""WHEN: what is declared, what is due, and when to look again. All of it pure: `now` is an argument.
+"""Declare schedules and decide when manifests are due. Pure functions: `now` is an argument.
 
-Declared               builder      what an app declares: schedule, include, schedule_many, group
+Declarations           builder      what an app declares: schedule, include, schedule_many, group
                        cursor       chaining: .include, .then_include
-                       declaration  a manifest, a group, a whole timetable, as values
-                       declare      one declaration, checked (occasion, options, batch, requirement, ledger)
-                       graph        who waits for whom, and never in a circle
+                       declaration  values: a manifest, a group, a whole timetable
+                       declare      validate one declaration (occasion, options, batch, requirement, ledger)
+                       graph        dependency graphs of manifests and groups; refuses cycles
 
-You write              every        distances: every(minutes=5)
-                       cron         clock times: cron("0 7 * * mon-fri", tz="Europe/Berlin")
-                       exclude      when it must not run: exclude.dates("2026-12-25")
-                       misfire      what happens to what was missed: fire_all(10)
-                       variance     spreading starts out in time
+Public helpers         every        intervals: every(minutes=5)
+                       cron         cron expressions: cron("0 7 * * mon-fri", tz="Europe/Berlin")
+                       exclude      when a manifest must not run: exclude.dates("2026-12-25")
+                       misfire      what to do with missed occurrences: fire_all(10)
+                       variance     random delay of starts
 
-Moments                zones        what the clocks on a wall show, and when; all that is known of summer time
-                       expression   cron text, checked and walked along
-                       occurrences  the moments of a cron expression in its zone
-                       pace         the regular moments of any schedule
-                       windows      one exclusion window on a wall clock
-                       exclusions   whether a manifest is kept from running, and until when
+Time calculations      zones        time zones, wall-clock time and daylight saving time
+                       expression   parse and evaluate cron expressions
+                       occurrences  the occurrences of a cron expression in its time zone
+                       pace         the occurrences of any regular schedule
+                       windows      one exclusion window
+                       exclusions   whether a manifest is excluded now, and until when
 
-Decisions              decide       what happens to a manifest the manager looks at
-                       fair         who is served when not everyone can be
-                       ending       what the end of a run means for its manifest
-                       due          Fire, Wait or Never; and what a run that ended means for the next one
-                       regular      the part of it that is about intervals, cron and misfires
-                       answers      the three answers
+Decisions              decide       what the manifest manager does with a manifest
+                       fair         share a limit between groups
+                       ending       what the end of a run changes in its manifest
+                       due          Fire, Wait or Never; the next run after a run has ended
+                       regular      the same for intervals, cron and misfires
+                       answers      the values Fire, Wait and Never
 
-For people             describe     schedules in words
-                       preview      the next runs, and what summer time does to them
+Display                describe     schedules in words
+                       preview      the next runs, with remarks on daylight saving time
 """
 
 from __future__ import annotations
@@ -35,45 +35,45 @@ from __future__ import annotations
 from trax.records.exclusions import exclusions_from_json, exclusions_to_json
 from trax.records.when import Calendar
 from trax.schedule import exclude
-from trax.schedule.answers import Answer, Fire, Never, Wait
+from trax.schedule.answers import DueStatus, Fire, Never, Wait
 from trax.schedule.builder import Declarations
 from trax.schedule.cron import cron
 from trax.schedule.declaration import UNSET, Group, Item
-from trax.schedule.describe import explained, to_cron_expression
-from trax.schedule.due import Upcoming, after_cancellation, after_success, first_look, look
+from trax.schedule.describe import explain, to_cron_expression
+from trax.schedule.due import NextRun, after_cancellation, after_success, check_due, first_scheduled_run
 from trax.schedule.every import every, with_variance
 from trax.schedule.exclusions import first_allowed, is_excluded
 from trax.schedule.misfire import OnMisfire, fire_all, policy_and_limit
 from trax.schedule.occurrences import latest_occurrence, next_occurrence, occurrences
-from trax.schedule.variance import jittered
+from trax.schedule.variance import add_jitter
 
 __all__ = [
     "UNSET",
-    "Answer",
     "Calendar",
     "Declarations",
+    "DueStatus",
     "Fire",
     "Group",
     "Item",
     "Never",
+    "NextRun",
     "OnMisfire",
-    "Upcoming",
     "Wait",
+    "add_jitter",
     "after_cancellation",
     "after_success",
+    "check_due",
     "cron",
     "every",
     "exclude",
     "exclusions_from_json",
     "exclusions_to_json",
-    "explained",
+    "explain",
     "fire_all",
     "first_allowed",
-    "first_look",
+    "first_scheduled_run",
     "is_excluded",
-    "jittered",
     "latest_occurrence",
-    "look",
     "next_occurrence",
     "occurrences",
     "policy_and_limit",

@@ -1,4 +1,4 @@
-"""The three answers to "is it due"."""
+"""The result of a due check: Fire, Wait or Never."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Fire:
-    """Run it now, for this occurrence: a first run for now itself, a late one for the latest missed."""
+    """Run now, for the occurrence `scheduled_for`: `now` for a first run, the latest missed if late."""
 
     scheduled_for: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Not before then, when the answer can change."""
+    """Not due; check again at `until`."""
 
     until: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class Never:
-    """Time alone will not make it run. `unreadable`: this server cannot evaluate it, another one may."""
+    """Never due by time. `unreadable`: this server cannot evaluate the schedule, but another one may."""
 
     reason: str
     unreadable: bool = False
 
 
-Answer: TypeAlias = Fire | Wait | Never
+DueStatus: TypeAlias = Fire | Wait | Never

@@ -1,4 +1,4 @@
-"""Where an app's declarations begin. Nothing here touches a database."""
+"""Collect the manifests, groups and calendars that an app declares. No database access."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from trax.errors import DefinitionError
 from trax.records.when import Calendar
 from trax.schedule.cursor import Cursor
 from trax.schedule.declaration import UNSET, Group
-from trax.schedule.ledger import Ledger
+from trax.schedule.ledger import DeclarationRegistry
 from trax.schedule.requirement import LABEL
 
 if TYPE_CHECKING:
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class Declarations:
-    """Collects what is declared. What is wrong is said where it is written, and nothing of it is kept."""
+    """The declarations of an app. An invalid one raises where it is written and is not added."""
 
     def __init__(self, codec_of: CodecOf | None = None) -> None:
-        """`codec_of` gives the codec of a train's input, for whoever has made them already."""
-        self._ledger = Ledger(codec_of)
+        """`codec_of` returns the input codec of a train; by default codecs are created here."""
+        self._registry = DeclarationRegistry(codec_of)
         self._calendars: dict[str, Calendar] = {}
 
-        start = Cursor(self._ledger)
+        start = Cursor(self._registry)
         self.schedule = start.schedule
         self.schedule_many = start.schedule_many
         self.schedule_once = start.schedule_once
@@ -37,8 +37,8 @@ class Declarations:
         self.then_include_many = start.then_include_many
 
     def after(self, external_id: str) -> Cursor:
-        """A chain that goes on from a manifest, which need not be declared here."""
-        return Cursor(self._ledger, root=external_id, last=external_id)
+        """Continue a chain from a manifest, which need not be declared here."""
+        return Cursor(self._registry, root=external_id, last=external_id)
 
     def group(
         self,
@@ -48,22 +48,22 @@ class Declarations:
         priority: int | Unset = UNSET,
         enabled: bool | Unset = UNSET,
     ) -> Group:
-        """Say how a group is handled. What is left out stays as it is; None is no limit."""
+        """Set options of a group. Omitted ones stay unchanged; `max_active_jobs=None` means no limit."""
         LABEL("a group's name", name)
-        said = Group(name, max_active_jobs, priority, enabled)
-        self._ledger.say(name, said)
-        return said
+        group = Group(name, max_active_jobs, priority, enabled)
+        self._registry.merge_group(name, group)
+        return group
 
     def calendar(self, name: str, windows: Iterable[Window]) -> Calendar:
-        """Name windows for manifests to share: `exclude=holidays`, or `exclude=exclude.outside(holidays)`."""
+        """Name windows that manifests share: `exclude=holidays`, or `exclude=exclude.outside(holidays)`."""
         LABEL("a calendar's name", name)
-        made = Calendar(name, tuple(windows))
-        if self._calendars.setdefault(name, made) != made:
+        calendar = Calendar(name, tuple(windows))
+        if self._calendars.setdefault(name, calendar) != calendar:
             raise DefinitionError(
-                f"calendar {name!r} is there already, with other windows; give it another name"
+                f"calendar {name!r} is already declared with other windows; use another name"
             )
-        return made
+        return calendar
 
-    def checked(self) -> Timetable:
-        """Everything declared so far, once it is known that nothing waits for itself."""
-        return self._ledger.checked()
+    def timetable(self) -> Timetable:
+        """Everything declared so far, validated."""
+        return self._registry.timetable()

@@ -1,13 +1,13 @@
-"""Schedules by the clock on the wall: cron expressions, and helpers that write the common ones."""
+"""Cron schedules: `cron("0 7 * * mon-fri")`, and helpers such as `cron.daily(hour=7)`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from trax.errors import DefinitionError, shown
+from trax.errors import DefinitionError, format_value
 from trax.records.when import Cron
 from trax.schedule.days import DAYS, day_number
-from trax.schedule.expression import in_fields, parsed
+from trax.schedule.expression import normalize_expression, parse_expression
 from trax.schedule.variance import variance_seconds
 from trax.schedule.zones import zone_named
 
@@ -16,29 +16,31 @@ if TYPE_CHECKING:
 
 
 class CronWriter:
-    """`cron("0 7 * * mon-fri")`, and `cron.daily(hour=7)` for those who do not want to count fields."""
+    """Builds cron schedules: `cron("0 7 * * mon-fri")`, or without an expression `cron.daily(hour=7)`."""
 
     def __call__(self, text: str, tz: str = "UTC", variance: timedelta | None = None) -> Cron:
-        """At the moments of an expression with five fields, or six with seconds first."""
+        """Run at the times of a cron expression with five fields, or six with seconds first."""
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise DefinitionError(f"a cron expression is text such as '0 7 * * mon-fri' (got {shown(text)})")
-        parsed(text)
+            raise DefinitionError(
+                f"cron needs an expression such as '0 7 * * mon-fri' (got {format_value(text)})"
+            )
+        parse_expression(text)
         zone_named(tz)
-        return Cron(in_fields(text), time_zone=tz, variance_seconds=variance_seconds(variance))
+        return Cron(normalize_expression(text), time_zone=tz, variance_seconds=variance_seconds(variance))
 
     def secondly(self, *, tz: str = "UTC", variance: timedelta | None = None) -> Cron:
-        """Every second."""
+        """Run every second."""
         return self("* * * * * *", tz, variance)
 
     def minutely(self, second: int = 0, *, tz: str = "UTC", variance: timedelta | None = None) -> Cron:
-        """Once a minute."""
-        return self(_at(second, "* * * * *"), tz, variance)
+        """Run once a minute, at `second`."""
+        return self(_with_second(second, "* * * * *"), tz, variance)
 
     def hourly(
         self, minute: int = 0, second: int = 0, *, tz: str = "UTC", variance: timedelta | None = None
     ) -> Cron:
-        """Once an hour."""
-        return self(_at(second, f"{minute} * * * *"), tz, variance)
+        """Run once an hour, at `minute` and `second`."""
+        return self(_with_second(second, f"{minute} * * * *"), tz, variance)
 
     def daily(
         self,
@@ -49,8 +51,8 @@ class CronWriter:
         tz: str = "UTC",
         variance: timedelta | None = None,
     ) -> Cron:
-        """Once a day."""
-        return self(_at(second, f"{minute} {hour} * * *"), tz, variance)
+        """Run once a day, at the given time."""
+        return self(_with_second(second, f"{minute} {hour} * * *"), tz, variance)
 
     def weekly(
         self,
@@ -62,8 +64,8 @@ class CronWriter:
         tz: str = "UTC",
         variance: timedelta | None = None,
     ) -> Cron:
-        """On one day of the week: a name, or a number as cron counts, Sunday is 0."""
-        return self(_at(second, f"{minute} {hour} * * {_weekday(day)}"), tz, variance)
+        """Run once a week, on `day`: a name such as `mon`, or a cron number where Sunday is 0."""
+        return self(_with_second(second, f"{minute} {hour} * * {_weekday(day)}"), tz, variance)
 
     def monthly(
         self,
@@ -75,17 +77,17 @@ class CronWriter:
         tz: str = "UTC",
         variance: timedelta | None = None,
     ) -> Cron:
-        """On one day of the month."""
-        return self(_at(second, f"{minute} {hour} {day} * *"), tz, variance)
+        """Run once a month, on this day of the month."""
+        return self(_with_second(second, f"{minute} {hour} {day} * *"), tz, variance)
 
 
 cron: Final = CronWriter()
 
 
-def _at(second: int, fields: str) -> str:
+def _with_second(second: int, fields: str) -> str:
     return fields if second == 0 else f"{second} {fields}"
 
 
 def _weekday(day: int | str) -> int:
-    """Cron's week begins one day before Python's."""
+    """The cron number of a day: cron counts from Sunday, Python from Monday."""
     return (day_number(day) + 1) % len(DAYS) if isinstance(day, str) else day

@@ -1,4 +1,4 @@
-"""Declaring in a chain: each call says what the next one may depend on."""
+"""Declare manifests in a chain: schedule(…).include(…).then_include(…)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from trax.errors import DefinitionError
 from trax.schedule.batch import Batch
-from trax.schedule.declare import check_train, declared
-from trax.schedule.ledger import Ledger
-from trax.schedule.occasion import After, Once, occasion_of
+from trax.schedule.declare import build_declaration, check_train
+from trax.schedule.ledger import DeclarationRegistry
+from trax.schedule.occasion import AfterManifest, Once, parse_when
 from trax.schedule.options import options_of
 from trax.schedule.requirement import DURATION
 
@@ -29,12 +29,12 @@ In = TypeVar("In")
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """A place in a chain: `root` is what `include` depends on, `last` what `then_include` depends on.
+    """A position in a chain: `include` depends on `root`, `then_include` depends on `last`.
 
-    A cursor never changes: every call gives the next one, so a chain can branch.
+    Immutable: every call returns a new cursor, so a chain can branch.
     """
 
-    ledger: Ledger
+    registry: DeclarationRegistry
     root: str | None = None
     last: str | None = None
 
@@ -42,14 +42,14 @@ class Cursor:
         self,
         train: Train[In, Any],
         external_id: str,
-        input: In,  # noqa: A002 - the word for it everywhere else
+        input: In,  # noqa: A002 - the public name
         when: When,
         **options: Unpack[ScheduleKeywords],
     ) -> Cursor:
-        """Run a train by a schedule. It is the root of what is included next."""
-        occasion = occasion_of(f"manifest {external_id!r}", when)
+        """Run a train on a schedule. Manifests included next depend on this one."""
+        occasion = parse_when(f"manifest {external_id!r}", when)
         self._declare(train, external_id, input, occasion, options)
-        return Cursor(self.ledger, root=external_id, last=external_id)
+        return Cursor(self.registry, root=external_id, last=external_id)
 
     def include(
         self,
@@ -58,13 +58,13 @@ class Cursor:
         input: In,  # noqa: A002
         **options: Unpack[ScheduleKeywords],
     ) -> Cursor:
-        """Run a train whenever the root of this chain has succeeded."""
+        """Run a train after each success of the root manifest of this chain."""
         if self.root is None:
             raise DefinitionError(
                 f"include {external_id!r} has no root to depend on: it must follow schedule(…) in one chain; "
                 f"after schedule_many or schedule_once use include_many with Item(…, depends_on=…)"
             )
-        self._declare(train, external_id, input, After(self.root), options)
+        self._declare(train, external_id, input, AfterManifest(self.root), options)
         return replace(self, last=external_id)
 
     def then_include(
@@ -74,14 +74,14 @@ class Cursor:
         input: In,  # noqa: A002
         **options: Unpack[ScheduleKeywords],
     ) -> Cursor:
-        """Run a train whenever the manifest just before it in this chain has succeeded."""
+        """Run a train after each success of the previous manifest in this chain."""
         if self.last is None:
             raise DefinitionError(
                 f"then_include {external_id!r} has no single manifest before it to depend on: it must follow "
                 f"schedule, include or then_include in one chain; after a batch use then_include_many with "
                 f"Item(…, depends_on=…)"
             )
-        self._declare(train, external_id, input, After(self.last), options)
+        self._declare(train, external_id, input, AfterManifest(self.last), options)
         return replace(self, last=external_id)
 
     def schedule_many(
@@ -94,11 +94,11 @@ class Cursor:
         configure_each: ConfigureEach[In] | None = None,
         **options: Unpack[ScheduleKeywords],
     ) -> Cursor:
-        """Run a train by a schedule for each item. The batch's `name` begins their ids, and owns them."""
+        """Run a train on a schedule for each item. External ids are `name-id`; the batch `name` owns them."""
         batch = Batch(train, name, options, configure_each)
-        occasion = occasion_of(batch.place, when)
-        self._declare_batch(batch, items, lambda item: _without_parent(item, occasion))
-        return Cursor(self.ledger)
+        occasion = parse_when(batch.place, when)
+        self._declare_batch(batch, items, lambda item: _require_no_parent(item, occasion))
+        return Cursor(self.registry)
 
     def include_many(
         self,
@@ -109,9 +109,9 @@ class Cursor:
         configure_each: ConfigureEach[In] | None = None,
         **options: Unpack[ScheduleKeywords],
     ) -> Cursor:
-        """Run a train for each item whenever what the item depends on, else the root, has succeeded."""
+        """Run a train for each item after each success of its `depends_on`, or else of the root manifest."""
         batch = Batch(train, name, options, configure_each)
-        self._declare_batch(batch, items, lambda item: _after(item, "include_many", self.root))
+        self._declare_batch(batch, items, lambda item: _require_parent(item, "include_many", self.root))
         return replace(self, last=None)
 
     def then_include_many(
@@ -123,9 +123,9 @@ class Cursor:
         configure_each: ConfigureEach[In] | None = None,
         **options: Unpack[ScheduleKeywords],
     ) -> Cursor:
-        """Run a train for each item whenever what the item depends on has succeeded."""
+        """Run a train for each item after each success of its `depends_on`."""
         batch = Batch(train, name, options, configure_each)
-        self._declare_batch(batch, items, lambda item: _after(item, "then_include_many"))
+        self._declare_batch(batch, items, lambda item: _require_parent(item, "then_include_many"))
         return replace(self, last=None)
 
     def schedule_once(
@@ -136,10 +136,10 @@ class Cursor:
         delay: timedelta = timedelta(),
         **options: Unpack[ScheduleKeywords],
     ) -> Cursor:
-        """Run a train a single time, so long after the app starts."""
+        """Run a train once, `delay` after the app starts."""
         DURATION(f"manifest {external_id!r}: delay", delay)
         self._declare(train, external_id, input, Once(delay), options)
-        return Cursor(self.ledger)
+        return Cursor(self.registry)
 
     def _declare(
         self,
@@ -151,32 +151,32 @@ class Cursor:
     ) -> None:
         place = f"manifest {external_id!r}"
         check_train(place, train)
-        options, codec = options_of(place, keywords), self.ledger.codec_of(train)
-        manifest = declared(train, external_id, value, occasion, options, codec=codec)
-        self.ledger.add([(manifest, options)])
+        options, codec = options_of(place, keywords), self.registry.codec_of(train)
+        manifest = build_declaration(train, external_id, value, occasion, options, codec=codec)
+        self.registry.add([(manifest, options)])
 
     def _declare_batch(
         self, batch: Batch[Any], items: Items[Any], occasion_for: Callable[[Item[Any]], Occasion]
     ) -> None:
         check_train(batch.place, batch.train)
-        codec = self.ledger.codec_of(batch.train)
-        self.ledger.add(batch.declared(items, occasion_for, codec))
+        codec = self.registry.codec_of(batch.train)
+        self.registry.add(batch.build_declarations(items, occasion_for, codec))
 
 
-def _without_parent(item: Item[Any], occasion: Occasion) -> Occasion:
+def _require_no_parent(item: Item[Any], occasion: Occasion) -> Occasion:
     if item.depends_on is not None:
         raise DefinitionError(
             f"schedule_many: item {item.id!r} depends on {item.depends_on!r}, but has a schedule of its own; "
-            f"use include_many for what runs after another manifest"
+            f"use include_many for items that run after another manifest"
         )
     return occasion
 
 
-def _after(item: Item[Any], verb: str, otherwise: str | None = None) -> After:
-    parent = item.depends_on or otherwise
+def _require_parent(item: Item[Any], verb: str, default: str | None = None) -> AfterManifest:
+    parent = item.depends_on or default
     if parent is None:
         raise DefinitionError(
             f"{verb}: item {item.id!r} has nothing to depend on; write Item({item.id!r}, …, depends_on=…) "
             f"with the full external id of its parent"
         )
-    return After(parent)
+    return AfterManifest(parent)

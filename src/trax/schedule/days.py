@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from trax.errors import DefinitionError, did_you_mean, shown
+from trax.errors import DefinitionError, did_you_mean, format_value
 
 DAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
@@ -14,4 +14,4 @@ def day_number(name: str) -> int:
     for number, day in enumerate(DAYS):
         if name.lower() in (day, day[:3]):
             return number
-    raise DefinitionError(f"{shown(name)} is not a day of the week{did_you_mean(name.lower(), DAYS)}")
+    raise DefinitionError(f"{format_value(name)} is not a day of the week{did_you_mean(name.lower(), DAYS)}")

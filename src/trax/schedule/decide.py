@@ -1,4 +1,4 @@
-"""What happens to a manifest the manager looks at. No I/O: give it a standing, get a decision."""
+"""Decide what the manifest manager does with a manifest: queue, retry, dead-letter, wait. No I/O."""
 
 from __future__ import annotations
 
@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING, Literal
 from trax.bounds import PRIORITY_MAX
 from trax.errors import DefinitionError
 from trax.records.retry_policy import RetryPolicy
-from trax.records.standing import Decision, Standing, ToDeadLetter, ToDefer, ToQueue, ToRest, ToWait
+from trax.records.standing import Decision, ManifestState, ToDeadLetter, ToDefer, ToEnqueue, ToRest, ToWait
 from trax.records.states import Origin, ScheduleType
-from trax.schedule.due import LEFT_TO_OTHERS, Fire, Never, Wait, look, next_overlapping
+from trax.schedule.due import (
+    UNREADABLE_RECHECK_DELAY,
+    Fire,
+    Never,
+    Wait,
+    check_due,
+    next_overlapping_occurrence,
+)
 from trax.schedule.exclusions import first_allowed
 
 if TYPE_CHECKING:
@@ -20,15 +27,15 @@ if TYPE_CHECKING:
     from trax.records.when import Timing
 
 
-BY_HAND = (ScheduleType.NONE, ScheduleType.ON_DEMAND, ScheduleType.DORMANT_DEPENDENT)
-AFTER_ANOTHER = (ScheduleType.DEPENDENT, ScheduleType.DORMANT_DEPENDENT)
+MANUAL_TYPES = (ScheduleType.NONE, ScheduleType.ON_DEMAND, ScheduleType.DORMANT_DEPENDENT)
+DEPENDENT_TYPES = (ScheduleType.DEPENDENT, ScheduleType.DORMANT_DEPENDENT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What a decision depends on beside the manifest: settings, and `random`, which draws the jitter.
+    """Settings that a decision depends on, and `random`, the source of the retry jitter.
 
-    It draws once for each retry, so that what failed together is not tried again together; None: no jitter.
+    Each retry draws its own jitter, so that runs that failed together are not retried together. None: off.
     """
 
     retry: RetryPolicy
@@ -36,54 +43,54 @@ class Rules:
     failure_counting: Literal["consecutive", "lifetime"] = "consecutive"
     random: Random | None = None
 
-    def failures(self, manifest: Standing) -> int:
-        """The failures that count towards giving up."""
-        is_for_life = self.failure_counting == "lifetime"
-        return manifest.lifetime_failures if is_for_life else manifest.failure_count
+    def failures(self, manifest: ManifestState) -> int:
+        """The number of failures that counts towards a dead letter."""
+        counts_lifetime = self.failure_counting == "lifetime"
+        return manifest.lifetime_failures if counts_lifetime else manifest.failure_count
 
 
-def decide(manifest: Standing, rules: Rules, now: datetime) -> Decision:
-    """Queue it, give it up, look again later, or leave it until something happens to it."""
+def decide(manifest: ManifestState, rules: Rules, now: datetime) -> Decision:
+    """Queue a run, create a dead letter, check again later, or rest until an event."""
     try:
-        return _decided(manifest, rules, now)
-    except DefinitionError as broken:  # a zone this server does not know, say: it must not stop the others
-        return ToDefer(str(broken), now + LEFT_TO_OTHERS)
+        return _choose(manifest, rules, now)
+    except DefinitionError as broken:  # e.g. an unknown time zone; it must not stop the others
+        return ToDefer(str(broken), now + UNREADABLE_RECHECK_DELAY)
 
 
-def _decided(manifest: Standing, rules: Rules, now: datetime) -> Decision:
-    if left_alone := _left_alone(manifest):
-        return left_alone
+def _choose(manifest: ManifestState, rules: Rules, now: datetime) -> Decision:
+    if rest := _check_operator_hold(manifest):
+        return rest
     if manifest.gave_up_reason or rules.failures(manifest) >= max(1, manifest.max_retries):
-        return ToDeadLetter(_why_it_gave_up(manifest, rules), rules.failures(manifest))
+        return ToDeadLetter(_dead_letter_reason(manifest, rules), rules.failures(manifest))
     if manifest.is_retired:
         return _after_retirement(manifest, rules)
-    if occupied := _while_occupied(manifest, now):
-        return occupied
-    if closed := _closed(manifest, now):
-        return closed
+    if decision := _check_active_runs(manifest, now):
+        return decision
+    if decision := _check_blockers(manifest, now):
+        return decision
     return _next_run(manifest, rules, now)
 
 
-def _next_run(manifest: Standing, rules: Rules, now: datetime) -> Decision:
+def _next_run(manifest: ManifestState, rules: Rules, now: datetime) -> Decision:
     if manifest.failure_count and not (manifest.is_being_retried or manifest.attempt_cancelled):
-        return _another_try(manifest, rules, now)
+        return _retry(manifest, rules, now)
     kind = manifest.timing.schedule_type
-    if kind in BY_HAND:
-        return ToRest(f"its type is {kind}: it is started by hand or by its parent", "by_hand")
+    if kind in MANUAL_TYPES:
+        return ToRest(f"its type is {kind}: it runs only when triggered or activated", "by_hand")
     if kind is ScheduleType.DEPENDENT:
-        return _after_its_parent(manifest, rules, now)
-    return _when_due(manifest, rules, now)
+        return _check_parent(manifest, rules, now)
+    return _check_schedule(manifest, rules, now)
 
 
-def _after_retirement(manifest: Standing, rules: Rules) -> Decision:
-    """It has no next run. A run that failed is not tried again by itself: a person decides."""
+def _after_retirement(manifest: ManifestState, rules: Rules) -> Decision:
+    """A retired manifest has no next run. A failed run is not retried: it becomes a dead letter."""
     is_under_way = manifest.active_runs or manifest.has_queued_entry
     if manifest.failure_count and not (is_under_way or manifest.attempt_cancelled):
-        return ToDeadLetter(_why_it_gave_up(manifest, rules), rules.failures(manifest))
+        return ToDeadLetter(_dead_letter_reason(manifest, rules), rules.failures(manifest))
     return ToRest("it is retired", "retired")
 
 
-def _left_alone(manifest: Standing) -> ToRest | None:
+def _check_operator_hold(manifest: ManifestState) -> ToRest | None:
     if not manifest.enabled and not manifest.is_retired:
         return ToRest("it is disabled", "disabled")
     if manifest.has_awaiting_dead_letter:
@@ -91,20 +98,20 @@ def _left_alone(manifest: Standing) -> ToRest | None:
     return None
 
 
-def _why_it_gave_up(manifest: Standing, rules: Rules) -> str:
+def _dead_letter_reason(manifest: ManifestState, rules: Rules) -> str:
     failures = rules.failures(manifest)
     if manifest.gave_up_reason and not failures:
-        return manifest.gave_up_reason  # it never ran: nobody took it
-    in_all = "in a row" if rules.failure_counting == "consecutive" else "since a person last dealt with it"
-    times = "once" if failures == 1 else f"{failures} times {in_all}"
+        return manifest.gave_up_reason  # it never ran: no worker claimed it
+    period = "in a row" if rules.failure_counting == "consecutive" else "since the last intervention"
+    times = "once" if failures == 1 else f"{failures} times {period}"
     limit = "it is retired" if manifest.is_retired else f"max_retries is {manifest.max_retries}"
     return f"failed {times}; {manifest.gave_up_reason or limit}"
 
 
-def _closed(manifest: Standing, now: datetime) -> ToRest | ToDefer | None:
+def _check_blockers(manifest: ManifestState, now: datetime) -> ToRest | ToDefer | None:
     kind = manifest.timing.schedule_type
-    if manifest.timing.broken and kind not in BY_HAND:
-        return ToDefer(manifest.timing.broken, now + LEFT_TO_OTHERS)
+    if manifest.timing.broken and kind not in MANUAL_TYPES:
+        return ToDefer(manifest.timing.broken, now + UNREADABLE_RECHECK_DELAY)
     if not manifest.group_enabled:
         return ToRest("its group is disabled", "group_disabled")
     if kind is ScheduleType.DEPENDENT and not (manifest.parent and manifest.parent.is_open):
@@ -114,78 +121,78 @@ def _closed(manifest: Standing, now: datetime) -> ToRest | ToDefer | None:
     return None
 
 
-def _while_occupied(manifest: Standing, now: datetime) -> Decision | None:
-    """One entry at a time, and no more runs than may overlap."""
+def _check_active_runs(manifest: ManifestState, now: datetime) -> Decision | None:
+    """Allow one queued entry at a time, and at most `max_instances` active runs."""
     if manifest.active_runs >= manifest.timing.max_instances:
         most = manifest.timing.max_instances
         return ToRest(f"{manifest.active_runs} of at most {most} runs are active", "active")
     if not manifest.has_queued_entry:
         return None
-    upcoming = next_overlapping(manifest.timing, manifest.timing.last_scheduled_for, now)
-    return ToRest("an entry of it is queued already", "queued") if upcoming is None else ToWait(upcoming)
+    upcoming = next_overlapping_occurrence(manifest.timing, manifest.timing.last_scheduled_for, now)
+    return ToRest("it already has a queued entry", "queued") if upcoming is None else ToWait(upcoming)
 
 
-def _another_try(manifest: Standing, rules: Rules, now: datetime) -> Decision:
-    """After a failure: the same occurrence again, once the wait is over and no exclusion holds it back.
+def _retry(manifest: ManifestState, rules: Rules, now: datetime) -> Decision:
+    """Retry the same occurrence after a failure, when the retry delay is over and no exclusion applies.
 
-    An exclusion counts now, and where the wait ends: a retry begins at the first allowed moment after it.
+    Exclusions are checked now and at the end of the delay: the retry starts at the first allowed time then.
     """
     timing = manifest.timing
-    wanted = max(timing.next_scheduled_run or now, now)  # an attempt that was cancelled puts off the next
-    allowed = _first_allowed(timing, wanted)
+    earliest = max(timing.next_scheduled_run or now, now)  # a cancelled attempt postpones the next one
+    allowed = _first_allowed(timing, earliest)
     if allowed is not None and allowed > now:
         return ToWait(allowed)
     chance = rules.random.random() if rules.random else 0.0
-    wait = (manifest.retry or rules.retry).wait_after(manifest.failure_count, chance=chance)
+    wait = (manifest.retry or rules.retry).wait_after(manifest.failure_count, random=chance)
     start = None if allowed is None else _first_allowed(timing, manifest.retry_at or now + wait)
     if start is None:
-        return ToRest("it is excluded for good", "excluded")
-    occurrence = None if timing.schedule_type in BY_HAND else timing.last_scheduled_for
-    return _entry(manifest, rules, now, Origin.RETRY, occurrence, start=start)
+        return ToRest("its exclusions allow no start within ten years", "excluded")
+    occurrence = None if timing.schedule_type in MANUAL_TYPES else timing.last_scheduled_for
+    return _queue_decision(manifest, rules, now, Origin.RETRY, occurrence, start=start)
 
 
-def _first_allowed(timing: Timing, wanted: datetime) -> datetime | None:
-    """When it may start by itself. Exclusions are about time, and a dependent does not run by time."""
-    if timing.schedule_type in AFTER_ANOTHER:
-        return wanted
-    return first_allowed(timing.exclusions, timing.time_zone, wanted)
+def _first_allowed(timing: Timing, moment: datetime) -> datetime | None:
+    """The first time from this moment on that no exclusion covers. Exclusions do not apply to dependents."""
+    if timing.schedule_type in DEPENDENT_TYPES:
+        return moment
+    return first_allowed(timing.exclusions, timing.time_zone, moment)
 
 
-def _after_its_parent(manifest: Standing, rules: Rules, now: datetime) -> Decision:
-    """A success of the parent wakes it once, also one that came while it was running itself."""
+def _check_parent(manifest: ManifestState, rules: Rules, now: datetime) -> Decision:
+    """Run once after each success of the parent, including one that happened during a run of its own."""
     success = manifest.parent.last_successful_run if manifest.parent else None
     consumed = manifest.consumed_parent_success_at
     if success is None:
         return ToRest("its parent has not succeeded yet", "parent")
     if consumed is not None and success <= consumed:
         return ToRest("its parent has not succeeded since it was last queued", "parent")
-    return _entry(manifest, rules, now, Origin.SCHEDULE, success, consumed=success)
+    return _queue_decision(manifest, rules, now, Origin.SCHEDULE, success, consumed_parent_success=success)
 
 
-def _when_due(manifest: Standing, rules: Rules, now: datetime) -> Decision:
-    match look(manifest.timing, now):
+def _check_schedule(manifest: ManifestState, rules: Rules, now: datetime) -> Decision:
+    match check_due(manifest.timing, now):
         case Fire(scheduled_for):
-            return _entry(manifest, rules, now, Origin.SCHEDULE, scheduled_for)
+            return _queue_decision(manifest, rules, now, Origin.SCHEDULE, scheduled_for)
         case Wait(until):
             return ToWait(until)
         case Never(reason, unreadable=True):
-            return ToDefer(reason, now + LEFT_TO_OTHERS)
+            return ToDefer(reason, now + UNREADABLE_RECHECK_DELAY)
         case Never(reason):
             return ToRest(reason)
 
 
-def _entry(
-    manifest: Standing,
+def _queue_decision(
+    manifest: ManifestState,
     rules: Rules,
     now: datetime,
     origin: Origin,
     scheduled_for: datetime | None,
     *,
     start: datetime | None = None,
-    consumed: datetime | None = None,
-) -> ToQueue:
+    consumed_parent_success: datetime | None = None,
+) -> ToEnqueue:
     timing, priority = manifest.timing, manifest.group_priority
-    if timing.schedule_type in AFTER_ANOTHER:
+    if timing.schedule_type in DEPENDENT_TYPES:
         priority = min(priority + rules.dependent_priority_boost, PRIORITY_MAX)
-    look_again_at = next_overlapping(timing, scheduled_for, now)
-    return ToQueue(origin, priority, scheduled_for, start, consumed, look_again_at)
+    next_due_at = next_overlapping_occurrence(timing, scheduled_for, now)
+    return ToEnqueue(origin, priority, scheduled_for, start, consumed_parent_success, next_due_at)

@@ -1,4 +1,4 @@
-"""What code says about manifests and groups: plain values, before any of it is a row."""
+"""Declared manifests and groups as values: Group, Item, Declaration, Timetable."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ class Unset(Enum):
 
 
 UNSET: Final = Unset.UNSET
-"""Not said, so left as it is; None would say "no limit"."""
+"""Not given, so unchanged; None would mean "no limit"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Manifests that share limits. What is not said is left as it is, also what an operator has changed.
+    """A group of manifests that share limits. Omitted options stay unchanged, including operator edits.
 
-    Without a name it speaks of the group that the manifest is in anyway.
+    Without a name it applies to the group that the manifest has by default.
     """
 
     name: str | None = None
-    """Its name; None: the group that the manifest is in anyway."""
+    """Group name; None: the default group of the manifest."""
     max_active_jobs: int | Unset | None = UNSET
-    """How many of its runs may be under way at once, on all servers together; None: no limit."""
+    """Maximum number of active runs, on all servers together; None: no limit."""
     priority: int | Unset = UNSET
-    """From 0 to 31; groups with a higher one go first."""
+    """0 to 31; groups with a higher priority go first."""
     enabled: bool | Unset = UNSET
-    """Whether anything of it is let through the gate."""
+    """Whether its jobs are admitted to run."""
 
     def __post_init__(self) -> None:
         if self.name is not None:
@@ -56,14 +56,14 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Item(Generic[In_co]):
-    """One of many: its id within the batch, its input, and (a full external id) what it depends on."""
+    """One manifest of a batch: its id in the batch, its input, and the external id it depends on."""
 
     id: str | int
-    """What tells it from the others; the external id is the name of the batch, a dash and this."""
+    """Unique in the batch; the external id is `<batch name>-<id>`, or the id alone without a batch name."""
     input: In_co
-    """What its train is run with."""
+    """Input of the train."""
     depends_on: str | None = None
-    """The external id of the manifest after whose success it runs."""
+    """Full external id of the manifest after whose success it runs."""
 
     def __post_init__(self) -> None:
         ITEM_ID("an item's id", self.id)
@@ -71,11 +71,11 @@ class Item(Generic[In_co]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """Everything a manifest's row needs from code. What is None is left to the app's settings.
+    """A manifest as declared in code. None means that the app's settings apply.
 
-    `input` is JSON text that has been checked; `enabled` None leaves an operator's choice alone; `delay` is
-    for what runs once; `depends_on` is an external id; `batch` names the batch that owns the manifest;
-    `renamed_from` are external ids that it had before.
+    `input` is validated JSON text; `enabled=None` keeps the operator's choice; `delay` applies to manifests
+    that run once; `depends_on` is an external id; `batch` names the batch that owns the manifest;
+    `renamed_from` are its former external ids.
     """
 
     external_id: str
@@ -103,26 +103,26 @@ class Declaration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDeclaration:
-    """Everything code says about a group; what is UNSET is not to be written."""
+    """A group as declared in code; UNSET options are not written."""
 
     name: str
     max_active_jobs: int | Unset | None = UNSET
     priority: int | Unset = UNSET
     enabled: bool | Unset = UNSET
 
-    def overridden_by(self, later: Group) -> GroupDeclaration:
-        """The same group after a later word about it: the last word wins, field by field."""
-        words = {name: getattr(later, name) for name in _WORDS}
-        said = {name: value for name, value in words.items() if value is not UNSET}
-        return replace(self, **said) if said else self
+    def merge(self, later: Group) -> GroupDeclaration:
+        """Apply the options of a later declaration, which wins field by field."""
+        options = {name: getattr(later, name) for name in _GROUP_OPTIONS}
+        changes = {name: value for name, value in options.items() if value is not UNSET}
+        return replace(self, **changes) if changes else self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timetable:
-    """All that an app declares, checked: manifests with parents before children, groups as first named."""
+    """All validated declarations of an app: parents before children, groups in order of first mention."""
 
     manifests: tuple[Declaration, ...] = ()
     groups: tuple[GroupDeclaration, ...] = ()
 
 
-_WORDS = tuple(field.name for field in fields(Group) if field.name != "name")
+_GROUP_OPTIONS = tuple(field.name for field in fields(Group) if field.name != "name")

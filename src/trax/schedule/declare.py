@@ -1,15 +1,15 @@
-"""One declaration: a train, an input and an occasion, made into everything a manifest's row needs."""
+"""Build one validated manifest declaration from a train, an input, an occasion and options."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from trax.errors import DefinitionError, InvalidInput, shown
+from trax.errors import DefinitionError, InvalidInput, format_value
 from trax.records.states import ScheduleType
 from trax.records.when import Cron, Interval, Schedule
 from trax.schedule.declaration import Declaration
-from trax.schedule.occasion import After, Once, type_of
+from trax.schedule.occasion import AfterManifest, Once, schedule_type_of
 from trax.schedule.variance import variance_seconds
 from trax.train import Train
 from trax.train.names import check_name
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 class Encoder(Protocol):
-    """Turns an input into JSON text, or says why it may not be one."""
+    """Encodes an input as JSON text; raises InvalidInput for an invalid one."""
 
     def encode(self, value: Any) -> str: ...
 
 
-def declared(
+def build_declaration(
     train: Train[Any, Any],
     external_id: str,
     value: Any,
@@ -37,20 +37,20 @@ def declared(
     group: str | None = None,
     batch: str | None = None,
 ) -> Declaration:
-    """Make a declaration, or say what is wrong with it.
+    """Build a declaration. Raises DefinitionError or InvalidInput.
 
-    It belongs to the group of its options, else of its train, else to `group`, else to one of its own.
+    Its group is that of its options, else of its train, else `group`, else one named like the manifest.
     """
     check_name(external_id, "an external id")
     _check_fit(external_id, occasion, options)
     return Declaration(
         external_id=external_id,
         train=train.name,
-        input=_encoded(external_id, train, value, codec),
-        schedule_type=ScheduleType.DORMANT_DEPENDENT if options.dormant else type_of(occasion),
+        input=_encode_input(external_id, train, value, codec),
+        schedule_type=ScheduleType.DORMANT_DEPENDENT if options.dormant else schedule_type_of(occasion),
         schedule=_schedule(occasion, options),
         delay=occasion.delay if isinstance(occasion, Once) else None,
-        depends_on=occasion.parent if isinstance(occasion, After) else None,
+        depends_on=occasion.parent if isinstance(occasion, AfterManifest) else None,
         group=options.group.name or train.options.group or group or external_id,
         batch=batch,
         priority=train.options.priority if options.priority is None else options.priority,
@@ -71,41 +71,40 @@ def declared(
 def check_train(place: str, train: Any) -> None:
     if not isinstance(train, Train):
         raise DefinitionError(
-            f"{place} needs a train (got {shown(train)}); make one with @app.train or app.train(name, route)"
+            f"{place} needs a train (got {format_value(train)}); use @app.train or app.train(name, route)"
         )
 
 
 def _check_fit(external_id: str, occasion: Occasion, options: ScheduleOptions) -> None:
-    """Refuse what makes no sense together: an option that would be ignored is a misunderstanding."""
+    """Refuse options that would have no effect on this kind of manifest."""
     place = f"manifest {external_id!r}"
-    if isinstance(occasion, After):
+    if isinstance(occasion, AfterManifest):
         check_name(occasion.parent, f"{place}: what it depends on")
         if occasion.parent == external_id:
             raise DefinitionError(f"{place} depends on itself; name another manifest")
     elif options.dormant:
-        raise DefinitionError(f"{place} cannot be dormant: only what depends on another manifest can")
+        raise DefinitionError(f"{place} cannot be dormant: only a manifest that depends on another one can")
     if not isinstance(occasion, Interval | Cron):
         if options.variance:
             raise DefinitionError(
-                f"{place} has no schedule that could vary (variance is {options.variance}); "
-                f"variance is for every(…) and cron(…)"
+                f"{place} has no every(…) or cron(…) schedule; the option variance applies only to those"
             )
         if options.start is not None:
             raise DefinitionError(
-                f"{place} has no occurrences (start is {options.start!r}); start is for every(…) and cron(…)"
+                f"{place} has no every(…) or cron(…) schedule; the option start applies only to those"
             )
 
 
-def _encoded(external_id: str, train: Train[Any, Any], value: Any, codec: Encoder) -> str:
+def _encode_input(external_id: str, train: Train[Any, Any], value: Any, codec: Encoder) -> str:
     try:
         return codec.encode(value)
-    except InvalidInput as refused:
-        subject = f"manifest {external_id!r}: train {train.name!r} refused its input"
-        raise InvalidInput(subject, refused.errors) from None
+    except InvalidInput as error:
+        subject = f"manifest {external_id!r}: train {train.name!r}: invalid input"
+        raise InvalidInput(subject, error.errors) from None
 
 
 def _schedule(occasion: Occasion, options: ScheduleOptions) -> Schedule | None:
-    """The schedule with its variance: its own, else the option's."""
+    """The schedule; its own variance overrides the option."""
     if not isinstance(occasion, Interval | Cron):
         return None
     if options.variance is None or occasion.variance_seconds is not None:
@@ -114,12 +113,12 @@ def _schedule(occasion: Occasion, options: ScheduleOptions) -> Schedule | None:
 
 
 def _max_retries(train: Train[Any, Any], options: ScheduleOptions) -> int | None:
-    """The nearest word: the manifest's before the train's, and `max_retries` before `retry`."""
-    for said in (options, train.options):
-        if said.max_retries is not None:
-            return said.max_retries
-        if said.retry is not None:
-            return said.retry.max_retries
+    """The manifest's options override the train's, and `max_retries` overrides `retry`."""
+    for source in (options, train.options):
+        if source.max_retries is not None:
+            return source.max_retries
+        if source.retry is not None:
+            return source.retry.max_retries
     return None
 
 

@@ -1,4 +1,4 @@
-"""Schedules in words and as cron text, for people to read. Nothing is decided by these."""
+"""Format schedules for display: in words, and as the nearest cron expression."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from cronsim import CronSim
 
 from trax.errors import DefinitionError
 from trax.records.when import Cron, Interval, Schedule
-from trax.schedule.expression import SOME_WALL, parsed
+from trax.schedule.expression import REFERENCE_TIME, parse_expression
 
 UNITS: Final = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
 STEPS: Final = (1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30)
-"""The divisors of 60 that a cron step can keep up evenly."""
+"""The divisors of 60: cron steps that divide a minute or an hour evenly."""
 
 
-def explained(schedule: Schedule) -> str:
+def explain(schedule: Schedule) -> str:
     """`every 5 minutes`, `At 07:00 on Monday through Friday (Europe/Berlin)`."""
     words = _interval_in_words(schedule) if isinstance(schedule, Interval) else _cron_in_words(schedule)
-    late = schedule.variance_seconds
-    return f"{words}, up to {_duration(late)} later" if late else words
+    variance = schedule.variance_seconds
+    return f"{words}, up to {_duration(variance)} later" if variance else words
 
 
 def to_cron_expression(schedule: Schedule | None) -> str:
-    """The cron text nearest to a schedule: exact for cron, and for intervals that divide an hour or a day."""
+    """The nearest cron expression; exact for cron and for intervals that divide an hour or a day."""
     if schedule is None:
         return "* * * * *"
     if isinstance(schedule, Cron):
@@ -40,7 +40,7 @@ def _interval_in_words(interval: Interval) -> str:
 
 
 def _duration(seconds: int) -> str:
-    """In the largest unit that needs no fraction."""
+    """A duration in the largest unit that needs no fraction: `90 minutes`."""
     unit, size = next(((unit, size) for unit, size in UNITS if seconds % size == 0), UNITS[-1])
     count = seconds // size
     return f"{count} {unit}{'' if count == 1 else 's'}"
@@ -48,9 +48,9 @@ def _duration(seconds: int) -> str:
 
 def _cron_in_words(cron: Cron) -> str:
     try:
-        text = CronSim(parsed(cron.expression).text, SOME_WALL).explain()
+        text = CronSim(parse_expression(cron.expression).text, REFERENCE_TIME).explain()
     except DefinitionError:
-        return f"{cron.expression} (cannot be read)"
+        return f"{cron.expression} (invalid)"
     return text if cron.time_zone == "UTC" else f"{text} ({cron.time_zone})"
 
 
@@ -67,5 +67,5 @@ def _every(step: int, rest: str) -> str:
     return f"* {rest}" if step == 1 else f"*/{step} {rest}"
 
 
-def _nearest_step(wanted: int) -> int:
-    return min(STEPS, key=lambda step: abs(step - wanted))
+def _nearest_step(target: int) -> int:
+    return min(STEPS, key=lambda step: abs(step - target))

@@ -1,4 +1,4 @@
-"""Is it due, and when to look again. No clock is read: `now` is an argument."""
+"""Decide whether a manifest is due, and when to check it again. No clock is read: `now` is an argument."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from trax.errors import DefinitionError
 from trax.records.states import ScheduleType
-from trax.schedule.answers import Answer, Fire, Never, Wait
+from trax.schedule.answers import DueStatus, Fire, Never, Wait
 from trax.schedule.exclusions import first_allowed
-from trax.schedule.pace import pace_of
-from trax.schedule.regular import counted_from, look_at_regular
-from trax.schedule.variance import jittered
+from trax.schedule.pace import schedule_moments
+from trax.schedule.regular import base_time, check_regular
+from trax.schedule.variance import add_jitter
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -20,143 +20,143 @@ if TYPE_CHECKING:
     from trax.records.when import Timing
 
 __all__ = [
-    "LEFT_TO_OTHERS",
-    "Answer",
+    "UNREADABLE_RECHECK_DELAY",
+    "DueStatus",
     "Fire",
     "Never",
-    "Upcoming",
+    "NextRun",
     "Wait",
     "after_cancellation",
     "after_success",
-    "first_look",
-    "is_ahead",
-    "look",
-    "next_overlapping",
+    "check_due",
+    "first_scheduled_run",
+    "is_pending_once",
+    "next_overlapping_occurrence",
 ]
 
 
-LEFT_TO_OTHERS: Final = timedelta(minutes=5)
-"""When a manifest is looked at again that this server cannot evaluate: another may lead by then."""
-REGULAR: Final = (ScheduleType.CRON, ScheduleType.INTERVAL)
-BY_TIME: Final = (*REGULAR, ScheduleType.ONCE)
+UNREADABLE_RECHECK_DELAY: Final = timedelta(minutes=5)
+"""When to check again a manifest that this server cannot evaluate: another server may lead by then."""
+REGULAR_TYPES: Final = (ScheduleType.CRON, ScheduleType.INTERVAL)
+TIMED_TYPES: Final = (*REGULAR_TYPES, ScheduleType.ONCE)
 
 
-class Upcoming(NamedTuple):
-    """What is written to a manifest when a run of it has ended; None means unset."""
+class NextRun(NamedTuple):
+    """The next run to store in a manifest when one of its runs has ended; None clears the column."""
 
     next_scheduled_run: datetime | None
     next_due_at: datetime | None
 
 
-def look(timing: Timing, now: datetime) -> Answer:
-    """Whether a manifest should run now, else when to look again.
+def check_due(timing: Timing, now: datetime) -> DueStatus:
+    """Whether a manifest should run now, else when to check again.
 
-    What cannot be evaluated (an expression or a zone that this server does not know) never runs here, and
-    hurts nobody else.
+    A schedule that cannot be evaluated (invalid expression, unknown time zone) never runs on this server and
+    does not affect other manifests.
     """
     if timing.broken:
-        return Never(timing.broken, unreadable=timing.schedule_type in BY_TIME)
+        return Never(timing.broken, unreadable=timing.schedule_type in TIMED_TYPES)
     try:
-        return _put_off(timing, _regardless_of_exclusions(timing, now), now)
+        return _apply_exclusions(timing, _check_without_exclusions(timing, now), now)
     except DefinitionError as broken:
-        return Never(str(broken), unreadable=timing.schedule_type in BY_TIME)
+        return Never(str(broken), unreadable=timing.schedule_type in TIMED_TYPES)
 
 
-def after_success(timing: Timing, ended_at: datetime, random: Random) -> Upcoming:
-    """A success starts the count again, and throws the dice where there is variance."""
+def after_success(timing: Timing, ended_at: datetime, random: Random) -> NextRun:
+    """The next run after a success: counted from the success, with variance applied."""
     succeeded = timing._replace(last_successful_run=ended_at, next_scheduled_run=None)
     variance = timing.schedule.variance_seconds if timing.schedule else None
-    base = _next_regular(succeeded, counted_from(succeeded) or ended_at) if variance else None
-    return _upcoming(succeeded, base and jittered(base, variance, random), ended_at)
+    base = _next_regular(succeeded, base_time(succeeded) or ended_at) if variance else None
+    return _next_run(succeeded, base and add_jitter(base, variance, random), ended_at)
 
 
-def after_cancellation(timing: Timing, ended_at: datetime) -> Upcoming:
-    """The next regular occurrence after the run's end: else what timed out would be due again at once.
+def after_cancellation(timing: Timing, ended_at: datetime) -> NextRun:
+    """The next regular occurrence after the end of a cancelled run; otherwise a timeout would be due at once.
 
-    One run among several that overlap holds nothing up. What was to run once and was stopped stays stopped,
-    unless its moment is still to come: then it was a run started by hand.
+    With overlapping runs, one cancellation does not postpone the next run. A manifest that runs once is not
+    run again, unless its time is still to come: then the cancelled run was a manual one.
     """
     if timing.schedule_type is ScheduleType.ONCE:
-        is_over = not is_ahead(timing, ended_at)
-        return Upcoming(None, None) if is_over else _upcoming(timing, timing.scheduled_at, ended_at)
+        is_over = not is_pending_once(timing, ended_at)
+        return NextRun(None, None) if is_over else _next_run(timing, timing.scheduled_at, ended_at)
     if timing.max_instances > 1:
-        return _upcoming(timing, timing.next_scheduled_run, ended_at)
-    return _upcoming(timing, _next_regular(timing, ended_at), ended_at)
+        return _next_run(timing, timing.next_scheduled_run, ended_at)
+    return _next_run(timing, _next_regular(timing, ended_at), ended_at)
 
 
-def is_ahead(timing: Timing, now: datetime) -> bool:
-    """Whether what is to run once has not succeeded yet, and its moment is still to come."""
+def is_pending_once(timing: Timing, now: datetime) -> bool:
+    """Whether a manifest that runs once has not succeeded yet, and its time is still to come."""
     is_later = timing.scheduled_at is not None and timing.scheduled_at > now
     return is_later and timing.last_successful_run is None
 
 
-def first_look(
+def first_scheduled_run(
     timing: Timing, start: Literal["now", "next_occurrence"] | None, now: datetime
 ) -> datetime | None:
-    """The moment to set beforehand for a manifest that has not run: None when it may run at once.
+    """The scheduled time of the first run of a new manifest; None when it may run at once.
 
-    Where code does not say, an interval begins at once, and cron at its first occurrence.
+    Without a `start` option an interval runs at once, and cron at its first occurrence.
     """
     waits = timing.schedule_type is ScheduleType.CRON if start is None else start == "next_occurrence"
     return _next_regular(timing, now) if waits else None
 
 
-def next_overlapping(timing: Timing, queued_for: datetime | None, now: datetime) -> datetime | None:
-    """While an entry waits in the queue: the next occurrence that gets an entry of its own.
+def next_overlapping_occurrence(
+    timing: Timing, queued_for: datetime | None, now: datetime
+) -> datetime | None:
+    """The next occurrence that gets its own entry while another entry is queued.
 
-    None where runs do not overlap: there the end of the run says what comes next.
+    None without overlapping runs: there the end of the run decides the next one.
     """
-    if timing.max_instances == 1 or timing.schedule_type not in REGULAR:
+    if timing.max_instances == 1 or timing.schedule_type not in REGULAR_TYPES:
         return None
     if timing.broken:
-        return now + LEFT_TO_OTHERS
+        return now + UNREADABLE_RECHECK_DELAY
     try:
-        return pace_of(timing, anchor=queued_for or now).next_after(now)
+        return schedule_moments(timing, anchor=queued_for or now).next_after(now)
     except DefinitionError:
-        return now + LEFT_TO_OTHERS
+        return now + UNREADABLE_RECHECK_DELAY
 
 
-def _regardless_of_exclusions(timing: Timing, now: datetime) -> Answer:
+def _check_without_exclusions(timing: Timing, now: datetime) -> DueStatus:
     return (
-        _look_at_once(timing, now)
-        if timing.schedule_type is ScheduleType.ONCE
-        else look_at_regular(timing, now)
+        _check_once(timing, now) if timing.schedule_type is ScheduleType.ONCE else check_regular(timing, now)
     )
 
 
-def _look_at_once(timing: Timing, now: datetime) -> Answer:
+def _check_once(timing: Timing, now: datetime) -> DueStatus:
     if timing.scheduled_at is None:
-        return Never("it is to run once, but no moment is set")
+        return Never("it runs once, but no time is set")
     if timing.last_successful_run is not None:
-        return Never("it was to run once, and has")
+        return Never("it runs once and has already succeeded")
     return Fire(timing.scheduled_at) if timing.scheduled_at <= now else Wait(timing.scheduled_at)
 
 
-def _put_off(timing: Timing, answer: Answer, now: datetime) -> Answer:
-    """The answer, moved to where no exclusion holds."""
-    if isinstance(answer, Never) or not timing.exclusions:
-        return answer
-    wanted = now if isinstance(answer, Fire) else answer.until
-    allowed = first_allowed(timing.exclusions, timing.time_zone, wanted)
+def _apply_exclusions(timing: Timing, status: DueStatus, now: datetime) -> DueStatus:
+    """Postpone the start to the first time that no exclusion covers."""
+    if isinstance(status, Never) or not timing.exclusions:
+        return status
+    start = now if isinstance(status, Fire) else status.until
+    allowed = first_allowed(timing.exclusions, timing.time_zone, start)
     if allowed is None:
-        return Never("its exclusions leave no moment free within ten years")
-    return answer if allowed == wanted else Wait(allowed)
+        return Never("its exclusions allow no start within ten years")
+    return status if allowed == start else Wait(allowed)
 
 
 def _next_regular(timing: Timing, after: datetime) -> datetime | None:
     try:
-        return pace_of(timing, anchor=after).next_after(after)
+        return schedule_moments(timing, anchor=after).next_after(after)
     except DefinitionError:
         return None
 
 
-def _upcoming(timing: Timing, planned: datetime | None, now: datetime) -> Upcoming:
-    match look(timing._replace(next_scheduled_run=planned), now):
+def _next_run(timing: Timing, planned: datetime | None, now: datetime) -> NextRun:
+    match check_due(timing._replace(next_scheduled_run=planned), now):
         case Fire():
-            return Upcoming(planned, now)
+            return NextRun(planned, now)
         case Wait(until):
-            return Upcoming(planned, until)
+            return NextRun(planned, until)
         case Never(unreadable=True):
-            return Upcoming(planned, now)  # the manager looks: its server may know more than this one
+            return NextRun(planned, now)  # checked by the manager, whose server may be able to evaluate it
         case Never():
-            return Upcoming(None, None)
+            return NextRun(None, None)

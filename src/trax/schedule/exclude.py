@@ -5,27 +5,27 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import date, datetime, time
 
-from trax.errors import DefinitionError, shown
+from trax.errors import DefinitionError, format_value
 from trax.records.when import Calendar, DateRange, Dates, DaysOfWeek, TimeWindow
 from trax.schedule.days import DAYS, day_number
 
 
 def days_of_week(*days: int | str) -> DaysOfWeek:
-    """Whole days: names such as `sat` or `saturday`, or numbers as Python counts, Monday is 0."""
+    """Exclude days of the week: names such as `sat` or `saturday`, or numbers where Monday is 0."""
     if not days:
         raise DefinitionError('exclude.days_of_week needs a day, such as "sat"')
     return DaysOfWeek(tuple(sorted({_day(day) for day in days})))
 
 
 def dates(*days: date | str) -> Dates:
-    """Whole dates."""
+    """Exclude whole dates, such as `"2026-12-25"`."""
     if not days:
         raise DefinitionError('exclude.dates needs a date, such as "2026-12-25"')
     return Dates(tuple(sorted({_date(day) for day in days})))
 
 
 def date_range(start: date | str, end: date | str) -> DateRange:
-    """From one date to another, both included."""
+    """Exclude all dates from `start` to `end`, both included."""
     first, last = _date(start), _date(end)
     if first > last:
         raise DefinitionError(f"exclude.date_range ends on {last}, before it starts on {first}")
@@ -33,12 +33,12 @@ def date_range(start: date | str, end: date | str) -> DateRange:
 
 
 def time_window(start: time | str, end: time | str) -> TimeWindow:
-    """Every day from one time up to another, over midnight when the end is the earlier one."""
+    """Exclude the time from `start` up to `end` every day; across midnight if `end` is the earlier one."""
     return TimeWindow(_time(start), _time(end))
 
 
 def outside(calendar: Calendar) -> Calendar:
-    """Everything but a calendar: the manifest runs only inside its windows."""
+    """Exclude everything outside a calendar: the manifest runs only inside its windows."""
     return replace(calendar, only=True)
 
 
@@ -46,7 +46,7 @@ def _day(day: int | str) -> int:
     if isinstance(day, str):
         return day_number(day)
     if day not in range(len(DAYS)):
-        raise DefinitionError(f"{shown(day)} is not a day of the week (0 is Monday, 6 is Sunday)")
+        raise DefinitionError(f"{format_value(day)} is not a day of the week (0 is Monday, 6 is Sunday)")
     return day
 
 
@@ -56,16 +56,16 @@ def _date(day: date | str) -> date:
     try:
         return date.fromisoformat(day)  # pyright: ignore[reportArgumentType]
     except (TypeError, ValueError):
-        raise DefinitionError(f'{shown(day)} is not a date such as "2026-12-25"') from None
+        raise DefinitionError(f'{format_value(day)} is not a date such as "2026-12-25"') from None
 
 
 def _time(of_day: time | str) -> time:
     try:
-        read = of_day if isinstance(of_day, time) else time.fromisoformat(of_day)
+        parsed = of_day if isinstance(of_day, time) else time.fromisoformat(of_day)
     except (TypeError, ValueError):
-        raise DefinitionError(f'{shown(of_day)} is not a time of day such as "22:00"') from None
-    if read.tzinfo is not None:
+        raise DefinitionError(f'{format_value(of_day)} is not a time of day such as "22:00"') from None
+    if parsed.tzinfo is not None:
         raise DefinitionError(
-            f"{shown(of_day)} has a zone of its own; windows are read in the manifest's zone"
+            f"{format_value(of_day)} has a time zone; remove it, exclusions use the time zone of the manifest"
         )
-    return read
+    return parsed

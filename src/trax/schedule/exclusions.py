@@ -1,4 +1,4 @@
-"""Whether a manifest is kept from running, and when that ends. Any one exclusion is enough."""
+"""Evaluate exclusions: whether a manifest is excluded now, and until when. Any one is enough."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 SECOND: Final = timedelta(seconds=1)
 HORIZON: Final = timedelta(days=3653)
-"""What stays excluded for ten years counts as excluded for ever."""
+"""Excluded for ten years counts as excluded forever."""
 
 
 def is_excluded(exclusions: Sequence[Exclusion], zone: str, now: datetime) -> bool:
@@ -26,45 +26,44 @@ def is_excluded(exclusions: Sequence[Exclusion], zone: str, now: datetime) -> bo
 
 
 def first_allowed(exclusions: Sequence[Exclusion], zone: str, now: datetime) -> datetime | None:
-    """The first moment from `now` on that nothing excludes, or None when there is none within ten years.
+    """The first moment from `now` on that no exclusion covers, or None when there is none within ten years.
 
-    Goes from end to end: whichever exclusion holds longest is asked when it ends, and there the question is
-    put again.
+    Jumps to the end of the longest exclusion that applies, and checks again there.
     """
     if not exclusions:
         return now
-    place, moment = zone_named(zone), now
+    time_zone, moment = zone_named(zone), now
     while moment < now + HORIZON:
-        wall = wall_at(moment, place)
-        holding = [exclusion for exclusion in exclusions if _excludes(exclusion, wall)]
-        if not holding:
+        wall = wall_at(moment, time_zone)
+        active = [exclusion for exclusion in exclusions if _excludes(exclusion, wall)]
+        if not active:
             return moment
-        ends = [_end(exclusion, wall) for exclusion in holding]
-        lasting = [end for end in ends if end is not None]
-        if len(lasting) < len(ends):
+        ends = [_exclusion_end(exclusion, wall) for exclusion in active]
+        finite_ends = [end for end in ends if end is not None]
+        if len(finite_ends) < len(ends):
             return None
-        moment = _reached(max(lasting), wall, moment, place)
+        moment = _first_moment_showing(max(finite_ends), wall, moment, time_zone)
     return None
 
 
 def exclusion_start(
     exclusions: Sequence[Exclusion], zone: str, now: datetime, after: datetime
 ) -> datetime | None:
-    """Where the exclusion that holds `now` began, to the second; None when it did so before `after`.
+    """The start of the exclusion that covers `now`, to the second; None when it began before `after`.
 
-    What `first_allowed` says of a moment in between tells on which side of it to look.
+    A binary search with `first_allowed`.
     """
-    allowed, held = first_allowed(exclusions, zone, after), now
+    allowed, excluded = first_allowed(exclusions, zone, after), now
     if allowed is None or allowed >= now:
         return None
-    while held - allowed > SECOND:
-        middle = allowed + (held - allowed) / 2
-        found = first_allowed(exclusions, zone, middle)
-        if found is None or found >= now:
-            held = middle
+    while excluded - allowed > SECOND:
+        middle = allowed + (excluded - allowed) / 2
+        next_allowed = first_allowed(exclusions, zone, middle)
+        if next_allowed is None or next_allowed >= now:
+            excluded = middle
         else:
-            allowed = found
-    return held
+            allowed = next_allowed
+    return excluded
 
 
 def _excludes(exclusion: Exclusion, wall: datetime) -> bool:
@@ -73,8 +72,8 @@ def _excludes(exclusion: Exclusion, wall: datetime) -> bool:
     return covers(exclusion, wall)
 
 
-def _end(exclusion: Exclusion, wall: datetime) -> datetime | None:
-    """Up to which wall an exclusion that holds goes on holding, at least; None for ever."""
+def _exclusion_end(exclusion: Exclusion, wall: datetime) -> datetime | None:
+    """The wall-clock time until which an active exclusion applies at least; None: forever."""
     if not isinstance(exclusion, Calendar):
         return end_of(exclusion, wall)
     if exclusion.only:
@@ -84,12 +83,12 @@ def _end(exclusion: Exclusion, wall: datetime) -> datetime | None:
     return None if None in ends else max(end for end in ends if end is not None)
 
 
-def _reached(end: datetime, wall: datetime, moment: datetime, zone: ZoneInfo) -> datetime:
-    """The first moment from here on at which the clocks have come to `end`.
+def _first_moment_showing(end: datetime, wall: datetime, moment: datetime, zone: ZoneInfo) -> datetime:
+    """The first moment after `moment` at which the wall clock shows `end`.
 
-    Clocks that are about to be turned back may leave the exclusion that way, so the turn is looked at too.
+    A clock that is set back may leave the exclusion that way, so the moment of the change is considered too.
     """
     repeat = repeat_around(wall, zone)
-    shown_at = moments_of(end, zone) or (end_of_gap(end, zone),)
-    reached = min(shown for shown in shown_at if shown > moment)
-    return min(reached, repeat.turned_at) if repeat and not wall.fold else reached
+    candidates = moments_of(end, zone) or (end_of_gap(end, zone),)
+    first = min(candidate for candidate in candidates if candidate > moment)
+    return min(first, repeat.turned_at) if repeat and not wall.fold else first

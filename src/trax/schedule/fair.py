@@ -1,4 +1,4 @@
-"""Who is served when not everyone can be. No I/O: give it counts, get a list."""
+"""Share a limited number of places between groups of due manifests. No I/O."""
 
 from __future__ import annotations
 
@@ -8,39 +8,41 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class Waiting(NamedTuple):
-    """A manifest that looks due, and the group it belongs to."""
+class DueCandidate(NamedTuple):
+    """A manifest that is probably due, and its group."""
 
     manifest_id: int
     group_id: int
     group_priority: int
 
 
-def chosen_fairly(waiting: Sequence[Waiting], limit: int | None, *, turn: int = 0) -> list[Waiting]:
-    """Choose at most `limit`, so that a flood in one group does not shut out the others.
+def select_fairly(
+    candidates: Sequence[DueCandidate], limit: int | None, *, turn: int = 0
+) -> list[DueCandidate]:
+    """Select at most `limit` manifests, so that a large group does not starve the others.
 
-    Every group gets an equal share first; what is left goes to the highest priority. With fewer places than
-    groups each gets one in its turn, and the turn decides which group begins.
+    Each group gets an equal share first; the rest goes to the highest priority. If `limit` is less than the
+    number of groups, groups take turns: `turn` decides which group comes first.
     """
-    if limit is None or len(waiting) <= limit:
-        return list(waiting)
-    groups = _by_priority(waiting)
+    if limit is None or len(candidates) <= limit:
+        return list(candidates)
+    groups = _group_by_priority(candidates)
     if limit < len(groups):
         first = turn * limit % len(groups)
         return [members[0] for members in (groups[first:] + groups[:first])[:limit]]
-    return _shared(groups, limit)
+    return _share_equally(groups, limit)
 
 
-def _by_priority(waiting: Sequence[Waiting]) -> list[list[Waiting]]:
-    """The members of each group, highest priority first; among equals whoever came first."""
-    groups: dict[int, list[Waiting]] = {}
-    for one in waiting:
-        groups.setdefault(one.group_id, []).append(one)
+def _group_by_priority(candidates: Sequence[DueCandidate]) -> list[list[DueCandidate]]:
+    """The members of each group, highest priority first; stable among equals."""
+    groups: dict[int, list[DueCandidate]] = {}
+    for candidate in candidates:
+        groups.setdefault(candidate.group_id, []).append(candidate)
     return sorted(groups.values(), key=lambda members: -members[0].group_priority)
 
 
-def _shared(groups: list[list[Waiting]], limit: int) -> list[Waiting]:
+def _share_equally(groups: list[list[DueCandidate]], limit: int) -> list[DueCandidate]:
     share = limit // len(groups)
-    chosen = [one for members in groups for one in members[:share]]
-    leftovers = (one for members in groups for one in members[share:])
-    return chosen + [one for _, one in zip(range(limit - len(chosen)), leftovers, strict=False)]
+    selected = [candidate for members in groups for candidate in members[:share]]
+    rest = (candidate for members in groups for candidate in members[share:])
+    return selected + [candidate for _, candidate in zip(range(limit - len(selected)), rest, strict=False)]

@@ -1,4 +1,4 @@
-"""Who waits for whom: neither manifests nor groups may do so in a circle. No I/O: give it edges."""
+"""Dependency graphs of manifests and groups: refuse cycles, order parents before children. No I/O."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Edge: TypeAlias = tuple[str, str]
 """A parent and its child."""
 
 LONGEST_PATH = 12
-"""How much of a circle is told."""
+"""How many names of a cycle an error message shows."""
 
 
 def check_graph(
@@ -25,9 +25,9 @@ def check_graph(
     stored_parents: Mapping[str, str | None] | None = None,
     stored_groups: Mapping[str, str] | None = None,
 ) -> None:
-    """Check these manifests, together with stored ones: their parents and groups by external id.
+    """Refuse cycles among these manifests and stored ones, given as parents and groups by external id.
 
-    A declared manifest takes the place of the stored one of its name.
+    A declared manifest replaces the stored one with the same external id.
     """
     manifests = tuple(manifests)
     parents = {**(stored_parents or {}), **{each.external_id: each.depends_on for each in manifests}}
@@ -38,30 +38,30 @@ def check_graph(
 
 
 def check_manifest_cycles(edges: Iterable[Edge]) -> None:
-    """Refuse manifests that would wait for each other for ever."""
+    """Refuse manifests that depend on each other in a cycle."""
     edges = list(dict.fromkeys(edges))
-    stuck = _never_free(edges)
-    if stuck:
+    blocked = _find_blocked(edges)
+    if blocked:
         raise DefinitionError(
-            f"manifests cannot depend on each other in a circle: {_circle(edges, stuck)}; "
-            f"take one of these dependencies away"
+            f"manifests depend on each other in a cycle: {_format_cycle(edges, blocked)}; "
+            f"remove one of these dependencies"
         )
 
 
 def check_group_cycles(edges: Iterable[Edge]) -> None:
-    """Refuse groups that wait for each other; edges inside one group are no concern of this check."""
+    """Refuse groups that depend on each other in a cycle; dependencies inside one group are ignored."""
     edges = [(parent, child) for parent, child in dict.fromkeys(edges) if parent != child]
-    stuck = _never_free(edges)
-    if stuck:
+    blocked = _find_blocked(edges)
+    if blocked:
         raise DefinitionError(
-            f"groups must form a DAG, but these are in a circle of dependencies or behind one: "
-            f"{', '.join(sorted(stuck))} ({_circle(edges, stuck)}); put manifests that depend on each other "
-            f"into one group, or take a dependency away"
+            f"groups must form a DAG, but these are in a dependency cycle or depend on one: "
+            f"{', '.join(sorted(blocked))} ({_format_cycle(edges, blocked)}); put manifests that depend on "
+            f"each other into one group, or remove a dependency"
         )
 
 
 class Dag:
-    """Edges that close no circle, added a few at a time: each time only what they lead to is walked."""
+    """A directed graph without cycles, built step by step; a check visits only what the new edges reach."""
 
     def __init__(self) -> None:
         self._children: dict[str, dict[str, None]] = {}
@@ -71,22 +71,22 @@ class Dag:
         return self._children.get(name, ())
 
     def add(self, edges: Iterable[Edge]) -> None:
-        """Add edges of which `closes_circle` was asked."""
+        """Add edges. Check them for cycles first."""
         for parent, child in edges:
             self._children.setdefault(parent, {})[child] = None
             self._has_parent.add(child)
 
-    def closes_circle(self, edges: Iterable[Edge]) -> bool:
-        """Whether these would close one, together with what is here. From a name to itself is no circle."""
+    def creates_cycle(self, edges: Iterable[Edge]) -> bool:
+        """Whether adding these edges would create a cycle. An edge from a name to itself does not count."""
         edges = [edge for edge in dict.fromkeys(edges) if edge[0] != edge[1]]
         new = Dag()
         new.add(edges)
         return any(
-            (parent in self._has_parent or parent in new._has_parent) and self._leads(new, child, parent)
+            (parent in self._has_parent or parent in new._has_parent) and self._has_path(new, child, parent)
             for parent, child in edges
         )
 
-    def _leads(self, more: Dag, start: str, end: str) -> bool:
+    def _has_path(self, more: Dag, start: str, end: str) -> bool:
         seen, ahead = {start}, [start]
         while ahead:
             name = ahead.pop()
@@ -99,14 +99,14 @@ class Dag:
 
 
 def group_edges(edges: Iterable[Edge], groups: Mapping[str, str]) -> list[Edge]:
-    """The edges between groups that follow from those between manifests, as far as their groups are known."""
+    """The edges between groups that follow from edges between manifests whose groups are known."""
     return [
         (groups[parent], groups[child]) for parent, child in edges if parent in groups and child in groups
     ]
 
 
 def parents_first(manifests: Iterable[Declaration]) -> tuple[Declaration, ...]:
-    """The same manifests in the same order, except that a parent declared later moves before its child."""
+    """The manifests in the given order, with parents moved before their children."""
     waiting = {each.external_id: each for each in manifests}
     ordered: list[Declaration] = []
     for external_id in list(waiting):
@@ -119,35 +119,35 @@ def parents_first(manifests: Iterable[Declaration]) -> tuple[Declaration, ...]:
     return tuple(ordered)
 
 
-def _never_free(edges: list[Edge]) -> set[str]:
-    """Everyone in a circle or behind one: who is left when all that wait for nobody have gone (Kahn)."""
-    waits = Counter(child for _, child in edges)
+def _find_blocked(edges: list[Edge]) -> set[str]:
+    """The names in a cycle or behind one: what is left after a topological sort (Kahn)."""
+    open_parents = Counter(child for _, child in edges)
     children: dict[str, list[str]] = {}
     for parent, child in edges:
         children.setdefault(parent, []).append(child)
 
-    free = [parent for parent in children if parent not in waits]
+    free = [parent for parent in children if parent not in open_parents]
     while free:
         for child in children.get(free.pop(), ()):
-            waits[child] -= 1
-            if not waits[child]:
-                del waits[child]
+            open_parents[child] -= 1
+            if not open_parents[child]:
+                del open_parents[child]
                 free.append(child)
 
-    return set(waits)
+    return set(open_parents)
 
 
-def _circle(edges: list[Edge], stuck: set[str]) -> str:
-    """One circle as a path that begins with its first name. Walking up from a stuck one must come round."""
+def _format_cycle(edges: list[Edge], stuck: set[str]) -> str:
+    """One cycle as a path, starting with its first name. Following parents from a blocked name finds it."""
     above = {child: parent for parent, child in sorted(edges, reverse=True) if parent in stuck}
     at, walked = min(stuck), dict[str, None]()
     while at not in walked:
         walked[at] = None
         at = above[at]
     names = list(walked)
-    circle = names[names.index(at) :][::-1]
-    start = circle.index(min(circle))
-    path = [*circle[start:], *circle[:start], circle[start]]
+    cycle = names[names.index(at) :][::-1]
+    start = cycle.index(min(cycle))
+    path = [*cycle[start:], *cycle[:start], cycle[start]]
     if len(path) > LONGEST_PATH:
-        path[LONGEST_PATH - 2 : -1] = [f"… ({len(circle)} in all)"]
+        path[LONGEST_PATH - 2 : -1] = [f"… ({len(cycle)} in all)"]
     return " -> ".join(path)

@@ -1,4 +1,4 @@
-"""What makes a manifest run: a schedule, a single moment, another manifest, or somebody's hand."""
+"""What starts a manifest: a schedule, a single time, another manifest, or a manual trigger."""
 
 from __future__ import annotations
 
@@ -6,44 +6,46 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal, TypeAlias
 
-from trax.errors import DefinitionError, shown
+from trax.errors import DefinitionError, format_value
 from trax.records.states import ScheduleType
 from trax.records.when import Cron, Interval, Schedule
-from trax.schedule.expression import parsed
+from trax.schedule.expression import parse_expression
 from trax.schedule.zones import zone_named
 
 When: TypeAlias = Schedule | Literal["on_demand", "none"]
-"""What `schedule` takes; what is `on_demand` is started by hand only."""
+"""The `when` argument of `schedule`; `on_demand` runs only when triggered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """A single time, so long after the app starts."""
+    """Run once, `delay` after the app starts."""
 
     delay: timedelta
 
 
 @dataclass(frozen=True, slots=True)
-class After:
-    """Whenever another manifest has succeeded; a dormant one also waits to be asked for by its train."""
+class AfterManifest:
+    """Run after each success of another manifest; a dormant one only when a run of it activates it."""
 
     parent: str
 
 
-Occasion: TypeAlias = Interval | Cron | Once | After | ScheduleType
+Occasion: TypeAlias = Interval | Cron | Once | AfterManifest | ScheduleType
 
 
-def occasion_of(place: str, when: Any) -> Occasion:
-    """What `when` stands for, with a hint for who wrote a cron expression as plain text."""
+def parse_when(place: str, when: Any) -> Occasion:
+    """Validate a `when` argument. A plain string gets a hint to use cron(…)."""
     if isinstance(when, Interval | Cron):
-        return _possible(place, when)
+        return _validate_schedule(place, when)
     if when in (ScheduleType.NONE, ScheduleType.ON_DEMAND):
         return ScheduleType(when)
     hint = f"; did you mean cron({when!r})?" if isinstance(when, str) else ""
-    raise DefinitionError(f'{place} needs every(…), cron("…") or "on_demand" (got {shown(when)}){hint}')
+    raise DefinitionError(
+        f'{place} needs every(…), cron("…") or "on_demand" (got {format_value(when)}){hint}'
+    )
 
 
-def type_of(occasion: Occasion) -> ScheduleType:
+def schedule_type_of(occasion: Occasion) -> ScheduleType:
     match occasion:
         case Interval():
             return ScheduleType.INTERVAL
@@ -51,19 +53,19 @@ def type_of(occasion: Occasion) -> ScheduleType:
             return ScheduleType.CRON
         case Once():
             return ScheduleType.ONCE
-        case After():
+        case AfterManifest():
             return ScheduleType.DEPENDENT
         case ScheduleType():
             return occasion
 
 
-def _possible(place: str, schedule: Schedule) -> Schedule:
-    """Schedules are plain values: one that was not made by `every` or `cron` has not been checked yet."""
+def _validate_schedule(place: str, schedule: Schedule) -> Schedule:
+    """Validate a schedule: one that was not built by `every` or `cron` has not been validated yet."""
     if isinstance(schedule, Cron):
-        parsed(schedule.expression)
+        parse_expression(schedule.expression)
         zone_named(schedule.time_zone)
     elif schedule.seconds < 1:
-        raise DefinitionError(f"{place} needs an interval of 1 second or more (got {shown(schedule)})")
+        raise DefinitionError(f"{place} needs an interval of 1 second or more (got {format_value(schedule)})")
     if schedule.variance_seconds is not None and schedule.variance_seconds < 0:
-        raise DefinitionError(f"{place} cannot vary by less than nothing (got {shown(schedule)})")
+        raise DefinitionError(f"{place} needs a variance of 0 seconds or more (got {format_value(schedule)})")
     return schedule

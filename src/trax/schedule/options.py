@@ -1,4 +1,4 @@
-"""The options of a schedule: as keyword arguments, and as the value they make once they are checked."""
+"""The options of a schedule, as keyword arguments and as a validated value."""
 
 from __future__ import annotations
 
@@ -26,50 +26,50 @@ from trax.train import Retry
 
 Start: TypeAlias = Literal["now", "next_occurrence"]
 
-UNSAID: Final = Group()
+EMPTY_GROUP: Final = Group()
 
 
 class ScheduleKeywords(TypedDict, total=False):
-    """How a manifest is handled. What is left out, or None, is left to its train and the app's settings.
+    """Options of a manifest. For an omitted option or None, its train and the app's settings apply.
 
-    `variance` and `start` are for what has a schedule, `dormant` for what depends on another manifest.
+    `variance` and `start` need an `every` or `cron` schedule, `dormant` needs a parent manifest.
     """
 
     group: str | Group | None
-    """Its group, by name or with limits; else the train's, else the batch's, else one of its own."""
+    """Group name, or a `Group` with limits; default: the train's, else the batch's, else one of its own."""
     priority: int | None
-    """From 0 to 31, within its group; else the train's."""
+    """0 to 31, within its group; default: the train's."""
     enabled: bool | None
-    """Whether it fires. Left out, an operator's choice stays."""
+    """Whether it runs. If omitted, the operator's choice is kept."""
     max_retries: int | None
-    """How many runs it gets before it is given up; the last word over `retry`."""
+    """How many runs may fail before a dead letter is created; overrides `retry`."""
     retry: Retry | None
-    """How a run that failed is tried again."""
+    """How a failed run is retried."""
     timeout: timedelta | None
-    """How long a run may take before it is stopped."""
+    """Maximum duration of a run; then it is cancelled."""
     on_misfire: OnMisfire | None
-    """What happens to what was missed: `fire_once_now`, `do_nothing` or `fire_all(limit)`."""
+    """What to do with missed occurrences: `fire_once_now`, `do_nothing` or `fire_all(limit)`."""
     misfire_threshold: timedelta | None
-    """How late is not yet missed, in whole seconds."""
+    """How late an occurrence may start before it counts as missed, in whole seconds."""
     exclude: Exclusion | Iterable[Exclusion] | None
-    """When it must not run: one exclusion or several."""
+    """When it must not run: one or more exclusions."""
     variance: timedelta | None
-    """Each start is put off by chance, by up to this much."""
+    """Each start is delayed by a random time up to this."""
     dormant: bool | None
-    """Whether it only runs when the run it depends on wakes it with `run.activate`."""
+    """Whether it runs only when a run of its parent activates it with `run.activate`."""
     max_instances: int | None
-    """How many of its runs may be under way at once; 1 unless said otherwise."""
+    """Maximum number of its runs that are active at once; default 1."""
     start: Start | None
-    """When its first run is: `now`, or at its `next_occurrence`. Else an interval runs now, cron does not."""
+    """First run: `now` or at the `next_occurrence`. Default: `now` for every, `next_occurrence` for cron."""
     renamed_from: str | Iterable[str] | None
-    """The external id it had before, or several: its history comes along."""
+    """Its former external id, or several; its history is kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleOptions:
-    """The options of one manifest or one batch, each of them checked."""
+    """The validated options of one manifest or one batch."""
 
-    group: Group = UNSAID
+    group: Group = EMPTY_GROUP
     priority: int | None = None
     enabled: bool | None = None
     max_retries: int | None = None
@@ -86,19 +86,19 @@ class ScheduleOptions:
 
 
 def options_of(place: str, keywords: Mapping[str, Any]) -> ScheduleOptions:
-    """Check what was said at a place, which every message names."""
-    said = {name: value for name, value in keywords.items() if value is not None}
+    """Validate options. `place`, such as "manifest 'x'", starts every error message."""
+    options = {name: value for name, value in keywords.items() if value is not None}
     try:
-        return ScheduleOptions(**{name: _read(name, value) for name, value in said.items()})
-    except InvalidArgument as refused:
-        raise InvalidArgument(f"{place}: {refused.place}", refused.wanted, refused.value) from None
-    except DefinitionError as refused:
-        raise DefinitionError(f"{place}: {refused}") from None
+        return ScheduleOptions(**{name: _parse_option(name, value) for name, value in options.items()})
+    except InvalidArgument as error:
+        raise InvalidArgument(f"{place}: {error.argument}", error.expected, error.value) from None
+    except DefinitionError as error:
+        raise DefinitionError(f"{place}: {error}") from None
 
 
-def _read(name: str, value: Any) -> Any:
+def _parse_option(name: str, value: Any) -> Any:
     if name not in _READERS:
-        raise DefinitionError(f"there is no option {name!r}{did_you_mean(name, _READERS)}")
+        raise DefinitionError(f"unknown option {name!r}{did_you_mean(name, _READERS)}")
     return _READERS[name](name, value)
 
 
@@ -123,10 +123,10 @@ def _external_ids(name: str, value: Any) -> tuple[str, ...]:
 
 _GROUP = Requirement("a group's name or a Group", lambda value: isinstance(value, Group))
 _EXCLUSION = Requirement(
-    "made by exclude, such as exclude.dates(…), or a list of such", lambda value: isinstance(value, Exclusion)
+    "an exclusion such as exclude.dates(…), or a list of them", lambda value: isinstance(value, Exclusion)
 )
 _EXTERNAL_ID = Requirement(
-    "an external id or a list of such", lambda value: isinstance(value, str) and bool(value)
+    "an external id or a list of external ids", lambda value: isinstance(value, str) and bool(value)
 )
 _START = Requirement('"now" or "next_occurrence"', lambda value: value in ("now", "next_occurrence"))
 _READERS: Mapping[str, Callable[[str, Any], Any]] = {

@@ -1,4 +1,4 @@
-"""The regular moments of a schedule, whatever its kind: the next one, the latest, the ones to make up."""
+"""The occurrences of an interval or cron schedule: the next, the latest, the oldest missed one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from trax.errors import DefinitionError
 from trax.records.states import ScheduleType
 from trax.records.when import Cron, Interval
-from trax.schedule.expression import parsed
+from trax.schedule.expression import parse_expression
 from trax.schedule.occurrences import latest_occurrence, next_occurrence
 from trax.schedule.zones import zone_named
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 RESOLUTION = timedelta(microseconds=1)
 
 
-class Steps(NamedTuple):
-    """Moments at equal distances, so that any of them is found by dividing."""
+class IntervalMoments(NamedTuple):
+    """The occurrences of an interval: `anchor` plus multiples of `step`."""
 
     anchor: datetime
     step: timedelta
@@ -33,7 +33,7 @@ class Steps(NamedTuple):
         return moment if moment > after else None
 
     def oldest_of(self, limit: int, up_to: datetime, after: datetime) -> datetime | None:
-        """Of the latest `limit` moments after the one and up to the other, the oldest."""
+        """The oldest of the latest `limit` occurrences after `after` and up to `up_to`."""
         latest = self.latest(up_to, after)
         return None if latest is None else max(self.next_after(after), latest - (limit - 1) * self.step)
 
@@ -42,7 +42,7 @@ class Steps(NamedTuple):
 
 
 class CronMoments(NamedTuple):
-    """The moments of a cron expression, found by walking from one to the next."""
+    """The occurrences of a cron expression."""
 
     cron: Cron
 
@@ -62,28 +62,28 @@ class CronMoments(NamedTuple):
         return oldest
 
 
-Pace: TypeAlias = Steps | CronMoments
+ScheduleMoments: TypeAlias = IntervalMoments | CronMoments
 
 
-def pace_of(timing: Timing, anchor: datetime) -> Pace:
-    """The pace of a manifest; what cannot be followed is refused with the reason, here and nowhere later.
+def schedule_moments(timing: Timing, anchor: datetime) -> ScheduleMoments:
+    """The occurrences of a manifest. Raises DefinitionError for a schedule that cannot be evaluated.
 
-    An interval is counted from `anchor`, unless it is anchored itself: then from when the manifest was made.
+    An interval is counted from `anchor`; an anchored interval from the creation of the manifest.
     """
     kind, schedule = timing.schedule_type, timing.schedule
     if kind is ScheduleType.INTERVAL and isinstance(schedule, Interval):
-        return Steps(timing.created_at if schedule.anchored else anchor, _step(schedule.seconds))
+        return IntervalMoments(timing.created_at if schedule.anchored else anchor, _step(schedule.seconds))
     if kind is ScheduleType.CRON and isinstance(schedule, Cron):
-        parsed(schedule.expression)
+        parse_expression(schedule.expression)
         zone_named(schedule.time_zone)
         return CronMoments(schedule)
     if kind in (ScheduleType.INTERVAL, ScheduleType.CRON):
         raise DefinitionError(f"a manifest of type {kind} without a schedule of that type never runs")
-    raise DefinitionError(f"a manifest of type {kind} is not started by time")
+    raise DefinitionError(f"a manifest of type {kind} has no schedule")
 
 
 @lru_cache
 def _step(seconds: int) -> timedelta:
     if seconds <= 0:
-        raise DefinitionError(f"an interval of {seconds} seconds never comes round")
+        raise DefinitionError(f"an interval of {seconds} s is invalid; it must be 1 s or more")
     return timedelta(seconds=seconds)

@@ -1,4 +1,4 @@
-"""When a manifest would run next, if every run took no time and succeeded. No I/O: give it a timing."""
+"""Preview the next runs of a manifest, as if every run succeeded immediately. No I/O."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from trax.schedule.due import Fire, Never, Wait, look
+from trax.schedule.due import Fire, Never, Wait, check_due
 from trax.schedule.zones import repeat_around, wall_at, zone_named
 
 if TYPE_CHECKING:
@@ -20,23 +20,25 @@ SECOND: Final = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """A run to come: when, what the clocks of its zone show, and what is odd about that."""
+    """A future run: the moment, the local time, and a remark on daylight saving time."""
 
     at: datetime
     local: datetime
     remark: str | None = None
 
 
-def previewed(timing: Timing, now: datetime, count: int) -> list[Preview]:
-    """The next runs, as the manager would decide them one after the other."""
+def preview_runs(timing: Timing, now: datetime, count: int) -> list[Preview]:
+    """The next `count` runs, as the manifest manager would decide them."""
     zone = zone_named(timing.time_zone)
     moments = _moments(timing, now)
-    found = [moment for moment, _ in zip(moments, range(count), strict=False)]
-    return [Preview(moment, moment.astimezone(zone), odd_about(moment, zone)) for moment in found]
+    selected = [moment for moment, _ in zip(moments, range(count), strict=False)]
+    return [
+        Preview(moment, moment.astimezone(zone), describe_clock_change(moment, zone)) for moment in selected
+    ]
 
 
-def odd_about(moment: datetime, zone: ZoneInfo) -> str | None:
-    """What daylight saving time does to this moment: clocks that jump to it, or show it twice."""
+def describe_clock_change(moment: datetime, zone: ZoneInfo) -> str | None:
+    """A remark if the clock changes at this moment, or shows this time twice; else None."""
     wall, before = wall_at(moment, zone), wall_at(moment - SECOND, zone) + SECOND
     if repeat := repeat_around(wall, zone):
         which = "second" if moment >= repeat.turned_at else "first"
@@ -48,7 +50,7 @@ def odd_about(moment: datetime, zone: ZoneInfo) -> str | None:
 
 def _moments(timing: Timing, now: datetime) -> Iterator[datetime]:
     while True:
-        match look(timing, now):
+        match check_due(timing, now):
             case Fire(scheduled_for):
                 yield now
                 timing = timing._replace(

@@ -1,4 +1,4 @@
-"""What the value of an option must be: a few words for the message, and the check behind them."""
+"""Validate option values: the expectation for the error message, and its check."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from trax.bounds import LARGEST_COUNT, LARGEST_ID, LONGEST_NAME, PRIORITY_MAX, is_duration, is_whole
+from trax.bounds import LARGEST_COUNT, LARGEST_ID, LONGEST_NAME, PRIORITY_MAX, is_duration, is_integer
 from trax.errors import InvalidArgument
 from trax.train import Retry
 
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """Gives a value back when it is what is wanted, and says what is wanted when it is not."""
+    """Returns a valid value unchanged; raises InvalidArgument with the expectation for an invalid one."""
 
-    wanted: str
-    holds: Callable[[Any], bool]
+    expected: str
+    is_valid: Callable[[Any], bool]
 
     def __call__(self, place: str, value: Any) -> Any:
-        if not self.holds(value):
-            raise InvalidArgument(place, self.wanted, value)
+        if not self.is_valid(value):
+            raise InvalidArgument(place, self.expected, value)
         return value
 
 
@@ -31,16 +31,16 @@ def _is_label(value: Any) -> bool:
 
 
 FLAG: Final = Requirement("True or False", lambda value: isinstance(value, bool))
-COUNT: Final = Requirement(f"a whole number from 0 to {LARGEST_COUNT}", is_whole)
+COUNT: Final = Requirement(f"a whole number from 0 to {LARGEST_COUNT}", is_integer)
 AT_LEAST_ONE: Final = Requirement(
-    f"a whole number from 1 to {LARGEST_COUNT}", lambda value: is_whole(value, 1)
+    f"a whole number from 1 to {LARGEST_COUNT}", lambda value: is_integer(value, 1)
 )
 LIMIT: Final = Requirement(
     f"a whole number from 0 to {LARGEST_COUNT}, or None for no limit",
-    lambda value: value is None or is_whole(value),
+    lambda value: value is None or is_integer(value),
 )
 PRIORITY: Final = Requirement(
-    f"a whole number from 0 to {PRIORITY_MAX}", lambda value: is_whole(value, 0, PRIORITY_MAX)
+    f"a whole number from 0 to {PRIORITY_MAX}", lambda value: is_integer(value, 0, PRIORITY_MAX)
 )
 DURATION: Final = Requirement("a timedelta from 0 to 68 years", is_duration)
 TIME_LIMIT: Final = Requirement(
@@ -56,5 +56,5 @@ LABEL: Final = Requirement(
 )
 ITEM_ID: Final = Requirement(
     "a whole number, or text that is not empty",
-    lambda value: is_whole(value, -LARGEST_ID, LARGEST_ID) or (isinstance(value, str) and value != ""),
+    lambda value: is_integer(value, -LARGEST_ID, LARGEST_ID) or (isinstance(value, str) and value != ""),
 )

@@ -1,4 +1,4 @@
-"""Spreading starts out in time, so that a thousand jobs of one schedule do not start in one second."""
+"""Delay starts by a random time, so that many jobs of one schedule do not start in the same second."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SECOND = timedelta(seconds=1)
 
 
 def variance_seconds(variance: timedelta | None) -> int | None:
-    """What is stored for a variance; none and zero both mean that it is off."""
+    """A variance in whole seconds, as it is stored; None and zero both turn it off."""
     if variance is None:
         return None
     if not is_duration(variance) or variance % SECOND:
@@ -23,6 +23,6 @@ def variance_seconds(variance: timedelta | None) -> int | None:
     return variance // SECOND or None
 
 
-def jittered(base: datetime, variance_seconds: int | None, random: Random) -> datetime:
-    """Some whole second from `base` to `variance_seconds` later, never before it."""
+def add_jitter(base: datetime, variance_seconds: int | None, random: Random) -> datetime:
+    """`base` plus a random number of whole seconds, from 0 to `variance_seconds`."""
     return base + timedelta(seconds=random.randint(0, variance_seconds or 0))

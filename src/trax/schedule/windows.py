@@ -1,4 +1,4 @@
-"""Exclusion windows on a wall clock: whether one covers a wall, when it ends, when it next begins."""
+"""Exclusion windows in wall-clock time: whether one covers a time, when it ends, when it next starts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def covers(window: Window, wall: datetime) -> bool:
 
 
 def end_of(window: Window, wall: datetime) -> datetime | None:
-    """Up to when a window that covers this wall goes on covering; None for ever."""
+    """When a window that covers this time ends; None: never."""
     match window:
         case DaysOfWeek(days):
             return _midnight_in(wall, (n for n in WEEK if (wall.weekday() + n) % 7 not in days))
@@ -42,7 +42,7 @@ def end_of(window: Window, wall: datetime) -> datetime | None:
 
 
 def start_of(window: Window, wall: datetime) -> datetime | None:
-    """When a window that does not cover this wall begins to; None for never."""
+    """When a window that does not cover this time starts next; None: never."""
     match window:
         case DaysOfWeek(days):
             return _midnight_in(wall, (n for n in WEEK if (wall.weekday() + n) % 7 in days))

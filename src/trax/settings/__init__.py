@@ -1,7 +1,7 @@
-"""Every setting, its default and what it means. Frozen, and checked where it is made.
+"""All settings with their defaults. Frozen, and validated when created.
 
-Values come from `Trax(...)`, then from `TRAX_…` environment variables, then from rows an
-operator wrote: the later one wins.
+Values come from `Trax(...)`, then from `TRAX_…` environment variables, then from rows that an operator wrote:
+the later source wins.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a setting may hold, and what is said about it: values come as text from the environment, too."""
+"""Types of settings: their bounds, and the parsing of text from environment variables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from trax.bounds import LARGEST_COUNT, LARGEST_MULTIPLIER, LONGEST, LONGEST_NAME, MOST_SLOTS, PRIORITY_MAX
+from trax.bounds import (
+    LARGEST_COUNT,
+    LARGEST_MULTIPLIER,
+    LONGEST_DURATION,
+    LONGEST_NAME,
+    MAX_SLOTS,
+    PRIORITY_MAX,
+)
 
 SECOND = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
@@ -19,7 +26,7 @@ MOST_NAMES = 1_000
 
 
 class Effective(StrEnum):
-    """When an operator's edit is seen by the servers that run. Most settings are read in every cycle."""
+    """When running servers apply an operator's change. Most settings are read in every cycle."""
 
     NEXT_CYCLE = "next cycle"
     NEXT_SEEDING = "next seeding"
@@ -29,19 +36,19 @@ class Effective(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The least and the most that a setting may be; `is_above`: the least itself is too little."""
+    """The minimum and maximum of a setting; `is_above`: the minimum itself is excluded."""
 
     least: Any
     most: Any
     is_above: bool = False
 
     def __str__(self) -> str:
-        least, most = _plain_words(self.least), _plain_words(self.most)
+        least, most = _format_bound(self.least), _format_bound(self.most)
         return f"above {least}, up to {most}" if self.is_above else f"from {least} to {most}"
 
 
 class SettingOrigin(StrEnum):
-    """Who says what a setting is; the later one wins."""
+    """Where the value of a setting comes from; the later source wins."""
 
     DEFAULT = "default"
     CODE = "code"
@@ -49,8 +56,8 @@ class SettingOrigin(StrEnum):
     OPERATOR = "operator"
 
 
-def _plain_words(value: Any) -> str:
-    """A bound as it is said: in the largest unit that leaves no fraction."""
+def _format_bound(value: Any) -> str:
+    """A bound as text: a duration in the largest unit that needs no fraction."""
     if not isinstance(value, timedelta):
         return f"{value:g}" if isinstance(value, float) else f"{value:,}"
     for unit, size in UNITS:
@@ -59,57 +66,59 @@ def _plain_words(value: Any) -> str:
     return f"{value.total_seconds():g} s"
 
 
-def _plain_seconds(value: Any) -> Any:
-    """`TRAX_DEFAULT_JOB_TIMEOUT=90` means seconds; `PT90S` and `00:01:30` work as well."""
+def _parse_seconds(value: Any) -> Any:
+    """`TRAX_DEFAULT_JOB_TIMEOUT=90` is in seconds; `PT90S` and `00:01:30` also work."""
     return float(value) if isinstance(value, str) and value.replace(".", "", 1).isdigit() else value
 
 
-def _words(value: Any) -> Any:
-    """`TRAX_METADATA_CLEANUP_TRAINS=sync,load` means two names."""
+def _split_names(value: Any) -> Any:
+    """`TRAX_METADATA_CLEANUP_TRAINS=sync,load` are two names."""
     if value is None:
         return ()
     return [word.strip() for word in value.split(",") if word.strip()] if isinstance(value, str) else value
 
 
-def _labels(value: Any) -> Any:
-    """`TRAX_HOST_LABELS=zone=b,team=etl` means two labels."""
+def _parse_labels(value: Any) -> Any:
+    """`TRAX_HOST_LABELS=zone=b,team=etl` are two labels."""
     if not isinstance(value, str):
         return value or {}
-    return {name.strip(): said.strip() for name, _, said in (word.partition("=") for word in _words(value))}
+    pairs = (word.partition("=") for word in _split_names(value))
+    return {name.strip(): label.strip() for name, _, label in pairs}
 
 
-def _level(value: Any) -> Any:
-    """Python's own name for a level is as good as ours."""
+def _parse_level(value: Any) -> Any:
+    """Accept Python's names of log levels too."""
     if not isinstance(value, str):
         return value
     return {"info": "information", "warn": "warning"}.get(value.lower(), value.lower())
 
 
 def _check_printable(value: str) -> str:
-    """It stands in rows, log lines and pages; the environment may hold any bytes."""
+    """The value is shown in rows, log lines and pages; an environment variable may contain any bytes."""
     if not value.isprintable():
         raise ValueError("it has characters that cannot be printed")
     return value
 
 
-# A number below the first three is moved to the nearest that works; one above what they allow is refused.
+# A value below the minimum of the first three becomes the minimum; one above their maximum is refused.
+# Boost is clamped on both sides.
 AtLeastOne = Annotated[int, AfterValidator(lambda value: max(1, value)), Field(ge=1, le=LARGEST_COUNT)]
-NeverNegative = Annotated[int, AfterValidator(lambda value: max(0, value)), Field(ge=0, le=LARGEST_COUNT)]
-Slots = Annotated[int, AfterValidator(lambda value: max(1, value)), Field(ge=1, le=MOST_SLOTS)]
+NonNegative = Annotated[int, AfterValidator(lambda value: max(0, value)), Field(ge=0, le=LARGEST_COUNT)]
+Slots = Annotated[int, AfterValidator(lambda value: max(1, value)), Field(ge=1, le=MAX_SLOTS)]
 Boost = Annotated[
     int, AfterValidator(lambda value: min(max(0, value), PRIORITY_MAX)), Field(ge=0, le=PRIORITY_MAX)
 ]
-Count = Annotated[int, Field(ge=0, le=LARGEST_COUNT)]
+LimitCount = Annotated[int, Field(ge=0, le=LARGEST_COUNT)]
 Multiplier = Annotated[float, Field(ge=1.0, le=LARGEST_MULTIPLIER, allow_inf_nan=False)]
-Time = Annotated[timedelta, BeforeValidator(_plain_seconds)]
-Interval = Annotated[Time, Field(ge=SECOND / 10, le=DAY)]
-Beat = Annotated[Time, Field(ge=SECOND / 10, le=HOUR)]
-Patience = Annotated[Time, Field(ge=timedelta(0), le=DAY)]
-Duration = Annotated[Time, Field(gt=timedelta(0), le=LONGEST)]
-Delay = Annotated[Time, Field(ge=timedelta(0), le=LONGEST)]
+Time = Annotated[timedelta, BeforeValidator(_parse_seconds)]
+LoopInterval = Annotated[Time, Field(ge=SECOND / 10, le=DAY)]
+HeartbeatInterval = Annotated[Time, Field(ge=SECOND / 10, le=HOUR)]
+GracePeriod = Annotated[Time, Field(ge=timedelta(0), le=DAY)]
+Duration = Annotated[Time, Field(gt=timedelta(0), le=LONGEST_DURATION)]
+Delay = Annotated[Time, Field(ge=timedelta(0), le=LONGEST_DURATION)]
 Word = Annotated[str, Field(max_length=LONGEST_NAME), AfterValidator(_check_printable)]
-Names = Annotated[tuple[Word, ...], BeforeValidator(_words), Field(max_length=MOST_NAMES)]
-Labels = Annotated[dict[Word, Word], BeforeValidator(_labels), Field(max_length=MOST_NAMES)]
+Names = Annotated[tuple[Word, ...], BeforeValidator(_split_names), Field(max_length=MOST_NAMES)]
+Labels = Annotated[dict[Word, Word], BeforeValidator(_parse_labels), Field(max_length=MOST_NAMES)]
 LogThreshold = Annotated[
-    Literal["trace", "debug", "information", "warning", "error", "critical"], BeforeValidator(_level)
+    Literal["trace", "debug", "information", "warning", "error", "critical"], BeforeValidator(_parse_level)
 ]

@@ -1,4 +1,4 @@
-"""The settings themselves. Each has its default beside its name, and what it means below."""
+"""The settings: each with its default, and its meaning below."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
-from trax.errors import InvalidSetting, did_you_mean, shown
+from trax.clock import format_duration
+from trax.errors import InvalidSetting, did_you_mean, format_value
 from trax.masking import HIDDEN, is_secret_name
 from trax.settings.kinds import (
     DAY,
     HOUR,
     SECOND,
     AtLeastOne,
-    Beat,
     Boost,
     Bounds,
-    Count,
     Delay,
     Duration,
     Effective,
-    Interval,
+    GracePeriod,
+    HeartbeatInterval,
     Labels,
+    LimitCount,
     LogThreshold,
+    LoopInterval,
     Multiplier,
     Names,
-    NeverNegative,
-    Patience,
+    NonNegative,
     SettingOrigin,
     Slots,
     Time,
@@ -42,11 +43,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 PREFIX = "TRAX_"
-BEYOND = ("greater_than", "greater_than_equal", "less_than_equal")
+OUT_OF_BOUNDS = ("greater_than", "greater_than_equal", "less_than_equal")
 
 
 class Settings(BaseModel):
-    """How this installation behaves. An omitted value takes the default beside its name."""
+    """The settings of an app. An omitted value takes its default."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", validate_default=True, use_attribute_docstrings=True
@@ -54,200 +55,207 @@ class Settings(BaseModel):
 
     # the loops
     manifest_manager_enabled: bool = True
-    """Whether manifests that are due are written to the work queue."""
+    """Whether due manifests are written to the work queue."""
     job_dispatcher_enabled: bool = True
-    """Whether queued entries are let through the gate; when off, they accumulate."""
-    manifest_manager_polling_interval: Interval = timedelta(seconds=5)
-    """How long the manager waits at most before it looks again."""
-    job_dispatcher_polling_interval: Interval = timedelta(seconds=2)
-    """How long the dispatcher waits at most before it looks again."""
+    """Whether queued entries are dispatched; when off, they accumulate."""
+    manifest_manager_polling_interval: LoopInterval = timedelta(seconds=5)
+    """The longest wait between two cycles of the manifest manager."""
+    job_dispatcher_polling_interval: LoopInterval = timedelta(seconds=2)
+    """The longest wait between two cycles of the job dispatcher."""
 
-    # the gate
-    max_active_jobs: Count | None = 10
-    """How many runs may be pending or in progress at once, on all servers together; None: no limit."""
+    # dispatching
+    max_active_jobs: LimitCount | None = 10
+    """The maximum number of runs pending or in progress at once, on all servers together; None: no limit."""
     max_queued_jobs_per_cycle: AtLeastOne | None = 100
-    """How many entries of one group a cycle of the dispatcher considers; None: all."""
+    """The maximum number of entries of one group that one dispatch cycle admits; None: no limit."""
     max_work_queue_entries_per_cycle: AtLeastOne | None = 200
-    """How many entries a cycle of the manager writes, shared fairly among the groups; None: all."""
+    """The maximum number of entries that one manager cycle writes, shared fairly by the groups; None: all."""
     max_concurrent_dispatch: Slots = 1
-    """How many calls of each submitter a server has under way at once."""
-    max_dispatch_attempts: NeverNegative = 5
-    """How often a hand-over may fail before it is given up; 0: it is not tried again."""
+    """The maximum number of concurrent calls of each submitter, per server."""
+    max_dispatch_attempts: NonNegative = 5
+    """How often a hand-over may fail before the job is given up; 0: it is not retried."""
     hand_off_timeout: Annotated[Time, Field(gt=timedelta(0), le=DAY)] = timedelta(seconds=30)
-    """How long a submitter may take to accept runs before the hand-over counts as failed."""
+    """How long a submitter may take to accept runs; after that the hand-over has failed."""
     dependent_priority_boost: Boost = 16
-    """What is added to the priority of a run that follows another."""
+    """Added to the priority of a run that depends on another manifest."""
 
-    # failing and trying again
-    default_max_retries: Annotated[Count, Effective.NEXT_SEEDING] = 3
-    """How many failures make a dead letter, where neither manifest nor train say so."""
+    # failures and retries
+    default_max_retries: Annotated[LimitCount, Effective.NEXT_SEEDING] = 3
+    """How many failures make a dead letter, if neither the manifest nor the train sets it."""
     default_retry_delay: Delay = timedelta(minutes=5)
-    """How long the first retry waits."""
+    """The wait before the first retry."""
     retry_backoff_multiplier: Multiplier = 2.0
-    """How much longer each further retry waits; 1.0: always as long."""
+    """The factor by which the wait grows with each further retry; 1.0: it stays the same."""
     max_retry_delay: Delay = timedelta(hours=1)
-    """How long a retry waits at most."""
+    """The longest wait before a retry."""
     default_job_timeout: Duration = timedelta(minutes=20)
-    """How long a run may take before it is asked to stop, where nothing else is said."""
+    """How long a run may take before it is asked to stop, if it has no timeout of its own."""
     timeout_counts_as_failure: bool = False
-    """Whether a run that was stopped for taking too long counts as a failure."""
+    """Whether a run that was stopped by its timeout counts as a failure."""
     failure_counting: Literal["consecutive", "lifetime"] = "consecutive"
-    """Which failures make a dead letter: those in a row, or all since a person last dealt with it."""
+    """Which failures make a dead letter: those in a row, or all since its last dead letter was resolved."""
     stale_pending_timeout: Duration = timedelta(minutes=20)
-    """When a run that others were to begin is handed over again; as often as a hand-over may fail."""
+    """After this time without a start a run is handed over again, up to `max_dispatch_attempts` times."""
     unknown_train_timeout: Duration | None = None
-    """How long an entry waits for a worker that takes its train; None: `stale_pending_timeout`."""
+    """How long an entry waits for a worker that accepts its train; None: `stale_pending_timeout`."""
     stale_in_progress_timeout: Duration = timedelta(minutes=60)
-    """When a run that no worker holds counts as failed."""
+    """After this time a run in progress that no worker holds has failed."""
     default_misfire_policy: Annotated[Literal["fire_once_now", "do_nothing"], Effective.NEXT_SEEDING] = (
         "fire_once_now"
     )
-    """What happens to occurrences that were missed, where the manifest does not say."""
+    """The policy for missed occurrences, if the manifest does not set one."""
     default_misfire_threshold: Delay = timedelta(seconds=60)
-    """How late is not yet missed."""
+    """How late an occurrence may be without counting as missed."""
 
-    # starting
+    # startup
     recover_stuck_jobs_on_startup: Annotated[bool, Effective.NEXT_START] = True
-    """Whether a server that starts fails the runs whose worker is gone."""
+    """Whether a server fails the runs of lost workers when it starts."""
     prune_orphaned_manifests: Annotated[bool, Effective.NEXT_START] = True
     """Whether manifests that code no longer declares are retired."""
     skip_migrations: Annotated[bool, Effective.FIXED] = False
-    """Whether the tables are only checked, and not brought up to date, when the database is opened."""
+    """Whether the tables are only checked, and not migrated, when the database is opened."""
 
     # the database
     database_connect_timeout: Annotated[Time, Effective.FIXED, Field(ge=2 * SECOND, le=HOUR)] = timedelta(
         seconds=10
     )
-    """How long connecting to PostgreSQL may take, for each address that the host has."""
+    """How long connecting to PostgreSQL may take, for each IP address of the host."""
     database_network_timeout: Annotated[Time, Effective.FIXED, Field(ge=SECOND, le=HOUR)] = timedelta(
         seconds=20
     )
-    """How long PostgreSQL's host may be silent before a connection to it counts as lost."""
+    """How long PostgreSQL's host may not respond before a connection counts as lost."""
     database_statement_timeout: Annotated[
         Annotated[Time, Field(ge=SECOND, le=DAY)] | None, Effective.FIXED
     ] = timedelta(seconds=60)
-    """How long a statement may take in PostgreSQL, except to migrate, start or clean up; None: no limit."""
+    """How long a PostgreSQL statement may take, except in migrations, startup and cleanup; None: no limit."""
 
-    # hearing from other processes
+    # notifications between processes
     notifications: Annotated[bool, Effective.FIXED] = True
-    """Whether processes wake each other through PostgreSQL; when off, they find out at the next poll."""
+    """Whether processes notify each other through PostgreSQL; when off, they only poll for changes."""
     listen_url: Annotated[str | None, Effective.FIXED, Field(repr=False)] = None
-    """Where to listen when the database's own address leads through a pooler; it may hold a password."""
+    """The URL for LISTEN if the database's own URL goes through a pooler; it may contain a password."""
 
     # the workers
     local_worker_count: Slots | None = None
-    """How many runs one process executes at once; None: as many as it has processors."""
-    local_polling_interval: Interval = timedelta(seconds=5)
-    """How long a worker waits at most before it looks again for runs to take."""
-    heartbeat_interval: Beat = timedelta(seconds=5)
-    """How often a worker says that it lives."""
+    """The maximum number of runs that one process executes at once; None: the number of its processors."""
+    local_polling_interval: LoopInterval = timedelta(seconds=5)
+    """The longest wait of a worker before it tries again to claim runs."""
+    heartbeat_interval: HeartbeatInterval = timedelta(seconds=5)
+    """How often a worker sends a heartbeat."""
     worker_lost_after: Annotated[Time, Field(ge=SECOND / 5, le=DAY)] = timedelta(seconds=20)
-    """How long a worker may be silent before its runs count as failed; longer than its heartbeat."""
-    shutdown_timeout: Patience = timedelta(seconds=30)
-    """How long a worker that stops lets its runs end before it puts them back."""
+    """After this time without a heartbeat a worker's runs fail; longer than `heartbeat_interval`."""
+    shutdown_timeout: GracePeriod = timedelta(seconds=30)
+    """How long a stopping worker waits for its runs to end before it puts them back in the queue."""
 
     max_concurrent_runs: AtLeastOne | None = None
-    """How many `app.run` calls one process carries out at once; the others wait. None: no limit."""
+    """The maximum number of concurrent `app.run` calls in one process; the others wait. None: no limit."""
 
-    # the place
+    # the host
     host_environment: Annotated[Word | None, Effective.FIXED] = None
-    """What kind of place this process runs in; None: found out."""
+    """The kind of environment this process runs in; None: detected."""
     host_instance_id: Annotated[Word | None, Effective.FIXED] = None
-    """Which instance of that place it is; None: found out."""
+    """The id of this instance in its environment; None: detected."""
     host_labels: Annotated[Labels, Effective.FIXED] = {}
-    """Words of your own about this process, shown with its worker: `zone=b,team=etl`."""
+    """Your own labels for this process, shown with its worker: `zone=b,team=etl`."""
 
     app_version: Annotated[Word | None, Effective.FIXED] = None
-    """Which release of your own code this process runs, shown with its worker."""
+    """The version of your own code in this process, shown with its worker."""
 
     # the records
     save_inputs: bool = True
-    """Whether records keep the input of their run."""
+    """Whether the record of a run keeps its input."""
     save_outputs: bool = True
-    """Whether records keep the output of their run."""
-    max_input_bytes: Count | None = 262_144
-    """What the JSON of an input may measure to be queued or scheduled; None: no limit."""
-    max_parameter_bytes: Count | None = 262_144
-    """What a saved input or output may measure before a note stands in its place; None: no limit."""
+    """Whether the record of a run keeps its output."""
+    max_input_bytes: LimitCount | None = 262_144
+    """The maximum size of an input as JSON, to be queued or scheduled; None: no limit."""
+    max_parameter_bytes: LimitCount | None = 262_144
+    """The maximum size of a saved input or output; a larger one is replaced by a note; None: no limit."""
     capture_logs: Annotated[LogThreshold | None, Effective.NEXT_START] = "information"
-    """From which level on the lines that a run logs are kept with its record; None: none are."""
+    """The lowest level of log lines that are kept with the record of their run; None: no lines are kept."""
     capture_logs_except: Names = ()
-    """Loggers whose lines are not kept; `*` stands for anything."""
+    """Loggers whose lines are not kept; `*` matches anything."""
     junction_progress: bool = True
-    """Whether records show the junction that runs, and keep how long each took."""
+    """Whether the record of a run shows the current junction, and keeps the duration of each."""
     auto_purge_dead_letters: bool = True
-    """Whether dead letters that were dealt with are deleted after a while."""
+    """Whether resolved dead letters are deleted after `dead_letter_retention_period`."""
     dead_letter_retention_period: Duration = timedelta(days=30)
-    """How long they are kept."""
+    """How long resolved dead letters are kept."""
     audit_retention_period: Duration | None = timedelta(days=365)
-    """How long it is remembered what operators did; None: for ever."""
+    """How long audit entries are kept; None: forever."""
     metadata_cleanup_enabled: bool = False
-    """Whether old records are deleted."""
-    metadata_cleanup_interval: Interval = timedelta(minutes=1)
-    """How often that is done."""
+    """Whether old records of runs are deleted."""
+    metadata_cleanup_interval: LoopInterval = timedelta(minutes=1)
+    """How often old records are deleted."""
     metadata_cleanup_retention: Duration = timedelta(minutes=30)
     """How long ago a run must have ended for its record to be deleted."""
     metadata_cleanup_batch_size: AtLeastOne | None = 1000
     """How many records are deleted in one transaction; None: all."""
     metadata_cleanup_trains: Names = ()
-    """Whose records are deleted, beside those of the administrative trains."""
+    """The trains whose records are deleted, in addition to the administrative trains."""
 
     @classmethod
-    def load(cls, given: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Self:
-        """The settings from keyword arguments, overridden by the environment."""
+    def load(cls, arguments: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Self:
+        """The settings from keyword arguments, overridden by environment variables."""
         environment = os.environ if environment is None else environment
-        return cls.checked({**cls.with_shorthand(given), **cls._from_environment(environment)})
+        return cls.from_values({**cls.expand_shorthand(arguments), **cls._from_environment(environment)})
 
-    def updated(self, changes: Mapping[str, Any]) -> Self:
-        """A copy with some values replaced, checked like the whole."""
-        return self.checked({**self.model_dump(), **self.with_shorthand(changes)})
+    def with_changes(self, changes: Mapping[str, Any]) -> Self:
+        """A copy with some values replaced and all values validated."""
+        return self.from_values({**self.model_dump(), **self.expand_shorthand(changes)})
 
     @classmethod
-    def checked(cls, values: Mapping[str, Any]) -> Self:
+    def from_values(cls, values: Mapping[str, Any]) -> Self:
         try:
             return cls.model_validate(values)
         except ValidationError as refused:
             errors = refused.errors()
-            reasons = {name: _told(error) for error in errors for name in _names(error)}
-            raise InvalidSetting("; ".join(map(_told, errors)), reasons) from None
+            reasons = {name: _format_error(error) for error in errors for name in _setting_names(error)}
+            raise InvalidSetting("; ".join(map(_format_error, errors)), reasons) from None
 
-    def overridden(self, rows: Mapping[str, Any]) -> tuple[Self, dict[str, str]]:
-        """A copy with an operator's values on top, and what had to be left out of them, with the reason.
+    def with_overrides(self, rows: Mapping[str, Any]) -> tuple[Self, dict[str, str]]:
+        """A copy with the operators' values, and the values that were ignored, with the reasons.
 
-        A row may have been written by another version of this code: one that cannot work any more must not
-        stop the server, and must not take the others with it.
+        A row may have been written by another version of this code: an invalid one must neither stop the
+        server nor affect the other rows.
         """
         fixed = [name for name in rows if name in Settings.model_fields and self.is_fixed(name)]
         refused = dict.fromkeys(fixed, f"it is {Effective.FIXED}")
-        kept = {name: value for name, value in rows.items() if name not in refused}
+        valid = {name: value for name, value in rows.items() if name not in refused}
         while True:
             try:
-                return type(self).model_validate({**self.model_dump(), **kept}), refused
+                return type(self).model_validate({**self.model_dump(), **valid}), refused
             except ValidationError as error:
-                bad = {name: _told(one) for one in error.errors() for name in _names(one) if name in kept}
-                if not bad:
-                    raise  # not the rows' fault
-            refused |= bad
-            kept = {name: value for name, value in kept.items() if name not in bad}
+                invalid = {
+                    name: _format_error(each)
+                    for each in error.errors()
+                    for name in _setting_names(each)
+                    if name in valid
+                }
+                if not invalid:
+                    raise  # the error is not in the rows
+            refused |= invalid
+            valid = {name: value for name, value in valid.items() if name not in invalid}
 
     @classmethod
     def bounds(cls, name: str) -> Bounds | None:
-        """Between what a setting must be that is a number or a length of time."""
-        found = list(_constraints(cls.model_fields[name])) if name in cls.model_fields else []
-        least = [one.ge if isinstance(one, Ge) else one.gt for one in found if isinstance(one, Ge | Gt)]
-        most = [one.le for one in found if isinstance(one, Le)]
-        is_above = any(isinstance(one, Gt) for one in found)
+        """The bounds of a setting that is a number or a duration; None for others."""
+        constraints = list(_constraints(cls.model_fields[name])) if name in cls.model_fields else []
+        least = [
+            each.ge if isinstance(each, Ge) else each.gt for each in constraints if isinstance(each, Ge | Gt)
+        ]
+        most = [each.le for each in constraints if isinstance(each, Le)]
+        is_above = any(isinstance(each, Gt) for each in constraints)
         return Bounds(least[0], most[0], is_above=is_above) if least and most else None
 
-    def spelled(self, names: Iterable[str]) -> dict[str, Any]:
-        """Some values as plain JSON data, the way they are stored."""
+    def to_json_values(self, names: Iterable[str]) -> dict[str, Any]:
+        """These values as JSON data, as they are stored."""
         return self.model_dump(mode="json", include=set(names))
 
     @classmethod
     def effective(cls, name: str) -> Effective:
-        """When an edit of this setting is seen by servers that run."""
-        said = [word for word in cls.model_fields[name].metadata if isinstance(word, Effective)]
-        return said[0] if said else Effective.NEXT_CYCLE
+        """When running servers apply a change of this setting."""
+        marks = [mark for mark in cls.model_fields[name].metadata if isinstance(mark, Effective)]
+        return marks[0] if marks else Effective.NEXT_CYCLE
 
     @classmethod
     def is_fixed(cls, name: str) -> bool:
@@ -255,13 +263,13 @@ class Settings(BaseModel):
 
     @classmethod
     def origins(
-        cls, given: Mapping[str, Any], environment: Mapping[str, str] | None = None
+        cls, arguments: Mapping[str, Any], environment: Mapping[str, str] | None = None
     ) -> dict[str, SettingOrigin]:
-        """Who says what each setting is, as far as `load` can know."""
+        """Where the value of each setting comes from, without operators' rows."""
         environment = os.environ if environment is None else environment
         return {
             **dict.fromkeys(cls.model_fields, SettingOrigin.DEFAULT),
-            **dict.fromkeys(cls.with_shorthand(given), SettingOrigin.CODE),
+            **dict.fromkeys(cls.expand_shorthand(arguments), SettingOrigin.CODE),
             **dict.fromkeys(cls._from_environment(environment), SettingOrigin.ENVIRONMENT),
         }
 
@@ -271,19 +279,19 @@ class Settings(BaseModel):
             raise PydanticCustomError(
                 "together",
                 "worker_lost_after ({lost}) must be longer than heartbeat_interval ({beat}): "
-                "otherwise every worker would be taken for dead between two beats",
+                "otherwise every worker would count as lost between two heartbeats",
                 {
-                    "lost": str(self.worker_lost_after),
-                    "beat": str(self.heartbeat_interval),
+                    "lost": format_duration(self.worker_lost_after),
+                    "beat": format_duration(self.heartbeat_interval),
                     "names": ("heartbeat_interval", "worker_lost_after"),
                 },
             )
         return self
 
     @classmethod
-    def with_shorthand(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        """`polling_interval` sets both loops at once; a name of its own still wins."""
-        values = dict(given)
+    def expand_shorthand(cls, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """`polling_interval` sets both loops; the setting of one loop has precedence."""
+        values = dict(arguments)
         if "polling_interval" in values:
             both = values.pop("polling_interval")
             values.setdefault("manifest_manager_polling_interval", both)
@@ -300,7 +308,7 @@ class Settings(BaseModel):
         }
 
 
-def _told(error: Any) -> str:
+def _format_error(error: Any) -> str:
     if error["type"] == "together":
         return error["msg"]
     name = ".".join(str(part) for part in error["loc"])
@@ -308,23 +316,23 @@ def _told(error: Any) -> str:
         return f"there is no setting {name!r}{did_you_mean(name, Settings.model_fields)}"
     got = HIDDEN if is_secret_name(name) else error["input"]
     bounds = Settings.bounds(str(error["loc"][0]))
-    told = error["msg"]
+    text = error["msg"]
     if bounds is not None:
-        told = f"it must be {bounds}" if error["type"] in BEYOND else f"{told}; it must be {bounds}"
-    return f"setting {name!r}: {told} (got {shown(got)})"
+        text = f"it must be {bounds}" if error["type"] in OUT_OF_BOUNDS else f"{text}; it must be {bounds}"
+    return f"setting {name!r}: {text} (got {format_value(got)})"
 
 
-def _constraints(said: Any) -> Iterator[Any]:
-    """What is said about a field or a type, at any depth: one that may be None says it further inside."""
-    if isinstance(said, FieldInfo):
-        yield from said.metadata
-        yield from _constraints(said.annotation)
+def _constraints(field_or_type: Any) -> Iterator[Any]:
+    """The constraints of a field or a type, at any depth: those of an optional type are nested."""
+    if isinstance(field_or_type, FieldInfo):
+        yield from field_or_type.metadata
+        yield from _constraints(field_or_type.annotation)
         return
-    for inner in get_args(said):
+    for inner in get_args(field_or_type):
         yield inner
         yield from _constraints(inner)
 
 
-def _names(error: Any) -> tuple[str, ...]:
-    """The settings an error is about: one, or several that do not go together."""
+def _setting_names(error: Any) -> tuple[str, ...]:
+    """The settings that an error is about: one, or several whose combination is invalid."""
     return error["ctx"]["names"] if error["type"] == "together" else (str(error["loc"][0]),)

@@ -1,17 +1,17 @@
 """The database: one implementation, two dialects.
 
 A store function is a plain function `(connection, …) -> values`: one short transaction for a whole batch.
-Async code comes through one door, `await store.call(fn, …)`; blocking code calls `store.run(fn, …)`.
+Async code calls `await store.call(fn, …)`; blocking code calls `store.run(fn, …)`.
 
-    store.py        the door: opens, migrates, runs a function in a transaction
-    engine.py       how connections open and transactions begin
-    dialect.py      what truly differs: locks, clock, notify, copy, documents
+    store.py        opens and migrates the database, runs a function in a transaction
+    engine.py       engines: opening connections, beginning transactions, time limits
+    dialect.py      differences between PostgreSQL and SQLite: locks, clock, NOTIFY, row documents
     pipeline.py     several statements in one round trip
-    announcing.py   what a transaction tells others when it commits
-    listening.py    hearing it, on a connection of its own
-    faults.py       driver errors, wrapped once
+    announcing.py   topics announced to other loops and processes on commit
+    listening.py    the LISTEN connection that receives them
+    faults.py       driver errors translated to `StoreError`
     schema/         the tables
-    migrations/     how they came to be, and `migrate`
+    migrations/     schema migrations, and `migrate`
     work_queue.py   metadata.py   manifest_groups.py   one file a table
 """
 

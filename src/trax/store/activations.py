@@ -1,4 +1,4 @@
-"""How dormant manifests stand that their parent wants to wake."""
+"""Load the dormant manifests that a run of their parent activates, with what blocks them."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row, Select
 
 
-def held(connection: Connection, external_ids: Sequence[str]) -> dict[str, Row[Any]]:
-    """The same, with their rows locked: of two runs that want to wake one, the second sees the first."""
-    found = targets(connection, external_ids)
-    lock(connection, (row.id for row in found.values()))
-    return targets(connection, external_ids)
+def lock_targets(connection: Connection, external_ids: Sequence[str]) -> dict[str, Row[Any]]:
+    """Lock these manifests, then load them, so that of two runs activating one the second sees the first."""
+    unlocked = load_targets(connection, external_ids)
+    lock(connection, (row.id for row in unlocked.values()))
+    return load_targets(connection, external_ids)
 
 
-def targets(connection: Connection, external_ids: Iterable[str]) -> dict[str, Row[Any]]:
+def load_targets(connection: Connection, external_ids: Iterable[str]) -> dict[str, Row[Any]]:
     names = name_document("external_id", external_ids)
-    rows = connection.execute(_targets(connection.dialect.name), {"names": names})
+    rows = connection.execute(_select_targets(connection.dialect.name), {"names": names})
     return {row.external_id: row for row in rows}
 
 
 @cache
-def _targets(dialect: str) -> Select[Any]:
+def _select_targets(dialect: str) -> Select[Any]:
     t = tables_for(dialect)
     manifest, parent = t.manifest, t.manifest.alias("parent")
-    given = rows_of(dialect, "names", {"external_id": manifest.c.external_id.type})
+    names = rows_of(dialect, "names", {"external_id": manifest.c.external_id.type})
 
     def has(table: Any, condition: str) -> Any:
         return select(table.c.id).where(table.c.manifest_id == manifest.c.id, text(condition)).exists()
@@ -50,7 +50,7 @@ def _targets(dialect: str) -> Select[Any]:
             has(t.metadata, ACTIVE).label("is_active"),
             has(t.dead_letter, "status = 'awaiting_intervention'").label("is_awaiting"),
         )
-        .join(given, given.c.external_id == manifest.c.external_id)
+        .join(names, names.c.external_id == manifest.c.external_id)
         .join(t.manifest_group, t.manifest_group.c.id == manifest.c.group_id)
         .outerjoin(parent, parent.c.id == manifest.c.depends_on_id)
     )

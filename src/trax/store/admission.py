@@ -1,4 +1,4 @@
-"""Passing the gate: entries are marked dispatched, and their runs made. Under the gate lock, in one trip."""
+"""Admit entries: mark them dispatched and insert their runs, under the gate lock, in one round trip."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from sqlalchemy import bindparam, case, insert, select, text, update
 from trax.events import Topic
 from trax.records.states import QueueStatus, State
 from trax.store.announcing import announce, notifications
-from trax.store.claim import Claimed, held_columns
+from trax.store.claim import Claimed, claim_columns
 from trax.store.dialect import is_sqlite, next_id, quick_document, reserve_ids, rows_of
 from trax.store.pipeline import commit_together
 from trax.store.schema import tables, tables_for
-from trax.store.types import SQLITE, BigId, Utc, word
+from trax.store.types import SQLITE, BigId, Utc, sql_literal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Insert, Update
 
-    from trax.store.pipeline import Step
+    from trax.store.pipeline import BoundStatement
 
-COPIED = (
+COPIED_COLUMNS = (
     "external_id",
     "train",
     "input",
@@ -35,15 +35,16 @@ COPIED = (
     "scheduled_for",
     "timeout_seconds",
 )
-"""What a run takes over from its entry."""
+"""Columns copied from the entry to its run."""
 
-MADE = ("metadata_id", "submitter", "exempt", "worker_id", "host")
+ADMISSION_COLUMNS = ("metadata_id", "submitter", "exempt", "worker_id", "host")
+"""Columns of a run that come from its admission."""
 
 
 class Admission(NamedTuple):
-    """An entry that is let through: who gets it, and whether it occupies a place under the limits.
+    """An entry to admit: its submitter, and whether it is exempt from the limits.
 
-    With a worker the run begins at once, held by that worker on its host; without, it is pending.
+    With a worker the run starts at once, claimed by that worker on its host; without one it is pending.
     """
 
     entry_id: int
@@ -51,53 +52,55 @@ class Admission(NamedTuple):
     exempt: bool = False
     worker_id: int | None = None
     host: str | None = None
-    answers_letter: bool = False
+    from_dead_letter: bool = False
 
 
-class Admitted(NamedTuple):
-    """The runs that were made, in order, and those of them that began at once."""
+class AdmissionResult(NamedTuple):
+    """The ids of the inserted runs in order, and the runs that a worker claimed at once."""
 
     metadata_ids: list[int]
-    held: list[Claimed]
+    claimed: list[Claimed]
 
 
-def admit(connection: Connection, admissions: Sequence[Admission], *, now: datetime) -> Admitted:
-    """Mark the entries dispatched, make their runs, and commit.
+def admit(connection: Connection, admissions: Sequence[Admission], *, now: datetime) -> AdmissionResult:
+    """Mark the entries dispatched, insert their runs, and commit.
 
-    Ids rise in the order of admission, since that is the order in which workers take what is equally urgent.
+    Ids rise in the order of admission: workers claim runs of equal priority by id.
     """
     if not admissions:
-        return Admitted([], [])
+        return AdmissionResult([], [])
     dialect = connection.dialect.name
-    if any(one.worker_id is None for one in admissions):
+    if any(admission.worker_id is None for admission in admissions):
         announce(connection, Topic.PENDING)
-    given = {"rows": quick_document(dialect, _rows(connection, admissions)), "now": now}
-    marking: list[Step] = [(_mark(dialect), given)] if is_sqlite(connection) else []
-    answering: list[Step] = [(_answer_letters(dialect), given)] if _any_answers(admissions) else []
-    notifying = notifications(connection)
-    results = commit_together(connection, *marking, (_make(dialect), given), *answering, *notifying)
-    made = sorted(results[len(marking)])
-    return Admitted(
-        metadata_ids=[row[0] for row in made],
-        held=[Claimed._make(row[:-1]) for row in made if row[-1] is not None],
+    parameters = {"rows": quick_document(dialect, _rows(connection, admissions)), "now": now}
+    mark: list[BoundStatement] = [(_mark_dispatched(dialect), parameters)] if is_sqlite(connection) else []
+    link_letters: list[BoundStatement] = (
+        [(_link_dead_letters(dialect), parameters)] if _has_dead_letter_retry(admissions) else []
+    )
+    notify = notifications(connection)
+    results = commit_together(connection, *mark, (_insert_runs(dialect), parameters), *link_letters, *notify)
+    rows = sorted(results[len(mark)])
+    return AdmissionResult(
+        metadata_ids=[row[0] for row in rows],
+        claimed=[Claimed._make(row[:-1]) for row in rows if row[-1] is not None],
     )
 
 
-def _any_answers(admissions: Sequence[Admission]) -> bool:
-    return any(one.answers_letter for one in admissions)
+def _has_dead_letter_retry(admissions: Sequence[Admission]) -> bool:
+    return any(admission.from_dead_letter for admission in admissions)
 
 
 def _rows(connection: Connection, admissions: Sequence[Admission]) -> list[dict[str, Any]]:
     rows = [
         {
-            "id": one.entry_id,
-            "place": place,
-            "submitter": one.submitter,
-            "exempt": one.exempt,
-            "worker_id": one.worker_id,
-            "host": one.host,
+            "id": admission.entry_id,
+            "place": position,
+            "submitter": admission.submitter,
+            "exempt": admission.exempt,
+            "worker_id": admission.worker_id,
+            "host": admission.host,
         }
-        for place, one in enumerate(admissions)
+        for position, admission in enumerate(admissions)
     ]
     if is_sqlite(connection):
         ids = reserve_ids(connection, tables(connection).metadata, len(rows))
@@ -106,8 +109,8 @@ def _rows(connection: Connection, admissions: Sequence[Admission]) -> list[dict[
     return rows
 
 
-def _given(dialect: str) -> Any:
-    """The admissions with the ids of their runs; PostgreSQL counts those up in the order of admission."""
+def _admission_rows(dialect: str) -> Any:
+    """The admissions with the ids of their runs; PostgreSQL assigns the ids here, in order of admission."""
     t = tables_for(dialect)
     kinds: dict[str, Any] = {"id": BigId, "place": BigId, "worker_id": BigId}
     kinds |= {name: t.metadata.c[name].type for name in ("submitter", "exempt", "host")}
@@ -118,60 +121,63 @@ def _given(dialect: str) -> Any:
     return select(in_order, next_id(t.metadata).label("metadata_id")).cte("given")
 
 
-def _marking(dialect: str, given: Any) -> Any:
+def _build_mark(dialect: str, admissions: Any) -> Any:
     queue = tables_for(dialect).work_queue
     return (
         update(queue)
-        .where(queue.c.id == given.c.id, text("status = 'queued'"))
+        .where(queue.c.id == admissions.c.id, text("status = 'queued'"))
         .values(
-            status=word(QueueStatus.DISPATCHED),
-            metadata_id=given.c.metadata_id,
+            status=sql_literal(QueueStatus.DISPATCHED),
+            metadata_id=admissions.c.metadata_id,
             dispatched_at=bindparam("now", type_=Utc),
         )
     )
 
 
 @cache
-def _mark(dialect: str) -> Update:
-    return _marking(dialect, _given(dialect))
+def _mark_dispatched(dialect: str) -> Update:
+    return _build_mark(dialect, _admission_rows(dialect))
 
 
-def _marked(dialect: str) -> Any:
-    """The entries that were marked, beside what was said about them. PostgreSQL marks them right here."""
-    queue, given = tables_for(dialect).work_queue, _given(dialect)
-    wanted: list[Any] = [*(queue.c[name] for name in COPIED), *(given.c[name] for name in MADE)]
+def _run_source(dialect: str) -> Any:
+    """The dispatched entries joined to their admissions; on PostgreSQL this is the update that marks them."""
+    queue, admissions = tables_for(dialect).work_queue, _admission_rows(dialect)
+    columns: list[Any] = [
+        *(queue.c[name] for name in COPIED_COLUMNS),
+        *(admissions.c[name] for name in ADMISSION_COLUMNS),
+    ]
     if dialect != SQLITE:
-        return _marking(dialect, given).returning(*wanted).cte("marked")
-    both = select(*wanted).join_from(queue, given, given.c.id == queue.c.id)
-    return both.where(queue.c.metadata_id == given.c.metadata_id).subquery("marked")
+        return _build_mark(dialect, admissions).returning(*columns).cte("marked")
+    joined = select(*columns).join_from(queue, admissions, admissions.c.id == queue.c.id)
+    return joined.where(queue.c.metadata_id == admissions.c.metadata_id).subquery("marked")
 
 
 @cache
-def _make(dialect: str) -> Insert:
-    metadata, marked = tables_for(dialect).metadata, _marked(dialect)
+def _insert_runs(dialect: str) -> Insert:
+    metadata, source = tables_for(dialect).metadata, _run_source(dialect)
     now = bindparam("now", type_=Utc)
-    is_held = marked.c.worker_id.is_not(None)
-    columns: dict[str, Any] = {name: marked.c[name] for name in (*COPIED, *MADE[1:])} | {
-        "id": marked.c.metadata_id,
-        "state": case((is_held, word(State.IN_PROGRESS)), else_=word(State.PENDING)),
+    is_claimed = source.c.worker_id.is_not(None)
+    columns: dict[str, Any] = {name: source.c[name] for name in (*COPIED_COLUMNS, *ADMISSION_COLUMNS[1:])} | {
+        "id": source.c.metadata_id,
+        "state": case((is_claimed, sql_literal(State.IN_PROGRESS)), else_=sql_literal(State.PENDING)),
         "created_at": now,
-        "started_at": case((is_held, now)),
+        "started_at": case((is_claimed, now)),
     }
-    rows = select(*columns.values()).order_by(marked.c.metadata_id)
-    made = insert(metadata).from_select(list(columns), rows)
-    return made.returning(*held_columns(dialect), metadata.c.worker_id)
+    rows = select(*columns.values()).order_by(source.c.metadata_id)
+    statement = insert(metadata).from_select(list(columns), rows)
+    return statement.returning(*claim_columns(dialect), metadata.c.worker_id)
 
 
 @cache
-def _answer_letters(dialect: str) -> Update:
-    """Note on a dead letter that was requeued which run it led to."""
+def _link_dead_letters(dialect: str) -> Update:
+    """Record on each requeued dead letter the run of its entry."""
     t = tables_for(dialect)
-    given = rows_of(dialect, "rows", {"id": BigId})
+    entries = rows_of(dialect, "rows", {"id": BigId})
     return (
         update(t.dead_letter)
         .where(
             t.dead_letter.c.id == t.work_queue.c.dead_letter_id,
-            t.work_queue.c.id == given.c.id,
+            t.work_queue.c.id == entries.c.id,
             t.work_queue.c.metadata_id.is_not(None),
         )
         .values(retry_metadata_id=t.work_queue.c.metadata_id)

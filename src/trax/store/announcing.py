@@ -1,7 +1,7 @@
-"""What a transaction changed that concerns others: noted while it runs, told when it commits.
+"""Announce topics on commit: collected during the transaction, sent when it commits.
 
-Loops of this process hear it as an event. Other processes hear it from PostgreSQL, which delivers a
-notification exactly if the transaction commits. Whoever hears nothing finds out at the next poll.
+Loops of this process receive an event. Other processes receive a PostgreSQL notification, which is delivered
+exactly if the transaction commits. A process that misses one finds the change at its next poll.
 """
 
 from __future__ import annotations
@@ -18,107 +18,107 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from trax.store.pipeline import Step
+    from trax.store.pipeline import BoundStatement
 
-ANNOUNCED: Final = "trax_announced"
+ANNOUNCEMENTS_OPTION: Final = "trax_announced"
 
 
 def announce(connection: Connection, *topics: Topic) -> None:
-    """Wake whoever waits for this, here and elsewhere, if and when this transaction commits.
+    """Announce topics to this process and others, if and when this transaction commits.
 
-    On a connection that a caller has lent us nobody collects the topics, so the database is told at once.
+    A caller's connection collects no topics, so there the notification is executed at once.
     """
-    announced = connection.get_execution_options().get(ANNOUNCED)
-    if announced is not None:
-        announced.topics.update(topics)
+    announcements: Announcements | None = connection.get_execution_options().get(ANNOUNCEMENTS_OPTION)
+    if announcements is not None:
+        announcements.topics.update(topics)
         return
     for topic in topics:
         dialect.notify(connection, topic)
 
 
-def notifications(connection: Connection) -> list[Step]:
-    """What was announced so far, as steps for a transaction that sends its own commit."""
-    announced = connection.get_execution_options().get(ANNOUNCED)
-    return [] if announced is None else announced.for_others(connection)
+def notifications(connection: Connection) -> list[BoundStatement]:
+    """The pending notifications as statements, for a transaction that sends its own commit."""
+    announcements: Announcements | None = connection.get_execution_options().get(ANNOUNCEMENTS_OPTION)
+    return [] if announcements is None else announcements.take_notifications(connection)
 
 
-def send_last(connection: Connection, step: Step) -> bool:
-    """Have a statement, whose answer nobody needs, go along with the commit; False if that cannot be."""
-    announced = connection.get_execution_options().get(ANNOUNCED)
-    if announced is None or dialect.is_sqlite(connection):
+def send_with_commit(connection: Connection, statement: BoundStatement) -> bool:
+    """Send a statement whose result is not needed together with the commit; False if not possible."""
+    announcements: Announcements | None = connection.get_execution_options().get(ANNOUNCEMENTS_OPTION)
+    if announcements is None or dialect.is_sqlite(connection):
         return False
-    announced.last.append(step)
+    announcements.final_statements.append(statement)
     return True
 
 
-def is_lent(connection: Connection) -> bool:
-    """Whether a caller opened this connection: any driver may be below it, and nobody collects topics."""
-    return ANNOUNCED not in connection.get_execution_options()
+def is_caller_connection(connection: Connection) -> bool:
+    """Whether this is a caller's connection: its driver is unknown, and topics are not collected."""
+    return ANNOUNCEMENTS_OPTION not in connection.get_execution_options()
 
 
-class Announced:
-    """The topics of one transaction, and which of them others have been told."""
+class Announcements:
+    """The topics announced in one transaction, and those already sent to other processes."""
 
     def __init__(self, announcer: Announcer) -> None:
         self.topics: set[Topic] = set()
-        self.last: list[Step] = []
-        self._told: set[Topic] = set()
+        self.final_statements: list[BoundStatement] = []
+        self._sent: set[Topic] = set()
         self._announcer = announcer
 
-    def for_others(self, connection: Connection) -> list[Step]:
-        """What to send before the commit that has not been sent."""
-        untold, self._told = self.topics - self._told, set(self.topics)
-        last, self.last = self.last, []
-        return [*last, *self._announcer.for_others(connection, untold)] if untold else last
+    def take_notifications(self, connection: Connection) -> list[BoundStatement]:
+        """The statements to send before the commit that were not sent yet; marks them as sent."""
+        unsent, self._sent = self.topics - self._sent, set(self.topics)
+        final, self.final_statements = self.final_statements, []
+        return [*final, *self._announcer.build_notifications(connection, unsent)] if unsent else final
 
 
 class Announcer:
-    """Tells this process by events and other processes by notifications.
+    """Announces topics: events in this process, notifications to other processes.
 
-    A topic that a loop of this process answers for need not be sent: what that loop makes of it is.
+    A topic that a loop of this process handles is not sent: that loop announces what comes of it.
     """
 
     def __init__(self, events: Events | None = None, *, sends: bool = True) -> None:
         self._events = events or Events()
         self._sends = sends
-        self._answered: dict[Topic, Callable[[], bool]] = {}
+        self._local_handlers: dict[Topic, Callable[[], bool]] = {}
         self._sender = uuid4().hex[:12]
 
-    def answer(self, topic: Topic, is_answered: Callable[[], bool]) -> Callable[[], None]:
-        """Send this topic to nobody else as long as a loop here answers for it; returns how to stop that."""
+    def handle_locally(self, topic: Topic, is_handled: Callable[[], bool]) -> Callable[[], None]:
+        """Keep this topic in this process while a loop here handles it; returns a function to undo this."""
 
-        def forget() -> None:
-            del self._answered[topic]
+        def stop_handling() -> None:
+            del self._local_handlers[topic]
 
-        self._answered[topic] = is_answered
-        return forget
+        self._local_handlers[topic] = is_handled
+        return stop_handling
 
-    def for_others(self, connection: Connection, topics: AbstractSet[Topic]) -> list[Step]:
-        """What to send before the commit, so that others hear of it; often nothing."""
+    def build_notifications(self, connection: Connection, topics: AbstractSet[Topic]) -> list[BoundStatement]:
+        """The notifications to send to other processes before the commit; often none."""
         if dialect.is_sqlite(connection) or not self._sends:
             return []
-        sent = (topic for topic in topics if not self._is_answered(topic))
-        return [dialect.notification(f"{topic} {self._sender}") for topic in sent]
+        external = (topic for topic in topics if not self._is_handled_locally(topic))
+        return [dialect.notification(f"{topic} {self._sender}") for topic in external]
 
-    def pass_on(self, connection: Connection, topic: Topic) -> None:
-        """Send a topic to others although a loop here answers for it: it could not do everything."""
+    def notify_others(self, connection: Connection, topic: Topic) -> None:
+        """Notify other processes of a topic that a loop here handles but could not finish."""
         if self._sends:
             dialect.notify(connection, f"{topic} {self._sender}")
 
-    def tell_here(self, topics: AbstractSet[Topic]) -> None:
+    def emit(self, topics: AbstractSet[Topic]) -> None:
         for topic in topics:
             self._events.emit(topic)
 
-    def hear(self, payloads: list[str]) -> None:
-        """Tell this process what others have sent, each topic once; what it sent itself it knows."""
-        said = (payload.partition(" ") for payload in payloads)
-        topics = {topic for topic, _, sender in said if sender != self._sender}
-        self.tell_here({topic for topic in Topic if topic in topics})
+    def receive(self, payloads: list[str]) -> None:
+        """Emit the topics received from other processes, each once; skips what this process sent itself."""
+        parts = (payload.partition(" ") for payload in payloads)
+        topics = {topic for topic, _, sender in parts if sender != self._sender}
+        self.emit({topic for topic in Topic if topic in topics})
 
-    def hear_all(self) -> None:
-        """Tell this process to look everywhere: nobody knows what was said while it could not listen."""
-        self.tell_here(set(Topic))
+    def emit_all(self) -> None:
+        """Emit every topic: notifications may have been missed while the listener was disconnected."""
+        self.emit(set(Topic))
 
-    def _is_answered(self, topic: Topic) -> bool:
-        is_answered: Any = self._answered.get(topic)
-        return is_answered is not None and is_answered()
+    def _is_handled_locally(self, topic: Topic) -> bool:
+        handles: Any = self._local_handlers.get(topic)
+        return handles is not None and handles()

@@ -1,4 +1,4 @@
-"""The audit's rows: who did what to what, how it was before and after."""
+"""Read and write audit entries: actor, action, targets, values before and after."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import delete, insert, select, update
 
-from trax.records.audit import TARGETS_AT_MOST, AuditEntry, Via, kept
-from trax.store.json import parsed
+from trax.records.audit import MAX_IDS, AuditEntry, Via, to_stored_json
+from trax.store.json import parse_json
 from trax.store.schema import tables
 from trax.store.text import storable
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from trax.records.audit import Actor, NewAudit
     from trax.records.filters import AuditFilter
 
-SEARCHED: Final = 10_000
-"""How many entries are looked through for one that names a target: nothing is indexed by that."""
-FORGOTTEN_AT_ONCE: Final = 10_000
+MAX_SEARCHED: Final = 10_000
+"""How many entries a search by target reads: targets are not indexed."""
+PURGE_BATCH: Final = 10_000
 
 
-class Undoable(NamedTuple):
-    """An entry, with what an undo writes and what it expects to find; None where there is no undo."""
+class UndoableEntry(NamedTuple):
+    """An entry with the values an undo writes and those it expects to find; None if it cannot be undone."""
 
     entry: AuditEntry
     restores: Any
@@ -41,10 +41,10 @@ def add(connection: Connection, new: NewAudit, *, actor: Actor, reason: str | No
         "via": Via(actor.via).value,
         "action": new.action,
         "noun": new.noun,
-        "ids": json.dumps(new.ids[:TARGETS_AT_MOST]),
+        "ids": json.dumps(new.ids[:MAX_IDS]),
         "targets": new.count,
-        "before": kept(new.before),
-        "after": kept(new.after),
+        "before": to_stored_json(new.before),
+        "after": to_stored_json(new.after),
         "restores": None if new.restores is None else json.dumps(new.restores),
         "expects": None if new.expects is None else json.dumps(new.expects),
         "reason": storable(reason),
@@ -54,51 +54,59 @@ def add(connection: Connection, new: NewAudit, *, actor: Actor, reason: str | No
 
 
 def get(connection: Connection, audit_id: int) -> AuditEntry | None:
-    found = to_undo(connection, audit_id)
-    return found.entry if found else None
+    undoable = load_undoable(connection, audit_id)
+    return undoable.entry if undoable else None
 
 
-def to_undo(connection: Connection, audit_id: int) -> Undoable | None:
+def load_undoable(connection: Connection, audit_id: int) -> UndoableEntry | None:
     audit = tables(connection).audit
     row = connection.execute(select(audit).where(audit.c.id == audit_id)).one_or_none()
-    return Undoable(_record(row), parsed(row.restores), parsed(row.expects)) if row else None
+    return UndoableEntry(_record(row), parse_json(row.restores), parse_json(row.expects)) if row else None
 
 
 def mark_undone(connection: Connection, audit_id: int, *, by: int) -> bool:
-    """Note which entry undid this one; False when another has done so in the same moment."""
+    """Record which entry undid this one; False if another one did so first."""
     audit = tables(connection).audit
     statement = update(audit).where(audit.c.id == audit_id, audit.c.undone_by.is_(None)).values(undone_by=by)
     return connection.execute(statement).rowcount == 1
 
 
-def listed(
-    connection: Connection, wanted: AuditFilter, *, before: int | None = None, limit: int = 50
+def load_list(
+    connection: Connection, audit_filter: AuditFilter, *, before: int | None = None, limit: int = 50
 ) -> list[AuditEntry]:
     """Entries, newest first; `before` is the id of the last one already seen."""
     audit = tables(connection).audit
-    said = {audit.c.actor: wanted.actor, audit.c.action: wanted.action, audit.c.noun: wanted.noun}
-    query = select(audit).where(*(column == value for column, value in said.items() if value is not None))
-    if wanted.since is not None:
-        query = query.where(audit.c.at >= wanted.since)
-    if wanted.until is not None:
-        query = query.where(audit.c.at < wanted.until)
+    conditions = {
+        audit.c.actor: audit_filter.actor,
+        audit.c.action: audit_filter.action,
+        audit.c.noun: audit_filter.noun,
+    }
+    query = select(audit).where(
+        *(column == value for column, value in conditions.items() if value is not None)
+    )
+    if audit_filter.since is not None:
+        query = query.where(audit.c.at >= audit_filter.since)
+    if audit_filter.until is not None:
+        query = query.where(audit.c.at < audit_filter.until)
     if before is not None:
         query = query.where(audit.c.id < before)
-    if wanted.target is None:
+    if audit_filter.target is None:
         return [_record(row) for row in connection.execute(query.order_by(audit.c.id.desc()).limit(limit))]
-    return _naming(connection, query.order_by(audit.c.id.desc()).limit(SEARCHED), wanted.target)[:limit]
+    return _find_by_target(
+        connection, query.order_by(audit.c.id.desc()).limit(MAX_SEARCHED), audit_filter.target
+    )[:limit]
 
 
 def purge(connection: Connection, *, before: datetime) -> int:
-    """Forget what was done long ago, the oldest first and not too much at once."""
+    """Delete a batch of entries older than `before`, oldest first; returns how many."""
     audit = tables(connection).audit
-    oldest = select(audit.c.id).order_by(audit.c.id).limit(FORGOTTEN_AT_ONCE)
+    oldest = select(audit.c.id).order_by(audit.c.id).limit(PURGE_BATCH)
     statement = delete(audit).where(audit.c.id.in_(oldest), audit.c.at < before)
     return connection.execute(statement).rowcount
 
 
-def _naming(connection: Connection, query: Select[Any], target: str) -> list[AuditEntry]:
-    """Those that name this target among the ids they list."""
+def _find_by_target(connection: Connection, query: Select[Any], target: str) -> list[AuditEntry]:
+    """Entries that list this target among their ids."""
     entries = (_record(row) for row in connection.execute(query))
     return [entry for entry in entries if target in entry.ids]
 
@@ -111,10 +119,10 @@ def _record(row: Row[Any]) -> AuditEntry:
         via=Via(row.via),
         action=row.action,
         noun=row.noun,
-        ids=tuple(parsed(row.ids)),
+        ids=tuple(parse_json(row.ids)),
         count=row.targets,
-        before=parsed(row.before),
-        after=parsed(row.after),
+        before=parse_json(row.before),
+        after=parse_json(row.after),
         reason=row.reason,
         undoes=row.undoes,
         undone_by=row.undone_by,

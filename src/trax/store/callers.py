@@ -1,7 +1,7 @@
-"""Connections that callers lend us, to write inside a transaction of theirs.
+"""Run store functions on a caller's connection, inside the caller's transaction.
 
-Any SQLAlchemy connection or session will do, blocking or async, over any driver of our two databases. We
-execute statements on it and nothing else: it is the caller who commits.
+Any SQLAlchemy connection or session works, blocking or async, over any driver of PostgreSQL or SQLite. Trax
+only executes statements on it: the caller commits.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, event
 
-from trax.errors import DefinitionError, SchemaNotMigrated, StoreError, shown
-from trax.store.faults import translated
-from trax.store.url import parsed_url, shown_url
+from trax.errors import DefinitionError, SchemaNotMigrated, StoreError, format_value
+from trax.store.faults import translate_errors
+from trax.store.url import display_url, parse_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,38 +24,45 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
     from sqlalchemy.orm import Session, SessionTransaction, scoped_session
 
-    AsyncLent: TypeAlias = AsyncConnection | AsyncSession
-    Lent: TypeAlias = Connection | Session | AsyncLent
-    Lendable: TypeAlias = Lent | scoped_session[Any] | async_scoped_session[Any]
+    AsyncCallerConnection: TypeAlias = AsyncConnection | AsyncSession
+    SessionOrConnection: TypeAlias = Connection | Session | AsyncCallerConnection
+    CallerConnection: TypeAlias = SessionOrConnection | scoped_session[Any] | async_scoped_session[Any]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-WANTED: Final = "a SQLAlchemy Connection, Session, AsyncConnection or AsyncSession"
-IN_MEMORY: Final = shown_url(parsed_url("memory://"))
+EXPECTED_TYPES: Final = "a SQLAlchemy Connection, Session, AsyncConnection or AsyncSession"
+IN_MEMORY: Final = display_url(parse_url("memory://"))
 LONGEST_PAUSE: Final = 0.05
 ORM: Final = "sqlalchemy.orm"
 ASYNC: Final = "sqlalchemy.ext.asyncio"
 
 
-def checked(given: Any) -> Lent:
-    """What a caller gave as a connection; of a registry of sessions, the session of the moment."""
-    lent: Any = (
-        given()
-        if _is_a(given, ORM, "scoped_session") or _is_a(given, ASYNC, "async_scoped_session")
-        else given
+def resolve_connection(value: Any) -> SessionOrConnection:
+    """Validate a caller's connection; a scoped session resolves to its current session."""
+    connection: Any = (
+        value()
+        if _is_sqlalchemy(value, ORM, "scoped_session")
+        or _is_sqlalchemy(value, ASYNC, "async_scoped_session")
+        else value
     )
-    if not (isinstance(lent, Connection) or _is_a(lent, ORM, "Session") or is_async(lent)):
-        raise DefinitionError(f"connection must be {WANTED} (got {shown(given)})")
-    return lent
+    if not (
+        isinstance(connection, Connection)
+        or _is_sqlalchemy(connection, ORM, "Session")
+        or is_async(connection)
+    ):
+        raise DefinitionError(f"connection must be {EXPECTED_TYPES} (got {format_value(value)})")
+    return connection
 
 
-def is_async(lent: Any) -> TypeGuard[AsyncLent]:
-    return _is_a(lent, ASYNC, "AsyncConnection") or _is_a(lent, ASYNC, "AsyncSession")
+def is_async(connection: Any) -> TypeGuard[AsyncCallerConnection]:
+    return _is_sqlalchemy(connection, ASYNC, "AsyncConnection") or _is_sqlalchemy(
+        connection, ASYNC, "AsyncSession"
+    )
 
 
-async def within(
-    lent: Lent,
+async def run_in_transaction(
+    caller_connection: SessionOrConnection,
     app_address: str,
     function: Callable[Concatenate[Connection, P], T],
     *args: P.args,
@@ -63,96 +70,106 @@ async def within(
 ) -> T:
     """Call a store function in the caller's transaction.
 
-    The app's own store need not be open, and must not be opened now: in SQLite it would wait for the caller.
-    A blocking connection is used right here, like all else that the caller does with it.
+    The app's own store need not be open, and must not be opened now: on SQLite it would wait for the caller.
+    A blocking connection is used in this thread, since it may belong to it.
     """
-    if not is_async(lent):
-        return within_blocking(lent, app_address, function, *args, **kwargs)
-    return await lent.run_sync(lambda inner: within_blocking(inner, app_address, function, *args, **kwargs))
+    if not is_async(caller_connection):
+        return run_in_transaction_blocking(caller_connection, app_address, function, *args, **kwargs)
+    return await caller_connection.run_sync(
+        lambda inner: run_in_transaction_blocking(inner, app_address, function, *args, **kwargs)
+    )
 
 
-def within_blocking(
-    lent: Any,
+def run_in_transaction_blocking(
+    caller_connection: Any,
     app_address: str,
     function: Callable[Concatenate[Connection, P], T],
     *args: P.args,
     **kwargs: P.kwargs,
 ) -> T:
-    connection: Connection = lent if isinstance(lent, Connection) else lent.connection()
+    connection: Connection = (
+        caller_connection if isinstance(caller_connection, Connection) else caller_connection.connection()
+    )
     _refuse_another_database(connection, app_address)
-    address = shown_url(connection.engine.url)
+    address = display_url(connection.engine.url)
     try:
-        with translated(address):
+        with translate_errors(address):
             return function(connection, *args, **kwargs)
-    except SchemaNotMigrated as missing:
+    except SchemaNotMigrated as error:
         raise SchemaNotMigrated(
-            f"the connection leads to {address}, where Trax has no tables or older ones; give a connection "
-            f"to the app's own database, {app_address}, or run `trax db migrate` there"
-        ) from missing
+            f"the connection is to {address}, where the Trax tables are missing or out of date; pass a "
+            f"connection to the app's database, {app_address}, or run `trax db migrate` there"
+        ) from error
 
 
-def after_commit(lent: Lent, tell: Callable[[], None]) -> None:
-    """Call back once the caller has committed, once however often this is asked for in a transaction."""
-    target: Any = getattr(lent, "sync_session", None) or getattr(lent, "sync_connection", None) or lent
-    if target not in _to_tell:
-        _to_tell[target] = {}
+def after_commit(caller_connection: SessionOrConnection, callback: Callable[[], None]) -> None:
+    """Call `callback` after the caller commits; once per transaction, however often it is registered."""
+    target: Any = (
+        getattr(caller_connection, "sync_session", None)
+        or getattr(caller_connection, "sync_connection", None)
+        or caller_connection
+    )
+    if target not in _callbacks:
+        _callbacks[target] = {}
         _watch(target)
-    _to_tell[target][tell] = None
+    _callbacks[target][callback] = None
 
 
-def _is_a(given: Any, module: str, kind: str) -> bool:
-    """Whether a value is of a class of SQLAlchemy's. Whoever has such a value has loaded its module."""
-    loaded = sys.modules.get(module)
-    return loaded is not None and isinstance(given, getattr(loaded, kind))
+def _is_sqlalchemy(value: Any, module: str, class_name: str) -> bool:
+    """Whether a value is of this SQLAlchemy class, without importing its module: such a value implies it."""
+    imported = sys.modules.get(module)
+    return imported is not None and isinstance(value, getattr(imported, class_name))
 
 
 def _refuse_another_database(connection: Connection, app_address: str) -> None:
-    """What surely leads elsewhere is refused; two addresses of one server cannot be told apart from here."""
+    """Refuse a connection to another kind of database; two addresses of one kind are not compared."""
     ours, theirs = app_address.partition(":")[0], connection.dialect.name
     if app_address == IN_MEMORY:
-        raise StoreError("the app's database is in memory, where no connection but its own can write")
+        raise StoreError("the app's database is in memory; only its own connection can write to it")
     if ours != theirs:
-        raise StoreError(f"the connection leads to {theirs}, but the app's database is {app_address}")
+        raise StoreError(f"the connection is to {theirs}, but the app's database is {app_address}")
 
 
-_to_tell: WeakKeyDictionary[Connection | Session, dict[Callable[[], None], None]] = WeakKeyDictionary()
+_callbacks: WeakKeyDictionary[Connection | Session, dict[Callable[[], None], None]] = WeakKeyDictionary()
 
 
 def _watch(target: Connection | Session) -> None:
-    """Listen once and for good: a listener that is taken away while others are called breaks their commit."""
+    """Add permanent listeners: removing one while SQLAlchemy calls the others breaks their commit."""
     if isinstance(target, Connection):
-        event.listen(target, "commit", _committing)
-        event.listen(target, "rollback", _forget)
+        event.listen(target, "commit", _on_commit)
+        event.listen(target, "rollback", _on_rollback)
     else:
-        event.listen(target, "after_transaction_end", _session_ended)
+        event.listen(target, "after_transaction_end", _on_session_end)
 
 
-def _session_ended(session: Session, transaction: SessionTransaction) -> None:
+def _on_session_end(session: Session, transaction: SessionTransaction) -> None:
     if transaction.parent is None:  # not a savepoint within it
-        for tell in _taken(session):
-            tell()
+        for callback in _pop_callbacks(session):
+            callback()
 
 
-def _committing(connection: Connection) -> None:
-    """A connection says that it will commit, not that it has: a thread waits out that moment."""
-    tells, transaction = _taken(connection), connection.get_transaction()
-    if tells and transaction is not None:
-        Thread(target=_tell_when_over, args=(transaction, tells), name="trax commit", daemon=True).start()
+def _on_commit(connection: Connection) -> None:
+    """Start a thread that waits for the commit: SQLAlchemy calls this before committing, not after."""
+    callbacks, transaction = _pop_callbacks(connection), connection.get_transaction()
+    if callbacks and transaction is not None:
+        Thread(
+            target=_call_after_transaction, args=(transaction, callbacks), name="trax commit", daemon=True
+        ).start()
 
 
-def _forget(connection: Connection) -> None:
-    _taken(connection)
+def _on_rollback(connection: Connection) -> None:
+    _pop_callbacks(connection)
 
 
-def _taken(target: Connection | Session) -> list[Callable[[], None]]:
-    tells, _to_tell[target] = list(_to_tell.get(target, ())), {}
-    return tells
+def _pop_callbacks(target: Connection | Session) -> list[Callable[[], None]]:
+    callbacks, _callbacks[target] = list(_callbacks.get(target, ())), {}
+    return callbacks
 
 
-def _tell_when_over(transaction: RootTransaction, tells: list[Callable[[], None]]) -> None:
+def _call_after_transaction(transaction: RootTransaction, callbacks: list[Callable[[], None]]) -> None:
     pause, seconds = Event(), 0.001
     while transaction.is_active:
         pause.wait(seconds)
         seconds = min(2 * seconds, LONGEST_PAUSE)
-    for tell in tells:
-        tell()
+    for callback in callbacks:
+        callback()

@@ -1,7 +1,7 @@
-"""What truly differs between PostgreSQL and SQLite, in one place. Everything else is one expression for both.
+"""Differences between PostgreSQL and SQLite. Everything else is one expression for both.
 
-Locks last as long as the transaction, so that a pooler between us and PostgreSQL does no harm. In SQLite
-the write transaction itself is the lock: it begins IMMEDIATE, and there is only one at a time.
+Locks last as long as the transaction, so they work behind a connection pooler. On SQLite the write
+transaction itself is the lock: it begins IMMEDIATE, and there is only one at a time.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ SETTINGS_LOCK: Final = 0x7472_6178_0004
 CLEANUP_LOCK: Final = 0x7472_6178_0005
 TALLY_LOCK: Final = 0x7472_6178_0006
 CHANNEL: Final = "trax"
-WIDE_WAYS: Final = ("enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit")
-"""Ways to read much of a table, which our connections to PostgreSQL leave out unless they are asked to."""
+BROAD_PLAN_SETTINGS: Final = ("enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit")
+"""Planner settings for broad reads, off on our PostgreSQL connections unless a transaction allows them."""
 
 Insert = postgresql.Insert | sqlite.Insert
 
@@ -44,7 +44,7 @@ def is_sqlite(connection: Connection) -> bool:
 
 
 def now(connection: Connection) -> datetime:
-    """The database's clock. SQLite's has whole milliseconds and is this machine's, so Python reads it."""
+    """The database's clock. SQLite's has only milliseconds and is this machine's, so Python reads it."""
     if is_sqlite(connection):
         return utc_now()
     return connection.execute(select(func.clock_timestamp(type_=Utc))).scalar_one()
@@ -52,12 +52,12 @@ def now(connection: Connection) -> datetime:
 
 @cache
 def leader_lock(dialect: str) -> Select[Any, Any]:
-    """Asks whether this server may manage manifests in this moment, and what `now` is.
+    """Select whether this server got the leader lock, and the current time.
 
-    One may, and the others do not wait. In SQLite the transaction is the lock.
+    One server gets it, the others do not wait. On SQLite the transaction is the lock.
     """
-    leads = true() if dialect == SQLITE else func.pg_try_advisory_xact_lock(LEADER_LOCK)
-    return select(leads, moment(dialect))
+    is_leader = true() if dialect == SQLITE else func.pg_try_advisory_xact_lock(LEADER_LOCK)
+    return select(is_leader, now_parameter(dialect))
 
 
 def take_leader_lock(connection: Connection) -> None:
@@ -67,12 +67,13 @@ def take_leader_lock(connection: Connection) -> None:
 
 
 def gate_lock(connection: Connection) -> list[tuple[Select[Any, Any, Any, Any], dict[str, Any]]]:
-    """The step that waits for the gate; in SQLite the transaction has done so already.
+    """The statement that waits for the gate lock; none on SQLite, where the transaction is the lock.
 
-    A statement of its own: what is counted under the lock must be seen by a snapshot taken after the wait.
-    The switches ride along. The head-of-group read does a millisecond of work and would pay fifty for
-    compiling it; counting by bitmap never clears the dead entries that every finish leaves behind; and with
-    many runs under way or many entries waiting, the planner would look for them among all there ever were.
+    A separate statement: counts under the lock need a snapshot taken after the wait.
+
+    It also sets planner settings. JIT would cost 50 ms for a read of 1 ms. A bitmap scan never clears the
+    dead index entries that every finished run leaves. And with many active runs or queued entries, the
+    planner would choose a sequential scan over the whole history.
     """
     return [] if is_sqlite(connection) else [(_gate_lock(), {})]
 
@@ -92,74 +93,74 @@ def _gate_lock() -> Select[Any, Any, Any, Any]:
     )
 
 
-def plan_freely(connection: Connection) -> None:
-    """Let this transaction read widely: what follows looks at much of a table, and PostgreSQL knows how."""
+def allow_broad_plans(connection: Connection) -> None:
+    """Let PostgreSQL use any plan in this transaction: what follows reads much of a table."""
     if not is_sqlite(connection):
-        connection.execute(_all_ways())
+        connection.execute(_enable_broad_plans())
 
 
 @cache
-def _all_ways() -> Select[Any]:
-    return select(*(func.set_config(name, "on", True) for name in WIDE_WAYS))  # noqa: FBT003
+def _enable_broad_plans() -> Select[Any]:
+    return select(*(func.set_config(name, "on", True) for name in BROAD_PLAN_SETTINGS))  # noqa: FBT003
 
 
 def seconds_between(dialect: str, earlier: ColumnElement[Any], later: Any) -> ColumnElement[Any]:
-    """How much time has passed, to a tenth of a millisecond; where that matters, Python compares again."""
+    """Seconds between two times, to 0.1 ms; where more precision matters, Python compares again."""
     if dialect == SQLITE:
         return (func.julianday(later) - func.julianday(earlier)) * 86_400
     return func.extract("epoch", later - earlier)
 
 
-def begun_at(dialect: str, column: ColumnElement[Any], span: str) -> ColumnElement[Any]:
-    """When the minute or hour of a moment began."""
+def start_of_span(dialect: str, column: ColumnElement[Any], span: str) -> ColumnElement[Any]:
+    """Truncate a time to its minute or hour."""
     if dialect == SQLITE:
-        kept, rest = (17, "00.000000Z") if span == "minute" else (14, "00:00.000000Z")
-        return (func.substr(column, 1, kept, type_=Text) + literal_column(f"'{rest}'")).cast(Utc)
+        length, suffix = (17, "00.000000Z") if span == "minute" else (14, "00:00.000000Z")
+        return (func.substr(column, 1, length, type_=Text) + literal_column(f"'{suffix}'")).cast(Utc)
     return func.date_trunc(literal_column(f"'{span}'"), column, literal_column("'UTC'"), type_=Utc)
 
 
-def see_one_moment(connection: Connection) -> None:
-    """Let all that this transaction reads be of one moment. Its first statement; SQLite does so anyway."""
+def use_one_snapshot(connection: Connection) -> None:
+    """Read all of this transaction from one snapshot, as SQLite always does. Must be its first statement."""
     if not is_sqlite(connection):
         connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
 
 
-def take_no_longer(connection: Connection, *, seconds: float) -> None:
-    """Give up what takes longer, in this transaction. SQLite has no such word; what it reads is bounded."""
+def limit_statement_time(connection: Connection, *, seconds: float) -> None:
+    """Set the statement timeout of this transaction. SQLite has none; its reads are bounded."""
     if not is_sqlite(connection):
         milliseconds = str(int(seconds * 1000))
         connection.execute(select(func.set_config("statement_timeout", milliseconds, True)))  # noqa: FBT003
 
 
 def lift_limits(connection: Connection) -> None:
-    """Let this transaction take as long as it needs: what follows may be much work, or wait for others."""
+    """Remove the time limits of this transaction, for long work or lock waits."""
     if not is_sqlite(connection):
-        take_no_longer(connection, seconds=0)  # PostgreSQL's word for no limit
+        limit_statement_time(connection, seconds=0)  # 0 means no limit to PostgreSQL
         driver: Any = connection.connection.driver_connection
-        driver.wanted_seconds = math.inf  # until it goes back to the pool
+        driver.max_wait_seconds = math.inf  # until it returns to the pool
 
 
 def take_tally_lock(connection: Connection) -> None:
-    """Wait until no other server adds up what has ended."""
+    """Wait until no other server updates the totals of ended runs."""
     if not is_sqlite(connection):
         connection.execute(select(func.pg_advisory_xact_lock(TALLY_LOCK)))
 
 
-def moment(dialect: str) -> ColumnElement[datetime]:
-    """The parameter `now`; PostgreSQL puts the moment of the statement where it is None."""
-    given = bindparam("now", type_=Utc)
-    return given if dialect == SQLITE else func.coalesce(given, func.statement_timestamp(), type_=Utc)
+def now_parameter(dialect: str) -> ColumnElement[datetime]:
+    """The parameter `now`; on PostgreSQL None means the time of the statement."""
+    parameter = bindparam("now", type_=Utc)
+    return parameter if dialect == SQLITE else func.coalesce(parameter, func.statement_timestamp(), type_=Utc)
 
 
-def so_long_before(dialect: str, parameter: str) -> ColumnElement[datetime]:
-    """The moment that lies a span before `now`; `span_before` makes the parameter."""
+def time_before_now(dialect: str, parameter: str) -> ColumnElement[datetime]:
+    """The time that lies a span before `now`; `time_before_now_parameter` gives the parameter's value."""
     if dialect == SQLITE:
         return bindparam(parameter, type_=Utc)
-    return moment(dialect) - func.make_interval(0, 0, 0, 0, 0, 0, bindparam(parameter, type_=Float))
+    return now_parameter(dialect) - func.make_interval(0, 0, 0, 0, 0, 0, bindparam(parameter, type_=Float))
 
 
-def span_before(dialect: str, now: datetime | None, span: timedelta) -> datetime | float:
-    """SQLite does not count with moments, and there `now` is known."""
+def time_before_now_parameter(dialect: str, now: datetime | None, span: timedelta) -> datetime | float:
+    """The parameter of `time_before_now`: on SQLite the time itself, on PostgreSQL the span in seconds."""
     return now - span if dialect == SQLITE and now is not None else span.total_seconds()
 
 
@@ -169,75 +170,74 @@ def take_migration_lock(connection: Connection) -> None:
 
 
 def try_cleanup_lock(connection: Connection) -> bool:
-    """True for the one server that may delete old records in this moment; two could block each other."""
+    """Try to take the cleanup lock; True for one server at a time, since two could deadlock."""
     if is_sqlite(connection):
         return True
     return connection.execute(select(func.pg_try_advisory_xact_lock(CLEANUP_LOCK))).scalar_one()
 
 
 def take_settings_lock(connection: Connection) -> None:
-    """Wait until no other operator edits: what is checked together must be written together."""
+    """Wait until no other operator edits settings: they are validated and written together."""
     if not is_sqlite(connection):
         connection.execute(select(func.pg_advisory_xact_lock(SETTINGS_LOCK)))
 
 
 def notify(connection: Connection, topic: str) -> None:
-    """Wake the loops of other processes, if and when this transaction commits. SQLite has only the poll."""
+    """Notify other processes if and when this transaction commits. On SQLite they poll."""
     if not is_sqlite(connection):
         connection.execute(*notification(topic))
 
 
 def notification(payload: str) -> tuple[Select[Any], dict[str, str]]:
-    """The statement that tells whoever listens, and its parameters."""
+    """The NOTIFY statement and its parameters."""
     return _NOTIFY, {"payload": payload}
 
 
-def notifying() -> ColumnElement[Any]:
-    """Tells whoever listens the parameter `payload`, as part of a statement."""
+def notify_expression() -> ColumnElement[Any]:
+    """The NOTIFY call with the parameter `payload`, as an expression in a statement."""
     return func.pg_notify(literal_column(f"'{CHANNEL}'"), bindparam("payload", type_=Text))
 
 
-_NOTIFY: Final = select(notifying())
+_NOTIFY: Final = select(notify_expression())
 
 
 def insert(connection: Connection, table: Table) -> Insert:
-    """An insert that knows `on_conflict_do_update`: the same words in both dialects, from two modules."""
+    """An insert with `on_conflict_do_update`: the same API in both dialects, from two modules."""
     return sqlite.insert(table) if is_sqlite(connection) else postgresql.insert(table)
 
 
 def document(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Many rows as one parameter.
+    """Encode many rows as one JSON parameter.
 
-    Moments become text, and JSON columns travel as strings, so that SQLite, which would unquote a JSON
-    scalar, gives back exactly what was put in.
+    Times become text. JSON columns are sent as strings, because SQLite would unquote a JSON scalar.
     """
     return json.dumps(list(rows), default=utc_text, ensure_ascii=False, separators=(",", ":"))
 
 
 def name_document(column: str, names: Iterable[str]) -> str:
-    """Names to look up, as rows of one column."""
+    """Encode names to look up, as rows of one column."""
     return document({column: searchable(name)} for name in names)
 
 
 def quick_document(dialect: str, rows: Iterable[Mapping[str, Any]]) -> str:
-    """The same at a third of the cost, where PostgreSQL reads it; SQLite sorts moments by their spelling."""
+    """Like `document`, at a third of the cost on PostgreSQL; SQLite needs times in a sortable format."""
     if dialect == SQLITE:
         return document(rows)
     rows = list(rows)
     try:
         return to_json(rows).decode()
-    except ValueError:  # half of a surrogate pair: let the database say what is wrong with it
+    except ValueError:  # a lone surrogate: let the database report the error
         return document(rows)
 
 
 def rows_of(dialect: str, parameter: str, columns: Mapping[str, TypeEngine[Any]]) -> FromClause:
-    """The rows of a document, as something to select from."""
+    """The rows of a document parameter, as a table to select from."""
     bound = bindparam(parameter, type_=Text)
     return (_sqlite_rows if dialect == SQLITE else _postgresql_rows)(bound, columns)
 
 
 def among(connection: Connection, column: ColumnElement[int], parameter: str = "ids") -> ColumnElement[bool]:
-    """Whether a column is one of any number of ids, given as `id_document` under the parameter's name."""
+    """The condition that a column is among the ids of an `id_document` parameter."""
     return column.in_(select(ids_of(connection.dialect.name, parameter).c.id))
 
 
@@ -246,7 +246,7 @@ def id_document(ids: Iterable[int]) -> str:
 
 
 def ids_of(dialect: str, parameter: str = "ids") -> FromClause:
-    """The ids of an `id_document`, as rows of one column `id`: at a fraction of what `rows_of` would cost."""
+    """The ids of an `id_document` parameter, as rows of one column `id`; much cheaper than `rows_of`."""
     bound = bindparam(parameter, type_=Text)
     if dialect == SQLITE:
         each = func.json_each(bound).table_valued("value", name="each")
@@ -264,10 +264,10 @@ def _sqlite_rows(bound: BindParameter[str], columns: Mapping[str, TypeEngine[Any
 
 
 def _postgresql_rows(bound: BindParameter[str], columns: Mapping[str, TypeEngine[Any]]) -> FromClause:
-    carried = {name: Text() if _is_json(kind) else kind for name, kind in columns.items()}
+    raw_types = {name: Text() if _is_json(kind) else kind for name, kind in columns.items()}
     raw = (
         func.json_to_recordset(cast(bound, Json))
-        .table_valued(*(column(name, kind) for name, kind in carried.items()), name="raw")
+        .table_valued(*(column(name, kind) for name, kind in raw_types.items()), name="raw")
         .render_derived(with_types=True)
     )
     fields = [
@@ -282,13 +282,13 @@ def _is_json(kind: TypeEngine[Any]) -> bool:
 
 
 @cache
-def reading_moment(dialect: str) -> Select[Any]:
-    """Asks what `now` is."""
-    return select(moment(dialect))
+def select_now(dialect: str) -> Select[Any]:
+    """Select the current time."""
+    return select(now_parameter(dialect))
 
 
 def reserve_ids(connection: Connection, table: Table, count: int) -> list[int]:
-    """Ids nobody else will get, for rows that are copied in and cannot be asked for theirs."""
+    """Reserve ids for rows inserted by COPY, which returns none."""
     if is_sqlite(connection):
         query = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = ?"
         last = connection.exec_driver_sql(query, (table.name,)).scalar_one()
@@ -299,7 +299,7 @@ def reserve_ids(connection: Connection, table: Table, count: int) -> list[int]:
 
 
 def next_id(table: Table) -> ColumnElement[int]:
-    """The next id of a table in PostgreSQL, one for each row that asks."""
-    # Asked for in a subquery, the sequence is looked up once and not for each row.
+    """The next id of a table on PostgreSQL, evaluated per row."""
+    # In a subquery, the sequence is looked up once and not for each row.
     sequence = select(func.pg_get_serial_sequence(f"{table.schema}.{table.name}", "id")).scalar_subquery()
     return func.nextval(sequence, type_=BigId)

@@ -1,4 +1,4 @@
-"""What is read to say how well the database is. Nothing is written."""
+"""Read-only checks of the database for `trax db doctor`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from sqlalchemy import func, select, text
 
 from trax.store import parking
-from trax.store.listening import connected
+from trax.store.listening import open_connection
 from trax.store.schema import tables
 from trax.store.schema.define import SCHEMA
 from trax.store.schema.work_queue import PARKED
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-HEAR_SECONDS: Final = 2.0
+LISTEN_SECONDS: Final = 2.0
 CHANNEL: Final = "trax_doctor"
 COUNTED_AT_MOST: Final = 1000
 
-OLDEST: Final = text("""
+OLDEST_TRANSACTION: Final = text("""
     SELECT pid, extract(epoch FROM clock_timestamp() - xact_start)::float, query_start, application_name
     FROM pg_stat_activity
     WHERE datname = current_database() AND xact_start IS NOT NULL AND pid <> pg_backend_pid()
@@ -35,7 +35,7 @@ BLOAT: Final = text("""
 
 
 class OldTransaction(NamedTuple):
-    """The transaction that has been open for longest: what it might still see cannot be vacuumed."""
+    """The oldest open transaction: vacuum cannot remove rows that it may still see."""
 
     pid: int
     age_seconds: float
@@ -44,7 +44,7 @@ class OldTransaction(NamedTuple):
 
 
 class Bloat(NamedTuple):
-    """How many rows of a table live, and how many dead ones wait for vacuum."""
+    """Live rows of a table, and dead rows not yet vacuumed."""
 
     table: str
     live: int
@@ -52,7 +52,7 @@ class Bloat(NamedTuple):
 
 
 class PostgresqlState(NamedTuple):
-    """What PostgreSQL says of itself."""
+    """Health data of a PostgreSQL database."""
 
     oldest: OldTransaction | None
     bloat: list[Bloat]
@@ -61,7 +61,7 @@ class PostgresqlState(NamedTuple):
 
 
 class SqliteState(NamedTuple):
-    """What SQLite says of its file."""
+    """Health data of an SQLite file."""
 
     journal_mode: str
     synchronous: int
@@ -70,8 +70,8 @@ class SqliteState(NamedTuple):
     page_bytes: int
 
 
-class LeftBehind(NamedTuple):
-    """Workers that fell silent and whose rows are still there, and runs that nobody took up; bounded."""
+class Leftovers(NamedTuple):
+    """Workers without a heartbeat, pending runs not claimed in time, and parked entries; bounded."""
 
     worker_ids: tuple[int, ...]
     pending_ids: tuple[int, ...]
@@ -79,8 +79,8 @@ class LeftBehind(NamedTuple):
     parked_trains: tuple[str, ...] = ()
 
 
-def postgresql(connection: Connection) -> PostgresqlState:
-    oldest = connection.execute(OLDEST).one_or_none()
+def load_postgresql_state(connection: Connection) -> PostgresqlState:
+    oldest = connection.execute(OLDEST_TRANSACTION).one_or_none()
     bloat = connection.execute(BLOAT, {"schema": SCHEMA})
     return PostgresqlState(
         oldest=OldTransaction(*oldest) if oldest else None,
@@ -94,12 +94,12 @@ def backend_pid(connection: Connection) -> int:
     return connection.execute(select(func.pg_backend_pid())).scalar_one()
 
 
-def sqlite(connection: Connection) -> SqliteState:
+def load_sqlite_state(connection: Connection) -> SqliteState:
     names = ("journal_mode", "synchronous", "page_count", "freelist_count", "page_size")
     return SqliteState(*(_pragma(connection, name) for name in names))
 
 
-def left_behind(connection: Connection, *, silent_since: datetime, created_before: datetime) -> LeftBehind:
+def load_leftovers(connection: Connection, *, silent_since: datetime, created_before: datetime) -> Leftovers:
     t = tables(connection)
     silent = select(t.worker.c.id).where(t.worker.c.heartbeat_at < silent_since)
     waiting = select(t.metadata.c.id).where(
@@ -111,11 +111,11 @@ def left_behind(connection: Connection, *, silent_since: datetime, created_befor
         for query in (silent, waiting, parked)
     )
     trains = dict.fromkeys(map(parking.train_of, parking.keys(connection)))
-    return LeftBehind(silent_ids, waiting_ids, parked_ids, tuple(trains))
+    return Leftovers(silent_ids, waiting_ids, parked_ids, tuple(trains))
 
 
 def dependents_of_retired(connection: Connection) -> list[str]:
-    """The manifests in use whose parent is retired; bounded."""
+    """Enabled manifests whose parent is retired; bounded."""
     manifest = tables(connection).manifest
     parent = manifest.alias("parent")
     query = (
@@ -127,11 +127,11 @@ def dependents_of_retired(connection: Connection) -> list[str]:
     return list(connection.execute(query.limit(COUNTED_AT_MOST)).scalars())
 
 
-def hears(address: str, *, seconds: float = HEAR_SECONDS) -> bool:
-    """Whether LISTEN works there: a pooler in transaction mode takes the word and loses it."""
-    with connected(address) as listener, connected(address) as speaker:
+def can_receive_notifications(address: str, *, seconds: float = LISTEN_SECONDS) -> bool:
+    """Whether LISTEN works: a pooler in transaction mode accepts it but delivers nothing."""
+    with open_connection(address) as listener, open_connection(address) as notifier:
         listener.execute(f"LISTEN {CHANNEL}".encode())
-        speaker.execute(f"NOTIFY {CHANNEL}".encode())
+        notifier.execute(f"NOTIFY {CHANNEL}".encode())
         return any(True for _ in listener.notifies(timeout=seconds, stop_after=1))
 
 

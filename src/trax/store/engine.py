@@ -1,9 +1,9 @@
-"""Engines: how a connection is opened and a transaction begun, per dialect, and how long PostgreSQL may take.
+"""Engines: open connections and begin transactions, per dialect, with time limits for PostgreSQL.
 
-Three limits keep a lost server from holding a thread for ever. The operating system gives up a connection
-whose other end is silent (keepalives, `tcp_user_timeout`). The server ends a statement that takes too long,
-where a session can be told so. And whatever stands between, a connection waits no longer than both together:
-a proxy or a firewall may keep a connection alive whose server is gone.
+Three limits keep a lost server from blocking a thread for ever. The operating system closes a connection
+whose peer is silent (keepalives, `tcp_user_timeout`). The server cancels a statement that takes too long
+(`statement_timeout`, where the session is ours). And a connection waits for a response no longer than both
+together: a proxy or a firewall may keep a connection alive whose server is gone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sqlalchemy import QueuePool, create_engine, event
 from sqlalchemy.exc import DisconnectionError
 
 from trax.errors import StoreError
-from trax.store.dialect import WIDE_WAYS
+from trax.store.dialect import BROAD_PLAN_SETTINGS
 from trax.store.types import SQLITE
 from trax.store.url import MEMORY
 
@@ -28,39 +28,39 @@ if TYPE_CHECKING:
 
     from sqlalchemy import URL, Connection, Engine
 
-READING: Final = "trax_reading"
+READ_ONLY_OPTION: Final = "trax_reading"
 BUSY_SECONDS: Final = 30
 BUSY_PAUSE: Final = 0.01
 IDLE_SECONDS: Final = 5
 PREPARE_STATEMENTS: Final = "prepare_statements"
-"""`…?prepare_statements=off` in an address: for a pooler that passes itself off as PostgreSQL."""
+"""`…?prepare_statements=off` in an address, for a pooler that is indistinguishable from PostgreSQL."""
 PREPARE_AFTER: Final = 5
-PREPARED_AT_MOST: Final = 200
+MAX_PREPARED: Final = 200
 APPLICATION_NAME: Final = "trax"
-MARK: Final = " (trax)"
-"""What the name of a session ends with whose URL gives it another name: nobody else's does."""
+NAME_SUFFIX: Final = " (trax)"
+"""Suffix of the session name if the URL sets its own `application_name`; identifies sessions of Trax."""
 NAME_BYTES: Final = 63
-OLDEST_SQLITE: Final = (3, 35, 0)
+MIN_SQLITE_VERSION: Final = (3, 35, 0)
 STATEMENT_TIMEOUT: Final = "statement_timeout"
 LAST_SECONDS: Final = 10.0
 LAST_CONNECT_SECONDS: Final = 2
-"""How long an answer and a connection may take once the process is to end."""
+"""How long a response and a connection may take while the process shuts down."""
 
 
 class Timeouts(NamedTuple):
-    """How long PostgreSQL may take: to connect, to show any sign of life, to answer a statement."""
+    """Time limits for PostgreSQL: to connect, to acknowledge network traffic, to execute a statement."""
 
     connect_seconds: float = 10.0
     network_seconds: float = 20.0
     statement_seconds: float | None = 60.0
 
     @property
-    def answer_seconds(self) -> float:
-        """After how long no answer will come any more."""
+    def response_seconds(self) -> float:
+        """How long to wait for the response to a statement."""
         return (self.statement_seconds or math.inf) + self.network_seconds
 
     def connection_options(self) -> dict[str, Any]:
-        """What libpq must know. Keepalives notice a silent host when we wait, the other one when we send."""
+        """Options for libpq: keepalives detect a silent host on a wait, `tcp_user_timeout` on a send."""
         seconds = max(1, round(self.network_seconds))
         interval = max(1, seconds // 6)
         return {
@@ -73,70 +73,76 @@ class Timeouts(NamedTuple):
         }
 
 
-class Patience:
-    """How long the connections of a store wait for an answer; all of them look at it while they wait."""
+class WaitLimits:
+    """How long the connections of a store wait for a response; read by all of them while they wait."""
 
     def __init__(self, timeouts: Timeouts) -> None:
         self.timeouts = timeouts
-        self.at_most = math.inf
+        self.max_seconds = math.inf
         self.lost_at = -math.inf
-        """When a connection was last found to be lost: then others may be, also those of another pool."""
+        """When a connection was last lost: others, also of other pools, may be lost too."""
 
-    def allowed(self, wanted: float | None) -> float:
-        return min(self.timeouts.answer_seconds if wanted is None else wanted, self.at_most)
+    def seconds_for(self, override: float | None) -> float:
+        return min(self.timeouts.response_seconds if override is None else override, self.max_seconds)
 
 
-class LimitedConnection(psycopg.Connection[Any]):
-    """A connection that is given up when an answer takes too long, even while a thread waits for it."""
+class PostgresqlConnection(psycopg.Connection[Any]):
+    """A connection that closes itself when a response takes too long, even while a thread waits for it."""
 
-    patience = Patience(Timeouts())
-    wanted_seconds: float | None = None
-    """How long it waits in place of what is usual; `dialect.lift_limits` says infinitely."""
+    wait_limits = WaitLimits(Timeouts())
+    max_wait_seconds: float | None = None
+    """Overrides the usual wait; infinite after `dialect.lift_limits`."""
 
     def __del__(self, _warn: Any = None) -> None:
-        """SQLAlchemy forgets, and leaves open, a connection whose first statements fail."""
+        """Close the connection: SQLAlchemy leaves it open if its first statements fail."""
         with suppress(Exception):
             self.close()
 
-    def wait(self, gen: Any, *how: Any, **more: Any) -> Any:
-        return super().wait(self._watch(gen), *how, **more)
+    def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
+        return super().wait(self._watch(gen), *args, **kwargs)
 
     def _watch(self, inner: Any) -> Generator[Any, Any, Any]:
-        """Pass on what the driver waits for. It comes by ten times a second, whether there is news or not."""
-        heard_at = time.monotonic()
+        """Wrap the driver's wait, which wakes ten times a second, and stop it after the limit."""
+        last_ready_at = time.monotonic()
         try:
-            wanted = next(inner)
+            waiting_for = next(inner)
             while True:
-                ready = yield wanted
+                ready = yield waiting_for
                 if ready:
-                    heard_at = time.monotonic()
-                elif (silent := time.monotonic() - heard_at) >= self.patience.allowed(self.wanted_seconds):
+                    last_ready_at = time.monotonic()
+                elif (silent := time.monotonic() - last_ready_at) >= self.wait_limits.seconds_for(
+                    self.max_wait_seconds
+                ):
                     self.pgconn.finish()
-                    raise psycopg.OperationalError(f"no answer for {silent:.1f} s; the connection was closed")
-                wanted = inner.send(ready)
+                    raise psycopg.OperationalError(
+                        f"no response for {silent:.1f} s; the connection was closed"
+                    )
+                waiting_for = inner.send(ready)
         except StopIteration as done:
             return done.value
 
 
-def open_engine(url: URL, *, pool_size: int = 5, patience: Patience | None = None) -> Engine:
+def open_engine(url: URL, *, pool_size: int = 5, wait_limits: WaitLimits | None = None) -> Engine:
     if url.drivername == SQLITE:
         return _sqlite_engine(url, pool_size)
-    return _postgresql_engine(url, pool_size, patience or Patience(Timeouts()))
+    return _postgresql_engine(url, pool_size, wait_limits or WaitLimits(Timeouts()))
 
 
 def session_name(url: URL) -> str:
-    """What our sessions are called in `pg_stat_activity`, so that all servers know them as ours."""
-    given = str(url.query.get("application_name", ""))
-    if given in {"", APPLICATION_NAME}:
+    """The name of our sessions in `pg_stat_activity`, by which other servers recognise them."""
+    name = str(url.query.get("application_name", ""))
+    if name in {"", APPLICATION_NAME}:
         return APPLICATION_NAME
-    spelled = given.encode("ascii", "replace").decode()  # as the server would, but that makes it longer
-    return spelled[: NAME_BYTES - len(MARK)] + MARK
+    escaped = name.encode(
+        "ascii", "replace"
+    ).decode()  # the server escapes other characters, which makes the name longer
+    return escaped[: NAME_BYTES - len(NAME_SUFFIX)] + NAME_SUFFIX
 
 
-def _postgresql_engine(url: URL, pool_size: int, patience: Patience) -> Engine:
+def _postgresql_engine(url: URL, pool_size: int, wait_limits: WaitLimits) -> Engine:
     options: dict[str, Any] = {
         "prepare_threshold": None,  # a pooler may give each transaction another server connection
-        **patience.timeouts.connection_options(),
+        **wait_limits.timeouts.connection_options(),
     }
     keeps_plans = url.query.get(PREPARE_STATEMENTS) != "off"
     name = session_name(url)
@@ -151,11 +157,11 @@ def _postgresql_engine(url: URL, pool_size: int, patience: Patience) -> Engine:
         hide_parameters=True,
     )
 
-    def connect(_dialect: object, _record: object, words: Any, wanted: dict[str, Any]) -> LimitedConnection:
-        if patience.at_most < math.inf:
-            wanted = wanted | {"connect_timeout": LAST_CONNECT_SECONDS}
-        connection = LimitedConnection.connect(*words, **wanted)
-        connection.patience = patience
+    def connect(_dialect: object, _record: object, args: Any, kwargs: dict[str, Any]) -> PostgresqlConnection:
+        if wait_limits.max_seconds < math.inf:
+            kwargs = kwargs | {"connect_timeout": LAST_CONNECT_SECONDS}
+        connection = PostgresqlConnection.connect(*args, **kwargs)
+        connection.wait_limits = wait_limits
         return connection
 
     event.listen(engine, "do_connect", connect)
@@ -170,26 +176,28 @@ def _postgresql_engine(url: URL, pool_size: int, patience: Patience) -> Engine:
 
 
 def keep_plans(connection: Any, _record: Any) -> None:
-    """Let PostgreSQL keep what it has parsed and planned: for small statements that is most of their cost.
+    """Let PostgreSQL keep prepared statements and their plans: for small statements, most of the cost.
 
-    A plan made while a table was empty is kept when the table fills, so the plans must be those of a full
-    one from the start: by key and in the order of an index, which is all that most statements need. Those
-    that read widely say so (`dialect.plan_freely`).
+    A plan made for an empty table is kept when the table fills, so plans must suit a full table from the
+    start: index scans, which is all that most statements need. Statements that read much of a table call
+    `dialect.allow_broad_plans`.
 
-    Not behind a pooler, which may give each transaction another server: the process that answers there is
-    not the one that greeted us.
+    Not behind a pooler, which may give each transaction another server connection: there, the backend pid
+    differs from the one reported at connect.
     """
     [[backend_pid]] = connection.execute("SELECT pg_backend_pid()").fetchall()
     if backend_pid == connection.info.backend_pid:
-        connection.execute(";".join(["SET TimeZone = 'UTC'", *(f"SET {name} = off" for name in WIDE_WAYS)]))
+        connection.execute(
+            ";".join(["SET TimeZone = 'UTC'", *(f"SET {name} = off" for name in BROAD_PLAN_SETTINGS)])
+        )
         connection.prepare_threshold = PREPARE_AFTER
-        connection.prepared_max = PREPARED_AT_MOST
+        connection.prepared_max = MAX_PREPARED
     connection.commit()
 
 
 def limit_statements(connection: Any, _record: Any) -> None:
-    """Tell the server how long a statement may take, where the session is ours alone: see `keep_plans`."""
-    seconds = connection.patience.timeouts.statement_seconds
+    """Set `statement_timeout` where the session is ours alone; see `keep_plans`."""
+    seconds = connection.wait_limits.timeouts.statement_seconds
     if connection.prepare_threshold is not None and seconds is not None:
         connection.execute(f"SET {STATEMENT_TIMEOUT} = {math.ceil(seconds * 1000)}")
         connection.commit()
@@ -198,36 +206,36 @@ def limit_statements(connection: Any, _record: Any) -> None:
 def _note_use(connection: Any, record: Any) -> None:
     record.info["used_at"] = time.monotonic()
     if connection is not None:
-        connection.wanted_seconds = None
+        connection.max_wait_seconds = None
 
 
 def _note_loss(connection: Any, _record: Any, _error: Any) -> None:
-    connection.patience.lost_at = time.monotonic()
+    connection.wait_limits.lost_at = time.monotonic()
 
 
 def _ping_if_idle(connection: Any, record: Any, _proxy: Any) -> None:
-    """A connection that lay idle may have died with the server; one just used need not be asked."""
+    """Ping a connection that was idle: it may be lost. One that was just used needs no ping."""
     used_at = record.info.get("used_at")
-    if used_at is None or used_at > max(connection.patience.lost_at, time.monotonic() - IDLE_SECONDS):
+    if used_at is None or used_at > max(connection.wait_limits.lost_at, time.monotonic() - IDLE_SECONDS):
         return
-    connection.wanted_seconds = connection.patience.timeouts.network_seconds
+    connection.max_wait_seconds = connection.wait_limits.timeouts.network_seconds
     try:
         connection.execute("")
         connection.rollback()
     except connection.OperationalError as lost:
         raise DisconnectionError from lost
     finally:
-        connection.wanted_seconds = None
+        connection.max_wait_seconds = None
 
 
 def _sqlite_engine(url: URL, pool_size: int) -> Engine:
-    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
-        needed = ".".join(str(part) for part in OLDEST_SQLITE)
+    if sqlite3.sqlite_version_info < MIN_SQLITE_VERSION:
+        needed = ".".join(str(part) for part in MIN_SQLITE_VERSION)
         raise StoreError(
             f"this Python uses SQLite {sqlite3.sqlite_version}; Trax needs {needed} or newer. "
             "Use a newer Python build, or PostgreSQL."
         )
-    # A database in memory lives in its one connection; waiting for that connection is the lock.
+    # A database in memory has one connection; waiting for it is the lock.
     size = {"pool_size": 1, "max_overflow": 0} if url.database == MEMORY else {"pool_size": pool_size}
     engine = create_engine(
         url,
@@ -242,14 +250,14 @@ def _sqlite_engine(url: URL, pool_size: int) -> Engine:
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
-    connection.isolation_level = None  # we say BEGIN ourselves
-    _write_ahead(connection)
+    connection.isolation_level = None  # `_begin_sqlite` sends BEGIN
+    _enable_wal(connection)
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
 
 
-def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Of several that switch a new file to WAL at once, SQLite refuses some instead of letting them wait."""
+def _enable_wal(connection: sqlite3.Connection) -> None:
+    """Switch to WAL, with retries: if several do so at once, SQLite fails some instead of waiting."""
     until = time.monotonic() + BUSY_SECONDS
     while True:
         try:
@@ -264,6 +272,6 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    """Writers take the lock at once: a reader that turns writer half-way would fail instead of waiting."""
-    reading = connection.get_execution_options().get(READING, False)
+    """Take the write lock at BEGIN: a reader that turns into a writer would fail instead of waiting."""
+    reading = connection.get_execution_options().get(READ_ONLY_OPTION, False)
     connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")

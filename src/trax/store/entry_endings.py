@@ -1,4 +1,4 @@
-"""Whether the jobs that entries stand for are over."""
+"""Find entries whose job has ended, with the last run of each."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ if TYPE_CHECKING:
     from trax.records import Metadata
 
 
-class EntryEnd(NamedTuple):
-    """An entry whose job is over: `status` is None when the entry is gone, `run` when there is no record."""
+class EntryResult(NamedTuple):
+    """An entry whose job has ended: `status` is None if the entry was deleted, `run` if it has no record."""
 
     entry_id: int
     status: str | None
     run: Metadata | None
 
 
-def ended(connection: Connection, ids: Iterable[int]) -> list[EntryEnd]:
-    """Those of these entries whose job is over, with the last run of each.
+def load_ended(connection: Connection, ids: Iterable[int]) -> list[EntryResult]:
+    """The entries among `ids` whose job has ended, with the last run of each.
 
-    What is tried again goes back to the queue in the moment its run ends, so a job between two runs is never
-    taken for one that is over.
+    A retry puts the entry back to queued in the transaction that ends the run, so a job between two runs is
+    never reported as ended.
     """
-    rows = list(connection.execute(_ended(connection.dialect.name), {"ids": id_document(ids)}))
-    runs = metadata.of_ids(connection, [row.metadata_id for row in rows if row.metadata_id is not None])
-    return [EntryEnd(row.id, row.status, runs.get(row.metadata_id)) for row in rows]
+    rows = list(connection.execute(_select_ended(connection.dialect.name), {"ids": id_document(ids)}))
+    runs = metadata.load_by_ids(connection, [row.metadata_id for row in rows if row.metadata_id is not None])
+    return [EntryResult(row.id, row.status, runs.get(row.metadata_id)) for row in rows]
 
 
 @cache
-def _ended(dialect: str) -> Select[Any, Any, Any]:
+def _select_ended(dialect: str) -> Select[Any, Any, Any]:
     t = tables_for(dialect)
     queue, run = t.work_queue, t.metadata
-    given = ids_of(dialect)
+    wanted = ids_of(dialect)
     is_active = select(run.c.id).where(run.c.id == queue.c.metadata_id, text(ACTIVE)).exists()
     is_over = or_(
         queue.c.id.is_(None),
         queue.c.status == "cancelled",
         and_(queue.c.status == "dispatched", ~is_active),
     )
-    joined = given.outerjoin(queue, queue.c.id == given.c.id)
-    return select(given.c.id, queue.c.status, queue.c.metadata_id).select_from(joined).where(is_over)
+    joined = wanted.outerjoin(queue, queue.c.id == wanted.c.id)
+    return select(wanted.c.id, queue.c.status, queue.c.metadata_id).select_from(joined).where(is_over)

@@ -1,4 +1,4 @@
-"""Entries that go back to the queue after a run: to try again, or because the run was interrupted."""
+"""Put entries back to the queue after a run: for a retry, or because the run was interrupted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trax.store.announcing import announce
 from trax.store.dialect import document, rows_of
 from trax.store.manifest_groups import priority_now
 from trax.store.schema import tables_for
-from trax.store.types import Utc, word
+from trax.store.types import Utc, sql_literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -22,35 +22,35 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row, Select, Update
 
 
-def of_runs(connection: Connection, external_ids: Iterable[str]) -> dict[str, Row[Any]]:
-    """The entries these runs came from, by the external id they share."""
-    names = document({"external_id": one} for one in external_ids)
-    rows = connection.execute(_of_runs(connection.dialect.name), {"names": names})
+def load_by_runs(connection: Connection, external_ids: Iterable[str]) -> dict[str, Row[Any]]:
+    """The entries of these runs, by their common external id."""
+    names = document({"external_id": external_id} for external_id in external_ids)
+    rows = connection.execute(_select_by_runs(connection.dialect.name), {"names": names})
     return {row.external_id: row for row in rows}
 
 
 def put_back(connection: Connection, moments: Mapping[str, datetime | None], *, attempts: int) -> list[int]:
-    """Queue these entries again: at once, or not before a moment. `attempts` is added to their count.
+    """Queue these entries again, at once (None) or at a time. `attempts` is added to their attempt count.
 
-    What the schedule had written comes back as requeued: by now it may have written the next one, of which
-    there can be only one, and this is not it. Its group may have another priority by now.
+    A scheduled entry comes back with origin requeue: a manifest can have only one scheduled entry, and the
+    next one may exist already. The group priority is read again, since it may have changed.
     """
     if not moments:
         return []
     announce(connection, Topic.WORK_QUEUE)
     rows: Sequence[dict[str, Any]] = [
-        {"external_id": one, "scheduled_at": moment, "ready": moment is None, "attempts": attempts}
-        for one, moment in moments.items()
+        {"external_id": external_id, "scheduled_at": moment, "ready": moment is None, "attempts": attempts}
+        for external_id, moment in moments.items()
     ]
     statement = _put_back(connection.dialect.name)
     return list(connection.execute(statement, {"rows": document(rows)}).scalars())
 
 
 @cache
-def _of_runs(dialect: str) -> Select[Any]:
+def _select_by_runs(dialect: str) -> Select[Any]:
     queue = tables_for(dialect).work_queue
-    given = rows_of(dialect, "names", {"external_id": queue.c.external_id.type})
-    return select(queue).join(given, given.c.external_id == queue.c.external_id)
+    names = rows_of(dialect, "names", {"external_id": queue.c.external_id.type})
+    return select(queue).join(names, names.c.external_id == queue.c.external_id)
 
 
 @cache
@@ -62,19 +62,19 @@ def _put_back(dialect: str) -> Update:
         "ready": queue.c.ready.type,
         "attempts": queue.c.attempt.type,
     }
-    given = rows_of(dialect, "rows", kinds)
+    rows = rows_of(dialect, "rows", kinds)
     return (
         update(queue)
-        .where(queue.c.external_id == given.c.external_id, text("status = 'dispatched'"))
+        .where(queue.c.external_id == rows.c.external_id, text("status = 'dispatched'"))
         .values(
-            status=word(QueueStatus.QUEUED),
+            status=sql_literal(QueueStatus.QUEUED),
             origin=case(
                 (text("origin IN ('schedule', 'retry')"), Origin.REQUEUE.value), else_=queue.c.origin
             ),
-            ready=given.c.ready,
-            scheduled_at=given.c.scheduled_at,
+            ready=rows.c.ready,
+            scheduled_at=rows.c.scheduled_at,
             group_priority=priority_now(queue, group),
-            attempt=queue.c.attempt + given.c.attempts,
+            attempt=queue.c.attempt + rows.c.attempts,
             metadata_id=None,
             dispatched_at=None,
         )

@@ -1,4 +1,4 @@
-"""What people want of a run: that it does not begin, or that it is run once more."""
+"""Cancel pending runs, and load what is needed to run one again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sqlalchemy import func, select, text, update
 from trax.records.states import CancelReason, State
 from trax.store.dialect import among, id_document
 from trax.store.schema import tables
-from trax.store.types import word
+from trax.store.types import sql_literal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,18 +18,19 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
-class Stopped(NamedTuple):
-    """A run that ended before it began."""
+class CancelledRun(NamedTuple):
+    """A run that was cancelled before it started."""
 
     id: int
     manifest_id: int | None
     attempt: int
 
 
-class Asked(NamedTuple):
-    """What a run was asked for, and how it was to be run. `input` and `retry` are JSON text.
+class RerunRequest(NamedTuple):
+    """The input and options of a run, to enqueue it again. `input` and `retry` are JSON text.
 
-    `max_retries` is its manifest's, which has the last word there; None for a job without one.
+    `max_retries` is that of the manifest, which overrides the retry policy; None for a job without a
+    manifest.
     """
 
     train: str
@@ -44,36 +45,36 @@ class Asked(NamedTuple):
 
 def cancel_pending(
     connection: Connection, ids: Sequence[int], *, reason: str, now: datetime
-) -> list[Stopped]:
-    """End those of these runs that nobody has begun; returns those.
+) -> list[CancelledRun]:
+    """Cancel the runs among `ids` that are still pending; returns them.
 
-    A worker may take one in the same moment. Whoever is second finds that it is not pending any more.
+    A worker may claim one at the same time. The second of the two finds that it is no longer pending.
     """
     metadata = tables(connection).metadata
     statement = (
         update(metadata)
         .where(among(connection, metadata.c.id), text("state = 'pending'"))
         .values(
-            state=word(State.CANCELLED),
+            state=sql_literal(State.CANCELLED),
             ended_at=now,
             cancel_requested=True,
             cancel_reason=CancelReason.REQUESTED,
             failure_exception="Cancelled",
             failure_reason=reason,
         )
-        .returning(*(metadata.c[name] for name in Stopped._fields))
+        .returning(*(metadata.c[name] for name in CancelledRun._fields))
     )
-    return [Stopped(*row) for row in connection.execute(statement, {"ids": id_document(ids)})]
+    return [CancelledRun(*row) for row in connection.execute(statement, {"ids": id_document(ids)})]
 
 
 def is_in_progress(connection: Connection, metadata_id: int) -> bool:
-    """Whether a run goes on; it stays so until this transaction ends."""
+    """Whether a run is in progress; its row is locked until this transaction ends."""
     run = tables(connection).metadata
     query = select(run.c.id).where(run.c.id == metadata_id, text("state = 'in_progress'"))
     return connection.execute(query.with_for_update(key_share=True)).first() is not None
 
 
-def to_rerun(connection: Connection, metadata_id: int) -> Asked | None:
+def load_rerun_request(connection: Connection, metadata_id: int) -> RerunRequest | None:
     t = tables(connection)
     query = (
         select(
@@ -92,4 +93,4 @@ def to_rerun(connection: Connection, metadata_id: int) -> Asked | None:
         .where(t.metadata.c.id == metadata_id)
     )
     row = connection.execute(query).one_or_none()
-    return Asked(*row) if row else None
+    return RerunRequest(*row) if row else None

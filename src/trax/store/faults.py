@@ -1,8 +1,8 @@
-"""Driver errors, wrapped once: what happened, whether trying again may help, what to do.
+"""Translate driver errors to `StoreError`: what happened, whether a retry helps, what to do.
 
-Every fault is of one kind. Either it will pass (TRANSIENT), or somebody must put something in order first
-(CONFIGURATION): what was to be written is still right, and is written later. Or the database, or the code
-that makes the statement, refuses what was to be written (CONTENT): no later try would help.
+There are three kinds of fault. TRANSIENT: a retry helps. CONFIGURATION: an operator must fix something
+first; the data is valid and is written later. CONTENT: the database, or the code that builds the statement,
+rejects the data; a retry never helps.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from trax.errors import AccessDenied, SchemaNotMigrated, StoreError, StoreUnavailable
-from trax.store.announcing import is_lent
+from trax.store.announcing import is_caller_connection
 from trax.store.dialect import is_sqlite
-from trax.store.savepoint import Refused
+from trax.store.savepoint import RowsRefused
 from trax.store.text import hide_rows, hide_statement
 
 if TYPE_CHECKING:
@@ -39,10 +39,10 @@ CONTENT_ERRORS: Final = (psycopg.DataError, psycopg.IntegrityError, psycopg.Prog
 LOCK_NOT_AVAILABLE: Final = "55P03"
 READ_ONLY: Final = "25006"
 DENIED: Final = {
-    "28000": "refuses this user",
-    "28P01": "refuses this password",
+    "28000": "rejects this user",
+    "28P01": "rejects this password",
     "3D000": "has no such database",
-    "42501": "does not give this user the right",
+    "42501": "does not permit this to this user",
     READ_ONLY: "is read-only",
 }
 UNDEFINED: Final = {"42P01", "3F000", "42703"}
@@ -54,7 +54,7 @@ MIGRATE: Final = "run `trax db migrate`"
 
 
 class Fault(Enum):
-    """What may be done about a fault."""
+    """What can be done about an error of the store."""
 
     TRANSIENT = auto()
     CONFIGURATION = auto()
@@ -62,12 +62,12 @@ class Fault(Enum):
 
 
 def fault_of(error: BaseException) -> Fault:
-    """The kind of an error that left the store.
+    """Classify an error raised by the store.
 
-    What is neither the database's nor the system's was raised while a statement was made: by its content.
+    An error that is neither the database's nor the system's was raised while building a statement: CONTENT.
     """
     match error:
-        case Refused():
+        case RowsRefused():
             return Fault.CONTENT
         case StoreError():
             return Fault.TRANSIENT if error.transient else Fault.CONFIGURATION
@@ -80,16 +80,16 @@ def fault_of(error: BaseException) -> Fault:
 
 
 def is_read_only(error: BaseException) -> bool:
-    """Whether the server takes no writes, as a standby does."""
+    """Whether the server accepts no writes, like a standby."""
     return getattr(getattr(error, "orig", error), "sqlstate", None) == READ_ONLY
 
 
 @contextmanager
-def wait_no_longer(connection: Connection, *, seconds: float, what: str) -> Generator[None]:
-    """Wait only so long for what other transactions hold; `what` is named in the error when that is over.
+def limit_lock_wait(connection: Connection, *, seconds: float, what: str) -> Generator[None]:
+    """Limit how long this block waits for locks of other transactions; the error names `what`.
 
-    A caller who lends us a transaction may have set a limit, which counts then, and finds it as it was after
-    the block. SQLite has one lock, and its own limit for that.
+    A limit already set on a caller's connection takes precedence, and is restored after the block. SQLite has
+    one lock, with its own limit.
     """
     if is_sqlite(connection):
         yield
@@ -103,10 +103,10 @@ def wait_no_longer(connection: Connection, *, seconds: float, what: str) -> Gene
             raise
         hide_statement(error)
         raise StoreUnavailable(
-            f"{what} is held by a transaction that was neither committed nor rolled back within "
-            f"{f'{seconds:g} s' if before == NO_LIMIT else before}; end that transaction, and try again"
+            f"{what} is locked by a transaction that was neither committed nor rolled back within "
+            f"{f'{seconds:g} s' if before == NO_LIMIT else before}; end that transaction and try again"
         ) from error
-    if is_lent(connection):
+    if is_caller_connection(connection):
         connection.execute(_SET_LOCK_TIMEOUT, {"limit": before})
 
 
@@ -121,80 +121,82 @@ _LIMIT_LOCK_WAITS: Final = text(
 
 
 @contextmanager
-def translated(address: str) -> Generator[None]:
-    """Let nothing of the driver's own leave the store, and nothing of what rows hold."""
+def translate_errors(address: str) -> Generator[None]:
+    """Translate driver errors raised in this block, and remove row values from their messages."""
     try:
         yield
     except DBAPIError as error:
         hide_statement(error)
-        raise _told(error.orig, address) from error
-    except StatementError as error:  # a value no statement could be made of: the caller's own mistake
+        raise _translate(error.orig, address) from error
+    except StatementError as error:  # a value that cannot be bound: an error of the caller
         error.hide_parameters = True
         raise (error.orig or error) from error
     except (psycopg.Error, sqlite3.Error) as error:
         hide_rows(error)
-        raise _told(error, address) from error
+        raise _translate(error, address) from error
     except PoolTimeout as error:
-        raise StoreUnavailable(f"{address}: every pooled connection is in use, and none came free") from error
+        raise StoreUnavailable(
+            f"{address}: all pooled connections are in use; none became free in time"
+        ) from error
 
 
-def _told(error: BaseException | None, address: str) -> StoreError:
+def _translate(error: BaseException | None, address: str) -> StoreError:
     match error:
         case psycopg.Error():
-            return _postgresql(error, address)
+            return _translate_postgresql(error, address)
         case sqlite3.Error():
-            return _sqlite(error, address)
+            return _translate_sqlite(error, address)
         case BaseException() if getattr(
             error, "sqlstate", None
-        ):  # another driver's, on a caller's connection
-            return _postgresql(error, address)
+        ):  # another driver's error, on a caller's connection
+            return _translate_postgresql(error, address)
         case _:
             return StoreError(f"{address}: {error}")
 
 
-def _postgresql(error: BaseException, address: str) -> StoreError:
-    said = str(error).strip()
-    code: str = getattr(error, "sqlstate", None) or _code_of_refusal(said)
+def _translate_postgresql(error: BaseException, address: str) -> StoreError:
+    message = str(error).strip()
+    code: str = getattr(error, "sqlstate", None) or _code_of_refusal(message)
     if code in DENIED:
-        return AccessDenied(f"{address} {DENIED[code]}: {said}")
+        return AccessDenied(f"{address} {DENIED[code]}: {message}")
     if code in UNDEFINED:
-        return SchemaNotMigrated(f"{address}: {said}; {MIGRATE}")
+        return SchemaNotMigrated(f"{address}: {message}; {MIGRATE}")
     if code.startswith(TRANSIENT_CLASSES):
-        return StoreUnavailable(f"{address}: {said}")
+        return StoreUnavailable(f"{address}: {message}")
     if not code and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-        return StoreUnavailable(f"{address} cannot be reached: {' '.join(said.split())}")
-    # What the driver itself refuses has no code: half of a character, or a type it does not know.
+        return StoreUnavailable(f"{address} cannot be reached: {' '.join(message.split())}")
+    # An error of the driver itself has no code: a lone surrogate, or an unknown type.
     if code.startswith(CONTENT_CLASSES) or (not code and isinstance(error, CONTENT_ERRORS)):
-        return Refused(f"{address}: {said}")
-    return StoreError(f"{address}: {said}")
+        return RowsRefused(f"{address}: {message}")
+    return StoreError(f"{address}: {message}")
 
 
-def _code_of_refusal(said: str) -> str:
-    """A connection that is refused carries no code, only the server's words."""
-    for words, code in (
+def _code_of_refusal(message: str) -> str:
+    """The SQLSTATE of a refused connection, by its message: libpq gives no code."""
+    for phrase, code in (
         ("password authentication failed", "28P01"),
         ("no password supplied", "28P01"),
         ("no pg_hba.conf entry", "28000"),
         ('role "', "28000"),
         ('database "', "3D000"),
     ):
-        if words in said:
-            return code if "starting up" not in said and "shutting down" not in said else ""
+        if phrase in message:
+            return code if "starting up" not in message and "shutting down" not in message else ""
     return ""
 
 
-def _sqlite(error: sqlite3.Error, address: str) -> StoreError:
-    # Extended codes such as SQLITE_READONLY_DIRECTORY begin with the plain one.
+def _translate_sqlite(error: sqlite3.Error, address: str) -> StoreError:
+    # Extended codes such as SQLITE_READONLY_DIRECTORY begin with the primary code.
     name = "_".join(getattr(error, "sqlite_errorname", "").split("_")[:2])
     if name in SQLITE_BUSY:
         return StoreUnavailable(f"{address} is busy: {error}")
     if name in SQLITE_FAILING:
-        return StoreUnavailable(f"{address}: {error}; check the disk, its free space and the memory")
+        return StoreUnavailable(f"{address}: {error}; check the disk, its free space, and memory")
     if name in SQLITE_DENIED:
         return AccessDenied(f"{address}: {error}; check the file, its folder and their permissions")
     if "no such table" in str(error) or "no such column" in str(error):
         return SchemaNotMigrated(f"{address}: {error}; {MIGRATE}")
     is_unbindable = not name and ("binding" in str(error) or isinstance(error, sqlite3.DataError))
     if name in SQLITE_CONTENT or is_unbindable:
-        return Refused(f"{address}: {error}")
+        return RowsRefused(f"{address}: {error}")
     return StoreError(f"{address}: {error}")

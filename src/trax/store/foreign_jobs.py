@@ -1,4 +1,4 @@
-"""The job store of another scheduler, as it lies in its database. It is only ever read."""
+"""Read the job store of another scheduler (APScheduler) from its database."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from sqlalchemy import Float, LargeBinary, String, column, create_engine, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from trax.errors import StoreError
-from trax.store.url import has_no_file_yet, parsed_url, shown_url
+from trax.store.url import display_url, has_no_file_yet, parse_url
 
 
 class StoredJob(NamedTuple):
-    """A job of APScheduler: its id, when it runs next (None: paused), and its pickled state."""
+    """A job of APScheduler: its id, its next run (None if paused), and its pickled state."""
 
     id: str
     next_run_at: datetime | None
@@ -21,13 +21,13 @@ class StoredJob(NamedTuple):
 
 
 def apscheduler_jobs(address: str, name: str) -> list[StoredJob]:
-    """Every job of its table, by id."""
-    url = parsed_url(address)
+    """All jobs of the table, by id."""
+    url = parse_url(address)
     if has_no_file_yet(address):
-        raise StoreError(f"there is no file {url.database!r}")
-    schema, _, plain = name.rpartition(".")
+        raise StoreError(f"file {url.database!r} does not exist")
+    schema, _, table_name = name.rpartition(".")
     jobs = table(
-        plain,
+        table_name,
         column("id", String),
         column("next_run_time", Float),
         column("job_state", LargeBinary),
@@ -37,10 +37,10 @@ def apscheduler_jobs(address: str, name: str) -> list[StoredJob]:
     try:
         with engine.connect() as connection:
             rows = connection.execute(select(jobs).order_by(jobs.c.id)).all()
-    except SQLAlchemyError as refused:
-        reason = str(getattr(refused, "orig", refused)).strip()
+    except SQLAlchemyError as error:
+        reason = str(getattr(error, "orig", error)).strip()
         raise StoreError(
-            f"{shown_url(url)} could not be read as a job store with table {name!r}: {reason}"
+            f"{display_url(url)} cannot be read as a job store with table {name!r}: {reason}"
         ) from None
     finally:
         engine.dispose()

@@ -1,7 +1,7 @@
-"""What is seen at the gate: who waits, who runs, and which limits there are. All of it under the gate lock.
+"""Read the gate for a dispatch cycle, under the gate lock: queued entries, active runs, limits, free slots.
 
-The order is the group's priority, the entry's, the moment it was written, its id. Both reads of it walk an
-index and stop when they have enough, so that they cost the same with ten entries waiting or ten million.
+Entries are ordered by group priority, priority, creation time and id. Both reads in that order walk an index
+and stop when they have enough, so they cost the same with ten queued entries or ten million.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import Boolean, bindparam, func, or_, select, text, true, update
 
-from trax.store.claim import PENDING_HERE, Claimed, claimed, claiming, looking_for_groups
-from trax.store.dialect import document, gate_lock, moment, reading_moment, rows_of
+from trax.store.claim import PENDING_HERE, Claimed, claim_statements, group_statements, parse_claimed
+from trax.store.dialect import document, gate_lock, now_parameter, rows_of, select_now
 from trax.store.pipeline import run_together
 from trax.store.schema import tables_for
 from trax.store.schema.manifest import BOUND
-from trax.store.schema.metadata import COUNTED
+from trax.store.schema.metadata import UNDER_LIMITS
 from trax.store.schema.work_queue import DELAYED, PARKED, READY
-from trax.store.settings import edited
+from trax.store.settings import select_edited
 from trax.store.types import SQLITE, BigId, in_utc
 from trax.store.workers import FleetMark, fleet_mark
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, Select, Table, Update
 
-    from trax.store.claim import Taker
-    from trax.store.pipeline import Rows, Step
+    from trax.store.claim import ClaimRequest
+    from trax.store.pipeline import BoundStatement, Rows
 
 
-COUNTED_AT_MOST: Final = 1000
-ORDERING: Final = ("group_priority", "priority", "created_at", "id")
+MAX_PENDING_COUNTED: Final = 1000
+ORDER_COLUMNS: Final = ("group_priority", "priority", "created_at", "id")
 
 
 class Candidate(NamedTuple):
-    """An entry at the gate."""
+    """A queued entry that may be admitted."""
 
     id: int
     train: str
@@ -45,13 +45,13 @@ class Candidate(NamedTuple):
     dead_letter_id: int | None
 
 
-class Sight(NamedTuple):
-    """What one look at the gate shows, and the moment of it.
+class GateSnapshot(NamedTuple):
+    """What a dispatch cycle reads at the gate, at the time `now`.
 
-    `settings` are the rows operators have edited. `limits` has the groups that have one, 0 for one that is
-    disabled; `active` counts the runs that occupy a place, by group, None for those without one, and is None
-    where nobody asked. `claimed` are pending runs the looking worker took, `room_elsewhere` is how many more
-    runs could be taken by workers that do not come to the gate themselves.
+    `settings` are the rows edited by operators. `limits` has the groups with a limit; a disabled group has
+    0. `active` counts the active runs under the limits by group (key None: without a group), and is None if
+    there is no limit. `claimed` are the pending runs claimed for this worker. `slots_elsewhere` is the
+    number of free slots of workers that do not dispatch themselves.
     """
 
     now: datetime
@@ -59,74 +59,88 @@ class Sight(NamedTuple):
     limits: dict[int, int]
     active: dict[int | None, int] | None
     candidates: list[Candidate]
-    next_moment: datetime | None
-    room_elsewhere: int
+    next_delayed_at: datetime | None
+    slots_elsewhere: int
     claimed: list[Claimed]
-    taken_groups: frozenset[int] | None = None
-    """The groups that the looking worker takes runs of; None: all of them."""
+    accepted_group_ids: frozenset[int] | None = None
+    """The groups whose runs this worker accepts; None accepts all."""
     has_parked: bool = False
-    """Whether entries wait outside the queue that nobody could start."""
+    """Whether there are parked entries (no worker can run them)."""
     fleet_mark: FleetMark = FleetMark(0, 0, 0)
-    """Which workers and servers there are."""
+    """Changes when workers or servers come or go."""
 
 
-def look(
-    connection: Connection, *, most: int, is_bound: bool, now: datetime | None, taker: Taker | None = None
-) -> Sight:
-    """Take the gate lock, promote what waited for a moment that has come, and read the head of the queue.
+def read_gate(
+    connection: Connection,
+    *,
+    limit: int,
+    has_global_limit: bool,
+    now: datetime | None,
+    claim_request: ClaimRequest | None = None,
+) -> GateSnapshot:
+    """Take the gate lock, make delayed entries ready whose time has come, and read the head of the queue.
 
-    Everything in one trip. The moment is read once the lock is held, so that moments of admission are in
-    order. What runs is counted only if there is a limit (`is_bound` for the global one) to hold it against.
+    All in one round trip. The time is read after the lock is taken, so that admission times are in order.
+    Active runs are counted only if there is a global limit or a group with a limit.
 
-    Others commit between any two of these reads. Who waits is read before what runs is counted, for that is
-    skipped when nobody waits; the moment comes after the count, so that a place is never given away before
-    the record says that it was left.
+    Other transactions commit between any two of these reads. Entries are read before active runs are counted,
+    because the count is skipped when no entry is ready. The time is read after the count, so that a run never
+    starts before the recorded end of the run whose capacity it uses.
     """
     dialect = connection.dialect.name
     lock = gate_lock(connection)
-    reads: list[Step] = [
-        (edited(dialect), {}),
+    reads: list[BoundStatement] = [
+        (select_edited(dialect), {}),
         (_promote(dialect), {"now": now}),
         (_limits(dialect), {}),
-        (first_in_order(dialect), {"most": most}),
-        (_occupancy(dialect), {"is_bound": is_bound}),
-        (reading_moment(dialect), {"now": now}),
-        (_elsewhere(dialect), {}),
+        (select_first(dialect), {"most": limit}),
+        (_select_active_runs(dialect), {"is_bound": has_global_limit}),
+        (select_now(dialect), {"now": now}),
+        (_select_queue_and_fleet(dialect), {}),
     ]
-    groups = [] if taker is None else looking_for_groups(dialect, taker)
-    takes = [] if taker is None else claiming(connection, taker, now)
-    results = run_together(connection, *lock, *reads, *groups, *takes)[len(lock) :]
-    settings, _, limit_rows, waiting, active, moments, [(next_moment, room, parked, *mark)], *rest = results
-    taken_groups, taken = rest[: len(groups)], rest[len(groups) :]
-    return Sight(
-        now=in_utc(moments[0][0]),
+    groups = [] if claim_request is None else group_statements(dialect, claim_request)
+    claims = [] if claim_request is None else claim_statements(connection, claim_request, now)
+    results = run_together(connection, *lock, *reads, *groups, *claims)[len(lock) :]
+    (
+        settings,
+        _,
+        limit_rows,
+        ready_rows,
+        active_rows,
+        now_rows,
+        [(delayed_at, free_slots, parked, *mark)],
+        *rest,
+    ) = results
+    group_rows, claim_rows = rest[: len(groups)], rest[len(groups) :]
+    return GateSnapshot(
+        now=in_utc(now_rows[0][0]),
         settings=dict(settings),
         limits=_limits_by_group(limit_rows),
-        active=counted(active) if is_bound or limit_rows else None,
-        candidates=list(map(Candidate._make, waiting)),
-        next_moment=in_utc(next_moment) if next_moment else None,
-        room_elsewhere=max(0, room),
-        claimed=claimed(taken),
-        taken_groups=frozenset(row[0] for row in taken_groups[0]) if taken_groups else None,
+        active=active_by_group(active_rows) if has_global_limit or limit_rows else None,
+        candidates=list(map(Candidate._make, ready_rows)),
+        next_delayed_at=in_utc(delayed_at) if delayed_at else None,
+        slots_elsewhere=max(0, free_slots),
+        claimed=parse_claimed(claim_rows),
+        accepted_group_ids=frozenset(row[0] for row in group_rows[0]) if group_rows else None,
         has_parked=bool(parked),
         fleet_mark=FleetMark(*map(int, mark)),
     )
 
 
-def first(connection: Connection, *, most: int) -> list[Candidate]:
-    """The first entries in order."""
-    [rows] = run_together(connection, (first_in_order(connection.dialect.name), {"most": most}))
+def load_first(connection: Connection, *, limit: int) -> list[Candidate]:
+    """The first ready entries in order."""
+    [rows] = run_together(connection, (select_first(connection.dialect.name), {"most": limit}))
     return list(map(Candidate._make, rows))
 
 
-def occupancy(connection: Connection) -> dict[int | None, int]:
-    """How many runs occupy a place, by group; None for those without one. Derived from live rows, always."""
-    statement = _occupancy(connection.dialect.name)
-    return counted(run_together(connection, (statement, {"is_bound": True}))[0])
+def count_active_runs(connection: Connection) -> dict[int | None, int]:
+    """Count the active runs under the limits, by group (None: without a group), from the rows themselves."""
+    statement = _select_active_runs(connection.dialect.name)
+    return active_by_group(run_together(connection, (statement, {"is_bound": True}))[0])
 
 
-def limits(connection: Connection) -> dict[int, int]:
-    """The groups that have a limit, 0 for one that is disabled."""
+def load_limits(connection: Connection) -> dict[int, int]:
+    """The limit of each group that has one; a disabled group has 0."""
     return _limits_by_group(connection.execute(_limits(connection.dialect.name)))
 
 
@@ -134,29 +148,33 @@ def _limits_by_group(rows: Iterable[Any]) -> dict[int, int]:
     return {group_id: limit if enabled else 0 for group_id, limit, enabled in rows}
 
 
-def counted(rows: Rows) -> dict[int | None, int]:
+def active_by_group(rows: Rows) -> dict[int | None, int]:
     return dict(rows)
 
 
-def heads(connection: Connection, *, rooms: Mapping[int, int], per_group: int, limit: int) -> list[Candidate]:
-    """The first entries of every group, in order, as many of each as it has room for.
+def load_group_heads(
+    connection: Connection, *, capacities: Mapping[int, int], per_group: int, limit: int
+) -> list[Candidate]:
+    """The first entries of every group in order, up to the capacity of each.
 
-    A full group may have flooded the queue. Going from group to group passes it over in one step, where
-    walking the queue in order would wade through all of it.
+    A full group may have flooded the queue. Reading group by group skips it in one step, where reading the
+    queue in order would read all of its entries.
     """
-    given = {
-        "rooms": document({"id": group_id, "room": room} for group_id, room in rooms.items()),
+    parameters = {
+        "rooms": document({"id": group_id, "room": capacity} for group_id, capacity in capacities.items()),
         "per_group": per_group,
         "most": limit,
     }
-    [rows] = run_together(connection, (_heads(connection.dialect.name), given))
+    [rows] = run_together(connection, (_heads(connection.dialect.name), parameters))
     return list(map(Candidate._make, rows))
 
 
 @cache
 def _promote(dialect: str) -> Update:
     queue = tables_for(dialect).work_queue
-    return update(queue).where(text(DELAYED), queue.c.scheduled_at <= moment(dialect)).values(ready=True)
+    return (
+        update(queue).where(text(DELAYED), queue.c.scheduled_at <= now_parameter(dialect)).values(ready=True)
+    )
 
 
 @cache
@@ -166,33 +184,32 @@ def _limits(dialect: str) -> Select[Any, Any, Any]:
 
 
 @cache
-def _occupancy(dialect: str) -> Select[Any, int]:
+def _select_active_runs(dialect: str) -> Select[Any, int]:
     t = tables_for(dialect)
-    a_group_is_bound = select(t.manifest_group.c.id).where(text(BOUND)).exists()
-    someone_waits = select(t.work_queue.c.id).where(text(READY)).exists()
+    has_group_limit = select(t.manifest_group.c.id).where(text(BOUND)).exists()
+    has_ready_entry = select(t.work_queue.c.id).where(text(READY)).exists()
     return (
         select(t.metadata.c.group_id, func.count())
-        .where(text(COUNTED), or_(bindparam("is_bound", type_=Boolean), a_group_is_bound), someone_waits)
+        .where(
+            text(UNDER_LIMITS), or_(bindparam("is_bound", type_=Boolean), has_group_limit), has_ready_entry
+        )
         .group_by(t.metadata.c.group_id)
     )
 
 
 @cache
-def _elsewhere(dialect: str) -> Select[Any]:
-    """When the earliest delayed entry may run, and the slots elsewhere that nothing is meant for yet.
-
-    Then whether entries are parked, and the mark of the fleet.
-    """
+def _select_queue_and_fleet(dialect: str) -> Select[Any]:
+    """Select the next delayed time, free slots elsewhere, whether entries are parked, and the fleet mark."""
     t = tables_for(dialect)
-    moment = select(func.min(t.work_queue.c.scheduled_at)).where(text(DELAYED))
+    next_delayed = select(func.min(t.work_queue.c.scheduled_at)).where(text(DELAYED))
     slots = select(func.coalesce(func.sum(t.worker.c.concurrency), 0)).where(
         ~t.worker.c.dispatches, text("kind = 'worker'")
     )
-    some = select(t.metadata.c.id).where(text(PENDING_HERE)).limit(COUNTED_AT_MOST).subquery("some")
-    pending = select(func.count()).select_from(some)
+    bounded = select(t.metadata.c.id).where(text(PENDING_HERE)).limit(MAX_PENDING_COUNTED).subquery("some")
+    pending = select(func.count()).select_from(bounded)
     parked = select(t.work_queue.c.id).where(text(PARKED)).exists()
-    room = slots.scalar_subquery() - pending.scalar_subquery()
-    return select(moment.scalar_subquery(), room, parked, *fleet_mark(dialect))
+    free_slots = slots.scalar_subquery() - pending.scalar_subquery()
+    return select(next_delayed.scalar_subquery(), free_slots, parked, *fleet_mark(dialect))
 
 
 def _order(source: Any) -> tuple[ColumnElement[Any], ...]:
@@ -200,37 +217,37 @@ def _order(source: Any) -> tuple[ColumnElement[Any], ...]:
 
 
 def _columns(queue: Table) -> list[ColumnElement[Any]]:
-    """What is told of an entry, and what puts it in order."""
-    return [queue.c[name] for name in dict.fromkeys((*Candidate._fields, *ORDERING))]
+    """The columns of a candidate and those that order it."""
+    return [queue.c[name] for name in dict.fromkeys((*Candidate._fields, *ORDER_COLUMNS))]
 
 
 @cache
-def first_in_order(dialect: str, names: tuple[str, ...] = Candidate._fields) -> Select[Any]:
-    """Asks for the first `most` entries that could run now."""
+def select_first(dialect: str, names: tuple[str, ...] = Candidate._fields) -> Select[Any]:
+    """Select the first `most` ready entries in order."""
     queue = tables_for(dialect).work_queue
-    wanted = [queue.c[name] for name in names]
-    return select(*wanted).where(text(READY)).order_by(*_order(queue)).limit(bindparam("most"))
+    columns = [queue.c[name] for name in names]
+    return select(*columns).where(text(READY)).order_by(*_order(queue)).limit(bindparam("most"))
 
 
 @cache
 def _heads(dialect: str) -> Select[Any]:
     queue = tables_for(dialect).work_queue
-    room = rows_of(dialect, "rooms", {"id": BigId, "room": BigId})
-    open_groups = _open_groups(_groups_present(queue), room)
-    found = (_heads_in_sqlite if dialect == SQLITE else _heads_by_lateral)(queue, open_groups)
+    capacity = rows_of(dialect, "rooms", {"id": BigId, "room": BigId})
+    open_groups = _open_groups(_groups_with_entries(queue), capacity)
+    heads = (_heads_in_sqlite if dialect == SQLITE else _heads_by_lateral)(queue, open_groups)
     columns = [column.name for column in _columns(queue)]
-    fitting = select(*(found.c[name] for name in columns)).where(found.c.place <= found.c.room)
-    alone = select(*_columns(queue)).where(text(READY), queue.c.group_id.is_(None))
-    # The group is null in all of them; named all the same, or the index is not known to be in this order.
-    in_order = alone.order_by(queue.c.group_id, *_order(queue)[1:])
+    fitting = select(*(heads.c[name] for name in columns)).where(heads.c.place <= heads.c.room)
+    ungrouped = select(*_columns(queue)).where(text(READY), queue.c.group_id.is_(None))
+    # group_id is null in all of them, but the planner uses the index order only if it is named.
+    in_order = ungrouped.order_by(queue.c.group_id, *_order(queue)[1:])
     without_group = in_order.limit(bindparam("most")).subquery("without_group")
     both = fitting.union_all(select(without_group)).subquery("heads")
-    wanted = [both.c[name] for name in Candidate._fields]
-    return select(*wanted).order_by(*_order(both)).limit(bindparam("most"))
+    selected = [both.c[name] for name in Candidate._fields]
+    return select(*selected).order_by(*_order(both)).limit(bindparam("most"))
 
 
-def _groups_present(queue: Table) -> Any:
-    """The groups that have an entry waiting, found by jumping from each to the next in the index."""
+def _groups_with_entries(queue: Table) -> Any:
+    """The groups with a ready entry, found by one index step each."""
     smallest = select(func.min(queue.c.group_id).label("group_id")).where(text(READY))
     present = smallest.cte("present", recursive=True)
     following = (
@@ -241,13 +258,13 @@ def _groups_present(queue: Table) -> Any:
     return present.union_all(select(following).where(present.c.group_id.is_not(None)))
 
 
-def _open_groups(present: Any, room: Any) -> Any:
-    """The groups with room; one without a limit has room for all that is asked of it."""
-    left = func.coalesce(room.c.room, bindparam("per_group", type_=BigId))
+def _open_groups(present: Any, capacity: Any) -> Any:
+    """The groups with capacity left; a group without a limit has the `per_group` maximum."""
+    remaining = func.coalesce(capacity.c.room, bindparam("per_group", type_=BigId))
     return (
-        select(present.c.group_id, left.label("room"))
-        .select_from(present.outerjoin(room, room.c.id == present.c.group_id))
-        .where(present.c.group_id.is_not(None), left > 0)
+        select(present.c.group_id, remaining.label("room"))
+        .select_from(present.outerjoin(capacity, capacity.c.id == present.c.group_id))
+        .where(present.c.group_id.is_not(None), remaining > 0)
         .subquery("open_groups")
     )
 
@@ -255,18 +272,20 @@ def _open_groups(present: Any, room: Any) -> Any:
 def _heads_by_lateral(queue: Table, open_groups: Any) -> Any:
     head = _heads_of(queue, open_groups).lateral("head")
     joined = open_groups.join(head, true())
-    return select(head, open_groups.c.room, _place(head)).select_from(joined).subquery("found")
+    return select(head, open_groups.c.room, _position(head)).select_from(joined).subquery("found")
 
 
 def _heads_in_sqlite(queue: Table, open_groups: Any) -> Any:
-    """SQLite has no LATERAL; a list of ids for each group does the same."""
+    """SQLite has no LATERAL; use a list of ids for each group."""
     inner = queue.alias("inner_queue")
     ids = _heads_of(inner, open_groups).with_only_columns(inner.c.id).correlate(open_groups)
     joined = open_groups.join(queue, queue.c.id.in_(ids))
-    return select(*_columns(queue), open_groups.c.room, _place(queue)).select_from(joined).subquery("found")
+    return (
+        select(*_columns(queue), open_groups.c.room, _position(queue)).select_from(joined).subquery("found")
+    )
 
 
-def _place(source: Any) -> ColumnElement[int]:
+def _position(source: Any) -> ColumnElement[int]:
     within_group = func.row_number().over(partition_by=source.c.group_id, order_by=_order(source)[1:])
     return within_group.label("place")
 

@@ -1,4 +1,4 @@
-"""What somebody sees who keeps watching: asked once a second, so every part of it reads an index briefly."""
+"""Read the numbers of the live terminal view; once a second, so every part is a short index read."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import func, select, text
 
-from trax.records.glance import Due, Failure, Glance, UnderWay
+from trax.records.glance import LastFailure, LiveView, NextDue, RunningTrain
 from trax.records.states import State
-from trax.records.status import COUNTED_TO
+from trax.records.status import COUNT_LIMIT
 from trax.store import status
 from trax.store.schema import tables
 
@@ -22,17 +22,19 @@ if TYPE_CHECKING:
     from trax.store.schema import Tables
 
 MINUTE: Final = timedelta(minutes=1)
-SHOWN_TRAINS: Final = 6
-SHOWN_MANIFESTS: Final = 3
+MAX_TRAINS: Final = 6
+MAX_MANIFESTS: Final = 3
 
 
-def read(connection: Connection, trains: Sequence[str], *, now: datetime, lost_after: timedelta) -> Glance:
-    """How the whole stands; what ended in the last minute is counted for these trains."""
+def read_live_view(
+    connection: Connection, trains: Sequence[str], *, now: datetime, lost_after: timedelta
+) -> LiveView:
+    """Read the live view; runs that ended in the last minute are counted for these trains."""
     t = tables(connection)
-    ended = _ended(connection, t, trains, since=now - MINUTE)
-    return Glance(
-        status=status.read(connection, now=now, lost_after=lost_after),
-        under_way=_under_way(connection, t),
+    ended = _count_ended(connection, t, trains, since=now - MINUTE)
+    return LiveView(
+        status=status.load_status(connection, now=now, lost_after=lost_after),
+        running=_active_trains(connection, t),
         completed=ended.get(State.COMPLETED, 0),
         failed=ended.get(State.FAILED, 0),
         next_due=_next_due(connection, t),
@@ -40,47 +42,49 @@ def read(connection: Connection, trains: Sequence[str], *, now: datetime, lost_a
     )
 
 
-def _under_way(connection: Connection, t: Tables) -> tuple[UnderWay, ...]:
+def _active_trains(connection: Connection, t: Tables) -> tuple[RunningTrain, ...]:
     runs = (
         select(t.metadata.c.train, t.metadata.c.progress)
         .where(text("state = 'in_progress'"))
-        .limit(COUNTED_TO)
+        .limit(COUNT_LIMIT)
         .subquery()
     )
     count = func.count()
     query = select(runs.c.train, count, func.max(runs.c.progress)).group_by(runs.c.train)
-    rows = connection.execute(query.order_by(count.desc(), runs.c.train).limit(SHOWN_TRAINS))
-    return tuple(UnderWay(*row) for row in rows)
+    rows = connection.execute(query.order_by(count.desc(), runs.c.train).limit(MAX_TRAINS))
+    return tuple(RunningTrain(*row) for row in rows)
 
 
-def _ended(connection: Connection, t: Tables, trains: Sequence[str], *, since: datetime) -> dict[State, int]:
-    """By the index of a train's endings, which is why they are named."""
+def _count_ended(
+    connection: Connection, t: Tables, trains: Sequence[str], *, since: datetime
+) -> dict[State, int]:
+    """Count ended runs by state; the train names are needed for the index on (train, ended_at)."""
     metadata = t.metadata.c
     runs = (
         select(metadata.state)
         .where(metadata.train.in_(trains), metadata.ended_at >= since)
-        .limit(COUNTED_TO)
+        .limit(COUNT_LIMIT)
         .subquery()
     )
     rows = connection.execute(select(runs.c.state, func.count()).group_by(runs.c.state))
     return {State(state): count for state, count in rows}
 
 
-def _next_due(connection: Connection, t: Tables) -> tuple[Due, ...]:
+def _next_due(connection: Connection, t: Tables) -> tuple[NextDue, ...]:
     manifest = t.manifest.c
     query = select(manifest.external_id, manifest.next_due_at).where(manifest.next_due_at.is_not(None))
-    rows = connection.execute(query.order_by(manifest.next_due_at).limit(SHOWN_MANIFESTS))
-    return tuple(Due(*row) for row in rows)
+    rows = connection.execute(query.order_by(manifest.next_due_at).limit(MAX_MANIFESTS))
+    return tuple(NextDue(*row) for row in rows)
 
 
-def _last_failure(connection: Connection, t: Tables) -> Failure | None:
+def _last_failure(connection: Connection, t: Tables) -> LastFailure | None:
     metadata = t.metadata.c
-    what = func.coalesce(metadata.failure_exception, "")
-    query = select(metadata.id, metadata.train, metadata.ended_at, what, metadata.failure_reason)
+    exception_name = func.coalesce(metadata.failure_exception, "")
+    query = select(metadata.id, metadata.train, metadata.ended_at, exception_name, metadata.failure_reason)
     row = connection.execute(
         query.where(text("state = 'failed'")).order_by(metadata.id.desc()).limit(1)
     ).one_or_none()
     if row is None:
         return None
     metadata_id, train, at, exception, reason = row
-    return Failure(metadata_id, train, at, f"{exception}: {reason}" if reason else exception)
+    return LastFailure(metadata_id, train, at, f"{exception}: {reason}" if reason else exception)

@@ -1,7 +1,7 @@
-"""The outbox: pending runs that somebody else is to execute, until they are handed over or given back.
+"""The outbox: pending runs of remote submitters, until they are submitted or fail to be.
 
-Whoever hands a run over takes it for a while first, so that no two servers call a submitter for it at the
-same time. When that while has passed without an answer, its server is gone, and another one takes it.
+A server reserves a run for a limited time before it calls the submitter, so that no two servers submit the
+same run. If the reservation expires without a result, that server is gone, and another one reserves the run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from trax.store.manifest_locks import lock
 from trax.store.schema import tables_for
 from trax.store.schema.metadata import OUTBOX
 from trax.store.text import storable
-from trax.store.types import BigId, Utc, word
+from trax.store.types import BigId, Utc, sql_literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Column, Connection, Row, Select, Table, Update
 
 
-class Taken(NamedTuple):
-    """A run that this server may hand over. `input` is JSON text."""
+class OutboxRun(NamedTuple):
+    """A run of the outbox that this server may submit. `input` is JSON text."""
 
     metadata_id: int
     external_id: str
@@ -39,7 +39,7 @@ class Taken(NamedTuple):
 
 
 class FailedHandOff(NamedTuple):
-    """A run that nobody took, and why."""
+    """A run that no submitter accepted, and why."""
 
     metadata_id: int
     failure_exception: str
@@ -47,18 +47,20 @@ class FailedHandOff(NamedTuple):
     stack_trace: str | None = None
 
 
-def take(connection: Connection, *, submitter: str, most: int, until: datetime, now: datetime) -> list[Taken]:
-    """Take up to `most` runs of this submitter for handing over, highest priority first, then the older."""
-    given = {"to": submitter, "most": most, "until": until, "now": now}
-    taken = [Taken(*row) for row in connection.execute(_take(connection.dialect.name), given)]
-    return sorted(taken, key=lambda run: (-run.priority, run.metadata_id))
+def reserve(
+    connection: Connection, *, submitter: str, limit: int, until: datetime, now: datetime
+) -> list[OutboxRun]:
+    """Reserve runs of this submitter until a time, by priority and then age."""
+    parameters = {"to": submitter, "most": limit, "until": until, "now": now}
+    reserved = [OutboxRun(*row) for row in connection.execute(_reserve(connection.dialect.name), parameters)]
+    return sorted(reserved, key=lambda run: (-run.priority, run.metadata_id))
 
 
-def note_accepted(connection: Connection, metadata_ids: Sequence[int], *, now: datetime) -> None:
-    """Remember that these were handed over. They may have begun, or ended, meanwhile."""
+def mark_submitted(connection: Connection, metadata_ids: Sequence[int], *, now: datetime) -> None:
+    """Record that these runs were submitted. They may have started or ended meanwhile."""
     if metadata_ids:
-        given = {"ids": id_document(metadata_ids), "now": now}
-        connection.execute(_note_accepted(connection.dialect.name), given)
+        parameters = {"ids": id_document(metadata_ids), "now": now}
+        connection.execute(_mark_submitted(connection.dialect.name), parameters)
 
 
 def fail(
@@ -69,75 +71,76 @@ def fail(
     until: datetime,
     now: datetime,
 ) -> list[Row[Any]]:
-    """Fail the runs that nobody took, if they are still ours to hand over; returns those.
+    """Fail runs that no submitter accepted, if this server still has them reserved; returns them.
 
-    A run that began all the same, or that another server has taken since, is left alone. Their manifests stay
-    locked, so that the manager adds no entry while theirs go back.
+    A run that started nevertheless, or that another server has reserved since, is not changed. The manifests
+    stay locked, so that the manager inserts no entry while theirs go back to the queue.
     """
     rows = document(
-        one._asdict()
-        | {"failure_reason": storable(one.failure_reason), "stack_trace": storable(one.stack_trace)}
-        for one in failures
+        failure._asdict()
+        | {"failure_reason": storable(failure.failure_reason), "stack_trace": storable(failure.stack_trace)}
+        for failure in failures
     )
-    given = {"rows": rows, "until": until, "now": now, "junction": junction}
-    failed = list(connection.execute(_fail(connection.dialect.name), given))
+    parameters = {"rows": rows, "until": until, "now": now, "junction": junction}
+    failed = list(connection.execute(_fail(connection.dialect.name), parameters))
     lock(connection, {run.manifest_id for run in failed if run.manifest_id is not None})
     return failed
 
 
-def withdrawable(connection: Connection, ids: Sequence[int], submitter: str) -> list[Taken]:
-    """Those of these runs that this submitter was handed, and that were over before anybody began them."""
+def load_withdrawable(connection: Connection, ids: Sequence[int], submitter: str) -> list[OutboxRun]:
+    """The runs among `ids` that were submitted to this submitter and ended before they started."""
     metadata = tables_for(connection.dialect.name).metadata
-    query = select(*_columns_of_taken(metadata)).where(
+    query = select(*_outbox_columns(metadata)).where(
         among(connection, metadata.c.id),
         metadata.c.submitter == submitter,
         metadata.c.submitted_at.is_not(None),
         metadata.c.started_at.is_(None),
         metadata.c.ended_at.is_not(None),
     )
-    return [Taken(*row) for row in connection.execute(query, {"ids": id_document(ids)})]
+    return [OutboxRun(*row) for row in connection.execute(query, {"ids": id_document(ids)})]
 
 
 def entries_of(connection: Connection, external_ids: Iterable[str]) -> list[Row[Any]]:
-    """The entries these runs came from; one that was cancelled meanwhile is not among them."""
-    names = document({"external_id": one} for one in external_ids)
+    """Lock and load the entries of these runs; without entries cancelled meanwhile."""
+    names = document({"external_id": external_id} for external_id in external_ids)
     return list(connection.execute(_entries_of(connection.dialect.name), {"names": names}))
 
 
 def put_back(connection: Connection, moments: Mapping[int, datetime]) -> None:
-    """Queue these entries again, not before a moment each, and count the attempt.
+    """Queue these entries again, each at its time, and count the dispatch attempt.
 
-    Their groups may have another priority by now.
+    The group priority is read again, since it may have changed.
     """
-    rows = document({"id": one, "scheduled_at": moment} for one, moment in moments.items())
+    rows = document({"id": entry_id, "scheduled_at": moment} for entry_id, moment in moments.items())
     connection.execute(_put_back(connection.dialect.name), {"rows": rows})
 
 
 def supersede(connection: Connection, entry_ids: Iterable[int]) -> None:
-    """Cancel entries whose place in the queue another one has taken meanwhile."""
+    """Cancel entries that another entry has replaced meanwhile."""
     connection.execute(_supersede(connection.dialect.name), {"ids": id_document(entry_ids)})
 
 
 def count_attempt(connection: Connection, entry_ids: Iterable[int]) -> None:
-    """Count a last attempt of entries that are given up; they stay as they are."""
+    """Count the last dispatch attempt of entries that are given up; nothing else changes."""
     connection.execute(_count_attempt(connection.dialect.name), {"ids": id_document(entry_ids)})
 
 
 def give_up_manifests(
     connection: Connection, reasons: Mapping[int, tuple[str, int | None]], *, now: datetime
 ) -> None:
-    """Have the manager write a dead letter for each of these, whose rows are locked: why, and which run."""
+    """Mark manifests, locked by the caller, as given up (reason, run): the manager dead-letters them."""
     rows = document(
-        {"id": one, "reason": storable(reason), "run": run} for one, (reason, run) in reasons.items()
+        {"id": manifest_id, "reason": storable(reason), "run": run}
+        for manifest_id, (reason, run) in reasons.items()
     )
     connection.execute(_give_up_manifests(connection.dialect.name), {"rows": rows, "now": now})
 
 
 @cache
-def _take(dialect: str) -> Update:
+def _reserve(dialect: str) -> Update:
     metadata = tables_for(dialect).metadata
     now = bindparam("now", type_=Utc)
-    wanted = (
+    available = (
         select(metadata.c.id)
         .where(
             text(OUTBOX),
@@ -150,23 +153,23 @@ def _take(dialect: str) -> Update:
     )
     return (
         update(metadata)
-        .where(metadata.c.id.in_(wanted))
+        .where(metadata.c.id.in_(available))
         .values(handing_over_until=bindparam("until", type_=Utc))
-        .returning(*_columns_of_taken(metadata))
+        .returning(*_outbox_columns(metadata))
     )
 
 
-def _columns_of_taken(metadata: Table) -> list[Column[Any]]:
-    return [metadata.c[name] for name in ("id", *Taken._fields[1:])]
+def _outbox_columns(metadata: Table) -> list[Column[Any]]:
+    return [metadata.c[name] for name in ("id", *OutboxRun._fields[1:])]
 
 
 @cache
-def _note_accepted(dialect: str) -> Update:
+def _mark_submitted(dialect: str) -> Update:
     metadata = tables_for(dialect).metadata
-    given = ids_of(dialect)
+    wanted = ids_of(dialect)
     return (
         update(metadata)
-        .where(metadata.c.id == given.c.id, metadata.c.submitted_at.is_(None))
+        .where(metadata.c.id == wanted.c.id, metadata.c.submitted_at.is_(None))
         .values(submitted_at=bindparam("now", type_=Utc), handing_over_until=None)
     )
 
@@ -174,18 +177,21 @@ def _note_accepted(dialect: str) -> Update:
 @cache
 def _fail(dialect: str) -> Update:
     metadata = tables_for(dialect).metadata
-    written = {name: metadata.c[name].type for name in FailedHandOff._fields[1:]}
-    given = rows_of(dialect, "rows", {"metadata_id": BigId} | written)
-    still_ours = metadata.c.handing_over_until == bindparam("until", type_=Utc)
+    failure_columns = {name: metadata.c[name].type for name in FailedHandOff._fields[1:]}
+    failures = rows_of(dialect, "rows", {"metadata_id": BigId} | failure_columns)
+    is_reserved_here = metadata.c.handing_over_until == bindparam("until", type_=Utc)
     return (
         update(metadata)
-        .where(metadata.c.id == given.c.metadata_id, func.coalesce(and_(text(OUTBOX), still_ours), False))
+        .where(
+            metadata.c.id == failures.c.metadata_id,
+            func.coalesce(and_(text(OUTBOX), is_reserved_here), False),
+        )
         .values(
-            state=word(State.FAILED),
+            state=sql_literal(State.FAILED),
             ended_at=bindparam("now", type_=Utc),
             handing_over_until=None,
             failure_junction=bindparam("junction", type_=Text),
-            **{name: given.c[name] for name in written},
+            **{name: failures.c[name] for name in failure_columns},
         )
         .returning(metadata.c.id, metadata.c.external_id, metadata.c.manifest_id)
     )
@@ -194,11 +200,11 @@ def _fail(dialect: str) -> Update:
 @cache
 def _entries_of(dialect: str) -> Select[Any]:
     queue = tables_for(dialect).work_queue
-    given = rows_of(dialect, "names", {"external_id": queue.c.external_id.type})
+    names = rows_of(dialect, "names", {"external_id": queue.c.external_id.type})
     return (
         select(queue)
-        .join(given, given.c.external_id == queue.c.external_id)
-        .where(queue.c.status == word(QueueStatus.DISPATCHED))
+        .join(names, names.c.external_id == queue.c.external_id)
+        .where(queue.c.status == sql_literal(QueueStatus.DISPATCHED))
         .order_by(queue.c.id)
         .with_for_update(of=queue)
     )
@@ -207,14 +213,14 @@ def _entries_of(dialect: str) -> Select[Any]:
 @cache
 def _put_back(dialect: str) -> Update:
     queue, group = tables_for(dialect).work_queue, tables_for(dialect).manifest_group
-    given = rows_of(dialect, "rows", {"id": BigId, "scheduled_at": Utc()})
+    rows = rows_of(dialect, "rows", {"id": BigId, "scheduled_at": Utc()})
     return (
         update(queue)
-        .where(queue.c.id == given.c.id)
+        .where(queue.c.id == rows.c.id)
         .values(
-            status=word(QueueStatus.QUEUED),
+            status=sql_literal(QueueStatus.QUEUED),
             ready=False,
-            scheduled_at=given.c.scheduled_at,
+            scheduled_at=rows.c.scheduled_at,
             group_priority=priority_now(queue, group),
             dispatch_attempts=queue.c.dispatch_attempts + literal(1, Integer),
             metadata_id=None,
@@ -226,12 +232,12 @@ def _put_back(dialect: str) -> Update:
 @cache
 def _supersede(dialect: str) -> Update:
     queue = tables_for(dialect).work_queue
-    given = ids_of(dialect)
+    wanted = ids_of(dialect)
     return (
         update(queue)
-        .where(queue.c.id == given.c.id)
+        .where(queue.c.id == wanted.c.id)
         .values(
-            status=word(QueueStatus.CANCELLED),
+            status=sql_literal(QueueStatus.CANCELLED),
             dispatch_attempts=queue.c.dispatch_attempts + literal(1, Integer),
             dispatched_at=None,
         )
@@ -241,21 +247,21 @@ def _supersede(dialect: str) -> Update:
 @cache
 def _count_attempt(dialect: str) -> Update:
     queue = tables_for(dialect).work_queue
-    given = ids_of(dialect)
+    wanted = ids_of(dialect)
     attempts = queue.c.dispatch_attempts + literal(1, Integer)
-    return update(queue).where(queue.c.id == given.c.id).values(dispatch_attempts=attempts)
+    return update(queue).where(queue.c.id == wanted.c.id).values(dispatch_attempts=attempts)
 
 
 @cache
 def _give_up_manifests(dialect: str) -> Update:
     manifest = tables_for(dialect).manifest
-    given = rows_of(dialect, "rows", {"id": BigId, "reason": Text(), "run": BigId})
+    rows = rows_of(dialect, "rows", {"id": BigId, "reason": Text(), "run": BigId})
     return (
         update(manifest)
-        .where(manifest.c.id == given.c.id)
+        .where(manifest.c.id == rows.c.id)
         .values(
-            gave_up_reason=given.c.reason,
-            failed_metadata_id=given.c.run,
+            gave_up_reason=rows.c.reason,
+            failed_metadata_id=rows.c.run,
             next_due_at=bindparam("now", type_=Utc),
         )
     )

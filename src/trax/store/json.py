@@ -1,4 +1,4 @@
-"""JSON text as a plain value, for records that people look at. Secrets in it are covered."""
+"""Parse stored JSON for records shown to users, with secrets masked."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from trax.masking import SECRET, cover_stored
+from trax.masking import SECRET_KEY, mask_stored
 
 
-def parsed(text: str | None) -> Any:
+def parse_json(text: str | None) -> Any:
     if text is None:
         return None
     try:
         value = from_json(text)
-    except ValueError:  # half of a surrogate pair is no text, and no answer could carry it: it becomes `?`
+    except ValueError:  # a lone surrogate cannot be encoded in a response: it becomes `?`
         value = from_json(json.dumps(json.loads(text), ensure_ascii=False).encode(errors="replace"))
-    return cover_stored(value) if SECRET in text else value
+    return mask_stored(value) if SECRET_KEY in text else value

@@ -1,4 +1,4 @@
-"""The beginning of a manager's cycle, in one trip: who leads, when it is, what is set, who waits."""
+"""Start a manager cycle in one round trip: leader lock, time, settings, due manifests, maintenance."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trax.store.dialect import leader_lock
-from trax.store.manifest_looks import waiting
-from trax.store.metadata_sweeps import Trouble, looking_for_trouble
+from trax.store.manifest_looks import select_due
+from trax.store.metadata_sweeps import MaintenanceNeeds, build_maintenance_check
 from trax.store.pipeline import run_together
-from trax.store.settings import edited
+from trax.store.settings import select_edited
 from trax.store.types import in_utc
 
 if TYPE_CHECKING:
@@ -18,43 +18,53 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Select
 
     from trax.settings import Settings
-    from trax.store.pipeline import Step
+    from trax.store.pipeline import BoundStatement
 
 
-CALM: Final = Trouble(
-    timed_out=False, stale_pending=False, left_behind=False, stale_priorities=False, unstartable=False
+NO_MAINTENANCE: Final = MaintenanceNeeds(
+    timed_out=False, stale_pending=False, lost_workers=False, stale_priorities=False, unstartable=False
 )
 
 
-class Begun(NamedTuple):
-    """`leads` is true for the one server that may manage manifests in this moment; others do not wait.
+class CycleStart(NamedTuple):
+    """What a manager cycle starts with. `is_leader` is true for one server at a time; others do not wait.
 
-    Where managing is switched off, nobody is asked who waits.
+    With the manifest manager disabled, due manifests are not read.
     """
 
-    leads: bool
+    is_leader: bool
     now: datetime
     settings: dict[str, str]
-    waiting: list[tuple[Any, ...]]
-    trouble: Trouble
+    due: list[tuple[Any, ...]]
+    maintenance: MaintenanceNeeds
 
 
-def begin(connection: Connection, settings: Settings, *, now: datetime | None) -> Begun:
-    """The settings known so far say what to ask; those just edited say so from the next cycle on."""
+def start_cycle(connection: Connection, settings: Settings, *, now: datetime | None) -> CycleStart:
+    """Read the start of a cycle by the settings known so far; edited ones take effect in the next cycle."""
     dialect = connection.dialect.name
-    is_on = settings.manifest_manager_enabled
-    leading = _leading_and_trouble(dialect, settings, now) if is_on else (leader_lock(dialect), {"now": now})
-    asked = [(waiting(dialect), {"now": now})] if is_on else []
-    [(leads, moment, *trouble)], rows, *answers = run_together(
-        connection, leading, (edited(dialect), {}), *asked
+    is_enabled = settings.manifest_manager_enabled
+    first = (
+        _leader_and_maintenance(dialect, settings, now)
+        if is_enabled
+        else (leader_lock(dialect), {"now": now})
     )
-    waits = answers[0] if is_on else []
-    return Begun(leads, in_utc(moment), dict(rows), waits, Trouble(*trouble) if is_on else CALM)
+    due = [(select_due(dialect), {"now": now})] if is_enabled else []
+    [(leads, moment, *maintenance)], rows, *due_rows = run_together(
+        connection, first, (select_edited(dialect), {}), *due
+    )
+    due_manifests = due_rows[0] if is_enabled else []
+    return CycleStart(
+        leads,
+        in_utc(moment),
+        dict(rows),
+        due_manifests,
+        MaintenanceNeeds(*maintenance) if is_enabled else NO_MAINTENANCE,
+    )
 
 
-def _leading_and_trouble(dialect: str, settings: Settings, now: datetime | None) -> Step:
-    """In one statement. Who finds trouble that another leader has just seen to finds nothing to do."""
-    statement, given = looking_for_trouble(
+def _leader_and_maintenance(dialect: str, settings: Settings, now: datetime | None) -> BoundStatement:
+    """Leader lock and maintenance check in one statement. It may be out of date: each fix checks again."""
+    statement, parameters = build_maintenance_check(
         dialect,
         default=settings.default_job_timeout,
         stale_after=settings.stale_pending_timeout,
@@ -62,9 +72,9 @@ def _leading_and_trouble(dialect: str, settings: Settings, now: datetime | None)
         unknown_after=settings.unknown_train_timeout or settings.stale_pending_timeout,
         now=now,
     )
-    return _both(dialect, statement), given
+    return _combine(dialect, statement), parameters
 
 
 @cache
-def _both(dialect: str, trouble: Select[Any]) -> Select[Any]:
-    return leader_lock(dialect).add_columns(*trouble.selected_columns)
+def _combine(dialect: str, maintenance: Select[Any]) -> Select[Any]:
+    return leader_lock(dialect).add_columns(*maintenance.selected_columns)

@@ -1,4 +1,4 @@
-"""Dead letters that wait, by what went wrong: a thousand letters are most often one or two troubles."""
+"""Group awaiting dead letters by fingerprint: a thousand letters often have one or two causes."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from trax.records.dead_letter import DeadLetterGroup
 from trax.records.states import DeadLetterStatus
 from trax.store import dead_letters
 from trax.store.schema import tables
-from trax.store.types import word
+from trax.store.types import sql_literal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sqlalchemy import Connection
 
-LOOKED_AT: Final = 50_000
-"""How many waiting letters are sorted into groups, the newest first; there is hardly ever a thousand."""
+MAX_LETTERS: Final = 50_000
+"""How many awaiting letters are grouped, the newest first."""
 
 
-def listed(connection: Connection, *, limit: int = 50, brief: bool = False) -> list[DeadLetterGroup]:
-    """The kinds of failure that letters wait for, the most frequent first."""
-    rows = _counted(connection, limit)
-    wanted = [row.last_id for row in rows] + [row.first_id for row in rows]
-    letters = dead_letters.of_ids(connection, wanted, brief=brief)
+def load_groups(connection: Connection, *, limit: int = 50, brief: bool = False) -> list[DeadLetterGroup]:
+    """Groups of awaiting dead letters, the largest first."""
+    rows = _count_by_fingerprint(connection, limit)
+    ids = [row.last_id for row in rows] + [row.first_id for row in rows]
+    letters = dead_letters.load_by_ids(connection, ids, brief=brief)
     return [
         DeadLetterGroup(
             fingerprint=row.fingerprint,
@@ -39,19 +39,19 @@ def listed(connection: Connection, *, limit: int = 50, brief: bool = False) -> l
     ]
 
 
-def _counted(connection: Connection, limit: int) -> Sequence[Any]:
+def _count_by_fingerprint(connection: Connection, limit: int) -> Sequence[Any]:
     letter = tables(connection).dead_letter
-    waiting = (
+    awaiting = (
         select(letter.c.id, letter.c.fingerprint)
-        .where(letter.c.status == word(DeadLetterStatus.AWAITING_INTERVENTION))
+        .where(letter.c.status == sql_literal(DeadLetterStatus.AWAITING_INTERVENTION))
         .order_by(letter.c.id.desc())
-        .limit(LOOKED_AT)
+        .limit(MAX_LETTERS)
         .subquery()
     )
-    letters, last = func.count().label("letters"), func.max(waiting.c.id).label("last_id")
+    letters, last = func.count().label("letters"), func.max(awaiting.c.id).label("last_id")
     query = (
-        select(waiting.c.fingerprint, letters, func.min(waiting.c.id).label("first_id"), last)
-        .group_by(waiting.c.fingerprint)
+        select(awaiting.c.fingerprint, letters, func.min(awaiting.c.id).label("first_id"), last)
+        .group_by(awaiting.c.fingerprint)
         .order_by(letters.desc(), last.desc())
         .limit(limit)
     )

@@ -1,4 +1,4 @@
-"""The lines that runs logged."""
+"""Read and insert the log lines of runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sqlalchemy import Integer, exists, insert, select
 from trax.records.log_line import LogLine
 from trax.records.states import LogLevel
 from trax.store.dialect import document, rows_of
-from trax.store.lists import briefly
+from trax.store.lists import shorten
 from trax.store.schema import tables, tables_for
 from trax.store.text import storable
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Insert, Row, Select
 
-    from trax.records.log_line import NewLine
+    from trax.records.log_line import NewLogLine
 
-WRITTEN: Final = ("metadata_id", "created_at", "level", "logger", "message", "exception", "stack_trace")
+LOG_COLUMNS: Final = ("metadata_id", "created_at", "level", "logger", "message", "exception", "stack_trace")
 
 
-def add(connection: Connection, lines: Sequence[NewLine]) -> None:
-    """Keep lines, many at once, in the order given. A run whose record is gone has no log any more."""
+def add(connection: Connection, lines: Sequence[NewLogLine]) -> None:
+    """Insert lines in this order; lines of a deleted run are dropped."""
     if lines:
-        rows = [_row(line) | {"position": position} for position, line in enumerate(lines)]
+        rows = [_line_row(line) | {"position": position} for position, line in enumerate(lines)]
         connection.execute(_add(connection.dialect.name), {"lines": document(rows)})
 
 
-def of_run(
+def load_by_run(
     connection: Connection,
     metadata_id: int,
     *,
@@ -40,20 +40,20 @@ def of_run(
     limit: int = 100,
     brief: bool = False,
 ) -> list[LogLine]:
-    """The lines of a run, oldest first; `after` is the id of the last one already seen."""
+    """The lines of a run, oldest first; `after` is the id of the last one already read."""
     log = tables(connection).log
-    lines = briefly(records(connection)) if brief else records(connection)
+    lines = shorten(select_records(connection)) if brief else select_records(connection)
     query = lines.where(log.c.metadata_id == metadata_id).order_by(log.c.id).limit(limit)
     if after is not None:
         query = query.where(log.c.id > after)
-    return [record(row) for row in connection.execute(query)]
+    return [build_record(row) for row in connection.execute(query)]
 
 
-def records(connection: Connection) -> Select[Any]:
-    return select(*(tables(connection).log.c[name] for name in ("id", *WRITTEN)))
+def select_records(connection: Connection) -> Select[Any]:
+    return select(*(tables(connection).log.c[name] for name in ("id", *LOG_COLUMNS)))
 
 
-def record(row: Row[Any]) -> LogLine:
+def build_record(row: Row[Any]) -> LogLine:
     return LogLine(
         id=row.id,
         metadata_id=row.metadata_id,
@@ -66,7 +66,7 @@ def record(row: Row[Any]) -> LogLine:
     )
 
 
-def _row(line: NewLine) -> dict[str, Any]:
+def _line_row(line: NewLogLine) -> dict[str, Any]:
     row = asdict(line)
     return {name: storable(value) if isinstance(value, str) else value for name, value in row.items()}
 
@@ -74,11 +74,11 @@ def _row(line: NewLine) -> dict[str, Any]:
 @cache
 def _add(dialect: str) -> Insert:
     t = tables_for(dialect)
-    kinds = {name: t.log.c[name].type for name in WRITTEN}
-    given = rows_of(dialect, "lines", {"position": Integer()} | kinds)
-    kept = (
-        select(*(given.c[name] for name in WRITTEN))
-        .where(exists().where(t.metadata.c.id == given.c.metadata_id))
-        .order_by(given.c.position)
+    kinds = {name: t.log.c[name].type for name in LOG_COLUMNS}
+    rows = rows_of(dialect, "lines", {"position": Integer()} | kinds)
+    lines = (
+        select(*(rows.c[name] for name in LOG_COLUMNS))
+        .where(exists().where(t.metadata.c.id == rows.c.metadata_id))
+        .order_by(rows.c.position)
     )
-    return insert(t.log).from_select(list(WRITTEN), kept)
+    return insert(t.log).from_select(list(LOG_COLUMNS), lines)

@@ -1,4 +1,4 @@
-"""What the end of a run writes to its manifest, and to the manifests that depend on it."""
+"""Apply the result of a run to its manifest, and make its dependents due."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, select, text, union, update
 
-from trax.records.ended import Held
+from trax.records.ended import LockedManifest
 from trax.store.dialect import document, id_document, ids_of, rows_of
 from trax.store.manifest_locks import lock
 from trax.store.manifest_rows import timing_of
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from trax.records.ended import ManifestChange
 
-WRITTEN = (
+RESULT_COLUMNS = (
     "enabled",
     "failure_count",
     "lifetime_failures",
@@ -38,7 +38,7 @@ WRITTEN = (
     "plan_after",
     "next_due_at",
 )
-FORGIVEN = {
+RESET_VALUES = {
     "failure_count": 0,
     "lifetime_failures": 0,
     "gave_up_reason": None,
@@ -48,17 +48,17 @@ FORGIVEN = {
 }
 
 
-def hold(
+def lock_with_dependents(
     connection: Connection, ids: Iterable[int], *, succeeded: Iterable[int], default_threshold: timedelta
-) -> list[Held]:
-    """Lock these manifests, and those to be woken by the ones that succeeded; returns these.
+) -> list[LockedManifest]:
+    """Lock these manifests and the dependents of those that succeeded; returns the former.
 
-    All in one statement and in the order of their ids, so that two batches cannot block each other.
+    All in one statement and in the order of their ids, so that two batches cannot deadlock.
     """
     ids = set(ids)
-    given = {"ids": id_document(ids), "parents": id_document(set(succeeded))}
-    rows = connection.execute(_hold(connection.dialect.name), given)
-    return [_held(row, default_threshold) for row in rows if row.id in ids]
+    parameters = {"ids": id_document(ids), "parents": id_document(set(succeeded))}
+    rows = connection.execute(_lock_with_dependents(connection.dialect.name), parameters)
+    return [_build_locked(row, default_threshold) for row in rows if row.id in ids]
 
 
 def write(connection: Connection, changes: Sequence[ManifestChange]) -> None:
@@ -69,27 +69,27 @@ def write(connection: Connection, changes: Sequence[ManifestChange]) -> None:
         connection.execute(_write(connection.dialect.name), {"changes": rows})
 
 
-def forgive(connection: Connection, ids: Iterable[int]) -> None:
-    """Begin the count of failures anew: a person has dealt with them."""
+def reset_failures(connection: Connection, ids: Iterable[int]) -> None:
+    """Reset the failure counts, after an operator has resolved the failures."""
     ids = set(ids)
     lock(connection, ids)
-    connection.execute(_forgive(connection.dialect.name), {"ids": id_document(ids)})
+    connection.execute(_reset_failures(connection.dialect.name), {"ids": id_document(ids)})
 
 
-def wake_dependents(connection: Connection, parent_ids: Iterable[int], *, now: datetime) -> None:
-    """Have the manager look at whoever depends on these."""
-    wanted = id_document(set(parent_ids))
-    connection.execute(_wake_dependents(connection.dialect.name), {"ids": wanted, "now": now})
+def mark_dependents_due(connection: Connection, parent_ids: Iterable[int], *, now: datetime) -> None:
+    """Make the dependents of these manifests due now."""
+    parents = id_document(set(parent_ids))
+    connection.execute(_mark_dependents_due(connection.dialect.name), {"ids": parents, "now": now})
 
 
 @cache
-def _hold(dialect: str) -> Select[Any]:
+def _lock_with_dependents(dialect: str) -> Select[Any]:
     manifest = tables_for(dialect).manifest
     dependent = manifest.alias("dependent")
-    given = ids_of(dialect)
+    finished = ids_of(dialect)
     parents = ids_of(dialect, "parents")
-    woken = select(dependent.c.id).join(parents, parents.c.id == dependent.c.depends_on_id)
-    wanted = union(select(given.c.id), woken).subquery("wanted")
+    dependents = select(dependent.c.id).join(parents, parents.c.id == dependent.c.depends_on_id)
+    wanted = union(select(finished.c.id), dependents).subquery("wanted")
     return (
         select(manifest)
         .join(wanted, wanted.c.id == manifest.c.id)
@@ -98,8 +98,8 @@ def _hold(dialect: str) -> Select[Any]:
     )
 
 
-def _held(row: Row[Any], default_threshold: timedelta) -> Held:
-    return Held(
+def _build_locked(row: Row[Any], default_threshold: timedelta) -> LockedManifest:
+    return LockedManifest(
         id=row.id,
         enabled=row.enabled,
         retry=row.retry,
@@ -118,24 +118,26 @@ def _held(row: Row[Any], default_threshold: timedelta) -> Held:
 @cache
 def _write(dialect: str) -> Update:
     manifest = tables_for(dialect).manifest
-    given = rows_of(dialect, "changes", {"id": BigId} | {name: manifest.c[name].type for name in WRITTEN})
-    changed = {name: given.c[name] for name in WRITTEN}
-    return update(manifest).where(manifest.c.id == given.c.id).values(**changed)
+    changes = rows_of(
+        dialect, "changes", {"id": BigId} | {name: manifest.c[name].type for name in RESULT_COLUMNS}
+    )
+    changed = {name: changes.c[name] for name in RESULT_COLUMNS}
+    return update(manifest).where(manifest.c.id == changes.c.id).values(**changed)
 
 
 @cache
-def _forgive(dialect: str) -> Update:
+def _reset_failures(dialect: str) -> Update:
     manifest = tables_for(dialect).manifest
-    given = ids_of(dialect)
-    return update(manifest).where(manifest.c.id == given.c.id).values(FORGIVEN)
+    wanted = ids_of(dialect)
+    return update(manifest).where(manifest.c.id == wanted.c.id).values(RESET_VALUES)
 
 
 @cache
-def _wake_dependents(dialect: str) -> Update:
+def _mark_dependents_due(dialect: str) -> Update:
     manifest = tables_for(dialect).manifest
-    given = ids_of(dialect)
+    parents = ids_of(dialect)
     return (
         update(manifest)
-        .where(manifest.c.depends_on_id == given.c.id, text("schedule_type = 'dependent'"), text(LIVE))
+        .where(manifest.c.depends_on_id == parents.c.id, text("schedule_type = 'dependent'"), text(LIVE))
         .values(next_due_at=bindparam("now", type_=Utc))
     )

@@ -1,4 +1,4 @@
-"""The groups' rows: who shares a limit and a priority."""
+"""Read, create and change manifest groups, and apply their priority to queued entries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from trax.store.dialect import (
 )
 from trax.store.schema import tables, tables_for
 from trax.store.schema.work_queue import DELAYED, PARKED, QUEUED, READY
-from trax.store.types import BigId, Utc, Words
+from trax.store.types import BigId, ByteOrderText, Utc
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -32,32 +32,33 @@ if TYPE_CHECKING:
     from trax.store.dialect import Insert
 
 GRACE: Final = timedelta(minutes=1)
-"""By then whoever had read a priority before it changed has begun to write, or will not."""
-SOONEST: Final = timedelta(seconds=1)
-LATEST: Final = timedelta(minutes=1)
+"""A transaction that read the old priority has made its first write by then."""
+MIN_INTERVAL: Final = timedelta(seconds=1)
+MAX_INTERVAL: Final = timedelta(minutes=1)
 
 
-def named(connection: Connection, names: Iterable[str], *, now: datetime) -> dict[str, ManifestGroup]:
-    """The groups of these names; those that did not exist are made, with no limit."""
+def get_or_create(connection: Connection, names: Iterable[str], *, now: datetime) -> dict[str, ManifestGroup]:
+    """The groups with these names; missing ones are created without a limit."""
     wanted = set(names)
-    found = of_names(connection, wanted)
-    missing = wanted - found.keys()
+    groups = load_by_names(connection, wanted)
+    missing = wanted - groups.keys()
     if missing:
         connection.execute(_add(connection), {"names": _document(missing), "now": now})
-        found |= of_names(connection, missing)
-    return found
+        groups |= load_by_names(connection, missing)
+    return groups
 
 
-def is_to_be_made_before(connection: Connection, name: str) -> bool:
-    """Whether this group is new, and made elsewhere before the transaction of a caller goes on.
+def must_create_first(connection: Connection, name: str) -> bool:
+    """Whether this group must be created in a separate transaction, before the caller's continues.
 
-    Everybody who uses the group would wait for the end of that transaction. In SQLite they wait anyway.
+    Created in the caller's transaction, it would block every user of the group until that ends. On SQLite
+    they wait anyway.
     """
     return not is_sqlite(connection) and get(connection, name) is None
 
 
-def keep(connection: Connection, group: ManifestGroup) -> None:
-    """Have no server that starts prune an empty group until this transaction has ended."""
+def prevent_prune(connection: Connection, group: ManifestGroup) -> None:
+    """Lock an empty group so that a starting server does not prune it until this transaction ends."""
     table = tables(connection).manifest_group
     connection.execute(
         select(table.c.id).where(table.c.id == group.id).with_for_update(read=True, key_share=True)
@@ -65,11 +66,11 @@ def keep(connection: Connection, group: ManifestGroup) -> None:
 
 
 def get(connection: Connection, name: str) -> ManifestGroup | None:
-    return of_names(connection, {name}).get(name)
+    return load_by_names(connection, {name}).get(name)
 
 
-def locked(connection: Connection, name: str) -> ManifestGroup | None:
-    """The group as it is, and stays until the transaction ends."""
+def load_for_update(connection: Connection, name: str) -> ManifestGroup | None:
+    """Load a group and lock it until the transaction ends."""
     group = tables(connection).manifest_group
     query = select(group).where(group.c.name == name).with_for_update(key_share=True)
     row = connection.execute(query).one_or_none()
@@ -82,10 +83,10 @@ def priorities(connection: Connection, ids: Iterable[int]) -> dict[int, int]:
     return {row.id: row.priority for row in connection.execute(query, {"ids": id_document(ids)})}
 
 
-def listed(connection: Connection, *, after: str | None = None, limit: int = 50) -> list[ManifestGroup]:
-    """Groups in the order of their names; `after` is the name of the last one already seen.
+def load_list(connection: Connection, *, after: str | None = None, limit: int = 50) -> list[ManifestGroup]:
+    """Groups in the order of their names; `after` is the name of the last one already read.
 
-    Groups that are left over from retired manifests are passed over.
+    Skips groups that contain only retired manifests.
     """
     group = tables(connection).manifest_group
     query = select(group).where(_is_in_use(connection)).order_by(group.c.name).limit(limit)
@@ -95,51 +96,59 @@ def listed(connection: Connection, *, after: str | None = None, limit: int = 50)
 
 
 def change(connection: Connection, name: str, changes: Mapping[str, Any], *, now: datetime) -> bool:
-    """Change a group, and the place of its entries in the queue when its priority changes with it.
+    """Change a group; a new priority is also written to its queued entries.
 
-    A priority is then applied again: see `apply_priorities`.
+    It is applied again later: see `apply_priorities`.
     """
     group = tables(connection).manifest_group
-    moves = "priority" in changes
-    again = {"priority_changed_at": now, "apply_priority_at": now, "priority_horizon": None}
-    changed = (
+    changes_priority = "priority" in changes
+    apply_again = {"priority_changed_at": now, "apply_priority_at": now, "priority_horizon": None}
+    statement = (
         update(group)
         .where(group.c.name == name)
-        .values(**changes, updated_at=now, **(again if moves and not is_sqlite(connection) else {}))
+        .values(
+            **changes,
+            updated_at=now,
+            **(apply_again if changes_priority and not is_sqlite(connection) else {}),
+        )
         .returning(group.c.id)
     )
-    group_id = connection.execute(changed).scalar()
-    if group_id is not None and moves:
-        _move_entries(connection, group_id, changes["priority"])
+    group_id = connection.execute(statement).scalar()
+    if group_id is not None and changes_priority:
+        _set_entry_priorities(connection, group_id, changes["priority"])
     return group_id is not None
 
 
 def apply_priorities(connection: Connection, *, now: datetime) -> int:
-    """Give entries the priority of their group that were written with the one before it; returns how many.
+    """Correct queued entries that were inserted with an old priority of their group; returns how many.
 
-    Whoever queues an entry reads the priority of its group and commits later, maybe much later where the
-    transaction is a caller's. A change meanwhile does not see that entry. Were the group's row locked by
-    whoever queues, an operator would wait for the slowest caller, and all callers would write to one row. So
-    the change is applied again instead, at growing intervals, until every transaction is over that could
-    have read the priority before: `priority_horizon` is the number of the first transaction that began after
-    all of those, and they are over once the oldest one that is open has at least that number. A transaction
-    has its number from its first write on, which follows the reading at once: that is what the time of
-    `GRACE` is for. SQLite has one writer at a time, so nothing is missed there.
+    An enqueue reads the priority of the group and commits later; much later in a caller's transaction. A
+    change of the priority in between does not see that entry. Locking the group's row at enqueue would make
+    an operator wait for the slowest caller, and make all callers write to one row. Instead, the change is
+    applied again at growing intervals, until every transaction has ended that could have read the old
+    priority.
+
+    `priority_horizon` is the id of the first transaction that began after all of those; they have ended once
+    the oldest open transaction has at least that id. A transaction gets its id at its first write, which
+    closely follows the read: `GRACE` allows for that gap. SQLite has one writer at a time, so nothing is
+    missed there.
     """
     if is_sqlite(connection):
         return 0
-    take_gate_lock(connection)  # as the gate does: both change many entries, and in another order
+    take_gate_lock(connection)  # as in a dispatch cycle: both update many entries, in different orders
     group = tables(connection).manifest_group
-    wanted = ("id", "priority", "priority_changed_at", "priority_horizon")
-    # Read before the entries are: what was written by those that are over by now is seen below.
-    oldest, upcoming = (_of_snapshot(name) for name in ("pg_snapshot_xmin", "pg_snapshot_xmax"))
-    query = select(*(group.c[name] for name in wanted), oldest.label("oldest"), upcoming.label("upcoming"))
+    columns = ("id", "priority", "priority_changed_at", "priority_horizon")
+    # Read before the entries: writes of transactions that have ended by now are visible to the update below.
+    oldest, upcoming = (_snapshot_transaction_id(name) for name in ("pg_snapshot_xmin", "pg_snapshot_xmax"))
+    query = select(*(group.c[name] for name in columns), oldest.label("oldest"), upcoming.label("upcoming"))
     moved = 0
     for row in connection.execute(query.where(group.c.apply_priority_at <= now).order_by(group.c.id)).all():
-        moved += _move_entries(connection, row.id, row.priority)
-        is_it = (group.c.id == row.id, group.c.priority_changed_at == row.priority_changed_at)
+        moved += _set_entry_priorities(connection, row.id, row.priority)
+        is_unchanged = (group.c.id == row.id, group.c.priority_changed_at == row.priority_changed_at)
         connection.execute(
-            update(group).where(*is_it, group.c.priority == row.priority).values(_next_application(row, now))
+            update(group)
+            .where(*is_unchanged, group.c.priority == row.priority)
+            .values(_next_application(row, now))
         )
     return moved
 
@@ -149,16 +158,19 @@ def _next_application(row: Row[Any], now: datetime) -> dict[str, Any]:
     if row.priority_horizon is not None and row.oldest >= row.priority_horizon:
         return {"priority_changed_at": None, "apply_priority_at": None, "priority_horizon": None}
     horizon = row.upcoming if row.priority_horizon is None and since >= GRACE else row.priority_horizon
-    return {"apply_priority_at": now + min(max(since, SOONEST), LATEST), "priority_horizon": horizon}
+    return {
+        "apply_priority_at": now + min(max(since, MIN_INTERVAL), MAX_INTERVAL),
+        "priority_horizon": horizon,
+    }
 
 
-def _of_snapshot(name: str) -> ColumnElement[int]:
+def _snapshot_transaction_id(name: str) -> ColumnElement[int]:
     snapshot = func.pg_current_snapshot()
-    return getattr(func, name)(snapshot).cast(Words).cast(BigId)
+    return getattr(func, name)(snapshot).cast(ByteOrderText).cast(BigId)
 
 
-def _move_entries(connection: Connection, group_id: int, priority: int) -> int:
-    """In two halves, because each has an index of its own."""
+def _set_entry_priorities(connection: Connection, group_id: int, priority: int) -> int:
+    """Update each status separately, because each has its own index."""
     queue = tables(connection).work_queue
     is_stale = (queue.c.group_id == group_id, queue.c.group_priority != priority)
     moved = 0
@@ -169,20 +181,20 @@ def _move_entries(connection: Connection, group_id: int, priority: int) -> int:
 
 
 def priority_now(queue: Table, group: Table) -> ColumnElement[int]:
-    """The priority of an entry's group as it is now; an entry without a group has its own."""
+    """The current priority of an entry's group; an entry without a group keeps its value."""
     of_group = select(group.c.priority).where(group.c.id == queue.c.group_id).scalar_subquery()
     return func.coalesce(of_group, queue.c.group_priority)
 
 
-def of_names(connection: Connection, names: set[str]) -> dict[str, ManifestGroup]:
-    """Those of these that exist."""
+def load_by_names(connection: Connection, names: set[str]) -> dict[str, ManifestGroup]:
+    """The existing groups among these names."""
     wanted = name_document("name", sorted(names))
     rows = connection.execute(_by_name(connection.dialect.name), {"names": wanted})
     return {row.name: _record(row) for row in rows}
 
 
 def _is_in_use(connection: Connection) -> ColumnElement[bool]:
-    """Whether there is more to a group than retired manifests: live ones, entries, a word about it."""
+    """Whether a group has live manifests, no manifests, queued entries, or non-default options."""
     t = tables(connection)
     group, manifest, queue = t.manifest_group.c, t.manifest.c, t.work_queue.c
     inside = select(manifest.id).where(manifest.group_id == group.id)
@@ -204,16 +216,16 @@ def _document(names: set[str]) -> str:
 @cache
 def _by_name(dialect: str) -> Select[Any]:
     group = tables_for(dialect).manifest_group
-    given = rows_of(dialect, "names", {"name": group.c.name.type})
-    return select(group).join(given, given.c.name == group.c.name)
+    wanted = rows_of(dialect, "names", {"name": group.c.name.type})
+    return select(group).join(wanted, wanted.c.name == group.c.name)
 
 
 def _add(connection: Connection) -> Insert:
     group = tables(connection).manifest_group
-    given = rows_of(connection.dialect.name, "names", {"name": group.c.name.type})
+    names = rows_of(connection.dialect.name, "names", {"name": group.c.name.type})
     now = bindparam("now", type_=Utc)
-    # SQLite reads "FROM … ON" as the beginning of a join unless a WHERE stands between them.
-    rows = select(given.c.name, now, now).where(text("true"))
+    # SQLite parses "FROM … ON" as a join unless a WHERE comes between them.
+    rows = select(names.c.name, now, now).where(text("true"))
     return (
         insert(connection, group)
         .from_select(["name", "created_at", "updated_at"], rows)

@@ -1,4 +1,4 @@
-"""Locks on manifests' rows: always in the order of their ids, so that two batches cannot block each other."""
+"""Lock manifest rows, always in the order of their ids, so that two batches cannot deadlock."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, Select
 
-    from trax.store.pipeline import Step
+    from trax.store.pipeline import BoundStatement
 
 
 def lock(connection: Connection, ids: Iterable[int]) -> None:
-    """Wait until nobody else changes these manifests, and keep them until the transaction ends.
+    """Lock these manifests until the transaction ends.
 
-    A statement of its own: whoever waited here must read runs and entries with a snapshot taken after the
-    wait, or it sees the manifest as it is and its runs as they were. In SQLite the transaction is the lock.
+    A separate statement: runs and entries must be read with a snapshot taken after the wait, or they are
+    older than the manifest. On SQLite the transaction is the lock.
     """
-    run_together(connection, *locking(connection, ids))
+    run_together(connection, *lock_statements(connection, ids))
 
 
-def locking(connection: Connection, ids: Iterable[int]) -> list[Step]:
-    """The same as steps, for those that have more to do in the same trip."""
+def lock_statements(connection: Connection, ids: Iterable[int]) -> list[BoundStatement]:
+    """The lock statements, for callers that send more in the same round trip."""
     dialect = connection.dialect.name
     return [] if dialect == SQLITE else [(_lock(dialect), {"ids": id_document(ids)})]
 
 
-def lock_those(connection: Connection, condition: ColumnElement[bool]) -> list[int]:
-    """Lock the manifests of which this holds, in the same order; returns their ids."""
+def lock_where(connection: Connection, condition: ColumnElement[bool]) -> list[int]:
+    """Lock the manifests that match a condition, in the order of their ids; returns the ids."""
     manifest = tables(connection).manifest
     query = select(manifest.c.id).where(condition).order_by(manifest.c.id).with_for_update(of=manifest)
     return list(connection.execute(query).scalars())
@@ -45,10 +45,10 @@ def lock_those(connection: Connection, condition: ColumnElement[bool]) -> list[i
 @cache
 def _lock(dialect: str) -> Select[Any]:
     manifest = tables_for(dialect).manifest
-    given = ids_of(dialect)
+    wanted = ids_of(dialect)
     return (
         select(manifest.c.id)
-        .join(given, given.c.id == manifest.c.id)
+        .join(wanted, wanted.c.id == manifest.c.id)
         .order_by(manifest.c.id)
         .with_for_update(of=manifest)
     )

@@ -1,4 +1,4 @@
-"""A manifest's row as the values that decisions are made of."""
+"""Build the `Timing` of a manifest from its row."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from trax.errors import shown
+from trax.errors import format_value
 from trax.records.exclusions import exclusions_from_json
 from trax.records.states import MisfirePolicy, ScheduleType
 from trax.records.when import Cron, Interval, Misfire, Timing
@@ -15,7 +15,7 @@ from trax.records.when import Cron, Interval, Misfire, Timing
 if TYPE_CHECKING:
     from trax.records.when import Exclusion, Schedule
 
-RHYTHM: Final = (
+SCHEDULE_COLUMNS: Final = (
     "schedule_type",
     "interval_seconds",
     "anchored",
@@ -27,8 +27,8 @@ RHYTHM: Final = (
     "misfire_threshold_seconds",
     "misfire_limit",
 )
-"""The columns that say when it runs in general. Many manifests have them in common."""
-OCCASION: Final = (
+"""The columns of the schedule; many manifests have the same values."""
+TIMING_COLUMNS: Final = (
     "created_at",
     "scheduled_at",
     "max_instances",
@@ -37,12 +37,12 @@ OCCASION: Final = (
     "next_scheduled_run",
     "plan_after",
 )
-"""The columns of a timing that are each manifest's own."""
-_rhythm_in, _occasion_in = attrgetter(*RHYTHM), attrgetter(*OCCASION)
+"""The columns of a timing that differ between manifests."""
+_schedule_values, _timing_values = attrgetter(*SCHEDULE_COLUMNS), attrgetter(*TIMING_COLUMNS)
 
 
-class Rhythm(NamedTuple):
-    """What the columns of `RHYTHM` mean."""
+class ParsedSchedule(NamedTuple):
+    """The parsed values of `SCHEDULE_COLUMNS`."""
 
     schedule_type: ScheduleType
     schedule: Schedule | None
@@ -53,14 +53,18 @@ class Rhythm(NamedTuple):
 
 
 def timing_of(row: Any, default_threshold: timedelta) -> Timing:
-    """The timing of a row that has all these columns."""
-    return timing_from(_rhythm_in(row), _occasion_in(row), default_threshold)
+    """Build the timing of a row that has all these columns."""
+    return timing_from(_schedule_values(row), _timing_values(row), default_threshold)
 
 
-def timing_from(rhythm: tuple[Any, ...], occasion: tuple[Any, ...], default_threshold: timedelta) -> Timing:
-    """The same of the values of `RHYTHM` and of `OCCASION`, in their order: a cycle makes many."""
-    kind, schedule, exclusions, time_zone, misfire, broken = _rhythm(default_threshold, *rhythm)
-    created_at, scheduled_at, max_instances, succeeded_at, queued_for, planned, plan_after = occasion
+def timing_from(
+    schedule_values: tuple[Any, ...], timing_values: tuple[Any, ...], default_threshold: timedelta
+) -> Timing:
+    """Build a timing from the values of `SCHEDULE_COLUMNS` and `TIMING_COLUMNS`, in their order."""
+    kind, schedule, exclusions, time_zone, misfire, broken = _parse_schedule(
+        default_threshold, *schedule_values
+    )
+    created_at, scheduled_at, max_instances, succeeded_at, queued_for, planned, plan_after = timing_values
     return Timing(
         kind,
         created_at,
@@ -79,13 +83,13 @@ def timing_from(rhythm: tuple[Any, ...], occasion: tuple[Any, ...], default_thre
 
 
 @lru_cache(maxsize=4096)
-def _rhythm(default_threshold: timedelta, *values: Any) -> Rhythm:
-    """Read once what many manifests share, and each look would read again."""
-    column: dict[str, Any] = dict(zip(RHYTHM, values, strict=True))
+def _parse_schedule(default_threshold: timedelta, *values: Any) -> ParsedSchedule:
+    """Parse the schedule columns; cached, since many manifests share them and each cycle reads them again."""
+    column: dict[str, Any] = dict(zip(SCHEDULE_COLUMNS, values, strict=True))
     own = column["misfire_threshold_seconds"]
     threshold = default_threshold if own is None else timedelta(seconds=own)
     exclusions, broken = _exclusions(column["exclusions"])
-    return Rhythm(
+    return ParsedSchedule(
         schedule_type=ScheduleType(column["schedule_type"]),
         schedule=_schedule(column),
         exclusions=exclusions,
@@ -109,8 +113,8 @@ def _schedule(column: dict[str, Any]) -> Schedule | None:
 
 
 def _exclusions(text: str | None) -> tuple[tuple[Exclusion, ...], str | None]:
-    """The exclusions, and why they cannot be read: a newer server may have written a kind unknown here."""
+    """The exclusions, or an error: a newer server may have written a kind that is unknown here."""
     try:
         return exclusions_from_json(text), None
     except ValueError:
-        return (), f"its exclusions cannot be read: {shown(text)}"
+        return (), f"its exclusions cannot be read: {format_value(text)}"

@@ -1,4 +1,4 @@
-"""The rows of every attempt."""
+"""Insert, finish and read runs (table `metadata`)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from sqlalchemy import bindparam, func, insert, select, update
 from trax.records.junction_timing import timings_from_json
 from trax.records.metadata import Metadata
 from trax.records.states import State
-from trax.store.announcing import notifications, send_last
-from trax.store.dialect import among, id_document, moment, quick_document, rows_of
-from trax.store.json import parsed
+from trax.store.announcing import notifications, send_with_commit
+from trax.store.dialect import among, id_document, now_parameter, quick_document, rows_of
+from trax.store.json import parse_json
 from trax.store.pipeline import commit_together, run_together
 from trax.store.schema import tables, tables_for
 from trax.store.text import storable
-from trax.store.types import BigId, Utc, word
+from trax.store.types import BigId, Utc, sql_literal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,92 +25,97 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Insert, Row, Select, Update
 
-    from trax.records.metadata import Ending, NewRun
-    from trax.store.pipeline import Rows, Step
+    from trax.records.metadata import NewRun, ResultRow
+    from trax.store.pipeline import BoundStatement, Rows
 
-OF_SUCCESS: Final = ("output", "junctions")
-OF_FAILURE: Final = ("failure_junction", "failure_exception", "failure_reason", "stack_trace")
-WRITTEN: Final = (*OF_SUCCESS, *OF_FAILURE)
+SUCCESS_COLUMNS: Final = ("output", "junctions")
+FAILURE_COLUMNS: Final = ("failure_junction", "failure_exception", "failure_reason", "stack_trace")
+RESULT_COLUMNS: Final = (*SUCCESS_COLUMNS, *FAILURE_COLUMNS)
 
 
 def begin(connection: Connection, run: NewRun, *, now: datetime) -> int:
-    """Record a run that begins here and now. Returns its id."""
+    """Insert a run that starts in this process. Returns its id."""
     metadata = tables(connection).metadata
     values = asdict(run) | {"state": State.IN_PROGRESS.value, "created_at": now, "started_at": now}
     return connection.execute(insert(metadata).values(values).returning(metadata.c.id)).scalar_one()
 
 
 def add_completed(connection: Connection, *, external_id: str, train: str, now: datetime) -> None:
-    """Record, in one go, a cycle of an administrative train that is over."""
-    given = {"external_id": external_id, "train": train, "now": now}
-    adding: Step = (_add_completed(connection.dialect.name), given)
-    if not send_last(connection, adding):
-        run_together(connection, adding)
+    """Insert the run of an administrative cycle that has already completed."""
+    parameters = {"external_id": external_id, "train": train, "now": now}
+    statement: BoundStatement = (_add_completed(connection.dialect.name), parameters)
+    if not send_with_commit(connection, statement):
+        run_together(connection, statement)
 
 
-def finish(connection: Connection, endings: Sequence[Ending], *, now: datetime) -> set[int]:
-    """End runs, many at once. Returns the ids that were still ours to end.
+def finish(connection: Connection, results: Sequence[ResultRow], *, now: datetime) -> set[int]:
+    """Write the results of many runs. Returns the ids that were written.
 
-    A run that somebody else has ended meanwhile (its worker was thought lost) stays as it is.
+    A run that was reaped in the meantime (its worker was considered lost) is not changed.
     """
-    return finished(run_together(connection, finishing(connection, endings, now=now))[0])
+    return parse_finished_ids(run_together(connection, finish_statement(connection, results, now=now))[0])
 
 
-def finish_and_commit(connection: Connection, endings: Sequence[Ending], *, now: datetime | None) -> set[int]:
-    """The same for runs that nothing else follows from: the commit goes along in the same trip."""
-    step = finishing(connection, endings, now=now)
-    return finished(commit_together(connection, step, *notifications(connection))[0])
+def finish_and_commit(
+    connection: Connection, results: Sequence[ResultRow], *, now: datetime | None
+) -> set[int]:
+    """Like `finish`, with the commit in the same round trip. For runs that need no further writes."""
+    step = finish_statement(connection, results, now=now)
+    return parse_finished_ids(commit_together(connection, step, *notifications(connection))[0])
 
 
-def written_before(connection: Connection, endings: Sequence[Ending]) -> set[int]:
-    """Which of these runs their worker has ended just so already: only its answer was lost on the way.
+def find_already_finished(connection: Connection, results: Sequence[ResultRow]) -> set[int]:
+    """Return the runs that already have this result: it was written, but the response was lost.
 
-    Whoever takes a run from its worker ends it in words of their own.
+    A reaped run has a different exception name, so it never matches.
     """
     metadata = tables(connection).metadata
     query = select(metadata.c.id, metadata.c.worker_id, metadata.c.state, metadata.c.failure_exception)
-    ids = id_document(one.metadata_id for one in endings)
-    found = connection.execute(query.where(among(connection, metadata.c.id)), {"ids": ids})
-    said = {row.id: tuple(row)[1:] for row in found}
+    ids = id_document(result.metadata_id for result in results)
+    rows = connection.execute(query.where(among(connection, metadata.c.id)), {"ids": ids})
+    stored = {row.id: tuple(row)[1:] for row in rows}
     return {
-        one.metadata_id
-        for one in endings
-        if said.get(one.metadata_id) == (one.worker_id, one.state, storable(one.failure_exception))
+        result.metadata_id
+        for result in results
+        if stored.get(result.metadata_id)
+        == (result.worker_id, result.state, storable(result.failure_exception))
     }
 
 
-def finishing(connection: Connection, endings: Sequence[Ending], *, now: datetime | None) -> Step:
+def finish_statement(
+    connection: Connection, results: Sequence[ResultRow], *, now: datetime | None
+) -> BoundStatement:
     dialect = connection.dialect.name
-    return _finish(dialect), {"endings": quick_document(dialect, map(_row, endings)), "now": now}
+    return _finish(dialect), {"results": quick_document(dialect, map(_row, results)), "now": now}
 
 
-def finished(rows: Rows) -> set[int]:
+def parse_finished_ids(rows: Rows) -> set[int]:
     return {row[0] for row in rows}
 
 
 def get(connection: Connection, metadata_id: int) -> Metadata | None:
     metadata = tables(connection).metadata
-    row = connection.execute(records(connection).where(metadata.c.id == metadata_id)).one_or_none()
-    return record(row) if row else None
+    row = connection.execute(select_records(connection).where(metadata.c.id == metadata_id)).one_or_none()
+    return build_record(row) if row else None
 
 
-def of_ids(connection: Connection, ids: Sequence[int]) -> dict[int, Metadata]:
-    """These runs, by their ids."""
+def load_by_ids(connection: Connection, ids: Sequence[int]) -> dict[int, Metadata]:
+    """Load runs, keyed by id."""
     if not ids:
         return {}
-    query = records(connection).where(among(connection, tables(connection).metadata.c.id))
-    return {row.id: record(row) for row in connection.execute(query, {"ids": id_document(ids)})}
+    query = select_records(connection).where(among(connection, tables(connection).metadata.c.id))
+    return {row.id: build_record(row) for row in connection.execute(query, {"ids": id_document(ids)})}
 
 
-def _row(ending: Ending) -> dict[str, Any]:
-    """What there is to write: what a document does not mention is null."""
+def _row(result: ResultRow) -> dict[str, Any]:
+    """Build one row of the result document. A missing key becomes NULL."""
     row: dict[str, Any] = {
-        "metadata_id": ending.metadata_id,
-        "worker_id": ending.worker_id,
-        "state": ending.state,
+        "metadata_id": result.metadata_id,
+        "worker_id": result.worker_id,
+        "state": result.state,
     }
-    for name in OF_SUCCESS if ending.state is State.COMPLETED else WRITTEN:
-        value = getattr(ending, name)
+    for name in SUCCESS_COLUMNS if result.state is State.COMPLETED else RESULT_COLUMNS:
+        value = getattr(result, name)
         if value is not None:
             row[name] = storable(value)
     return row
@@ -122,7 +127,7 @@ def _add_completed(dialect: str) -> Insert:
     return insert(tables_for(dialect).metadata).values(
         external_id=bindparam("external_id"),
         train=bindparam("train"),
-        state=word(State.COMPLETED),
+        state=sql_literal(State.COMPLETED),
         exempt=True,
         created_at=now,
         started_at=now,
@@ -133,29 +138,29 @@ def _add_completed(dialect: str) -> Insert:
 @cache
 def _finish(dialect: str) -> Update:
     metadata = tables_for(dialect).metadata
-    kinds = {"metadata_id": BigId, "worker_id": BigId, "state": metadata.c.state.type}
-    given = rows_of(dialect, "endings", kinds | {name: metadata.c[name].type for name in WRITTEN})
-    # Opaque on purpose: told plainly, the planner expects one running row and walks the document for each.
+    types = {"metadata_id": BigId, "worker_id": BigId, "state": metadata.c.state.type}
+    results = rows_of(dialect, "results", types | {name: metadata.c[name].type for name in RESULT_COLUMNS})
+    # COALESCE hides the condition: the planner would expect one running row, and scan the document per row.
     still_ours = func.coalesce(
-        (metadata.c.state == word(State.IN_PROGRESS))
-        & metadata.c.worker_id.is_not_distinct_from(given.c.worker_id),
+        (metadata.c.state == sql_literal(State.IN_PROGRESS))
+        & metadata.c.worker_id.is_not_distinct_from(results.c.worker_id),
         False,
     )
     return (
         update(metadata)
-        .where(metadata.c.id == given.c.metadata_id, still_ours)
+        .where(metadata.c.id == results.c.metadata_id, still_ours)
         .values(
-            state=given.c.state,
-            ended_at=moment(dialect),
+            state=results.c.state,
+            ended_at=now_parameter(dialect),
             current_junction=None,
             junction_started_at=None,
-            **{name: given.c[name] for name in WRITTEN},
+            **{name: results.c[name] for name in RESULT_COLUMNS},
         )
         .returning(metadata.c.id)
     )
 
 
-def records(connection: Connection) -> Select[Any]:
+def select_records(connection: Connection) -> Select[Any]:
     t = tables(connection)
     return (
         select(
@@ -169,7 +174,7 @@ def records(connection: Connection) -> Select[Any]:
     )
 
 
-def record(row: Row[Any]) -> Metadata:
+def build_record(row: Row[Any]) -> Metadata:
     return Metadata(
         id=row.id,
         external_id=row.external_id,
@@ -179,8 +184,8 @@ def record(row: Row[Any]) -> Metadata:
         group=row.group_name,
         priority=row.priority,
         attempt=row.attempt,
-        input=parsed(row.input),
-        output=parsed(row.output),
+        input=parse_json(row.input),
+        output=parse_json(row.output),
         created_at=row.created_at,
         started_at=row.started_at,
         ended_at=row.ended_at,

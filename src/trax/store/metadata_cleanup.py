@@ -1,4 +1,4 @@
-"""Records that nobody needs any more, deleted in batches with the entries that led to them."""
+"""Delete old runs and their queue entries in batches (metadata cleanup)."""
 
 from __future__ import annotations
 
@@ -22,39 +22,41 @@ if TYPE_CHECKING:
 def delete_ended(
     connection: Connection, *, trains: Iterable[str], ended_before: datetime, limit: int | None
 ) -> Counter[str]:
-    """Delete records of these trains, at most so many; gives how many of each train.
+    """Delete ended runs of these trains, up to `limit`. Returns how many were deleted per train.
 
-    What has not ended has no moment of its end, so it is never found. Log lines go with their record; a
-    child's record and a dead letter only forget it.
+    A run that has not ended has no `ended_at` and never matches. Log lines are deleted with their run; the
+    references of child runs and dead letters are set to NULL.
     """
     dialect = connection.dialect.name
-    rows = _expired(connection, sorted(trains), ended_before, limit)
+    rows = _load_expired(connection, sorted(trains), ended_before, limit)
     if rows:
-        given = document({"id": row.id, "external_id": row.external_id} for row in rows)
-        connection.execute(_delete_entries(dialect), {"runs": given})
-        connection.execute(_delete_runs(dialect), {"runs": given})
+        runs = document({"id": row.id, "external_id": row.external_id} for row in rows)
+        connection.execute(_delete_entries(dialect), {"runs": runs})
+        connection.execute(_delete_runs(dialect), {"runs": runs})
     return Counter(row.train for row in rows)
 
 
-def _expired(connection: Connection, trains: Sequence[str], before: datetime, limit: int | None) -> list[Any]:
-    """The oldest records of each train in turn, until there are enough.
+def _load_expired(
+    connection: Connection, trains: Sequence[str], before: datetime, limit: int | None
+) -> list[Any]:
+    """Load the oldest runs, train by train, up to `limit`.
 
-    A question per train: each walks its own part of the index and stops. Asked for all trains at once,
-    PostgreSQL reads the whole history, since most of it is as old as what is looked for.
+    One query per train reads only its part of the index. A single query over all trains makes PostgreSQL
+    read the whole history.
     """
     rows: list[Any] = []
-    for name in trains:
-        room = None if limit is None else limit - len(rows)
-        if room == 0:
+    for train in trains:
+        remaining = None if limit is None else limit - len(rows)
+        if remaining == 0:
             break
-        query = ended_of(connection.dialect.name).limit(room)
-        rows.extend(connection.execute(query, {"train": name, "before": before}).all())
+        query = select_ended(connection.dialect.name).limit(remaining)
+        rows.extend(connection.execute(query, {"train": train, "before": before}).all())
     return rows
 
 
 @cache
-def ended_of(dialect: str) -> Select[Any, Any, Any]:
-    """The records of one train that ended before a moment, oldest first, in the order of their index."""
+def select_ended(dialect: str) -> Select[Any, Any, Any]:
+    """Select the runs of one train that ended before `:before`, oldest first (index order)."""
     metadata = tables_for(dialect).metadata
     return (
         select(metadata.c.id, metadata.c.external_id, metadata.c.train)
@@ -65,13 +67,13 @@ def ended_of(dialect: str) -> Select[Any, Any, Any]:
 
 @cache
 def _delete_entries(dialect: str) -> Delete:
-    """The entry of a run shares its external id, which is indexed. One that waits for another try stays."""
+    """Delete by external id, which is indexed. An entry that waits for a retry is kept."""
     queue = tables_for(dialect).work_queue
     runs = _runs(dialect)
-    led_there = select(queue.c.id).join(
+    entry_ids = select(queue.c.id).join(
         runs, (runs.c.external_id == queue.c.external_id) & (runs.c.id == queue.c.metadata_id)
     )
-    return delete(queue).where(queue.c.id.in_(led_there))
+    return delete(queue).where(queue.c.id.in_(entry_ids))
 
 
 @cache

@@ -1,7 +1,7 @@
-"""Names that people use, as the ids that rows carry.
+"""Subqueries that look up the id of a manifest or group by its name.
 
-A list that is narrowed by a name looks the id up first: joined to the named table instead, the planner may
-walk all of history for the few rows that belong to it.
+Lists are filtered by id, not by a join on the name: with the join, the planner may scan the whole history
+for a few rows.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Entries that nobody could start: set aside from the queue, so that no visit to the gate wades through them.
+"""Park queue entries that no live worker can run, so that the dispatcher does not read them each cycle.
 
-`parked` says what an entry waits for, `parked_at` since when. Such an entry is not ready and holds no place.
+`parked` is the key of what an entry waits for, `parked_at` since when. A parked entry is not ready and uses
+no capacity.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from sqlalchemy import bindparam, func, select, text, update
 
 from trax.records.states import QueueStatus, State
 from trax.store.claim import PENDING_HERE
-from trax.store.dialect import document, id_document, ids_of, moment, rows_of, so_long_before
+from trax.store.dialect import document, id_document, ids_of, now_parameter, rows_of, time_before_now
 from trax.store.manifest_locks import lock
 from trax.store.schema import tables, tables_for
 from trax.store.schema.work_queue import PARKED
-from trax.store.types import BigId, Utc, word
+from trax.store.types import BigId, Utc, sql_literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
 
 KEYS_AT_MOST: Final = 1_000
 SEPARATOR: Final = "\n"
-"""Between the train and the group of a key; no name has a line break."""
+"""Separates train and group in a key; names contain no line break."""
 EXPIRED_AT_ONCE: Final = 500
 PENDING_AT_ONCE: Final = 1_000
 
 
-class StrandedRun(NamedTuple):
-    """A run that was let in and waits for a worker of ours."""
+class UnclaimedRun(NamedTuple):
+    """An admitted run that no local worker has claimed."""
 
     id: int
     external_id: str
@@ -41,31 +42,31 @@ class StrandedRun(NamedTuple):
 
 
 def train_of(key: str) -> str:
-    """The train that a key is about."""
+    """Return the train part of a parking key."""
     return key.partition(SEPARATOR)[0]
 
 
 def park(connection: Connection, keys: Mapping[int, str], *, now: datetime) -> None:
-    """Set these entries aside, each until what its key names is there."""
-    rows = document({"id": one, "key": key} for one, key in keys.items())
+    """Park entries, each until a worker for its key exists."""
+    rows = document({"id": entry_id, "key": key} for entry_id, key in keys.items())
     connection.execute(_park(connection.dialect.name), {"rows": rows, "now": now})
 
 
 def unpark(connection: Connection, keys: Iterable[str], *, limit: int) -> int:
-    """Put entries that wait for these back into the queue, so many at most; returns how many."""
-    given = {"keys": document({"key": key} for key in keys), "most": limit}
-    return connection.execute(_unpark(connection.dialect.name), given).rowcount
+    """Return entries with these keys to the queue, up to `limit`. Returns how many."""
+    parameters = {"keys": document({"key": key} for key in keys), "most": limit}
+    return connection.execute(_unpark(connection.dialect.name), parameters).rowcount
 
 
 def keys(connection: Connection, *, limit: int = KEYS_AT_MOST) -> list[str]:
-    """What parked entries wait for, each found by one step along the index."""
+    """Load the distinct keys of parked entries, with one index lookup per key."""
     return list(connection.execute(_keys(connection.dialect.name), {"most": limit}).scalars())
 
 
 def expire(connection: Connection, *, parked_before: datetime) -> list[Row[Any]]:
-    """Withdraw entries that have waited since before that; returns them as they were, their manifests locked.
+    """Cancel entries parked before that time. Returns the entries; their manifests are locked.
 
-    The manifests come first, as for whoever else withdraws: two must not wait for each other.
+    Manifests are locked before entries, as in every cancellation: another order could deadlock.
     """
     queue = tables(connection).work_queue
     is_late = (text(PARKED), queue.c.parked_at < parked_before)
@@ -74,15 +75,15 @@ def expire(connection: Connection, *, parked_before: datetime) -> list[Row[Any]]
     if not late:
         return []
     lock(connection, {row.manifest_id for row in late if row.manifest_id is not None})
-    withdraw = update(queue).where(queue.c.id.in_([row.id for row in late]), *is_late)
-    return list(connection.execute(withdraw.values(status=word(QueueStatus.CANCELLED)).returning(queue)))
+    cancel = update(queue).where(queue.c.id.in_([row.id for row in late]), *is_late)
+    return list(connection.execute(cancel.values(status=sql_literal(QueueStatus.CANCELLED)).returning(queue)))
 
 
-def stranded(connection: Connection, *, created_before: datetime) -> list[StrandedRun]:
-    """The first runs that have waited for a worker of ours since before that."""
+def load_unclaimed(connection: Connection, *, created_before: datetime) -> list[UnclaimedRun]:
+    """Load the first pending runs for local workers that were created before that time."""
     t = tables(connection)
     run = t.metadata
-    some = (
+    first = (
         select(run.c.id, run.c.external_id, run.c.train, run.c.group_id, run.c.created_at)
         .where(text(PENDING_HERE))
         .order_by(run.c.priority.desc(), run.c.id)
@@ -90,17 +91,17 @@ def stranded(connection: Connection, *, created_before: datetime) -> list[Strand
         .subquery("some")
     )
     query = (
-        select(some.c.id, some.c.external_id, some.c.train, t.manifest_group.c.name)
-        .outerjoin(t.manifest_group, t.manifest_group.c.id == some.c.group_id)
-        .where(some.c.created_at < created_before)
+        select(first.c.id, first.c.external_id, first.c.train, t.manifest_group.c.name)
+        .outerjoin(t.manifest_group, t.manifest_group.c.id == first.c.group_id)
+        .where(first.c.created_at < created_before)
     )
-    return [StrandedRun(*row) for row in connection.execute(query)]
+    return [UnclaimedRun(*row) for row in connection.execute(query)]
 
 
-def give_back(connection: Connection, ids: Sequence[int], *, reason: str, now: datetime) -> list[str]:
-    """End those of these runs that nobody has begun, as if they had not been let in; returns their names."""
-    given = {"ids": id_document(ids), "now": now, "reason": reason}
-    return list(connection.execute(_give_back(connection.dialect.name), given).scalars())
+def cancel_unclaimed(connection: Connection, ids: Sequence[int], *, reason: str, now: datetime) -> list[str]:
+    """Cancel those runs that are still pending, to undo their admission. Returns their external ids."""
+    parameters = {"ids": id_document(ids), "now": now, "reason": reason}
+    return list(connection.execute(_cancel_unclaimed(connection.dialect.name), parameters).scalars())
 
 
 def group_names(connection: Connection, ids: Iterable[int]) -> dict[int, str]:
@@ -111,23 +112,23 @@ def group_names(connection: Connection, ids: Iterable[int]) -> dict[int, str]:
 
 
 def has_expired(dialect: str, parameter: str) -> ColumnElement[bool]:
-    """Whether an entry has waited for longer than the span of this parameter, as part of another question."""
+    """Whether an entry has been parked longer than the bound duration, as a subquery."""
     queue = tables_for(dialect).work_queue
-    late = select(queue.c.id).where(text(PARKED), queue.c.parked_at < so_long_before(dialect, parameter))
+    late = select(queue.c.id).where(text(PARKED), queue.c.parked_at < time_before_now(dialect, parameter))
     return late.exists()
 
 
-def has_stranded(dialect: str, parameter: str) -> ColumnElement[bool]:
-    """Whether one of the first runs that wait for a worker of ours has waited for longer than this span."""
+def has_unclaimed(dialect: str, parameter: str) -> ColumnElement[bool]:
+    """Whether one of the first pending runs for local workers is older than the bound duration."""
     run = tables_for(dialect).metadata
-    some = (
+    first = (
         select(run.c.created_at)
         .where(text(PENDING_HERE))
         .order_by(run.c.priority.desc(), run.c.id)
         .limit(PENDING_AT_ONCE)
         .subquery("waiting")
     )
-    return select(some.c.created_at).where(some.c.created_at < so_long_before(dialect, parameter)).exists()
+    return select(first.c.created_at).where(first.c.created_at < time_before_now(dialect, parameter)).exists()
 
 
 @cache
@@ -157,24 +158,24 @@ def _unpark(dialect: str) -> Update:
 def _keys(dialect: str) -> Select[Any]:
     queue = tables_for(dialect).work_queue
     smallest = select(func.min(queue.c.parked).label("key")).where(text(PARKED))
-    present = smallest.cte("present", recursive=True)
-    following = (
-        select(func.min(queue.c.parked)).where(text(PARKED), queue.c.parked > present.c.key).scalar_subquery()
+    walk = smallest.cte("present", recursive=True)
+    next_key = (
+        select(func.min(queue.c.parked)).where(text(PARKED), queue.c.parked > walk.c.key).scalar_subquery()
     )
-    found = present.union_all(select(following).where(present.c.key.is_not(None)))
-    return select(found.c.key).where(found.c.key.is_not(None)).limit(bindparam("most"))
+    all_keys = walk.union_all(select(next_key).where(walk.c.key.is_not(None)))
+    return select(all_keys.c.key).where(all_keys.c.key.is_not(None)).limit(bindparam("most"))
 
 
 @cache
-def _give_back(dialect: str) -> Update:
+def _cancel_unclaimed(dialect: str) -> Update:
     run = tables_for(dialect).metadata
     given = ids_of(dialect)
     return (
         update(run)
         .where(run.c.id == given.c.id, text("state = 'pending'"))
         .values(
-            state=word(State.CANCELLED),
-            ended_at=moment(dialect),
+            state=sql_literal(State.CANCELLED),
+            ended_at=now_parameter(dialect),
             failure_exception="NoWorker",
             failure_reason=bindparam("reason"),
         )

@@ -1,9 +1,9 @@
-"""Several statements in one round trip.
+"""Run several statements in one round trip (PostgreSQL pipeline mode).
 
-PostgreSQL answers a pipeline as a whole, so a transaction of six statements needs two trips: one for
-BEGIN, the lock and the reads, one for the writes and COMMIT. The statements stay SQLAlchemy's; they are
-compiled once and run on the driver's own cursors, because SQLAlchemy asks each cursor for its columns at
-once, which a pipeline cannot answer yet. Elsewhere the same statements run one after the other.
+A transaction of six statements needs two round trips: one for BEGIN, the lock and the reads, one for the
+writes and COMMIT. The statements are SQLAlchemy's, compiled once and run on the driver's cursors: SQLAlchemy
+reads the columns of a cursor immediately, and a pipeline does not have them yet. On SQLite the statements run
+one after the other.
 """
 
 from __future__ import annotations
@@ -21,51 +21,51 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Dialect, Executable
     from sqlalchemy.sql.compiler import SQLCompiler
 
-Step = tuple["Executable", "Mapping[str, Any]"]
+BoundStatement = tuple["Executable", "Mapping[str, Any]"]
 Rows = list[tuple[Any, ...]]
-Sent = tuple[Any, str, Any]
+SentStatement = tuple[Any, str, Any]
 
 
-def run_together(connection: Connection, *steps: Step) -> list[Rows]:
-    """The rows of each statement, in order.
+def run_together(connection: Connection, *statements: BoundStatement) -> list[Rows]:
+    """Run the statements and return the rows of each, in order.
 
-    Make the statements once and keep them: they are compiled at first sight and remembered. Their parameters
-    go to the driver as they are, so they must be plain: text, numbers, aware moments.
+    Build each statement once and reuse it: the compiled form is cached. Parameters go to the driver
+    unconverted, so use only text, numbers and aware datetimes.
     """
     if is_sqlite(connection):
-        return [_run_alone(connection, *step) for step in steps]
+        return [_execute(connection, *step) for step in statements]
     with _driver(connection).pipeline():
-        sent = [_send(connection, *step) for step in steps]
-    return [_received(connection, *one) for one in sent]
+        sent = [_send(connection, *step) for step in statements]
+    return [_fetch_rows(connection, *statement) for statement in sent]
 
 
-def commit_together(connection: Connection, *steps: Step) -> list[Rows]:
-    """The same, and the transaction is committed in the same trip."""
+def commit_together(connection: Connection, *statements: BoundStatement) -> list[Rows]:
+    """Like `run_together`, with the commit in the same round trip."""
     if is_sqlite(connection):
-        rows = run_together(connection, *steps)
+        rows = run_together(connection, *statements)
         connection.commit()
         return rows
     driver = _driver(connection)
-    if len(steps) == 1 and driver.info.transaction_status == TransactionStatus.IDLE:
-        return [_run_by_itself(connection, driver, steps[0])]
+    if len(statements) == 1 and driver.info.transaction_status == TransactionStatus.IDLE:
+        return [_run_autocommit(connection, driver, statements[0])]
     try:
         with driver.pipeline():
-            sent = [_send(connection, *step) for step in steps]
+            sent = [_send(connection, *step) for step in statements]
             connection.commit()
     except BaseException:
-        driver.rollback()  # SQLAlchemy believes in the commit and would give the connection back as it is
+        driver.rollback()  # SQLAlchemy assumes that the commit worked and would not reset it
         raise
-    return [_received(connection, *one) for one in sent]
+    return [_fetch_rows(connection, *statement) for statement in sent]
 
 
-def _run_by_itself(connection: Connection, driver: Any, step: Step) -> Rows:
-    """One statement is a transaction of its own: it needs no BEGIN before it and no COMMIT after it."""
+def _run_autocommit(connection: Connection, driver: Any, step: BoundStatement) -> Rows:
+    """Run a single statement in autocommit mode, without BEGIN and COMMIT."""
     driver.autocommit = True
     try:
-        rows = _received(connection, *_send(connection, *step))
+        rows = _fetch_rows(connection, *_send(connection, *step))
     finally:
         driver.autocommit = False
-    connection.commit()  # nothing is left to do, but SQLAlchemy must know
+    connection.commit()  # already committed; this updates SQLAlchemy's state
     return rows
 
 
@@ -73,27 +73,27 @@ def _driver(connection: Connection) -> Any:
     return connection.connection.driver_connection
 
 
-def _run_alone(connection: Connection, statement: Executable, parameters: Mapping[str, Any]) -> Rows:
+def _execute(connection: Connection, statement: Executable, parameters: Mapping[str, Any]) -> Rows:
     result = connection.execute(statement, parameters)
     return [tuple(row) for row in result] if result.returns_rows else []
 
 
-def _send(connection: Connection, statement: Executable, parameters: Mapping[str, Any]) -> Sent:
-    """Whoever listens to the engine hears of these statements like of any other."""
-    compiled = _compiled(statement, connection.dialect)
-    cursor, given = _driver(connection).cursor(), compiled.construct_params(dict(parameters))
-    for hear in connection.dispatch.before_cursor_execute:
-        hear(connection, cursor, compiled.string, given, None, False)  # noqa: FBT003
-    cursor.execute(compiled.string, given)
-    return cursor, compiled.string, given
+def _send(connection: Connection, statement: Executable, parameters: Mapping[str, Any]) -> SentStatement:
+    """Send one statement. The engine's cursor events fire as for any other statement."""
+    compiled = _compile(statement, connection.dialect)
+    cursor, values = _driver(connection).cursor(), compiled.construct_params(dict(parameters))
+    for listener in connection.dispatch.before_cursor_execute:
+        listener(connection, cursor, compiled.string, values, None, False)  # noqa: FBT003
+    cursor.execute(compiled.string, values)
+    return cursor, compiled.string, values
 
 
-def _received(connection: Connection, cursor: Any, text: str, given: Any) -> Rows:
-    for hear in connection.dispatch.after_cursor_execute:
-        hear(connection, cursor, text, given, None, False)  # noqa: FBT003
-    return cursor.fetchall() if cursor.pgresult.nfields else []  # its description would be made for nothing
+def _fetch_rows(connection: Connection, cursor: Any, text: str, parameters: Any) -> Rows:
+    for listener in connection.dispatch.after_cursor_execute:
+        listener(connection, cursor, text, parameters, None, False)  # noqa: FBT003
+    return cursor.fetchall() if cursor.pgresult.nfields else []  # cheaper than building `description`
 
 
 @lru_cache(maxsize=256)
-def _compiled(statement: Any, dialect: Dialect) -> SQLCompiler:
+def _compile(statement: Any, dialect: Dialect) -> SQLCompiler:
     return statement.compile(dialect=dialect)

@@ -1,4 +1,4 @@
-"""How far running runs have come, and which of them somebody wants stopped."""
+"""Write the progress of runs, and read their cancel requests."""
 
 from __future__ import annotations
 
@@ -19,18 +19,17 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Select, Update
 
-    from trax.records.metadata import ProgressNote
+    from trax.records.metadata import ProgressUpdate
 
-JUNCTION: Final = ("current_junction", "junction_started_at")
-TOLD: Final = ("progress", "progress_message")
+JUNCTION_COLUMNS: Final = ("current_junction", "junction_started_at")
+PROGRESS_COLUMNS: Final = ("progress", "progress_message")
 IN_PROGRESS = "state = 'in_progress'"
 
 
-def write(connection: Connection, notes: Sequence[ProgressNote]) -> set[int]:
-    """Show how far these runs have come, those that still run; returns which were written.
+def write(connection: Connection, notes: Sequence[ProgressUpdate]) -> set[int]:
+    """Write the progress of runs still in progress. Returns the ids that were written.
 
-    A row that somebody else holds in this moment is passed over: it is being ended, or it is asked to stop,
-    and waiting for it in another order than theirs could lock both for good.
+    Locked rows are skipped: they are being finished or cancelled, and waiting for them could deadlock.
     """
     if not notes:
         return set()
@@ -38,22 +37,22 @@ def write(connection: Connection, notes: Sequence[ProgressNote]) -> set[int]:
     return set(connection.execute(_write(connection.dialect.name), {"notes": document(rows)}).scalars())
 
 
-def write_last(connection: Connection, metadata_id: int, fraction: float, message: str | None) -> None:
-    """What a run said last, after its end; waits for whoever holds the record, so write nothing beside it."""
+def write_final(connection: Connection, metadata_id: int, fraction: float, message: str | None) -> None:
+    """Write the last progress of an ended run. It waits for a row lock: use a separate transaction."""
     metadata = tables(connection).metadata
-    told = dict(zip(TOLD, (fraction, message and storable(message)), strict=True))
-    connection.execute(update(metadata).where(metadata.c.id == metadata_id).values(**told))
+    values = dict(zip(PROGRESS_COLUMNS, (fraction, message and storable(message)), strict=True))
+    connection.execute(update(metadata).where(metadata.c.id == metadata_id).values(**values))
 
 
 def replace_inputs(connection: Connection, inputs: Mapping[int, str | None]) -> None:
-    """Let these records keep something else than the input they were run with."""
+    """Replace the stored inputs of runs."""
     if inputs:
         rows = [{"metadata_id": metadata_id, "input": text} for metadata_id, text in inputs.items()]
         connection.execute(_replace_inputs(connection.dialect.name), {"inputs": document(rows)})
 
 
-def asked_to_stop(connection: Connection, ids: Iterable[int]) -> dict[int, CancelReason]:
-    """Those of these runs that somebody wants stopped, and why."""
+def find_cancel_requests(connection: Connection, ids: Iterable[int]) -> dict[int, CancelReason]:
+    """Load the cancel reasons of those runs whose cancellation was requested."""
     metadata = tables(connection).metadata
     query = select(metadata.c.id, metadata.c.cancel_reason).where(
         among(connection, metadata.c.id), metadata.c.cancel_requested
@@ -62,7 +61,7 @@ def asked_to_stop(connection: Connection, ids: Iterable[int]) -> dict[int, Cance
     return {row.id: CancelReason(row.cancel_reason or CancelReason.REQUESTED) for row in rows}
 
 
-def _row(note: ProgressNote) -> dict[str, Any]:
+def _row(note: ProgressUpdate) -> dict[str, Any]:
     row = asdict(note)
     return {name: storable(value) if isinstance(value, str) else value for name, value in row.items()}
 
@@ -70,15 +69,19 @@ def _row(note: ProgressNote) -> dict[str, Any]:
 @cache
 def _write(dialect: str) -> Update:
     metadata = tables_for(dialect).metadata
-    kinds = {"metadata_id": BigId} | {name: metadata.c[name].type for name in (*JUNCTION, *TOLD)}
-    given = rows_of(dialect, "notes", kinds)
-    junction = {name: given.c[name] for name in JUNCTION}
-    is_told = given.c.progress.is_not(None)
-    told = {name: case((is_told, given.c[name]), else_=metadata.c[name]) for name in TOLD}
+    types = {"metadata_id": BigId} | {
+        name: metadata.c[name].type for name in (*JUNCTION_COLUMNS, *PROGRESS_COLUMNS)
+    }
+    notes = rows_of(dialect, "notes", types)
+    junction = {name: notes.c[name] for name in JUNCTION_COLUMNS}
+    has_progress = notes.c.progress.is_not(None)
+    progress = {
+        name: case((has_progress, notes.c[name]), else_=metadata.c[name]) for name in PROGRESS_COLUMNS
+    }
     return (
         update(metadata)
-        .where(metadata.c.id == given.c.metadata_id, metadata.c.id.in_(_free(dialect)))
-        .values(**junction, **told)
+        .where(metadata.c.id == notes.c.metadata_id, metadata.c.id.in_(_select_unlocked(dialect)))
+        .values(**junction, **progress)
         .returning(metadata.c.id)
     )
 
@@ -86,16 +89,16 @@ def _write(dialect: str) -> Update:
 @cache
 def _replace_inputs(dialect: str) -> Update:
     metadata = tables_for(dialect).metadata
-    given = rows_of(dialect, "inputs", {"metadata_id": BigId, "input": metadata.c.input.type})
-    return update(metadata).where(metadata.c.id == given.c.metadata_id).values(input=given.c.input)
+    inputs = rows_of(dialect, "inputs", {"metadata_id": BigId, "input": metadata.c.input.type})
+    return update(metadata).where(metadata.c.id == inputs.c.metadata_id).values(input=inputs.c.input)
 
 
-def _free(dialect: str) -> Select[Any]:
+def _select_unlocked(dialect: str) -> Select[Any]:
     metadata = tables_for(dialect).metadata
-    wanted = rows_of(dialect, "notes", {"metadata_id": BigId})
+    notes = rows_of(dialect, "notes", {"metadata_id": BigId})
     return (
         select(metadata.c.id)
-        .where(metadata.c.id.in_(select(wanted.c.metadata_id)), text(IN_PROGRESS))
-        # Not FOR UPDATE: a log line that is written for one of these rows meanwhile must not wait for it.
+        .where(metadata.c.id.in_(select(notes.c.metadata_id)), text(IN_PROGRESS))
+        # FOR NO KEY UPDATE: an insert of log lines for these rows must not wait for this lock.
         .with_for_update(skip_locked=True, key_share=True)
     )

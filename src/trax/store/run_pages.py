@@ -1,4 +1,4 @@
-"""Lists of runs, newest first, narrowed in every way people ask for."""
+"""List, page and count runs by filter, newest first."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import func, select, union_all
 
-from trax.records.metadata import ADMINISTRATIVE
+from trax.records.metadata import ADMINISTRATIVE_PREFIX
 from trax.records.states import ACTIVE, State
 from trax.store import metadata
-from trax.store.counting import about, in_index
-from trax.store.lists import Lists
+from trax.store.counting import estimate_index_rows, estimate_rows
+from trax.store.lists import RecordQuery
 from trax.store.names import group_id, manifest_id
 from trax.store.paging import Search, id_at
 from trax.store.schema import tables
-from trax.store.types import word
+from trax.store.types import sql_literal
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Select, Table
 
     from trax.records.filters import RunFilter
 
-RARE: Final = 5_000
-"""A train with fewer runs is looked up by its own index; one with more is found along the way."""
+RARE_TRAIN_RUNS: Final = 5_000
+"""A train with fewer ended runs is read by its own index; a more common one by scanning all runs."""
 SKEW: Final = timedelta(minutes=1)
-"""By how much the order of ids and the order of moments may differ."""
-FOUND_BY_NAME: Final = 200
+"""How far the order of ids and of `created_at` may differ."""
+MAX_FOUND_BY_NAME: Final = 200
 HEX: Final = re.compile(r"[0-9a-f]{6,32}")
 INDEXES: Final = {
     State.PENDING: "metadata_claim_idx",
@@ -39,102 +39,116 @@ INDEXES: Final = {
 }
 
 
-def _search(connection: Connection, wanted: RunFilter) -> Search:
+def _search(connection: Connection, run_filter: RunFilter) -> Search:
     run = tables(connection).metadata
-    search = _in_time(connection, wanted, Search(table=run, others=_others(connection, run, wanted)))
-    if wanted.state is not None and wanted.state in INDEXES:
-        search = _in_state(connection, wanted.state, search)
-    if wanted.manifest is not None:
-        search = search.narrowed(run.c.manifest_id == manifest_id(connection, wanted.manifest))
-    if wanted.parent_id is not None:
-        search = search.narrowed(run.c.parent_id == wanted.parent_id)
-    if wanted.train is not None and _is_rare(connection, run, wanted.train):
-        search = search.narrowed(_of_train(run, wanted.train))
-    if wanted.external_id is not None:
-        search = _named(connection, wanted.external_id, search)
+    search = _narrow_to_period(
+        connection,
+        run_filter,
+        Search(table=run, unindexed=_unindexed_conditions(connection, run, run_filter)),
+    )
+    if run_filter.state is not None and run_filter.state in INDEXES:
+        search = _narrow_to_state(connection, run_filter.state, search)
+    if run_filter.manifest is not None:
+        search = search.narrow(run.c.manifest_id == manifest_id(connection, run_filter.manifest))
+    if run_filter.parent_id is not None:
+        search = search.narrow(run.c.parent_id == run_filter.parent_id)
+    if run_filter.train is not None and _is_rare(connection, run, run_filter.train):
+        search = search.narrow(_is_of_train(run, run_filter.train))
+    if run_filter.external_id is not None:
+        search = _narrow_to_external_id(connection, run_filter.external_id, search)
     return search
 
 
-def _others(connection: Connection, run: Table, wanted: RunFilter) -> list[ColumnElement[bool]]:
-    """What no index answers."""
-    found: list[ColumnElement[bool]] = []
-    if wanted.state is State.COMPLETED:
-        found.append(run.c.state == word(wanted.state))
-    if wanted.group is not None:
-        found.append(run.c.group_id == group_id(connection, wanted.group))
-    if wanted.since is not None:
-        found.append(run.c.created_at >= wanted.since)
-    if wanted.until is not None:
-        found.append(run.c.created_at < wanted.until)
-    if wanted.train is not None:
-        found.append(run.c.train == wanted.train)
-    elif not wanted.admin and wanted.state not in INDEXES:  # what administers leaves only what completed
-        found.append(run.c.train.not_like(f"{ADMINISTRATIVE}%"))
-    return found
+def _unindexed_conditions(
+    connection: Connection, run: Table, run_filter: RunFilter
+) -> list[ColumnElement[bool]]:
+    """Build the conditions that no index supports."""
+    conditions: list[ColumnElement[bool]] = []
+    if run_filter.state is State.COMPLETED:
+        conditions.append(run.c.state == sql_literal(run_filter.state))
+    if run_filter.group is not None:
+        conditions.append(run.c.group_id == group_id(connection, run_filter.group))
+    if run_filter.since is not None:
+        conditions.append(run.c.created_at >= run_filter.since)
+    if run_filter.until is not None:
+        conditions.append(run.c.created_at < run_filter.until)
+    if run_filter.train is not None:
+        conditions.append(run.c.train == run_filter.train)
+    elif not run_filter.admin and run_filter.state not in INDEXES:  # administrative runs are always completed
+        conditions.append(run.c.train.not_like(f"{ADMINISTRATIVE_PREFIX}%"))
+    return conditions
 
 
-def _in_time(connection: Connection, wanted: RunFilter, search: Search) -> Search:
-    """Moments as ids: there is no index by when a run was made, and none is needed."""
+def _narrow_to_period(connection: Connection, run_filter: RunFilter, search: Search) -> Search:
+    """Convert the time range to a range of ids; there is no index on `created_at`."""
     run = search.table
-    first = 0 if wanted.since is None else id_at(connection, run, wanted.since - SKEW)
-    if wanted.until is not None:
-        end = id_at(connection, run, wanted.until + SKEW)
+    first = 0 if run_filter.since is None else id_at(connection, run, run_filter.since - SKEW)
+    if run_filter.until is not None:
+        end = id_at(connection, run, run_filter.until + SKEW)
         return replace(search, indexed=(run.c.id >= first, run.c.id < end), total=lambda: end - first)
-    if wanted.since is not None:
-        return replace(search, indexed=(run.c.id >= first,), total=lambda: _from(connection, run, first))
+    if run_filter.since is not None:
+        return replace(
+            search, indexed=(run.c.id >= first,), total=lambda: _estimate_from(connection, run, first)
+        )
     return search
 
 
-def _from(connection: Connection, run: Table, first: int) -> int:
+def _estimate_from(connection: Connection, run: Table, first: int) -> int:
     last = connection.execute(select(func.max(run.c.id))).scalar() or 0
-    return min(about(connection, run), last + 1 - first)
+    return min(estimate_rows(connection, run), last + 1 - first)
 
 
-def _in_state(connection: Connection, state: State, search: Search) -> Search:
+def _narrow_to_state(connection: Connection, state: State, search: Search) -> Search:
     run = search.table
-    is_so = run.c.state == word(state)
-    if state in ACTIVE:  # few, and their index is in another order: found first, they are put in order then
+    is_in_state = run.c.state == sql_literal(state)
+    if state in ACTIVE:  # few, and their index has another order: select them first, then sort
         active = run.alias("active")
-        is_so = run.c.id.in_(select(active.c.id).where(active.c.state == word(state)))
+        is_in_state = run.c.id.in_(select(active.c.id).where(active.c.state == sql_literal(state)))
     if search.indexed:
-        return search.narrowed(is_so)
-    total = partial(in_index, connection, run, INDEXES[state], f"state = '{state}'")
-    return search.narrowed(is_so, total=total)
+        return search.narrow(is_in_state)
+    total = partial(estimate_index_rows, connection, run, INDEXES[state], f"state = '{state}'")
+    return search.narrow(is_in_state, total=total)
 
 
 def _is_rare(connection: Connection, run: Table, train: str) -> bool:
-    some = select(run.c.train).where(run.c.train == train, run.c.ended_at.is_not(None)).limit(RARE).subquery()
-    return connection.execute(select(func.count()).select_from(some)).scalar_one() < RARE
+    ended = (
+        select(run.c.train)
+        .where(run.c.train == train, run.c.ended_at.is_not(None))
+        .limit(RARE_TRAIN_RUNS)
+        .subquery()
+    )
+    return connection.execute(select(func.count()).select_from(ended)).scalar_one() < RARE_TRAIN_RUNS
 
 
-def _of_train(run: Table, train: str) -> ColumnElement[bool]:
-    """The runs of a train by its own index, and by theirs those that have not ended."""
+def _is_of_train(run: Table, train: str) -> ColumnElement[bool]:
+    """Match the runs of a train: ended ones by its index, active ones by theirs."""
     ended, active = run.alias("ended"), run.alias("active")
-    over = select(ended.c.id).where(ended.c.train == train, ended.c.ended_at.is_not(None))
-    under_way = [
-        select(active.c.id).where(active.c.state == word(state), active.c.train == train) for state in ACTIVE
+    ended_ids = select(ended.c.id).where(ended.c.train == train, ended.c.ended_at.is_not(None))
+    active_ids = [
+        select(active.c.id).where(active.c.state == sql_literal(state), active.c.train == train)
+        for state in ACTIVE
     ]
-    return run.c.id.in_(union_all(over, *under_way))
+    return run.c.id.in_(union_all(ended_ids, *active_ids))
 
 
-def _named(connection: Connection, external_id: str, search: Search) -> Search:
-    """A run is found through the entry it came from, whose name is indexed; without one, along the way."""
+def _narrow_to_external_id(connection: Connection, external_id: str, search: Search) -> Search:
+    """Match by external id, through the indexed entry if there is one, else by scanning runs."""
     run = search.table
-    ids = list(connection.execute(_of_entries(connection, external_id)).scalars())
+    ids = list(connection.execute(_select_run_ids(connection, external_id)).scalars())
     if ids:
-        return search.narrowed(run.c.id.in_(ids))
-    begins = run.c.external_id.startswith(external_id, autoescape=True)
-    return replace(search, others=(*search.others, begins))
+        return search.narrow(run.c.id.in_(ids))
+    has_prefix = run.c.external_id.startswith(external_id, autoescape=True)
+    return replace(search, others=(*search.unindexed, has_prefix))
 
 
-def _of_entries(connection: Connection, external_id: str) -> Select[Any]:
+def _select_run_ids(connection: Connection, external_id: str) -> Select[Any]:
     queue = tables(connection).work_queue
-    query = select(queue.c.metadata_id).where(queue.c.metadata_id.is_not(None)).limit(FOUND_BY_NAME)
+    query = select(queue.c.metadata_id).where(queue.c.metadata_id.is_not(None)).limit(MAX_FOUND_BY_NAME)
     if not HEX.fullmatch(external_id):
         return query.where(queue.c.external_id == external_id)
-    beyond = f"{external_id}g"  # follows every name that begins so, in every order of text
+    beyond = f"{external_id}g"  # sorts after every id with this prefix, in any collation
     return query.where(queue.c.external_id >= external_id, queue.c.external_id < beyond)
 
 
-RUNS: Final = Lists(search=_search, records=metadata.records, record=metadata.record)
-page, listed, count = RUNS.page, RUNS.listed, RUNS.count
+RUNS: Final = RecordQuery(search=_search, records=metadata.select_records, record=metadata.build_record)
+page, load_list, count = RUNS.page, RUNS.load_list, RUNS.count

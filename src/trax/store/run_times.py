@@ -1,4 +1,4 @@
-"""How long runs waited and took, by the database's clock: what is measured once they have ended."""
+"""Load the timestamps of ended runs, for telemetry: wait, pickup and duration by the database clock."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class RunTimes(NamedTuple):
-    """The moments of one run, and of the entry it came from, if that is still about this run."""
+    """The timestamps of one run, and of its entry if that still refers to this run."""
 
     metadata_id: int
     train: str
@@ -39,24 +39,24 @@ class RunTimes(NamedTuple):
 
     @property
     def pickup_seconds(self) -> float | None:
-        """From the gate to the start; None for a run that met no gate, or whose entry has moved on."""
+        """From admission to start; None without an entry, or if the entry refers to a later run."""
         return _seconds(self.created_at, self.started_at) if self.queued_at else None
 
     @property
     def wait_seconds(self) -> float | None:
-        """From the moment it was queued, or until which it was put off, to the start."""
+        """From enqueue, or from the end of its delay, to the start."""
         since = self.queued_at and max(self.queued_at, self.delayed_until or self.queued_at)
         return _seconds(since, self.started_at)
 
     @property
-    def gave_up(self) -> bool:
-        """Whether its entry got a dead letter: one that is tried again has left this run behind."""
+    def is_dead_lettered(self) -> bool:
+        """Whether its entry became a dead letter. An entry that is retried no longer refers to this run."""
         return self.state == State.FAILED and self.manifest_id is None and self.queued_at is not None
 
 
-def of_runs(connection: Connection, ids: Iterable[int]) -> list[RunTimes]:
-    """Those of these runs that are there, in any order."""
-    rows = connection.execute(_of_runs(connection.dialect.name), {"ids": id_document(ids)})
+def load_run_times(connection: Connection, ids: Iterable[int]) -> list[RunTimes]:
+    """Load the timestamps of the runs that exist, in any order."""
+    rows = connection.execute(_select_run_times(connection.dialect.name), {"ids": id_document(ids)})
     return [RunTimes(*row) for row in rows]
 
 
@@ -65,11 +65,11 @@ def _seconds(begin: datetime | None, end: datetime | None) -> float | None:
 
 
 @cache
-def _of_runs(dialect: str) -> Select[Any]:
+def _select_run_times(dialect: str) -> Select[Any]:
     t = tables_for(dialect)
-    given = ids_of(dialect)
+    ids = ids_of(dialect)
     run, entry, group = t.metadata, t.work_queue, t.manifest_group
-    own = (entry.c.external_id == run.c.external_id) & (entry.c.metadata_id == run.c.id)
+    is_own_entry = (entry.c.external_id == run.c.external_id) & (entry.c.metadata_id == run.c.id)
     return (
         select(
             *(run.c[name] for name in ("id", *RunTimes._fields[1:5])),
@@ -80,7 +80,7 @@ def _of_runs(dialect: str) -> Select[Any]:
             entry.c.created_at,
             entry.c.scheduled_at,
         )
-        .join(given, given.c.id == run.c.id)
+        .join(ids, ids.c.id == run.c.id)
         .outerjoin(group, group.c.id == run.c.group_id)
-        .outerjoin(entry, own)
+        .outerjoin(entry, is_own_entry)
     )

@@ -1,4 +1,4 @@
-"""A part of a transaction that may fail alone."""
+"""Savepoints: part of a transaction that can fail without ending it."""
 
 from __future__ import annotations
 
@@ -20,46 +20,46 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from trax.store.pipeline import Rows, Step
+    from trax.store.pipeline import BoundStatement, Rows
 
 
-BEGIN_PART: Final[Step] = (text("SAVEPOINT trax_part"), {})
+BEGIN_PART: Final[BoundStatement] = (text("SAVEPOINT trax_part"), {})
 UNDO_PART: Final = text("ROLLBACK TO SAVEPOINT trax_part")
-COMMIT: Final[Step] = (text("COMMIT"), {})
+COMMIT: Final[BoundStatement] = (text("COMMIT"), {})
 
 
-class Refused(StoreError):
-    """The database refused these rows for what they hold; a part of a transaction may go on without them."""
+class RowsRefused(StoreError):
+    """The database rejected the values of these rows. The transaction can continue without them."""
 
 
-def try_together(connection: Connection, *steps: Step, commit: bool = False) -> list[Rows]:
-    """Run these in one trip, as a part of the transaction that may fail alone.
+def try_together(connection: Connection, *statements: BoundStatement, commit: bool = False) -> list[Rows]:
+    """Run the statements behind a savepoint, in one round trip.
 
-    With `commit` the transaction ends in the same trip, and what was announced is told. When these are
-    refused it goes on instead: the server skips what comes after a failure, and so the commit as well.
+    With `commit` the announcements and the commit are sent in the same round trip. If a statement is
+    rejected, the transaction continues: the server skips everything after the failure, the commit included.
     """
     if is_sqlite(connection):
         with savepoint(connection):
-            return run_together(connection, *steps)
+            return run_together(connection, *statements)
     before = [*notifications(connection), BEGIN_PART] if commit else [BEGIN_PART]
-    after = [COMMIT] if commit else []  # without it, a later commit ends the part as well
+    after = [COMMIT] if commit else []  # otherwise a later commit releases the savepoint
     try:
-        results = run_together(connection, *before, *steps, *after)
+        results = run_together(connection, *before, *statements, *after)
     except (psycopg.DataError, psycopg.IntegrityError) as error:
         connection.execute(UNDO_PART)
-        raise Refused(hide_rows(error)) from error
+        raise RowsRefused(hide_rows(error)) from error
     if commit:
-        connection.commit()  # nothing is left to do, but SQLAlchemy must know
-    return results[len(before) :][: len(steps)]
+        connection.commit()  # already committed; this updates SQLAlchemy's state
+    return results[len(before) :][: len(statements)]
 
 
 @contextmanager
 def savepoint(connection: Connection) -> Generator[None]:
-    """Undo only what the block did when the database refuses its rows."""
+    """Roll back only the block if the database rejects its rows."""
     try:
         with connection.begin_nested():
             yield
     except (DataError, IntegrityError) as error:
-        raise Refused(hide_statement(error)) from error
-    except (psycopg.DataError, psycopg.IntegrityError) as error:  # a COPY goes past SQLAlchemy
-        raise Refused(hide_rows(error)) from error
+        raise RowsRefused(hide_statement(error)) from error
+    except (psycopg.DataError, psycopg.IntegrityError) as error:  # COPY bypasses SQLAlchemy
+        raise RowsRefused(hide_rows(error)) from error

@@ -1,4 +1,4 @@
-"""The settings an operator has edited: a row each, its value as JSON."""
+"""Read and write settings edited by operators: one row each, the value as JSON."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Select
 
 
-def stored(connection: Connection) -> dict[str, str]:
-    """The edited settings, as JSON text. Few rows, most often none: cheap enough for every cycle."""
-    return {row.name: row.value for row in connection.execute(edited(connection.dialect.name))}
+def load_edited(connection: Connection) -> dict[str, str]:
+    """Load the edited settings as JSON text. There are few rows: cheap enough for every cycle."""
+    return {row.name: row.value for row in connection.execute(select_edited(connection.dialect.name))}
 
 
 @cache
-def edited(dialect: str) -> Select[Any, Any]:
-    """The same as a statement, for those that have more to ask in the same trip."""
+def select_edited(dialect: str) -> Select[Any, Any]:
+    """Select the edited settings; for callers that send it with other statements."""
     setting = tables_for(dialect).setting
     return select(setting.c.name, setting.c.value)
 
 
 def write(connection: Connection, values: Mapping[str, str], *, now: datetime) -> None:
-    """Write these, new or changed; the others stay."""
+    """Insert or update these settings."""
     if not values:
         return
     setting = tables(connection).setting
@@ -38,11 +38,11 @@ def write(connection: Connection, values: Mapping[str, str], *, now: datetime) -
         {"name": name, "value": value, "updated_at": now} for name, value in values.items()
     ]
     statement = dialect.insert(connection, setting).values(rows)
-    written = {"value": statement.excluded.value, "updated_at": statement.excluded.updated_at}
-    connection.execute(statement.on_conflict_do_update(index_elements=["name"], set_=written))
+    changes = {"value": statement.excluded.value, "updated_at": statement.excluded.updated_at}
+    connection.execute(statement.on_conflict_do_update(index_elements=["name"], set_=changes))
 
 
-def forget(connection: Connection, names: Collection[str]) -> None:
-    """Delete these rows: what code and environment say counts again."""
+def delete_edited(connection: Connection, names: Collection[str]) -> None:
+    """Delete these settings, so that the values from code and environment apply again."""
     setting = tables(connection).setting
     connection.execute(delete(setting).where(setting.c.name.in_(names)))

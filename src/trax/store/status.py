@@ -1,4 +1,4 @@
-"""How the whole stands, in one look. Every part of it reads an index, and not far."""
+"""Read the system status: counts, next due times, live workers. Each part is a bounded index read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import func, select, text
 
-from trax.records.status import COUNTED_TO, Status
+from trax.records.status import COUNT_LIMIT, Status
 from trax.store import parking, workers
 from trax.store.schema import tables
 from trax.store.schema.manifest import LIVE
@@ -24,8 +24,8 @@ SHOWN_TRAINS: Final = 10
 RECENT: Final = timedelta(hours=1)
 
 
-def read(connection: Connection, *, now: datetime, lost_after: timedelta) -> Status:
-    """What waits, what runs and which workers have beaten lately."""
+def load_status(connection: Connection, *, now: datetime, lost_after: timedelta) -> Status:
+    """Read counts of waiting and running work, and the live workers and servers."""
     t = tables(connection)
     counts: dict[str, ScalarSelect[Any]] = {
         "ready": _count(t.work_queue, READY),
@@ -34,12 +34,12 @@ def read(connection: Connection, *, now: datetime, lost_after: timedelta) -> Sta
         "pending": _count(t.metadata, "state = 'pending'"),
         "pending_local": _count(t.metadata, "state = 'pending' AND submitter = 'local'"),
         "running": _count(t.metadata, "state = 'in_progress'"),
-        "failed_last_hour": _failed(t, since=now - RECENT),
+        "failed_last_hour": _count_failed(t, since=now - RECENT),
         "dead_letters": _count(t.dead_letter, "status = 'awaiting_intervention'"),
-        "manifests_enabled": _manifests(t, enabled=True),
-        "manifests_disabled": _manifests(t, enabled=False),
+        "manifests_enabled": _count_manifests(t, enabled=True),
+        "manifests_disabled": _count_manifests(t, enabled=False),
         "next_due_at": select(func.min(t.manifest.c.next_due_at))
-        .where(t.manifest.c.next_due_at.is_not(None))  # as its index says
+        .where(t.manifest.c.next_due_at.is_not(None))  # as in the partial index
         .scalar_subquery(),
         "next_delayed_at": select(func.min(t.work_queue.c.scheduled_at))
         .where(text(DELAYED))
@@ -47,34 +47,36 @@ def read(connection: Connection, *, now: datetime, lost_after: timedelta) -> Sta
         "ready_since": _ready_since(t),
     }
     row = connection.execute(select(*(count.label(name) for name, count in counts.items()))).one()
-    living = [one for one in workers.listed(connection) if one.heartbeat_at >= now - lost_after]
+    live_workers = [
+        worker for worker in workers.load_list(connection) if worker.heartbeat_at >= now - lost_after
+    ]
     numbers = dict(zip(counts, row, strict=True))
     keys = parking.keys(connection, limit=SHOWN_TRAINS) if numbers["parked"] else []
     trains = tuple(dict.fromkeys(map(parking.train_of, keys)))
     servers = tuple(workers.servers(connection, alive_since=now - lost_after))
-    return Status(now=now, workers=tuple(living), servers=servers, parked_trains=trains, **numbers)
+    return Status(now=now, workers=tuple(live_workers), servers=servers, parked_trains=trains, **numbers)
 
 
 def _count(table: Table, condition: str) -> ScalarSelect[int]:
-    some = select(table.c.id).select_from(table).where(text(condition)).limit(COUNTED_TO).subquery()
+    some = select(table.c.id).select_from(table).where(text(condition)).limit(COUNT_LIMIT).subquery()
     return select(func.count()).select_from(some).scalar_subquery()
 
 
-def _failed(t: Tables, *, since: datetime) -> ScalarSelect[int]:
-    """Among the latest failures: what failed long ago is not walked through."""
+def _count_failed(t: Tables, *, since: datetime) -> ScalarSelect[int]:
+    """Count within the latest failures only, to bound the read."""
     latest = (
         select(t.metadata.c.ended_at)
         .where(text("state = 'failed'"))
         .order_by(t.metadata.c.id.desc())
-        .limit(COUNTED_TO)
+        .limit(COUNT_LIMIT)
         .subquery()
     )
     return select(func.count()).select_from(latest).where(latest.c.ended_at >= since).scalar_subquery()
 
 
-def _manifests(t: Tables, *, enabled: bool) -> ScalarSelect[int]:
-    """Among the first manifests: nothing is indexed by whether they are enabled."""
-    some = select(t.manifest.c.enabled).where(text(LIVE)).limit(COUNTED_TO).subquery()
+def _count_manifests(t: Tables, *, enabled: bool) -> ScalarSelect[int]:
+    """Count within the first manifests only: `enabled` has no index."""
+    some = select(t.manifest.c.enabled).where(text(LIVE)).limit(COUNT_LIMIT).subquery()
     return select(func.count()).select_from(some).where(some.c.enabled.is_(enabled)).scalar_subquery()
 
 

@@ -1,4 +1,4 @@
-"""The door to the database."""
+"""`Store`: run functions in database transactions, from sync and async code."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 from trax.clock import utc_now
 from trax.errors import StoreUnavailable
 from trax.store import dialect
-from trax.store.announcing import ANNOUNCED, Announced, Announcer
-from trax.store.engine import LAST_SECONDS, READING, Patience, Timeouts, open_engine
-from trax.store.faults import is_read_only, translated
+from trax.store.announcing import ANNOUNCEMENTS_OPTION, Announcements, Announcer
+from trax.store.engine import LAST_SECONDS, READ_ONLY_OPTION, Timeouts, WaitLimits, open_engine
+from trax.store.faults import is_read_only, translate_errors
 from trax.store.migrations import ensure_current, migrate
 from trax.store.pipeline import commit_together
-from trax.store.url import MEMORY, parsed_url, shown_url
+from trax.store.url import MEMORY, display_url, parse_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -38,13 +38,13 @@ logger = logging.getLogger(__name__)
 
 
 class Store:
-    """Runs functions in transactions: `run` and `read` here and now, `call` and `ask` from async code.
+    """Runs functions in transactions: `run` and `read` from sync code, `call` and `ask` from async code.
 
-    `read` and `ask` are for functions that only look: in SQLite they do not wait for a writer.
+    `read` and `ask` are for functions that only read: in SQLite they do not wait for a writer.
 
-    A store has lanes, each with threads and connections of its own. Callers use the store itself, the loops
-    of a server `engine_lane`, and the dashboard beside them `web_lane`: however many visitors or callers wait
-    for somebody's lock, a worker beats and writes endings.
+    A store has lanes, each with its own threads and connections. Users call the store itself, the loops of a
+    server use `engine_lane`, and the dashboard uses `web_lane`: so a worker can write heartbeats and results
+    even when many web requests or callers wait for a lock.
     """
 
     def __init__(
@@ -56,65 +56,67 @@ class Store:
         announcer: Announcer | None = None,
         timeouts: Timeouts | None = None,
     ) -> None:
-        url = parsed_url(address)
+        url = parse_url(address)
         self.announcer = announcer or Announcer()
-        self.address = shown_url(url)
+        self.address = display_url(url)
         self._clock = clock
         self._url, self._pool_size = url, pool_size
         self.timeouts = timeouts or Timeouts()
-        self._patience = Patience(self.timeouts)
-        with translated(self.address):
+        self._wait_limits = WaitLimits(self.timeouts)
+        with translate_errors(self.address):
             self._lane = _Lane(self._open_engine(), pool_size)
         self._lanes = {self._lane}
         self._views: dict[str, Store] = {}
         self._lock = Lock()
 
     def open(self, *, skip_migrations: bool = False) -> None:
-        """Bring the tables up to date, or with `skip_migrations` only make sure that they are."""
+        """Migrate the schema, or with `skip_migrations` only check that it is current."""
         self.run(ensure_current if skip_migrations else migrate)
 
-    def hurry(self) -> None:
-        """From now on wait for no answer longer than a few seconds: this process is to end."""
-        self._patience.at_most = min(self._patience.at_most, LAST_SECONDS)
+    def shorten_timeouts(self) -> None:
+        """Limit every wait for the database to a few seconds from now on, because the process is stopping."""
+        self._wait_limits.max_seconds = min(self._wait_limits.max_seconds, LAST_SECONDS)
 
     @property
     def engine_lane(self) -> Store:
-        """The same store for the loops of a server."""
-        return self._view("engine")
+        """The same store on the lane for the loops of a server."""
+        return self._lane_view("engine")
 
     @property
     def web_lane(self) -> Store:
-        """The same store for the dashboard of a process."""
-        return self._view("web")
+        """The same store on the lane for the dashboard."""
+        return self._lane_view("web")
 
-    def _view(self, name: str) -> Store:
-        """Made when first asked for, and closed with this."""
+    def _lane_view(self, name: str) -> Store:
+        """Return the named lane's view, created on first use and closed with this store."""
         with self._lock:
             if name not in self._views:
-                is_shared = self._url.database == MEMORY  # that lives in its one connection
+                is_shared = self._url.database == MEMORY  # an in-memory database has only one connection
                 engine = self._lane.engine if is_shared else self._open_engine()
                 self._views[name] = _LaneView(self, _Lane(engine, self._pool_size))
             return self._views[name]
 
     def close(self) -> None:
-        """Let transactions under way end. One that hangs is given up, so that the process can end."""
+        """Wait for open transactions, then close. A transaction that hangs is abandoned."""
         for lane in self._lanes:
             lane.threads.shutdown(wait=False, cancel_futures=True)
-        stuck = wait([one for lane in self._lanes for one in lane.under_way.copy()], CLOSE_SECONDS).not_done
+        stuck = wait(
+            [future for lane in self._lanes for future in lane.under_way.copy()], CLOSE_SECONDS
+        ).not_done
         if stuck:
             text = "%s: %s transactions did not end within %s s; their connections are closed"
             logger.warning(text, self.address, len(stuck), CLOSE_SECONDS)
-            self._patience.at_most = 0.0
+            self._wait_limits.max_seconds = 0.0
             wait(stuck, CLOSE_SECONDS)
         for lane in self._lanes:
             lane.engine.dispose()
 
     def now(self, connection: Connection) -> datetime:
-        """The database's clock, or the one a test has set."""
+        """Return the time of the database, or of the clock that a test has set."""
         return self._clock() if self._clock else dialect.now(connection)
 
-    def given_now(self, connection: Connection) -> datetime | None:
-        """The moment to hand to a statement that can read PostgreSQL's clock itself: None there."""
+    def statement_now(self, connection: Connection) -> datetime | None:
+        """Return the time to bind as `:now`; None on PostgreSQL: there the statement reads the clock."""
         if self._clock is not None:
             return self._clock()
         return utc_now() if dialect.is_sqlite(connection) else None
@@ -124,54 +126,54 @@ class Store:
             return function(connection, *args, **kwargs)
 
     def read(self, function: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        with self._transaction(**{READING: True}) as connection:
+        with self._transaction(**{READ_ONLY_OPTION: True}) as connection:
             return function(connection, *args, **kwargs)
 
     async def call(
         self, function: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        return await self._hop(lambda: self.run(function, *args, **kwargs))
+        return await self._run_in_thread(lambda: self.run(function, *args, **kwargs))
 
     async def ask(
         self, function: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        return await self._hop(lambda: self.read(function, *args, **kwargs))
+        return await self._run_in_thread(lambda: self.read(function, *args, **kwargs))
 
     @contextmanager
     def _transaction(self, **options: Any) -> Generator[Connection]:
-        announced = options[ANNOUNCED] = Announced(self.announcer)
+        announced = options[ANNOUNCEMENTS_OPTION] = Announcements(self.announcer)
         with (
-            translated(self.address),
+            translate_errors(self.address),
             self._engine.connect().execution_options(**options) as connection,
             _abandon_if_read_only(connection),
             connection.begin(),
         ):
             yield connection
-            if steps := announced.for_others(connection):
+            if steps := announced.take_notifications(connection):
                 commit_together(connection, *steps)
-        self.announcer.tell_here(announced.topics)
+        self.announcer.emit(announced.topics)
 
-    async def _hop(self, work: Callable[[], T]) -> T:
-        """One hop to a thread for the whole transaction.
+    async def _run_in_thread(self, work: Callable[[], T]) -> T:
+        """Run a whole transaction in a thread of the lane.
 
-        A transaction that has begun is not abandoned when its caller is cancelled: who would know its end?
+        If the caller is cancelled, wait for a transaction that has begun: otherwise its result is unknown.
         """
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[T] = loop.create_future()
+        waiter: asyncio.Future[T] = loop.create_future()
         try:
-            started = self._lane.threads.submit(copy_context().run, work)
+            future = self._lane.threads.submit(copy_context().run, work)
         except RuntimeError as closed:
-            raise StoreUnavailable(f"{self.address} was closed by this process") from closed
-        self._lane.under_way.add(started)
-        started.add_done_callback(
-            lambda ended: loop.is_closed() or loop.call_soon_threadsafe(_pass_on, ended, answer)
+            raise StoreUnavailable(f"{self.address}: the store was closed by this process") from closed
+        self._lane.under_way.add(future)
+        future.add_done_callback(
+            lambda finished: loop.is_closed() or loop.call_soon_threadsafe(_copy_result, finished, waiter)
         )
-        started.add_done_callback(self._lane.under_way.discard)
+        future.add_done_callback(self._lane.under_way.discard)
         try:
-            return await answer
+            return await waiter
         except asyncio.CancelledError:
-            if not started.cancel():
-                await asyncio.wait([asyncio.wrap_future(started)])
+            if not future.cancel():
+                await asyncio.wait([asyncio.wrap_future(future)])
             raise
 
     @property
@@ -179,11 +181,11 @@ class Store:
         return self._lane.engine
 
     def _open_engine(self) -> Engine:
-        return open_engine(self._url, pool_size=self._pool_size, patience=self._patience)
+        return open_engine(self._url, pool_size=self._pool_size, wait_limits=self._wait_limits)
 
 
 class _Lane:
-    """Threads and connections, as many as each other: a thread without one could only wait."""
+    """An engine with a thread for each of its connections (pool and overflow)."""
 
     def __init__(self, engine: Engine, pool_size: int) -> None:
         self.engine = engine
@@ -192,7 +194,7 @@ class _Lane:
 
 
 class _LaneView(Store):
-    """A store that shares everything with another one but its lane."""
+    """A store that shares everything but its lane with another store."""
 
     def __init__(self, store: Store, lane: _Lane) -> None:
         vars(self).update(vars(store))
@@ -202,7 +204,7 @@ class _LaneView(Store):
 
 @contextmanager
 def _abandon_if_read_only(connection: Connection) -> Generator[None]:
-    """After a fail-over the old server may go on as a standby: the next connection leads to the new one."""
+    """Drop a read-only connection: after a fail-over it leads to the standby; a new one finds the primary."""
     try:
         yield
     except Exception as error:
@@ -211,15 +213,15 @@ def _abandon_if_read_only(connection: Connection) -> Generator[None]:
         raise
 
 
-def _pass_on(ended: Future[T], answer: asyncio.Future[T]) -> None:
-    """By hand, where asyncio would make three futures of one: this is on the way of every statement."""
-    if answer.cancelled():
+def _copy_result(finished: Future[T], waiter: asyncio.Future[T]) -> None:
+    """Copy the result by hand: `asyncio.wrap_future` is slower, and this runs for every transaction."""
+    if waiter.cancelled():
         return
-    if ended.cancelled():
-        answer.set_exception(StoreUnavailable("the database was closed before this transaction could begin"))
+    if finished.cancelled():
+        waiter.set_exception(StoreUnavailable("the store was closed before this transaction could begin"))
         return
-    error = ended.exception()
+    error = finished.exception()
     if error is None:
-        answer.set_result(ended.result())
+        waiter.set_result(finished.result())
     else:
-        answer.set_exception(error)
+        waiter.set_exception(error)

@@ -1,11 +1,11 @@
-"""Sessions of processes that were stopped in the middle of a transaction, and hold what others wait for.
+"""Terminate PostgreSQL sessions of suspended or lost processes that still hold locks.
 
-A process may be suspended, or its machine may vanish, between two statements. Its locks, the gate's among
-them, would be held until the network gives it up, which can take hours. No code of users runs inside our
-transactions, so one that has been idle for long belongs to nobody who could go on with it.
+A process may be suspended, or its machine lost, between two statements. Its locks, including the gate lock,
+would be held until the network connection times out, which can take hours. No user code runs inside our
+transactions, so a session that is idle in a transaction for long will not continue.
 
-Ours are known by their names, which every connection of a store gets (`engine.session_name`): sessions that
-belong to the same program, with the same URL, but not to Trax are never touched.
+Our sessions are recognised by their application name (`engine.session_name`). Other sessions of the same
+program and URL are never terminated.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import text
 
 from trax.store.dialect import is_sqlite
-from trax.store.engine import APPLICATION_NAME, MARK
+from trax.store.engine import APPLICATION_NAME, NAME_SUFFIX
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
     from sqlalchemy import Connection
 
-END: Final = text(
+TERMINATE_IDLE: Final = text(
     """
     SELECT pg_terminate_backend(pid)
     FROM pg_stat_activity
@@ -35,11 +35,11 @@ END: Final = text(
 
 
 def end_suspended(connection: Connection, *, idle_for: timedelta) -> int:
-    """End our own sessions that stand still inside a transaction for so long; returns how many those were.
+    """Terminate Trax sessions that have been idle in a transaction for `idle_for`. Returns how many.
 
-    SQLite frees the lock of a process that is gone by itself, and waits for one that is suspended.
+    SQLite does not need this: it frees the locks of a dead process, and waits for a suspended one.
     """
     if is_sqlite(connection):
         return 0
-    given = {"ours": APPLICATION_NAME, "mark": MARK, "seconds": idle_for.total_seconds()}
-    return sum(bool(ended) for ended in connection.execute(END, given).scalars())
+    parameters = {"ours": APPLICATION_NAME, "mark": NAME_SUFFIX, "seconds": idle_for.total_seconds()}
+    return sum(bool(terminated) for terminated in connection.execute(TERMINATE_IDLE, parameters).scalars())

@@ -1,4 +1,4 @@
-"""Text that both databases can hold, and what of their own words others may read."""
+"""Make text storable and searchable, and remove row contents from database errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 QUOTED: Final = re.compile('".*"', re.DOTALL)
 DATA_EXCEPTION: Final = "22"
 NOWHERE: Final = "\x01\uffff"
-"""What no name has: names are printable. It sorts before everything printable, as NUL does."""
+"""Never matches a name, since names are printable. Sorts before all printable text, as NUL does."""
 
 
 @overload
@@ -21,9 +21,9 @@ def storable(text: None) -> None: ...
 @overload
 def storable(text: str | None) -> str | None: ...
 def storable(text: str | None) -> str | None:
-    """The text without what PostgreSQL refuses: NUL and lone surrogates become a replacement mark.
+    """Replace what PostgreSQL rejects, NUL and lone surrogates, by a replacement character.
 
-    An error message made of raw bytes must not keep its run from being recorded.
+    An error message with raw bytes must not prevent the run from being recorded.
     """
     if text is None or (text.isprintable() and text.isascii()):
         return text
@@ -31,28 +31,28 @@ def storable(text: str | None) -> str | None:
 
 
 def searchable(text: str) -> str:
-    """The text as the parameter of a look-up: what no database can hold is found nowhere, and is no error."""
+    """Convert text to a lookup parameter: text that cannot be stored matches nothing and raises no error."""
     return text if text.isascii() and text.isprintable() else UNSTORABLE.sub(NOWHERE, text)
 
 
 def hide_rows(error: BaseException | None) -> str:
-    """What a driver's error says, without what rows hold. The error itself says no more after that.
+    """Return a driver error's message without row contents, and remove them from the error itself.
 
-    PostgreSQL tells the contents of a row in DETAIL and CONTEXT, and a value that it could not read (class
-    22) in quotes. What a connection could not be made for has no code, and is told as it is.
+    PostgreSQL shows row contents in DETAIL and CONTEXT, and an invalid value (class 22) in quotes. A
+    connection error has no SQLSTATE and is not changed.
     """
-    seen: BaseException | None = error
-    while seen is not None:
-        if getattr(seen, "sqlstate", None):
-            seen.args = (_without_rows(seen),)
-            if getattr(seen, "detail", None):
-                seen.detail = None  # pyright: ignore[reportAttributeAccessIssue] - of asyncpg, which adds it
-        seen = seen.__cause__
+    current: BaseException | None = error
+    while current is not None:
+        if getattr(current, "sqlstate", None):
+            current.args = (_message_without_rows(current),)
+            if getattr(current, "detail", None):
+                current.detail = None  # pyright: ignore[reportAttributeAccessIssue] - asyncpg appends it to the message
+        current = current.__cause__
     return str(error).strip()
 
 
 def hide_statement(error: Any) -> str:
-    """The same for an error of SQLAlchemy, which repeats what the driver said and may add the parameters."""
+    """Like `hide_rows`, for a SQLAlchemy error, which repeats the driver's message and may add parameters."""
     orig: Any = error.orig
     said = hide_rows(orig)
     error.args = (f"({orig.__class__.__module__}.{orig.__class__.__name__}) {said}",)
@@ -60,7 +60,7 @@ def hide_statement(error: Any) -> str:
     return said
 
 
-def _without_rows(error: Any) -> str:
+def _message_without_rows(error: Any) -> str:
     primary = getattr(getattr(error, "diag", None), "message_primary", None)
     said: str = primary or next(iter(str(error).strip().splitlines()), "")
     return QUOTED.sub(f'"{HIDDEN}"', said) if error.sqlstate.startswith(DATA_EXCEPTION) else said

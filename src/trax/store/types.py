@@ -19,13 +19,13 @@ SQLITE = "sqlite"
 POSTGRESQL = "postgresql"
 
 BigId = BigInteger().with_variant(Integer, SQLITE)
-"""64 bits in both: SQLite's INTEGER is, and only that spelling counts up by itself."""
+"""64 bits in both dialects; SQLite auto-increments only a column spelled INTEGER."""
 
 C_ORDER = Text().with_variant(Text(collation="C"), POSTGRESQL)
 
 
 class SearchedText(TypeDecorator[str]):
-    """Text that a column is compared with: one that no row can have is not found, and no error either."""
+    """Text to compare a column with. Text that cannot be stored matches nothing and raises no error."""
 
     impl = C_ORDER
     cache_ok = True
@@ -35,21 +35,21 @@ class SearchedText(TypeDecorator[str]):
 
 
 class ComparedText(Text):
-    """A column of text. What is written goes to the driver as it is, what is looked for as `SearchedText`."""
+    """A text column. Written values go to the driver unchanged, compared values as `SearchedText`."""
 
     def coerce_compared_value(self, op: OperatorType | None, value: Any) -> TypeEngine[Any]:
         return SearchedText() if isinstance(value, str) else super().coerce_compared_value(op, value)
 
 
-Words = ComparedText().with_variant(Text(collation="C"), POSTGRESQL)
-"""Text in the order of its bytes, as SQLite has it, whatever the language of the server.
+ByteOrderText = ComparedText().with_variant(Text(collation="C"), POSTGRESQL)
+"""Text sorted by bytes, as in SQLite, independent of the server's locale.
 
-An order of its own also keeps the indexes right when the server's operating system changes its languages.
+Indexes therefore stay valid when an upgrade of the operating system changes its collations.
 """
 
 
 class Utc(TypeDecorator[datetime]):
-    """An aware moment in UTC. SQLite has no such type, so it gets text of fixed width that sorts."""
+    """An aware datetime in UTC. In SQLite it is stored as sortable text of fixed width."""
 
     impl = DateTime
     cache_ok = True
@@ -71,9 +71,9 @@ class Utc(TypeDecorator[datetime]):
 
 
 class Json(UserDefinedType[str]):
-    r"""JSON that stays text on our side: pydantic wrote it and pydantic will read it.
+    r"""JSON that stays text in Python: pydantic writes and reads it.
 
-    PostgreSQL's `json` and not `jsonb`, which would refuse \u0000, reorder keys and cost more to write.
+    PostgreSQL's `json` and not `jsonb`, which would reject \u0000, reorder keys and cost more to write.
     """
 
     cache_ok = True
@@ -88,8 +88,8 @@ class Json(UserDefinedType[str]):
 JsonText = Json().with_variant(Text(), SQLITE)
 
 
-def word(value: str) -> ColumnElement[str]:
-    """A word of ours, spelled out in the statement: bound, it would hide from partial indexes."""
+def sql_literal(value: str) -> ColumnElement[str]:
+    """Return a constant as a SQL literal: with a bound parameter, partial indexes would not be used."""
     return literal_column(f"'{value}'", Text)
 
 
@@ -100,5 +100,5 @@ def in_utc(moment: datetime) -> datetime:
 
 
 def utc_text(moment: datetime) -> str:
-    """`2026-11-15T04:50:00.123456Z`: always 27 characters, so that order of text is order of time."""
+    """`2026-11-15T04:50:00.123456Z`: always 27 characters, so that it sorts by time."""
     return in_utc(moment).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"

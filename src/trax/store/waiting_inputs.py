@@ -1,4 +1,4 @@
-"""The inputs of everything that waits to run, in pages: entries in the queue, and runs nobody has begun."""
+"""Page through the inputs of queued entries and pending runs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from sqlalchemy import literal, select
 
 from trax.records.states import QueueStatus, State
-from trax.store.dialect import lift_limits, plan_freely
+from trax.store.dialect import allow_broad_plans, lift_limits
 from trax.store.schema import tables
-from trax.store.types import word
+from trax.store.types import sql_literal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
-class Waiting(NamedTuple):
-    """Something that waits: `entry 7` or `run 12`, its train, and its input as JSON text."""
+class WaitingInput(NamedTuple):
+    """A queued entry or pending run (`kind` is "entry" or "run"), with its input as JSON text."""
 
     kind: str
     id: int
@@ -26,28 +26,32 @@ class Waiting(NamedTuple):
     input: str | None
 
 
-def page(connection: Connection, *, after: Waiting | None, limit: int) -> Sequence[Waiting]:
-    """The next of them: first the entries, then the runs, each in the order of their ids."""
+def load_page(connection: Connection, *, after: WaitingInput | None, limit: int) -> Sequence[WaitingInput]:
+    """Load the next page: first entries, then runs, each by id."""
     lift_limits(connection)
-    plan_freely(connection)
-    entries = [] if after is not None and after.kind == "run" else _page(connection, "entry", after, limit)
+    allow_broad_plans(connection)
+    entries = (
+        [] if after is not None and after.kind == "run" else _load_page(connection, "entry", after, limit)
+    )
     if len(entries) == limit:
         return entries
     last = after if after is not None and after.kind == "run" else None
-    return [*entries, *_page(connection, "run", last, limit - len(entries))]
+    return [*entries, *_load_page(connection, "run", last, limit - len(entries))]
 
 
-def _page(connection: Connection, kind: str, after: Waiting | None, limit: int) -> list[Waiting]:
+def _load_page(
+    connection: Connection, kind: str, after: WaitingInput | None, limit: int
+) -> list[WaitingInput]:
     t = tables(connection)
-    table, waits = (
-        (t.work_queue, t.work_queue.c.status == word(QueueStatus.QUEUED))
+    table, is_waiting = (
+        (t.work_queue, t.work_queue.c.status == sql_literal(QueueStatus.QUEUED))
         if kind == "entry"
-        else (t.metadata, t.metadata.c.state == word(State.PENDING))
+        else (t.metadata, t.metadata.c.state == sql_literal(State.PENDING))
     )
     query = (
         select(literal(kind), table.c.id, table.c.train, table.c.input)
-        .where(waits, table.c.id > (after.id if after else 0))
+        .where(is_waiting, table.c.id > (after.id if after else 0))
         .order_by(table.c.id)
         .limit(limit)
     )
-    return [Waiting(*row) for row in connection.execute(query)]
+    return [WaitingInput(*row) for row in connection.execute(query)]

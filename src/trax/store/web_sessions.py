@@ -1,4 +1,4 @@
-"""The rows of dashboard sessions, and of links that begin one. Secrets are kept as digests only."""
+"""Store dashboard sessions and one-time sign-in links. Secrets are stored as digests only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class StoredSession(NamedTuple):
-    """A session and what ties it to the password it began with."""
+    """A session, and the proof that ties it to the password used at sign-in."""
 
     session: WebSession
     proof: str
@@ -31,17 +31,17 @@ class StoredSession(NamedTuple):
 def insert_session(
     connection: Connection, new: NewWebSession, *, now: datetime, lifetime: timedelta
 ) -> WebSession:
-    """Write a session, and delete those that have expired."""
+    """Insert a session, and delete expired ones."""
     purge(connection, now=now)
     session = tables(connection).web_session
     row: dict[str, Any] = {name: storable(value) for name, value in asdict(new).items()}
-    moments = {"created_at": now, "last_seen_at": now, "expires_at": now + lifetime}
-    statement = insert(session).values(**row, **moments).returning(session)
+    times = {"created_at": now, "last_seen_at": now, "expires_at": now + lifetime}
+    statement = insert(session).values(**row, **times).returning(session)
     return _record(connection.execute(statement).one())
 
 
 def load(connection: Connection, key: str, *, now: datetime) -> StoredSession | None:
-    """The session whose secret has this digest, unless it has expired."""
+    """Load the session with this secret digest, unless it has expired."""
     session = tables(connection).web_session
     query = select(session).where(session.c.key == key, session.c.expires_at > now)
     row = connection.execute(query).one_or_none()
@@ -51,7 +51,7 @@ def load(connection: Connection, key: str, *, now: datetime) -> StoredSession | 
 def load_page(
     connection: Connection, *, user: str | None, before: int | None, limit: int, now: datetime
 ) -> list[WebSession]:
-    """Sessions that have not expired, newest first; `before` is the id of the last one already seen."""
+    """Load sessions that have not expired, newest first, with ids below `before`."""
     session = tables(connection).web_session
     query = select(session).where(session.c.expires_at > now)
     if user is not None:
@@ -67,7 +67,7 @@ def mark_seen(connection: Connection, session_id: int, *, now: datetime) -> None
 
 
 def delete_ids(connection: Connection, ids: Sequence[int]) -> list[int]:
-    """Delete these sessions; gives the ids of those that were there."""
+    """Delete sessions. Returns the ids that existed."""
     session = tables(connection).web_session
     statement = delete(session).where(among(connection, session.c.id)).returning(session.c.id)
     return sorted(connection.execute(statement, {"ids": id_document(ids)}).scalars())
@@ -81,7 +81,7 @@ def delete_key(connection: Connection, key: str) -> list[int]:
 
 
 def delete_all(connection: Connection, *, user: str | None) -> list[int]:
-    """Delete every session, or every one of a user; gives their ids."""
+    """Delete all sessions, or those of one user. Returns their ids."""
     session = tables(connection).web_session
     statement = delete(session).returning(session.c.id)
     if user is not None:
@@ -95,15 +95,15 @@ def insert_link(connection: Connection, key: str, *, now: datetime, lifetime: ti
     connection.execute(insert(link).values(key=key, created_at=now, expires_at=now + lifetime))
 
 
-def take_link(connection: Connection, key: str, *, now: datetime) -> bool:
-    """Delete a link that is still good; of two who come at once, one gets True."""
+def redeem_link(connection: Connection, key: str, *, now: datetime) -> bool:
+    """Delete a valid link. Only one of two concurrent calls returns True."""
     link = tables(connection).web_link
     statement = delete(link).where(link.c.key == key, link.c.expires_at > now)
     return connection.execute(statement).rowcount == 1
 
 
 def purge(connection: Connection, *, now: datetime) -> int:
-    """Delete sessions and links that have expired; gives how many sessions."""
+    """Delete expired sessions and links. Returns how many sessions."""
     t = tables(connection)
     connection.execute(delete(t.web_link).where(t.web_link.c.expires_at <= now))
     return connection.execute(delete(t.web_session).where(t.web_session.c.expires_at <= now)).rowcount

@@ -1,4 +1,4 @@
-"""What is read to say why something does not run. Every answer is bounded, however much waits or runs."""
+"""Read the facts for `why` (why does an entry, run or manifest not run?). All reads are bounded."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from sqlalchemy import and_, func, select, text
 
 from trax.store.claim import PENDING_HERE
 from trax.store.dialect import among, id_document
-from trax.store.gate import counted, first_in_order
+from trax.store.gate import active_by_group, select_first
 from trax.store.schema import tables
-from trax.store.schema.metadata import ACTIVE, COUNTED
+from trax.store.schema.metadata import ACTIVE, UNDER_LIMITS
 from trax.store.schema.work_queue import QUEUED
 
 if TYPE_CHECKING:
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Select, Table, TextClause
 
 FAILURES_READ: Final = 1_000
-SHOWN: Final = 10
-"""How many ids are named at the most."""
+MAX_IDS: Final = 10
+"""The most ids returned per list."""
 
 
-class Occupant(NamedTuple):
-    """What of a manifest waits or goes on."""
+class ManifestActivity(NamedTuple):
+    """Queued entries, active runs and open dead letters of a manifest."""
 
     entry_ids: tuple[int, ...]
     metadata_ids: tuple[int, ...]
     dead_letter_ids: tuple[int, ...]
 
 
-def occupants(connection: Connection, manifest_id: int) -> Occupant:
+def load_activity(connection: Connection, manifest_id: int) -> ManifestActivity:
     t = tables(connection)
     conditions = (
         (t.work_queue, QUEUED),
         (t.metadata, ACTIVE),
         (t.dead_letter, "status = 'awaiting_intervention'"),
     )
-    return Occupant(
+    return ManifestActivity(
         *(
             _ids(connection, table.c.id, table.c.manifest_id == manifest_id, text(condition))
             for table, condition in conditions
@@ -47,22 +47,22 @@ def occupants(connection: Connection, manifest_id: int) -> Occupant:
     )
 
 
-def holders(connection: Connection, group_id: int | None = None) -> tuple[int, ...]:
-    """Runs that occupy a place: of a group, or of all."""
+def find_active_runs(connection: Connection, group_id: int | None = None) -> tuple[int, ...]:
+    """Ids of active runs that count against the limits, of one group or of all."""
     metadata = tables(connection).metadata
     of_group = () if group_id is None else (metadata.c.group_id == group_id,)
-    return _ids(connection, metadata.c.id, text(COUNTED), *of_group)
+    return _ids(connection, metadata.c.id, text(UNDER_LIMITS), *of_group)
 
 
-def occupancy(connection: Connection) -> dict[int | None, int]:
-    """How many runs occupy a place, by group, whether anybody waits at the gate or not."""
+def count_active_runs(connection: Connection) -> dict[int | None, int]:
+    """Count the active runs that count against the limits, by group."""
     metadata = tables(connection).metadata
-    query = select(metadata.c.group_id, func.count()).where(text(COUNTED)).group_by(metadata.c.group_id)
-    return counted([tuple(row) for row in connection.execute(query)])
+    query = select(metadata.c.group_id, func.count()).where(text(UNDER_LIMITS)).group_by(metadata.c.group_id)
+    return active_by_group([tuple(row) for row in connection.execute(query)])
 
 
-class InLine(NamedTuple):
-    """An entry, and what its place in line follows from."""
+class QueuePosition(NamedTuple):
+    """The values that decide an entry's position in the queue."""
 
     group_priority: int
     priority: int
@@ -75,54 +75,53 @@ class InLine(NamedTuple):
         return -self.group_priority, -self.priority, self.created_at, self.id
 
 
-def in_line(connection: Connection, entry_id: int) -> InLine | None:
+def load_position(connection: Connection, entry_id: int) -> QueuePosition | None:
     queue = tables(connection).work_queue
-    columns = [queue.c[name] for name in InLine._fields]
+    columns = [queue.c[name] for name in QueuePosition._fields]
     row = connection.execute(select(*columns).where(queue.c.id == entry_id)).one_or_none()
-    return InLine(*row) if row else None
+    return QueuePosition(*row) if row else None
 
 
-def ahead_of(connection: Connection, it: InLine, *, most: int) -> list[InLine]:
-    """Who comes before this entry, of the first `most` in order.
+def find_ahead_of(connection: Connection, position: QueuePosition, *, most: int) -> list[QueuePosition]:
+    """Return the entries ahead of this one, among the first `most` of the queue.
 
-    The head of the queue is read as it is, and compared here: asking the database for what comes before would
-    have it look through all that comes after, too.
+    The head of the queue is compared in Python: a condition in SQL would also scan all later entries.
     """
-    rows = connection.execute(first_in_order(connection.dialect.name, InLine._fields), {"most": most})
-    return [one for one in (InLine(*row) for row in rows) if one.rank < it.rank]
+    rows = connection.execute(select_first(connection.dialect.name, QueuePosition._fields), {"most": most})
+    return [entry for entry in (QueuePosition(*row) for row in rows) if entry.rank < position.rank]
 
 
-def slots_taken(
-    connection: Connection, worker_ids: Sequence[int], *, most: int, waiting: Iterable[str] = ()
+def count_used_slots(
+    connection: Connection, worker_ids: Sequence[int], *, most: int, waiting_trains: Iterable[str] = ()
 ) -> int:
-    """How many slots these workers' runs fill; not counted past `most`.
+    """Count the slots in use on these workers, up to `most`.
 
-    Runs of the trains in `waiting` that wait for a worker are about to fill one, too.
+    Pending runs of the trains in `waiting_trains` are included: they will take a slot soon.
     """
     metadata = tables(connection).metadata
-    is_theirs = and_(text("state = 'in_progress'"), among(connection, metadata.c.worker_id))
-    running = _counted(connection, metadata.c.id, is_theirs, most=most, ids=worker_ids)
-    if not (trains := sorted(waiting)):
+    is_running = and_(text("state = 'in_progress'"), among(connection, metadata.c.worker_id))
+    running = _count(connection, metadata.c.id, is_running, most=most, ids=worker_ids)
+    if not (trains := sorted(waiting_trains)):
         return running
-    awaited = and_(text(PENDING_HERE), metadata.c.train.in_(trains))
-    return running + _counted(connection, metadata.c.id, awaited, most=most)
+    is_pending = and_(text(PENDING_HERE), metadata.c.train.in_(trains))
+    return running + _count(connection, metadata.c.id, is_pending, most=most)
 
 
 class EntryFacts(NamedTuple):
-    """What the record of an entry does not tell: which try it is, and what it waits for outside the gate."""
+    """Columns missing in `WorkQueueEntry`: the attempt, and what a parked entry waits for."""
 
     attempt: int
     parked: str | None
 
 
-def facts(connection: Connection, entry_id: int) -> EntryFacts:
+def load_entry_facts(connection: Connection, entry_id: int) -> EntryFacts:
     queue = tables(connection).work_queue
     row = connection.execute(select(queue.c.attempt, queue.c.parked).where(queue.c.id == entry_id)).one()
     return EntryFacts(*row)
 
 
 def last_failure(connection: Connection, external_id: str) -> str | None:
-    """What the last run of an entry failed with."""
+    """Return the exception and reason of an entry's last failed run."""
     run = tables(connection).metadata
     query = (
         select(run.c.failure_exception, run.c.failure_reason)
@@ -134,33 +133,33 @@ def last_failure(connection: Connection, external_id: str) -> str | None:
     return f"{row.failure_exception}: {row.failure_reason}" if row else None
 
 
-def entry_named(connection: Connection, external_id: str) -> int | None:
+def find_entry_id(connection: Connection, external_id: str) -> int | None:
     queue = tables(connection).work_queue
     return connection.execute(select(queue.c.id).where(queue.c.external_id == external_id)).scalar()
 
 
-def run_named(connection: Connection, external_id: str) -> int | None:
-    """A run that came from no entry: of those that go on or failed, since nothing is indexed by name."""
+def find_run_id(connection: Connection, external_id: str) -> int | None:
+    """Find an active run without an entry by its external id, which has no index."""
     run = tables(connection).metadata
     query = select(run.c.id).where(text(ACTIVE), run.c.external_id == external_id)
     return connection.execute(query.limit(1)).scalar()
 
 
 def is_handed_over(connection: Connection, metadata_id: int) -> bool:
-    """Whether somebody has taken this run to execute it."""
+    """Whether this run was handed over to a submitter."""
     run = tables(connection).metadata
     query = select(run.c.submitted_at.is_not(None)).where(run.c.id == metadata_id)
     return bool(connection.execute(query).scalar())
 
 
 def _runs_of(run: Table, external_id: str) -> Select[Any]:
-    """Among the latest failures, those of one entry: nothing is indexed by the name they share."""
+    """Select the runs of one entry among the latest failures; `external_id` has no index."""
     newest = select(run.c.id).where(text("state = 'failed'")).order_by(run.c.id.desc()).limit(FAILURES_READ)
     some = newest.subquery("newest")
     return select(some.c.id).join(run, run.c.id == some.c.id).where(run.c.external_id == external_id)
 
 
-def _counted(
+def _count(
     connection: Connection,
     column: ColumnElement[int],
     condition: ColumnElement[bool] | TextClause,
@@ -168,14 +167,14 @@ def _counted(
     most: int,
     ids: Sequence[int] = (),
 ) -> int:
-    some = select(column).where(condition).limit(most).subquery("some")
-    given = {"ids": id_document(ids)} if ids else {}
-    return connection.execute(select(func.count()).select_from(some), given).scalar_one()
+    matches = select(column).where(condition).limit(most).subquery("some")
+    parameters = {"ids": id_document(ids)} if ids else {}
+    return connection.execute(select(func.count()).select_from(matches), parameters).scalar_one()
 
 
 def _ids(
     connection: Connection, column: ColumnElement[int], *conditions: ColumnElement[bool] | TextClause
 ) -> tuple[int, ...]:
-    """Some of them, sorted here: an ORDER BY could lead the planner through the whole history instead."""
-    query = select(column).where(*conditions).limit(SHOWN)
+    """Return some matching ids, sorted in Python: with ORDER BY the planner may scan the whole history."""
+    query = select(column).where(*conditions).limit(MAX_IDS)
     return tuple(sorted(connection.execute(query).scalars()))

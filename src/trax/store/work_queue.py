@@ -1,4 +1,4 @@
-"""The work queue's rows: everything that wants to run."""
+"""Insert and read work queue entries (table `work_queue`)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from sqlalchemy import insert as insert_into
 from trax.events import Topic
 from trax.records.states import Origin, QueueStatus
 from trax.records.work_queue_entry import NewEntry, WorkQueueEntry
-from trax.store.announcing import announce, is_lent
+from trax.store.announcing import announce, is_caller_connection
 from trax.store.copying import bulk_copy
-from trax.store.dialect import among, document, id_document, moment, reserve_ids, rows_of
-from trax.store.json import parsed
+from trax.store.dialect import among, document, id_document, now_parameter, reserve_ids, rows_of
+from trax.store.json import parse_json
 from trax.store.schema import tables, tables_for
 from trax.store.schema.work_queue import DELAYED, PARKED, QUEUED, READY
-from trax.store.types import BigId, word
+from trax.store.types import BigId, sql_literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,72 +26,74 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Insert, Row, Select, Update
 
 COPY_ABOVE: Final = 500
-"""Up to here one document is as quick, and it gives the ids back by itself."""
+"""Up to this many rows, an INSERT from one document is as fast as COPY, and returns the ids."""
 
 WHERE_STATUS: Final = {
-    # In three parts, because each has an index of its own: few may be queued among all that ever were.
+    # Three parts, each with its own index: few entries may be queued in a long history.
     QueueStatus.QUEUED: f"(({READY}) OR ({DELAYED}) OR ({PARKED}))",
     QueueStatus.DISPATCHED: "status = 'dispatched'",
     QueueStatus.CANCELLED: "status = 'cancelled'",
 }
 
-GIVEN: Final = NewEntry._fields
+ENTRY_COLUMNS: Final = NewEntry._fields
 
 
 def add(connection: Connection, entries: Sequence[NewEntry], *, now: datetime) -> list[int]:
-    """Write entries, any number in one go, and return their ids in the same order.
+    """Insert any number of entries. Returns their ids in the same order.
 
-    A connection that a caller lends us may have any driver below it, so there the documents do it all.
+    A caller's connection may use any driver, so COPY is not used there.
     """
     if entries:
         announce(connection, Topic.WORK_QUEUE)
-    if len(entries) > COPY_ABOVE and not is_lent(connection):
-        return _copied_in(connection, entries, now)
+    if len(entries) > COPY_ABOVE and not is_caller_connection(connection):
+        return _copy_in(connection, entries, now)
     statement = _insert(connection.dialect.name)
     ids: dict[str, int] = {}
     for start in range(0, len(entries), COPY_ABOVE):
         rows = document(row_of(entry, now) for entry in entries[start : start + COPY_ABOVE])
-        made = connection.execute(statement, {"entries": rows, "now": now})
-        ids |= {external_id: entry_id for entry_id, external_id in made}
+        inserted = connection.execute(statement, {"entries": rows, "now": now})
+        ids |= {external_id: entry_id for entry_id, external_id in inserted}
     return [ids[entry.external_id] for entry in entries]
 
 
 def row_of(entry: NewEntry, now: datetime | None) -> dict[str, Any]:
-    """What a document says of it; what it does not mention is NULL."""
-    row: dict[str, Any] = {name: value for name, value in zip(GIVEN, entry, strict=True) if value is not None}
-    row["origin"] = entry.origin.value  # a plain word: writing an enum is what costs most of it
+    """Build one row of the document. A missing key becomes NULL."""
+    row: dict[str, Any] = {
+        name: value for name, value in zip(ENTRY_COLUMNS, entry, strict=True) if value is not None
+    }
+    row["origin"] = entry.origin.value  # a plain string: serialising an enum is slow
     row["ready"] = _is_ready(entry, now)
     return row
 
 
 def get(connection: Connection, entry_id: int) -> WorkQueueEntry | None:
     queue = tables(connection).work_queue
-    row = connection.execute(records(connection).where(queue.c.id == entry_id)).one_or_none()
-    return record(row) if row else None
+    row = connection.execute(select_records(connection).where(queue.c.id == entry_id)).one_or_none()
+    return build_record(row) if row else None
 
 
-def of_ids(connection: Connection, ids: Sequence[int]) -> dict[int, WorkQueueEntry]:
-    """These entries, by their ids."""
-    query = records(connection).where(among(connection, tables(connection).work_queue.c.id))
-    return {row.id: record(row) for row in connection.execute(query, {"ids": id_document(ids)})}
+def load_by_ids(connection: Connection, ids: Sequence[int]) -> dict[int, WorkQueueEntry]:
+    """Load entries, keyed by id."""
+    query = select_records(connection).where(among(connection, tables(connection).work_queue.c.id))
+    return {row.id: build_record(row) for row in connection.execute(query, {"ids": id_document(ids)})}
 
 
-def next_moment(connection: Connection) -> datetime | None:
-    """When the earliest delayed entry may run."""
+def next_delayed_at(connection: Connection) -> datetime | None:
+    """Return when the earliest delayed entry may run."""
     queue = tables(connection).work_queue
     return connection.execute(select(func.min(queue.c.scheduled_at)).where(text(DELAYED))).scalar()
 
 
 def is_any_ready(connection: Connection) -> bool:
-    """Whether an entry waits that may run now."""
+    """Whether an entry is ready to run."""
     queue = tables(connection).work_queue
-    # In order, or a long queue tempts the planner to look for any of it among all that was ever queued.
+    # ORDER BY forces the index: with a long queue, the planner may scan the whole history.
     first = select(queue.c.id).where(text(READY)).order_by(queue.c.group_priority.desc()).limit(1)
     return connection.execute(first).first() is not None
 
 
 def is_any_waiting(connection: Connection) -> bool:
-    """Whether an entry waits that may run now, or one for a worker that may have come."""
+    """Whether an entry is ready, or parked for a worker that may exist by now."""
     queue = tables(connection).work_queue
     ready = select(queue.c.id).where(text(READY)).order_by(queue.c.group_priority.desc()).limit(1)
     parked = select(queue.c.id).where(text(PARKED)).limit(1)
@@ -99,23 +101,25 @@ def is_any_waiting(connection: Connection) -> bool:
 
 
 def attach_dead_letters(connection: Connection, letters: Mapping[int, int], *, now: datetime) -> set[int]:
-    """Give its letter to the oldest entry of each manifest that could start now; returns whose had one."""
-    rows = document({"manifest_id": one, "dead_letter_id": letter} for one, letter in letters.items())
+    """Link each dead letter to the oldest startable entry of its manifest. Returns the manifests with one."""
+    rows = document(
+        {"manifest_id": manifest_id, "dead_letter_id": letter} for manifest_id, letter in letters.items()
+    )
     statement = _attach_dead_letters(connection.dialect.name)
     return set(connection.execute(statement, {"rows": rows, "now": now}).scalars())
 
 
 def _is_ready(entry: NewEntry, now: datetime | None) -> bool:
-    """Only what could run now stands in the ready index; the rest is promoted when its moment comes."""
+    """Whether the entry may run now. A delayed entry is promoted to ready when it is due."""
     return entry.scheduled_at is None or (now is not None and entry.scheduled_at <= now)
 
 
 @cache
 def _attach_dead_letters(dialect: str) -> Update:
     queue = tables_for(dialect).work_queue
-    given = rows_of(dialect, "rows", {"manifest_id": BigId, "dead_letter_id": BigId})
+    letters = rows_of(dialect, "rows", {"manifest_id": BigId, "dead_letter_id": BigId})
     same = queue.alias("same")
-    could_start = same.c.ready | (same.c.scheduled_at <= moment(dialect))
+    could_start = same.c.ready | (same.c.scheduled_at <= now_parameter(dialect))
     oldest = (
         select(func.min(same.c.id))
         .where(
@@ -127,8 +131,8 @@ def _attach_dead_letters(dialect: str) -> Update:
     )
     return (
         update(queue)
-        .where(queue.c.manifest_id == given.c.manifest_id, queue.c.id == oldest, text(QUEUED))
-        .values(dead_letter_id=given.c.dead_letter_id)
+        .where(queue.c.manifest_id == letters.c.manifest_id, queue.c.id == oldest, text(QUEUED))
+        .values(dead_letter_id=letters.c.dead_letter_id)
         .returning(queue.c.manifest_id)
     )
 
@@ -141,28 +145,28 @@ def _insert(dialect: str) -> Insert:
 
 @cache
 def rows_to_insert(dialect: str, *, in_group: bool = False) -> tuple[list[str], Select[*tuple[Any, ...]]]:
-    """The rows of a document of `row_of`, as what is inserted: the columns' names and a selection.
+    """Return the column names and the SELECT that inserts a document of `row_of` rows.
 
-    With `in_group` they belong to the group of the parameter `group_name`, and are none if there is none.
+    With `in_group` the entries get the group `:group_name`; if that does not exist, nothing is selected.
     """
     queue, group = tables_for(dialect).work_queue, tables_for(dialect).manifest_group
-    kinds = {name: queue.c[name].type for name in (*GIVEN, "ready")}
-    given = rows_of(dialect, "entries", kinds)
-    columns: dict[str, Any] = {name: given.c[name] for name in kinds} | {
-        "status": word(QueueStatus.QUEUED),
-        "created_at": moment(dialect),
+    types = {name: queue.c[name].type for name in (*ENTRY_COLUMNS, "ready")}
+    entries = rows_of(dialect, "entries", types)
+    columns: dict[str, Any] = {name: entries.c[name] for name in types} | {
+        "status": sql_literal(QueueStatus.QUEUED),
+        "created_at": now_parameter(dialect),
     }
     if not in_group:
         return list(columns), select(*columns.values())
     columns |= {"group_id": group.c.id, "group_priority": group.c.priority}
-    source = given.join(group, group.c.name == bindparam("group_name"))
+    source = entries.join(group, group.c.name == bindparam("group_name"))
     return list(columns), select(*columns.values()).select_from(source)
 
 
-def _copied_in(connection: Connection, entries: Sequence[NewEntry], now: datetime) -> list[int]:
+def _copy_in(connection: Connection, entries: Sequence[NewEntry], now: datetime) -> list[int]:
     queue = tables(connection).work_queue
     ids = reserve_ids(connection, queue, len(entries))
-    names = ("id", "status", "created_at", "ready", *GIVEN)
+    names = ("id", "status", "created_at", "ready", *ENTRY_COLUMNS)
     rows = (
         (entry_id, QueueStatus.QUEUED.value, now, _is_ready(entry, now), *entry)
         for entry_id, entry in zip(ids, entries, strict=True)
@@ -171,7 +175,7 @@ def _copied_in(connection: Connection, entries: Sequence[NewEntry], now: datetim
     return ids
 
 
-def records(connection: Connection) -> Select[Any]:
+def select_records(connection: Connection) -> Select[Any]:
     t = tables(connection)
     return (
         select(
@@ -185,7 +189,7 @@ def records(connection: Connection) -> Select[Any]:
     )
 
 
-def record(row: Row[Any]) -> WorkQueueEntry:
+def build_record(row: Row[Any]) -> WorkQueueEntry:
     return WorkQueueEntry(
         id=row.id,
         external_id=row.external_id,
@@ -195,7 +199,7 @@ def record(row: Row[Any]) -> WorkQueueEntry:
         priority=row.priority,
         manifest=row.manifest,
         group=row.group_name,
-        input=parsed(row.input),
+        input=parse_json(row.input),
         metadata_id=row.metadata_id,
         scheduled_at=row.scheduled_at,
         created_at=row.created_at,

@@ -1,4 +1,4 @@
-"""The workers with what each of them runs."""
+"""Load workers with the jobs that each one runs."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from trax.records import Worker
+    from trax.records import WorkerRecord
 
-LOOKED_AT: Final = 10_000
-"""How many runs in progress are looked at."""
+MAX_RUNS_READ: Final = 10_000
+"""The most runs in progress that are read."""
 
 
-def listed(
+def load_views(
     connection: Connection,
     *,
     now: datetime,
@@ -34,23 +34,28 @@ def listed(
     after: int = 0,
     limit: int | None = None,
 ) -> list[WorkerView]:
-    """Workers in the order they came, each with its longest running jobs, at most so many."""
-    found = workers.listed(connection, after=after, limit=limit)
-    return _viewed(connection, found, now=now, lost_after=lost_after, jobs=jobs)
+    """Load workers by id, each with its longest-running jobs, up to `jobs`."""
+    found = workers.load_list(connection, after=after, limit=limit)
+    return _build_views(connection, found, now=now, lost_after=lost_after, jobs=jobs)
 
 
-def get(
+def get_view(
     connection: Connection, worker_id: int, *, now: datetime, lost_after: timedelta, jobs: int
 ) -> WorkerView | None:
     worker = workers.get(connection, worker_id)
     found = [] if worker is None else [worker]
-    return next(iter(_viewed(connection, found, now=now, lost_after=lost_after, jobs=jobs)), None)
+    return next(iter(_build_views(connection, found, now=now, lost_after=lost_after, jobs=jobs)), None)
 
 
-def _viewed(
-    connection: Connection, found: Sequence[Worker], *, now: datetime, lost_after: timedelta, jobs: int
+def _build_views(
+    connection: Connection,
+    records: Sequence[WorkerRecord],
+    *,
+    now: datetime,
+    lost_after: timedelta,
+    jobs: int,
 ) -> list[WorkerView]:
-    ids = [worker.id for worker in found]
+    ids = [worker.id for worker in records]
     counts, running = _counts(connection, ids), _jobs(connection, ids, most=jobs)
     return [
         WorkerView(
@@ -60,38 +65,43 @@ def _viewed(
             running=counts.get(worker.id, 0),
             jobs=tuple(running.get(worker.id, ())),
         )
-        for worker in found
+        for worker in records
     ]
 
 
 def _counts(connection: Connection, ids: Sequence[int]) -> dict[int, int]:
     run = tables(connection).metadata
-    held = text("state = 'in_progress'")
-    some = select(run.c.worker_id).where(held, among(connection, run.c.worker_id)).limit(LOOKED_AT).subquery()
-    query = select(some.c.worker_id, func.count().label("runs")).group_by(some.c.worker_id)
+    in_progress = text("state = 'in_progress'")
+    runs = (
+        select(run.c.worker_id)
+        .where(in_progress, among(connection, run.c.worker_id))
+        .limit(MAX_RUNS_READ)
+        .subquery()
+    )
+    query = select(runs.c.worker_id, func.count().label("runs")).group_by(runs.c.worker_id)
     return {row.worker_id: row.runs for row in connection.execute(query, {"ids": id_document(ids)})}
 
 
 def _jobs(connection: Connection, ids: Sequence[int], *, most: int) -> dict[int, list[RunningJob]]:
     t = tables(connection)
     run = t.metadata
-    place = func.row_number().over(partition_by=run.c.worker_id, order_by=run.c.id).label("place")
-    held = (
-        select(run.c.id, run.c.worker_id, place)
+    rank = func.row_number().over(partition_by=run.c.worker_id, order_by=run.c.id).label("place")
+    ranked = (
+        select(run.c.id, run.c.worker_id, rank)
         .where(text("state = 'in_progress'"), among(connection, run.c.worker_id))
-        .limit(LOOKED_AT)
+        .limit(MAX_RUNS_READ)
         .subquery("held")
     )
-    shown = ("id", "worker_id", "train", "started_at", "current_junction", "progress")
+    columns = ("id", "worker_id", "train", "started_at", "current_junction", "progress")
     query = (
-        select(*(run.c[name] for name in shown), t.manifest.c.external_id.label("manifest"))
-        .select_from(held)
-        .join(run, run.c.id == held.c.id)
+        select(*(run.c[name] for name in columns), t.manifest.c.external_id.label("manifest"))
+        .select_from(ranked)
+        .join(run, run.c.id == ranked.c.id)
         .outerjoin(t.manifest, t.manifest.c.id == run.c.manifest_id)
-        .where(held.c.place <= most)
+        .where(ranked.c.place <= most)
         .order_by(run.c.id)
     )
-    found = defaultdict[int, list[RunningJob]](list)
+    by_worker = defaultdict[int, list[RunningJob]](list)
     for row in connection.execute(query, {"ids": id_document(ids)}):
         job = RunningJob(
             id=row.id,
@@ -101,5 +111,5 @@ def _jobs(connection: Connection, ids: Sequence[int], *, most: int) -> dict[int,
             current_junction=row.current_junction,
             progress=row.progress,
         )
-        found[row.worker_id].append(job)
-    return found
+        by_worker[row.worker_id].append(job)
+    return by_worker

@@ -1,18 +1,18 @@
-"""Where runs may go beside our own workers.
+"""Submitters: run jobs outside Trax's own workers.
 
-inline    within the hand-over itself, in this process
-http      processes that answer HTTP
-celery    workers of Celery
-ray       tasks of a Ray cluster
-sqs       whoever consumes a queue of Amazon SQS
+inline    in this process, during the hand-over
+http      in processes with an HTTP endpoint
+celery    in Celery workers
+ray       in tasks of a Ray cluster
+sqs       in consumers of an Amazon SQS queue
 
-Write your own with `trax.Submitter`: a name, and a function that hands over a batch.
+Write your own with `trax.Submitter`: a name, and a function that submits a batch.
 """
 
 from __future__ import annotations
 
 from trax.submitters.http import HttpWorkers
 from trax.submitters.inline import Inline
-from trax.submitters.retrying import Patience
+from trax.submitters.retrying import CallRetry
 
-__all__ = ["HttpWorkers", "Inline", "Patience"]
+__all__ = ["CallRetry", "HttpWorkers", "Inline"]

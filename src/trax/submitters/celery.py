@@ -1,4 +1,4 @@
-"""Celery's workers execute: a Celery task carries the id of a run, and takes it up where it arrives."""
+"""`CeleryWorkers`: run jobs in Celery workers; a Celery task carries the id of a run."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from weakref import WeakKeyDictionary
 
 from trax.bounds import PRIORITY_MAX
 from trax.errors import DefinitionError, NotFound, TraxError
-from trax.host.extras import needed
-from trax.submitters.celery_folder import Outbox, outbox
-from trax.submitters.resident import Resident
+from trax.host.extras import import_extra
+from trax.submitters.celery_folder import Outbox, open_outbox
+from trax.submitters.resident import ThreadReceiver
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
-    from trax.dispatch.submit import Answer, Submission
+    from trax.dispatch.submit import Submission, SubmissionResult
     from trax.host.app import Trax
 
 TASK: Final = "trax.take_up"
-TAKEN: Final[WeakKeyDictionary[Any, set[str]]] = WeakKeyDictionary()
-"""The tasks each Celery app was given: a second one of a name it would leave out, and its runs would wait."""
-CONNECT: Final = timedelta(seconds=4)
+REGISTERED_TASKS: Final[WeakKeyDictionary[Any, set[str]]] = WeakKeyDictionary()
+"""Task names per Celery app: Celery ignores a second task of the same name, and its runs would wait."""
+CONNECT_TIMEOUT: Final = timedelta(seconds=4)
 TRY_AGAIN_SECONDS: Final = 10
 BROKER_PRIORITY_MAX: Final = 9
 
 
 class CeleryWorkers:
-    """Hands runs to Celery's workers, through the broker of a Celery app.
+    """Submits runs to Celery workers, through the broker of a Celery app.
 
-    `queue` is where the tasks go; without it Celery's own routing decides. `task` is the name that
-    `celery_task` has registered at the other end.
+    `queue` is the Celery queue; without it Celery's routing applies. `task` is the task name that
+    `celery_task` registered in the workers.
     """
 
     batch_size = 100
@@ -45,7 +45,7 @@ class CeleryWorkers:
         queue: str | None = None,
         name: str = "celery",
         task: str = TASK,
-        connect_timeout: timedelta = CONNECT,
+        connect_timeout: timedelta = CONNECT_TIMEOUT,
     ) -> None:
         _check(celery_app, "CeleryWorkers")
         self.name = name
@@ -54,25 +54,25 @@ class CeleryWorkers:
         self._queue: dict[str, Any] = {} if queue is None else {"queue": queue}
         self._connect_seconds = connect_timeout.total_seconds()
 
-    def submit(self, batch: Sequence[Submission]) -> list[Answer]:
-        """Send a task for each run, all over one connection; what follows a failure is not tried."""
-        answers: list[Answer] = []
-        with self._connected() as (connection, written):
+    def submit(self, batch: Sequence[Submission]) -> list[SubmissionResult]:
+        """Send a task for each run over one connection; after a failure the rest are not sent."""
+        answers: list[SubmissionResult] = []
+        with self._connection() as (connection, outbox):
             producer = self._celery.amqp.Producer(connection, auto_declare=False)
             for run in batch:
                 try:
                     self._send(run, producer)
-                    written.deliver()
-                except Exception as error:  # noqa: BLE001 - it is the answer
+                    outbox.deliver()
+                except Exception as error:  # noqa: BLE001 - it is the result
                     return [*answers, *[error] * (len(batch) - len(answers))]
                 answers.append(None)
         return answers
 
     def withdraw(self, batch: Sequence[Submission]) -> None:
-        """Have Celery's workers throw away tasks that have not begun; their records are over already."""
-        with self._connected() as (connection, written):
+        """Revoke tasks that have not started; their runs have ended already."""
+        with self._connection() as (connection, outbox):
             self._celery.control.revoke([_task_id(run) for run in batch], connection=connection)
-            written.deliver()
+            outbox.deliver()
 
     def _send(self, run: Submission, producer: Any) -> None:
         self._celery.send_task(
@@ -83,30 +83,30 @@ class CeleryWorkers:
             priority=broker_priority(run.priority, self._driver),
             serializer="json",
             ignore_result=True,
-            retry=False,  # a failed hand-off is tried again anyway, by whoever is alive then
+            retry=False,  # Trax retries a failed hand-over itself
             **self._queue,
         )
 
     @contextmanager
-    def _connected(self) -> Generator[tuple[Any, Outbox]]:
-        """A connection that either stands in good time or not at all: Celery itself tries for ever."""
-        said: Mapping[str, Any] = self._celery.conf.broker_transport_options or {}
-        with outbox(self._driver, {**self._options, **said}) as written:
+    def _connection(self) -> Generator[tuple[Any, Outbox]]:
+        """A connection with a timeout: Celery itself would retry for ever."""
+        configured: Mapping[str, Any] = self._celery.conf.broker_transport_options or {}
+        with open_outbox(self._driver, {**self._transport_options, **configured}) as box:
             connection = self._celery.connection_for_write(
-                connect_timeout=self._connect_seconds, transport_options=written.options
+                connect_timeout=self._connect_seconds, transport_options=box.options
             )
             hosts = len(connection.alt) or 1
             with connection.ensure_connection(max_retries=hosts - 1, interval_start=0, interval_step=0):
-                yield connection, written
+                yield connection, box
 
     @cached_property
     def _driver(self) -> str:
-        """Which kind of broker it is. Not asked before it is needed: a Celery app may be configured late."""
+        """The broker type. Read on first use: a Celery app may be configured late."""
         return self._celery.connection_for_write().transport.driver_type
 
     @property
-    def _options(self) -> Mapping[str, Any]:
-        """How a driver is told that a message is to be safe when `submit` returns."""
+    def _transport_options(self) -> Mapping[str, Any]:
+        """Driver options that make a message safe by the time `submit` returns."""
         match self._driver:
             case "amqp":
                 return {"confirm_publish": True}
@@ -120,20 +120,20 @@ class CeleryWorkers:
 
 
 def celery_task(app: Trax, celery_app: Any, *, name: str = TASK) -> Any:
-    """Register the Celery task that takes up runs of this app, in the modules that Celery's workers load.
+    """Register the Celery task that claims and runs jobs of this app, in a module that Celery workers load.
 
-    Nothing is opened until a task arrives, and then in the process that executes it: so Celery may fork after
-    this. Each such process is a worker of the app. A task lasts as long as its run does, and is acknowledged
-    after it; one that is delivered again finds the record taken, and does nothing.
+    Nothing is opened until a task arrives, in the process that executes it, so Celery may fork after this.
+    Each such process is a worker of the app. A task lasts as long as its run and is acknowledged after it;
+    one that is delivered again finds its run claimed, and does nothing.
     """
     _check(celery_app, "celery_task()")
-    if name in (taken := TAKEN.setdefault(celery_app, set())):
+    if name in (taken := REGISTERED_TASKS.setdefault(celery_app, set())):
         raise DefinitionError(
-            f"the Celery app has a task {name!r} already (got it twice): "
-            "give each app a task of its own, with celery_task(…, name=…) and CeleryWorkers(…, task=…)"
+            f"task {name!r} is already registered in this Celery app: "
+            "give each Trax app its own task, with celery_task(…, name=…) and CeleryWorkers(…, task=…)"
         )
     taken.add(name)
-    host = _Host(app)
+    host = _CeleryWorkerHooks(app)
     host.listen()
 
     def take_up(task: Any, metadata_id: int) -> bool:
@@ -141,38 +141,38 @@ def celery_task(app: Trax, celery_app: Any, *, name: str = TASK) -> Any:
             return host.resident.execute(metadata_id)
         except NotFound:
             raise
-        except TraxError as unfit:  # no code for it, or no database: another process may do better
-            raise task.retry(exc=unfit) from unfit
+        except TraxError as error:  # train unknown, or no database: another process may succeed
+            raise task.retry(exc=error) from error
 
     return celery_app.task(
         take_up,
         name=name,
-        shared=False,  # or Celery gives it to every other app of the process, which has runs of its own
+        shared=False,  # else Celery registers it in every other app of the process
         bind=True,
         acks_late=True,
         reject_on_worker_lost=True,
         ignore_result=True,
-        max_retries=None,  # as long as the record waits
+        max_retries=None,  # while the run is pending
         default_retry_delay=TRY_AGAIN_SECONDS,
     )
 
 
 def broker_priority(priority: int, driver: str) -> int:
-    """Our 0 to 31 in a broker's 0 to 9; the highest is 9, in Redis 0."""
+    """Scale a priority of 0 to 31 to the broker's 0 to 9; 9 is highest, 0 for Redis."""
     scaled = round(priority * BROKER_PRIORITY_MAX / PRIORITY_MAX)
     return BROKER_PRIORITY_MAX - scaled if driver == "redis" else scaled
 
 
-class _Host:
-    """A Celery worker, as far as it tells us: how many tasks a process executes at once, and when it ends."""
+class _CeleryWorkerHooks:
+    """Signals of a Celery worker: how many tasks a process executes at once, and when it ends."""
 
     def __init__(self, app: Trax) -> None:
-        self.resident = Resident(app, self._slots)
+        self.resident = ThreadReceiver(app, self._slots)
         self._worker: Any = None
         self._pid = 0
 
     def listen(self) -> None:
-        signals: Any = needed("celery.signals", extra="celery", by="celery_task()")
+        signals: Any = import_extra("celery.signals", extra="celery", feature="celery_task()")
         signals.worker_init.connect(self._begin, weak=False)
         for ending in (signals.worker_process_shutdown, signals.worker_shutdown):
             ending.connect(self._end, weak=False)
@@ -184,7 +184,7 @@ class _Host:
         self.resident.close()
 
     def _slots(self) -> int:
-        """One in a process that the worker has forked; else all tasks are in its own."""
+        """One slot in a forked process; all of the worker's in its own process."""
         return self._worker.concurrency if self._pid == os.getpid() else 1
 
 
@@ -192,7 +192,7 @@ def _task_id(run: Submission) -> str:
     return f"{run.external_id}-{run.metadata_id}"
 
 
-def _check(celery_app: Any, who: str) -> None:
-    celery = needed("celery", extra="celery", by=who)
-    if not isinstance(celery_app, celery.Celery):  # an address is not shown: it may hold a password
-        raise DefinitionError(f"{who} needs a Celery app (got {type(celery_app).__name__})")
+def _check(celery_app: Any, used_by: str) -> None:
+    celery = import_extra("celery", extra="celery", feature=used_by)
+    if not isinstance(celery_app, celery.Celery):  # the value is not shown: a URL may hold a password
+        raise DefinitionError(f"{used_by} needs a Celery app (got {type(celery_app).__name__})")

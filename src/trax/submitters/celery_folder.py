@@ -1,7 +1,7 @@
-"""A folder for Celery's broker: what is put into it is whole from its first moment.
+"""Atomic messages for Celery's filesystem broker.
 
-Celery's driver makes a message under its last name and fills it after that. A worker that looks in between
-reads a message without a word in it, and ends on it. So ours are written aside and then moved in.
+Celery's driver creates a message file and then fills it. A worker that reads it in between gets an empty
+message and crashes. So messages are written to a staging folder and then moved.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ if TYPE_CHECKING:
 
 DRIVER: Final = "filesystem"
 OUT: Final = "data_folder_out"
-OUT_UNLESS_SAID: Final = "data_out"
+DEFAULT_OUT: Final = "data_out"
 
 
 class Outbox:
-    """Where messages are written, and where they are to be; nothing is to be moved with other brokers."""
+    """The staging folder and the target folder of messages; other brokers need none."""
 
-    def __init__(self, options: Mapping[str, Any], aside: Path | None = None) -> None:
-        self._folder = Path(options.get(OUT, OUT_UNLESS_SAID))
-        self._aside = aside
-        self.options = dict(options) if aside is None else {**options, OUT: str(aside)}
+    def __init__(self, options: Mapping[str, Any], staging_folder: Path | None = None) -> None:
+        self._folder = Path(options.get(OUT, DEFAULT_OUT))
+        self._aside = staging_folder
+        self.options = dict(options) if staging_folder is None else {**options, OUT: str(staging_folder)}
 
     def deliver(self) -> None:
-        """Let everybody see what has been written; not called for a message that could not be."""
+        """Move written messages to the target folder. Not called if writing failed."""
         for message in sorted(self._aside.iterdir()) if self._aside else ():
             message.replace(self._folder / message.name)
 
 
 @contextmanager
-def outbox(driver: str, options: Mapping[str, Any]) -> Generator[Outbox]:
-    """The options of a connection to write with, and what makes its messages visible."""
+def open_outbox(driver: str, options: Mapping[str, Any]) -> Generator[Outbox]:
+    """An outbox: connection options for writing, and `deliver` to publish the messages."""
     if driver != DRIVER:
         yield Outbox(options)
         return
-    folder = options.get(OUT, OUT_UNLESS_SAID)
-    with TemporaryDirectory(prefix=".trax-", dir=folder) as aside:  # in it, or moving might be copying
+    folder = options.get(OUT, DEFAULT_OUT)
+    with TemporaryDirectory(prefix=".trax-", dir=folder) as aside:  # inside, so that a move is a rename
         yield Outbox(options, Path(aside))

@@ -1,4 +1,4 @@
-"""`HttpWorkers`: have trains executed by processes that answer HTTP, with `app.http_endpoint(…)`."""
+"""`HttpWorkers`: run jobs in processes that serve `app.http_endpoint(…)`."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from trax.errors import (
     RunInterrupted,
     RunTimedOut,
     TraxError,
-    shown,
+    format_value,
 )
-from trax.host.job import FACTS
-from trax.submitters.http_client import FarEndpoint, Unreached
-from trax.submitters.retrying import Patience
-from trax.submitters.signing import DEFAULT_KEY, checked_key, secret_bytes
-from trax.submitters.telling import log_told, outcome_told
+from trax.host.job import RUN_FIELDS
+from trax.submitters.http_client import EndpointClient, EndpointUnreachable
+from trax.submitters.retrying import CallRetry
+from trax.submitters.signing import DEFAULT_KEY, secret_bytes, validate_key
+from trax.submitters.telling import parse_log_record, parse_outcome
 from trax.train import Cancelled, Failed, Interrupted, output_codec
-from trax.train.cancellation import held
+from trax.train.cancellation import await_cancellable
 from trax.train.failure import describe
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
-    from trax.dispatch.submit import Answer, Submission
+    from trax.dispatch.submit import Submission, SubmissionResult
     from trax.host.receiving import Receiver
     from trax.train import Cancellation, Codec, Outcome, Run, Train
-    from trax.work.messages import Desk
+    from trax.work.messages import RequestHandlers
 
 logger = logging.getLogger(__name__)
 
@@ -45,15 +45,15 @@ MODES: Final = ("database", "response")
 
 
 class HttpWorkers:
-    """Hands runs to the endpoint at `url`, which knows the same `secret`.
+    """Submits runs to the endpoint at `url`, which has the same `secret`.
 
-    With mode "database" the far side has the database too: it takes the runs up, answers at once, and keeps
-    their records. With mode "response" it has only the code: the call lasts as long as the run, and its
-    record, its slot and its heartbeat are kept here.
+    With mode "database" the endpoint has access to the database: it claims the runs, responds at once, and
+    writes their records. With mode "response" it has only the code: the call lasts as long as the run, and
+    this side keeps record, slot and heartbeat.
 
-    `timeout` is for one call, which `retry` may repeat. `concurrency` is how many runs are under way at once
-    in mode "response"; `run_timeout` is for `app.run(…, on=…)` of trains that have none of their own. What
-    else is given goes to the `httpx2.AsyncClient`: verify, cert, proxy, headers, transport.
+    `timeout` is for one call, which `retry` may repeat. `concurrency` is how many runs are active at once in
+    mode "response"; `run_timeout` is for `app.run(…, on=…)` of trains without a timeout. Other arguments go
+    to the `httpx2.AsyncClient`: verify, cert, proxy, headers, transport.
     """
 
     def __init__(
@@ -65,28 +65,28 @@ class HttpWorkers:
         mode: Literal["database", "response"] = "database",
         key: str = DEFAULT_KEY,
         timeout: timedelta = timedelta(seconds=30),
-        retry: Patience | None = None,
+        retry: CallRetry | None = None,
         batch_size: int = 20,
         concurrency: int = 100,
         run_timeout: timedelta = timedelta(minutes=5),
         **client: Any,
     ) -> None:
         if mode not in MODES:
-            raise DefinitionError(f"mode is {' or '.join(map(repr, MODES))} (got {shown(mode)})")
-        patience = retry or Patience()
+            raise DefinitionError(f"mode must be {' or '.join(map(repr, MODES))} (got {format_value(mode)})")
+        patience = retry or CallRetry()
         self.name = name
         self.mode = mode
         self.batch_size = batch_size
-        self.timeout = timeout * (patience.max_retries + 1) + patience.longest
+        self.timeout = timeout * (patience.max_retries + 1) + patience.total_delay
         self._concurrency = concurrency
         self._run_timeout = run_timeout
         self._receiver: Receiver | None = None
-        self._far = FarEndpoint(
+        self._far = EndpointClient(
             url=url,
-            key=checked_key(key),
+            key=validate_key(key),
             secret=secret_bytes(secret),
             timeout=timeout,
-            patience=patience,
+            retry=patience,
             options=client,
         )
 
@@ -95,49 +95,53 @@ class HttpWorkers:
 
     @property
     def keeps_records(self) -> bool:
-        """Whether the far side writes the record of what it runs."""
+        """Whether the endpoint writes the records of its runs."""
         return self.mode == "database"
 
     @asynccontextmanager
     async def opened(self, receiving: Callable[..., Any]) -> AsyncGenerator[Receiver | None]:
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self._far.opened())
+            await stack.enter_async_context(self._far.open())
             if not self.keeps_records:
-                far_side = receiving(concurrency=self._concurrency, far=self)
+                far_side = receiving(concurrency=self._concurrency, executor=self)
                 self._receiver = await stack.enter_async_context(far_side)
             try:
                 yield self._receiver
             finally:
                 self._receiver = None
 
-    async def submit(self, batch: Sequence[Submission]) -> list[Answer]:
-        """Offer the runs, or have them taken up; then it is said of each whether it was."""
+    async def submit(self, batch: Sequence[Submission]) -> list[SubmissionResult]:
+        """Offer the runs, or have them claimed; returns a result for each."""
         operation = "take-up" if self.keeps_records else "offer"
         runs = [{"metadata_id": run.metadata_id, "train": run.train} for run in batch]
         answer = await self._far.post(operation, json.dumps({"runs": runs}).encode())
         if not answer.is_success:
             return [Refused(answer.description)] * len(batch)
-        answers = _answers(answer.text, len(batch))
+        answers = _parse_results(answer.text, len(batch))
         if answers is None:
-            return [Refused(f"not understood: {answer.description}")] * len(batch)
+            return [Refused(f"invalid response: {answer.description}")] * len(batch)
         if self.keeps_records:
             return answers
         if self._receiver is None:
-            raise TraxError(f"submitter {self.name!r} was not opened; a server does that when it starts")
+            raise TraxError(f"submitter {self.name!r} is not open; a server opens it at start")
         wanted = [run.metadata_id for run, answer in zip(batch, answers, strict=True) if answer is None]
-        taken = iter(await self._receiver.take_up_all(wanted) if wanted else ())
-        return [_refusal(next(taken)) if answer is None else answer for answer in answers]
+        claimed = iter(await self._receiver.claim_by_ids(wanted) if wanted else ())
+        return [_refusal(next(claimed)) if answer is None else answer for answer in answers]
 
-    async def attempt(self, train: Train[Any, Any], text: str, run: Run, desk: Desk) -> Outcome[Any]:
-        """Have a run executed there, and listen until it is over; a wish to stop it hangs up."""
-        facts = {name: getattr(run, name) for name in FACTS}
-        body = _call(text, train=train.name, facts=facts)
-        told = self._told("execute", body, train, run.external_id, desk, read=_kept)
+    async def attempt(
+        self, train: Train[Any, Any], text: str, run: Run, desk: RequestHandlers
+    ) -> Outcome[Any]:
+        """Execute a run at the endpoint and stream it until it ends; cancelling disconnects."""
+        facts = {name: getattr(run, name) for name in RUN_FIELDS}
+        body = _request_body(text, train=train.name, facts=facts)
+        outcome = self._stream_outcome(
+            "execute", body, train, run.external_id, desk, decode=_decode_output_or_none
+        )
         try:
-            return await held(run.cancellation, told)
+            return await await_cancellable(run.cancellation, outcome)
         except RunCancelled as error:
             return Cancelled(str(error), isinstance(error, RunTimedOut), error=error)
-        except (RunInterrupted, Unreached) as error:
+        except (RunInterrupted, EndpointUnreachable) as error:
             return Interrupted(str(error), error=error)
         except TraxError as error:
             names = {"train": train.name, "external_id": run.external_id}
@@ -146,44 +150,49 @@ class HttpWorkers:
     async def run(
         self, train: Train[Any, Any], text: str, parent_id: int | None, token: Cancellation
     ) -> Outcome[Any]:
-        """Run a train there, recorded there, and wait for it."""
-        body = _call(text, train=train.name, parent_id=parent_id)
+        """Run a train at the endpoint, which writes the record, and wait for it."""
+        body = _request_body(text, train=train.name, parent_id=parent_id)
         allowed = train.options.timeout or self._run_timeout
         try:
             async with asyncio.timeout(allowed.total_seconds()):
-                return await held(token, self._told("run", body, train, "", {}, read=_required))
+                return await await_cancellable(
+                    token, self._stream_outcome("run", body, train, "", {}, decode=_decode_output)
+                )
         except TimeoutError:
-            return Cancelled(f"timed out: {self._far.address} took longer than {allowed}", timed_out=True)
+            return Cancelled(
+                f"timed out: {self._far.address} took longer than {allowed.total_seconds():g} s",
+                timed_out=True,
+            )
 
-    async def _told(
+    async def _stream_outcome(
         self,
         operation: str,
         body: bytes,
         train: Train[Any, Any],
         external_id: str,
-        desk: Desk,
+        desk: RequestHandlers,
         *,
-        read: Callable[[Train[Any, Any], str], Any],
+        decode: Callable[[Train[Any, Any], str], Any],
     ) -> Outcome[Any]:
         async with self._far.stream(operation, body) as lines:
             async for line in lines:
-                told = _parsed(line)
-                outcome = outcome_told(
-                    told, lambda said: read(train, said), train=train.name, external_id=external_id
+                message = _parse_object(line)
+                outcome = parse_outcome(
+                    message, lambda text: decode(train, text), train=train.name, external_id=external_id
                 )
                 if outcome is not None:
                     return outcome
-                await _heard(told, desk)
-        raise RemoteLost(f"{self._far.address} ended its answer before the run was over")
+                await _relay_events(message, desk)
+        raise RemoteLost(f"{self._far.address} ended its response before the run ended")
 
 
-def _refusal(taken: bool | TraxError) -> Answer:  # noqa: FBT001
+def _refusal(taken: bool | TraxError) -> SubmissionResult:  # noqa: FBT001
     return taken if isinstance(taken, TraxError) else None
 
 
-async def _heard(told: Mapping[str, Any], desk: Desk) -> None:
-    """What a run says of itself before its end. Words of a newer far side that we do not know are let be."""
-    for what, value in told.items():
+async def _relay_events(message: Mapping[str, Any], desk: RequestHandlers) -> None:
+    """Pass log lines and progress on. Unknown events, of a newer endpoint, are ignored."""
+    for what, value in message.items():
         if what not in desk:
             continue
         done = desk[what](*_arguments(what, value))
@@ -191,27 +200,27 @@ async def _heard(told: Mapping[str, Any], desk: Desk) -> None:
             await done
 
 
-def _arguments(what: str, value: Any) -> list[Any]:
-    if what == "log":
-        return [log_told(value)]
+def _arguments(kind: str, value: Any) -> list[Any]:
+    if kind == "log":
+        return [parse_log_record(value)]
     return cast("list[Any]", value) if isinstance(value, list) else [value]
 
 
-def _call(text: str, **facts: Any) -> bytes:
-    """The input is spliced in as it is: nobody reads it on the way."""
+def _request_body(text: str, **facts: Any) -> bytes:
+    """The request body, with the input spliced in as JSON text, to avoid parsing it."""
     head = json.dumps(facts, default=str, separators=(",", ":"))
     return f'{head[:-1]},"input":{text}}}'.encode()
 
 
-def _answers(text: str, wanted: int) -> list[Answer] | None:
-    """What the far side said of each run; None when that cannot be understood."""
-    said = _parsed(text).get("answers")
-    if not isinstance(said, list) or len(cast("list[Any]", said)) != wanted:
+def _parse_results(text: str, count: int) -> list[SubmissionResult] | None:
+    """The endpoint's result for each run; None if the response is invalid."""
+    results = _parse_object(text).get("answers")
+    if not isinstance(results, list) or len(cast("list[Any]", results)) != count:
         return None
-    return [None if one is None else Refused(str(one)) for one in cast("list[Any]", said)]
+    return [None if each is None else Refused(str(each)) for each in cast("list[Any]", results)]
 
 
-def _parsed(text: str | bytes) -> Mapping[str, Any]:
+def _parse_object(text: str | bytes) -> Mapping[str, Any]:
     try:
         value = json.loads(text or "{}")
     except ValueError:
@@ -227,15 +236,15 @@ def _codec(train: Train[Any, Any]) -> Codec[Any] | None:
         return None
 
 
-def _required(train: Train[Any, Any], text: str) -> Any:
+def _decode_output(train: Train[Any, Any], text: str) -> Any:
     codec = _codec(train)
     return None if codec is None else codec.decode(text)
 
 
-def _kept(train: Train[Any, Any], text: str) -> Any:
-    """An output that our code cannot read has been made all the same: the run was a success."""
+def _decode_output_or_none(train: Train[Any, Any], text: str) -> Any:
+    """Decode the output; None if this code cannot read it. The run still succeeded."""
     try:
-        return _required(train, text)
-    except InvalidInput as refused:
-        logger.warning("%s; the output is not saved", refused, extra={"train": train.name})
+        return _decode_output(train, text)
+    except InvalidInput as error:
+        logger.warning("%s; the output is not saved", error, extra={"train": train.name})
         return None

@@ -1,9 +1,9 @@
-"""`app.http_endpoint(…)`: the far side of `HttpWorkers`, an ASGI application to serve or to mount anywhere.
+"""`app.http_endpoint(…)`: the endpoint that `HttpWorkers` calls, an ASGI application to serve or mount.
 
-take-up    take runs up by their ids; their records are written here (mode "database")
-offer      say whether runs of these trains would be executed here
-execute    run a train, and tell the caller how it goes and ends; no database is needed (mode "response")
-run        the same for `app.run(…, on=…)`, with a record that is written here
+take-up    claim runs by id; this side writes their records (mode "database")
+offer      say whether this side can execute these trains
+execute    run a train and stream its progress and outcome; no database is needed (mode "response")
+run        the same for `app.run(…, on=…)`; this side writes the record
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from trax.errors import StoreUnavailable, TraxError, UnknownTrain
 from trax.host.log_limit import LogLimit
-from trax.host.receiving import receiving
-from trax.submitters.http_requests import Inbox, Request, load_body, runs_of
-from trax.submitters.http_runs import ListenedRuns
-from trax.submitters.signing import Denied, Doorkeeper, keys_of
+from trax.host.receiving import run_receiver
+from trax.submitters.http_requests import BodyReader, EndpointRequest, load_body, runs_of
+from trax.submitters.http_runs import StreamedRuns
+from trax.submitters.signing import CallDenied, CallVerifier, keys_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -37,12 +37,12 @@ RETRY_SOON: Final = (b"retry-after", b"1")
 
 
 class HttpEndpoint:
-    """Executes registered trains for whoever knows a secret: `secrets` is one, or several by key id.
+    """Executes registered trains for callers that know a secret: `secrets` is one, or several by key id.
 
-    `concurrency` is how many runs it executes at once (as many as a worker would). `path` is the path that
-    callers see, where a proxy rewrites it: it is part of what they sign. A body may measure `max_body_bytes`
-    and take `body_timeout` to arrive; at most `max_receiving` arrive at once. Use it as an async context
-    manager, or let the server's lifespan do so, to have what runs end in good order.
+    `concurrency` is how many runs it executes at once (default: as many as a worker). `path` is the path that
+    callers use, if a proxy rewrites it: it is part of the signature. A body has at most `max_body_bytes` and
+    arrives within `body_timeout`; at most `max_receiving` bodies arrive at once. Use it as an async context
+    manager, or through the server's lifespan, so that active runs can finish at shutdown.
     """
 
     def __init__(
@@ -58,15 +58,15 @@ class HttpEndpoint:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._parts = parts
-        self._keeper = Doorkeeper(keys_of(secrets))
+        self._keeper = CallVerifier(keys_of(secrets))
         self._concurrency = concurrency
-        self._inbox = Inbox(
+        self._inbox = BodyReader(
             most_bytes=max_body_bytes, seconds=body_timeout.total_seconds(), most_at_once=max_receiving
         )
         self._log = LogLimit()
         self._path = path
         self._clock = clock
-        self._runs = ListenedRuns(parts, concurrency)
+        self._runs = StreamedRuns(parts, concurrency)
         self._receiver: Receiver | None = None
         self._opening = asyncio.Lock()
         self._stack = AsyncExitStack()
@@ -75,7 +75,7 @@ class HttpEndpoint:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Let what was taken up end, for as long as a worker would, and put back the rest."""
+        """Wait for claimed runs, as long as a worker would, and return the rest to the queue."""
         self._receiver = None
         await self._stack.aclose()
 
@@ -84,13 +84,13 @@ class HttpEndpoint:
     ) -> None:
         match scope["type"]:
             case "lifespan":
-                await self._live(receive, send)
+                await self._lifespan(receive, send)
             case "http":
-                await self._serve(Request(scope, receive, send))
+                await self._serve(EndpointRequest(scope, receive, send))
             case _:
                 await send({"type": "websocket.close", "code": 1003})
 
-    async def _live(
+    async def _lifespan(
         self, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]
     ) -> None:
         while (await receive())["type"] != "lifespan.shutdown":
@@ -98,45 +98,45 @@ class HttpEndpoint:
         await self.__aexit__()
         await send({"type": "lifespan.shutdown.complete"})
 
-    async def _serve(self, request: Request) -> None:
+    async def _serve(self, request: EndpointRequest) -> None:
         try:
             body = await load_body(request, self._keeper, self._inbox, path=self._path, clock=self._clock)
-            await self._answer(request, body)
-        except Denied as denied:
-            text = f"a call of %s from %s was refused with {denied.status}: %s"
+            await self._handle(request, body)
+        except CallDenied as denied:
+            text = f"HTTP endpoint: call of %s from %s rejected with {denied.status}: %s"
             self._log.log(logger, logging.WARNING, text, request.path, request.caller, denied.reason)
             after = [RETRY_SOON] if denied.status in {429, 503} else []
-            await request.answer(denied.status, {"error": denied.reason}, *after)
+            await request.respond(denied.status, {"error": denied.reason}, *after)
 
-    async def _answer(self, request: Request, body: Mapping[str, Any]) -> None:
+    async def _handle(self, request: EndpointRequest, body: Mapping[str, Any]) -> None:
         match request.operation:
             case "take-up":
-                await request.answer(202, {"answers": await self._taken_up(runs_of(body))})
+                await request.respond(202, {"answers": await self._claim_runs(runs_of(body))})
             case "offer":
-                await request.answer(200, {"answers": [self._refusal(train) for _, train in runs_of(body)]})
+                await request.respond(200, {"answers": [self._refusal(train) for _, train in runs_of(body)]})
             case "execute":
                 await self._runs.execute(request, body)
             case "run":
                 await self._runs.run(request, body)
             case unknown:
-                raise Denied(404, f"there is no operation {unknown!r}")
+                raise CallDenied(404, f"unknown operation {unknown!r}")
 
-    async def _taken_up(self, runs: list[tuple[int, str]]) -> list[str | None]:
+    async def _claim_runs(self, runs: list[tuple[int, str]]) -> list[str | None]:
         try:
-            receiver = await self._received()
-            taken = await receiver.take_up_all([metadata_id for metadata_id, _ in runs])
-        except StoreUnavailable as away:
-            raise Denied(503, f"the database is not there: {away}") from away
+            receiver = await self._open_receiver()
+            taken = await receiver.claim_by_ids([metadata_id for metadata_id, _ in runs])
+        except StoreUnavailable as error:
+            raise CallDenied(503, f"database unavailable: {error}") from error
         except TraxError as stopping:
-            raise Denied(503, str(stopping)) from stopping
-        # One that was begun before was handed over as well as any other.
-        return [f"{type(one).__name__}: {one}" if isinstance(one, TraxError) else None for one in taken]
+            raise CallDenied(503, str(stopping)) from stopping
+        # A run that had started before counts as handed over, too.
+        return [f"{type(each).__name__}: {each}" if isinstance(each, TraxError) else None for each in taken]
 
-    async def _received(self) -> Receiver:
-        """A worker that takes up what it is handed, from the first call on."""
+    async def _open_receiver(self) -> Receiver:
+        """The receiver that claims runs by id, opened at the first call."""
         async with self._opening:
             if self._receiver is None:
-                opened = receiving(self._parts, concurrency=self._concurrency)
+                opened = run_receiver(self._parts, concurrency=self._concurrency)
                 self._receiver = await self._stack.enter_async_context(opened)
             return self._receiver
 

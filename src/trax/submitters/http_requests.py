@@ -1,4 +1,4 @@
-"""A call at the endpoint: checked by the doorkeeper, read within limits, and answered."""
+"""A request to the HTTP endpoint: verify it, read its body within limits, and respond."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from trax.host.checks import is_id
-from trax.submitters.signing import AnswerKey, Denied, check_body
+from trax.submitters.signing import CallDenied, ResponseKey, check_body
 
 if TYPE_CHECKING:
-    from trax.submitters.signing import Doorkeeper
+    from trax.submitters.signing import CallVerifier
 
 JSON: Final = (b"content-type", b"application/json")
 
 
 @dataclass(slots=True)
-class Request:
-    """What an ASGI server gives for one request."""
+class EndpointRequest:
+    """One ASGI request."""
 
     scope: Mapping[str, Any]
     receive: Callable[[], Awaitable[Any]]
     send: Callable[[Any], Awaitable[None]]
-    answer_key: AnswerKey | None = None
-    """What its answer is signed with, once it is known that the caller may call."""
+    response_key: ResponseKey | None = None
+    """The key that signs the response; set once the caller is authenticated."""
     is_read: bool = False
     """Whether the whole body has arrived."""
 
@@ -39,7 +39,7 @@ class Request:
 
     @property
     def caller(self) -> str:
-        """The other end of the connection, as far as the server knows it."""
+        """The address of the client, or "unknown"."""
         host, *_ = self.scope.get("client") or ("unknown",)
         return str(host)
 
@@ -49,42 +49,42 @@ class Request:
             name.decode("latin-1").lower(): value.decode("latin-1") for name, value in self.scope["headers"]
         }
 
-    async def answer(self, status: int, value: Any, *headers: tuple[bytes, bytes]) -> None:
-        """Signed for whoever may call. Whoever may not could give a signed refusal to somebody else."""
+    async def respond(self, status: int, value: Any, *headers: tuple[bytes, bytes]) -> None:
+        """Respond, signed for authenticated callers only: others could replay a signed refusal."""
         body = json.dumps(value).encode()
         head = [JSON, (b"content-length", str(len(body)).encode()), *headers]
-        if self.answer_key is not None:
-            signed = self.answer_key.headers(status, body)
+        if self.response_key is not None:
+            signed = self.response_key.headers(status, body)
             head += [(name.encode(), text.encode()) for name, text in signed.items()]
         if not self.is_read and self.scope.get("http_version", "1.1").startswith("1"):
-            head.append((b"connection", b"close"))  # or the server would read on, only to throw it away
+            head.append((b"connection", b"close"))  # else the server would read the rest of the body
         await self.send({"type": "http.response.start", "status": status, "headers": head})
         await self.send({"type": "http.response.body", "body": body})
 
 
 @dataclass(slots=True, kw_only=True)
-class Inbox:
-    """Bodies on their way: so large, so slow, and so many at once."""
+class BodyReader:
+    """Reads bodies within limits of size, time and number at once."""
 
     most_bytes: int
     seconds: float
     most_at_once: int
     _arriving: int = 0
 
-    async def read(self, request: Request) -> bytes:
+    async def read(self, request: EndpointRequest) -> bytes:
         if self._arriving >= self.most_at_once:
-            raise Denied(503, f"{self._arriving} calls are being received already")
+            raise CallDenied(503, f"too many calls: {self._arriving} bodies are being received")
         self._arriving += 1
         try:
             async with asyncio.timeout(self.seconds):
                 return await self._read(request)
         except TimeoutError:
-            raise Denied(408, f"the body did not arrive within {self.seconds:g} s") from None
+            raise CallDenied(408, f"the body did not arrive within {self.seconds:g} s") from None
         finally:
             self._arriving -= 1
 
-    async def _read(self, request: Request) -> bytes:
-        too_large = Denied(413, f"the body is larger than {self.most_bytes} bytes")
+    async def _read(self, request: EndpointRequest) -> bytes:
+        too_large = CallDenied(413, f"the body is larger than {self.most_bytes} bytes")
         length = request.headers.get("content-length", "")
         if length.isdecimal() and int(length[:20]) > self.most_bytes:
             raise too_large
@@ -92,7 +92,7 @@ class Inbox:
         while not request.is_read:
             message = await request.receive()
             if message["type"] == "http.disconnect":
-                raise Denied(400, "the caller hung up before it had said everything")
+                raise CallDenied(400, "the caller disconnected before the body was complete")
             body += message.get("body", b"")
             if len(body) > self.most_bytes:
                 raise too_large
@@ -101,43 +101,48 @@ class Inbox:
 
 
 async def load_body(
-    request: Request, keeper: Doorkeeper, inbox: Inbox, *, path: str | None, clock: Callable[[], float]
+    request: EndpointRequest,
+    verifier: CallVerifier,
+    reader: BodyReader,
+    *,
+    path: str | None,
+    clock: Callable[[], float],
 ) -> Mapping[str, Any]:
-    """What a caller says who may call. Anybody else is denied by the head alone; their body is not read.
+    """The body of an authenticated call. Others are rejected by their headers; their body is not read.
 
-    `path` is the one of the whole endpoint as callers see it, where that is not the one seen here.
+    `path` is the path of the endpoint that callers use, if a proxy rewrites it.
     """
     if request.scope["method"] != "POST":
-        raise Denied(405, "only POST is answered here")
+        raise CallDenied(405, "method not allowed: use POST")
     headers = request.headers
     signed = request.path if path is None else f"{path.rstrip('/')}/{request.operation}"
-    request.answer_key = keeper.check(headers, "POST", signed, now=clock())
-    body = await inbox.read(request)
+    request.response_key = verifier.verify(headers, "POST", signed, now=clock())
+    body = await reader.read(request)
     check_body(headers, body)
-    return _object(body)
+    return _parse_object(body)
 
 
 def runs_of(body: Mapping[str, Any]) -> list[tuple[int, str]]:
-    """The runs that are handed over: the id of each, and its train."""
+    """The submitted runs: id and train of each."""
     runs = body.get("runs")
     if not isinstance(runs, list):
-        raise Denied(400, "the body has no list of runs")
-    return [_run(one) for one in cast("list[Any]", runs)]
+        raise CallDenied(400, "the body has no list of runs")
+    return [_parse_run(run) for run in cast("list[Any]", runs)]
 
 
-def _run(one: Any) -> tuple[int, str]:
-    given = cast("dict[str, Any]", one) if isinstance(one, dict) else {}
-    metadata_id, train = given.get("metadata_id"), given.get("train")
+def _parse_run(value: Any) -> tuple[int, str]:
+    run = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    metadata_id, train = run.get("metadata_id"), run.get("train")
     if not is_id(metadata_id) or not isinstance(train, str):
-        raise Denied(400, "each of the runs has a metadata_id and a train")
+        raise CallDenied(400, "each run needs a metadata_id and a train")
     return cast("int", metadata_id), train
 
 
-def _object(body: bytes) -> Mapping[str, Any]:
+def _parse_object(body: bytes) -> Mapping[str, Any]:
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
-        raise Denied(400, "the body is not JSON, or nested too deeply") from None
+        raise CallDenied(400, "the body is not JSON, or nested too deeply") from None
     if not isinstance(value, dict):
-        raise Denied(400, "the body is not a JSON object")
+        raise CallDenied(400, "the body is not a JSON object")
     return cast("Mapping[str, Any]", value)

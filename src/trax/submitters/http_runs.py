@@ -1,4 +1,4 @@
-"""Runs that a caller listens to: with a record of the caller's, or with one that is written here."""
+"""Run trains for HTTP callers that stream them: operations `execute` and `run` of the endpoint."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Any, cast
 
 from trax.errors import TraxError
 from trax.host.outcomes import hide_in_outcome
-from trax.host.recorded import Caller, RecordedRun
-from trax.submitters.http_streams import Telling
-from trax.submitters.signing import Denied
-from trax.submitters.telling import ending_line, outcome_of
-from trax.train import Done, Run, entered
+from trax.host.recorded import RecordedRun, RemoteCaller
+from trax.submitters.http_streams import RunStream
+from trax.submitters.signing import CallDenied
+from trax.submitters.telling import outcome_line, outcome_of
+from trax.train import Done, Run, enter_run
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from trax.host.parts import Parts
-    from trax.submitters.http_requests import Request
+    from trax.submitters.http_requests import EndpointRequest
     from trax.train import Outcome, Train
 
 
-class ListenedRuns:
-    """So many at once; who comes too many waits in line, and its caller with it."""
+class StreamedRuns:
+    """Streamed runs, limited to `concurrency` at once; further ones wait, with their callers."""
 
     def __init__(self, parts: Parts, concurrency: int | None) -> None:
         self._parts = parts
@@ -33,80 +33,80 @@ class ListenedRuns:
             concurrency or parts.settings.local_worker_count or os.cpu_count() or 1
         )
 
-    async def execute(self, request: Request, body: Mapping[str, Any]) -> None:
-        """Run a train whose record is kept by the caller."""
+    async def execute(self, request: EndpointRequest, body: Mapping[str, Any]) -> None:
+        """Run a train; the caller keeps the record."""
         facts = _facts(body)
 
-        async def work(train: Train[Any, Any], value: Any, telling: Telling) -> Outcome[Any]:
+        async def work(train: Train[Any, Any], value: Any, telling: RunStream) -> Outcome[Any]:
             run = Run(
                 **facts,
                 cancellation=telling.token,
-                activator=NoDependents(),
+                activator=NoActivator(),
                 reporter=telling.progress,
-                secret_words=self._parts.parameters.of_input(train).secret_words(value),
+                secret_words=self._parts.parameters.input_codec(train).secret_words(value),
             )
-            with entered(run), telling.hearing_logs():
+            with enter_run(run), telling.capture_logs():
                 return await train.attempt(
                     value,
                     cancellation=telling.token,
                     external_id=run.external_id,
-                    on_junction=lambda junction: telling.say("junction", junction),
+                    on_junction=lambda junction: telling.put_event("junction", junction),
                 )
 
-        await self._told(request, body, work)
+        await self._stream(request, body, work)
 
-    async def run(self, request: Request, body: Mapping[str, Any]) -> None:
-        """Run a train and write its record here; its caller may be a run of the same database."""
+    async def run(self, request: EndpointRequest, body: Mapping[str, Any]) -> None:
+        """Run a train and write its record here; the parent may be a run of the same database."""
         parent_id = cast("int | None", body.get("parent_id"))
 
-        async def work(train: Train[Any, Any], value: Any, telling: Telling) -> Outcome[Any]:
-            caller = Caller(parent_id, telling.token)
-            recorded = RecordedRun(self._parts, await self._parts.store.opened(), train, caller=caller)
-            return Done(await recorded.of(value))
+        async def work(train: Train[Any, Any], value: Any, telling: RunStream) -> Outcome[Any]:
+            caller = RemoteCaller(parent_id, telling.token)
+            recorded = RecordedRun(self._parts, await self._parts.store.open(), train, caller=caller)
+            return Done(await recorded.run(value))
 
-        await self._told(request, body, work)
+        await self._stream(request, body, work)
 
-    async def _told(
+    async def _stream(
         self,
-        request: Request,
+        request: EndpointRequest,
         body: Mapping[str, Any],
-        work: Callable[[Train[Any, Any], Any, Telling], Awaitable[Outcome[Any]]],
+        work: Callable[[Train[Any, Any], Any, RunStream], Awaitable[Outcome[Any]]],
     ) -> None:
         train = self._train(body.get("train"))
-        telling = Telling(request)
+        telling = RunStream(request)
 
         async def last_line() -> bytes:
             words = frozenset[str]()
             async with self._slots:
                 try:
-                    codec = self._parts.parameters.of_input(train)
+                    codec = self._parts.parameters.input_codec(train)
                     value = codec.decode(json.dumps(body.get("input")))
                     words = codec.secret_words(value)
                     outcome = await work(train, value, telling)
-                except Exception as error:  # noqa: BLE001 - it is what the caller gets
+                except Exception as error:  # noqa: BLE001 - sent to the caller as the outcome
                     outcome = outcome_of(error, train=train.name)
             outcome = hide_in_outcome(outcome, words)
-            return ending_line(outcome, lambda value: self._parts.parameters.sent_output(train, value))
+            return outcome_line(outcome, lambda value: self._parts.parameters.output_to_send(train, value))
 
-        await telling.tell(last_line())
+        await telling.stream(last_line())
 
     def _train(self, name: Any) -> Train[Any, Any]:
         try:
             return self._parts.trains.get(str(name))
-        except TraxError as unknown:
-            raise Denied(404, str(unknown)) from unknown
+        except TraxError as error:
+            raise CallDenied(404, str(error)) from error
 
 
-class NoDependents:
-    """What stands in for the database where there is none."""
+class NoActivator:
+    """An activator for processes without a database: it raises."""
 
     async def __call__(self, run: Run, wanted: list[tuple[str, Any]], /, *, force: bool) -> int:
-        return self.blocking(run, wanted, force=force)
+        return self.activate_blocking(run, wanted, force=force)
 
-    def blocking(self, run: Run, wanted: list[tuple[str, Any]], /, *, force: bool) -> int:
+    def activate_blocking(self, run: Run, wanted: list[tuple[str, Any]], /, *, force: bool) -> int:
         del wanted, force
         raise TraxError(
-            f"train {run.train!r} wakes dependents, and there is no database where it runs; "
+            f"train {run.train!r} activates dependents, but its process has no database; "
             'route it to HttpWorkers(…, mode="database")'
         )
 
@@ -114,10 +114,10 @@ class NoDependents:
 def _facts(body: Mapping[str, Any]) -> dict[str, Any]:
     facts = body.get("facts")
     if not isinstance(facts, dict):
-        raise Denied(400, "the body says nothing of the run itself")
+        raise CallDenied(400, "the body has no facts about the run")
     known = cast("dict[str, Any]", facts)
     moment = known.get("scheduled_for")
     try:
         return {**known, "scheduled_for": None if moment is None else datetime.fromisoformat(moment)}
     except (TypeError, ValueError):
-        raise Denied(400, "scheduled_for is not a moment") from None
+        raise CallDenied(400, "scheduled_for is not an ISO 8601 datetime") from None

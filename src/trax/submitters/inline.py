@@ -1,4 +1,4 @@
-"""Running each job within the hand-over itself, in this process: for tests and small tools."""
+"""`Inline`: run each job in this process during the hand-over, for tests and small tools."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from trax.errors import TraxError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trax.dispatch.submit import Answer, Submission
+    from trax.dispatch.submit import Submission, SubmissionResult
     from trax.host.app import Trax
     from trax.host.receiving import Receiver
 
 
 class Inline:
-    """Takes up what it is handed, one after the other, and answers when it has ended.
+    """Runs submitted jobs one after the other, and returns when they have ended.
 
-    The records are the same as with workers. A train that fails was handed over well: its failure is in its
-    record, and its retry policy says what follows.
+    The records are the same as with workers. A train that fails was submitted successfully: the failure is in
+    its record, and its retry policy applies.
     """
 
     name = "inline"
@@ -27,15 +27,15 @@ class Inline:
     def __init__(self, app: Trax) -> None:
         self._app = app
 
-    async def submit(self, batch: Sequence[Submission]) -> list[Answer]:
-        async with self._app.receiving(concurrency=1) as receiver:
-            return [await _executed(receiver, run) for run in batch]
+    async def submit(self, batch: Sequence[Submission]) -> list[SubmissionResult]:
+        async with self._app.receiver(concurrency=1) as receiver:
+            return [await _execute(receiver, run) for run in batch]
 
 
-async def _executed(receiver: Receiver, run: Submission) -> Answer:
+async def _execute(receiver: Receiver, run: Submission) -> SubmissionResult:
     try:
-        await receiver.take_up(run.metadata_id)
-        await receiver.idle()
-    except TraxError as refused:
-        return refused
+        await receiver.claim_by_id(run.metadata_id)
+        await receiver.wait_until_idle()
+    except TraxError as error:
+        return error
     return None

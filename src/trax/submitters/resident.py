@@ -1,4 +1,4 @@
-"""The receiving end of an app for code that blocks: it lives in a thread of its own, beside that code."""
+"""A receiver for blocking code: claims and runs jobs by id, in its own thread with an event loop."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ if TYPE_CHECKING:
     from trax.host.receiving import Receiver
 
 
-class Resident:
-    """Takes runs up for whoever asks, in this process. It moves in when it is first needed.
+class ThreadReceiver:
+    """Claims runs by id and executes them in this process. Its thread starts with the first run.
 
-    A process that is forked has nothing of its parent's: there another one moves in, as another worker.
-    `slots` says how many runs there may be at once; one too many waits, and is not taken up before its turn.
+    A forked process starts its own thread, as another worker. `slots` is how many runs execute at once;
+    further ones wait, and are not claimed before a slot is free.
     """
 
     def __init__(self, app: Trax, slots: Callable[[], int] = lambda: 1) -> None:
         self._app = app
         self._slots = slots
         self._moving = Lock()
-        self._room: _Room | None = None
+        self._room: _ReceiverThread | None = None
 
     def execute(self, metadata_id: int) -> bool:
-        """Take a run up, and return when it has ended; False when it has begun elsewhere, or is over.
+        """Claim a run and return when it has ended; False if it was started elsewhere or has ended.
 
-        Raises as `take_up` does: then the run was not taken up.
+        Raises what `claim_by_id` raises: then the run was not claimed.
         """
-        return self._opened().execute(metadata_id).result()
+        return self._open_thread().execute(metadata_id).result()
 
     def close(self) -> None:
-        """Let what runs end, as a worker that is asked to stop does, and move out."""
+        """Wait for active runs, as a stopping worker does, and end the thread."""
         with self._moving:
             room, self._room = self._room, None
         if room is not None and room.is_ours:
             room.close()
 
-    def _opened(self) -> _Room:
+    def _open_thread(self) -> _ReceiverThread:
         with self._moving:
             if self._room is None or not self._room.is_ours:
-                self._room = _Room(self._app, self._slots())
+                self._room = _ReceiverThread(self._app, self._slots())
             return self._room
 
 
-class _Room:
-    """A thread with an event loop, in which the app is receiving."""
+class _ReceiverThread:
+    """A thread with an event loop and a receiver."""
 
     def __init__(self, app: Trax, slots: int) -> None:
         self._app = app
@@ -65,7 +65,7 @@ class _Room:
 
     @property
     def is_ours(self) -> bool:
-        """Whether it lives in this process: a thread does not survive a fork."""
+        """Whether the thread is alive in this process: threads do not survive a fork."""
         return self._pid == os.getpid() and self._thread.is_alive()
 
     def execute(self, metadata_id: int) -> Future[bool]:
@@ -85,9 +85,9 @@ class _Room:
         except BaseException as error:
             if self._ready.done():
                 raise
-            self._ready.set_exception(error)  # whoever wanted to move in learns why that failed
+            self._ready.set_exception(error)  # raised in __init__, which waits for it
 
     async def _receive(self) -> None:
-        async with self._app.receiving(concurrency=self._slots) as receiver:
+        async with self._app.receiver(concurrency=self._slots) as receiver:
             self._ready.set_result((asyncio.get_running_loop(), receiver))
             await self._closing.wait()

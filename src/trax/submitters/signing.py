@@ -1,9 +1,9 @@
-"""Who may call, and whose answer counts: both carry a signature that only a holder of the secret can make.
+"""Sign and verify HTTP calls and responses with a shared secret.
 
-Of a call are signed the method, the path, the moment, a nonce, and the hash of the body. The hash is sent
-along: so the head alone proves who calls, and the body of anybody else is not read. Of an answer are signed
-the nonce of its call, the status and the body, or each line with its number. Keys have names, so that a new
-secret can be given out before the old one is withdrawn.
+A call signs method, path, timestamp, nonce and the hash of its body. The hash is a header, so the headers
+alone authenticate the caller, and the body of an unknown caller is not read. A response signs the nonce of
+its call, the status and the body, or each line with its number. Keys have ids, so that a new secret can be
+deployed before the old one is removed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, cast
 
-from trax.errors import DefinitionError, shown
+from trax.errors import DefinitionError, format_value
 
 KEY: Final = "trax-key"
 TIMESTAMP: Final = "trax-timestamp"
@@ -22,20 +22,20 @@ NONCE: Final = "trax-nonce"
 BODY_HASH: Final = "trax-content-sha256"
 SIGNATURE: Final = "trax-signature"
 CALL: Final = "trax-2 call"
-ANSWER: Final = "trax-2 answer"
+RESPONSE: Final = "trax-2 answer"
 LINE: Final = "trax-2 line"
-"""Each stands first in what is signed: a signature made for anything else is worth nothing there."""
+"""The first signed word: a signature for one purpose is invalid for another."""
 
 WINDOW_SECONDS: Final = 300
 BUCKET_SECONDS: Final = 60
-REMEMBERED: Final = 500_000
+MAX_NONCES: Final = 500_000
 SHORTEST_SECRET: Final = 16
 LONGEST_NONCE: Final = 64
 DEFAULT_KEY: Final = "default"
 
 
-class Denied(Exception):
-    """A call that is not answered: the status to say so with, and why."""
+class CallDenied(Exception):
+    """A rejected call: the HTTP status, and the reason."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -44,116 +44,116 @@ class Denied(Exception):
 
 
 def signature(secret: bytes, *words: str) -> str:
-    """What whoever knows the secret can make of these words, and nobody else."""
+    """The HMAC-SHA256 of these words."""
     return hmac.new(secret, "\n".join(words).encode(), hashlib.sha256).hexdigest()
 
 
 def call_headers(
     key: str, secret: bytes, method: str, path: str, body: bytes, *, now: float
 ) -> dict[str, str]:
-    """The headers of a call that is made now."""
+    """The headers that sign a call."""
     timestamp, nonce, body_hash = str(int(now)), secrets.token_hex(16), hashlib.sha256(body).hexdigest()
-    made = signature(secret, CALL, method.upper(), path, timestamp, nonce, body_hash)
-    return {KEY: key, TIMESTAMP: timestamp, NONCE: nonce, BODY_HASH: body_hash, SIGNATURE: made}
+    signed = signature(secret, CALL, method.upper(), path, timestamp, nonce, body_hash)
+    return {KEY: key, TIMESTAMP: timestamp, NONCE: nonce, BODY_HASH: body_hash, SIGNATURE: signed}
 
 
-class AnswerKey(NamedTuple):
-    """What the answer to one call is signed with: no other call has its nonce, so no other answer fits."""
+class ResponseKey(NamedTuple):
+    """Signs and verifies the response to one call: the nonce ties it to that call."""
 
     secret: bytes
     nonce: str
 
     def headers(self, status: int, body: bytes) -> dict[str, str]:
-        return {SIGNATURE: self._of_answer(status, body)}
+        return {SIGNATURE: self._response_signature(status, body)}
 
-    def is_answer(self, status: int, headers: Mapping[str, str], body: bytes) -> bool:
-        """Whether the far side has given this answer, to this call."""
-        return _is_same(self._of_answer(status, body), headers.get(SIGNATURE, ""))
+    def is_response(self, status: int, headers: Mapping[str, str], body: bytes) -> bool:
+        """Whether the endpoint signed this response to this call."""
+        return _is_same(self._response_signature(status, body), headers.get(SIGNATURE, ""))
 
-    def signed_line(self, number: int, text: bytes) -> bytes:
-        """One line of an answer that is told line by line: its signature and itself, as JSON."""
-        return b'["%s",%s]' % (self._of_line(number, text).encode(), text)
+    def sign_line(self, number: int, text: bytes) -> bytes:
+        """A line of a streamed response with its signature, as JSON."""
+        return b'["%s",%s]' % (self._line_signature(number, text).encode(), text)
 
     def line_text(self, number: int, line: bytes) -> bytes | None:
-        """What a line says; None when the far side did not say it, or not at this place."""
+        """The text of a signed line; None if the signature or the line number is wrong."""
         text = line[len(_LINE_HEAD) : -1]
-        made = self._of_line(number, text).encode()
-        return text if hmac.compare_digest(b'["%s",%s]' % (made, text), line) else None
+        expected = self._line_signature(number, text).encode()
+        return text if hmac.compare_digest(b'["%s",%s]' % (expected, text), line) else None
 
-    def _of_answer(self, status: int, body: bytes) -> str:
-        return signature(self.secret, ANSWER, self.nonce, str(status), hashlib.sha256(body).hexdigest())
+    def _response_signature(self, status: int, body: bytes) -> str:
+        return signature(self.secret, RESPONSE, self.nonce, str(status), hashlib.sha256(body).hexdigest())
 
-    def _of_line(self, number: int, text: bytes) -> str:
+    def _line_signature(self, number: int, text: bytes) -> str:
         return signature(self.secret, LINE, self.nonce, str(number), hashlib.sha256(text).hexdigest())
 
 
-class Doorkeeper:
-    """Lets in calls that are signed, recent, and new. It needs only their head.
+class CallVerifier:
+    """Accepts calls that are signed, recent and not replayed. It needs only their headers.
 
-    What has been let in is remembered for as long as its moment counts as recent, so many calls a key. A
-    full memory lets nobody in rather than forget: only holders of the secret can fill it.
+    The nonces of accepted calls are kept while their timestamp is valid, up to a limit per key. At the limit
+    it rejects calls rather than forget nonces: only holders of the secret can reach it.
     """
 
-    def __init__(self, keys: Mapping[str, bytes], *, remembered: int = REMEMBERED) -> None:
+    def __init__(self, keys: Mapping[str, bytes], *, max_nonces: int = MAX_NONCES) -> None:
         self._keys = keys
-        self._remembered = remembered
+        self._remembered = max_nonces
         self._seen: dict[str, dict[int, set[str]]] = {key: {} for key in keys}
 
-    def check(self, headers: Mapping[str, str], method: str, path: str, *, now: float) -> AnswerKey:
-        """What to sign the answer with. A call that passes will not pass again."""
+    def verify(self, headers: Mapping[str, str], method: str, path: str, *, now: float) -> ResponseKey:
+        """Verify a call; returns the key for its response. The same call is rejected next time."""
         _check_form(headers)
         key, timestamp, nonce = headers[KEY], headers[TIMESTAMP], headers[NONCE]
         if key not in self._keys:
-            raise Denied(401, f"there is no key {shown(key)}")
+            raise CallDenied(401, f"unknown key {format_value(key)}")
         _check_moment(_moment(timestamp), now)
         secret = self._keys[key]
         expected = signature(secret, CALL, method, path, timestamp, nonce, headers[BODY_HASH])
         if not _is_same(expected, headers[SIGNATURE]):
-            raise Denied(401, "the signature does not fit the call: another secret, path or body was signed")
+            raise CallDenied(401, "invalid signature: another secret, path or body was signed")
         self._remember(key, _moment(timestamp), nonce, now)
-        return AnswerKey(secret, nonce)
+        return ResponseKey(secret, nonce)
 
     def _remember(self, key: str, moment: int, nonce: str, now: float) -> None:
-        """In buckets by the moment that was signed: a call that is repeated comes to the same one."""
+        """Keep the nonce, in buckets by signed timestamp: a replay falls into the same bucket."""
         buckets = self._seen[key]
         oldest = (now - WINDOW_SECONDS) // BUCKET_SECONDS
         for bucket in [bucket for bucket in buckets if bucket < oldest]:
             del buckets[bucket]
         seen = buckets.setdefault(moment // BUCKET_SECONDS, set())
         if nonce in seen:
-            raise Denied(409, "the call was answered before: it is a replay")
+            raise CallDenied(409, "replay: this call was accepted before")
         if sum(map(len, buckets.values())) >= self._remembered:
-            raise Denied(429, "more calls than can be remembered; come again in a minute")
+            raise CallDenied(429, "too many calls; retry in 1 min")
         seen.add(nonce)
 
 
 def check_body(headers: Mapping[str, str], body: bytes) -> None:
-    """Whether it is the body whose hash was signed."""
+    """Raise if the body is not the one whose hash was signed."""
     if not _is_same(hashlib.sha256(body).hexdigest(), headers[BODY_HASH]):
-        raise Denied(401, "the body is not the one that was signed")
+        raise CallDenied(401, "invalid body: its hash was not signed")
 
 
 def secret_bytes(secret: Any) -> bytes:
     if not isinstance(secret, str) or len(secret) < SHORTEST_SECRET:
         raise DefinitionError(
-            f"a secret is text of at least {SHORTEST_SECRET} characters; secrets.token_urlsafe() makes one"
+            f"a secret must be text of at least {SHORTEST_SECRET} characters; use secrets.token_urlsafe()"
         )
     return secret.encode()
 
 
-def keys_of(given: Any) -> dict[str, bytes]:
-    """One secret, or several by the names of their keys."""
-    if isinstance(given, str):
-        return {DEFAULT_KEY: secret_bytes(given)}
-    if not isinstance(given, Mapping) or not given:
-        raise DefinitionError("secrets are one text, or a mapping of key ids to texts, at least one")
-    named = cast("Mapping[Any, Any]", given)
-    return {checked_key(key): secret_bytes(secret) for key, secret in named.items()}
+def keys_of(value: Any) -> dict[str, bytes]:
+    """Secrets by key id; a single secret gets the default id."""
+    if isinstance(value, str):
+        return {DEFAULT_KEY: secret_bytes(value)}
+    if not isinstance(value, Mapping) or not value:
+        raise DefinitionError("secrets must be a text, or a mapping of key ids to texts with at least one")
+    named = cast("Mapping[Any, Any]", value)
+    return {validate_key(key): secret_bytes(secret) for key, secret in named.items()}
 
 
-def checked_key(key: Any) -> str:
+def validate_key(key: Any) -> str:
     if not isinstance(key, str) or not key.isascii() or not key.isprintable() or not key.strip():
-        raise DefinitionError(f"the id of a key is plain text (got {shown(key)})")
+        raise DefinitionError(f"a key id must be printable ASCII text (got {format_value(key)})")
     return key
 
 
@@ -163,23 +163,23 @@ _LINE_HEAD: Final = b'["%s",' % (b"0" * 64)
 def _check_form(headers: Mapping[str, str]) -> None:
     missing = [name for name in (KEY, TIMESTAMP, NONCE, BODY_HASH, SIGNATURE) if not headers.get(name)]
     if missing:
-        raise Denied(401, f"the call is not signed: {', '.join(missing)} is missing")
+        raise CallDenied(401, f"the call is not signed: missing {', '.join(missing)}")
     if len(headers[NONCE]) > LONGEST_NONCE:
-        raise Denied(401, f"the nonce is longer than {LONGEST_NONCE} characters")
+        raise CallDenied(401, f"nonce longer than {LONGEST_NONCE} characters")
 
 
 def _check_moment(moment: int, now: float) -> None:
     age = now - moment
     if abs(age) > WINDOW_SECONDS:
         when = f"{age:.0f} s ago" if age > 0 else f"{-age:.0f} s ahead"
-        raise Denied(401, f"the call was signed {when}, and {WINDOW_SECONDS} s are allowed: check the clocks")
+        raise CallDenied(401, f"the call was signed {when}, more than {WINDOW_SECONDS} s: check the clocks")
 
 
-def _is_same(expected: str, given: str) -> bool:
-    return hmac.compare_digest(expected.encode(), given.encode())
+def _is_same(expected: str, actual: str) -> bool:
+    return hmac.compare_digest(expected.encode(), actual.encode())
 
 
 def _moment(timestamp: str) -> int:
     if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= 12):  # noqa: PLR2004
-        raise Denied(401, f"{TIMESTAMP} is not a number of seconds (got {shown(timestamp)})")
+        raise CallDenied(401, f"{TIMESTAMP} is not a number of seconds (got {format_value(timestamp)})")
     return int(timestamp)

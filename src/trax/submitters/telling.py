@@ -1,4 +1,4 @@
-"""How a run goes and ends, as lines of JSON from the far side to the near side. No line can bring code."""
+"""Encode and decode events and outcomes of a run as JSON lines. No line can carry code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, assert_never
 
-from trax.admin.policies import qualified_name
+from trax.admin.policies import full_class_name
 from trax.errors import RemoteFailure, RunCancelled, RunInterrupted, RunTimedOut, TraxError
 from trax.train import Cancelled, Done, Failed, Interrupted, RetryAfter
 from trax.train.failure import TrainExceptionData, describe
@@ -19,44 +19,44 @@ if TYPE_CHECKING:
     from trax.train import Outcome
 
 
-def line(what: str, value: Any) -> bytes:
-    return json.dumps({what: value}, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+def event_line(kind: str, value: Any) -> bytes:
+    return json.dumps({kind: value}, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
-def ending_line(outcome: Outcome[Any], written: Callable[[Any], str | None]) -> bytes:
-    """The last line; `written` makes JSON text of an output, or nothing where it has none."""
+def outcome_line(outcome: Outcome[Any], encode: Callable[[Any], str | None]) -> bytes:
+    """The last line of a run; `written` encodes an output as JSON text, or returns None."""
     match outcome:
         case Done(value):
-            return b'{"done":' + (written(value) or "null").encode() + b"}\n"
+            return b'{"done":' + (encode(value) or "null").encode() + b"}\n"
         case Failed(error, failure):
-            return line(
+            return event_line(
                 "failed",
                 {
                     "type": failure.type,
                     "message": failure.message,
                     "junction": failure.junction,
                     "stack_trace": failure.stack_trace,
-                    "raised": [qualified_name(each) for each in type(error).__mro__],
+                    "raised": [full_class_name(each) for each in type(error).__mro__],
                     "retry_after": _seconds(error.delay) if isinstance(error, RetryAfter) else None,
                 },
             )
         case Cancelled(reason, timed_out):
-            return line("cancelled", {"reason": reason, "timed_out": timed_out})
+            return event_line("cancelled", {"reason": reason, "timed_out": timed_out})
         case Interrupted(reason, delay):
-            return line("interrupted", {"reason": reason, "delay": _seconds(delay)})
+            return event_line("interrupted", {"reason": reason, "delay": _seconds(delay)})
         case _:
             assert_never(outcome)
 
 
-def outcome_told(
-    told: Mapping[str, Any], read: Callable[[str], Any], *, train: str, external_id: str
+def parse_outcome(
+    message: Mapping[str, Any], decode: Callable[[str], Any], *, train: str, external_id: str
 ) -> Outcome[Any] | None:
-    """The outcome that a line tells, if it tells one; `read` makes an output of JSON text."""
-    match told:
+    """The outcome in a line, or None if it is another event; `read` decodes the output."""
+    match message:
         case {"done": value}:
-            return Done(read(json.dumps(value)))
+            return Done(decode(json.dumps(value)))
         case {"failed": value}:
-            return _failed(value, train, external_id)
+            return _parse_failure(value, train, external_id)
         case {"cancelled": value}:
             return Cancelled(value["reason"], bool(value["timed_out"]))
         case {"interrupted": value}:
@@ -66,7 +66,7 @@ def outcome_told(
 
 
 def outcome_of(error: Exception, *, train: str) -> Outcome[Any]:
-    """What somebody raised who ran a train, as the outcome it stands for."""
+    """The outcome for an exception raised by a train."""
     if isinstance(error, RunCancelled):
         return Cancelled(str(error), isinstance(error, RunTimedOut))
     if isinstance(error, RunInterrupted):
@@ -75,8 +75,8 @@ def outcome_of(error: Exception, *, train: str) -> Outcome[Any]:
     return Failed(error, known or describe(error, train=train, external_id="", junction=None))
 
 
-def log_told(value: Mapping[str, Any]) -> logging.LogRecord:
-    """A line of the far side's log, as if it had been written here."""
+def parse_log_record(value: Mapping[str, Any]) -> logging.LogRecord:
+    """A log record of the worker side, for the logging of this process."""
     level = int(value["level"])
     return logging.makeLogRecord(
         {
@@ -89,7 +89,7 @@ def log_told(value: Mapping[str, Any]) -> logging.LogRecord:
     )
 
 
-def _failed(value: Mapping[str, Any], train: str, external_id: str) -> Failed:
+def _parse_failure(value: Mapping[str, Any], train: str, external_id: str) -> Failed:
     after, message = _span(value.get("retry_after")), str(value["message"])
     junction, trace = value.get("junction"), str(value.get("stack_trace") or "")
     remote = RemoteFailure(

@@ -1,4 +1,4 @@
-"""For your tests and ours: the real engine under a clock you own, and a PostgreSQL to throw away."""
+"""Test support for users and for Trax: the real engine with a manual clock, and a temporary PostgreSQL."""
 
 from __future__ import annotations
 

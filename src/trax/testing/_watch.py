@@ -1,4 +1,4 @@
-"""The end of a test server. Also run as a script, which waits for the death of the process that owns one."""
+"""Stop and remove a test server. As a script: wait for the owning process to end, then do so."""
 
 from __future__ import annotations
 

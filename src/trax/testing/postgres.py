@@ -1,4 +1,4 @@
-"""A PostgreSQL server for the length of a block, which leaves no process and no folder behind."""
+"""A temporary PostgreSQL server for a `with` block; it leaves no process and no folder behind."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from trax.errors import TraxError
 from trax.testing import _watch
 from trax.testing.postgres_binaries import (
     PostgresNotFound,
-    checked_binaries,
     copy_binaries,
+    copy_target,
     find_binaries,
-    placed_binaries,
+    validate_binaries,
 )
-from trax.testing.postgres_owner import Owner, server_owner
+from trax.testing.postgres_owner import ServerOwner, server_owner
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-__all__ = ["PostgresFailed", "PostgresNotFound", "Server", "postgres", "postgres_server"]
+__all__ = ["PostgresFailed", "PostgresNotFound", "PostgresServer", "postgres", "postgres_server"]
 
 URL_VARIABLE = "TRAX_TEST_DATABASE_URL"
-QUICK = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
-# Below the ports given to clients, so that none of them sits on a stopped server's port when it starts again.
+FAST_SETTINGS = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
+# Below the ephemeral ports, so that no client holds the port of a stopped server when it restarts.
 PORTS = range(15_000, 32_000)
 PORT_TAKEN = "Address already in use"
 SOCKET_PATH_BYTES = 107
@@ -43,18 +43,18 @@ StopMode = Literal["smart", "fast", "immediate"]
 
 
 class PostgresFailed(TraxError):
-    """One of PostgreSQL's programs did not do what was asked; the message ends with its log."""
+    """A PostgreSQL program failed; the message ends with its log."""
 
 
 @contextmanager
 def postgres(
     *, binaries: Path | None = None, durable: bool = False, settings: Mapping[str, str] | None = None
 ) -> Generator[str]:
-    """Give the URL of a server that is there for this block only.
+    """Yield the URL of a server that runs during this block.
 
-    The server comes from `binaries` if given; else `$TRAX_TEST_DATABASE_URL` is given back as it is, or
-    PostgreSQL 15 or newer is started from the machine, or from the `localpg` extra. It trusts every local
-    user, and is quick rather than safe against a power cut unless it is `durable`.
+    The server is started from `binaries` if given. Otherwise `$TRAX_TEST_DATABASE_URL` is returned if set, or
+    PostgreSQL 15 or newer is started from the machine or the `localpg` extra. It trusts every local user. It
+    is fast, and not safe against a power cut unless `durable`.
     """
     running = os.environ.get(URL_VARIABLE)
     if running and binaries is None:
@@ -67,31 +67,31 @@ def postgres(
 @contextmanager
 def postgres_server(
     *, binaries: Path | None = None, durable: bool = False, settings: Mapping[str, str] | None = None
-) -> Generator[Server]:
-    """Start a server of our own, which the block may stop and start again."""
-    original = find_binaries() if binaries is None else checked_binaries(binaries)
+) -> Generator[PostgresServer]:
+    """Start a server that the block may stop and restart."""
+    original = find_binaries() if binaries is None else validate_binaries(binaries)
     owner = server_owner()
-    folder = _unused_folder(owner)
+    folder = _new_folder(owner)
     is_reachable = owner.can_run(original / "pg_ctl")
-    placed = original if is_reachable else placed_binaries(original, folder)
+    placed = original if is_reachable else copy_target(original, folder)
 
-    with _watched(placed / "pg_ctl", folder) as lifeline:
+    with _clean_up_at_exit(placed / "pg_ctl", folder) as lifeline:
         folder.mkdir(mode=0o700)
         if not is_reachable:
             copy_binaries(original, placed)
-        options = {"max_connections": "200", **({} if durable else QUICK), **(settings or {})}
-        server = Server(placed, folder, owner, options, lifeline)
+        options = {"max_connections": "200", **({} if durable else FAST_SETTINGS), **(settings or {})}
+        server = PostgresServer(placed, folder, owner, options, lifeline)
         server.create()
-        yield _started(server)
+        yield _start(server)
 
 
 @dataclass(frozen=True)
-class Server:
-    """A server in a folder of its own. It is `postgres_server` that removes it."""
+class PostgresServer:
+    """A server in its own folder, which `postgres_server` removes."""
 
     binaries: Path
     folder: Path
-    owner: Owner
+    owner: ServerOwner
     settings: Mapping[str, str]
     lifeline: IO[bytes]
     port: int = 0
@@ -102,13 +102,13 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """The process that all others of a running server descend from."""
+        """The id of the postmaster process."""
         return int((self._data / "postmaster.pid").read_text().split(maxsplit=1)[0])
 
     def create(self) -> None:
-        """Make the files of an empty server."""
+        """Create the data folder with initdb."""
         self._log.touch()
-        self.owner.take(self.folder)
+        self.owner.chown_all(self.folder)
         self._run(
             "initdb", "-D", self._data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N"
         )
@@ -118,7 +118,7 @@ class Server:
         self._run("pg_ctl", "start", "-w", "-D", self._data, "-l", self._log, "-o", self._options)
 
     def stop(self, mode: StopMode = "immediate") -> None:
-        """Stop and wait for the end. `immediate` is a crash: only `durable` keeps the last commits."""
+        """Stop and wait. `immediate` is a crash: only `durable` keeps the last commits."""
         self._run("pg_ctl", "stop", "-w", "-D", self._data, "-m", mode)
 
     def restart(self, mode: StopMode = "immediate") -> None:
@@ -140,13 +140,13 @@ class Server:
         return shlex.join(["-p", str(self.port), "-k", str(self.folder), *chosen])
 
     def _run(self, program: str, *arguments: str | Path) -> None:
-        # As stdin, never read, the lifeline stays open: if we are killed, the watcher waits for this program.
-        # The server is not held by it: pg_ctl gives it another stdin. Output to a pipe would break with us.
+        # As stdin (never read) the lifeline stays open: if this process is killed, the watcher waits for the
+        # program. The server does not hold it: pg_ctl gives it another stdin. An output pipe would break.
         with self._log.open("ab") as log:
             status = self.owner.run(self.binaries / program, *arguments, stdin=self.lifeline, output=log)
         if status != 0:
-            said = self._log.read_text(errors="replace")
-            raise PostgresFailed(f"{program} ended with status {status}:\n{said}")
+            log_text = self._log.read_text(errors="replace")
+            raise PostgresFailed(f"{program} exited with status {status}:\n{log_text}")
 
 
 def free_port() -> int:
@@ -157,25 +157,26 @@ def free_port() -> int:
             return port
 
 
-def _started(server: Server, attempts: int = 3) -> Server:
-    """Start on a free port, and on another one if it was taken in the meantime."""
+def _start(server: PostgresServer, attempts: int = 3) -> PostgresServer:
+    """Start on a free port; on another one if it was taken in the meantime."""
     server = replace(server, port=free_port())
     try:
         server.start()
     except PostgresFailed as failure:
         if attempts == 1 or PORT_TAKEN not in str(failure):
             raise
-        return _started(server, attempts - 1)
+        return _start(server, attempts - 1)
     return server
 
 
 @contextmanager
-def _watched(pg_ctl: Path, folder: Path) -> Generator[IO[bytes]]:
-    """Have a watcher clean up when the lifeline ends: with the block, or with this process if it is killed.
+def _clean_up_at_exit(pg_ctl: Path, folder: Path) -> Generator[IO[bytes]]:
+    """Start a watcher that cleans up at the end of the block, or if this process is killed.
 
-    The watcher runs before the folder exists, so that no moment to be killed in is left over.
+    It notices by the lifeline, a pipe that closes then. It starts before the folder exists, so that a kill at
+    any time leaves nothing behind.
     """
-    with subprocess.Popen(  # noqa: S603 - a script of ours
+    with subprocess.Popen(  # noqa: S603 - our own script
         [sys.executable, "-I", "-S", _watch.__file__, pg_ctl, folder],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
@@ -190,7 +191,7 @@ def _watched(pg_ctl: Path, folder: Path) -> Generator[IO[bytes]]:
         finally:
             lifeline.close()
             watcher.wait()
-            _watch.clean_up(pg_ctl, folder)  # in case somebody killed the watcher
+            _watch.clean_up(pg_ctl, folder)  # in case the watcher was killed
 
 
 _lifelines: WeakSet[IO[bytes]] = WeakSet()
@@ -201,11 +202,11 @@ def _drop_lifelines() -> None:
         lifeline.close()
 
 
-os.register_at_fork(after_in_child=_drop_lifelines)  # a copy of this process must not hold a server alive
+os.register_at_fork(after_in_child=_drop_lifelines)  # a forked process must not keep a server alive
 
 
-def _unused_folder(owner: Owner) -> Path:
-    """A new name below the temporary folder, or below /tmp if that is too deep or closed to the owner."""
+def _new_folder(owner: ServerOwner) -> Path:
+    """A new path in the temporary folder, or in /tmp if that is too long or not accessible to the owner."""
     name = f"trax-postgres-{secrets.token_hex(6)}"
     usual = Path(tempfile.gettempdir())
     is_short = len(os.fsencode(usual / name / ".s.PGSQL.99999")) < SOCKET_PATH_BYTES

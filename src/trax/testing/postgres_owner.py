@@ -1,4 +1,4 @@
-"""Who a test server runs as: PostgreSQL refuses root, so `nobody` takes its place."""
+"""The user that a test server runs as: PostgreSQL refuses root, so root uses `nobody`."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Owner(NamedTuple):
-    """The user and group that own a server; both None for the user we already are."""
+class ServerOwner(NamedTuple):
+    """The user and group that own a server; both None for the current user."""
 
     uid: int | None = None
     gid: int | None = None
 
     def run(self, *command: str | Path, stdin: IO[bytes] | int, output: IO[bytes] | int) -> int:
-        """Run to the end and give the exit status, whatever folder, settings and terminal we have.
+        """Run a program and return its exit status, independent of our folder, environment and terminal.
 
-        An interrupt ends our waiting, not the program: a half-made server would leave shared memory behind.
+        An interrupt ends the wait, not the program: a half-created server would leave shared memory behind.
         """
         with subprocess.Popen(  # noqa: S603 - PostgreSQL's own programs
             command,
@@ -46,7 +46,7 @@ class Owner(NamedTuple):
     def can_enter(self, folder: Path) -> bool:
         return self.uid is None or all(path.stat().st_mode & 0o001 for path in (folder, *folder.parents))
 
-    def take(self, folder: Path) -> None:
+    def chown_all(self, folder: Path) -> None:
         """Become the owner of everything in the folder."""
         if self.uid is None or self.gid is None:
             return
@@ -54,11 +54,11 @@ class Owner(NamedTuple):
             os.chown(path, self.uid, self.gid, follow_symlinks=False)
 
 
-def server_owner() -> Owner:
+def server_owner() -> ServerOwner:
     if os.geteuid() != 0:
-        return Owner()
+        return ServerOwner()
     nobody = pwd.getpwnam("nobody")
-    return Owner(nobody.pw_uid, nobody.pw_gid)
+    return ServerOwner(nobody.pw_uid, nobody.pw_gid)
 
 
 def _neutral_environment() -> dict[str, str]:

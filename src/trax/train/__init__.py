@@ -1,33 +1,33 @@
-"""Typed pipelines, usable with no database and no configuration.
+"""Trains: typed pipelines of junctions. Usable without a database and without configuration.
 
-You write              junction     a function (or a class that is called) as one step
-                       route        steps coupled with `>>`; short circuits, and extract
-                       define       a name for a route: a train
-                       options      how its runs are handled
+Define                 junction     a function, or a class with `__call__`, as one step
+                       route        junctions joined with `>>`; short_circuit, extract, unchecked
+                       define       a named route: a train
+                       options      retries, limits, priority and hooks of a train
 
-Decided once           scope        what the names in annotations mean
-                       signature    what a callable asks for and gives
-                       declared     types as they are written
-                       keys         under which keys a value travels
-                       instances    whether a value is what a type says
-                       check        whether the junctions of a route fit together
-                       plan         a route made ready to travel
+Prepare once           scope        resolve the names in annotations
+                       signature    the parameters and the return type of a callable
+                       declared     inspect declared types
+                       keys         the memory keys of a type or a value
+                       instances    whether a value matches a declared type
+                       check        whether the junctions of a route fit together (CHAIN001, CHAIN002)
+                       plan         the executable steps of a route
 
 One run                train         run, attempt, and their blocking forms
-                       journey       from step to step to an outcome
+                       journey       execute the steps, return an outcome
                        memory        the values of the run, by type
-                       wiring        finding what memory alone does not have
-                       services      what can be asked for; provision makes and closes it
-                       cancellation  asking a run to stop
+                       wiring        find the arguments of a junction
+                       services      dependency injection; provision creates and closes services
+                       cancellation  ask a run to stop
                        threads       synchronous code in an async run
                        requests      what a junction raises: Cancel, RetryAfter, Snooze
                        outcome       Done | Failed | Cancelled | Interrupted
-                       failure       what an exception carries when it leaves a train
-                       context       which recorded run the code is part of
+                       failure       error details attached to an exception
+                       context       the current recorded run
 
 Around it              registry, names   all trains of an app
-                       codec, fidelity   inputs and outputs as JSON text, and what that may lose
-                       secrets, keyring  what must not be read in it, and the keys that encrypt it
+                       codec, fidelity   inputs and outputs as JSON text, and what JSON cannot represent
+                       secrets, keyring  hide secrets in that JSON, and the keys that encrypt them
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from __future__ import annotations
 from trax.train.cancellation import Cancellation
 from trax.train.check import check_route
 from trax.train.codec import Codec, input_codec, output_codec
-from trax.train.context import Run, current, entered
+from trax.train.context import Run, current, enter_run
 from trax.train.define import DefinitionKeywords, train, train_of
 from trax.train.failure import TrainExceptionData
-from trax.train.journey import RunKeywords
+from trax.train.journey import TrainRunKeywords
 from trax.train.junction import Junction, junction
 from trax.train.keys import wired
 from trax.train.options import Hook, Retry, TrainKeywords, TrainOptions
@@ -66,7 +66,6 @@ __all__ = [
     "RetryAfter",
     "Route",
     "Run",
-    "RunKeywords",
     "Segment",
     "Services",
     "ShortCircuit",
@@ -75,9 +74,10 @@ __all__ = [
     "TrainExceptionData",
     "TrainKeywords",
     "TrainOptions",
+    "TrainRunKeywords",
     "check_route",
     "current",
-    "entered",
+    "enter_run",
     "error_of",
     "extract",
     "input_codec",

@@ -1,4 +1,4 @@
-"""Asking a run to stop: a token any thread may use, and the hold a run has on its task meanwhile."""
+"""Cancel or interrupt a run: a thread-safe token, and its binding to the task of the run."""
 
 from __future__ import annotations
 
@@ -17,47 +17,47 @@ T = TypeVar("T")
 
 
 class Cancellation:
-    """A wish that one run, and whatever it starts with the same token, may stop.
+    """A token that asks a run, and everything it starts with the same token, to stop.
 
-    The first wish wins. Async junctions are interrupted where they wait; synchronous ones cannot be, and
-    poll `requested` or call `raise_if_requested()`. No junction is started once a wish was made.
+    The first request wins. An async junction is interrupted where it awaits; a synchronous one cannot be, and
+    should check `requested` or call `raise_if_requested()`. No junction starts after a request.
     """
 
     __slots__ = ("_bonds", "_error", "is_abandoned", "reason", "requested")
     _lock: ClassVar = RLock()
-    """One for all tokens, since every run has one. A signal may make a wish in the thread that holds it."""
+    """Shared by all tokens, to keep them small. Reentrant: a signal handler may cancel while it is held."""
 
     def __init__(self) -> None:
         self.requested = False
         self.is_abandoned = False
-        """Whether nobody waits for the run any more: what it does from now on is not recorded."""
+        """Whether the run was abandoned: what it does from now on is not recorded."""
         self.reason: str | None = None
         self._error: type[RunCancelled | RunInterrupted] = RunCancelled
-        self._bonds: list[Bond] = []
+        self._bonds: list[TaskBinding] = []
 
     def __repr__(self) -> str:
         return f"<Cancellation {self.reason!r}>" if self.requested else "<Cancellation, not requested>"
 
     def cancel(self, reason: str = "cancelled", *, timed_out: bool = False) -> None:
-        """Ask the run to stop for good; `timed_out` says that it took longer than it may."""
+        """Ask the run to stop and not to run again; `timed_out`: it exceeded its timeout."""
         self._request(RunTimedOut if timed_out else RunCancelled, reason)
 
     def interrupt(self, reason: str = "interrupted") -> None:
-        """Ask the run to stop now and to be run again later."""
+        """Ask the run to stop now and to run again later."""
         self._request(RunInterrupted, reason)
 
     def abandon(self, reason: str = "abandoned") -> None:
-        """Leave the run to itself: its task ends at once, also while a thread of it goes on."""
+        """Stop waiting for the run: its task ends at once, even if one of its threads continues."""
         self.is_abandoned = True
         self._request(RunInterrupted, reason)
         with self._lock:
             bonds = tuple(self._bonds)
         for bond in bonds:
-            bond.wake()
+            bond.schedule_cancel()
 
     @property
     def timed_out(self) -> bool:
-        """Whether the run was asked to stop because it took longer than it may."""
+        """Whether the run was asked to stop because it exceeded its timeout."""
         return self._error is RunTimedOut
 
     def raise_if_requested(self) -> None:
@@ -65,19 +65,19 @@ class Cancellation:
             raise self.error()
 
     def error(self) -> RunCancelled | RunInterrupted:
-        """What a run that stopped ends with: the wish, or that it stopped by itself."""
+        """The error for a run that stopped: the request, or a CancelledError raised by a junction."""
         return self._error(self.reason or "a junction raised CancelledError")
 
-    def bind(self) -> Bond:
-        """Let a wish cancel the task that calls this until the bond is released."""
-        bond = Bond(cast("Task[Any]", asyncio.current_task()), self)
+    def bind(self) -> TaskBinding:
+        """Cancel the calling task when a stop is requested, until the returned binding is released."""
+        bond = TaskBinding(cast("Task[Any]", asyncio.current_task()), self)
         with self._lock:
             self._bonds.append(bond)
         return bond
 
-    def unbind(self, bond: Bond) -> None:
+    def unbind(self, binding: TaskBinding) -> None:
         with self._lock:
-            self._bonds.remove(bond)
+            self._bonds.remove(binding)
 
     def _request(self, error: type[RunCancelled | RunInterrupted], reason: str) -> None:
         with self._lock:
@@ -86,11 +86,11 @@ class Cancellation:
             self._error, self.reason, self.requested = error, reason, True
             bonds = tuple(self._bonds)
         for bond in bonds:
-            bond.wake()
+            bond.schedule_cancel()
 
 
-async def held(token: Cancellation, work: Awaitable[T]) -> T:
-    """Await the work of a run; a wish ends it with RunCancelled or RunInterrupted."""
+async def await_cancellable(token: Cancellation, work: Awaitable[T]) -> T:
+    """Await the work of a run; a stop request ends it with RunCancelled or RunInterrupted."""
     bond = token.bind()
     try:
         return await work
@@ -100,8 +100,8 @@ async def held(token: Cancellation, work: Awaitable[T]) -> T:
         bond.release()
 
 
-class Bond:
-    """A run's hold on its task. A wish cancels the task at most once, and never after the release."""
+class TaskBinding:
+    """Binds a token to the task of a run. It cancels the task at most once, and never after `release`."""
 
     __slots__ = ("_is_delivered", "_is_released", "_task", "_token")
 
@@ -113,16 +113,16 @@ class Bond:
 
     @property
     def is_running(self) -> bool:
-        """Whether the task is what its loop executes at this moment."""
+        """Whether the event loop is executing this task right now."""
         return asyncio.current_task(self._task.get_loop()) is self._task
 
-    def wake(self) -> None:
-        """Called in any thread; the loop may have been closed by now."""
+    def schedule_cancel(self) -> None:
+        """Cancel the task from any thread. The loop may already be closed."""
         with suppress(RuntimeError):
             self._task.get_loop().call_soon_threadsafe(self._deliver)
 
     def release(self) -> None:
-        """End the hold and take back the cancel request it made, if it made one."""
+        """End the binding, and undo the cancel request it made, if any."""
         if self._is_released:
             return
         self._is_released = True
@@ -131,12 +131,12 @@ class Bond:
             self._task.uncancel()
 
     def error(self, cancelled: asyncio.CancelledError) -> RunCancelled | RunInterrupted:
-        """What a run that was cancelled while it waited ends with; it is no longer held after that.
+        """Release the binding and return the error for a run that was cancelled while it waited.
 
-        A CancelledError that nobody asked for ends it like a wish. When someone cancelled the task itself,
-        that is none of ours and goes on outwards.
+        A CancelledError without a request counts as a cancellation of the run. If other code cancelled the
+        task, the CancelledError is raised again.
         """
-        self.release()  # first, so that only what others asked for is counted
+        self.release()  # first, so that `cancelling` counts only requests of others
         if self._task.cancelling():
             raise cancelled
         error = self._token.error()
@@ -144,8 +144,8 @@ class Bond:
         return error
 
     def _deliver(self) -> None:
-        # A wish may have been made in another thread just before the run ended. The flag is read and
-        # written on the loop only, so a late delivery cannot hit the code around the run.
+        # Another thread may have requested a stop just before the run ended. The flag is read and written
+        # on the loop only, so a late delivery cannot cancel the code around the run.
         if not self._is_released:
             self._is_delivered = True
             self._task.cancel()

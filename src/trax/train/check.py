@@ -1,4 +1,4 @@
-"""Whether the junctions of a route fit together, found out before anything runs. No I/O, no calls."""
+"""Check, before anything runs, that the junctions of a route fit together (CHAIN001, CHAIN002)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from trax.errors import RouteError, did_you_mean
 from trax.train.cancellation import Cancellation
 from trax.train.declared import is_unit, name_of, parts_of
 from trax.train.extract import Extract
-from trax.train.keys import Key, key_of, produced_keys
-from trax.train.memory import wanted
+from trax.train.keys import Key, key_of, static_keys
+from trax.train.memory import request_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from trax.train.memory import Want
-    from trax.train.route import Route, Stop
+    from trax.train.memory import TypeRequest
+    from trax.train.route import Route, RouteStop
     from trax.train.services import Services
     from trax.train.signature import Parameter
 
@@ -32,12 +32,12 @@ def check_route(
     services: Services | None = None,
     extra: Iterable[Any] = (),
 ) -> list[RouteError]:
-    """All that is wrong with a route: CHAIN001 for an input nobody produces, CHAIN002 for the output."""
-    return list(_Walk(name, services, extra).problems(route, input_type, output_type))
+    """All problems of a route: CHAIN001 for an input that nothing produces, CHAIN002 for the output."""
+    return list(_RouteChecker(name, services, extra).problems(route, input_type, output_type))
 
 
-class _Walk:
-    """The types there are at some point of a route."""
+class _RouteChecker:
+    """Collects the types that are available at each step of a route."""
 
     def __init__(self, train: str, services: Services | None, extra: Iterable[Any]) -> None:
         self._train = train
@@ -47,40 +47,42 @@ class _Walk:
             self._add(kind, {key_of(kind)})
 
     def problems(self, route: Route[Any, Any], input_type: Any, output_type: Any) -> Iterator[RouteError]:
-        self._add(input_type, produced_keys(input_type))
+        self._add(input_type, static_keys(input_type))
         for stop in route.stops:
             yield from self._problems_at(stop)
-            gives = stop.does.target if isinstance(stop.does, Extract) else stop.does.signature.returns
-            self._add(gives, produced_keys(gives))
-        for missing in () if is_unit(output_type) else self._missing(wanted(output_type)):
-            yield RouteError("CHAIN002", self._undelivered(name_of(missing.declared)))
+            returns = (
+                stop.action.target if isinstance(stop.action, Extract) else stop.action.signature.returns
+            )
+            self._add(returns, static_keys(returns))
+        for missing in () if is_unit(output_type) else self._find_missing(request_for(output_type)):
+            yield RouteError("CHAIN002", self._output_message(name_of(missing.declared)))
 
-    def _problems_at(self, stop: Stop) -> Iterator[RouteError]:
-        if isinstance(stop.does, Extract) or not stop.is_checked:
+    def _problems_at(self, stop: RouteStop) -> Iterator[RouteError]:
+        if isinstance(stop.action, Extract) or not stop.is_checked:
             return
-        for parameter in (*stop.does.constructor, *stop.does.signature.parameters):
-            for missing in () if parameter.is_optional else self._missing(parameter.want):
-                yield RouteError("CHAIN001", self._unproduced(stop, parameter, name_of(missing.declared)))
+        for parameter in (*stop.action.constructor, *stop.action.signature.parameters):
+            for missing in () if parameter.is_optional else self._find_missing(parameter.request):
+                yield RouteError("CHAIN001", self._input_message(stop, parameter, name_of(missing.declared)))
 
-    def _missing(self, want: Want) -> Iterator[Want]:
-        if want.parts:
-            for part in want.parts:
-                yield from self._missing(part)
-        elif not self._keys.intersection(want.keys):
-            yield want
+    def _find_missing(self, request: TypeRequest) -> Iterator[TypeRequest]:
+        if request.parts:
+            for part in request.parts:
+                yield from self._find_missing(part)
+        elif not self._keys.intersection(request.keys):
+            yield request
 
-    def _unproduced(self, stop: Stop, parameter: Parameter, missing: str) -> str:
-        asks = f"junction {stop.does.name!r} asks for {missing} (parameter {parameter.name!r})"
+    def _input_message(self, stop: RouteStop, parameter: Parameter, missing: str) -> str:
+        needs = f"junction {stop.action.name!r} needs {missing} (parameter {parameter.name!r})"
         available = self._available(missing)
         return (
-            f"train {self._train!r}: {asks}, but nothing before it produces one; "
+            f"train {self._train!r}: {needs}, but no earlier junction produces it; "
             f"{available}{'' if available.endswith('?') else '.'} "
             f"If {missing} is a service, declare it first: app.provide({missing}, …)"
         )
 
-    def _undelivered(self, missing: str) -> str:
+    def _output_message(self, missing: str) -> str:
         return (
-            f"train {self._train!r} is to give {missing}, but no junction of its route produces one; "
+            f"train {self._train!r} must return {missing}, but no junction of its route produces it; "
             f"{self._available(missing)}"
         )
 

@@ -1,7 +1,7 @@
-"""Inputs and outputs as JSON text, checked by their declared type on the way in and out.
+"""Encode and decode inputs and outputs as JSON text, validated by their declared type.
 
-JSON cannot carry everything Python can. What would come back changed is refused where it enters: numbers
-that are not finite, text that is no Unicode, an instance of a subclass whose own fields would be lost.
+JSON cannot represent every Python value. A value that would be decoded differently is refused when it is
+encoded: numbers that are not finite, text that is not Unicode, subclass instances whose fields would be lost.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pydantic.errors import PydanticUserError
 
 from trax.errors import DefinitionError, FieldError, InvalidInput
 from trax.train.declared import is_typed_dict, name_of
-from trax.train.fidelity import traits_of, unwritable
-from trax.train.secrets import Keeping, Secrets, holds_secrets, words_of
+from trax.train.fidelity import find_unwritable, traits_of
+from trax.train.secrets import SecretMode, Secrets, holds_secrets, secret_words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# What pydantic raises for a value it cannot write or read; its own two errors are ValueErrors. The others are
-# raised by code of the type that was given what it did not expect: `__init__(self, **data)` of a model cannot
-# be called with a key `self`, and a validator may look for what is not there.
-REJECTED = (ValueError, RecursionError, TypeError, AttributeError, LookupError, ArithmeticError)
+# What pydantic raises for a value that it cannot encode or decode; its own two errors are ValueErrors. The
+# others come from code of the type itself that got an unexpected value: `__init__(self, **data)` of a model
+# cannot be called with a key `self`, and a validator may access what is missing.
+CODEC_ERRORS = (ValueError, RecursionError, TypeError, AttributeError, LookupError, ArithmeticError)
 
 
 class Codec(Generic[T]):
-    """Writes and reads values of one declared type. Keys are the field names as written in Python."""
+    """Encodes and decodes values of one declared type. JSON keys are the Python field names, not aliases."""
 
     @overload
     def __init__(
@@ -47,13 +47,13 @@ class Codec(Generic[T]):
     def __init__(
         self, declared: Any, *, owner: str, role: str = "input", trains: tuple[str, ...] = ()
     ) -> None:
-        """`owner` and `role` name the place in messages: "train 'greet'" refused its "input".
+        """`owner` and `role` start error messages: "train 'greet': invalid input".
 
-        `trains` are the names that secrets are encrypted for: the first one, and those that it had before.
+        `trains` are the name and the aliases of the train that secrets are encrypted for.
         """
         adapter = _adapter(declared, f"the {role} of {owner}")
         traits = traits_of(adapter.core_schema)
-        self._subject = f"{owner} refused its {role}"
+        self._subject = f"{owner}: invalid {role}"
         self._declared = declared
         self._record = _record_of(declared)
         self._is_nothing = declared is None or declared is type(None)
@@ -72,58 +72,58 @@ class Codec(Generic[T]):
 
     @property
     def holds_secrets(self) -> bool:
-        """Whether its values may hold a SecretStr, or another secret of pydantic."""
+        """Whether its values may contain a SecretStr or another pydantic secret."""
         return self._secrets is not None
 
-    def encode(self, value: T, *, secrets: Keeping = "sealed") -> str:
-        """The value as JSON text, or InvalidInput naming every field its type refuses.
+    def encode(self, value: T, *, secrets: SecretMode = "sealed") -> str:
+        """Encode a value as JSON text. Raises InvalidInput naming every invalid field.
 
-        Secrets in it are encrypted, which is refused where there is no key; or else they are masked.
+        By default secrets are encrypted, and refused if no key is configured; or they are masked.
         """
         if self._secrets is not None and secrets != "marked":
-            return self._secrets.keep(self.encode(value, secrets="marked"), secrets)
+            return self._secrets.protect(self.encode(value, secrets="marked"), secrets)
         if value is None and self._is_nothing:
             return "null"
         if type(value) is not self._record:
-            return self._normalised(value)
+            return self._validate_and_encode(value)
         try:
             raw = self._to_json(value, by_alias=False, round_trip=True, warnings="error")
-        except REJECTED:
-            return self._normalised(value)
+        except CODEC_ERRORS:
+            return self._validate_and_encode(value)
         if self._may_hold_floats and (b"null" in raw or b"NaN" in raw or b"Infinity" in raw):
             self._refuse_unwritable(value)
         if not self._is_trusted or (self._field_count and len(value.__dict__) < self._field_count):
-            self.decode(raw)  # a model put together by `model_construct` may lack fields
+            self.decode(raw)  # a model built by `model_construct` may lack fields
         return raw.decode()
 
     def decode(self, text: str | bytes) -> T:
-        """The value that JSON text stands for, or InvalidInput naming every field its type refuses."""
+        """Decode JSON text. Raises InvalidInput naming every invalid field."""
         try:
             text = text if self._secrets is None else self._secrets.reveal(text)
             return self._from_json(text, by_alias=False, by_name=True)
-        except REJECTED as error:
+        except CODEC_ERRORS as error:
             raise self._refusal(error, text) from None
 
     def copy(self, value: T) -> T:
-        """The value as it would be read, secrets and all. Nothing of it is kept."""
+        """The value after encoding and decoding, secrets included."""
         return self.decode(self.encode(value, secrets="marked"))
 
     def secret_words(self, value: T) -> frozenset[str]:
-        """How the secrets of a value would be spelled in a text that gave them away."""
-        return frozenset() if self._secrets is None else words_of(value)
+        """The secrets of a value as they could appear in text, for masking."""
+        return frozenset() if self._secrets is None else secret_words_of(value)
 
-    def _normalised(self, value: Any) -> str:
-        """The careful way: check the value, write what the check made of it, and see that it can be read."""
+    def _validate_and_encode(self, value: Any) -> str:
+        """The slow path: validate the value, encode the result, and verify that it can be decoded."""
         try:
-            checked = self._checked(value)
-            self._refuse_unwritable(checked)
-            raw = self._to_json(checked, by_alias=False, round_trip=True, warnings="error")
-        except REJECTED as error:
+            validated = self._validate(value)
+            self._refuse_unwritable(validated)
+            raw = self._to_json(validated, by_alias=False, round_trip=True, warnings="error")
+        except CODEC_ERRORS as error:
             raise self._refusal(error, value) from None
         self.decode(raw)
         return raw.decode()
 
-    def _checked(self, value: Any) -> Any:
+    def _validate(self, value: Any) -> Any:
         if self._record is None:
             return self._from_python(
                 value, strict=not is_typed_dict(self._declared), by_alias=False, by_name=True
@@ -131,31 +131,36 @@ class Codec(Generic[T]):
         if isinstance(value, Mapping):
             return self._from_python(dict(cast("Mapping[Any, Any]", value)), by_alias=False, by_name=True)
         if type(value) is not self._record:
-            refused = FieldError if self._secrets is None else self._secrets.refusal
-            raise InvalidInput(self._subject, [refused("", self._misfit(value, self._record), value)])
+            field_error = FieldError if self._secrets is None else self._secrets.field_error
+            raise InvalidInput(
+                self._subject, [field_error("", self._type_mismatch(value, self._record), value)]
+            )
         self._refuse_unwritable(value)
         return self.decode(self._to_json(value, by_alias=False, round_trip=True, warnings="none"))
 
     def _refuse_unwritable(self, value: Any) -> None:
         plain = self._to_python(value, by_alias=False, round_trip=True, warnings="none")
-        errors = list(unwritable(plain))
+        errors = list(find_unwritable(plain))
         if errors:
             raise InvalidInput(self._subject, errors)
 
     def _refusal(self, error: Exception, value: Any) -> InvalidInput:
-        refused = FieldError if self._secrets is None else self._secrets.refusal
+        field_error = FieldError if self._secrets is None else self._secrets.field_error
         if isinstance(error, ValidationError):
-            found: list[Any] = list(error.errors(include_url=False, include_context=False))
-            each = [refused(".".join(map(str, one["loc"])), one["msg"], one["input"]) for one in found]
-            return InvalidInput(self._subject, each)
+            details: list[Any] = list(error.errors(include_url=False, include_context=False))
+            errors = [
+                field_error(".".join(map(str, detail["loc"])), detail["msg"], detail["input"])
+                for detail in details
+            ]
+            return InvalidInput(self._subject, errors)
         message = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-        return InvalidInput(self._subject, [refused("", message, value)])
+        return InvalidInput(self._subject, [field_error("", message, value)])
 
-    def _to_marked_json(self, value: Any, **how: Any) -> bytes:
-        assert self._secrets is not None  # noqa: S101 - it is only used with them
-        return self._secrets.mark(self._serializer.to_json(value, **how), value)
+    def _to_marked_json(self, value: Any, **options: Any) -> bytes:
+        assert self._secrets is not None  # noqa: S101 - only used for types with secrets
+        return self._secrets.mark(self._serializer.to_json(value, **options), value)
 
-    def _misfit(self, value: Any, record: type) -> str:
+    def _type_mismatch(self, value: Any, record: type) -> str:
         expected, got = name_of(self._declared), name_of(type(value))
         if isinstance(value, record):
             return f"expected {expected} itself, got its subclass {got}, whose own fields would be lost"
@@ -163,7 +168,7 @@ class Codec(Generic[T]):
 
 
 def input_codec(train: Train[Any, Any]) -> Codec[Any]:
-    """Raises DefinitionError for an input type that cannot travel as JSON."""
+    """Raises DefinitionError for an input type that cannot be represented as JSON."""
     return Codec(train.input_type, owner=f"train {train.name!r}", trains=(train.name, *train.options.aliases))
 
 
@@ -183,7 +188,7 @@ def _adapter(declared: Any, place: str) -> TypeAdapter[Any]:
 
 
 def _record_of(declared: Any) -> type[Any] | None:
-    """The class of models and dataclasses; None for types that come as mappings, lists or scalars."""
+    """The class of a model or dataclass; None for mappings, lists and scalars."""
     kind: Any = get_origin(declared) or declared
     is_model = inspect.isclass(kind) and issubclass(kind, BaseModel)
     return kind if is_model or dataclasses.is_dataclass(kind) else None

@@ -1,4 +1,4 @@
-"""Which recorded run the code is part of: `current()`, in junctions and in the threads they run in."""
+"""The current recorded run: `current()`, available in junctions and in the threads they run in."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from trax.bounds import is_number
-from trax.errors import TraxError, shown
+from trax.errors import TraxError, format_value
 from trax.train.cancellation import Cancellation
 from trax.train.secrets import hide_words
 
@@ -23,18 +23,18 @@ logger = logging.getLogger(__name__)
 
 
 class Activator(Protocol):
-    """Wakes dormant dependents of a run's manifest, from async code and from blocking code."""
+    """Activates dormant dependents of a run's manifest, from async and from blocking code."""
 
-    def __call__(self, run: Run, wanted: list[tuple[str, Any]], /, *, force: bool) -> Awaitable[int]: ...
+    def __call__(self, run: Run, activations: list[tuple[str, Any]], /, *, force: bool) -> Awaitable[int]: ...
 
-    def blocking(self, run: Run, wanted: list[tuple[str, Any]], /, *, force: bool) -> int: ...
+    def activate_blocking(self, run: Run, activations: list[tuple[str, Any]], /, *, force: bool) -> int: ...
 
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """One recorded run as its own junctions see it.
+    """The recorded run that the calling code is part of.
 
-    `manifest` is the one it belongs to; in a run inside another, the one that the run around it belongs to.
+    `manifest` is the external id of its manifest; for a nested run, that of the outer run's manifest.
     """
 
     metadata_id: int
@@ -48,43 +48,43 @@ class Run:
     activator: Activator | None = field(default=None, repr=False)
     reporter: Reporter | None = field(default=None, repr=False)
     secret_words: frozenset[str] = field(default=frozenset(), repr=False)
-    """What must not be read in anything that is kept of it: the secrets of its input."""
+    """Secrets of its input, masked in everything that is recorded."""
 
     @property
     def cancelled(self) -> bool:
-        """Whether someone asked this run to stop, for good or until later."""
+        """Whether this run was asked to stop, cancelled or interrupted."""
         return self.cancellation.requested
 
     async def progress(self, fraction: float, message: str | None = None) -> None:
-        """Say how far this run has come, from 0 to 1, and in a few words. Say it as often as you like.
+        """Report the progress of this run: a fraction from 0 to 1, and a short message. Cheap to call often.
 
-        It is shown within a second: only what was said last is written down, together with other runs.
+        It is visible within a second. Only the latest report is stored, in one batch with other runs.
         """
         self.sync.progress(fraction, message)
 
     async def activate(self, external_id: str, value: Any, *, force: bool = False) -> int:
-        """Wake a dormant dependent of this manifest, with an input made now; see `activate_many`."""
+        """Activate a dormant dependent of this manifest with an input; see `activate_many`."""
         return await self.activate_many([(external_id, value)], force=force)
 
-    async def activate_many(self, wanted: Iterable[tuple[str, Any]], *, force: bool = False) -> int:
-        """Wake dormant dependents of this manifest, all of them or, when one is not its dependent, none.
+    async def activate_many(self, activations: Iterable[tuple[str, Any]], *, force: bool = False) -> int:
+        """Activate dormant dependents of this manifest: all, or none if one is not its dependent.
 
-        One that is queued or running already is passed over, and so is one whose dead letter awaits a person,
-        unless `force` is given. Returns how many were woken. Without a manifest there is nothing to wake.
+        A dependent that is already queued or running is skipped, and so is one whose dead letter awaits
+        intervention, unless `force` is true. Returns the number activated; 0 for a run without a manifest.
         """
-        activator = self.bound_activator()
-        return 0 if activator is None else await activator(self, list(wanted), force=force)
+        activator = self.find_activator()
+        return 0 if activator is None else await activator(self, list(activations), force=force)
 
     @property
     def sync(self) -> BlockingRun:
-        """The same verbs for synchronous junctions: `run.sync.activate(…)`."""
+        """The same methods for synchronous junctions: `run.sync.activate(…)`."""
         return BlockingRun(self)
 
-    def bound_activator(self) -> Activator | None:
-        """Who wakes dependents, if this run has any to wake."""
+    def find_activator(self) -> Activator | None:
+        """The activator of this run; None, with a warning, for a run without a manifest."""
         if self.activator is None or self.manifest is None:
             logger.warning(
-                "train %r runs without a manifest: it has no dependents to activate",
+                "train %r: this run has no manifest, so no dependents to activate",
                 self.train,
                 extra={"train": self.train, "metadata_id": self.metadata_id},
             )
@@ -94,26 +94,28 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class BlockingRun:
-    """What a run can ask for, for code that cannot await: each verb returns when it is done."""
+    """The methods of a run for synchronous code; each returns when it is done."""
 
     run: Run
 
     def progress(self, fraction: float, message: str | None = None) -> None:
-        checked = _checked(fraction)
+        valid_fraction = _validate_fraction(fraction)
         if self.run.reporter is not None:
-            self.run.reporter(checked, message and hide_words(message, self.run.secret_words))
+            self.run.reporter(valid_fraction, message and hide_words(message, self.run.secret_words))
 
     def activate(self, external_id: str, value: Any, *, force: bool = False) -> int:
         return self.activate_many([(external_id, value)], force=force)
 
-    def activate_many(self, wanted: Iterable[tuple[str, Any]], *, force: bool = False) -> int:
-        activator = self.run.bound_activator()
-        return 0 if activator is None else activator.blocking(self.run, list(wanted), force=force)
+    def activate_many(self, activations: Iterable[tuple[str, Any]], *, force: bool = False) -> int:
+        activator = self.run.find_activator()
+        return (
+            0 if activator is None else activator.activate_blocking(self.run, list(activations), force=force)
+        )
 
 
-def _checked(fraction: Any) -> float:
+def _validate_fraction(fraction: Any) -> float:
     if not is_number(fraction, 0, 1):
-        raise TraxError(f"progress is a number from 0 to 1 (got {shown(fraction)})")
+        raise TraxError(f"progress must be a number from 0 to 1 (got {format_value(fraction)})")
     return float(fraction)
 
 
@@ -121,12 +123,12 @@ _current: ContextVar[Run | None] = ContextVar("trax_current_run", default=None)
 
 
 def current() -> Run | None:
-    """The recorded run this code is part of; None outside one."""
+    """The recorded run that this code is part of; None outside a run."""
     return _current.get()
 
 
-class entered:  # noqa: N801 - read as a word: `with entered(run):`
-    """Make this the current run inside the block. Spelled out, since every run comes through here."""
+class enter_run:  # noqa: N801 - used like a function in a with statement
+    """Make this the current run inside the block. A class, since a generator would be slower."""
 
     __slots__ = ("_run", "_token")
 

@@ -1,4 +1,4 @@
-"""Defining a train: a name, a route or one function, and its options, checked at once."""
+"""Define a train: a name, a route or one function, and options; validated at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trax.train.junction import junction
 from trax.train.memory import MISSING
 from trax.train.names import check_name
 from trax.train.options import TrainKeywords, TrainOptions
-from trax.train.plan import input_of, output_of, planned
+from trax.train.plan import build_plan, input_of, output_of
 from trax.train.route import In, Out, Route, Segment
 from trax.train.train import Train
 
@@ -26,9 +26,9 @@ NextOut = TypeVar("NextOut")
 
 
 class DefinitionKeywords(TrainKeywords, total=False):
-    """What may be said when a train is defined, as keyword arguments.
+    """The keyword arguments of a train definition: its options, `services` and `extra`.
 
-    Its junctions may ask for `services`; `extra` are the types that each run is handed beside its input.
+    `services` are available to its junctions; `extra` are types that each run receives besides its input.
     """
 
     services: Services | None
@@ -39,7 +39,7 @@ class DefinitionKeywords(TrainKeywords, total=False):
 def train(
     name: str,
     segment: Segment[In, Out],
-    **how: Unpack[DefinitionKeywords],
+    **keywords: Unpack[DefinitionKeywords],
 ) -> Train[In, Out]: ...
 @overload
 def train(
@@ -47,7 +47,7 @@ def train(
     segment: Segment[In, Any],
     *,
     output: type[NextOut],
-    **how: Unpack[DefinitionKeywords],
+    **keywords: Unpack[DefinitionKeywords],
 ) -> Train[In, NextOut]: ...
 @overload
 def train(
@@ -55,7 +55,7 @@ def train(
     segment: Segment[Any, Out],
     *,
     input: type[NextIn],
-    **how: Unpack[DefinitionKeywords],
+    **keywords: Unpack[DefinitionKeywords],
 ) -> Train[NextIn, Out]: ...
 @overload
 def train(
@@ -64,7 +64,7 @@ def train(
     *,
     input: type[NextIn],
     output: type[NextOut],
-    **how: Unpack[DefinitionKeywords],
+    **keywords: Unpack[DefinitionKeywords],
 ) -> Train[NextIn, NextOut]: ...
 def train(
     name: str,
@@ -72,23 +72,23 @@ def train(
     *,
     input: Any = MISSING,  # noqa: A002 - it reads `train(…, input=Order)`
     output: Any = MISSING,
-    **how: Unpack[DefinitionKeywords],
+    **keywords: Unpack[DefinitionKeywords],
 ) -> Train[Any, Any]:
-    """Name a route, and check that its junctions fit together.
+    """Define a train from a route, and check that its junctions fit together.
 
-    The input is what the first junction asks for first, the output what the last one gives, unless `input`
-    and `output` say otherwise.
+    By default the input type is the first parameter of the first junction, and the output type is the return
+    type of the last one; `input` and `output` override them.
     """
     check_name(name)
-    services, extra = how.pop("services", None), tuple(how.pop("extra", ()))
+    services, extra = keywords.pop("services", None), tuple(keywords.pop("extra", ()))
     whole: Route[Any, Any] = Route(segment.stops)
-    ends = {
+    types = {
         "input_type": input_of(whole) if input is MISSING else input,
         "output_type": output_of(whole) if output is MISSING else output,
     }
-    _refuse(check_route(name, whole, services=services, extra=extra, **ends))
-    options = TrainOptions(**cast("TrainKeywords", how))
-    return Train(name, whole, options, services, extra, planned(name, whole, **ends))
+    _raise_problems(check_route(name, whole, services=services, extra=extra, **types))
+    options = TrainOptions(**cast("TrainKeywords", keywords))
+    return Train(name, whole, options, services, extra, build_plan(name, whole, **types))
 
 
 @overload
@@ -96,31 +96,33 @@ def train_of(
     function: Callable[Concatenate[In, ...], Awaitable[Out]],
     /,
     name: str | None = None,
-    **how: Unpack[DefinitionKeywords],
+    **keywords: Unpack[DefinitionKeywords],
 ) -> Train[In, Out]: ...
 @overload
 def train_of(
-    function: Callable[[], Awaitable[Out]], /, name: str | None = None, **how: Unpack[DefinitionKeywords]
+    function: Callable[[], Awaitable[Out]], /, name: str | None = None, **keywords: Unpack[DefinitionKeywords]
 ) -> Train[None, Out]: ...
 @overload
 def train_of(
     function: Callable[Concatenate[In, ...], Out],
     /,
     name: str | None = None,
-    **how: Unpack[DefinitionKeywords],
+    **keywords: Unpack[DefinitionKeywords],
 ) -> Train[In, Out]: ...
 @overload
 def train_of(
-    function: Callable[[], Out], /, name: str | None = None, **how: Unpack[DefinitionKeywords]
+    function: Callable[[], Out], /, name: str | None = None, **keywords: Unpack[DefinitionKeywords]
 ) -> Train[None, Out]: ...
-def train_of(function: Any, /, name: str | None = None, **how: Unpack[DefinitionKeywords]) -> Train[Any, Any]:
-    """A train of one junction, named like the function unless a name is given."""
+def train_of(
+    function: Any, /, name: str | None = None, **keywords: Unpack[DefinitionKeywords]
+) -> Train[Any, Any]:
+    """Define a train from one function; its default name is that of the function."""
     step = junction(function)
-    return train(name or step.name, step, **how)
+    return train(name or step.name, step, **keywords)
 
 
-def _refuse(problems: list[RouteError]) -> None:
-    """Raise what is wrong with a route; several problems are told together."""
+def _raise_problems(problems: list[RouteError]) -> None:
+    """Raise the problems of a route as one RouteError."""
     if len(problems) == 1:
         raise problems[0]
     if problems:

@@ -1,4 +1,4 @@
-"""Taking one attribute of a value that is already in memory."""
+"""The `extract` step: read one attribute of a value in memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Extract:
-    """The first public attribute of `source` declared as exactly `target`."""
+    """Reads the first public attribute of `source` that is declared as exactly `target`."""
 
     __slots__ = ("_attribute", "_scope", "name", "source", "target")
 
@@ -27,7 +27,7 @@ class Extract:
         self._attribute: Any = MISSING
 
     async def __call__(self, source: Any) -> Any:
-        """Never waits; it is async only so that no thread is spent on reading an attribute."""
+        """Async only to avoid a thread for reading an attribute; it never awaits."""
         attribute = self.attribute
         value = None if attribute is None else getattr(source, attribute, None)
         if value is None:
@@ -39,7 +39,7 @@ class Extract:
 
     @property
     def attribute(self) -> str | None:
-        """Its name; read on first use, since names in annotations may be defined later."""
+        """Name of the attribute; resolved on first use, since names in annotations may be defined later."""
         if self._attribute is MISSING:
             key, hints = key_of(self.target), field_hints(self.source, self._scope)
             public = (name for name in hints if not name.startswith("_"))

@@ -1,4 +1,4 @@
-"""What an exception carries when it leaves a train: where it happened, told to programs and to people."""
+"""Error details attached to an exception that leaves a train: `trax_data` and a note."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PACKAGE = __name__.rpartition(".")[0]
 
 @dataclass(frozen=True, slots=True)
 class TrainExceptionData:
-    """A failure as plain values: which train and junction, and what was raised there."""
+    """A failure as plain values: the train, the junction, and the exception."""
 
     train_name: str
     train_external_id: str
@@ -30,11 +30,11 @@ class TrainExceptionData:
 def describe(
     error: BaseException, *, train: str, external_id: str, junction: str | None
 ) -> TrainExceptionData:
-    """Describe a failure of this train, and leave the description on the exception.
+    """Describe a failure of this train, and attach the description to the exception as `trax_data`.
 
-    An exception that crosses several trains keeps the description of the innermost, where it was raised.
+    An exception that passes through several trains keeps the description of the innermost one.
     """
-    is_remote = isinstance(error, RemoteFailure)  # it happened there, and that is what people want to know
+    is_remote = isinstance(error, RemoteFailure)  # then the details of the remote error are the useful ones
     failure = TrainExceptionData(
         train_name=train,
         train_external_id=external_id,
@@ -63,7 +63,7 @@ def _message(error: BaseException) -> str:
 
 
 def _stack_trace(error: BaseException) -> str:
-    """The traceback from the junction on, without the frames that led there."""
+    """The traceback without the frames of Trax above the junction."""
     return "".join(traceback.format_exception(type(error), error, _from_junction(error.__traceback__)))
 
 

@@ -1,4 +1,4 @@
-"""What may get lost between Python and JSON: found out for a type once, and for a value when it matters."""
+"""Detect what JSON cannot represent: once for a type, and for a value when it is encoded."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from trax.errors import FieldError
 
-# Nodes of a pydantic schema that write exactly what they read. Anything else is read back after writing.
-FAITHFUL = frozenset(
+# Nodes of a pydantic schema that encode without loss. Any other value is decoded again after encoding.
+LOSSLESS_NODES = frozenset(
     {
         "bool",
         "bytes",
@@ -39,13 +39,15 @@ FAITHFUL = frozenset(
         "uuid",
     }
 )
-CUSTOM = frozenset({"serialization", "serialization_exclude", "serialization_exclude_if", "root_model"})
-ASIDE = frozenset({"cls", "config", "default", "metadata"})
+CUSTOM_SERIALIZATION = frozenset(
+    {"serialization", "serialization_exclude", "serialization_exclude_if", "root_model"}
+)
+SKIPPED_KEYS = frozenset({"cls", "config", "default", "metadata"})
 
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What a type allows its values to contain."""
+    """What values of a type may contain."""
 
     may_hold_floats: bool
     must_be_read_back: bool
@@ -54,43 +56,43 @@ class Traits:
 def traits_of(schema: Any) -> Traits:
     """Read the traits of a type from its pydantic schema."""
     nodes = set(_nodes(schema))
-    return Traits(not nodes <= FAITHFUL, not nodes <= FAITHFUL | {"float"})
+    return Traits(not nodes <= LOSSLESS_NODES, not nodes <= LOSSLESS_NODES | {"float"})
 
 
-def unwritable(value: Any, path: str = "") -> Iterator[FieldError]:
-    """Everything in a value of plain Python types that JSON has no way to write down."""
+def find_unwritable(value: Any, path: str = "") -> Iterator[FieldError]:
+    """Everything in a value of plain Python types that JSON cannot represent."""
     if isinstance(value, float) and not math.isfinite(value):
         yield FieldError(path, "a number that is not finite cannot be written as JSON", value)
     elif isinstance(value, str) and not _is_unicode(value):
         yield FieldError(
-            path, "text with a lone surrogate is no Unicode and cannot be written as JSON", value
+            path, "text with a lone surrogate is not Unicode and cannot be written as JSON", value
         )
     elif isinstance(value, Mapping):
         for key, each in cast("Mapping[Any, Any]", value).items():
-            yield from unwritable(key, f"{path} (key)".strip())
-            yield from unwritable(each, f"{path}.{key}".lstrip("."))
+            yield from find_unwritable(key, f"{path} (key)".strip())
+            yield from find_unwritable(each, f"{path}.{key}".lstrip("."))
     elif isinstance(value, list | tuple | set | frozenset):
         for index, each in enumerate(cast("Iterable[Any]", value)):
-            yield from unwritable(each, f"{path}.{index}".lstrip("."))
+            yield from find_unwritable(each, f"{path}.{index}".lstrip("."))
 
 
 def _nodes(schema: Any) -> Iterator[str]:
-    """The kinds of all nodes below, and of what changes how they are written."""
+    """The types of all nodes in a schema, and the names of custom serialization settings."""
     if isinstance(schema, dict):
         node = cast("dict[str, Any]", schema)
         yield from (kind for kind in (node.get("type"),) if isinstance(kind, str))
-        yield from (name for name in CUSTOM if node.get(name))
-        for below in _below(node):
+        yield from (name for name in CUSTOM_SERIALIZATION if node.get(name))
+        for below in _child_schemas(node):
             yield from _nodes(below)
     elif isinstance(schema, list | tuple):
         for below in cast("Iterable[Any]", schema):
             yield from _nodes(below)
 
 
-def _below(node: dict[str, Any]) -> list[Any]:
-    fields = node.get("fields")  # by name, and a field may be called anything, `default` for one
+def _child_schemas(node: dict[str, Any]) -> list[Any]:
+    fields = node.get("fields")  # keyed by field name, which can be anything, even `default`
     named = list(cast("dict[str, Any]", fields).values()) if isinstance(fields, dict) else [fields]
-    return named + [each for name, each in node.items() if name not in ASIDE and name != "fields"]
+    return named + [each for name, each in node.items() if name not in SKIPPED_KEYS and name != "fields"]
 
 
 def _is_unicode(text: str) -> bool:

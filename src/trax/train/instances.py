@@ -1,15 +1,15 @@
-"""Whether a value is an instance of a declared type, as far as a running program can tell."""
+"""Check at run time whether a value matches a declared type, as far as possible."""
 
 from __future__ import annotations
 
 from typing import Any, Literal, cast, get_args, get_origin
 
-from trax.train.declared import UNIONS, bare, is_typed_dict, parts_of
-from trax.train.keys import PLAIN, is_protocol, runtime_keys, satisfies
+from trax.train.declared import UNIONS, is_typed_dict, parts_of, underlying_type
+from trax.train.keys import PLAIN_TYPES, is_protocol, runtime_keys, satisfies
 
 
 def matches(value: Any, declared: Any) -> bool:
-    declared = bare(declared)
+    declared = underlying_type(declared)
     origin = get_origin(declared)
     if origin is Literal:
         return value in get_args(declared)
@@ -28,10 +28,10 @@ def _all_match(values: tuple[Any, ...], parts: tuple[Any, ...]) -> bool:
 def _is_instance(value: object, kind: Any) -> bool:
     if kind is Any or not isinstance(kind, type):
         return True
-    if kind in PLAIN:
+    if kind in PLAIN_TYPES:
         return kind in runtime_keys(type(value))
     if is_typed_dict(kind):
         return isinstance(value, dict)
     if is_protocol(kind):
-        return satisfies(value.__class__, kind)  # a test double shows the class it stands for here
+        return satisfies(value.__class__, kind)  # `__class__` of a test double is the class it replaces
     return isinstance(value, kind)

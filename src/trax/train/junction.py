@@ -1,4 +1,4 @@
-"""`@junction`: a typed function, or a class whose instances are called, as one step of a route."""
+"""`@junction`: make a typed function, or a class with `__call__`, a step of a route."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import inspect
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, Protocol, overload
 
-from trax.errors import DefinitionError, shown
+from trax.errors import DefinitionError, format_value
 from trax.train.memory import MISSING
-from trax.train.route import In, In_contra, Out, Out_co, Segment, Stop
+from trax.train.route import In, In_contra, Out, Out_co, RouteStop, Segment
 from trax.train.scope import Scope
 from trax.train.signature import Parameter, Signature, code_of, constructor_of, signature_of
 
@@ -33,14 +33,14 @@ class _SyncStart(Protocol[Out_co]):
 
 
 class Junction(Segment[In_contra, Out_co]):
-    """One step: its parameters are found by type, and what it gives is put into memory by type.
+    """One step of a route: its arguments are found by type, and its result is stored by type.
 
-    `In` is the type of its first parameter, `Out` what it returns once awaited. Calling a junction
-    calls what it was made from, so a test needs no train.
+    `In` is the type of its first parameter, `Out` its return type (once awaited). Calling a junction
+    calls the original function or class, so a test needs no train.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__((Stop(self),))
+        super().__init__((RouteStop(self),))
         update_wrapper(self, function, updated=())
         self.function = function
         self.name = _name_of(function)
@@ -56,27 +56,27 @@ class Junction(Segment[In_contra, Out_co]):
 
     @property
     def is_class(self) -> bool:
-        """Whether an instance is made when the step is reached."""
+        """Whether this is a class, instantiated when the step is reached."""
         return isinstance(self.function, type)
 
     @property
     def signature(self) -> Signature:
-        """What a call asks for and gives; read on first use, since names may be defined below a junction."""
+        """Parameters and return type; read on first use, since names may be defined after the junction."""
         if self._signature is None:
-            self._signature = self._read()
+            self._signature = self._read_signature()
         return self._signature
 
     @property
     def constructor(self) -> tuple[Parameter, ...]:
-        """What making an instance asks for; nothing unless the junction is a class."""
+        """The constructor parameters; empty unless the junction is a class."""
         return self.signature and self._constructor
 
-    def _read(self) -> Signature:
+    def _read_signature(self) -> Signature:
         owner = f"junction {self.name!r}"
         signature = signature_of(self.function, self._scope, owner)
         if signature.returns is MISSING:
             raise DefinitionError(
-                f"{owner} does not say what it returns; annotate it, with `-> None` for nothing"
+                f"{owner} has no return annotation; add one, `-> None` if it returns nothing"
             )
         if isinstance(self.function, type):
             self._constructor = constructor_of(self.function, self._scope, owner)
@@ -101,12 +101,14 @@ def junction(function: Callable[Concatenate[In, ...], Out], /) -> Junction[In, O
 @overload
 def junction(function: Callable[[], Out], /) -> Junction[None, Out]: ...
 def junction(function: Any, /) -> Junction[Any, Any]:
-    """Make a function, a class with `__call__` or a callable object a step that routes are built from."""
+    """Make a function, a class with `__call__` or a callable object a step of a route."""
     if isinstance(function, Junction):
         return function  # pyright: ignore[reportUnknownVariableType]
-    is_called = inspect.isfunction(function.__call__) if isinstance(function, type) else callable(function)
-    if not is_called:
-        raise DefinitionError(f"{shown(function)} cannot be a junction: it cannot be called with an input")
+    is_valid = inspect.isfunction(function.__call__) if isinstance(function, type) else callable(function)
+    if not is_valid:
+        raise DefinitionError(
+            f"{format_value(function)} cannot be a junction: it cannot be called with an input"
+        )
     _refuse_generator(function)
     return Junction(function)
 
@@ -117,8 +119,8 @@ def _refuse_generator(function: Any) -> None:
     if is_async or inspect.isgeneratorfunction(code):
         name, kind = _name_of(function), "an async generator" if is_async else "a generator"
         raise DefinitionError(
-            f"{name!r} is {kind} function, which cannot be a junction: a call gives a generator, and runs "
-            f"nothing of its body; return a value instead of `yield`, such as a list of what it would yield"
+            f"{name!r} is {kind} function, which cannot be a junction: calling it only creates a "
+            f"generator; return a value instead of `yield`, such as a list"
         )
 
 

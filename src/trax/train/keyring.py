@@ -1,8 +1,8 @@
-"""The keys of `$TRAX_SECRET_KEY`, and secrets encrypted with them.
+"""Encrypt and decrypt secrets with the keys of `$TRAX_SECRET_KEY`.
 
-A sealed secret is text: `v1:<id of the key>:<ciphertext>:<train> <place>`. The place is part of what is
-authenticated, so a ciphertext that is moved to another field or train cannot be read there. The first key
-encrypts, all of them decrypt.
+A sealed secret is text: `v1:<key id>:<ciphertext>:<train> <place>`. Train and place are authenticated data,
+so a ciphertext that is moved to another field or train cannot be decrypted there. The first key encrypts,
+all keys decrypt.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ EXTRA: Final = "secrets"
 KEY_BYTES: Final = 32
 SALT_BYTES: Final = 16
 VERSION: Final = "v1"
-SEALED: Final = re.compile(r"v1:([0-9a-f]{8}):([A-Za-z0-9_=-]+):(\S+) (.*)", re.DOTALL)
+SEAL_PATTERN: Final = re.compile(r"v1:([0-9a-f]{8}):([A-Za-z0-9_=-]+):(\S+) (.*)", re.DOTALL)
 
 
-class Unreadable(Exception):
-    """Why a sealed secret cannot be read here, in words that hold nothing of it."""
+class SealError(Exception):
+    """Why a sealed secret cannot be decrypted here; the message contains nothing of the secret."""
 
 
 class Seal(NamedTuple):
-    """The parts of a sealed secret: the key it needs, what is encrypted, and where it belongs."""
+    """The parts of a sealed secret: key id, ciphertext, train and place."""
 
     key_id: str
     ciphertext: bytes
@@ -43,16 +43,16 @@ class Seal(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Seal:
-        found = SEALED.fullmatch(text)
+        match = SEAL_PATTERN.fullmatch(text)
         try:
-            if found is not None:
-                return cls(found[1], urlsafe_b64decode(found[2]), found[3], found[4])
+            if match is not None:
+                return cls(match[1], urlsafe_b64decode(match[2]), match[3], match[4])
         except (NotBase64, ValueError):
             pass
-        raise Unreadable("is no secret that this version of Trax can read")
+        raise SealError("is not a secret that this version of Trax can read")
 
     @property
-    def belongs_to(self) -> list[bytes]:
+    def associated_data(self) -> list[bytes]:
         return [f"trax {VERSION} {self.train} {self.place}".encode()]
 
 
@@ -71,52 +71,56 @@ class Keyring:
             return AESSIV(HKDF(SHA512(), 64, salt=None, info=b"trax secret v1").derive(key))
 
         self._ciphers = {key_id(key): cipher(key) for key in keys}
-        self.first = key_id(keys[0])
+        self.primary_id = key_id(keys[0])
 
     @property
     def ids(self) -> frozenset[str]:
         return frozenset(self._ciphers)
 
-    def seal(self, plain: str, train: str, place: str, *, steady: bool = False) -> str:
-        """Encrypt a text for its place. With `steady` the same text there gives the same secret each time."""
-        salt = bytes(SALT_BYTES) if steady else secrets.token_bytes(SALT_BYTES)
-        return self._write(salt + plain.encode(), train, place)
+    def seal(self, plain: str, train: str, place: str, *, deterministic: bool = False) -> str:
+        """Encrypt a text for its place; optionally deterministic: the same text gives the same ciphertext."""
+        salt = bytes(SALT_BYTES) if deterministic else secrets.token_bytes(SALT_BYTES)
+        return self._encrypt(salt + plain.encode(), train, place)
 
     def open(self, text: str, trains: Collection[str], place: str) -> str:
-        """The text that was sealed for this place of a train, which may have had other names before."""
+        """Decrypt a text that was sealed for this place of a train; `trains` are its name and aliases."""
         seal = Seal.parse(text)
         if seal.train not in trains or seal.place != place:
-            raise Unreadable(
+            raise SealError(
                 f"was encrypted for {seal.place} of train {seal.train!r}, and can be read only there"
             )
-        return self._read(seal)[SALT_BYTES:].decode()
+        return self._decrypt(seal)[SALT_BYTES:].decode()
 
     def reseal(self, text: str) -> str:
-        """The same secret under the first key; a steady one stays steady. One under it already is kept."""
+        """Encrypt a secret again with the first key, unless it is already. A deterministic one stays so."""
         seal = Seal.parse(text)
-        return text if seal.key_id == self.first else self._write(self._read(seal), seal.train, seal.place)
+        return (
+            text
+            if seal.key_id == self.primary_id
+            else self._encrypt(self._decrypt(seal), seal.train, seal.place)
+        )
 
-    def _write(self, salted: bytes, train: str, place: str) -> str:
-        seal = Seal(self.first, b"", train, place)
-        ciphertext = self._ciphers[self.first].encrypt(salted, seal.belongs_to)
-        return f"{VERSION}:{self.first}:{urlsafe_b64encode(ciphertext).decode()}:{train} {place}"
+    def _encrypt(self, salted: bytes, train: str, place: str) -> str:
+        seal = Seal(self.primary_id, b"", train, place)
+        ciphertext = self._ciphers[self.primary_id].encrypt(salted, seal.associated_data)
+        return f"{VERSION}:{self.primary_id}:{urlsafe_b64encode(ciphertext).decode()}:{train} {place}"
 
-    def _read(self, seal: Seal) -> bytes:
+    def _decrypt(self, seal: Seal) -> bytes:
         from cryptography.exceptions import InvalidTag
 
         cipher = self._ciphers.get(seal.key_id)
         if cipher is None:
-            raise Unreadable(missing_key(seal.key_id))
+            raise SealError(describe_missing_key(seal.key_id))
         try:
-            return cipher.decrypt(seal.ciphertext, seal.belongs_to)
+            return cipher.decrypt(seal.ciphertext, seal.associated_data)
         except (InvalidTag, ValueError):
-            raise Unreadable(f"was changed since key {seal.key_id} encrypted it") from None
+            raise SealError(f"was modified after key {seal.key_id} encrypted it") from None
 
 
 def load_keyring() -> Keyring | None:
-    """The keys of this process; None where there are none.
+    """The keys of this process; None if `$TRAX_SECRET_KEY` is not set.
 
-    Raises DefinitionError for a key that cannot be one, and MissingExtra where nothing can encrypt.
+    Raises DefinitionError for an invalid key, and MissingExtra if `cryptography` is not installed.
     """
     text = os.environ.get(VARIABLE, "").strip()
     return _keyring(text) if text else None
@@ -127,12 +131,12 @@ def generate_key() -> str:
 
 
 def key_id(key: bytes) -> str:
-    """By which a secret names its key. Nothing of the key can be learned from it."""
+    """The id of a key, stored with each secret. It reveals nothing of the key."""
     return sha256(b"trax secret key id\0" + key).hexdigest()[:8]
 
 
-def missing_key(wanted: str) -> str:
-    return f"is encrypted with key {wanted}, which ${VARIABLE} does not have here"
+def describe_missing_key(wanted_id: str) -> str:
+    return f"is encrypted with key {wanted_id}, which is missing from ${VARIABLE} here"
 
 
 @lru_cache(maxsize=4)
@@ -149,6 +153,6 @@ def _key(text: str, number: int, count: int) -> bytes:
     if len(key) != KEY_BYTES:
         which = "its value" if count == 1 else f"key {number} of {count}"
         raise DefinitionError(
-            f"${VARIABLE}: {which} is not {KEY_BYTES} bytes in base64; `trax secrets generate-key` makes one"
+            f"${VARIABLE}: {which} is not {KEY_BYTES} bytes in base64; run `trax secrets generate-key`"
         )
     return key

@@ -1,4 +1,4 @@
-"""Under which keys a value travels: what a declared type stands for, and what a value's own type does."""
+"""The memory keys of declared types and of values; `wired` registers a Protocol as a key."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from typing import (
 )
 
 from trax.errors import DefinitionError
-from trax.train.declared import UNIONS, is_apart, name_of, parts_of, written_out
+from trax.train.declared import UNIONS, is_distinct, name_of, parts_of, resolve_alias
 
 Key: TypeAlias = Hashable
 T_co = TypeVar("T_co", covariant=True)
 P = TypeVar("P", bound=type)
 
-# A bool is no number and a StrEnum no text on this railway: a value is not found under a plain
-# type it merely inherits from, or a flag would be handed to whoever asks for an int.
-PLAIN = frozenset({bytearray, bytes, complex, date, datetime, float, int, str, tuple})
-UNWIRED = frozenset[Any]({object, Generic, Protocol, ABC})
+# A value is not stored under a plain type that it merely inherits from: otherwise a bool would be passed to
+# a junction that needs an int, or a StrEnum to one that needs a str.
+PLAIN_TYPES = frozenset({bytearray, bytes, complex, date, datetime, float, int, str, tuple})
+UNWIRED_BASES = frozenset[Any]({object, Generic, Protocol, ABC})
 
 
 def key_of(declared: Any) -> Key:
-    """The one key a declared type stands for: a class is its own, everything else is told by its parts."""
-    declared = written_out(declared)
+    """The memory key of a declared type: a class is its own key, any other type is keyed by its parts."""
+    declared = resolve_alias(declared)
     origin, parts = get_origin(declared), get_args(declared)
     if origin is None:
         return declared if isinstance(declared, Hashable) else repr(declared)
     if origin is Annotated:
-        return (Annotated, key_of(parts[0]), *map(repr, parts[1:]))  # metadata need not be hashable
+        return (Annotated, key_of(parts[0]), *map(repr, parts[1:]))  # metadata may be unhashable
     if origin in UNIONS:
         return (Union, frozenset(map(key_of, parts)))
     return declared if origin is Literal else (origin, *map(key_of, parts))
@@ -49,35 +49,37 @@ def key_of(declared: Any) -> Key:
 
 @lru_cache(maxsize=4096)
 def runtime_keys(kind: type) -> tuple[Key, ...]:
-    """Every key a value of exactly this type is found under: its bases and the Protocols it satisfies."""
-    bases = [base for base in kind.__mro__ if base not in UNWIRED and (base is kind or base not in PLAIN)]
-    protocols = [protocol for protocol in _wired if satisfies(kind, protocol)]
+    """All keys for a value of exactly this type: its bases and the registered Protocols it satisfies."""
+    bases = [
+        base
+        for base in kind.__mro__
+        if base not in UNWIRED_BASES and (base is kind or base not in PLAIN_TYPES)
+    ]
+    protocols = [protocol for protocol in _wired_protocols if satisfies(kind, protocol)]
     return tuple(dict.fromkeys([*bases, *protocols]))
 
 
-def produced_keys(declared: Any) -> set[Key]:
-    """Every key that a value declared like this is certain to be found under."""
+def static_keys(declared: Any) -> set[Key]:
+    """All keys that a value of this declared type is certain to have."""
     parts = parts_of(declared)
     if parts is not None:
-        return {key for part in parts for key in produced_keys(part)}
-    declared = written_out(declared)
+        return {key for part in parts for key in static_keys(part)}
+    declared = resolve_alias(declared)
     kind = get_origin(declared) or declared
-    if is_apart(declared) or kind in UNIONS or not isinstance(kind, type) or inspect.isabstract(kind):
+    if is_distinct(declared) or kind in UNIONS or not isinstance(kind, type) or inspect.isabstract(kind):
         return {key_of(declared)}
     return {key_of(declared), *runtime_keys(kind)}
 
 
 def wired(protocol: P) -> P:
-    """Let values be found under this Protocol whenever their class has all its members.
+    """Register a Protocol: values whose class has all its members are found by it.
 
-    Only what the class itself shows counts: methods, class attributes and annotated fields. An
-    attribute that appears in `__init__` alone is not seen.
+    Only methods, class attributes and annotated fields of the class count. An attribute that is
+    only assigned in `__init__` does not.
     """
     if not is_protocol(protocol):
-        raise DefinitionError(
-            f"wired({name_of(protocol)}): this is no Protocol; classes are wired as they are"
-        )
-    _wired[runtime_checkable(protocol)] = None
+        raise DefinitionError(f"wired({name_of(protocol)}): not a Protocol; classes need no registration")
+    _wired_protocols[runtime_checkable(protocol)] = None
     runtime_keys.cache_clear()
     return protocol
 
@@ -94,15 +96,15 @@ def satisfies(kind: type, protocol: type) -> bool:
 def _members(protocol: type) -> set[str]:
     bases = filter(is_protocol, protocol.__mro__)
     fields = {field for base in bases for field in inspect.get_annotations(base)}
-    return fields | (set(dir(protocol)) - _MACHINERY)
+    return fields | (set(dir(protocol)) - _PROTOCOL_INTERNALS)
 
 
 @runtime_checkable
 class _Blank(Protocol[T_co]):
-    """A Protocol without methods: what it has, every Protocol has."""
+    """An empty Protocol, to find the attributes that every Protocol has."""
 
     nothing: int
 
 
-_wired: dict[type, None] = {}
-_MACHINERY = frozenset(dir(_Blank))
+_wired_protocols: dict[type, None] = {}
+_PROTOCOL_INTERNALS = frozenset(dir(_Blank))

@@ -1,4 +1,4 @@
-"""How a train's runs are handled: retries, limits, priority, hooks. Checked where they are made."""
+"""Options of a train: retries, timeout, priority, limits, hooks; and `Retry`, the retry policy."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any, TypeAlias, TypedDict, cast
 from trax.bounds import (
     LARGEST_COUNT,
     LARGEST_MULTIPLIER,
-    MOST_SLOTS,
+    MAX_SLOTS,
     PRIORITY_MAX,
     is_duration,
+    is_integer,
     is_number,
-    is_whole,
 )
 from trax.errors import InvalidArgument
 from trax.train.names import check_name
@@ -22,30 +22,30 @@ from trax.train.names import check_name
 Hook: TypeAlias = Callable[..., Any]
 
 COUNT = f"a whole number from 0 to {LARGEST_COUNT}"
-LIMIT = f"a whole number from 1 to {MOST_SLOTS}"
+LIMIT = f"a whole number from 1 to {MAX_SLOTS}"
 WAIT = "a timedelta from 0 to 68 years"
 HOOKS = ("on_queue", "on_started", "on_completed", "on_failed", "on_cancelled")
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often a failed run is tried again, and when: after `delay`, then `multiplier` times as long."""
+    """How often a failed run is retried, and when: after `delay`, then `multiplier` times as long."""
 
     max_retries: int = 3
-    """How many runs a job gets in all before it is given up as a dead letter."""
+    """Maximum number of runs of a job in all; then it becomes a dead letter."""
     delay: timedelta = timedelta(minutes=5)
-    """How long to wait after the first failure."""
+    """Delay after the first failure."""
     multiplier: float = 2.0
-    """How many times as long to wait after each further one."""
+    """Factor by which the delay grows after each further failure."""
     max_delay: timedelta = timedelta(hours=1)
-    """The longest wait."""
+    """Maximum delay."""
     jitter: float = 0.0
-    """Up to this share of a wait is added by chance, so that what failed together comes back apart."""
+    """Random extra delay, up to this fraction of the delay, so that runs that failed together are spread."""
     give_up_on: tuple[type[BaseException], ...] = ()
-    """Exceptions after which trying again would not help: straight to a dead letter."""
+    """Exceptions that are not retried: the job becomes a dead letter at once."""
 
     def __post_init__(self) -> None:
-        _require(self, "max_retries", COUNT, is_whole)
+        _require(self, "max_retries", COUNT, is_integer)
         _require(self, "delay", WAIT, is_duration)
         most = LARGEST_MULTIPLIER
         _require(self, "multiplier", f"a number from 1 to {most:g}", lambda value: is_number(value, 1, most))
@@ -55,43 +55,43 @@ class Retry:
 
 
 class TrainKeywords(TypedDict, total=False):
-    """The options of a train, as the keyword arguments they are given by."""
+    """The options of a train as keyword arguments."""
 
     retry: Retry | None
-    """How a run that failed is tried again; None: as the settings say."""
+    """How a failed run is retried; None: as in the settings."""
     max_retries: int | None
-    """The same for the number alone; it has the last word over `retry`."""
+    """The maximum number of runs alone; overrides `retry`."""
     timeout: timedelta | None
-    """How long a run may take before it is stopped; None: `default_job_timeout`."""
+    """Maximum duration of a run, then it is cancelled; None: `default_job_timeout`."""
     priority: int
-    """From 0 to 31; the higher one goes first."""
+    """0 to 31; a higher priority goes first."""
     group: str | None
-    """The group whose limit and priority count for its runs."""
+    """The group whose limit and priority apply to its runs."""
     cpu: bool
-    """Whether it runs in a process of its own, so that its computing holds up no other run."""
+    """Whether it runs in a separate process, so that heavy computation does not block other runs."""
     submitter: str | None
-    """Who executes it, by name; None: the app's submitter, or our own workers."""
+    """Name of the submitter that executes it; None: the app's submitter, or Trax workers."""
     aliases: Sequence[str]
-    """Names it had before, under which things may still be queued."""
+    """Former names, under which entries may still be queued."""
     exclude_from_max_active_jobs: bool
-    """Whether its runs take no place under `max_active_jobs`."""
+    """Whether its runs do not count towards `max_active_jobs`."""
     concurrency_limit: int | None
-    """How many `app.run` calls of it one process carries out at once; the others wait."""
+    """Maximum number of concurrent `app.run` calls of it in one process; others wait."""
     on_queue: Hook | None
-    """Called with the record-to-be before an entry is written; what it raises refuses the entry."""
+    """Called with the future record before an entry is written; an exception refuses the entry."""
     on_started: Hook | None
-    """Called with the record when a run has begun."""
+    """Called with the record when a run has started."""
     on_completed: Hook | None
-    """Called with the record when it has completed."""
+    """Called with the record when a run has completed."""
     on_failed: Hook | None
-    """Called with the record and the exception when it has failed."""
+    """Called with the record and the exception when a run has failed."""
     on_cancelled: Hook | None
-    """Called with the record when it was cancelled, or interrupted and put back."""
+    """Called with the record when a run was cancelled, or interrupted and requeued."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainOptions:
-    """The options of one train; what is None is left to the manifest or to the app's settings."""
+    """The validated options of one train; for None the manifest or the app's settings apply."""
 
     retry: Retry | None = None
     max_retries: int | None = None
@@ -111,7 +111,7 @@ class TrainOptions:
 
     def __post_init__(self) -> None:
         _require(self, "retry", "a Retry", _or_none(lambda value: isinstance(value, Retry)))
-        _require(self, "max_retries", COUNT, _or_none(is_whole))
+        _require(self, "max_retries", COUNT, _or_none(is_integer))
         _require(
             self,
             "timeout",
@@ -122,7 +122,7 @@ class TrainOptions:
             self,
             "priority",
             f"a whole number from 0 to {PRIORITY_MAX}",
-            lambda value: is_whole(value, 0, PRIORITY_MAX),
+            lambda value: is_integer(value, 0, PRIORITY_MAX),
         )
         _require(self, "concurrency_limit", LIMIT, _or_none(is_limit))
         _require(self, "aliases", "a sequence of names", _are_names)
@@ -130,31 +130,31 @@ class TrainOptions:
             _require(
                 self,
                 name,
-                "text that is not empty",
+                "non-empty text",
                 _or_none(lambda value: isinstance(value, str) and value != ""),
             )
         for name in HOOKS:
-            _require(self, name, "something that can be called", _or_none(callable))
+            _require(self, name, "callable", _or_none(callable))
         object.__setattr__(self, "aliases", tuple(self.aliases))
 
-    def policy(self, default: Retry) -> Retry:
-        """How this train is tried again, `max_retries` having the last word over `retry`."""
+    def retry_policy(self, default: Retry) -> Retry:
+        """The retry policy of this train; `max_retries` overrides `retry`."""
         chosen = self.retry or default
         return chosen if self.max_retries is None else replace(chosen, max_retries=self.max_retries)
 
 
-def _require(owner: object, name: str, wanted: str, holds: Callable[[Any], bool]) -> None:
+def _require(owner: object, name: str, expected: str, is_valid: Callable[[Any], bool]) -> None:
     value = getattr(owner, name)
-    if not holds(value):
-        raise InvalidArgument(f"{type(owner).__name__}.{name}", wanted, value)
+    if not is_valid(value):
+        raise InvalidArgument(f"{type(owner).__name__}.{name}", expected, value)
 
 
-def _or_none(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: value is None or holds(value)
+def _or_none(is_valid: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: value is None or is_valid(value)
 
 
 def is_limit(value: Any) -> bool:
-    return is_whole(value, 1, MOST_SLOTS)
+    return is_integer(value, 1, MAX_SLOTS)
 
 
 def _are_exceptions(value: Any) -> bool:

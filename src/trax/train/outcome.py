@@ -1,4 +1,4 @@
-"""How a run ended, as a value: `Done | Failed | Cancelled | Interrupted`."""
+"""The outcome of a run, as a value: `Done | Failed | Cancelled | Interrupted`."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Done(Generic[T_co]):
-    """The route reached its end."""
+    """The run completed with this value."""
 
     value: T_co
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A junction raised, or a value it asked for was not there.
+    """A junction raised, or a value it needs was missing.
 
-    The error may be one that is no Exception: SystemExit, or a panic of a library written in Rust.
+    The error need not be an Exception: it can be SystemExit, or a panic of a library written in Rust.
     """
 
     error: BaseException
@@ -33,7 +33,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """Someone, or the run itself, asked it to stop for good; `timed_out`: it took longer than it may."""
+    """The run was cancelled, by a request or by itself; `timed_out`: it exceeded its timeout."""
 
     reason: str
     timed_out: bool = False
@@ -42,7 +42,7 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """The run had to stop and should run again: at once, or after the `delay` it asked for itself."""
+    """The run had to stop and should run again: at once, or after `delay` if it requested one."""
 
     reason: str
     delay: timedelta | None = None
@@ -53,14 +53,14 @@ Outcome: TypeAlias = Done[T_co] | Failed | Cancelled | Interrupted
 
 
 def result_of(outcome: Outcome[T]) -> T:
-    """The value of a run that is done; any other ending is raised."""
+    """The value of a completed run; any other outcome is raised as its error."""
     if isinstance(outcome, Done):
         return outcome.value
     raise error_of(outcome)
 
 
 def error_of(outcome: Failed | Cancelled | Interrupted) -> BaseException:
-    """An ending that is not Done, as the exception a caller meets."""
+    """The exception for an outcome other than Done."""
     match outcome:
         case Failed(error):
             return error

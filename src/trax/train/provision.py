@@ -1,4 +1,4 @@
-"""The services of one run: made when first asked for, closed in reverse when the run has ended."""
+"""The services of one run: created on first use, closed in reverse order when the run has ended."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from trax.train.cancellation import Cancellation
     from trax.train.keys import Key
-    from trax.train.memory import Want
+    from trax.train.memory import TypeRequest
     from trax.train.services import Service, Services
     from trax.train.signature import Parameter
 
@@ -28,122 +28,122 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class Provision:
-    """Makes what is asked for. In a blocking run nothing here ever waits, and nothing async can be had."""
+class RunServices:
+    """Creates and closes services. In a blocking run it never awaits, and async services are refused."""
 
     def __init__(self, services: Services, token: Cancellation, fill: Fill, *, is_blocking: bool) -> None:
         self._services = services
         self._token = token
         self._fill = fill
         self._is_blocking = is_blocking
-        self._made: dict[Key, Any] = {}
-        self._making: list[Service] = []
-        self._entered: list[tuple[Any, bool]] = []
+        self._instances: dict[Key, Any] = {}
+        self._in_progress: list[Service] = []
+        self._open_managers: list[tuple[Any, bool]] = []
 
-    async def get(self, want: Want) -> Any:
-        """The service that answers a want, or MISSING."""
-        for key in want.keys:
-            if key in self._made:
-                return self._made[key]
+    async def get(self, request: TypeRequest) -> Any:
+        """The service for a requested type, or MISSING."""
+        for key in request.keys:
+            if key in self._instances:
+                return self._instances[key]
             service = self._services.get(key)
             if service is not None:
-                self._made[key] = await self._make(service)
-                return self._made[key]
+                self._instances[key] = await self._make(service)
+                return self._instances[key]
         return MISSING
 
     async def close(self, error: BaseException | None) -> BaseException | None:
-        """Leave everything entered, telling it how the run ended; the answer is how it ends now.
+        """Exit all context managers with the error of the run, if any; return the error it ends with now.
 
-        What goes wrong here fails a run that had gone well, and is only noted on one that had not.
+        An error while closing fails a run that had succeeded, and is only noted on one that had failed.
         """
-        while self._entered:
-            manager, is_async = self._entered.pop()
+        while self._open_managers:
+            manager, is_async = self._open_managers.pop()
             try:
                 await self._leave(manager, error, is_async=is_async)
-            except BaseException as trouble:  # noqa: BLE001 - the others must be closed first
-                error = trouble if error is None else _noted(error, trouble, manager)
+            except BaseException as close_error:  # noqa: BLE001 - the others must be closed first
+                error = close_error if error is None else _add_close_note(error, close_error, manager)
         return error
 
     async def _make(self, service: Service) -> Any:
         if service.is_ready:
             return service.make
-        self._refuse_circles(service)
-        self._making.append(service)
+        self._refuse_cycles(service)
+        self._in_progress.append(service)
         try:
-            value = await self._entered_value(service, await self._called(service))
+            value = await self._enter_value(service, await self._call_factory(service))
         finally:
-            self._making.pop()
+            self._in_progress.pop()
         if not matches(value, service.kind):
-            raise WiringError(service.misfit(value))
+            raise WiringError(service.mismatch_message(value))
         return value
 
-    async def _called(self, service: Service) -> Any:
+    async def _call_factory(self, service: Service) -> Any:
         arguments, keywords = await self._fill(service.parameters, f"the factory of {name_of(service.kind)}")
         call = partial(service.make, *arguments, **keywords)
-        value = await self._synchronously(call) if service.needs_thread and not service.is_async else call()
+        value = await self._run_sync(call) if service.needs_thread and not service.is_async else call()
         if not inspect.iscoroutine(value):
             return value
         if self._is_blocking:
             value.close()
-            raise self._not_here(service)
+            raise self._async_service_error(service)
         return await value
 
-    async def _entered_value(self, service: Service, value: Any) -> Any:
+    async def _enter_value(self, service: Service, value: Any) -> Any:
         if not service.closes:
             return value
-        if _has(value, "__aenter__") and not self._is_blocking:
-            entered = await value.__aenter__()
-            self._entered.append((value, True))
-            return entered
-        if _has(value, "__enter__"):
-            return await self._synchronously(partial(self._enter, value))
-        if _has(value, "__aenter__"):
-            raise self._not_here(service)
+        if _has_method(value, "__aenter__") and not self._is_blocking:
+            service_value = await value.__aenter__()
+            self._open_managers.append((value, True))
+            return service_value
+        if _has_method(value, "__enter__"):
+            return await self._run_sync(partial(self._enter, value))
+        if _has_method(value, "__aenter__"):
+            raise self._async_service_error(service)
         return value
 
     def _enter(self, manager: Any) -> Any:
-        """Enter and remember in one go, so that a cancelled run still closes what its thread opened."""
-        entered = manager.__enter__()
-        self._entered.append((manager, False))
-        return entered
+        """Enter and record in one call, so that a cancelled run still closes what its thread opened."""
+        value = manager.__enter__()
+        self._open_managers.append((manager, False))
+        return value
 
     async def _leave(self, manager: Any, error: BaseException | None, *, is_async: bool) -> None:
-        about = (type(error), error, error.__traceback__) if error else (None, None, None)
+        details = (type(error), error, error.__traceback__) if error else (None, None, None)
         if is_async:
-            await manager.__aexit__(*about)
+            await manager.__aexit__(*details)
         else:
-            await self._synchronously(partial(manager.__exit__, *about))
+            await self._run_sync(partial(manager.__exit__, *details))
 
-    async def _synchronously(self, call: Callable[[], Any]) -> Any:
+    async def _run_sync(self, call: Callable[[], Any]) -> Any:
         if self._is_blocking:
             return call()
         return (await in_thread(call, self._token)).result()
 
-    def _refuse_circles(self, service: Service) -> None:
-        if service in self._making:
-            circle = [*self._making[self._making.index(service) :], service]
+    def _refuse_cycles(self, service: Service) -> None:
+        if service in self._in_progress:
+            cycle = [*self._in_progress[self._in_progress.index(service) :], service]
             raise WiringError(
-                "services need each other: " + " → ".join(name_of(each.kind) for each in circle)
+                "services depend on each other: " + " → ".join(name_of(each.kind) for each in cycle)
             )
 
-    def _not_here(self, service: Service) -> WiringError:
+    def _async_service_error(self, service: Service) -> WiringError:
         return WiringError(
             f"{name_of(service.kind)} is an async service, and this run is blocking; "
             "run the train with `await train.run(…)`"
         )
 
 
-def _has(value: object, method: str) -> bool:
+def _has_method(value: object, method: str) -> bool:
     return hasattr(type(value), method)
 
 
-def _noted(error: BaseException, trouble: BaseException, manager: Any) -> BaseException:
-    """The error a run already ended with stays; trouble while closing is written beside it."""
-    if trouble is error:
+def _add_close_note(error: BaseException, close_error: BaseException, manager: Any) -> BaseException:
+    """Keep the error that the run ended with; log an error while closing and add it as a note."""
+    if close_error is error:
         return error
-    if not isinstance(trouble, Exception):
-        return trouble  # the task was cancelled while closing, which goes on outwards
-    logger.error("closing %s failed after the run had failed", type(manager).__name__, exc_info=trouble)
+    if not isinstance(close_error, Exception):
+        return close_error  # the task was cancelled while closing; that must propagate
+    logger.error("service %s: close failed after a failed run", type(manager).__name__, exc_info=close_error)
     with suppress(Exception):
-        error.add_note(f"closing {type(manager).__name__} then failed as well: {trouble!r}")
+        error.add_note(f"closing {type(manager).__name__} then failed as well: {close_error!r}")
     return error

@@ -1,4 +1,4 @@
-"""All trains of an app, by name. A stored name resolves here and nowhere else, so no row can import code."""
+"""All trains of an app, by name. Stored names resolve only here, so no row can import code."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
 
 class Registry:
-    """Each train once, found under its name and under the names it had before."""
+    """The trains of an app, found by name or alias."""
 
     def __init__(self) -> None:
         self._trains: dict[str, Train[Any, Any]] = {}
         self._by_any_name: dict[str, Train[Any, Any]] = {}
 
     def add(self, train: Train[Any, Any], *, internal: bool = False) -> None:
-        """Register a train under its name and aliases, all of them or, when one is taken, none."""
+        """Register a train under its name and aliases: all, or none if one is taken."""
         names = (train.name, *train.options.aliases)
         for name in names:
             check_name(name)
             if not internal:
                 check_not_reserved(name)
-            self._refuse_taken(name, train)
+            self._refuse_duplicate(name, train)
         self._trains[train.name] = train
         self._by_any_name.update(dict.fromkeys(names, train))
 
@@ -38,7 +38,7 @@ class Registry:
         return train
 
     def synonyms(self, names: Iterable[str]) -> frozenset[str]:
-        """These names, and all others that their trains are found under. An unknown one stays as it is."""
+        """These names, and all other names and aliases of their trains. Unknown names are kept."""
         trains = [self._by_any_name[name] for name in names if name in self._by_any_name]
         others = (name for train in trains for name in (train.name, *train.options.aliases))
         return frozenset((*names, *others))
@@ -50,12 +50,12 @@ class Registry:
 
     @property
     def names_and_aliases(self) -> frozenset[str]:
-        """Every name a train of this app is found under."""
+        """All names and aliases of the trains of this app."""
         return frozenset(self._by_any_name)
 
     @property
     def cpu_names(self) -> frozenset[str]:
-        """Every name of a train that runs in a process of its own."""
+        """All names and aliases of trains that run in a separate process."""
         return frozenset(name for name, train in self._by_any_name.items() if train.options.cpu)
 
     def __contains__(self, name: str) -> bool:
@@ -67,10 +67,10 @@ class Registry:
     def __len__(self) -> int:
         return len(self._trains)
 
-    def _refuse_taken(self, name: str, train: Train[Any, Any]) -> None:
+    def _refuse_duplicate(self, name: str, train: Train[Any, Any]) -> None:
         holder = self._by_any_name.get(name)
         if holder is not None:
             raise DefinitionError(
-                f"the name {name!r} is taken: train {holder.name!r} ({holder.route!r}) has it, "
-                f"and train {train.name!r} ({train.route!r}) wants it"
+                f"train name {name!r} is registered twice: by train {holder.name!r} ({holder.route!r}) "
+                f"and by train {train.name!r} ({train.route!r}); rename one of them"
             )

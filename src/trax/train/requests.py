@@ -1,4 +1,4 @@
-"""What a junction raises to say how its run is to go on: `Cancel`, `RetryAfter`, `Snooze`."""
+"""Exceptions a junction raises to control its run: `Cancel`, `RetryAfter`, `Snooze`."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ if TYPE_CHECKING:
 
 
 class Cancel(RunCancelled):
-    """Raise this in a junction to end the run as cancelled, for the reason given."""
+    """Raise this in a junction to end the run as cancelled, with a reason."""
 
 
-class Later(TraxError):
-    """A wish to run again once `delay` is over; use `RetryAfter` or `Snooze`."""
+class DelayRequest(TraxError):
+    """A request to run again after `delay`; use `RetryAfter` or `Snooze`."""
 
     def __init__(self, delay: timedelta, reason: str | None = None) -> None:
-        self.delay = _checked(type(self).__name__, delay)
-        super().__init__(reason or f"asked to run again after {delay}")
+        self.delay = _validate_delay(type(self).__name__, delay)
+        super().__init__(reason or f"requested to run again after {delay.total_seconds():g} s")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.delay, str(self))
 
 
-class RetryAfter(Later):
-    """Raise this in a junction to fail, and to be tried again after `delay` instead of the policy's wait.
+class RetryAfter(DelayRequest):
+    """Raise this in a junction to fail, and to be retried after `delay` instead of the policy's delay.
 
-    It counts like any other failure: one too many still makes a dead letter.
+    It counts like any other failure: after `max_retries` the job becomes a dead letter.
     """
 
 
-class Snooze(Later, RunInterrupted):
-    """Raise this in a junction to stop for now and have the same job run again after `delay`.
+class Snooze(DelayRequest, RunInterrupted):
+    """Raise this in a junction to stop now and run the same job again after `delay`.
 
-    It is no failure, and nothing counts it: the job could not be done yet.
+    It is not a failure and does not count towards `max_retries`: the job could not be done yet.
     """
 
 
-def _checked(name: str, delay: Any) -> timedelta:
+def _validate_delay(name: str, delay: Any) -> timedelta:
     if not is_duration(delay):
         raise InvalidArgument(f"the delay of {name}", "a timedelta from 0 to 68 years", delay)
     return delay

@@ -1,10 +1,10 @@
-"""Routes: junctions coupled with `>>`, and the marks that change how one of them counts."""
+"""Routes: junctions joined with `>>`; `short_circuit`, `extract` and `unchecked`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast, overload
 
-from trax.errors import DefinitionError, shown
+from trax.errors import DefinitionError, format_value
 from trax.train.extract import Extract
 from trax.train.scope import Scope
 
@@ -18,22 +18,22 @@ In_contra = TypeVar("In_contra", contravariant=True)
 Out_co = TypeVar("Out_co", covariant=True)
 
 
-class Stop(NamedTuple):
-    """One place on a route: a junction or an extraction, and how it counts."""
+class RouteStop(NamedTuple):
+    """One step of a route: a junction or an extraction, and how it is treated."""
 
-    does: Junction[Any, Any] | Extract
+    action: Junction[Any, Any] | Extract
     is_short_circuit: bool = False
     is_checked: bool = True
 
 
 class Segment(Generic[In_contra, Out_co]):
-    """Anything that can stand in a route: a junction, or a route of several."""
+    """A part of a route: a junction, or several joined."""
 
-    def __init__(self, stops: tuple[Stop, ...]) -> None:
+    def __init__(self, stops: tuple[RouteStop, ...]) -> None:
         self._stops = stops
 
     @property
-    def stops(self) -> tuple[Stop, ...]:
+    def stops(self) -> tuple[RouteStop, ...]:
         return self._stops
 
     @overload
@@ -41,24 +41,24 @@ class Segment(Generic[In_contra, Out_co]):
     @overload
     def __rshift__(self, other: Segment[Any, Next]) -> Route[In_contra, Next]: ...
     def __rshift__(self, other: Segment[Any, Any] | ShortCircuit[Any, Any]) -> Route[Any, Any]:
-        return _coupled(self, other)
+        return _couple(self, other)
 
 
 class Route(Segment[In_contra, Out_co]):
-    """Junctions in their order: what the first asks for goes in, what the last gives comes out."""
+    """Junctions in order: the input of the first goes in, the result of the last comes out."""
 
     def __repr__(self) -> str:
-        return " >> ".join(stop.does.name for stop in self.stops)
+        return " >> ".join(stop.action.name for stop in self.stops)
 
 
 class ShortCircuit(Generic[In_contra, Out_co]):
-    """A junction that may answer for the whole train; see `short_circuit`."""
+    """A junction that may provide the result of the train; see `short_circuit`."""
 
-    def __init__(self, stops: tuple[Stop, ...]) -> None:
+    def __init__(self, stops: tuple[RouteStop, ...]) -> None:
         self._stops = stops
 
     @property
-    def stops(self) -> tuple[Stop, ...]:
+    def stops(self) -> tuple[RouteStop, ...]:
         return self._stops
 
     @overload
@@ -66,21 +66,21 @@ class ShortCircuit(Generic[In_contra, Out_co]):
     @overload
     def __rshift__(self, other: Segment[Any, Next]) -> Route[In_contra, Next]: ...
     def __rshift__(self, other: Segment[Any, Any] | ShortCircuit[Any, Any]) -> Route[Any, Any]:
-        return _coupled(self, other)
+        return _couple(self, other)
 
 
 def short_circuit(junction: Junction[In, Out]) -> ShortCircuit[In, Out]:
-    """Try this junction for the train's result: a cache, a flag, a precondition.
+    """Let this junction provide the train's result early: a cache, a flag, a precondition.
 
-    When it raises or gives None there is nothing to answer with, and the route goes on. When what it gives
-    is an instance of the train's output, that becomes the result; the junctions after it still run.
+    If it raises or returns None, the route continues. If it returns an instance of the train's output type,
+    that becomes the result of the train; the junctions after it still run.
     """
     return ShortCircuit(tuple(stop._replace(is_short_circuit=True) for stop in junction.stops))
 
 
 def extract(source: type[In], target: type[Out]) -> Route[In, Out]:
-    """Take the first public attribute of `source` that is declared as exactly `target` into memory."""
-    return Route((Stop(Extract(source, target, Scope(source))),))
+    """Store in memory the first public attribute of `source` that is declared as exactly `target`."""
+    return Route((RouteStop(Extract(source, target, Scope(source))),))
 
 
 @overload
@@ -90,14 +90,14 @@ def unchecked(segment: Segment[In, Out]) -> Route[In, Out]: ...
 def unchecked(
     segment: Segment[Any, Any] | ShortCircuit[Any, Any],
 ) -> Route[Any, Any] | ShortCircuit[Any, Any]:
-    """Leave the junctions in here out of the route check: their inputs come from where it cannot look."""
+    """Exclude these junctions from the route check: their inputs come from where it cannot see."""
     stops = tuple(stop._replace(is_checked=False) for stop in segment.stops)
     return ShortCircuit(stops) if isinstance(segment, ShortCircuit) else Route(stops)
 
 
-def _coupled(
+def _couple(
     first: Segment[Any, Any] | ShortCircuit[Any, Any], second: Segment[Any, Any] | ShortCircuit[Any, Any]
 ) -> Route[Any, Any]:
     if not isinstance(cast("object", second), Segment | ShortCircuit):
-        raise DefinitionError(f"{shown(second)} cannot stand in a route; make it a junction with @junction")
+        raise DefinitionError(f"{format_value(second)} cannot be part of a route; decorate it with @junction")
     return Route((*first.stops, *second.stops))

@@ -1,7 +1,7 @@
-"""`SecretStr`, `SecretBytes` and `Secret[…]` in inputs and outputs: found in types, hidden in JSON.
+"""Hide `SecretStr`, `SecretBytes` and `Secret[…]` in the JSON of inputs and outputs.
 
-In JSON a secret is an object with one key, `{"$secret": "v1:…"}`, or `{"$secret": "masked"}` where it was not
-kept. Whether a type has any is found out once; whoever has none pays nothing.
+In JSON a secret is an object with one key: `{"$secret": "v1:…"}`, or `{"$secret": "masked"}` if it was not
+stored. Whether a type has secrets is determined once; types without secrets have no overhead.
 """
 
 from __future__ import annotations
@@ -16,136 +16,141 @@ from pydantic import BaseModel, RootModel, Secret, SecretBytes, SecretStr
 from pydantic_core import to_jsonable_python
 
 from trax.errors import FieldError, InvalidInput, SecretUnreadable
-from trax.masking import HIDDEN, NOT_KEPT, SECRET, is_stored_secret
-from trax.train.keyring import EXTRA, VARIABLE, Seal, Unreadable, load_keyring, missing_key
+from trax.masking import HIDDEN, NOT_STORED, SECRET_KEY, is_stored_secret
+from trax.train.keyring import EXTRA, VARIABLE, Seal, SealError, describe_missing_key, load_keyring
 
 SECRET_TYPES: Final = (SecretStr, SecretBytes, Secret)
 MISSING: Final = object()
 SHORTEST_SEARCHED: Final = 4
-"""Shorter ones stand in many a text by chance."""
-ASIDE: Final = frozenset({"config", "default", "fields", "metadata"})
+"""Shorter secrets are not masked in text: they match by accident."""
+SKIPPED_KEYS: Final = frozenset({"config", "default", "fields", "metadata"})
 FIELDS: Final = frozenset({"model-fields", "dataclass-args", "typed-dict"})
 
 NO_KEY: Final = (
-    f"is a secret, and secrets are kept only encrypted: install trax-scheduler[{EXTRA}] and set ${VARIABLE} "
-    "(`trax secrets generate-key` makes a key), or let the train read it from a service or its environment"
+    f"is a secret, which is stored only encrypted: install trax-scheduler[{EXTRA}] and set ${VARIABLE} "
+    "(`trax secrets generate-key` creates a key), or let the train read it from a service or its environment"
 )
-LOST: Final = "is a secret that was not kept when this was recorded; give it again"
-UNKNOWN: Final = "its value is hidden and not known here; give it again"
-RESERVED: Final = f"has a key {SECRET!r}, which stands for secrets; give it another name"
+LOST: Final = "is a secret that was not stored; provide it again"
+UNKNOWN: Final = "its value is hidden and unknown here; provide it again"
+RESERVED: Final = f"has a key {SECRET_KEY!r}, which is reserved for secrets; rename it"
 
-Keeping: TypeAlias = Literal["sealed", "steady", "masked", "marked"]
-"""How secrets are written: encrypted, encrypted so that the same one looks the same, or not at all.
+SecretMode: TypeAlias = Literal["sealed", "steady", "masked", "marked"]
+"""How secrets are written: `sealed` (encrypted), `steady` (encrypted deterministically) or `masked`.
 
-Marked ones are plain, and never leave their codec.
+`marked` secrets are plain text and never leave their codec.
 """
 Writer: TypeAlias = Callable[[Any], Any]
-"""What stands in JSON for a secret of this value."""
+"""Returns the JSON for a secret with this value."""
 Reader: TypeAlias = Callable[[dict[str, Any], str, str], Any]
-"""What stands for an object of a document: given with its path, and with its place, which has no numbers."""
+"""Returns the replacement for a JSON object, given its path and its place (the path without indexes)."""
 
 
 class Secrets:
-    """The secrets of one declared type, in JSON that only its codec sees and in JSON that is kept.
+    """The secrets of one declared type, in JSON that only its codec sees and in JSON that is stored.
 
-    In between, each is an object under a key that nobody else can know: no input can pretend to be one.
+    Inside the codec a secret is an object under a random key, so that no input can imitate one.
     """
 
     def __init__(self, schema: Any, *, subject: str, role: str, trains: tuple[str, ...]) -> None:
         self._subject = subject
         self._role = role
         self._trains = trains or ("-",)
-        self._mark = f"{SECRET} {token_hex(16)}"
+        self._mark = f"{SECRET_KEY} {token_hex(16)}"
         self._plain_fields = plain_fields(schema)
 
     def mark(self, raw: bytes, value: Any) -> bytes:
-        """The JSON that pydantic wrote of a value, with its secrets in it."""
+        """The JSON that pydantic wrote for a value, with its secrets inserted as marked objects."""
         document = write_secrets(json.loads(raw), value, lambda plain: {self._mark: plain})
         return _json(document).encode()
 
-    def keep(self, text: str, keeping: Keeping) -> str:
-        """Marked JSON as it may be kept. Raises InvalidInput where a secret cannot be."""
-        keyring, refused = None if keeping == "masked" else load_keyring(), list[FieldError]()
+    def protect(self, text: str, mode: SecretMode) -> str:
+        """Encrypt or mask the secrets of marked JSON. Raises InvalidInput if a secret cannot be stored."""
+        keyring, errors = None if mode == "masked" else load_keyring(), list[FieldError]()
 
-        def write(found: dict[str, Any], path: str, place: str) -> Any:
-            if SECRET in found:
-                refused.append(FieldError(path, RESERVED, HIDDEN))
-            if self._mark not in found:
-                return found
-            plain = found[self._mark]
+        def write(node: dict[str, Any], path: str, place: str) -> Any:
+            if SECRET_KEY in node:
+                errors.append(FieldError(path, RESERVED, HIDDEN))
+            if self._mark not in node:
+                return node
+            plain = node[self._mark]
             if isinstance(plain, str) and plain.startswith(HIDDEN):
-                refused.append(FieldError(path, UNKNOWN, HIDDEN))
+                errors.append(FieldError(path, UNKNOWN, HIDDEN))
             elif keyring is not None:
-                is_steady = keeping == "steady"
-                sealed = keyring.seal(_json(plain), self._trains[0], self._in(place), steady=is_steady)
-                return {SECRET: sealed}
-            elif keeping != "masked":
-                refused.append(FieldError(path, NO_KEY, HIDDEN))
-            return {SECRET: NOT_KEPT}
+                is_steady = mode == "steady"
+                sealed = keyring.seal(
+                    _json(plain), self._trains[0], self._full_place(place), deterministic=is_steady
+                )
+                return {SECRET_KEY: sealed}
+            elif mode != "masked":
+                errors.append(FieldError(path, NO_KEY, HIDDEN))
+            return {SECRET_KEY: NOT_STORED}
 
-        kept = _json(walk(json.loads(text), write))
-        if refused:
-            raise InvalidInput(self._subject, refused)
-        return kept
+        protected = _json(replace_objects(json.loads(text), write))
+        if errors:
+            raise InvalidInput(self._subject, errors)
+        return protected
 
     def reveal(self, text: str | bytes) -> str | bytes:
-        """JSON for the type's own validator. Raises SecretUnreadable for what cannot be read here."""
-        spelled = text.decode() if isinstance(text, bytes) else text
-        if SECRET not in spelled:
+        """Decrypt the secrets in JSON, for the type's validator. Raises SecretUnreadable if that fails."""
+        decoded = text.decode() if isinstance(text, bytes) else text
+        if SECRET_KEY not in decoded:
             return text
-        refused = list[FieldError]()
+        errors = list[FieldError]()
 
-        def read(found: dict[str, Any], path: str, place: str) -> Any:
-            if self._mark in found:
-                return found[self._mark]
-            if not is_stored_secret(found):
-                return found
+        def read(node: dict[str, Any], path: str, place: str) -> Any:
+            if self._mark in node:
+                return node[self._mark]
+            if not is_stored_secret(node):
+                return node
             try:
-                return json.loads(self._open(found[SECRET], self._in(place)))
-            except Unreadable as why:
-                refused.append(FieldError(path, str(why), HIDDEN))
+                return json.loads(self._open(node[SECRET_KEY], self._full_place(place)))
+            except SealError as error:
+                errors.append(FieldError(path, str(error), HIDDEN))
                 return None
 
         try:
-            document = walk(json.loads(spelled), read)
+            document = replace_objects(json.loads(decoded), read)
         except ValueError:
-            return text  # the validator says what is wrong with it
-        if refused:
-            raise SecretUnreadable(self._subject, refused)
+            return text  # the validator reports the invalid JSON
+        if errors:
+            raise SecretUnreadable(self._subject, errors)
         return _json(document)
 
-    def refusal(self, path: str, message: str, value: Any) -> FieldError:
-        """What is wrong with a field, with its value only if that cannot be a secret."""
+    def field_error(self, path: str, message: str, value: Any) -> FieldError:
+        """A field error that shows the value only if it cannot contain a secret."""
         is_plain = path.partition(".")[0] in self._plain_fields
         return FieldError(path, message, value if is_plain else HIDDEN)
 
-    def _in(self, place: str) -> str:
-        return below(self._role, place)
+    def _full_place(self, place: str) -> str:
+        return join_path(self._role, place)
 
     def _open(self, stored: str, place: str) -> str:
-        if stored == NOT_KEPT:
-            raise Unreadable(LOST)
+        if stored == NOT_STORED:
+            raise SealError(LOST)
         keyring = load_keyring()
         if keyring is None:
-            raise Unreadable(missing_key(Seal.parse(stored).key_id))
+            raise SealError(describe_missing_key(Seal.parse(stored).key_id))
         return keyring.open(stored, self._trains, place)
 
 
-def walk(document: Any, change: Reader, path: str = "", place: str = "") -> Any:
-    """A JSON document with each of its objects as `change` makes it; what it replaces is not looked into."""
+def replace_objects(document: Any, change: Reader, path: str = "", place: str = "") -> Any:
+    """A copy of a JSON document with objects replaced by `change`; replacements are not visited."""
     match document:
         case dict():
-            found = cast("dict[str, Any]", document)
-            changed = change(found, path, place)
-            if changed is not found:
+            node = cast("dict[str, Any]", document)
+            changed = change(node, path, place)
+            if changed is not node:
                 return changed
             return {
-                name: walk(each, change, below(path, name), below(place, name))
-                for name, each in found.items()
+                name: replace_objects(each, change, join_path(path, name), join_path(place, name))
+                for name, each in node.items()
             }
         case list():
             items = enumerate(cast("list[Any]", document))
-            return [walk(each, change, below(path, str(number)), below(place, "*")) for number, each in items]
+            return [
+                replace_objects(each, change, join_path(path, str(number)), join_path(place, "*"))
+                for number, each in items
+            ]
         case _:
             return document
 
@@ -155,13 +160,13 @@ def _json(document: Any) -> str:
 
 
 def holds_secrets(schema: Any) -> bool:
-    """Whether values of a type may hold secrets, by its pydantic schema."""
+    """Whether values of a type may contain secrets, by its pydantic schema."""
     match schema:
         case dict():
             node = cast("dict[str, Any]", schema)
-            fields = node.get("fields")  # by name, and a field may be called anything, `default` for one
+            fields = node.get("fields")  # keyed by field name, which can be anything, even `default`
             named = list(cast("dict[str, Any]", fields).values()) if isinstance(fields, dict) else [fields]
-            return any(holds_secrets(each) for name, each in node.items() if name not in ASIDE) or any(
+            return any(holds_secrets(each) for name, each in node.items() if name not in SKIPPED_KEYS) or any(
                 map(holds_secrets, named)
             )
         case list() | tuple() | set() | frozenset():
@@ -174,13 +179,13 @@ def holds_secrets(schema: Any) -> bool:
 
 
 def plain_fields(schema: Any) -> frozenset[str]:
-    """The fields at the top of a type that cannot hold secrets: their values may stand in messages."""
+    """The top-level fields of a type that cannot contain secrets: error messages may show their values."""
     if not isinstance(schema, dict):
         return frozenset()
     node = cast("dict[str, Any]", schema)
     if node.get("type") not in FIELDS:
-        below = (node[name] for name in ("schema", "lax_schema") if name in node)
-        return next((found for each in below if (found := plain_fields(each))), frozenset[str]())
+        inner = (node[name] for name in ("schema", "lax_schema") if name in node)
+        return next((names for each in inner if (names := plain_fields(each))), frozenset[str]())
     fields = node.get("fields")
     named = (
         cast("dict[str, Any]", fields).items()
@@ -197,75 +202,79 @@ def secrets_of(value: Any) -> Iterator[Any]:
     if isinstance(value, SECRET_TYPES):
         yield cast("Any", value).get_secret_value()
     else:
-        for key, inner in _inside(value) or ():
+        for key, inner in _children(value) or ():
             yield from secrets_of(key)
             yield from secrets_of(inner)
 
 
-def words_of(value: Any) -> frozenset[str]:
-    """How the secrets of a value would be spelled in a text that gave them away."""
-    spelled: set[str] = set()
+def secret_words_of(value: Any) -> frozenset[str]:
+    """The secrets of a value as they could appear in text: plain, as repr, and as JSON."""
+    spellings: set[str] = set()
     for secret in secrets_of(value):
         if isinstance(secret, bool):
             continue
         text = secret.decode(errors="replace") if isinstance(secret, bytes) else str(secret)
-        spelled |= {
+        spellings |= {
             text,
             repr(text)[1:-1],
             json.dumps(text)[1:-1],
             json.dumps(text, ensure_ascii=False)[1:-1],
         }
-    return frozenset(word for word in spelled if len(word) >= SHORTEST_SEARCHED)
+    return frozenset(word for word in spellings if len(word) >= SHORTEST_SEARCHED)
 
 
 def hide_words(text: str, words: Iterable[str]) -> str:
-    """A text with dots in the place of these words, the longest first."""
+    """Mask these words in a text, the longest first."""
     for word in sorted(words, key=len, reverse=True):
         text = text.replace(word, HIDDEN)
     return text
 
 
-class Misplaced(ValueError):
-    """A secret whose place in the JSON is not known, since its type writes itself in its own way."""
+class SecretPositionUnknown(ValueError):
+    """A secret whose position in the JSON is unknown, because its type has a custom serializer."""
 
-    def __init__(self, path: str, why: str = "has a serializer of its own") -> None:
-        super().__init__(f"{path or 'the value'} holds a secret and {why}; take one of them away")
+    def __init__(self, path: str, why: str = "has a custom serializer") -> None:
+        super().__init__(f"{path or 'the value'} contains a secret and {why}; remove one of them")
 
 
 def write_secrets(document: Any, value: Any, write: Writer, path: str = "") -> Any:
-    """The JSON of a value with what `write` makes of each secret in its place."""
+    """The JSON of a value, with each secret replaced by the result of `write`."""
     if isinstance(value, SECRET_TYPES):
         return write(to_jsonable_python(cast("Any", value).get_secret_value()))
     if next(secrets_of(value), MISSING) is MISSING:
         return document
     if isinstance(value, RootModel):
         return write_secrets(document, cast("Any", value).root, write, path)
-    inside = _inside(value) or []
+    inside = _children(value) or []
     if isinstance(value, list | tuple | set | frozenset | Mapping):
         return _write_items(document, value, inside, write, path)
     if not isinstance(document, dict) or not dict(inside).keys() >= cast("dict[str, Any]", document).keys():
-        raise Misplaced(path)
+        raise SecretPositionUnknown(path)
     fields, named = cast("dict[str, Any]", document), dict(inside)
-    return {name: write_secrets(one, named[name], write, below(path, name)) for name, one in fields.items()}
+    return {
+        name: write_secrets(each, named[name], write, join_path(path, name)) for name, each in fields.items()
+    }
 
 
 def _write_items(
     document: Any, value: Any, inside: list[tuple[str, Any]], write: Writer, path: str
 ) -> dict[str, Any] | list[Any]:
-    """Keys may be other than text, and a set has no order: but what is written stands as it was read."""
+    """Match items by position: keys may be other than text, and a set is written in iteration order."""
     if not isinstance(document, dict | list) or len(cast("list[Any]", document)) != len(inside):
-        raise Misplaced(path)
+        raise SecretPositionUnknown(path)
     if isinstance(document, list):
         items = zip(cast("list[Any]", document), inside, strict=True)
-        return [write_secrets(one, inner, write, below(path, "*")) for one, (_, inner) in items]
+        return [write_secrets(each, inner, write, join_path(path, "*")) for each, (_, inner) in items]
     if any(isinstance(key, SECRET_TYPES) for key in value):
-        raise Misplaced(path, "has it as a key")
+        raise SecretPositionUnknown(path, "uses it as a key")
     named = zip(cast("dict[str, Any]", document).items(), inside, strict=True)
-    return {name: write_secrets(one, inner, write, below(path, name)) for (name, one), (_, inner) in named}
+    return {
+        name: write_secrets(each, inner, write, join_path(path, name)) for (name, each), (_, inner) in named
+    }
 
 
-def _inside(value: Any) -> list[tuple[Any, Any]] | None:
-    """What a value consists of, by name; None for one that has no parts."""
+def _children(value: Any) -> list[tuple[Any, Any]] | None:
+    """The fields or items of a value, by name; None for a scalar."""
     match value:
         case RootModel():
             return [("", cast("Any", value).root)]
@@ -281,5 +290,5 @@ def _inside(value: Any) -> list[tuple[Any, Any]] | None:
             return None
 
 
-def below(path: str, name: str) -> str:
+def join_path(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name

@@ -1,4 +1,4 @@
-"""What a callable asks for and gives, read from its annotations."""
+"""The parameters and the return type of a callable, read from its annotations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from trax.errors import DefinitionError
-from trax.train.memory import MISSING, Want, wanted
+from trax.train.memory import MISSING, TypeRequest, request_for
 from trax.train.scope import hints_of
 
 if TYPE_CHECKING:
@@ -21,10 +21,10 @@ VARIADIC = frozenset({inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KE
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One thing a callable asks for; with a default it is content without."""
+    """One parameter of a callable; optional if it has a default."""
 
     name: str
-    want: Want
+    request: TypeRequest
     default: Any = MISSING
     is_keyword: bool = False
 
@@ -35,7 +35,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Everything a callable asks for, what it gives, and whether it must be awaited."""
+    """The parameters and return type of a callable, and whether it must be awaited."""
 
     parameters: tuple[Parameter, ...]
     returns: Any
@@ -43,33 +43,35 @@ class Signature:
 
 
 def signature_of(function: Callable[..., Any], scope: Scope, owner: str) -> Signature:
-    """Read what a call of this runs: a function, a method, or the `__call__` of an object or of a class."""
+    """Read the signature of a function, a method, or the `__call__` of an object or a class."""
     code = code_of(function)[0]
     returns = hints_of(code, scope, owner, {"return"}).get("return", MISSING)
     is_async = inspect.iscoroutinefunction(code) or _is_awaitable(returns)
-    return Signature(parameters_of(function, scope, owner), _awaited(returns), is_async)
+    return Signature(parameters_of(function, scope, owner), _result_type(returns), is_async)
 
 
 def parameters_of(function: Callable[..., Any], scope: Scope, owner: str) -> tuple[Parameter, ...]:
-    """What a call of this asks for."""
+    """The parameters of a call."""
     code, is_method = code_of(function)
-    return _wired(code, list(inspect.signature(code).parameters.values())[is_method:], scope, owner)
+    return _build_parameters(
+        code, list(inspect.signature(code).parameters.values())[is_method:], scope, owner
+    )
 
 
 def constructor_of(
     kind: type, scope: Scope, owner: str, *, required_only: bool = False
 ) -> tuple[Parameter, ...]:
-    """What a class asks for before there is an instance."""
+    """The parameters of a class's `__init__`."""
     if not inspect.isfunction(kind.__init__):
         return ()
     parameters = list(inspect.signature(kind.__init__).parameters.values())[1:]
     if required_only:
         parameters = [each for each in parameters if each.default is each.empty and each.kind not in VARIADIC]
-    return _wired(kind.__init__, parameters, scope, owner)
+    return _build_parameters(kind.__init__, parameters, scope, owner)
 
 
 def code_of(function: Any) -> tuple[Callable[..., Any], bool]:
-    """The function that a call runs in the end, and whether its first parameter is `self`."""
+    """The function that a call executes, and whether its first parameter is `self`."""
     if isinstance(function, type):
         return function.__call__, True
     if inspect.isroutine(function):
@@ -77,11 +79,11 @@ def code_of(function: Any) -> tuple[Callable[..., Any], bool]:
     return type(function).__call__, True
 
 
-def keys_asked_for(parameters: Iterable[Parameter]) -> set[Any]:
-    return {key for parameter in parameters for key in parameter.want.keys}
+def parameter_keys(parameters: Iterable[Parameter]) -> set[Any]:
+    return {key for parameter in parameters for key in parameter.request.keys}
 
 
-def _wired(
+def _build_parameters(
     code: Callable[..., Any], parameters: list[inspect.Parameter], scope: Scope, owner: str
 ) -> tuple[Parameter, ...]:
     hints = hints_of(code, scope, owner, {parameter.name for parameter in parameters})
@@ -90,12 +92,12 @@ def _wired(
 
 def _parameter(parameter: inspect.Parameter, hints: dict[str, Any], owner: str) -> Parameter:
     if parameter.kind in VARIADIC:
-        raise DefinitionError(f"{owner}: {parameter} cannot be wired by type; name each parameter")
+        raise DefinitionError(f"{owner}: {parameter} cannot be injected by type; name each parameter")
     if parameter.name not in hints:
-        raise DefinitionError(f"{owner}: parameter {parameter.name!r} has no annotation to wire it by")
+        raise DefinitionError(f"{owner}: parameter {parameter.name!r} has no type annotation; add one")
     return Parameter(
         parameter.name,
-        wanted(hints[parameter.name]),
+        request_for(hints[parameter.name]),
         MISSING if parameter.default is parameter.empty else parameter.default,
         parameter.kind is parameter.KEYWORD_ONLY,
     )
@@ -105,5 +107,5 @@ def _is_awaitable(returns: Any) -> bool:
     return get_origin(returns) in {Awaitable, Coroutine}
 
 
-def _awaited(returns: Any) -> Any:
+def _result_type(returns: Any) -> Any:
     return get_args(returns)[-1] if _is_awaitable(returns) else returns

@@ -1,4 +1,4 @@
-"""Synchronous code in an async run: one hop to a thread, and no leaving it alone there."""
+"""Run synchronous code of an async run in threads, and wait for it even when the task is cancelled."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _threads: ContextVar[Executor | None] = ContextVar("trax_threads", default=None)
 
 
 def use_threads(executor: Executor) -> None:
-    """Let what runs in this context take its threads here, not from the loop's few of its own."""
+    """Use this executor for synchronous code in the current context, not the loop's small default pool."""
     _threads.set(executor)
 
 
 class DaemonThreads(Executor):
-    """As many threads as are busy at once, kept for the next call. None holds up the end of the process.
+    """An unbounded pool of daemon threads, reused when idle, that never delays the end of the process.
 
-    The standard pool joins its threads when the interpreter ends: a junction that never returns would keep
-    a process alive that was told to stop.
+    The standard pool joins its threads when the interpreter exits: a junction that never returns would keep
+    a stopping process alive.
     """
 
     def __init__(self, name: str) -> None:
@@ -36,15 +36,15 @@ class DaemonThreads(Executor):
         self._lock = Lock()
         self._threads = 0
         self.idle = 0
-        """How many threads wait for a call."""
+        """Number of idle threads."""
         self._is_closed = False
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
-        call = partial(_fulfil, future, partial(fn, *args, **kwargs))
+        call = partial(_complete_future, future, partial(fn, *args, **kwargs))
         with self._lock:
             if self._is_closed:
-                raise RuntimeError("these threads are closed")
+                raise RuntimeError("the thread pool is closed")
             is_new = self.idle == 0
             if is_new:
                 self._threads += 1
@@ -57,7 +57,7 @@ class DaemonThreads(Executor):
         return future
 
     def shutdown(self, wait: bool = False, *, cancel_futures: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002
-        """Let the idle threads end, and the busy ones after their call. Nobody is waited for."""
+        """End idle threads now and busy ones after their call, without waiting for them."""
         with self._lock:
             self._is_closed = True
             idle, self.idle = self.idle, 0
@@ -74,19 +74,19 @@ class DaemonThreads(Executor):
             call = self._calls.get()
 
 
-def _fulfil(future: Future[Any], call: Callable[[], Any]) -> None:
+def _complete_future(future: Future[Any], call: Callable[[], Any]) -> None:
     if not future.set_running_or_notify_cancel():
         return
     try:
         result = call()
-    except BaseException as error:  # noqa: BLE001 - whoever waits for the future has it
+    except BaseException as error:  # noqa: BLE001 - passed on through the future
         future.set_exception(error)
     else:
         future.set_result(result)
 
 
-class Returned(NamedTuple):
-    """What a call ended with. A future cannot carry every exception: StopIteration would hang it."""
+class CallResult(NamedTuple):
+    """The result or error of a call. A future cannot hold every exception: StopIteration would hang it."""
 
     value: Any = None
     error: BaseException | None = None
@@ -97,16 +97,16 @@ class Returned(NamedTuple):
         return self.value
 
 
-async def in_thread(call: Callable[[], Any], token: Cancellation) -> Returned:
+async def in_thread(call: Callable[[], Any], token: Cancellation) -> CallResult:
     """Run a call in a thread, with the context variables of this task.
 
-    A running thread cannot be stopped. When this task is cancelled meanwhile, the token asks the call to
-    stop, and the cancellation goes on only when the call has ended. A call that no thread took up yet is
-    dropped, and one that was abandoned is left to itself. Whatever the call raises is part of the answer,
-    unless it is a CancelledError.
+    A running thread cannot be stopped. If this task is cancelled meanwhile, the token asks the call to stop,
+    and the cancellation is raised only when the call has ended. A call that has not started in a thread yet
+    is dropped; an abandoned one is not waited for. An error of the call is part of the returned value, unless
+    it is a CancelledError.
     """
     claim = Lock()
-    work = partial(_claimed, claim, call)
+    work = partial(_call_if_claimed, claim, call)
     future = asyncio.get_running_loop().run_in_executor(_threads.get(), copy_context().run, work)
     cancelled: asyncio.CancelledError | None = None
     while not future.done():
@@ -125,11 +125,11 @@ async def in_thread(call: Callable[[], Any], token: Cancellation) -> Returned:
     return returned
 
 
-def _claimed(claim: Lock, call: Callable[[], Any]) -> Returned:
-    """Run the call unless the waiting side gave it up: whoever takes the claim first decides."""
+def _call_if_claimed(claim: Lock, call: Callable[[], Any]) -> CallResult:
+    """Run the call, unless the waiting side took the lock first and dropped it."""
     if not claim.acquire(blocking=False):
-        return Returned()
+        return CallResult()
     try:
-        return Returned(call())
-    except BaseException as error:  # noqa: BLE001 - it concerns the other side, and not this thread
-        return Returned(error=error)
+        return CallResult(call())
+    except BaseException as error:  # noqa: BLE001 - returned to the waiting side
+        return CallResult(error=error)

@@ -1,7 +1,7 @@
-"""Who may enter the dashboard and the API, and what they may do there.
+"""Access configuration of the dashboard and the API: tokens, users, roles, and an authorization hook.
 
-Programs send a token, people log in, or a function of yours says who is asking. Where nothing of that is
-configured, only a browser enters that has opened a one-time link.
+Programs send a token, people log in, or a function of yours identifies the client. If none of these is
+configured, the only way to sign in is a one-time link.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hashlib import sha256
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Self
 
-from trax.errors import DefinitionError, did_you_mean, shown
+from trax.errors import DefinitionError, did_you_mean, format_value
 from trax.web.passwords import is_hash
 from trax.web.peer import parse_networks
 
@@ -29,39 +29,39 @@ ANONYMOUS: Final = "TRAX_WEB_ANONYMOUS"
 TRUSTED_PROXIES: Final = "TRAX_WEB_TRUSTED_PROXIES"
 OPEN_HEALTH: Final = "TRAX_WEB_OPEN_HEALTH"
 LOCAL: Final = "local"
-"""The name of an operator who entered by a link, or from this machine with `insecure_local`."""
+"""The name of an operator who signed in with a link, or connects locally with `insecure_local`."""
 SWITCH: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False, "": False}
-SHORTEST_SECRET: Final = 16
-HOURS: Final = 12.0
+MIN_SECRET_LENGTH: Final = 16
+SESSION_HOURS: Final = 12.0
 
 
 class Role(StrEnum):
-    """A viewer reads everything and changes nothing; an operator changes things, too."""
+    """A viewer may only read; an operator may also make changes."""
 
     VIEWER = "viewer"
     OPERATOR = "operator"
 
     @classmethod
-    def named(cls, name: str) -> Self:
+    def parse(cls, name: str) -> Self:
         try:
             return cls(name)
         except ValueError:
-            hint = did_you_mean(name, cls) or f"; it is one of {', '.join(cls)}"
-            raise DefinitionError(f"there is no role {name!r} in the control room{hint}") from None
+            hint = did_you_mean(name, cls) or f"; expected one of {', '.join(cls)}"
+            raise DefinitionError(f"invalid dashboard role {name!r}{hint}") from None
 
 
 class Means(StrEnum):
-    """How it is known who asks."""
+    """How a client was authenticated."""
 
     TOKEN = "token"  # noqa: S105
     SESSION = "session"
     HOOK = "hook"
-    NOBODY = "nobody"
+    ANONYMOUS = "nobody"
 
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Who asks. `session` is the secret of their session, if they have signed in, and `session_id` its id."""
+    """The client of a request. `session` and `session_id` are the secret and id of its session, if any."""
 
     name: str
     role: Role
@@ -76,23 +76,23 @@ class Visitor:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What a program sends as `Authorization: Bearer …`."""
+    """A secret that a program sends as `Authorization: Bearer …`."""
 
     secret: str = field(repr=False)
     role: Role = Role.VIEWER
 
     def __post_init__(self) -> None:
-        if len(self.secret) < SHORTEST_SECRET:
+        if len(self.secret) < MIN_SECRET_LENGTH:
             raise DefinitionError(
-                f"the secret of a token needs {SHORTEST_SECRET} characters or more (got {len(self.secret)}); "
-                'python -c "import secrets; print(secrets.token_urlsafe())" makes a good one'
+                f"a token secret needs {MIN_SECRET_LENGTH} characters or more (got {len(self.secret)}); "
+                'create one with: python -c "import secrets; print(secrets.token_urlsafe())"'
             )
-        object.__setattr__(self, "role", Role.named(self.role))
+        object.__setattr__(self, "role", Role.parse(self.role))
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A person who logs in. The password is given as `trax dashboard --hash-password` prints it."""
+    """A person who logs in. `password` is the hash that `trax dashboard --hash-password` prints."""
 
     password: str = field(repr=False)
     role: Role = Role.VIEWER
@@ -100,77 +100,78 @@ class User:
     def __post_init__(self) -> None:
         if not is_hash(self.password):
             raise DefinitionError(
-                "the password of a user is given as its hash, not as it is typed: "
-                "make one with `trax dashboard --hash-password`"
+                "the password of a user must be a hash, not plain text; "
+                "create one with `trax dashboard --hash-password`"
             )
-        object.__setattr__(self, "role", Role.named(self.role))
+        object.__setattr__(self, "role", Role.parse(self.role))
 
 
-Said = Role | Visitor | None
-Authorize = Callable[["Request"], Said | Awaitable[Said]]
-"""Says which role somebody has who sends a request, or with a Visitor also their name; None: go away."""
+AuthorizeResult = Role | Visitor | None
+Authorize = Callable[["Request"], AuthorizeResult | Awaitable[AuthorizeResult]]
+"""Returns the role of the client, or a Visitor to also give its name; None denies access."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """Who may enter. `secret` signs the forms of the pages: give all servers behind one address the same one.
+    """Who may use the dashboard and the API.
 
-    Without a secret each process makes its own, and refuses forms that another one has shown.
+    `secret` signs the forms of the pages: give all servers behind one address the same one. Without it each
+    process creates its own, and rejects forms that another process rendered.
     """
 
     tokens: Mapping[str, Token] = field(default_factory=lambda: MappingProxyType({}))
     users: Mapping[str, User] = field(default_factory=lambda: MappingProxyType({}))
     authorize: Authorize | None = None
     allow_anonymous: Role | bool = False
-    """Let anybody in: as an operator (True), or in the role that is given."""
+    """Allow unauthenticated access: as an operator (True), or in the given role."""
     secret: str | None = field(default=None, repr=False)
-    session_hours: float = HOURS
+    session_hours: float = SESSION_HOURS
     insecure_local: bool = False
-    """Let every process of this machine in as an operator, as long as it talks to a loopback address."""
+    """Treat every process of this machine as an operator if it connects to a loopback address."""
     trusted_proxies: Sequence[str] = ()
-    """Addresses or networks of proxies whose `X-Forwarded-For`, `X-Forwarded-Proto` or `Forwarded` counts."""
+    """Addresses or networks of proxies whose `X-Forwarded-For`, `X-Forwarded-Proto`, `Forwarded` are used."""
     open_health: bool = False
-    """Let anybody ask `/health`; `/health/live` is open in any case."""
+    """Serve `/health` without authentication; `/health/live` never needs any."""
 
     def __post_init__(self) -> None:
-        if self.secret is not None and len(self.secret) < SHORTEST_SECRET:
-            raise DefinitionError(f"the secret of sessions needs {SHORTEST_SECRET} characters or more")
+        if self.secret is not None and len(self.secret) < MIN_SECRET_LENGTH:
+            raise DefinitionError(f"the secret of Access needs {MIN_SECRET_LENGTH} characters or more")
         if not isinstance(self.allow_anonymous, bool):
-            object.__setattr__(self, "allow_anonymous", Role.named(self.allow_anonymous))
+            object.__setattr__(self, "allow_anonymous", Role.parse(self.allow_anonymous))
         parse_networks(self.trusted_proxies)
         if self.insecure_local and self.trusted_proxies:
             raise DefinitionError(
-                "insecure_local lets in whoever comes from this machine, which behind a proxy is everybody: "
+                "insecure_local trusts every connection from this machine, behind a proxy every client; "
                 "leave out insecure_local or trusted_proxies"
             )
 
     @property
     def is_configured(self) -> bool:
-        """Whether anybody decided who may enter. If nobody did, a one-time link is the only way in."""
-        chosen = (self.tokens, self.users, self.authorize, self.allow_anonymous, self.insecure_local)
-        return any(map(bool, chosen))
+        """Whether any access is configured. If not, a one-time link is the only way to sign in."""
+        options = (self.tokens, self.users, self.authorize, self.allow_anonymous, self.insecure_local)
+        return any(map(bool, options))
 
     @property
     def anonymous(self) -> Role | None:
-        """What somebody is who says nothing about themselves."""
+        """The role of unauthenticated clients; None if they have no access."""
         return Role.OPERATOR if self.allow_anonymous is True else self.allow_anonymous or None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
-        """From variables: `TRAX_WEB_TOKENS=ci:operator:SECRET,…`, and users in the same way."""
-        said = os.environ if environment is None else environment
-        anonymous = said.get(ANONYMOUS, "")
+        """Read `TRAX_WEB_TOKENS=ci:operator:SECRET,…`, `TRAX_WEB_USERS` in the same form, and the others."""
+        variables = os.environ if environment is None else environment
+        anonymous = variables.get(ANONYMOUS, "")
         return cls(
-            tokens={name: Token(text, role) for name, role, text in _parse_list(said, TOKENS)},
-            users={name: User(text, role) for name, role, text in _parse_list(said, USERS)},
-            secret=said.get(SECRET) or None,
-            allow_anonymous=Role.named(anonymous) if anonymous else False,
-            trusted_proxies=tuple(filter(None, said.get(TRUSTED_PROXIES, "").replace(",", " ").split())),
-            open_health=_parse_switch(said, OPEN_HEALTH),
+            tokens={name: Token(text, role) for name, role, text in _parse_list(variables, TOKENS)},
+            users={name: User(text, role) for name, role, text in _parse_list(variables, USERS)},
+            secret=variables.get(SECRET) or None,
+            allow_anonymous=Role.parse(anonymous) if anonymous else False,
+            trusted_proxies=tuple(filter(None, variables.get(TRUSTED_PROXIES, "").replace(",", " ").split())),
+            open_health=_parse_switch(variables, OPEN_HEALTH),
         )
 
     def holder_of(self, secret: str) -> Visitor | None:
-        """Whose token this is. Every token is compared, in the same time whatever was sent."""
+        """Find the holder of a token. All tokens are compared in constant time, so timing reveals nothing."""
         sent, found = sha256(secret.encode()).digest(), None
         for name, token in self.tokens.items():
             if hmac.compare_digest(sha256(token.secret.encode()).digest(), sent):
@@ -178,21 +179,21 @@ class Access:
         return found
 
 
-def _parse_switch(said: Mapping[str, str], variable: str) -> bool:
-    value = said.get(variable, "")
+def _parse_switch(environment: Mapping[str, str], variable: str) -> bool:
+    value = environment.get(variable, "")
     if value.lower() not in SWITCH:
-        raise DefinitionError(f"${variable} must be true or false (got {shown(value)})")
+        raise DefinitionError(f"${variable} must be true or false (got {format_value(value)})")
     return SWITCH[value.lower()]
 
 
-def _parse_list(said: Mapping[str, str], variable: str) -> list[tuple[str, Role, str]]:
-    found: list[tuple[str, Role, str]] = []
-    for number, word in enumerate(filter(None, said.get(variable, "").split(",")), 1):
+def _parse_list(environment: Mapping[str, str], variable: str) -> list[tuple[str, Role, str]]:
+    entries: list[tuple[str, Role, str]] = []
+    for number, word in enumerate(filter(None, environment.get(variable, "").split(",")), 1):
         name, _, rest = word.strip().partition(":")
         role, colon, text = rest.partition(":")
         if not name or not colon:
             raise DefinitionError(
-                f"${variable} must list name:role:secret, parted by commas; see number {number}"
+                f"${variable} must be a comma-separated list of name:role:secret; entry {number} is not"
             )
-        found.append((name, Role.named(role), text))
-    return found
+        entries.append((name, Role.parse(role), text))
+    return entries

@@ -1,4 +1,4 @@
-"""Requests as the routes see them: `%2F` is part of a name, and HEAD is GET without a body."""
+"""Request paths as the routes see them: `%2F` is part of a name, and HEAD is GET without a body."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
 SLASH: Final = "\uffff"
-"""Stands for a slash that was sent as `%2F`. No character of Unicode is this one, and no name can have it."""
+"""Marks a slash that was sent as `%2F`. It is a Unicode noncharacter, so no name contains it."""
 ESCAPED: Final = re.compile("%2[fF]")
 
 
 class NameConvertor(StringConvertor):
-    """A name in a path, written `{name:name}`. Its slashes are sent as `%2F`, or plainly where that is clear.
+    """A name in a path, written `{name:name}`. Its slashes are sent as `%2F`, or as `/` if unambiguous.
 
     `/manifests/a%2Fwhy` is the manifest `a/why`; `/manifests/a/why` asks why `a` is not running.
     """
@@ -30,7 +30,7 @@ class NameConvertor(StringConvertor):
 
 
 class SegmentConvertor(NameConvertor):
-    """The same where a slash as it is ends the name: `{name:segment}`."""
+    """A name in a path that an unescaped slash ends: `{name:segment}`."""
 
     regex = "[^/]+"
 
@@ -40,23 +40,23 @@ register_url_convertor("segment", SegmentConvertor())
 
 
 def build_route_scope(scope: Scope) -> Scope:
-    """The scope for the routes: its path tells which slashes were escaped, and HEAD asks for GET."""
+    """Build the scope for routing: escaped slashes are marked in its path, and HEAD becomes GET."""
     method = "GET" if scope["method"] == "HEAD" else scope["method"]
     return {**scope, "path": _path(scope), "method": method}
 
 
 def plain_path(path: str) -> str:
-    """The path or the name as it is meant, with slashes only."""
+    """The path or name with marked slashes turned back into `/`."""
     return path.replace(SLASH, "/")
 
 
 def quote_path(path: str) -> str:
-    """The path as it stands in an address."""
+    """The path, percent-encoded for a URL."""
     return "%2F".join(map(quote, path.split(SLASH)))
 
 
 def _path(scope: Scope) -> str:
-    """What server and mounts have done with the path stays: only what came from `%2F` is marked in it."""
+    """The path as the server and mounts left it, with slashes that came from `%2F` marked."""
     path: str = scope["path"].replace(SLASH, "\N{REPLACEMENT CHARACTER}")
     raw = scope.get("raw_path") or b""
     if b"%2" not in raw:
@@ -67,7 +67,7 @@ def _path(scope: Scope) -> str:
 
 
 class HeadersOnly:
-    """Both ends of a request for headers: they pass, the body does not, and a stream that goes on ends."""
+    """`receive` and `send` for HEAD: headers pass, the body is dropped, and an endless stream is ended."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -81,7 +81,7 @@ class HeadersOnly:
             self._begun.set()
 
     async def receive(self) -> Message:
-        """Nothing is sent with such a request; once the headers are out, nobody is there any more."""
+        """An empty body, then a disconnect once the headers are sent."""
         if not self._has_asked:
             self._has_asked = True
             return {"type": "http.request", "body": b"", "more_body": False}
@@ -89,8 +89,8 @@ class HeadersOnly:
         return {"type": "http.disconnect"}
 
 
-def ends_of(scope: Scope, receive: Receive, send: Send) -> tuple[Receive, Send]:
-    """How to hear from whoever asked, and how to answer."""
+def channels_for(scope: Scope, receive: Receive, send: Send) -> tuple[Receive, Send]:
+    """The `receive` and `send` to use for this request."""
     if scope["method"] != "HEAD":
         return receive, send
     only = HeadersOnly(send)

@@ -1,4 +1,4 @@
-"""Errors as answers: problem+json for programs, a page for people."""
+"""Error responses: problem+json for the API, a page for the dashboard."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from starlette.routing import Match
 
 from trax.web.pages.assets import Assets
 from trax.web.pages.problem_page import problem_page
-from trax.web.problems import Refusal, as_json, problem_of
+from trax.web.problems import Refusal, problem_of, problem_response
 from trax.web.room import is_for_program
 
 if TYPE_CHECKING:
@@ -20,27 +20,27 @@ if TYPE_CHECKING:
 METHODS: Final = ("DELETE", "GET", "OPTIONS", "PATCH", "POST", "PUT")
 
 
-async def answer_to(request: Request, error: Exception) -> Response:
-    """What whoever sent the request is told about an error."""
-    told = problem_of(error)
+async def error_response(request: Request, error: Exception) -> Response:
+    """Build the response for an exception."""
+    problem = problem_of(error)
     headers = dict(error.headers or {}) if isinstance(error, Refusal | HTTPException) else {}
-    if told.status == HTTPStatus.METHOD_NOT_ALLOWED:
-        headers["Allow"] = ", ".join(_allowed_methods(request))
+    if problem.status == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers["Allow"] = ", ".join(_methods_of_path(request))
     if is_for_program(request):
-        return as_json(told, headers)
-    answer = await problem_page(request, told)
-    answer.headers.update(headers)
-    return answer
+        return problem_response(problem, headers)
+    response = await problem_page(request, problem)
+    response.headers.update(headers)
+    return response
 
 
-def _allowed_methods(request: Request) -> list[str]:
-    """The methods of all routes that share the path; the framework names those of the first one only."""
+def _methods_of_path(request: Request) -> list[str]:
+    """The methods of all routes that match the path; the framework reports those of the first one only."""
     if isinstance(request.scope.get("endpoint"), Assets):
-        return ["GET", "HEAD"]  # a mount takes any, and refuses the others itself
-    asked = {"type": "http", "path": request.scope["path"], "root_path": request.scope.get("root_path", "")}
-    taken = {
+        return ["GET", "HEAD"]  # the mount matches any method and rejects the others itself
+    scope = {"type": "http", "path": request.scope["path"], "root_path": request.scope.get("root_path", "")}
+    methods = {
         method
         for method in METHODS
-        if any(route.matches({**asked, "method": method})[0] is Match.FULL for route in request.app.routes)
+        if any(route.matches({**scope, "method": method})[0] is Match.FULL for route in request.app.routes)
     }
-    return sorted(taken | ({"HEAD"} if "GET" in taken else set()))
+    return sorted(methods | ({"HEAD"} if "GET" in methods else set()))

@@ -1,4 +1,4 @@
-"""The control room as an ASGI application, to be served by itself or mounted anywhere in another."""
+"""Build the web application (dashboard and HTTP API) as an ASGI application."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from starlette.middleware import Middleware
 from trax.errors import TraxError
 from trax.web import api, health, pages
 from trax.web.access import Access
-from trax.web.answers import answer_to
+from trax.web.answers import error_response
 from trax.web.api.document import document
 from trax.web.csrf import Signer
 from trax.web.events import Fanout
 from trax.web.guard import Guard
 from trax.web.limits import WebLimits
 from trax.web.masking import Mask
-from trax.web.metrics import Metrics
+from trax.web.metrics import PrometheusMetrics
 from trax.web.pages.assets import Assets
 from trax.web.peer import TrustedProxies
 from trax.web.problems import Refusal
-from trax.web.room import Room
+from trax.web.room import WebContext
 from trax.web.sessions import BrowserSessions
-from trax.web.shared import Shared
-from trax.web.skin import Skin
+from trax.web.shared import SharedReads
+from trax.web.skin import HeadersMiddleware
 from trax.web.throttle import Throttle
 
 if TYPE_CHECKING:
@@ -48,15 +48,15 @@ def create(
     mask: Iterable[str] | None = None,
     limits: WebLimits | None = None,
 ) -> FastAPI:
-    """The control room of an app.
+    """Build the dashboard and the HTTP API of an app.
 
-    Without `access` the environment says who may enter (`TRAX_WEB_TOKENS`, `TRAX_WEB_USERS`); if it does not
-    either, only a browser that opens a link of `trax sessions link`. `environment` is shown in the header,
-    such as "production". What stands under the names in `mask` is hidden wherever inputs and outputs are
-    shown; without it, what is named like a secret. `limits` bound what visitors may take.
+    Without `access`, tokens and users are read from the environment (`TRAX_WEB_TOKENS`, `TRAX_WEB_USERS`). If
+    there are none, the only way to sign in is a link of `trax sessions link`. `environment` is shown in the
+    header, such as "production". `mask` lists field names whose values are hidden in inputs and outputs; by
+    default, names that look like a secret. `limits` bound what clients may use.
     """
     limits = limits or WebLimits.from_environment()
-    room = _room(app, access or Access.from_environment(), title, environment, mask, limits)
+    context = _build_context(app, access or Access.from_environment(), title, environment, mask, limits)
     web = FastAPI(
         title=title,
         openapi_url=None,
@@ -65,12 +65,12 @@ def create(
         redirect_slashes=False,
         version=version("trax-scheduler"),
         generate_unique_id_function=lambda route: route.name,
-        middleware=[Middleware(Skin), Middleware(Guard, room=room)],
+        middleware=[Middleware(HeadersMiddleware), Middleware(Guard, context)],
     )
-    web.state.room = room
+    web.state.context = context
     web.openapi = partial(document, web)
     for kind in (RequestValidationError, HTTPException, TraxError, Refusal):
-        web.add_exception_handler(kind, answer_to)
+        web.add_exception_handler(kind, error_response)
     web.mount("/static", Assets(), name="static")
     web.include_router(health.router)
     web.include_router(api.router())
@@ -78,26 +78,26 @@ def create(
     return web
 
 
-def _room(
+def _build_context(
     app: Trax,
     access: Access,
     title: str,
     environment: str | None,
     mask: Iterable[str] | None,
     limits: WebLimits,
-) -> Room:
-    return Room(
+) -> WebContext:
+    return WebContext(
         app=app,
         access=access,
         title=title,
         environment=environment or app.parts.identity.environment,
-        mask=Mask.over(mask),
+        mask=Mask.from_names(mask),
         signer=Signer.of(access.secret),
         sessions=BrowserSessions(app, access),
         proxies=TrustedProxies(access.trusted_proxies),
         throttle=Throttle(),
         limits=limits,
         fanout=Fanout(app, limits),
-        metrics=Metrics(app),
-        shared=Shared(),
+        metrics=PrometheusMetrics(app),
+        shared=SharedReads(),
     )

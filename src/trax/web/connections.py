@@ -1,7 +1,7 @@
-"""Connections of visitors: so many at once, and none that stands still may stay.
+"""HTTP server with connection limits and timeouts against slow or numerous clients.
 
-uvicorn bounds how long a connection is idle and how large a head is. What it leaves open is bounded here: how
-many connections there are, and how long a head, a body and the reading of an answer may take.
+uvicorn limits idle time and header size. This adds a limit on open connections, and timeouts for receiving
+headers, receiving a body, and sending a response.
 """
 
 from __future__ import annotations
@@ -28,25 +28,29 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LAST_SECONDS: Final = 3
-"""How long requests may take to end once the server ends."""
+"""How long requests may run on after the server was told to stop."""
 FULL_SHARE: Final = 0.1
-"""Of the usual time a head or a body may take this much while all connections are taken: others wait."""
+"""Share of the usual header and body timeouts that applies while all connections are in use."""
 MOMENT_SECONDS: Final = 1.0
-"""A handler that reads a body too long may say so, before the connection is closed."""
+"""Extra time for the handler to send its own 408 response before the connection is closed."""
 ACCEPT_SECONDS: Final = 1.0
-"""When to try again after no connection could be accepted."""
+"""Delay before accepting again after `accept` failed."""
 SWEEP_TICKS: Final = 5
 PIECE_BYTES: Final = 4096
-UVICORN: Final = ("uvicorn", "uvicorn.error")
+UVICORN_LOGGERS: Final = ("uvicorn", "uvicorn.error")
 
 
-class LimitedConnection(H11Protocol):
-    """One connection, which knows what it waits for."""
+class HttpConnection(H11Protocol):
+    """An HTTP connection that tracks which step it is in, and for how long."""
 
     def __init__(
-        self, limits: WebLimits, all_open: set[LimitedConnection], on_lost: Callable[[], None], **given: Any
+        self,
+        limits: WebLimits,
+        all_open: set[HttpConnection],
+        on_lost: Callable[[], None],
+        **protocol_options: Any,
     ) -> None:
-        super().__init__(**given)
+        super().__init__(**protocol_options)
         self._limits = limits
         self._all_open = all_open
         self._on_lost = on_lost
@@ -65,7 +69,7 @@ class LimitedConnection(H11Protocol):
         self._on_lost()
 
     def data_received(self, data: bytes) -> None:
-        """In pieces, or a head of any length would pass that arrives at once."""
+        """Feed data in pieces; otherwise headers that arrive at once would bypass the size limit."""
         for start in range(0, len(data), PIECE_BYTES):
             if self.transport.is_closing():
                 return
@@ -76,7 +80,7 @@ class LimitedConnection(H11Protocol):
         self._resumed += 1
 
     def overdue_step(self, now: float, *, is_full: bool) -> str | None:
-        """What the visitor takes too long for, if so. It is asked a few times each second."""
+        """The step that exceeded its timeout (head, body, response), or None. Called a few times a second."""
         waits_for, seconds = self._current_step(is_full=is_full)
         step = (waits_for, self.cycle, self._resumed)
         if step != self._step:
@@ -85,13 +89,13 @@ class LimitedConnection(H11Protocol):
 
     @property
     def is_receiving(self) -> bool:
-        """Whether nothing was answered yet to what has not arrived as a whole."""
+        """Whether the body is still arriving and no response has been started."""
         return self.cycle is not None and self.cycle.more_body and not self.cycle.response_started  # pyright: ignore[reportUnnecessaryComparison]
 
     def _current_step(self, *, is_full: bool) -> tuple[str | None, float]:
         limits, share = self._limits, FULL_SHARE if is_full else 1.0
         if self.transport.is_closing() or self.flow.write_paused:
-            return "answer", limits.send_seconds
+            return "response", limits.send_seconds
         if self.cycle is None or self.cycle.response_complete:  # pyright: ignore[reportUnnecessaryComparison]
             return "head", share * limits.head_seconds
         if self.cycle.more_body:
@@ -100,41 +104,43 @@ class LimitedConnection(H11Protocol):
 
 
 class WebServer(uvicorn.Server):
-    """Serves one application on a socket that listens already, until it is told to stop.
+    """Serves one application on a listening socket until it is told to stop.
 
-    It leaves signals to whoever runs the process, and the socket open.
+    It installs no signal handlers, and leaves the socket open.
     """
 
-    def __init__(self, web: FastAPI, listening: socket.socket, limits: WebLimits, stopping: Event) -> None:
+    def __init__(
+        self, web: FastAPI, listen_socket: socket.socket, limits: WebLimits, stopping: Event
+    ) -> None:
         super().__init__(_config(web, limits))
         self._web = web
-        self._listening = listening
+        self._listen_socket = listen_socket
         self._limits = limits
         self._stopping = stopping
-        self._connections: set[LimitedConnection] = set()
+        self._connections: set[HttpConnection] = set()
         self._accepted = 0
         self._arriving: set[asyncio.Task[None]] = set()
         self._is_ending = False
         self._log = LogLimit()
-        for name in UVICORN:
+        for name in UVICORN_LOGGERS:
             logging.getLogger(name).setLevel(logging.WARNING)
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        said = logging.getLogger("uvicorn.error")
-        filters = (_is_failure, self._log)  # else each visitor could cause a line
-        for one in filters:
-            said.addFilter(one)
+        uvicorn_logger = logging.getLogger("uvicorn.error")
+        filters = (_is_failure, self._log)  # otherwise any client could flood the log
+        for each in filters:
+            uvicorn_logger.addFilter(each)
         try:
             yield
         finally:
-            for one in filters:
-                said.removeFilter(one)
+            for each in filters:
+                uvicorn_logger.removeFilter(each)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         del sockets
         await self.lifespan.startup()
-        self._listening.settimeout(0)
+        self._listen_socket.settimeout(0)
         self.servers = []
         self._listen()
         self.started = True
@@ -147,15 +153,15 @@ class WebServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         del sockets
         self._end_listening()
-        for connection in [one for one in self._connections if one.is_receiving]:
+        for connection in [each for each in self._connections if each.is_receiving]:
             connection.transport.abort()
-        await self._web.state.room.fanout.close()  # or the server would wait for those who watch
+        await self._web.state.context.fanout.close()  # otherwise the server would wait for open event streams
         await super().shutdown()
-        if self.server_state.tasks:  # they were asked to stop, and may have something to write
+        if self.server_state.tasks:  # they are cancelled; give them time to finish writing
             await asyncio.wait(self.server_state.tasks, timeout=LAST_SECONDS)
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        """Until it is told to stop. However that ends, no connection is left behind."""
+        """Serve until told to stop. All connections are closed in any case."""
         try:
             await super().serve(sockets)
         finally:
@@ -171,22 +177,22 @@ class WebServer(uvicorn.Server):
 
     def _listen(self) -> None:
         if not (self._is_full or self._is_ending):
-            asyncio.get_running_loop().add_reader(self._listening, self._accept)
+            asyncio.get_running_loop().add_reader(self._listen_socket, self._accept)
 
     def _end_listening(self) -> None:
         self._is_ending = True
         self._stop_listening()
 
     def _stop_listening(self) -> None:
-        asyncio.get_running_loop().remove_reader(self._listening)
+        asyncio.get_running_loop().remove_reader(self._listen_socket)
 
     def _accept(self) -> None:
         try:
-            accepted, _ = self._listening.accept()
+            accepted, _ = self._listen_socket.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return
         except OSError as error:
-            text = "the dashboard cannot accept connections, trying again: %s"
+            text = "dashboard: cannot accept connections: %s; retrying"
             self._log.log(logger, logging.WARNING, text, error)
             self._stop_listening()
             asyncio.get_running_loop().call_later(ACCEPT_SECONDS, self._listen)
@@ -194,7 +200,7 @@ class WebServer(uvicorn.Server):
         self._accepted += 1
         if self._is_full:
             self._stop_listening()
-            text = "all %s connections to the dashboard are taken; the next visitor waits until one is free"
+            text = "dashboard: all %s connections are in use; new clients wait until one is free"
             self._log.log(logger, logging.WARNING, text, self._accepted)
         arriving = asyncio.create_task(self._connect(accepted), name="trax web connection")
         self._arriving.add(arriving)
@@ -203,11 +209,11 @@ class WebServer(uvicorn.Server):
     async def _connect(self, accepted: socket.socket) -> None:
         loop = asyncio.get_running_loop()
 
-        def build() -> LimitedConnection:
-            return LimitedConnection(
+        def build() -> HttpConnection:
+            return HttpConnection(
                 self._limits,
                 self._connections,
-                self._leave,
+                self._release_connection,
                 config=self.config,
                 server_state=self.server_state,
                 app_state=self.lifespan.state,
@@ -219,24 +225,24 @@ class WebServer(uvicorn.Server):
             await loop.connect_accepted_socket(build, accepted)
         except OSError:
             accepted.close()
-            self._leave()
+            self._release_connection()
 
-    def _leave(self) -> None:
+    def _release_connection(self) -> None:
         self._accepted -= 1
         self._listen()
 
     def _sweep(self) -> None:
-        """Close what stands still. No answer is sent: nobody would read it."""
+        """Close connections that exceeded a timeout, without a response: the client would not read it."""
         now, is_full = asyncio.get_running_loop().time(), self._is_full
         for connection in list(self._connections):
             if slow := connection.overdue_step(now, is_full=is_full):
-                text = "a connection to the dashboard was closed: its %s took too long"
+                text = "dashboard: closed a connection: its %s took too long"
                 self._log.log(logger, logging.WARNING, text, slow)
                 connection.transport.abort()
 
 
 def _is_failure(record: logging.LogRecord) -> bool:
-    """A request that is broken off because the server ends has not failed."""
+    """False for requests cancelled by a server shutdown: they are not failures."""
     return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
@@ -249,7 +255,7 @@ def _config(web: FastAPI, limits: WebLimits) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # or a proxy that nobody declared would be believed
+        proxy_headers=False,  # otherwise undeclared proxies would be trusted
         timeout_keep_alive=limits.idle_seconds,
         timeout_graceful_shutdown=LAST_SECONDS,
         h11_max_incomplete_event_size=limits.head_bytes,

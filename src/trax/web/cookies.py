@@ -1,4 +1,4 @@
-"""Cookies that belong to us alone."""
+"""Set-Cookie header values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def cookie(request: Request, name: str, value: str, *, seconds: int | None = None) -> str:
-    """A cookie for where we are mounted, which scripts cannot read and other sites cannot send."""
+    """Format a cookie scoped to the mount path, HttpOnly and SameSite=Lax."""
     words = [f"{name}={value}", f"Path={request.scope.get('root_path') or '/'}", "HttpOnly", "SameSite=Lax"]
     if seconds is not None:
         words.append(f"Max-Age={seconds}")

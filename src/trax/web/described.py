@@ -1,4 +1,4 @@
-"""Trains in words and schemas, for those who want to run one."""
+"""Summaries and JSON Schemas of trains, for the API and the form that runs one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainSummary:
-    """What a train takes, gives and says about its runs."""
+    """A train: its types, its route and its options."""
 
     name: str
     aliases: tuple[str, ...]
@@ -35,31 +35,33 @@ class TrainSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainWithSchemas(TrainSummary):
-    """The same with the JSON Schemas of its input and output; null where there is none to give."""
+    """A train with the JSON Schemas of its input and output; null if a type has none."""
 
     input_schema: dict[str, Any] | None
     output_schema: dict[str, Any] | None
 
 
-def described(train: Train[Any, Any]) -> TrainSummary:
-    return TrainSummary(**_words(train))
+def summarize_train(train: Train[Any, Any]) -> TrainSummary:
+    return TrainSummary(**_summary_fields(train))
 
 
-def with_schemas(train: Train[Any, Any]) -> TrainWithSchemas:
+def train_with_schemas(train: Train[Any, Any]) -> TrainWithSchemas:
     return TrainWithSchemas(
-        **_words(train), input_schema=schema_of(train.input_type), output_schema=schema_of(train.output_type)
+        **_summary_fields(train),
+        input_schema=schema_of(train.input_type),
+        output_schema=schema_of(train.output_type),
     )
 
 
-def schema_of(declared: Any) -> dict[str, Any] | None:
-    """The JSON Schema of a type, by the names that are written in Python; None if it has none."""
+def schema_of(declared_type: Any) -> dict[str, Any] | None:
+    """The JSON Schema of a type, with Python field names; None if it has none."""
     try:
-        return TypeAdapter(declared).json_schema(by_alias=False)
+        return TypeAdapter(declared_type).json_schema(by_alias=False)
     except (PydanticUserError, NameError, TypeError):
         return None
 
 
-def _words(train: Train[Any, Any]) -> dict[str, Any]:
+def _summary_fields(train: Train[Any, Any]) -> dict[str, Any]:
     options = train.options
     return {
         "name": train.name,
@@ -77,6 +79,6 @@ def _words(train: Train[Any, Any]) -> dict[str, Any]:
 
 
 def _max_retries(options: TrainOptions) -> int | None:
-    """None where the settings decide."""
+    """The retry limit of the train; None if the settings decide."""
     is_left_open = options.retry is None and options.max_retries is None
-    return None if is_left_open else options.policy(Retry()).max_retries
+    return None if is_left_open else options.retry_policy(Retry()).max_retries

@@ -1,7 +1,7 @@
-"""What has changed, told to everybody who has a page open: server-sent events.
+"""Server-sent events: tell open pages which data has changed.
 
-One watcher asks the database for all of them. It begins with the first viewer and ends with the last, and the
-more there are, the longer it gathers before it tells: each of them reads the page again.
+One watcher polls the database for all open pages. It starts with the first page and stops after the last.
+The more pages are open, the longer it batches changes, since each page then reads its data again.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from starlette.responses import Response
 
 from trax.clock import is_set_within
 from trax.errors import TraxError
-from trax.host.watching import Watching
-from trax.records.pulse import Tag
+from trax.host.watching import ChangeWatcher
+from trax.records.pulse import ChangeTag
 from trax.web.limits import WebLimits
-from trax.web.problems import as_json, problem
+from trax.web.problems import problem, problem_response
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -33,68 +33,68 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-REMEMBERED: Final = 200
+EVENTS_KEPT: Final = 200
 HEARTBEAT_SECONDS: Final = 15.0
 SLOW_SECONDS: Final = 30.0
-"""Who does not take a line for so long is let go; browsers come back by themselves."""
+"""A client that does not read for this long is disconnected; browsers reconnect by themselves."""
 RETRY_SECONDS: Final = 30
-"""When somebody who is one too many may try again."""
-LONGEST_SECONDS: Final = 600.0
-"""A server that wants to end need not wait for long, wherever we are mounted."""
+"""Retry-After for clients above the limit."""
+STREAM_SECONDS: Final = 600.0
+"""How long a stream lasts at most, so that no server waits long for it on shutdown."""
 RETRY_MILLISECONDS: Final = 2000
 CALMEST_SECONDS: Final = 1.0
 SECONDS_FOR_EACH: Final = 0.2
-LONGEST_GATHERING: Final = 10.0
-LOST_SECONDS: Final = 5.0
+MAX_BATCH_SECONDS: Final = 10.0
+RESTART_SECONDS: Final = 5.0
 BEGIN_SECONDS: Final = 5.0
-"""So long a page waits until changes are noticed; if it has to wait longer, anything may have changed."""
+"""How long a new page waits for the watcher; after that, all tags are sent once it runs."""
 LINGER_SECONDS: Final = 10.0
-"""Who goes from one page to the next is gone for a moment only."""
+"""How long the watcher runs on without pages: a client that changes pages is soon back."""
 
 
-class Viewer:
-    """What one open page has not been told yet."""
+class Subscriber:
+    """One open page, and the tags it has not received yet."""
 
-    def __init__(self, untold: frozenset[Tag], visitor: str = "") -> None:
+    def __init__(self, pending: frozenset[ChangeTag], visitor: str = "") -> None:
         self.visitor = visitor
-        """Whose page it is."""
-        self._untold: set[Tag] = set(untold)
-        self._woken = asyncio.Event()
-        if untold:
-            self._woken.set()
+        """Name of the client, for the limit per client."""
+        self._pending: set[ChangeTag] = set(pending)
+        self._wake = asyncio.Event()
+        if pending:
+            self._wake.set()
 
-    def tell(self, tags: frozenset[Tag]) -> None:
-        self._untold |= tags
-        self._woken.set()
+    def notify(self, tags: frozenset[ChangeTag]) -> None:
+        self._pending |= tags
+        self._wake.set()
 
-    async def news(self, seconds: float) -> list[Tag]:
-        """What has changed, or nothing if that is so for so long."""
-        if not await is_set_within(self._woken, seconds):
+    async def next_tags(self, seconds: float) -> list[ChangeTag]:
+        """Wait for changed tags; an empty list if there are none within `seconds`."""
+        if not await is_set_within(self._wake, seconds):
             return []
-        self._woken.clear()
-        told, self._untold = sorted(self._untold), set[Tag]()
-        return told
+        self._wake.clear()
+        tags, self._pending = sorted(self._pending), set[ChangeTag]()
+        return tags
 
 
 class Fanout:
-    """Tells all viewers what one watcher notices, and remembers a little for those who come back."""
+    """Sends what one watcher notices to all open pages, and keeps recent events for reconnecting clients."""
 
     def __init__(self, app: Trax, limits: WebLimits | None = None) -> None:
         self._app = app
         self._limits = limits or WebLimits()
-        self._viewers: set[Viewer] = set()
+        self._subscribers: set[Subscriber] = set()
         self._task: asyncio.Task[None] | None = None
         self._resting: asyncio.TimerHandle | None = None
         self._origin = uuid4().hex[:8]
         self._number = 0
-        self._told: deque[tuple[int, frozenset[Tag]]] = deque(maxlen=REMEMBERED)
+        self._recent: deque[tuple[int, frozenset[ChangeTag]]] = deque(maxlen=EVENTS_KEPT)
         self._is_closed = False
-        self._begun = asyncio.Event()
+        self._is_ready = asyncio.Event()
         self._has_missed = False
 
     @property
-    def mark(self) -> str:
-        """Where the news stand: who comes back with this misses nothing."""
+    def last_event_id(self) -> str:
+        """Id of the latest event; a client that reconnects with it misses nothing."""
         return f"{self._origin}-{self._number}"
 
     @property
@@ -103,117 +103,119 @@ class Fanout:
 
     @property
     def is_watching(self) -> bool:
-        """Whether whatever changes from now on will be noticed."""
-        return self._begun.is_set()
+        """Whether the watcher runs, so that any change from now on is noticed."""
+        return self._is_ready.is_set()
 
     @property
-    def has_viewers(self) -> bool:
-        return bool(self._viewers)
+    def has_subscribers(self) -> bool:
+        return bool(self._subscribers)
 
     def refusal(self, visitor: str) -> Problem | None:
-        """Why this visitor cannot have another page told of changes, if so."""
-        if len(self._viewers) >= self._limits.event_streams:
-            told = f"{self._limits.event_streams} pages are told of changes already"
-            return problem(503, told, code="too_many_viewers", hint="try again later; pages work without it")
-        theirs = sum(viewer.visitor == visitor for viewer in self._viewers)
+        """Why this client may not open another stream; None if it may."""
+        if len(self._subscribers) >= self._limits.event_streams:
+            detail = f"the limit of {self._limits.event_streams} open event streams is reached"
+            return problem(
+                503, detail, code="too_many_viewers", hint="try again later; pages work without it"
+            )
+        theirs = sum(viewer.visitor == visitor for viewer in self._subscribers)
         if theirs >= self._limits.event_streams_per_visitor:
-            told = f"{theirs} of your pages are told of changes already"
-            return problem(429, told, code="too_many_viewers", hint="close some of them, and try again")
+            detail = f"the limit of {theirs} open event streams per client is reached"
+            return problem(429, detail, code="too_many_viewers", hint="close some pages and try again")
         return None
 
     @asynccontextmanager
-    async def viewer(self, last_seen: str | None, visitor: str = "") -> AsyncGenerator[Viewer]:
-        self._stay()
-        viewer = Viewer(self._missed(last_seen), visitor)
-        self._viewers.add(viewer)
+    async def subscribe(self, last_seen: str | None, visitor: str = "") -> AsyncGenerator[Subscriber]:
+        self._cancel_stop()
+        viewer = Subscriber(self._tags_since(last_seen), visitor)
+        self._subscribers.add(viewer)
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._watch(self._begun), name="trax watching")
+            self._task = asyncio.create_task(self._watch(self._is_ready), name="trax watching")
         try:
-            await self._watching()
+            await self._wait_until_watching()
             yield viewer
         finally:
-            self._viewers.discard(viewer)
-            if not self._viewers:
-                self._resting = asyncio.get_running_loop().call_later(LINGER_SECONDS, self._rest)
+            self._subscribers.discard(viewer)
+            if not self._subscribers:
+                self._resting = asyncio.get_running_loop().call_later(LINGER_SECONDS, self._stop_watching)
 
-    async def _watching(self) -> None:
-        """What changes before the first look would be told to nobody: who is greeted, is greeted after it."""
-        if not await is_set_within(self._begun, BEGIN_SECONDS):
+    async def _wait_until_watching(self) -> None:
+        """Wait for the watcher's first read: changes before it would be missed."""
+        if not await is_set_within(self._is_ready, BEGIN_SECONDS):
             self._has_missed = True
 
     async def close(self) -> None:
-        """Let all viewers go, because the server ends."""
+        """End all streams, because the server stops."""
         self._is_closed = True
-        for viewer in self._viewers:
-            viewer.tell(frozenset())
+        for viewer in self._subscribers:
+            viewer.notify(frozenset())
         task = self._task
-        self._rest()
+        self._stop_watching()
         if task is not None:
             await asyncio.wait([task])
 
-    def _rest(self) -> None:
-        """Nobody looks any more: whoever comes back later may have missed anything."""
-        self._stay()
+    def _stop_watching(self) -> None:
+        """Stop the watcher: no page is open. A client that reconnects later receives all tags."""
+        self._cancel_stop()
         task, self._task = self._task, None
-        self._begun.set()  # nobody waits for what will not begin
-        self._begun, self._has_missed = asyncio.Event(), False
+        self._is_ready.set()  # release clients that still wait for the start
+        self._is_ready, self._has_missed = asyncio.Event(), False
         self._origin = uuid4().hex[:8]
         if task is not None:
             task.cancel()
 
-    def _stay(self) -> None:
+    def _cancel_stop(self) -> None:
         if self._resting is not None:
             self._resting.cancel()
             self._resting = None
 
-    def _missed(self, last_seen: str | None) -> frozenset[Tag]:
-        """What somebody has not heard who was here before; everything, when nobody remembers that far."""
+    def _tags_since(self, last_seen: str | None) -> frozenset[ChangeTag]:
+        """The tags since the last event a client has seen; all tags if that event is no longer kept."""
         if last_seen is None:
             return frozenset()
         origin, _, number = last_seen.rpartition("-")
-        oldest = self._told[0][0] if self._told else self._number + 1
+        oldest = self._recent[0][0] if self._recent else self._number + 1
         is_known = origin == self._origin and number.isascii() and number.isdigit()
         if not is_known or int(number) < oldest - 1:
-            return frozenset(Tag)
-        return frozenset[Tag]().union(*(tags for at, tags in self._told if at > int(number)))
+            return frozenset(ChangeTag)
+        return frozenset[ChangeTag]().union(*(tags for at, tags in self._recent if at > int(number)))
 
-    async def _watch(self, begun: asyncio.Event) -> None:
+    async def _watch(self, is_ready: asyncio.Event) -> None:
         while True:
             try:
-                await self._watch_on(begun)
+                await self._watch_changes(is_ready)
             except TraxError as error:
-                logger.warning("nobody can be told what changes, trying again: %s", error)
+                logger.warning("event stream: cannot watch for changes: %s; retrying", error)
             except Exception:
-                logger.exception("watching failed, trying again")
-            begun.clear()
+                logger.exception("event stream: watching for changes failed; retrying")
+            is_ready.clear()
             self._has_missed = True
-            await asyncio.sleep(LOST_SECONDS)
+            await asyncio.sleep(RESTART_SECONDS)
 
-    async def _watch_on(self, begun: asyncio.Event) -> None:
-        watching = await Watching.begun(self._app.parts, has_ear=self._app.is_running)
-        begun.set()
+    async def _watch_changes(self, is_ready: asyncio.Event) -> None:
+        watching = await ChangeWatcher.start(self._app.parts, has_listener=self._app.is_running)
+        is_ready.set()
         try:
             if self._has_missed:
                 self._has_missed = False
-                self._tell(frozenset(Tag))
+                self._publish(frozenset(ChangeTag))
             while True:
-                self._tell(await watching.next_change())
-                await asyncio.sleep(self._gathering_seconds())
+                self._publish(await watching.next_change())
+                await asyncio.sleep(self._batch_seconds())
         finally:
             await watching.end()
 
-    def _tell(self, tags: frozenset[Tag]) -> None:
+    def _publish(self, tags: frozenset[ChangeTag]) -> None:
         self._number += 1
-        self._told.append((self._number, tags))
-        for viewer in self._viewers:
-            viewer.tell(tags)
+        self._recent.append((self._number, tags))
+        for viewer in self._subscribers:
+            viewer.notify(tags)
 
-    def _gathering_seconds(self) -> float:
-        return min(LONGEST_GATHERING, max(CALMEST_SECONDS, SECONDS_FOR_EACH * len(self._viewers)))
+    def _batch_seconds(self) -> float:
+        return min(MAX_BATCH_SECONDS, max(CALMEST_SECONDS, SECONDS_FOR_EACH * len(self._subscribers)))
 
 
 class EventStream(Response):
-    """One open page. It ends when the page is closed, takes nothing any more, or the server ends."""
+    """The response to one open page. It ends when the client leaves or stops reading, or the server stops."""
 
     media_type = "text/event-stream"
 
@@ -225,41 +227,44 @@ class EventStream(Response):
         self._visitor = visitor
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        left = asyncio.create_task(_left(receive))
-        telling = asyncio.create_task(self._tell(scope, receive, send))
+        disconnect = asyncio.create_task(_wait_for_disconnect(receive))
+        stream = asyncio.create_task(self._stream(scope, receive, send))
         try:
-            await asyncio.wait({left, telling}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({disconnect, stream}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (left, telling):
+            for task in (disconnect, stream):
                 task.cancel()
-            await asyncio.wait({left, telling})
-        if not telling.cancelled() and (error := telling.exception()) and not isinstance(error, TimeoutError):
+            await asyncio.wait({disconnect, stream})
+        if not stream.cancelled() and (error := stream.exception()) and not isinstance(error, TimeoutError):
             raise error
 
-    async def _tell(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if refusal := self._fanout.refusal(self._visitor):  # nobody else comes in before we are counted
-            await as_json(refusal, {"Retry-After": str(RETRY_SECONDS)})(scope, receive, send)
+    async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if refusal := self._fanout.refusal(self._visitor):  # no await between this check and the registration
+            await problem_response(refusal, {"Retry-After": str(RETRY_SECONDS)})(scope, receive, send)
             return
-        async with self._fanout.viewer(self._last_seen, self._visitor) as viewer:
+        async with self._fanout.subscribe(self._last_seen, self._visitor) as viewer:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            ends_at = asyncio.get_running_loop().time() + LONGEST_SECONDS
-            at_first = self._last_seen or self._fanout.mark  # until told, they know no more than before
-            await _line(send, f"retry: {RETRY_MILLISECONDS}\n{_event('hello', at_first, [])}")
+            ends_at = asyncio.get_running_loop().time() + STREAM_SECONDS
+            first_id = self._last_seen or self._fanout.last_event_id  # pending tags have not been sent yet
+            await _send_text(send, f"retry: {RETRY_MILLISECONDS}\n{_format_event('hello', first_id, [])}")
             while not self._fanout.is_closed and asyncio.get_running_loop().time() < ends_at:
-                tags = await viewer.news(HEARTBEAT_SECONDS)
-                await _line(send, _event("change", self._fanout.mark, tags) if tags else ": still here\n\n")
+                tags = await viewer.next_tags(HEARTBEAT_SECONDS)
+                await _send_text(
+                    send,
+                    _format_event("change", self._fanout.last_event_id, tags) if tags else ": still here\n\n",
+                )
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def _event(name: str, mark: str, tags: list[Tag]) -> str:
-    return f"id: {mark}\nevent: {name}\ndata: {json.dumps({'tags': tags})}\n\n"
+def _format_event(name: str, event_id: str, tags: list[ChangeTag]) -> str:
+    return f"id: {event_id}\nevent: {name}\ndata: {json.dumps({'tags': tags})}\n\n"
 
 
-async def _line(send: Send, text: str) -> None:
+async def _send_text(send: Send, text: str) -> None:
     async with asyncio.timeout(SLOW_SECONDS):
         await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
 
 
-async def _left(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -1,4 +1,4 @@
-"""What every answer says to the browser: run only what is ours, show it nowhere else, tell nobody."""
+"""Security headers of every response: content security policy, no framing, no sniffing, no referrer."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ HEADERS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
-NEVER: Final = "no-store"
+NO_STORE: Final = "no-store"
 
 
-def add_to(message: Message) -> None:
-    """Put them on an answer that begins. What it says itself about caching stays."""
+def add_headers(message: Message) -> None:
+    """Add the headers to a response start message; an existing Cache-Control is kept."""
     headers = MutableHeaders(raw=message["headers"])
     for name, value in HEADERS.items():
         headers[name] = value
-    headers.setdefault("Cache-Control", NEVER)
+    headers.setdefault("Cache-Control", NO_STORE)

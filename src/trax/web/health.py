@@ -1,4 +1,4 @@
-"""Whether all is well, for monitors and load balancers."""
+"""`/health`, `/health/live` and `/metrics`, for monitoring and load balancers."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from starlette.responses import Response
 
 from trax.host.status import status
 from trax.records.health import Condition, health_of
-from trax.web.api.writing import Writes
+from trax.web.api.writing import JsonWriter
 from trax.web.metrics import MEDIA_TYPE
-from trax.web.room import TheRoom
+from trax.web.room import InjectedContext
 
 router = APIRouter(tags=["health"])
 
 
 class HealthReport(BaseModel):
-    """The names are those that monitors of Trax have always read.
+    """State of the installation, with counts.
 
-    Counting stops at 10,000, so that asking costs little. `atLeast` names the numbers for which it did: there
-    may be more.
+    Counting stops at 10,000, which keeps this request cheap. `atLeast` names the counts that stopped there.
     """
 
     model_config = ConfigDict(serialize_by_alias=True)
@@ -36,38 +35,39 @@ class HealthReport(BaseModel):
 
 
 class Alive(BaseModel):
-    """That the process answers."""
+    """The process is running."""
 
     status: Condition
 
 
-report, alive = Writes(HealthReport), Writes(Alive)
+report_response, alive_response = JsonWriter(HealthReport), JsonWriter(Alive)
 
 
 @router.get("/health", response_model=HealthReport)
-async def get_health(room: TheRoom) -> Response:
-    """Degraded while dead letters wait, or after more than ten failures in an hour; 503: no database.
+async def get_health(context: InjectedContext) -> Response:
+    """Health of the installation; 503 if the database cannot be reached.
 
-    Also while servers of one app declare different manifests.
+    `degraded` while dead letters await intervention, after more than ten failures within an hour, or while
+    servers of one app declare different manifests.
     """
-    found = health_of(await status(room.app.parts))
-    return report(
+    health = health_of(await status(context.app.parts))
+    return report_response(
         HealthReport.model_construct(
-            status=found.condition,
-            queue_depth=found.queue_depth,
-            in_progress=found.in_progress,
-            failed_last_hour=found.failed_last_hour,
-            dead_letters=found.dead_letters,
-            at_least=[str(HealthReport.model_fields[name].alias) for name in found.at_least],
-            problems=list(found.problems),
+            status=health.condition,
+            queue_depth=health.queue_depth,
+            in_progress=health.in_progress,
+            failed_last_hour=health.failed_last_hour,
+            dead_letters=health.dead_letters,
+            at_least=[str(HealthReport.model_fields[name].alias) for name in health.at_least],
+            problems=list(health.problems),
         )
     )
 
 
 @router.get("/health/live", response_model=Alive)
 async def get_liveness() -> Response:
-    """Whether this process answers; it asks no database, and anybody may ask it."""
-    return alive(Alive(status=Condition.HEALTHY))
+    """Liveness of this process. Reads no database and needs no authentication."""
+    return alive_response(Alive(status=Condition.HEALTHY))
 
 
 @router.get(
@@ -75,6 +75,6 @@ async def get_liveness() -> Response:
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
-async def get_metrics(room: TheRoom) -> Response:
-    """What is measured, in the text format of Prometheus."""
-    return Response(await room.metrics.text(), media_type=MEDIA_TYPE)
+async def get_metrics(context: InjectedContext) -> Response:
+    """Metrics in the Prometheus text format."""
+    return Response(await context.metrics.text(), media_type=MEDIA_TYPE)

@@ -1,4 +1,4 @@
-"""How much visitors may take, and how long they may take it: many or slow, they leave room for others."""
+"""`WebLimits`: limits on connections, request sizes, timeouts and event streams."""
 
 from __future__ import annotations
 
@@ -8,82 +8,86 @@ from dataclasses import dataclass, fields, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from trax.errors import DefinitionError, shown
+from trax.errors import DefinitionError, format_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PREFIX: Final = "TRAX_WEB_"
-FEWEST_CONNECTIONS: Final = 8
+MIN_CONNECTIONS: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebLimits:
     """The limits of one dashboard: `app.web(limits=WebLimits(…))`, or `TRAX_WEB_CONNECTIONS=200` and so on.
 
-    Those of connections, heads, answers and idle time count where Trax serves the dashboard itself, with
-    `trax run --web` or `trax dashboard`. Mounted in another application, its server has limits of its own.
+    Limits on connections, headers, responses and idle time apply where Trax runs the server itself, with
+    `trax run --web` or `trax dashboard`. Mounted in another application, that server's limits apply.
     """
 
     connections: int = 1000
-    """At once; never more than a quarter of the files that the process may open."""
+    """Open connections; at most a quarter of the process's open-file limit."""
     head_seconds: float = 10.0
-    """How long a request line and headers may take to arrive; a tenth while all connections are taken."""
+    """Timeout for the request line and headers; a tenth of it while all connections are in use."""
     body_seconds: float = 30.0
-    """How long a body may take to arrive; a tenth while all connections are taken."""
+    """Timeout for the request body; a tenth of it while all connections are in use."""
     send_seconds: float = 30.0
-    """How long a visitor may take none of its answer."""
+    """How long a client may read nothing of its response."""
     idle_seconds: int = 5
-    """How long a connection stays open for another request."""
+    """Keep-alive: how long an idle connection stays open."""
     head_bytes: int = 32 * 1024
     body_bytes: int = 1024 * 1024
     event_streams: int = 500
-    """Pages that are open at once; never more than half of the connections."""
+    """Open event streams (live pages); at most half of the connections."""
     event_streams_per_visitor: int = 30
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            may_be = (int, float) if field.type == "float" else int
-            is_number = isinstance(value, may_be) and not isinstance(value, bool)
+            types = (int, float) if field.type == "float" else int
+            is_number = isinstance(value, types) and not isinstance(value, bool)
             if not is_number or not 0 < value < math.inf:
                 kind = "number" if field.type == "float" else "whole number"
-                raise DefinitionError(f"the limit {field.name} must be a {kind} above 0 (got {shown(value)})")
+                raise DefinitionError(
+                    f"the limit {field.name} must be a {kind} above 0 (got {format_value(value)})"
+                )
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
-        """From variables, such as `TRAX_WEB_HEAD_SECONDS=5`; what is not set has its default."""
-        found = os.environ if environment is None else environment
+        """Read variables such as `TRAX_WEB_HEAD_SECONDS=5`; unset ones keep their default."""
+        variables = os.environ if environment is None else environment
         names = {field.name: f"{PREFIX}{field.name.upper()}" for field in fields(cls)}
-        given: Any = {name: _number(found, text) for name, text in names.items() if text in found}
-        return cls(**given)
+        values: Any = {
+            name: _parse_number(variables, text) for name, text in names.items() if text in variables
+        }
+        return cls(**values)
 
     def for_process(self) -> Self:
-        """What fits into this process: its jobs need files, too."""
-        files = _most_files()
-        most = self.connections if files is None else max(FEWEST_CONNECTIONS, files // 4)
+        """The limits reduced to the open-file limit of this process, since its jobs need files too."""
+        files = _file_limit()
+        most = self.connections if files is None else max(MIN_CONNECTIONS, files // 4)
         connections = min(self.connections, most)
         return replace(
             self, connections=connections, event_streams=min(self.event_streams, max(1, connections // 2))
         )
 
 
-def _most_files() -> int | None:
-    """How many files this process may open; None where there is no such limit."""
+def _file_limit() -> int | None:
+    """The open-file limit of this process; None if there is none."""
     try:
         resource = import_module("resource")
-    except ImportError:  # not on every system
+    except ImportError:  # not available on every system
         return None
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return None if files == resource.RLIM_INFINITY else files
 
 
-def _number(found: Mapping[str, str], variable: str) -> float:
-    """A whole number stays one: what is counted has no fractions."""
+def _parse_number(environment: Mapping[str, str], variable: str) -> float:
+    """Parse a number; integers stay integers, since counts have no fractions."""
     try:
-        value = float(found[variable])
+        value = float(environment[variable])
     except ValueError:
         raise DefinitionError(
-            f"${variable} must be a number above 0 (got {shown(found[variable])})"
+            f"${variable} must be a number above 0 (got {format_value(environment[variable])})"
         ) from None
     return int(value) if value.is_integer() else value

@@ -1,7 +1,7 @@
-"""`/metrics`: numbers for Prometheus, read from the database by bounded questions, at most every few seconds.
+"""Prometheus metrics for `/metrics`, read with bounded queries and cached for a few seconds.
 
-What the whole installation does is the same from whichever process it is asked. What a process does itself,
-its loops above all, stands beside it under `trax_process_…`, where it runs a role.
+Metrics of the installation are the same from every process. Those of this process, such as its loops, are
+named `trax_process_…`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from trax.host.odometer import BOUNDS
+from trax.host.odometer import BUCKET_BOUNDS
 from trax.host.status import status
-from trax.records.tally import Sums
+from trax.records.tally import RunTotals
 from trax.store import gauges
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
     from trax.host.app import Trax
-    from trax.host.odometer import Seconds
+    from trax.host.odometer import SecondsHistogram
     from trax.records.gauges import Gauges, RecentRun
     from trax.records.status import Status
     from trax.store import Connection, Store
@@ -38,8 +38,8 @@ MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 QUANTILES: Final = (0.5, 0.95, 0.99)
 
 
-class Metrics:
-    """Reads what is measured, keeps it for a moment, and counts on where only sums are known."""
+class PrometheusMetrics:
+    """Reads and caches the metrics, and accumulates counters from per-minute totals."""
 
     def __init__(self, app: Trax) -> None:
         self._app = app
@@ -47,31 +47,35 @@ class Metrics:
         self._text = b""
         self._read_at: float | None = None
         self._tallied_to: datetime | None = None
-        self._ended: defaultdict[str, Sums] = defaultdict(Sums)
+        self._ended: defaultdict[str, RunTotals] = defaultdict(RunTotals)
 
     async def text(self) -> bytes:
-        async with self._lock:  # those who ask at once get the same answer
+        async with self._lock:  # concurrent requests share one read
             if self._read_at is None or time.monotonic() - self._read_at >= FRESH_SECONDS:
                 self._text = await self._read()
                 self._read_at = time.monotonic()
         return self._text
 
     async def _read(self) -> bytes:
-        store = await self._app.parts.store.opened()
-        found = await store.ask(_gauges, store, self._tallied_to)
-        self._tallied_to = found.tallied_to
-        for train, sums in found.ended:
+        store = await self._app.parts.store.open()
+        readings = await store.ask(_read_gauges, store, self._tallied_to)
+        self._tallied_to = readings.tallied_to
+        for train, sums in readings.ended:
             self._ended[train] += sums
-        standing = await status(self._app.parts)
+        current = await status(self._app.parts)
         registry = CollectorRegistry()
-        registry.register(_Given([*_measured(found, standing), *self._counted(), *_done_here(self._app)]))
+        registry.register(
+            _ReadMetrics(
+                [*_store_metrics(readings, current), *self._run_totals(), *_process_metrics(self._app)]
+            )
+        )
         return generate_latest(registry)
 
-    def _counted(self) -> Iterator[Metric]:
-        """Sums of minutes that are over, since this process was first asked."""
+    def _run_totals(self) -> Iterator[Metric]:
+        """Counters of ended runs, from completed minutes since the first request to this process."""
         runs = CounterMetricFamily("trax_runs", "Runs that have ended.", labels=["train", "state"])
         seconds = CounterMetricFamily(
-            "trax_run_seconds", "What completed runs took in all.", labels=["train"]
+            "trax_run_seconds", "Total duration of completed runs.", labels=["train"]
         )
         for train, sums in sorted(self._ended.items()):
             for state in ("completed", "failed", "cancelled"):
@@ -80,8 +84,8 @@ class Metrics:
         return iter((runs, seconds))
 
 
-class _Given(Collector):
-    """Metrics that were read beforehand."""
+class _ReadMetrics(Collector):
+    """A collector over metrics that were already read."""
 
     def __init__(self, metrics: Sequence[Metric]) -> None:
         self._metrics = metrics
@@ -90,38 +94,40 @@ class _Given(Collector):
         return self._metrics
 
 
-def _gauges(connection: Connection, store: Store, tallied_to: datetime | None) -> Gauges:
-    return gauges.read(connection, now=store.now(connection), tallied_to=tallied_to)
+def _read_gauges(connection: Connection, store: Store, tallied_to: datetime | None) -> Gauges:
+    return gauges.load_gauges(connection, now=store.now(connection), tallied_to=tallied_to)
 
 
-def _measured(found: Gauges, standing: Status) -> Iterator[Metric]:
-    depth = GaugeMetricFamily("trax_queue_ready", "Entries that could run now, to 10,000.", labels=["group"])
-    age = GaugeMetricFamily(
-        "trax_queue_oldest_seconds", "How long the next in line has waited.", labels=["group"]
+def _store_metrics(readings: Gauges, current: Status) -> Iterator[Metric]:
+    depth = GaugeMetricFamily(
+        "trax_queue_ready", "Entries ready to run, counted up to 10,000.", labels=["group"]
     )
-    for queue in found.queues:
+    age = GaugeMetricFamily("trax_queue_oldest_seconds", "Waiting time of the next entry.", labels=["group"])
+    for queue in readings.queues:
         depth.add_metric([queue.group], queue.ready)
-        waited = 0.0 if queue.oldest_at is None else (found.now - queue.oldest_at).total_seconds()
+        waited = 0.0 if queue.oldest_at is None else (readings.now - queue.oldest_at).total_seconds()
         age.add_metric([queue.group], max(0.0, waited))
     yield from (depth, age)
-    yield GaugeMetricFamily("trax_queue_delayed", "Entries that wait for a moment.", standing.delayed)
+    yield GaugeMetricFamily("trax_queue_delayed", "Entries scheduled for later.", current.delayed)
     yield GaugeMetricFamily(
-        "trax_queue_parked", "Entries whose train or group no live worker takes.", standing.parked
+        "trax_queue_parked", "Entries whose train or group no live worker accepts.", current.parked
     )
-    yield GaugeMetricFamily("trax_runs_pending", "Runs that wait for a worker.", standing.pending)
-    yield GaugeMetricFamily("trax_runs_in_progress", "Runs under way.", standing.running)
-    yield GaugeMetricFamily("trax_dead_letters", "What waits for a person.", standing.dead_letters)
-    yield GaugeMetricFamily("trax_failed_last_hour", "Failures within an hour.", standing.failed_last_hour)
-    yield GaugeMetricFamily("trax_workers", "Workers that live.", len(standing.workers))
-    slots = sum(worker.concurrency for worker in standing.workers)
-    yield GaugeMetricFamily("trax_worker_slots", "What they may run at once.", slots)
-    yield from _quick(found.recent)
+    yield GaugeMetricFamily("trax_runs_pending", "Runs waiting for a worker.", current.pending)
+    yield GaugeMetricFamily("trax_runs_in_progress", "Runs in progress.", current.running)
+    yield GaugeMetricFamily("trax_dead_letters", "Dead letters awaiting intervention.", current.dead_letters)
+    yield GaugeMetricFamily(
+        "trax_failed_last_hour", "Failed runs within the last hour.", current.failed_last_hour
+    )
+    yield GaugeMetricFamily("trax_workers", "Live workers.", len(current.workers))
+    slots = sum(worker.concurrency for worker in current.workers)
+    yield GaugeMetricFamily("trax_worker_slots", "Slots of all live workers.", slots)
+    yield from _recent_run_metrics(readings.recent)
 
 
-def _quick(recent: Sequence[RecentRun]) -> Iterator[Metric]:
+def _recent_run_metrics(recent: Sequence[RecentRun]) -> Iterator[Metric]:
     pickup = GaugeMetricFamily(
         "trax_recent_pickup_seconds",
-        "From the gate to the start, of the last 1,000 runs.",
+        "Time from dispatch to start, last 1,000 runs.",
         labels=["quantile"],
     )
     waits = sorted(run.pickup_seconds for run in recent if run.pickup_seconds is not None)
@@ -129,7 +135,7 @@ def _quick(recent: Sequence[RecentRun]) -> Iterator[Metric]:
         pickup.add_metric([str(share)], quantile(waits, share))
     took = GaugeMetricFamily(
         "trax_recent_duration_seconds",
-        "From start to end, of the last 1,000 runs.",
+        "Duration of the last 1,000 runs.",
         labels=["train", "quantile"],
     )
     by_train: defaultdict[str, list[float]] = defaultdict(list)
@@ -143,45 +149,51 @@ def _quick(recent: Sequence[RecentRun]) -> Iterator[Metric]:
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """The value below which this share of them lies; there is at least one."""
+    """The quantile of a non-empty sorted sequence."""
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-def _done_here(app: Trax) -> Iterator[Metric]:
-    turns = CounterMetricFamily("trax_process_loop_turns", "Turns of a loop.", labels=["loop"])
-    failed = CounterMetricFamily("trax_process_loop_failures", "Turns that failed.", labels=["loop"])
+def _process_metrics(app: Trax) -> Iterator[Metric]:
+    turns = CounterMetricFamily("trax_process_loop_turns", "Turns of each loop.", labels=["loop"])
+    failed = CounterMetricFamily("trax_process_loop_failures", "Failed turns of each loop.", labels=["loop"])
     for loop in app.loops:
         turns.add_metric([loop.name], loop.turns)
         failed.add_metric([loop.name], loop.failed_turns)
-    done = app.parts.odometer
+    counters = app.parts.counters
     yield from (turns, failed)
     took = HistogramMetricFamily(
-        "trax_process_run_seconds", "How long runs took that were executed here.", labels=["train"]
+        "trax_process_run_seconds", "Duration of runs executed by this process.", labels=["train"]
     )
-    for train, seconds in sorted(done.runs.items()):
+    for train, seconds in sorted(counters.runs.items()):
         took.add_metric([train], *_buckets(seconds))
     picked_up = HistogramMetricFamily(
-        "trax_process_pickup_seconds", "From the gate to the start, of runs that were executed here."
+        "trax_process_pickup_seconds", "Time from dispatch to start, of runs executed by this process."
     )
-    picked_up.add_metric([], *_buckets(done.pickup))
+    picked_up.add_metric([], *_buckets(counters.pickup))
     yield from (took, picked_up)
-    yield CounterMetricFamily("trax_process_admitted", "Entries let through the gate.", done.admitted)
-    yield CounterMetricFamily("trax_process_dead_letters", "Dead letters written.", done.dead_letters)
-    yield CounterMetricFamily("trax_process_lost_workers", "Workers found silent.", done.lost_workers)
+    yield CounterMetricFamily(
+        "trax_process_admitted", "Entries admitted by the dispatcher.", counters.admitted
+    )
+    yield CounterMetricFamily("trax_process_dead_letters", "Dead letters written.", counters.dead_letters)
+    yield CounterMetricFamily(
+        "trax_process_lost_workers", "Workers that missed their heartbeat.", counters.lost_workers
+    )
     yield CounterMetricFamily(
         "trax_process_deferred_manifests",
-        "Looks at manifests whose schedule this server cannot evaluate.",
-        done.deferred_manifests,
+        "Checks of manifests whose schedule this server cannot evaluate.",
+        counters.deferred_manifests,
     )
     yield CounterMetricFamily(
         "trax_process_repaired_manifests",
-        "Manifests without a planned look that the watchdog found.",
-        done.repaired_manifests,
+        "Manifests without a next due time that the watchdog repaired.",
+        counters.repaired_manifests,
     )
-    yield GaugeMetricFamily("trax_process_running", "Runs under way in this process.", len(app.under_way))
+    yield GaugeMetricFamily(
+        "trax_process_running", "Runs in progress in this process.", len(app.active_trains)
+    )
 
 
-def _buckets(seconds: Seconds) -> tuple[list[tuple[str, float]], float]:
-    """As Prometheus wants them: each bucket has those of the smaller ones, too."""
-    bounds = (*map(str, BOUNDS), "+Inf")
+def _buckets(seconds: SecondsHistogram) -> tuple[list[tuple[str, float]], float]:
+    """Cumulative buckets, as Prometheus expects them."""
+    bounds = (*map(str, BUCKET_BOUNDS), "+Inf")
     return list(zip(bounds, map(float, accumulate(seconds.counts)), strict=True)), seconds.total

@@ -1,4 +1,4 @@
-"""Passwords of people, kept as scrypt hashes only, and checked a few at a time."""
+"""Password hashes (scrypt), and their verification one at a time."""
 
 from __future__ import annotations
 
@@ -18,56 +18,56 @@ PARALLEL: Final = 1
 SALT_BYTES: Final = 16
 HASH_BYTES: Final = 32
 LARGEST_WORK: Final = 2**21
-"""The largest N·r·p that is accepted: 256 MB, and twice the time of today's cost."""
+"""The largest accepted N·r·p: 256 MB, twice the current default cost."""
 MEMORY_BYTES: Final = 512 * 1024 * 1024
-FORM: Final = re.compile(r"scrypt\.(\d{1,2})\.(\d{1,2})\.(\d)\.([\w-]{16,}=*)\.([\w-]{22,}=*)")
+HASH_FORMAT: Final = re.compile(r"scrypt\.(\d{1,2})\.(\d{1,2})\.(\d)\.([\w-]{16,}=*)\.([\w-]{22,}=*)")
 WAITING_AT_MOST: Final = 16
 WAITING_FROM_ONE_ADDRESS: Final = 4
 
 
-def hashed(password: str, *, cost_log2: int = COST_LOG2) -> str:
-    """What to configure for this password. It has no character that a shell would take for its own."""
+def hash_password(password: str, *, cost_log2: int = COST_LOG2) -> str:
+    """Hash a password for the configuration. The result has no characters that a shell would interpret."""
     salt = os.urandom(SALT_BYTES)
     digest = _digest(password, salt, cost_log2, BLOCK, PARALLEL)
     return f"scrypt.{cost_log2}.{BLOCK}.{PARALLEL}.{_encode(salt)}.{_encode(digest)}"
 
 
 def is_hash(text: str) -> bool:
-    form = FORM.fullmatch(text)
+    form = HASH_FORMAT.fullmatch(text)
     if form is None or int(form[1]) < 1:
         return False
     return 0 < 2 ** int(form[1]) * int(form[2]) * int(form[3]) <= LARGEST_WORK
 
 
 def is_outdated(configured: str) -> bool:
-    """Whether a hash was made at a lower cost than today's."""
-    form = FORM.fullmatch(configured)
+    """Whether a hash has a lower cost than the current default."""
+    form = HASH_FORMAT.fullmatch(configured)
     return form is not None and int(form[1]) < COST_LOG2
 
 
 def matches(password: str, configured: str) -> bool:
-    """Whether this is the password. Takes most of a second and 128 MB: see `PasswordChecks`."""
-    form = FORM.fullmatch(configured)
+    """Verify a password. Takes most of a second and 128 MB: see `PasswordChecks`."""
+    form = HASH_FORMAT.fullmatch(configured)
     if form is None:
         return False
-    salt, wanted = urlsafe_b64decode(form[4]), urlsafe_b64decode(form[5])
-    found = _digest(password, salt, int(form[1]), int(form[2]), int(form[3]))
-    return hmac.compare_digest(found, wanted)
+    salt, expected = urlsafe_b64decode(form[4]), urlsafe_b64decode(form[5])
+    actual = _digest(password, salt, int(form[1]), int(form[2]), int(form[3]))
+    return hmac.compare_digest(actual, expected)
 
 
 class TooManyChecks(Exception):
-    """More passwords wait to be checked than may."""
+    """Too many passwords are waiting to be verified."""
 
 
 class PasswordChecks:
-    """Checks one password at a time in a thread, so that guesses take neither the memory nor the loop."""
+    """Verifies one password at a time in a thread, which bounds memory and keeps the event loop free."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="trax-passwords")
         self._waiting: Counter[str] = Counter()
 
     async def is_right(self, password: str, configured: str, *, address: str) -> bool:
-        """Raises TooManyChecks at once where too many wait, in all or from one address."""
+        """Verify a password; raises TooManyChecks if too many wait, in total or from one address."""
         is_full = self._waiting.total() >= WAITING_AT_MOST
         if is_full or self._waiting[address] >= WAITING_FROM_ONE_ADDRESS:
             raise TooManyChecks
@@ -82,7 +82,7 @@ class PasswordChecks:
 
 
 CHECKS: Final = PasswordChecks()
-"""One for the process, however many dashboards it serves: memory belongs to the process."""
+"""One per process, because the memory limit is per process."""
 
 
 def _digest(password: str, salt: bytes, cost: int, block: int, parallel: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection, and what a proxy that was declared says about who is behind it."""
+"""Client addresses: the peer of a connection, or what a trusted proxy forwards about its client."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from starlette.datastructures import Headers
 
-from trax.errors import DefinitionError, shown
+from trax.errors import DefinitionError, format_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FORWARDING: Final = (
+FORWARDING_HEADERS: Final = (
     "forwarded",
     "via",
     "x-forwarded-for",
@@ -27,26 +27,26 @@ FORWARDING: Final = (
     "x-forwarded-proto",
     "x-real-ip",
 )
-"""What a proxy may add. Whoever sends one of these is not the machine talking to itself."""
-HOPS_AT_MOST: Final = 20
+"""Headers that proxies add. A request with one of these does not count as local."""
+MAX_HOPS: Final = 20
 SCHEMES: Final = ("http", "https")
 
 
 def parse_networks(addresses: Iterable[str]) -> tuple[IPv4Network | IPv6Network, ...]:
-    """The networks of declared proxies, each given as an address or a network (10.0.0.7, 10.0.0.0/8)."""
-    found: list[IPv4Network | IPv6Network] = []
+    """Parse the addresses and networks of trusted proxies (10.0.0.7, 10.0.0.0/8)."""
+    networks: list[IPv4Network | IPv6Network] = []
     for address in addresses:
         try:
-            found.append(ip_network(address.strip()))
+            networks.append(ip_network(address.strip()))
         except ValueError as error:
             raise DefinitionError(
                 f"trusted_proxies must be addresses or networks, such as 10.0.0.7 or 10.0.0.0/8: {error}"
             ) from None
-    return tuple(found)
+    return tuple(networks)
 
 
 class TrustedProxies:
-    """Proxies whose word counts about the address and the scheme that a visitor used outside."""
+    """Proxies that are trusted to forward the client's address and scheme."""
 
     def __init__(self, addresses: Iterable[str]) -> None:
         self._networks = parse_networks(addresses)
@@ -57,29 +57,29 @@ class TrustedProxies:
         return parsed is not None and any(parsed in network for network in self._networks)
 
     def apply_to(self, scope: Scope) -> None:
-        """Put the outside address and scheme on a request that a declared proxy passed on."""
+        """Set the client's address and scheme on a request that a trusted proxy forwarded."""
         peer = _peer(scope)
         headers = Headers(scope=scope)
         if peer not in self:
             self._warn(peer, headers)
             return
-        scope["client"] = (self._outside_address(peer, headers), 0)
-        if (scheme := _outside_scheme(headers)) in SCHEMES:
+        scope["client"] = (self._client_address(peer, headers), 0)
+        if (scheme := _client_scheme(headers)) in SCHEMES:
             scope["scheme"] = scheme
 
-    def _outside_address(self, peer: str, headers: Headers) -> str:
-        """The right-most address that no declared proxy has: everything left of it may be made up.
+    def _client_address(self, peer: str, headers: Headers) -> str:
+        """The right-most address that is not a trusted proxy: everything left of it may be forged.
 
-        A proxy writes one of the two headers and may pass the other on as it came. Where they disagree,
-        neither counts.
+        A proxy writes one of the two headers and may pass the other on unchanged. If they disagree, neither
+        is used.
         """
-        lists = [hops for hops in (_plain_hops(headers), _standard_hops(headers)) if hops]
-        found = {self._nearest_untrusted(peer, hops) for hops in lists}
-        return found.pop() if len(found) == 1 else peer
+        lists = [hops for hops in (_x_forwarded_for_hops(headers), _rfc7239_hops(headers)) if hops]
+        addresses = {self._nearest_untrusted(peer, hops) for hops in lists}
+        return addresses.pop() if len(addresses) == 1 else peer
 
     def _nearest_untrusted(self, peer: str, hops: Sequence[str]) -> str:
         nearest = peer
-        for hop in reversed(hops[-HOPS_AT_MOST:]):
+        for hop in reversed(hops[-MAX_HOPS:]):
             address = _parse_address(hop)
             if address is None:
                 break
@@ -93,18 +93,19 @@ class TrustedProxies:
             return
         self._has_warned = True
         logger.warning(
-            "ignoring forwarding headers from %s: it is no declared proxy; "
-            "if it is yours, name it in $TRAX_WEB_TRUSTED_PROXIES",
-            shown(peer),
+            "ignoring forwarding headers from %s: it is not a trusted proxy; "
+            "if it is one, add it to $TRAX_WEB_TRUSTED_PROXIES",
+            format_value(peer),
         )
 
 
-def is_from_here(request: Request) -> bool:
-    """Whether this machine asks itself, and nobody says that they are in between.
+def is_local_request(request: Request) -> bool:
+    """Whether the request comes from this machine, without a proxy.
 
-    The name it asks for must be its own as well: a page may have been given a name that leads here.
+    The Host header must be a loopback name too: another site's host name may resolve to this machine (DNS
+    rebinding).
     """
-    if any(name in request.headers for name in FORWARDING):
+    if any(name in request.headers for name in FORWARDING_HEADERS):
         return False
     return is_loopback(_peer(request.scope)) and is_loopback(_host_name(request.headers.get("host", "")))
 
@@ -115,7 +116,7 @@ def is_loopback(host: str) -> bool:
 
 
 def network_of(address: str) -> str:
-    """What guesses are counted by: an address, of IPv6 the network that one customer is given."""
+    """The key for counting guesses: the IPv4 address, or the /64 network of an IPv6 address."""
     parsed = _parse_address(address)
     if isinstance(parsed, IPv6Address):
         return str(IPv6Network((parsed, 64), strict=False))
@@ -127,32 +128,32 @@ def _peer(scope: Scope) -> str:
     return client[0] if client else ""
 
 
-def _outside_scheme(headers: Headers) -> str:
-    said = headers.get("x-forwarded-proto") or next(iter(_standard_values(headers, "proto")), "")
-    return said.partition(",")[0].strip().lower()
+def _client_scheme(headers: Headers) -> str:
+    schemes = headers.get("x-forwarded-proto") or next(iter(_rfc7239_values(headers, "proto")), "")
+    return schemes.partition(",")[0].strip().lower()
 
 
-def _plain_hops(headers: Headers) -> list[str]:
-    whole = ",".join(headers.getlist("x-forwarded-for"))
-    return [hop.strip() for hop in whole.split(",") if hop.strip()]
+def _x_forwarded_for_hops(headers: Headers) -> list[str]:
+    joined = ",".join(headers.getlist("x-forwarded-for"))
+    return [hop.strip() for hop in joined.split(",") if hop.strip()]
 
 
-def _standard_hops(headers: Headers) -> list[str]:
-    return _standard_values(headers, "for")
+def _rfc7239_hops(headers: Headers) -> list[str]:
+    return _rfc7239_values(headers, "for")
 
 
-def _standard_values(headers: Headers, wanted: str) -> list[str]:
-    """What the header `Forwarded` says under a name, hop by hop: `for="[2001:db8::1]:4711";proto=https`."""
+def _rfc7239_values(headers: Headers, parameter: str) -> list[str]:
+    """The values of one parameter of `Forwarded`, hop by hop: `for="[2001:db8::1]:4711";proto=https`."""
     pairs = (
         pair.partition("=")
         for hop in ",".join(headers.getlist("forwarded")).split(",")
         for pair in hop.split(";")
     )
-    return [value.strip().strip('"') for name, _, value in pairs if name.strip().lower() == wanted]
+    return [value.strip().strip('"') for name, _, value in pairs if name.strip().lower() == parameter]
 
 
 def _parse_address(text: str) -> IPv4Address | IPv6Address | None:
-    """An address, with or without a port; what is none of that is None."""
+    """Parse an address, with or without a port; None if it is not one."""
     host = text
     if text.startswith("["):
         host = text[1:].partition("]")[0]

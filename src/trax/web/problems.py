@@ -1,6 +1,6 @@
-"""What went wrong with a request, as problem+json: what, with which field, and what to do about it.
+"""Problems (RFC 9457): errors of requests with a code, the invalid fields and a hint.
 
-Only what was made to be read leaves the house. Anything else is logged, and the answer has an id to find it.
+Only errors meant for clients are sent. Any other error is logged, and the response has an id to find it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from trax.errors import (
     StoreUnavailable,
     TraxError,
     UnknownTrain,
-    shown,
+    format_value,
 )
 from trax.escapes import visible_text
 from trax.host.log_limit import LogLimit
@@ -38,19 +38,19 @@ _outages = LogLimit()
 
 MEDIA_TYPE: Final = "application/problem+json"
 TITLES: Final = {
-    400: "the request cannot be read",
-    401: "nobody knows who asks",
+    400: "bad request",
+    401: "authentication required",
     403: "not allowed",
     404: "not found",
-    405: "this cannot be done here",
+    405: "method not allowed",
     408: "request timeout",
-    409: "too late",
-    413: "too large",
-    415: "another type of content is needed",
-    422: "invalid",
-    429: "too often",
-    500: "something went wrong",
-    503: "the database cannot be reached",
+    409: "conflict",
+    413: "request too large",
+    415: "unsupported media type",
+    422: "invalid request",
+    429: "too many requests",
+    500: "internal error",
+    503: "service unavailable",
 }
 CODES: Final = {
     400: "bad_request",
@@ -67,16 +67,16 @@ CODES: Final = {
     500: "internal",
     503: "unavailable",
 }
-FROM_THE_FRAMEWORK: Final = {
-    404: "there is nothing at this address",
-    405: "what is at this address takes other methods",
+FRAMEWORK_DETAILS: Final = {
+    404: "no such path",
+    405: "this path does not support this method",
 }
-"""In whole words what it says with the name of the status alone."""
+"""Replaces the framework's details, which only repeat the status."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldProblem:
-    """One field that was refused. `path` leads to it: `body.ids.0`, `query.limit`, `table`."""
+    """An invalid field. `path` locates it: `body.ids.0`, `query.limit`, `table`."""
 
     path: str
     message: str
@@ -84,7 +84,7 @@ class FieldProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """What went wrong: for programs a `code`, for people the rest."""
+    """An error response: `code` is for programs, the rest for people."""
 
     type: str
     title: str
@@ -94,7 +94,7 @@ class Problem:
     hint: str | None = None
     fields: tuple[FieldProblem, ...] = ()
     id: str | None = None
-    """Under which id the log tells more."""
+    """Id of the log line with the details."""
 
 
 def problem(
@@ -106,61 +106,63 @@ def problem(
     fields: tuple[FieldProblem, ...] = (),
     logged_as: str | None = None,
 ) -> Problem:
-    """What went wrong, with what was sent made visible: a request may hold characters that are no text."""
+    """Build a problem, with control characters in its texts made visible."""
     code = code or CODES.get(status, "error")
-    told = (FieldProblem(visible_text(one.path), visible_text(one.message)) for one in fields)
+    visible = (FieldProblem(visible_text(each.path), visible_text(each.message)) for each in fields)
     return Problem(
         type=f"urn:trax:problem:{code}",
-        title=TITLES.get(status, "the request was refused"),
+        title=TITLES.get(status, "request failed"),
         status=status,
         code=code,
         detail=visible_text(detail),
         hint=None if hint is None else visible_text(hint),
-        fields=tuple(told),
+        fields=tuple(visible),
         id=logged_as,
     )
 
 
 class Refusal(Exception):
-    """Ends a request with a problem as its answer."""
+    """Ends a request with a problem as its response."""
 
-    def __init__(self, told: Problem, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(told.detail)
-        self.problem = told
+    def __init__(self, problem: Problem, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(problem.detail)
+        self.problem = problem
         self.headers = dict(headers or {})
 
 
 def problem_of(error: Exception) -> Problem:
-    """What to tell about an error. One that nobody foresaw is logged here."""
+    """Convert an exception to a problem; an unexpected one is logged here."""
     match error:
         case Refusal():
             return error.problem
         case InvalidInput() | InvalidSetting() | RequestValidationError():
             return _with_fields(error)
         case StoreUnavailable():
-            _outages.log(logger, logging.WARNING, "a request found no database: %s", error)
-            return problem(503, "the database cannot be reached", hint="try again in a moment")
+            _outages.log(logger, logging.WARNING, "dashboard: the database is unavailable: %s", error)
+            return problem(503, "the database is unavailable", hint="try again in a moment")
         case TraxError() if not isinstance(error, StoreError):
             return problem(_status(error), str(error))
         case HTTPException():
-            return problem(error.status_code, FROM_THE_FRAMEWORK.get(error.status_code, str(error.detail)))
+            return problem(error.status_code, FRAMEWORK_DETAILS.get(error.status_code, str(error.detail)))
         case _:
-            return _masked(error)
+            return _internal_problem(error)
 
 
-def as_json(told: Problem, headers: Mapping[str, str] | None = None) -> Response:
-    body = _PROBLEM.dump_json(told, exclude_none=True)
-    extra = {"Retry-After": "5"} if told.status == 503 else {}  # noqa: PLR2004
-    return Response(body, told.status, {**extra, **(headers or {})}, MEDIA_TYPE)
+def problem_response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
+    body = _PROBLEM.dump_json(problem, exclude_none=True)
+    extra = {"Retry-After": "5"} if problem.status == 503 else {}  # noqa: PLR2004
+    return Response(body, problem.status, {**extra, **(headers or {})}, MEDIA_TYPE)
 
 
-def _masked(error: Exception) -> Problem:
+def _internal_problem(error: Exception) -> Problem:
     logged_as = uuid4().hex[:12]
-    logger.error("a request failed; the answer names it as %s", logged_as, exc_info=error)
+    logger.error(
+        "dashboard: a request failed with an unexpected error; problem id %s", logged_as, exc_info=error
+    )
     return problem(
         500,
-        "the server met something that was not foreseen",
-        hint=f"the server's log has it under {logged_as}",
+        "an unexpected error occurred",
+        hint=f"details are in the server's log under id {logged_as}",
         logged_as=logged_as,
     )
 
@@ -176,30 +178,30 @@ def _status(error: TraxError) -> int:
 
 
 def _with_fields(error: InvalidInput | InvalidSetting | RequestValidationError) -> Problem:
-    """Every wrong field by its path: in the input of a train, by the name of a setting, in the request."""
+    """A problem with its invalid fields: of a train's input, of the settings, or of the request."""
     match error:
         case InvalidInput():
-            said, code = "its type refuses this input", "invalid_input"
+            detail, code = "the input does not match its type", "invalid_input"
             if isinstance(error, InvalidArgument):
-                said, code = str(error), None
-            found = [FieldProblem(one.path, one.message) for one in error.errors]
+                detail, code = str(error), None
+            fields = [FieldProblem(each.path, each.message) for each in error.errors]
         case InvalidSetting():
-            said, code = str(error), "invalid_setting"
-            found = [FieldProblem(name, why) for name, why in error.reasons.items()]
+            detail, code = str(error), "invalid_setting"
+            fields = [FieldProblem(name, why) for name, why in error.reasons.items()]
         case RequestValidationError():
-            said, code = "the request has fields that cannot be used", None
-            each: list[Any] = list(error.errors())
-            found = [_field_problem(one) for one in each]
-    return problem(422, said, code=code, fields=tuple(found))
+            detail, code = "the request has invalid fields", None
+            errors: list[Any] = list(error.errors())
+            fields = [_field_problem(each) for each in errors]
+    return problem(422, detail, code=code, fields=tuple(fields))
 
 
-def _field_problem(one: Any) -> FieldProblem:
-    """What is wrong with a field of the request, with its value where that stood in the address."""
-    if one["type"] == "json_invalid":
-        return FieldProblem("body", f"not JSON that can be read here: {one['ctx']['error']}")
-    is_in_address = one["loc"][0] in {"query", "path"} and one["type"] != "missing"
-    message = f"{one['msg']} (got {shown(one['input'])})" if is_in_address else one["msg"]
-    return FieldProblem(".".join(map(str, one["loc"])), message)
+def _field_problem(error: Any) -> FieldProblem:
+    """The error of one field of the request, with its value if that is part of the URL."""
+    if error["type"] == "json_invalid":
+        return FieldProblem("body", f"invalid JSON: {error['ctx']['error']}")
+    is_in_address = error["loc"][0] in {"query", "path"} and error["type"] != "missing"
+    message = f"{error['msg']} (got {format_value(error['input'])})" if is_in_address else error["msg"]
+    return FieldProblem(".".join(map(str, error["loc"])), message)
 
 
 _PROBLEM: Final = TypeAdapter(Problem)

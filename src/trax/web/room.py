@@ -1,4 +1,4 @@
-"""What every handler of the control room shares, and how it gets at it."""
+"""The context that all handlers of the web application share, and helpers for requests."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from trax.web.csrf import Signer
 from trax.web.events import Fanout
 from trax.web.limits import WebLimits
 from trax.web.masking import Mask
-from trax.web.metrics import Metrics
+from trax.web.metrics import PrometheusMetrics
 from trax.web.peer import TrustedProxies
 from trax.web.sessions import BrowserSessions
-from trax.web.shared import Shared
+from trax.web.shared import SharedReads
 from trax.web.throttle import Throttle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
-    """One control room: the app it is about, and who may enter."""
+class WebContext:
+    """One web application: its app, its access configuration and its services."""
 
     app: Trax
     access: Access
@@ -38,50 +38,50 @@ class Room:
     throttle: Throttle
     limits: WebLimits
     fanout: Fanout
-    metrics: Metrics
-    shared: Shared
+    metrics: PrometheusMetrics
+    shared: SharedReads
 
 
-def room_of(request: Request) -> Room:
-    return request.app.state.room
+def context_of(request: Request) -> WebContext:
+    return request.app.state.context
 
 
 def visitor_of(request: Request) -> Visitor:
-    """Who asks. The guard has let them in before any handler was called."""
+    """The client of the request, as the guard has authenticated it."""
     return request.state.visitor
 
 
 def csrf_token(request: Request) -> str:
-    """What a form of ours carries as `csrf_token`, and a script as the header `X-CSRF-Token`."""
-    return room_of(request).signer.token_for(request.state.csrf_binding)
+    """The token that forms send as `csrf_token`, and scripts as the header `X-CSRF-Token`."""
+    return context_of(request).signer.token_for(request.state.csrf_binding)
 
 
 def link(request: Request, path: str, **query: Any) -> str:
-    """The address of something of ours, wherever we are mounted; `path` begins with a slash.
+    """The URL of one of our paths below the mount point; `path` begins with a slash.
 
-    It names no host, so nothing that a request says about the host can lead anybody elsewhere.
+    It contains no host, so a forged Host header cannot redirect anyone to another site.
     """
-    asked = {name: value for name, value in query.items() if value is not None}
-    tail = f"?{urlencode(asked, doseq=True)}" if asked else ""
+    values = {name: value for name, value in query.items() if value is not None}
+    tail = f"?{urlencode(values, doseq=True)}" if values else ""
     return f"{request.scope.get('root_path', '')}{quote_path(path)}{tail}"
 
 
-def here(request: Request) -> str:
-    """The address that was asked for; a form is sent to the page it is on."""
+def current_url(request: Request) -> str:
+    """The URL of this request; forms post to the page they are on."""
     query = request.url.query
     return link(request, path_of(request)) + (f"?{query}" if query else "")
 
 
 def is_for_program(request: Request) -> bool:
-    """Whether the answer is read by a program and not by a person in a browser."""
+    """Whether the response is for a program and not for a person in a browser."""
     path = path_of(request)
     return path.startswith(("/api/", "/health", "/metrics"))
 
 
 def path_of(request: Request) -> str:
-    """The path below the place where we are mounted, as the routes see it (`addresses.py`)."""
+    """The path below the mount point, as the routes see it (`addresses.py`)."""
     return request.scope["path"].removeprefix(request.scope.get("root_path", "")) or "/"
 
 
-TheRoom = Annotated[Room, Depends(room_of)]
-TheVisitor = Annotated[Visitor, Depends(visitor_of)]
+InjectedContext = Annotated[WebContext, Depends(context_of)]
+InjectedVisitor = Annotated[Visitor, Depends(visitor_of)]

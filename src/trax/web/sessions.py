@@ -1,8 +1,7 @@
-"""Browsers that are signed in: a cookie holds a random secret, and a row knows whose it is.
+"""Browser sessions: a cookie holds a random secret, and a row in the database its user.
 
-A row that began with a password holds a proof made from the hash that is configured for it. So a password or
-a role that has changed, and a user who was removed, end the session; and a row that somebody else wrote into
-the table is worth nothing.
+The row of a password session also holds a proof computed from the configured password hash. Therefore a
+changed password or role, or a removed user, ends the session, and a row inserted by someone else is invalid.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ LONGEST_USER_AGENT: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class BrowserSessions:
-    """Begins sessions, and finds whose a cookie is."""
+    """Begins sessions, and finds the session of a request."""
 
     app: Trax
     access: Access
@@ -47,26 +46,26 @@ class BrowserSessions:
         return timedelta(hours=self.access.session_hours)
 
     async def begin(self, request: Request, name: str, user: User) -> str:
-        """Sign a user in whose password was right; gives the secret for the cookie."""
+        """Begin a session after a correct password; returns the secret for the cookie."""
         secret = secrets.token_urlsafe(32)
         new = _new_session(request, secret, name, user.role, SignIn.PASSWORD, _proof(secret, user))
         before = request.cookies.get(cookie_name(request))
-        begun = await self.app.sessions.begin(new, lifetime=self.lifetime, replaces=before)
-        logger.info("%s signed in from %s as session %s", name, new.address, begun.id)
+        session = await self.app.sessions.begin(new, lifetime=self.lifetime, replaces=before)
+        logger.info("session %s: user %s signed in from %s", session.id, name, new.address)
         return secret
 
     async def begin_by_link(self, request: Request, token: str) -> str | None:
-        """Sign whoever opened a one-time link in as a local operator; None if the link is not good."""
+        """Begin a session as local operator with a one-time link; None if the link is not valid."""
         secret = secrets.token_urlsafe(32)
         new = _new_session(request, secret, LOCAL, Role.OPERATOR, SignIn.LINK, "")
-        begun = await self.app.sessions.begin_by_link(token, new, lifetime=self.lifetime)
-        if begun is None:
+        session = await self.app.sessions.begin_by_link(token, new, lifetime=self.lifetime)
+        if session is None:
             return None
-        logger.info("a link was opened from %s and began session %s", new.address, begun.id)
+        logger.info("session %s: signed in with a link from %s", session.id, new.address)
         return secret
 
-    async def visitor(self, request: Request) -> Visitor | None:
-        """Whose session the cookie of this request is. One that may not go on is ended."""
+    async def find_visitor(self, request: Request) -> Visitor | None:
+        """Find the user of the request's session cookie; a session that is no longer allowed is ended."""
         secret = request.cookies.get(cookie_name(request), "")
         if len(secret) != SECRET_CHARACTERS:
             return None
@@ -77,12 +76,12 @@ class BrowserSessions:
         if role is not None:
             return Visitor(session.user, role, Means.SESSION, session=secret, session_id=session.id)
         await self.app.sessions.end([session.id])
-        text = "session %s of %s was ended: who may enter has changed since it began"
+        text = "session %s: ended, because the access of user %s has changed since sign-in"
         logger.warning(text, session.id, session.user)
         return None
 
     def _role(self, stored: StoredSession, secret: str) -> Role | None:
-        """The role of a session, as who may enter is configured now; None: it counts no more."""
+        """The role of a session under the current configuration; None if it is no longer valid."""
         if stored.session.means is SignIn.LINK:
             return None if self.access.is_configured else Role.OPERATOR
         user = self.access.users.get(stored.session.user)
@@ -92,18 +91,18 @@ class BrowserSessions:
 
 
 def cookie_name(request: Request) -> str:
-    """Browsers share cookies between all ports of a host, and one machine may serve several dashboards."""
+    """Include the port, because browsers share cookies between all ports of a host."""
     port = request.headers.get("host", "").rpartition(":")[2]
     return f"{COOKIE}_{port}" if port.isascii() and port.isdigit() else COOKIE
 
 
-def set_cookie(request: Request, answer: Response, secret: str, lifetime: timedelta) -> None:
+def set_cookie(request: Request, response: Response, secret: str, lifetime: timedelta) -> None:
     seconds = int(lifetime.total_seconds())
-    answer.headers.append("Set-Cookie", cookie(request, cookie_name(request), secret, seconds=seconds))
+    response.headers.append("Set-Cookie", cookie(request, cookie_name(request), secret, seconds=seconds))
 
 
-def delete_cookie(request: Request, answer: Response) -> None:
-    answer.headers.append("Set-Cookie", cookie(request, cookie_name(request), "", seconds=0))
+def delete_cookie(request: Request, response: Response) -> None:
+    response.headers.append("Set-Cookie", cookie(request, cookie_name(request), "", seconds=0))
 
 
 def _new_session(
@@ -121,5 +120,5 @@ def _new_session(
 
 
 def _proof(secret: str, user: User) -> str:
-    said = f"{digest(secret)}\n{user.role}"
-    return hmac.new(user.password.encode(), said.encode(), sha256).hexdigest()
+    message = f"{digest(secret)}\n{user.role}"
+    return hmac.new(user.password.encode(), message.encode(), sha256).hexdigest()

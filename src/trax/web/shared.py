@@ -1,4 +1,4 @@
-"""One answer for all who watch: told of a change in the same moment, they ask the same in the same moment."""
+"""Share one read between live pages: after a change they all need the same numbers at once."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ T = TypeVar("T")
 LASTS_SECONDS: Final = 2.0
 
 
-class Shared:
-    """Keeps what was asked, for as long as nobody was told of another change, and never for long."""
+class SharedReads:
+    """Caches results until the next change event, and for at most a few seconds."""
 
     def __init__(self) -> None:
         self._mark = ""
         self._answers: dict[Hashable, tuple[asyncio.Task[Any], float]] = {}
 
-    async def answer(self, mark: str, question: Hashable, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """What somebody else was answered since the news stood at this mark; else it is asked now.
+    async def get(self, event_id: str, key: Hashable, read: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """The cached result for this event id, or a new read.
 
-        Whoever asked first may leave before the answer is there: the others still get it.
+        The first caller may be cancelled before the result is there: the others still get it.
         """
-        if mark != self._mark:
-            self._mark, self._answers = mark, {}
-        task, until = self._answers.get(question, (None, 0.0))
+        if event_id != self._mark:
+            self._mark, self._answers = event_id, {}
+        task, until = self._answers.get(key, (None, 0.0))
         if task is None or time.monotonic() > until:
-            task = asyncio.create_task(ask())
-            self._answers[question] = task, time.monotonic() + LASTS_SECONDS
+            task = asyncio.create_task(read())
+            self._answers[key] = task, time.monotonic() + LASTS_SECONDS
         return await asyncio.shield(task)

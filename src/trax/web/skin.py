@@ -1,4 +1,4 @@
-"""The outermost skin: every answer leaves with safe headers, and there is always an answer."""
+"""Outermost middleware: security headers on every response, and a response to every failure."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from starlette.requests import ClientDisconnect, Request
 
 from trax.web import headers
-from trax.web.addresses import build_route_scope, ends_of
-from trax.web.answers import answer_to
+from trax.web.addresses import build_route_scope, channels_for
+from trax.web.answers import error_response
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
-class Skin:
-    """Answers for handlers that raised something nobody foresaw; that answer tells nothing."""
+class HeadersMiddleware:
+    """Adds security headers, and turns unexpected exceptions into a 500 that reveals nothing."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -24,23 +24,23 @@ class Skin:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        receive, send = ends_of(scope, receive, send)
+        receive, send = channels_for(scope, receive, send)
         scope = build_route_scope(scope)
-        has_begun = False
+        has_started = False
 
         async def send_safely(message: Message) -> None:
-            nonlocal has_begun
+            nonlocal has_started
             if message["type"] == "http.response.start":
-                has_begun = True
-                headers.add_to(message)
+                has_started = True
+                headers.add_headers(message)
             await send(message)
 
         try:
             await self._app(scope, receive, send_safely)
         except ClientDisconnect:
-            return  # nobody is left to answer
+            return  # the client is gone
         except Exception as error:
-            if has_begun:
-                raise  # half an answer is out: all that is left is to break it off
-            answer = await answer_to(Request(scope), error)
-            await answer(scope, receive, send_safely)
+            if has_started:
+                raise  # the response has begun; it can only be aborted
+            response = await error_response(Request(scope), error)
+            await response(scope, receive, send_safely)

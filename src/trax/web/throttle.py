@@ -1,7 +1,7 @@
-"""Delays for those who guess: longer after each attempt, which is counted before it is checked.
+"""Rate limits for guessed passwords and tokens: delays grow with each attempt.
 
-What is refused is counted by address, so that nobody keeps a door shut for somebody elsewhere. A name alone
-only slows an attempt down, by two seconds at most.
+An attempt is counted before it is verified. Only counts by address refuse attempts, so no one can lock a user
+out from elsewhere; the count of a name alone only slows attempts down, by two seconds at most.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Final, NamedTuple
 from trax.web.peer import network_of
 
 FORGET_SECONDS: Final = 900.0
-REMEMBERED: Final = 10_000
-WRONG_REMEMBERED: Final = 1_000
+KEYS_KEPT: Final = 10_000
+WRONG_SECRETS_KEPT: Final = 1_000
 LONGEST_NAME: Final = 200
-DOUBLINGS_AT_MOST: Final = 10
+MAX_DOUBLINGS: Final = 10
 
 
 class Delay(NamedTuple):
-    """So many attempts cost nothing, since people mistype; then each doubles the delay, up to the longest."""
+    """`free` attempts have no delay, since people mistype; each further one doubles it, up to the longest."""
 
     what: str
     free: int
@@ -38,7 +38,7 @@ NAME: Final = Delay("name", 10, 0.25, 2.0)
 
 
 class Key(NamedTuple):
-    """What attempts are counted by."""
+    """The key by which attempts are counted."""
 
     limit: Delay
     address: str = ""
@@ -46,7 +46,7 @@ class Key(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """The keys of one attempt to sign in: two that may refuse it, and one that only slows it down."""
+    """The keys of one login attempt: two that may refuse it, and one that only slows it down."""
 
     pair: Key
     address: Key
@@ -59,7 +59,7 @@ class Attempt(NamedTuple):
 
 
 class AttemptCount(NamedTuple):
-    """How many attempts there were, and when the last one was."""
+    """Number of attempts, and the time of the last one."""
 
     attempts: int
     at: float
@@ -67,7 +67,7 @@ class AttemptCount(NamedTuple):
 
 @dataclass(slots=True)
 class Throttle:
-    """Counts attempts in this process; it remembers a bounded number of keys."""
+    """Counts attempts in this process, for a bounded number of keys."""
 
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -75,34 +75,34 @@ class Throttle:
     wrong: dict[bytes, None] = field(default_factory=dict[bytes, None])
 
     def reserve(self, attempt: Attempt) -> float:
-        """Count an attempt that is about to be checked; or say how many seconds it is too early."""
+        """Count an attempt before it is verified, or return the seconds to wait."""
         wait = max(self._wait_seconds(attempt.pair), self._wait_seconds(attempt.address))
         if wait <= 0:
             for key in attempt:
-                self._add(key)
+                self._increment(key)
         return wait
 
     async def slow_down(self, attempt: Attempt) -> None:
-        """Wait a little where a name was tried often, whoever tried it."""
+        """Delay an attempt for a name that was tried often, from any address."""
         if seconds := _delay_seconds(NAME, self._count(attempt.name).attempts - 1):
             await self.sleep(seconds)
 
     def forgive(self, attempt: Attempt) -> None:
-        """It was right. Whoever knows one password has not guessed the others, so those stay counted."""
+        """The attempt succeeded: forget its name and address pair; other counts only lose this attempt."""
         self.counts.pop(attempt.pair, None)
         for key in (attempt.address, attempt.name):
-            self._take_back(key)
+            self._decrement(key)
 
     def withdraw(self, attempt: Attempt) -> None:
-        """It was not checked after all."""
+        """The attempt was not verified after all: uncount it."""
         for key in attempt:
-            self._take_back(key)
+            self._decrement(key)
 
     def wait_for_token(self, address: str, secret: str) -> float:
-        """How many seconds it is too early for another secret from this address.
+        """The seconds to wait before another secret from this address is verified.
 
-        One that is known to be wrong teaches nothing and is not held up: a program with an old token must not
-        shut out the others on its machine.
+        A secret known to be wrong is not delayed, since repeating it reveals nothing: a program with an old
+        token must not lock out others on its machine.
         """
         return 0.0 if self.is_known_wrong(secret) else self._wait_seconds(Key(TOKEN, network_of(address)))
 
@@ -112,19 +112,19 @@ class Throttle:
     def note_wrong_token(self, address: str, secret: str) -> None:
         if self.is_known_wrong(secret):
             return
-        self._add(Key(TOKEN, network_of(address)))
+        self._increment(Key(TOKEN, network_of(address)))
         self.wrong[_digest(secret)] = None
-        while len(self.wrong) > WRONG_REMEMBERED:
+        while len(self.wrong) > WRONG_SECRETS_KEPT:
             del self.wrong[next(iter(self.wrong))]
 
-    def _add(self, key: Key) -> None:
+    def _increment(self, key: Key) -> None:
         count = self._count(key)
-        self.counts.pop(key, None)  # to the end: the oldest are forgotten first
+        self.counts.pop(key, None)  # move to the end: the oldest are dropped first
         self.counts[key] = AttemptCount(count.attempts + 1, self.clock())
-        while len(self.counts) > REMEMBERED:
+        while len(self.counts) > KEYS_KEPT:
             del self.counts[next(iter(self.counts))]
 
-    def _take_back(self, key: Key) -> None:
+    def _decrement(self, key: Key) -> None:
         count = self.counts.get(key)
         if count is not None and count.attempts > 1:
             self.counts[key] = count._replace(attempts=count.attempts - 1)
@@ -143,7 +143,7 @@ class Throttle:
 def _delay_seconds(limit: Delay, attempts: int) -> float:
     if attempts < limit.free:
         return 0.0
-    doublings = min(attempts - limit.free, DOUBLINGS_AT_MOST)
+    doublings = min(attempts - limit.free, MAX_DOUBLINGS)
     return min(limit.longest_seconds, limit.first_seconds * 2.0**doublings)
 
 

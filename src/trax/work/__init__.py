@@ -1,13 +1,15 @@
-"""DO: slots that runs are executed in.
+"""DO: the slots that runs are executed in.
 
-pool        keeps so many runs going at once, and collects how they ended
-running     one of them, and how to stop it
-deadlines   stops what takes too long: one timer for all
-watch       says whose code holds up the event loop
+pool        execute a limited number of runs at once, and collect their results
+running     one active run, and how to stop it
+deadlines   stop runs that time out: one timer for all
+watch       report code that blocks the event loop
+claiming    track claims, and find runs that were claimed without an answer
+pace        estimate how many runs end during a fetch
 
-processes   where cpu trains run: so many at most
-process     one of them, seen from the worker
-child       the same, seen from inside
-messages    what the two say to each other
+processes   the pool of processes for cpu trains
+process     one of these processes, worker side
+child       one of these processes, child side
+messages    the messages between the two
 reference   how a process finds a train
 """

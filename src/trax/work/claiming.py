@@ -1,4 +1,4 @@
-"""Claims, one at a time, and the runs that a worker holds without knowing: their claim was never answered."""
+"""Track claims of a worker, and find orphans: runs claimed in the database that the worker does not know."""
 
 from __future__ import annotations
 
@@ -9,45 +9,47 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-class Before(NamedTuple):
-    """What a worker knew before it asked what it holds: its runs, and how many claims were over."""
+class ClaimSnapshot(NamedTuple):
+    """What a worker knew before it read its runs from the database: their ids, and finished claims."""
 
-    known: frozenset[int]
-    claims_over: int
+    known_ids: frozenset[int]
+    finished_claims: int
 
 
-class Claiming:
-    """Held while a worker takes runs, until it knows of them.
+class ClaimTracker:
+    """A lock around each claim, which also finds orphans.
 
-    A connection may die in the moment of a commit. Then the database has the claim, the worker an error, and
-    nobody runs what was claimed. A run that is held but not known is such a stray, unless a claim that was
-    under way has just brought it; so it is only called one by the first look after that claim is over.
+    A connection may fail during the commit of a claim. Then the runs belong to the worker in the database,
+    but the worker got an error and does not run them: they are orphans. A run of a claim in progress looks
+    the same, so a run counts as an orphan only at the first check after that claim has finished.
     """
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
-        self._begun = 0
-        self._over = 0
+        self._started_claims = 0
+        self._finished_claims = 0
         self._suspects: dict[int, int] = {}
-        """Runs that were not known when last seen, and how many claims had begun when first seen."""
+        """Unknown runs of the last check, and the number of started claims when each was first seen."""
 
     async def __aenter__(self) -> Self:
         await self._lock.acquire()
-        self._begun += 1
+        self._started_claims += 1
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._over += 1
+        self._finished_claims += 1
         self._lock.release()
 
-    def before(self, known: Iterable[int]) -> Before:
-        """Remember what is known now, before the database is asked: what ends meanwhile is no stray."""
-        return Before(frozenset(known), self._over)
+    def snapshot(self, known_ids: Iterable[int]) -> ClaimSnapshot:
+        """Take before the database is read: a run that ends meanwhile is not an orphan."""
+        return ClaimSnapshot(frozenset(known_ids), self._finished_claims)
 
-    def strays(self, held: Iterable[int], before: Before) -> set[int]:
-        """Which of the runs that the database calls ours nobody here runs, or ever will."""
-        unknown = [one for one in held if one not in before.known]
+    def orphans(self, held_ids: Iterable[int], snapshot: ClaimSnapshot) -> set[int]:
+        """The ids of runs that belong to this worker in the database but will never run here."""
+        unknown = [run_id for run_id in held_ids if run_id not in snapshot.known_ids]
         seen = self._suspects
-        strays = {one for one in unknown if one in seen and seen[one] <= before.claims_over}
-        self._suspects = {one: seen.get(one, self._begun) for one in unknown}
-        return strays
+        orphans = {
+            run_id for run_id in unknown if run_id in seen and seen[run_id] <= snapshot.finished_claims
+        }
+        self._suspects = {run_id: seen.get(run_id, self._started_claims) for run_id in unknown}
+        return orphans

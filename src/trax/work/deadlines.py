@@ -1,4 +1,4 @@
-"""Runs that take too long: one timer for all of them, set to the first moment one must be looked at."""
+"""Time limits of runs: one timer for all, set to the earliest deadline."""
 
 from __future__ import annotations
 
@@ -10,59 +10,59 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from trax.work.running import Running
+    from trax.work.running import ActiveRun
 
 logger = logging.getLogger(__name__)
 
-PATIENCE_SECONDS = 5.0
-"""How long a run that was asked to stop may take before it is spoken of."""
+STOP_WARNING_SECONDS = 5.0
+"""How long a run may take to stop before a warning is logged."""
 
 
 class Deadlines:
-    """Cancels what is late, and names what does not listen. A run that ends in time costs nothing here."""
+    """Cancels runs that time out, and logs those that do not stop. A run that ends in time costs nothing."""
 
-    def __init__(self, running: Mapping[int, Running[Any]], clock: Callable[[], float]) -> None:
+    def __init__(self, running: Mapping[int, ActiveRun[Any]], clock: Callable[[], float]) -> None:
         self._running = running
         self._clock = clock
         self._next = math.inf
         self._timer: asyncio.TimerHandle | None = None
 
-    def note(self, moment: float) -> None:
-        """See to it that the sweep comes by then."""
+    def schedule_sweep(self, moment: float) -> None:
+        """Sweep at this moment at the latest."""
         if moment < self._next:
-            self._set(moment)
+            self._set_timer(moment)
 
-    def asked_to_stop(self, run: Running[Any]) -> None:
-        """Come back to a run whose token says stop, if it has not ended before."""
-        run.look_at = self._clock() + PATIENCE_SECONDS
-        self.note(run.look_at)
+    def expect_stop(self, run: ActiveRun[Any]) -> None:
+        """Check later whether a cancelled run has stopped."""
+        run.next_check_at = self._clock() + STOP_WARNING_SECONDS
+        self.schedule_sweep(run.next_check_at)
 
     def sweep(self) -> None:
-        """Look at every run whose moment has come."""
+        """Check every run whose deadline has passed."""
         now = self._clock()
         for run in list(self._running.values()):
-            if run.look_at <= now:
-                self._look(run)
-        self._set(min((run.look_at for run in self._running.values()), default=math.inf))
+            if run.next_check_at <= now:
+                self._check(run)
+        self._set_timer(min((run.next_check_at for run in self._running.values()), default=math.inf))
 
     def close(self) -> None:
-        self._set(math.inf)
+        self._set_timer(math.inf)
 
-    def _look(self, run: Running[Any]) -> None:
+    def _check(self, run: ActiveRun[Any]) -> None:
         if not run.token.requested:
             run.token.cancel(f"timed out after {run.seconds:g} s", timed_out=True)
-            run.look_at = self._clock() + PATIENCE_SECONDS
+            run.next_check_at = self._clock() + STOP_WARNING_SECONDS
             return
-        run.look_at = math.inf  # once is enough
+        run.next_check_at = math.inf  # one warning is enough
         logger.warning(
-            "%s was asked to stop (%s) and still runs; it keeps its slot until it ends. Synchronous code "
-            "must look at current().cancelled, and no code may swallow CancelledError",
+            "%s has not stopped (%s); it keeps its slot until it ends. Synchronous code must check "
+            "current().cancelled, and no code may swallow CancelledError",
             run,
             run.token.reason,
             extra=run.extra,
         )
 
-    def _set(self, moment: float) -> None:
+    def _set_timer(self, moment: float) -> None:
         self._next = moment
         if self._timer is not None:
             self._timer.cancel()

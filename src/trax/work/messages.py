@@ -1,4 +1,4 @@
-"""What a worker and the processes of its cpu trains say to each other."""
+"""Messages between a worker and its cpu processes."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Any, NamedTuple, TypeAlias
 
 from trax.errors import TraxError
 from trax.train import Cancelled, Done, Failed, Interrupted, Outcome
-from trax.work.reference import Reference
+from trax.work.reference import TrainReference
 
 logger = logging.getLogger(__name__)
 
-Desk: TypeAlias = Mapping[str, Callable[..., Any]]
-"""What the worker does for a run that asks, by name."""
+RequestHandlers: TypeAlias = Mapping[str, Callable[..., Any]]
+"""The worker's functions for requests of a run, by name."""
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class ExecuteRequest:
     """Run this train with this input, which is JSON text.
 
-    `facts` is what the run may know of itself; log lines from `log_level` on are wanted by the worker.
+    `facts` are the fields of `Run`; the worker wants log records from `log_level` on.
     """
 
-    reference: Reference
+    reference: TrainReference
     input: str
     facts: Mapping[str, Any]
     log_level: int = logging.WARNING
@@ -35,8 +35,8 @@ class Work:
         return self.facts["metadata_id"]
 
 
-class Stop(NamedTuple):
-    """The run under way, if it is still this one, should stop."""
+class StopRequest(NamedTuple):
+    """Stop the current run, if it is still this one."""
 
     metadata_id: int
     reason: str
@@ -44,61 +44,61 @@ class Stop(NamedTuple):
     timed_out: bool
 
 
-class Ready(NamedTuple):
-    """The process has started, and waits for work."""
+class ProcessReady(NamedTuple):
+    """The process has started and waits for a run."""
 
 
-class Asked(NamedTuple):
-    """The run wants something done that only the worker can do; without a number, it awaits no answer."""
+class WorkerRequest(NamedTuple):
+    """A request of the run to the worker; without a number, no response is expected."""
 
-    what: str
+    handler: str
     arguments: tuple[Any, ...]
     number: int | None = None
 
 
-class Answered(NamedTuple):
-    """What came of it."""
+class WorkerResponse(NamedTuple):
+    """The response to a request."""
 
     number: int
     value: Any = None
     error: Exception | None = None
 
 
-class Ended(NamedTuple):
-    """The run is over; `outcome` is packed."""
+class RunEnded(NamedTuple):
+    """The run has ended; `outcome` is pickled."""
 
     outcome: bytes
 
 
-def packed(outcome: Outcome[Any]) -> bytes:
-    """An outcome on its way to the worker. What cannot travel stays behind; how the run ended never does."""
+def pack_outcome(outcome: Outcome[Any]) -> bytes:
+    """Pickle an outcome. Values that cannot be pickled are dropped; how the run ended is kept."""
     try:
-        return _travelling(outcome)
-    except Exception as error:  # noqa: BLE001 - anyone's class may refuse in its own way
-        logger.warning("part of an outcome cannot leave its process and is left out: %s", error)
-        return _travelling(_without_guests(outcome))
+        return _pickle(outcome)
+    except Exception as error:  # noqa: BLE001 - user classes may raise anything
+        logger.warning("part of an outcome cannot be pickled and is dropped: %s", error)
+        return _pickle(_without_user_objects(outcome))
 
 
-def unpacked(data: bytes) -> Outcome[Any]:
+def unpack_outcome(data: bytes) -> Outcome[Any]:
     return pickle.loads(data)  # noqa: S301 - written by our own child process
 
 
-def portable(error: Exception) -> Exception:
-    """The error itself if it can travel, else one that says the same."""
+def portable_error(error: Exception) -> Exception:
+    """The error itself if it can be pickled, else a TraxError with its text."""
     try:
-        _travelling(error)
+        _pickle(error)
     except Exception:  # noqa: BLE001 - as above
         return TraxError(f"{type(error).__name__}: {error}")
     return error
 
 
-def _travelling(value: Any) -> bytes:
+def _pickle(value: Any) -> bytes:
     data = pickle.dumps(value)
-    pickle.loads(data)  # noqa: S301 - many an exception can be written, but not read again
+    pickle.loads(data)  # noqa: S301 - some exceptions can be pickled but not unpickled
     return data
 
 
-def _without_guests(outcome: Outcome[Any]) -> Outcome[Any]:
+def _without_user_objects(outcome: Outcome[Any]) -> Outcome[Any]:
     match outcome:
         case Done():
             return Done(None)

@@ -1,4 +1,4 @@
-"""How many runs end while more of them are fetched."""
+"""Estimate how many runs end while more are fetched."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ if TYPE_CHECKING:
 
 
 class Pace:
-    """Looks back from fetch to fetch, and spreads what ended in between over that time.
+    """Measures the rate of ended runs between fetches.
 
-    Short jobs may all be done before the next fetch begins: none ends during it, and yet more could have.
+    The rate counts, not the runs that end during a fetch: short jobs may all have ended before it begins.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._looked_at = clock()
+        self._last_fetch_at = clock()
         self._ended = 0
 
-    def during_fetch(self, began: float, ended: int) -> int:
-        """How many end in the time of a fetch that began then and is over now; `ended` counts all, ever."""
+    def endings_during_fetch(self, began: float, ended: int) -> int:
+        """How many runs end during a fetch that began then and is done now; `ended` is the total so far."""
         now = self._clock()
-        since, took, new = now - self._looked_at, now - began, ended - self._ended
-        self._looked_at, self._ended = now, ended
+        since, took, new = now - self._last_fetch_at, now - began, ended - self._ended
+        self._last_fetch_at, self._ended = now, ended
         return new if since <= took else int(new * took / since)

@@ -1,4 +1,4 @@
-"""Slots: so many runs at once, refilled as they free, their endings kept for whoever writes them down."""
+"""The pool of slots: execute a limited number of runs at once, and collect their results."""
 
 from __future__ import annotations
 
@@ -12,93 +12,93 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 from trax.clock import is_set_within
 from trax.train.threads import DaemonThreads, use_threads
 from trax.work.deadlines import Deadlines
-from trax.work.running import JobT, Running
+from trax.work.running import ActiveRun, JobT
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from trax.train import Cancellation
 
-SLICE = 32
-"""Jobs are started in slices, so that others get their turn on the loop in between."""
+START_SLICE = 32
+"""Number of jobs started at once, so that other tasks can run in between."""
 
-MANY = 256
-"""So many endings are worth a trip to the database, also when more are about to come."""
+RESULTS_PER_WRITE = 256
+"""Number of results that are written at once, even if more are about to come."""
 
-FEW = 8
-"""Less than this part of the slots ending meanwhile is nothing to prepare for."""
+PREFETCH_DIVISOR = 8
+"""No prefetch if fewer than 1/8 of the slots become free during a fetch."""
 
-EndedT = TypeVar("EndedT")
+ResultT = TypeVar("ResultT")
 
 
 class Load(NamedTuple):
-    """How many slots there are, how many runs are in them, and how many were taken that wait for one."""
+    """Slots, active runs, and claimed runs that wait for a slot."""
 
     slots: int
     running: int
     prefetched: int
 
 
-class Pool(Generic[JobT, EndedT]):
-    """Runs jobs as tasks of one event loop, each within its time.
+class Pool(Generic[JobT, ResultT]):
+    """Runs jobs as tasks of one event loop, each with a time limit.
 
-    `execute` answers how a job ended. Should it raise all the same, `failed` makes an ending of that: a slot
-    is never lost. More jobs than there are slots wait in a backlog, in the order given.
+    `execute` returns the result of a job. If it raises, `to_failure` builds a result from the error, so no
+    slot is lost. Jobs without a free slot wait in a backlog, in the given order.
     """
 
     def __init__(
         self,
         size: int,
-        execute: Callable[[JobT, Cancellation], Awaitable[EndedT]],
-        failed: Callable[[JobT, BaseException], EndedT],
+        execute: Callable[[JobT, Cancellation], Awaitable[ResultT]],
+        to_failure: Callable[[JobT, BaseException], ResultT],
         *,
         on_ended: Callable[[], None],
-        on_begun: Callable[[], None] = lambda: None,
-        on_short: Callable[[], None] = lambda: None,
+        on_started: Callable[[], None] = lambda: None,
+        on_backlog_low: Callable[[], None] = lambda: None,
         default_timeout: Callable[[], float],
         prefetch: int = 0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._size = size
         self.prefetch = prefetch
-        """How many may wait for a slot, so that one that frees is filled at once."""
+        """How many jobs may wait in the backlog, so that a free slot is filled at once."""
         self._execute = execute
-        self._failed = failed
+        self._to_failure = to_failure
         self._on_ended = on_ended
-        self._on_begun = on_begun
-        self._on_short = on_short
+        self._on_started = on_started
+        self._on_backlog_low = on_backlog_low
         self._default_timeout = default_timeout
         self._clock = clock
-        self._running: dict[int, Running[JobT]] = {}
+        self._active: dict[int, ActiveRun[JobT]] = {}
         self._backlog: deque[JobT] = deque()
         self._is_beginning = False
         self.ended_count = 0
-        """How many have ended, ever."""
-        self._ended: list[EndedT] = []
-        self._is_told = False
-        """Whether somebody was told of endings and has not come for them yet."""
+        """Total number of ended runs."""
+        self._results: list[ResultT] = []
+        self._is_announced = False
+        """Whether `on_ended` was called since the last `collect`."""
         self._idle = asyncio.Event()
         self._idle.set()
-        self._deadlines = Deadlines(self._running, clock)
+        self._deadlines = Deadlines(self._active, clock)
         self._threads = DaemonThreads("trax-run")
-        self._context = copy_context()  # each run begins with a copy: what one sets, no other sees
+        self._context = copy_context()  # each run gets a copy, so its context variables are its own
         self._context.run(use_threads, self._threads)
 
     @property
     def free(self) -> int:
-        """How many slots nothing runs in."""
-        return max(0, self._size - len(self._running))
+        """Number of free slots."""
+        return max(0, self._size - len(self._active))
 
     @property
-    def wanted(self) -> int:
-        """How many jobs there is use for: the free slots, and what may wait for the next one."""
+    def slots_to_fill(self) -> int:
+        """How many jobs to fetch: free slots plus prefetch, minus the backlog."""
         return max(0, self.free + self.prefetch - len(self._backlog))
 
     @property
-    def is_stocked(self) -> bool:
-        """Whether slots are being filled, and more wait in line than end while others are fetched.
+    def has_enough_backlog(self) -> bool:
+        """Whether slots are being filled and the backlog is larger than the prefetch.
 
-        That is over in a moment, and `on_short` says when.
+        This lasts a moment; `on_backlog_low` is called when it ends.
         """
         return len(self._backlog) > self.prefetch and self.free > 0
 
@@ -108,83 +108,83 @@ class Pool(Generic[JobT, EndedT]):
 
     @property
     def load(self) -> Load:
-        """How busy it is at this moment. Any thread may ask."""
-        return Load(self._size, len(self._running), len(self._backlog))
+        """The current load. Thread-safe."""
+        return Load(self._size, len(self._active), len(self._backlog))
 
     @property
-    def running(self) -> frozenset[int]:
-        return frozenset(self._running)
+    def active_ids(self) -> frozenset[int]:
+        return frozenset(self._active)
 
     @property
-    def known(self) -> list[int]:
-        """What runs, and what waits to."""
-        return [*self._running, *(job.metadata_id for job in self._backlog)]
+    def job_ids(self) -> list[int]:
+        """The ids of active runs and of the backlog."""
+        return [*self._active, *(job.metadata_id for job in self._backlog)]
 
     @property
-    def ended(self) -> Sequence[EndedT]:
-        """The endings that nobody has collected."""
-        return self._ended
+    def results(self) -> Sequence[ResultT]:
+        """The results that are not collected yet."""
+        return self._results
 
     @property
-    def runs(self) -> list[Running[JobT]]:
-        """What runs at this moment. Any thread may ask."""
-        return list(self._running.values())
+    def runs(self) -> list[ActiveRun[JobT]]:
+        """The active runs. Thread-safe."""
+        return list(self._active.values())
 
     def resize(self, size: int) -> None:
-        """Have so many slots from now on. What runs in one too many runs to its end."""
+        """Change the number of slots. Active runs above the new number run to their end."""
         self._size = size
         self._begin_backlog()
 
-    def foresee(self, ended: int) -> None:
-        """So many end while new ones are fetched: as many may wait in line the next time.
+    def adjust_prefetch(self, ended: int) -> None:
+        """Set the prefetch to the number of runs that end during a fetch.
 
-        The number falls by halves, since one fetch may take longer than the next. Where jobs take their time
-        it is nothing: another worker may have a slot for them sooner.
+        It falls by half at most, since fetch times vary. For long jobs it is 0: another worker may have a
+        free slot sooner.
         """
         expected = max(ended, self.prefetch // 2)
-        self.prefetch = min(expected, self._size) if expected * FEW >= self._size else 0
+        self.prefetch = min(expected, self._size) if expected * PREFETCH_DIVISOR >= self._size else 0
 
     def add(self, jobs: Sequence[JobT]) -> None:
-        """Take these on: what fits begins, a slice at once and the rest in the turns of the loop to come."""
+        """Add jobs to the backlog and fill the slots: one slice now, the rest in later loop iterations."""
         if jobs:
             self._idle.clear()
             self._backlog.extend(jobs)
             self._begin_backlog()
 
     async def start(self, jobs: Sequence[JobT]) -> None:
-        """The same, and wait until all that fits has begun."""
+        """The same, and wait until the slots are filled."""
         self.add(jobs)
         await asyncio.sleep(0)
-        while self._is_beginning:  # noqa: ASYNC110 - each turn of the loop begins a slice
+        while self._is_beginning:  # noqa: ASYNC110 - each loop iteration starts a slice
             await asyncio.sleep(0)
 
-    def collect(self) -> list[EndedT]:
-        """The endings since the last time."""
-        ended, self._ended, self._is_told = self._ended, [], False
+    def collect(self) -> list[ResultT]:
+        """Take the results since the last call."""
+        ended, self._results, self._is_announced = self._results, [], False
         return ended
 
-    def put_back(self, ended: Sequence[EndedT]) -> None:
-        """Keep endings that could not be written for the next time."""
-        self._ended[:0] = ended
+    def put_back(self, results: Sequence[ResultT]) -> None:
+        """Return results that could not be written, for the next `collect`."""
+        self._results[:0] = results
 
     def cancel(self, metadata_id: int, reason: str, *, timed_out: bool = False) -> None:
-        """Ask a run to stop; nothing happens if it has ended meanwhile, or was asked before."""
-        run = self._running.get(metadata_id)
+        """Cancel a run; no effect if it has ended or was cancelled before."""
+        run = self._active.get(metadata_id)
         if run is not None and not run.token.requested:
             run.token.cancel(reason, timed_out=timed_out)
-            self._deadlines.asked_to_stop(run)
+            self._deadlines.expect_stop(run)
 
     def interrupt_all(self, reason: str) -> None:
-        """Ask all runs to stop and to be run again later."""
+        """Interrupt all active runs: they stop and run again later."""
         for run in self.runs:
             if not run.token.requested:
                 run.token.interrupt(reason)
-                self._deadlines.asked_to_stop(run)
+                self._deadlines.expect_stop(run)
 
     def abandon_all(self, reason: str) -> list[JobT]:
-        """Give up what runs: its slots are free, and how it ends is nobody's concern. Returns those jobs."""
+        """Free the slots of all active runs and ignore their results; returns their jobs."""
         abandoned = self.runs
-        self._running.clear()
+        self._active.clear()
         for run in abandoned:
             run.token.abandon(reason)
         if not self._backlog:
@@ -192,79 +192,79 @@ class Pool(Generic[JobT, EndedT]):
         return [run.job for run in abandoned]
 
     def release(self) -> list[JobT]:
-        """Give up the backlog: these jobs have not begun, and will not."""
+        """Empty the backlog; returns its jobs, which have not started."""
         released = list(self._backlog)
         self._backlog.clear()
-        if not self._running:
+        if not self._active:
             self._idle.set()
         return released
 
     def sweep(self) -> None:
-        """Stop what has run out of time. Comes by itself when it is time."""
+        """Stop runs that have timed out. A timer does this too."""
         self._deadlines.sweep()
 
-    async def drained(self, seconds: float | None = None) -> bool:
-        """Wait until nothing runs any more; False when that took longer than it may."""
+    async def wait_until_idle(self, seconds: float | None = None) -> bool:
+        """Wait until nothing runs; False if that takes longer than `seconds`."""
         return await is_set_within(self._idle, seconds)
 
     def close(self) -> None:
-        """Let go of the threads and the timer; what still runs goes on, and is not waited for."""
+        """Release the threads and the timer, without waiting for active runs."""
         self._deadlines.close()
         self._threads.shutdown()
 
     def _begin_backlog(self) -> None:
-        """One slice a turn, also when more is added while slices begin."""
+        """Start one slice per loop iteration, also if jobs are added meanwhile."""
         if self._backlog and not self._is_beginning:
             self._begin_slice()
 
     def _begin_slice(self) -> None:
-        self._begin_next(SLICE)
+        self._begin_next(START_SLICE)
         self._is_beginning = bool(self._backlog) and self.free > 0
         if self._is_beginning:
             asyncio.get_running_loop().call_soon(self._begin_slice)
-        elif self._ended:
-            self._tell_of_endings()
+        elif self._results:
+            self._announce_results()
 
-    def _begin_next(self, most: int) -> None:
-        count, was_stocked = min(most, self.free, len(self._backlog)), self.is_stocked
+    def _begin_next(self, limit: int) -> None:
+        count, was_stocked = min(limit, self.free, len(self._backlog)), self.has_enough_backlog
         if count:
             self._begin([self._backlog.popleft() for _ in range(count)])
-        if was_stocked and not self.is_stocked:
-            self._on_short()
+        if was_stocked and not self.has_enough_backlog:
+            self._on_backlog_low()
 
     def _begin(self, jobs: Sequence[JobT]) -> None:
-        default, now, running = self._default_timeout(), self._clock(), self._running
+        default, now, running = self._default_timeout(), self._clock(), self._active
         create_task, fresh = asyncio.get_running_loop().create_task, self._context.copy
         self._idle.clear()
         soonest = math.inf
         for job in jobs:
             seconds = default if job.timeout_seconds is None else job.timeout_seconds
-            running[job.metadata_id] = run = Running(job, now + seconds, seconds)
-            soonest = min(soonest, run.look_at)
+            running[job.metadata_id] = run = ActiveRun(job, now + seconds, seconds)
+            soonest = min(soonest, run.next_check_at)
             run.task = create_task(self._run(run), name=f"trax run {job.metadata_id}", context=fresh())
-        self._deadlines.note(soonest)
-        self._on_begun()
+        self._deadlines.schedule_sweep(soonest)
+        self._on_started()
 
-    async def _run(self, run: Running[JobT]) -> None:
+    async def _run(self, run: ActiveRun[JobT]) -> None:
         job = run.job
         try:
             ended = await self._execute(job, run.token)
-        except BaseException as error:  # noqa: BLE001 - becomes its ending: a slot is never lost
-            ended = self._failed(job, error)
-        if self._running.get(job.metadata_id) is not run:
-            return  # it was abandoned, and another ending stands for it
-        self._ended.append(ended)
+        except BaseException as error:  # noqa: BLE001 - becomes the result: a slot is never lost
+            ended = self._to_failure(job, error)
+        if self._active.get(job.metadata_id) is not run:
+            return  # abandoned: it already has a result
+        self._results.append(ended)
         self.ended_count += 1
-        del self._running[job.metadata_id]
+        del self._active[job.metadata_id]
         if self._backlog:
             if not self._is_beginning:
                 self._begin_next(1)
-        elif not self._running:
+        elif not self._active:
             self._idle.set()
-        self._tell_of_endings()
+        self._announce_results()
 
-    def _tell_of_endings(self) -> None:
-        """Once: whoever comes finds the others too. Short jobs that begin in many slices also end in many."""
-        if not self._is_told and (not self._is_beginning or len(self._ended) >= MANY):
-            self._is_told = True
+    def _announce_results(self) -> None:
+        """Call `on_ended` once per `collect`; while slices start, only for many results."""
+        if not self._is_announced and (not self._is_beginning or len(self._results) >= RESULTS_PER_WRITE):
+            self._is_announced = True
             self._on_ended()

@@ -1,4 +1,4 @@
-"""One process for cpu trains, as the worker sees it."""
+"""Worker side of a cpu process: start it, run jobs in it, stop it."""
 
 from __future__ import annotations
 
@@ -11,20 +11,27 @@ from typing import TYPE_CHECKING, Any
 
 from trax.errors import ProcessDied
 from trax.work.child import serve
-from trax.work.messages import Answered, Asked, Ended, Ready, portable, unpacked
+from trax.work.messages import (
+    ProcessReady,
+    RunEnded,
+    WorkerRequest,
+    WorkerResponse,
+    portable_error,
+    unpack_outcome,
+)
 
 if TYPE_CHECKING:
     from trax.train import Outcome
-    from trax.work.messages import Desk, Work
+    from trax.work.messages import ExecuteRequest, RequestHandlers
 
 SPAWN = multiprocessing.get_context(
     "spawn"
-)  # never fork: other threads hold locks nobody would release there
-LEAVE_SECONDS = 2.0
+)  # never fork: locks held by other threads would stay locked in the child
+EXIT_SECONDS = 2.0
 
 
 class CpuProcess:
-    """A process and the link to it. Its methods block, and may be called in any thread."""
+    """A process and the link to it. Methods block; thread-safe."""
 
     def __init__(self) -> None:
         self._link, theirs = SPAWN.Pipe()
@@ -40,28 +47,28 @@ class CpuProcess:
             theirs.close()
 
     @property
-    def lives(self) -> bool:
+    def is_alive(self) -> bool:
         return self._process.is_alive()
 
-    def converse(self, work: Work, desk: Desk) -> Outcome[Any]:
-        """Have the work done. Raises ProcessDied when the process does not survive that."""
+    def run_job(self, request: ExecuteRequest, handlers: RequestHandlers) -> Outcome[Any]:
+        """Run one job and handle its requests. Raises ProcessDied if the process exits."""
         try:
-            self.send(work)
+            self.send(request)
             while True:
-                match self._received():
-                    case Ended(outcome):
-                        return unpacked(outcome)
-                    case Asked() as asked:
-                        self._answer(asked, desk)
-                    case Ready():
+                match self._receive():
+                    case RunEnded(outcome):
+                        return unpack_outcome(outcome)
+                    case WorkerRequest() as asked:
+                        self._handle_request(asked, handlers)
+                    case ProcessReady():
                         self._is_ready = True
                     case _:
                         pass
         except (EOFError, OSError):
             self._process.join()
-            raise ProcessDied(self._cause_of_death()) from None
+            raise ProcessDied(self._exit_reason()) from None
         except BaseException:
-            self.kill()  # nobody knows what it waits for now
+            self.kill()  # its state is unknown
             self._process.join()
             raise
 
@@ -73,40 +80,40 @@ class CpuProcess:
         self._process.kill()
 
     def close(self) -> None:
-        """Let the process end; it does so when the link is closed, unless it is stuck."""
+        """Close the link, which ends the process; kill it if it does not exit."""
         self._link.close()
-        self._process.join(LEAVE_SECONDS)
-        if self.lives:
+        self._process.join(EXIT_SECONDS)
+        if self.is_alive:
             self._process.kill()
             self._process.join()
         self._process.close()
 
-    def _answer(self, asked: Asked, desk: Desk) -> None:
+    def _handle_request(self, request: WorkerRequest, handlers: RequestHandlers) -> None:
         try:
-            value, error = desk[asked.what](*asked.arguments), None
-        except Exception as raised:  # noqa: BLE001 - raised again in the run that asked
-            value, error = None, portable(raised)
-        if asked.number is not None:
-            self.send(Answered(asked.number, value, error))
+            value, error = handlers[request.handler](*request.arguments), None
+        except Exception as raised:  # noqa: BLE001 - raised again in the run
+            value, error = None, portable_error(raised)
+        if request.number is not None:
+            self.send(WorkerResponse(request.number, value, error))
 
-    def _received(self) -> Any:
-        # Whatever the run has started may hold the link open beyond the life of the process itself.
+    def _receive(self) -> Any:
+        # A process started by the run may keep the link open after this one has exited.
         if self._link not in wait([self._link, self._process.sentinel]):
             raise EOFError
         return self._link.recv()
 
-    def _cause_of_death(self) -> str:
+    def _exit_reason(self) -> str:
         code = self._process.exitcode or 0
         if not self._is_ready:
             return (
-                f"its process could not start (exit code {code}); see what it wrote to stderr. A script that "
-                "starts Trax must do so under `if __name__ == '__main__':`"
+                f"the process could not start (exit code {code}); see its stderr. A script must start Trax "
+                "under `if __name__ == '__main__':`"
             )
         if code >= 0:
-            return f"its process ended itself with exit code {code}"
+            return f"the process exited with code {code}"
         name = str(-code)
         with suppress(ValueError):
             name = signal.Signals(-code).name
-        return f"its process was killed by {name}" + (
-            ", perhaps for want of memory" if name == "SIGKILL" else ""
+        return f"the process was killed by {name}" + (
+            ", perhaps because memory ran out" if name == "SIGKILL" else ""
         )

@@ -1,4 +1,4 @@
-"""The processes of cpu trains: started when first needed, used again, replaced when a run must be stopped."""
+"""The pool of processes for cpu trains: started on demand, reused, replaced when a run is killed."""
 
 from __future__ import annotations
 
@@ -10,70 +10,74 @@ from typing import TYPE_CHECKING, Any
 
 from trax.errors import ProcessDied, RunCancelled, RunInterrupted, RunTimedOut
 from trax.train import Cancelled, Failed, Interrupted
-from trax.train.cancellation import held
+from trax.train.cancellation import await_cancellable
 from trax.train.failure import describe
-from trax.work.messages import Stop
+from trax.work.messages import StopRequest
 from trax.work.process import CpuProcess
 
 if TYPE_CHECKING:
     from trax.train import Cancellation, Outcome
-    from trax.work.messages import Desk, Work
+    from trax.work.messages import ExecuteRequest, RequestHandlers
 
 GRACE_SECONDS = 2.0
-"""How long a run that was asked to stop may tidy up before its process is killed."""
+"""How long a cancelled run may clean up before its process is killed."""
 
 
-class Processes:
-    """So many processes at most. A run has one to itself, so that ending it harms no other."""
+class CpuProcessPool:
+    """A limited number of processes. Each run has its own, so killing it affects no other run."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._taken = 0
-        self._places = asyncio.Semaphore(most)
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._active = 0
+        self._slots = asyncio.Semaphore(size)
         self._idle: list[CpuProcess] = []
-        self._threads = ThreadPoolExecutor(most, thread_name_prefix="trax-cpu")
+        self._threads = ThreadPoolExecutor(size, thread_name_prefix="trax-cpu")
 
     @property
     def free(self) -> int:
-        """How many runs could begin at once."""
-        return max(0, self._most - self._taken)
+        """Number of runs that can start now."""
+        return max(0, self._size - self._active)
 
-    async def attempt(self, work: Work, token: Cancellation, desk: Desk) -> Outcome[Any]:
-        """Run it in a process; what the run asks for meanwhile is done at the desk, in a thread."""
-        self._taken += 1
+    async def attempt(
+        self, request: ExecuteRequest, token: Cancellation, handlers: RequestHandlers
+    ) -> Outcome[Any]:
+        """Run a job in a process; its requests are handled by `handlers`, in a thread."""
+        self._active += 1
         try:
-            return await held(token, self._attempt(work, token, desk))
+            return await await_cancellable(token, self._attempt(request, token, handlers))
         except RunCancelled as error:
             return Cancelled(str(error), isinstance(error, RunTimedOut), error=error)
         except RunInterrupted as error:
             return Interrupted(str(error), error=error)
         except ProcessDied as error:
-            names = {"train": work.reference.train, "external_id": work.facts["external_id"]}
+            names = {"train": request.reference.train, "external_id": request.facts["external_id"]}
             return Failed(error, describe(error, **names, junction=None))
         finally:
-            self._taken -= 1
+            self._active -= 1
 
     async def close(self) -> None:
-        """End the processes; nothing runs in them any more."""
+        """End the processes, which must be idle."""
         idle, self._idle = self._idle, []
         await asyncio.gather(*(asyncio.to_thread(process.close) for process in idle))
         self._threads.shutdown(wait=False)
 
-    async def _attempt(self, work: Work, token: Cancellation, desk: Desk) -> Outcome[Any]:
-        async with self._places:
-            process = await self._process()
+    async def _attempt(
+        self, request: ExecuteRequest, token: Cancellation, handlers: RequestHandlers
+    ) -> Outcome[Any]:
+        async with self._slots:
+            process = await self._take_process()
             try:
-                return await self._conversation(process, work, token, desk)
+                return await self._run_job(process, request, token, handlers)
             finally:
-                if process.lives:
+                if process.is_alive:
                     self._idle.append(process)
                 else:
                     process.close()
 
-    async def _process(self) -> CpuProcess:
+    async def _take_process(self) -> CpuProcess:
         while self._idle:
             process = self._idle.pop()
-            if process.lives:
+            if process.is_alive:
                 return process
             process.close()
         starting = asyncio.get_running_loop().run_in_executor(self._threads, CpuProcess)
@@ -83,36 +87,36 @@ class Processes:
             self._idle.append(await starting)
             raise
 
-    async def _conversation(
-        self, process: CpuProcess, work: Work, token: Cancellation, desk: Desk
+    async def _run_job(
+        self, process: CpuProcess, request: ExecuteRequest, token: Cancellation, handlers: RequestHandlers
     ) -> Outcome[Any]:
-        context = copy_context()  # what the run logs over there is handled here, as the run's
-        talk = asyncio.get_running_loop().run_in_executor(
-            self._threads, lambda: context.run(process.converse, work, desk)
+        context = copy_context()  # log records of the process are handled in the context of the run
+        job = asyncio.get_running_loop().run_in_executor(
+            self._threads, lambda: context.run(process.run_job, request, handlers)
         )
         try:
-            return await asyncio.shield(talk)
+            return await asyncio.shield(job)
         except asyncio.CancelledError:
-            await self._stopped(process, talk, work, token)
-            if talk.exception() is None and token.requested:
-                return talk.result()  # it has tidied up, or was done
+            await self._stop_run(process, job, request, token)
+            if job.exception() is None and token.requested:
+                return job.result()  # it has cleaned up, or was done
             raise
 
-    async def _stopped(
-        self, process: CpuProcess, talk: asyncio.Future[Any], work: Work, token: Cancellation
+    async def _stop_run(
+        self, process: CpuProcess, job: asyncio.Future[Any], request: ExecuteRequest, token: Cancellation
     ) -> None:
-        """Ask the run to stop, and end its process when it does not."""
+        """Request the run to stop; kill its process if it does not."""
         try:
-            with suppress(OSError):  # it has just died
-                process.send(_stop(work, token))
-            await asyncio.wait([talk], timeout=GRACE_SECONDS)
+            with suppress(OSError):  # the process has just exited
+                process.send(_stop_request(request, token))
+            await asyncio.wait([job], timeout=GRACE_SECONDS)
         finally:
-            if not talk.done():
+            if not job.done():
                 process.kill()
-            await asyncio.wait([talk])
+            await asyncio.wait([job])
 
 
-def _stop(work: Work, token: Cancellation) -> Stop:
+def _stop_request(request: ExecuteRequest, token: Cancellation) -> StopRequest:
     interrupts = isinstance(token.error(), RunInterrupted)
     reason = token.reason or "the task around the run was cancelled"
-    return Stop(work.metadata_id, reason, interrupts, token.timed_out)
+    return StopRequest(request.metadata_id, reason, interrupts, token.timed_out)

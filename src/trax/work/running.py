@@ -1,4 +1,4 @@
-"""A run under way: its job, the wish that may stop it, and when somebody must look at it."""
+"""An active run: its job, its cancellation, and when to check it next."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Job(Protocol):
-    """Something to run, known by the id of its record."""
+    """Something to run, identified by the id of its record."""
 
     @property
     def metadata_id(self) -> int: ...
@@ -24,21 +24,21 @@ class Job(Protocol):
 JobT = TypeVar("JobT", bound=Job)
 
 
-class Running(Generic[JobT]):
-    """A job and what is needed to stop it. `look_at` is a moment of the pool's clock."""
+class ActiveRun(Generic[JobT]):
+    """A job and what is needed to stop it. `next_check_at` is a time of the pool's clock."""
 
-    __slots__ = ("job", "look_at", "seconds", "task", "token")
+    __slots__ = ("job", "next_check_at", "seconds", "task", "token")
 
-    def __init__(self, job: JobT, look_at: float, seconds: float) -> None:
+    def __init__(self, job: JobT, next_check_at: float, seconds: float) -> None:
         self.job = job
         self.seconds = seconds
-        self.look_at = look_at
+        self.next_check_at = next_check_at
         self.token = Cancellation()
         self.task: asyncio.Task[Any] | None = None
 
     @property
     def extra(self) -> dict[str, Any]:
-        """Which run it is, for a line in the log."""
+        """The `extra` of log records about this run."""
         return {"train": self.job.train, "metadata_id": self.job.metadata_id}
 
     def __str__(self) -> str:

@@ -1,6 +1,6 @@
-"""Noticing that the event loop stands still, and whose code holds it: nothing else would say so.
+"""Detect code that blocks the event loop, and log which run it belongs to.
 
-While one run blocks the loop, every other one waits, and so do the heartbeat and the clock of the timeouts.
+While one run blocks the loop, all other runs wait, and so do results and timeouts.
 """
 
 from __future__ import annotations
@@ -16,96 +16,96 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from trax.work.running import Running
+    from trax.work.running import ActiveRun
 
 logger = logging.getLogger(__name__)
 
 BLOCKED_SECONDS = 1.0
-LOOKS = 4
-"""How often the loop is asked for a sign of life within the time it may take."""
+CHECKS_PER_WINDOW = 4
+"""How many checks of the loop per `BLOCKED_SECONDS`."""
 
 SHOWN_RUNS = 10
 SHOWN_FRAMES = 12
 
 
 class LoopWatch:
-    """A thread that asks the loop for a sign of life, as long as something runs there."""
+    """A thread that checks whether the event loop responds, while there are active runs."""
 
     def __init__(
-        self, runs: Callable[[], Sequence[Running[Any]]], *, blocked_seconds: float = BLOCKED_SECONDS
+        self, runs: Callable[[], Sequence[ActiveRun[Any]]], *, blocked_seconds: float = BLOCKED_SECONDS
     ) -> None:
         self._runs = runs
         self._blocked_seconds = blocked_seconds
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
-        self._wanted = threading.Event()
+        self._is_active = threading.Event()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
     @property
     def is_awake(self) -> bool:
-        return self._wanted.is_set()
+        return self._is_active.is_set()
 
     def wake(self) -> None:
-        """Something runs: watch until nothing does any more. Cheap when the watch is awake."""
-        if self._wanted.is_set():
+        """Watch until nothing runs. Cheap if the watch is awake."""
+        if self._is_active.is_set():
             return
-        self._wanted.set()
+        self._is_active.set()
         if self._thread is None:
             self._thread = threading.Thread(target=self._watch, name="trax loop watch", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
         self._stopped.set()
-        self._wanted.set()
+        self._is_active.set()
 
     def _watch(self) -> None:
         while not self._stopped.is_set():
-            self._wanted.wait()
-            self._ask_for_a_sign()
-            self._stopped.wait(self._blocked_seconds / LOOKS)
+            self._is_active.wait()
+            self._check_loop()
+            self._stopped.wait(self._blocked_seconds / CHECKS_PER_WINDOW)
             if not self._runs():
-                self._wanted.clear()
-                if self._runs():  # one began in between, and found the watch awake
-                    self._wanted.set()
+                self._is_active.clear()
+                if self._runs():  # a run started in between and found the watch awake
+                    self._is_active.set()
 
-    def _ask_for_a_sign(self) -> None:
-        asked_at, sign = time.monotonic(), threading.Event()
+    def _check_loop(self) -> None:
+        began, response = time.monotonic(), threading.Event()
         if self._loop.is_closed():
             return
         try:
-            self._loop.call_soon_threadsafe(sign.set)
+            self._loop.call_soon_threadsafe(response.set)
         except RuntimeError:  # closed just now
             return
-        if sign.wait(self._blocked_seconds) or self._stopped.is_set():
+        if response.wait(self._blocked_seconds) or self._stopped.is_set():
             return
         runs = self._runs()
         if not runs:
-            return  # nobody of ours is held up
-        blamed = self._blamed(runs)
+            return  # no run is affected
+        blocker = self._describe_blocker(runs)
         logger.warning(
-            "the event loop has stood still for %.2g s: %s. Everything else waits. Let synchronous junctions "
-            "do what blocks, they get a thread.\n%s",
-            time.monotonic() - asked_at,
-            blamed,
+            "the event loop has been blocked for %.2g s: %s. Everything else waits. Put blocking code in "
+            "synchronous junctions, which run in a thread.\n%s",
+            time.monotonic() - began,
+            blocker,
             self._stack(),
-            extra={"duration_seconds": time.monotonic() - asked_at},
+            extra={"duration_seconds": time.monotonic() - began},
         )
-        while not sign.wait(self._blocked_seconds):
+        while not response.wait(self._blocked_seconds):
             if self._loop.is_closed():
                 return
-        seconds = time.monotonic() - asked_at
+        seconds = time.monotonic() - began
         extra = {"duration_seconds": seconds}
-        logger.warning("the event loop goes on after %.2g s: %s", seconds, blamed, extra=extra)
+        logger.warning("the event loop continues after %.2g s: %s", seconds, blocker, extra=extra)
 
-    def _blamed(self, runs: Sequence[Running[Any]]) -> str:
+    def _describe_blocker(self, runs: Sequence[ActiveRun[Any]]) -> str:
         task = asyncio.current_task(self._loop)
         for run in runs:
             if task is not None and run.task is task:
                 return f"{run} blocks it"
         shown = ", ".join(str(run) for run in runs[:SHOWN_RUNS])
         what = f"task {task.get_name()!r}" if task else "a callback"
-        return f"{what} blocks it, while there run {shown}"
+        return f"{what} blocks it; active: {shown}"
 
     def _stack(self) -> str:
         frame = sys._current_frames().get(self._loop_thread)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]

@@ -45,5 +45,5 @@ app.route(greet, to="local")
 
 
 async def other_end() -> bool:
-    async with app.receiving() as receiver:
-        return await receiver.take_up(7)
+    async with app.receiver() as receiver:
+        return await receiver.claim_by_id(7)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from trax.dispatch.calling import Call
+from trax.dispatch.calling import SubmitCall
 from trax.dispatch.submit import Refused, Submission
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ async def test_an_async_submitter_answers() -> None:
     async def submit(batch: Any) -> list[Any]:
         return [None, Refused(f"{len(batch)} are too many")]
 
-    call = Call(Remote(submit), BATCH)
+    call = SubmitCall(Remote(submit), BATCH)
 
-    assert await call.answers(30) == [None, Refused("2 are too many")]
-    await call.ended()
+    assert await call.results(30) == [None, Refused("2 are too many")]
+    await call.wait_until_done()
 
 
 async def test_a_blocking_submitter_is_called_in_another_thread() -> None:
@@ -38,9 +38,9 @@ async def test_a_blocking_submitter_is_called_in_another_thread() -> None:
     def submit(_batch: Any) -> None:
         threads.append(threading.current_thread().name)
 
-    call = Call(Remote(submit), BATCH)
+    call = SubmitCall(Remote(submit), BATCH)
 
-    assert await call.answers(30) == [None, None]
+    assert await call.results(30) == [None, None]
     assert threads == ["trax-submit-remote"]
 
 
@@ -48,7 +48,7 @@ async def test_what_an_async_submitter_raises_is_the_answer_for_each() -> None:
     async def submit(_batch: Any) -> None:
         raise OSError("no route")
 
-    answers = await Call(Remote(submit), BATCH).answers(30)
+    answers = await SubmitCall(Remote(submit), BATCH).results(30)
 
     assert [repr(answer) for answer in answers] == ["OSError('no route')"] * 2
 
@@ -58,7 +58,7 @@ async def test_what_a_blocking_submitter_raises_is_the_answer_for_each(error: Ba
     def submit(_batch: Any) -> None:
         raise error
 
-    answers = await Call(Remote(submit), BATCH).answers(30)
+    answers = await SubmitCall(Remote(submit), BATCH).results(30)
 
     assert len(answers) == 2
     assert all(answer is error or isinstance(answer, Refused) for answer in answers)
@@ -68,7 +68,7 @@ async def test_a_submitter_that_cancels_itself_has_failed() -> None:
     async def submit(_batch: Any) -> None:
         raise asyncio.CancelledError
 
-    first, _ = await Call(Remote(submit), BATCH).answers(30)
+    first, _ = await SubmitCall(Remote(submit), BATCH).results(30)
 
     assert "cancelled its own call" in str(first)
 
@@ -82,12 +82,12 @@ async def test_a_late_async_submitter_is_cancelled() -> None:
         finally:
             stopped.set()
 
-    call = Call(Remote(submit), BATCH)
+    call = SubmitCall(Remote(submit), BATCH)
     await asyncio.sleep(0)
-    first, _ = await call.answers(0)
+    first, _ = await call.results(0)
 
     assert isinstance(first, TimeoutError)
-    await call.ended()
+    await call.wait_until_done()
     assert stopped.is_set()
 
 
@@ -97,9 +97,9 @@ async def test_a_late_blocking_submitter_has_ended_only_when_it_lets_go() -> Non
     def submit(_batch: Any) -> None:
         go_on.wait(30)
 
-    call = Call(Remote(submit), BATCH)
-    first, _ = await call.answers(0)
-    ended = asyncio.ensure_future(call.ended())
+    call = SubmitCall(Remote(submit), BATCH)
+    first, _ = await call.results(0)
+    ended = asyncio.ensure_future(call.wait_until_done())
     await asyncio.sleep(0)
 
     assert isinstance(first, TimeoutError)
@@ -118,7 +118,7 @@ async def test_whoever_stops_waiting_stops_the_call() -> None:
         finally:
             stopped.set()
 
-    waiting = asyncio.ensure_future(Call(Remote(submit), BATCH).answers(None))
+    waiting = asyncio.ensure_future(SubmitCall(Remote(submit), BATCH).results(None))
     await begun.wait()
     waiting.cancel()
 

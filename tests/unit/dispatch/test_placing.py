@@ -5,9 +5,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trax.dispatch.placing import placed
+from trax.dispatch.placing import build_admissions
 from trax.dispatch.routing import Routing
-from trax.store.claim import Claimed, Taker
+from trax.store.claim import Claimed, ClaimRequest
 from trax.store.gate import Candidate
 
 ELSEWHERE = Routing(submitters={"far": "cluster"}, exempt=frozenset({"small"}))
@@ -23,12 +23,12 @@ def taken(*trains: str) -> list[Claimed]:
     return [Claimed(number, "x", train, None, None, 1, 0, None, None) for number, train in enumerate(trains)]
 
 
-def worker(slots: int, *trains: str, cpu_slots: int = 0) -> Taker:
-    return Taker(7, "box", slots, frozenset(trains), cpu_slots, HEAVY)
+def worker(slots: int, *trains: str, cpu_slots: int = 0) -> ClaimRequest:
+    return ClaimRequest(7, "box", slots, frozenset(trains), cpu_slots, HEAVY)
 
 
 def places(*given: Any, **options: Any) -> list[int | None]:
-    return [one.worker_id for one in placed(*given, **options)]
+    return [one.worker_id for one in build_admissions(*given, **options)]
 
 
 def test_a_worker_gets_the_first_it_has_slots_for() -> None:
@@ -36,14 +36,14 @@ def test_a_worker_gets_the_first_it_has_slots_for() -> None:
 
 
 def test_without_a_worker_at_the_gate_all_of_it_is_pending() -> None:
-    first, second = placed(waiting("work", "far"), ELSEWHERE, None)
+    first, second = build_admissions(waiting("work", "far"), ELSEWHERE, None)
 
     assert (first.worker_id, first.host, first.submitter) == (None, None, "local")
     assert (second.worker_id, second.host, second.submitter) == (None, None, "cluster")
 
 
 def test_whoever_holds_a_run_says_where() -> None:
-    (one,) = placed(waiting("work"), Routing(), worker(1, "work"))
+    (one,) = build_admissions(waiting("work"), Routing(), worker(1, "work"))
 
     assert (one.entry_id, one.worker_id, one.host) == (1, 7, "box")
 
@@ -67,11 +67,11 @@ def test_cpu_trains_get_as_many_slots_as_there_are_processes_left() -> None:
 
 
 def test_what_takes_no_place_and_what_answers_a_letter_is_noted() -> None:
-    exempt, plain = placed(waiting("small", "work"), ELSEWHERE, None)
-    (answer,) = placed(waiting("work", dead_letter_id=3), Routing(), None)
+    exempt, plain = build_admissions(waiting("small", "work"), ELSEWHERE, None)
+    (answer,) = build_admissions(waiting("work", dead_letter_id=3), Routing(), None)
 
     assert (exempt.exempt, plain.exempt) == (True, False)
-    assert (answer.answers_letter, plain.answers_letter) == (True, False)
+    assert (answer.from_dead_letter, plain.from_dead_letter) == (True, False)
 
 
 TRAINS = st.sampled_from(["work", "heavy", "far", "strange"])
@@ -88,7 +88,7 @@ def test_nobody_gets_more_than_it_has_room_for_and_no_slot_stays_empty_that_coul
 ) -> None:
     taker = worker(slots, "work", "heavy", "far", cpu_slots=cpu_slots)
 
-    placements = placed(waiting(*entries), ELSEWHERE, taker, taken=taken(*before))
+    placements = build_admissions(waiting(*entries), ELSEWHERE, taker, claimed=taken(*before))
 
     held = [train for train, one in zip(entries, placements, strict=True) if one.worker_id is not None]
     left = [train for train, one in zip(entries, placements, strict=True) if one.worker_id is None]

@@ -27,14 +27,14 @@ def a_train(name: str = "work", **options: Any) -> Train[Any, Any]:
 
 
 def test_what_nobody_routed_is_local() -> None:
-    assert Submitters().routing([a_train()]).submitter_of("work") == LOCAL
+    assert Submitters().build_routing([a_train()]).submitter_of("work") == LOCAL
 
 
 def test_a_route_holds_for_the_names_a_train_had_before() -> None:
     submitters = Submitters()
     submitters.route("work", Remote("cluster"))
 
-    routing = submitters.routing([a_train(aliases=["labour"]), a_train("other")])
+    routing = submitters.build_routing([a_train(aliases=["labour"]), a_train("other")])
 
     assert [routing.submitter_of(name) for name in ("work", "labour", "other")] == [
         "cluster",
@@ -46,7 +46,7 @@ def test_a_route_holds_for_the_names_a_train_had_before() -> None:
 def test_a_train_is_exempt_under_all_the_names_it_had() -> None:
     exempt = a_train("ping", aliases=["probe"], exclude_from_max_active_jobs=True)
 
-    assert Submitters().routing([exempt, a_train()]).exempt == {"ping", "probe"}
+    assert Submitters().build_routing([exempt, a_train()]).exempt == {"ping", "probe"}
 
 
 def test_a_default_gets_the_rest_also_trains_of_other_servers() -> None:
@@ -54,7 +54,7 @@ def test_a_default_gets_the_rest_also_trains_of_other_servers() -> None:
     submitters.default = Remote("cluster")
     submitters.route("near", LOCAL)
 
-    routing = submitters.routing([a_train("near"), a_train("far")])
+    routing = submitters.build_routing([a_train("near"), a_train("far")])
 
     assert [routing.submitter_of(name) for name in ("near", "far", "foreign")] == [
         LOCAL,
@@ -70,7 +70,7 @@ def test_a_train_may_name_its_submitter() -> None:
 
     submitters.check(trains)
 
-    assert submitters.routing(trains).submitter_of("work") == "cluster"
+    assert submitters.build_routing(trains).submitter_of("work") == "cluster"
 
 
 def test_the_same_route_twice_is_harmless() -> None:
@@ -132,13 +132,13 @@ def test_the_name_of_our_own_workers_is_taken() -> None:
 
 def test_workers_are_needed_unless_everything_is_routed_away() -> None:
     submitters = Submitters()
-    assert submitters.leave_work_here([])
-    assert submitters.leave_work_here([a_train()])
+    assert submitters.has_local_work([])
+    assert submitters.has_local_work([a_train()])
 
     submitters.route("work", Remote("cluster"))
-    assert not submitters.leave_work_here([a_train()])
-    assert submitters.leave_work_here([a_train(), a_train("other")])
+    assert not submitters.has_local_work([a_train()])
+    assert submitters.has_local_work([a_train(), a_train("other")])
 
     submitters.default = "cluster"
-    assert not submitters.leave_work_here([])
-    assert not submitters.leave_work_here([a_train(), a_train("other")])
+    assert not submitters.has_local_work([])
+    assert not submitters.has_local_work([a_train(), a_train("other")])

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from trax.dispatch.submit import Refused, Submission, check_submitter, one_answer_each, pause_after
+from trax.dispatch.submit import Refused, Submission, check_submitter, pause_after, validate_results
 from trax.errors import DefinitionError
 
 BATCH = [Submission(metadata_id=number, external_id=str(number), train="work") for number in (1, 2)]
@@ -21,26 +21,26 @@ class Named:
 
 
 def test_saying_nothing_means_that_all_were_taken() -> None:
-    assert one_answer_each("remote", None, BATCH) == [None, None]
+    assert validate_results("remote", None, BATCH) == [None, None]
 
 
 def test_each_run_has_its_own_answer() -> None:
     lost = OSError("no route")
 
-    assert one_answer_each("remote", (None, lost), BATCH) == [None, lost]
-    assert one_answer_each("remote", [Refused("full"), None], BATCH) == [Refused("full"), None]
+    assert validate_results("remote", (None, lost), BATCH) == [None, lost]
+    assert validate_results("remote", [Refused("full"), None], BATCH) == [Refused("full"), None]
 
 
 @pytest.mark.parametrize("said", [[None], [None, None, None], 7, "ok", {"taken": 2}])
 def test_answers_that_cannot_be_matched_take_nobody(said: Any) -> None:
-    answers = one_answer_each("remote", said, BATCH)
+    answers = validate_results("remote", said, BATCH)
 
     assert [type(answer) for answer in answers] == [Refused, Refused]
     assert "submitter 'remote'" in str(answers[0])
 
 
 def test_an_answer_that_means_nothing_is_a_refusal_of_its_run_only() -> None:
-    taken, refused = one_answer_each("remote", [None, "job-7"], BATCH)
+    taken, refused = validate_results("remote", [None, "job-7"], BATCH)
 
     assert taken is None
     assert isinstance(refused, Refused)

@@ -12,8 +12,8 @@ import pytest
 from tests.support import apscheduler_store
 
 from trax.cli.importing.apscheduler import read_jobs
-from trax.cli.importing.comparing import compared
-from trax.cli.importing.inert import LONGEST, Note, read_inert
+from trax.cli.importing.comparing import compare
+from trax.cli.importing.inert import LONGEST, PickleStub, parse_pickle
 from trax.errors import DefinitionError, StoreError
 from trax.records.when import Cron, DaysOfWeek, Interval
 from trax.schedule import fire_all
@@ -22,8 +22,8 @@ from trax.store.foreign_jobs import StoredJob, apscheduler_jobs
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trax.cli.importing.comparing import Compared
-    from trax.cli.importing.foreign import Foreign
+    from trax.cli.importing.comparing import Comparison
+    from trax.cli.importing.foreign import ImportedJob
 
 NOW = datetime(2027, 3, 20, 12, 0, 17, tzinfo=UTC)
 
@@ -44,13 +44,13 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def jobs(file: Path) -> dict[str, Foreign]:
+def jobs(file: Path) -> dict[str, ImportedJob]:
     apscheduler_store.write(file)
     stored = apscheduler_jobs(f"sqlite:///{file}", apscheduler_store.TABLE)
     return {one.external_id: one for one in read_jobs(stored, NOW, trust=False)}
 
 
-def test_triggers_are_read_without_opening_the_pickles(jobs: dict[str, Foreign]) -> None:
+def test_triggers_are_read_without_opening_the_pickles(jobs: dict[str, ImportedJob]) -> None:
     assert jobs["report"].when == Cron("30 7 * * mon-fri", "Europe/Berlin")
     assert jobs["sync"].when == Interval(300, anchored=True, variance_seconds=20)
     assert jobs["once"].when == datetime(2030, 1, 1, 11, tzinfo=UTC)
@@ -60,36 +60,36 @@ def test_triggers_are_read_without_opening_the_pickles(jobs: dict[str, Foreign])
     assert jobs["object"].when == Cron("*/20 * * * * mon,thu,sun", "Europe/Berlin")
 
 
-def test_functions_and_plain_arguments_are_read_too(jobs: dict[str, Foreign]) -> None:
+def test_functions_and_plain_arguments_are_read_too(jobs: dict[str, ImportedJob]) -> None:
     assert (jobs["report"].task, jobs["report"].input) == ("shop.report", {"to": "ada"})
     assert (jobs["sync"].task, jobs["sync"].input) == ("shop.sync", [1, "users"])
     assert jobs["object"].input is None
-    assert "read them with --trust" in jobs["object"].remarks[0]
+    assert "use --trust" in jobs["object"].remarks[0]
 
 
-def test_misfires_and_instances_become_options(jobs: dict[str, Foreign]) -> None:
+def test_misfires_and_instances_become_options(jobs: dict[str, ImportedJob]) -> None:
     report, sync, position = jobs["report"], jobs["sync"], jobs["position"]
 
     assert report.options["on_misfire"] == "do_nothing"
     assert report.options["misfire_threshold"] == timedelta(seconds=300)
     assert (sync.options["on_misfire"], sync.options["max_instances"]) == (fire_all(1000), 3)
     assert "misfire_threshold" not in position.options
-    assert "a run that is up to 60 s late is run; there it was 1 s" in position.remarks
+    assert "a run up to 60 s late still runs; in APScheduler up to 1 s" in position.remarks
 
 
-def test_what_is_paused_is_not_enabled(jobs: dict[str, Foreign]) -> None:
+def test_what_is_paused_is_not_enabled(jobs: dict[str, ImportedJob]) -> None:
     assert jobs["position"].options["enabled"] is False
-    assert "it is paused there" in jobs["position"].remarks
+    assert "it is paused in APScheduler" in jobs["position"].remarks
     assert "enabled" not in jobs["report"].options
 
 
-def test_what_cannot_be_translated_is_kept_to_be_started_by_hand(jobs: dict[str, Foreign]) -> None:
+def test_what_cannot_be_translated_is_kept_to_be_started_by_hand(jobs: dict[str, ImportedJob]) -> None:
     assert (jobs["either"].when, jobs["week"].when) == (None, None)
-    assert jobs["either"].remarks[0] == "OrTrigger cannot be translated; start it by hand"
+    assert jobs["either"].remarks[0] == "OrTrigger cannot be converted; runs on demand only"
     assert "cron has no field for the week (7)" in jobs["week"].remarks[0]
 
 
-def test_an_end_is_told(jobs: dict[str, Foreign]) -> None:
+def test_an_end_is_told(jobs: dict[str, ImportedJob]) -> None:
     assert "it ends on 2030-01-01 00:00:00+01:00" in " ".join(jobs["thirteenth"].remarks)
 
 
@@ -106,7 +106,7 @@ def test_reading_runs_no_code_that_a_pickle_names(file: Path, tmp_path: Path) ->
     assert not crater.exists()
     assert found["bomb"].when is None
     assert "cannot be read without running it" in found["scrap"].remarks[0]
-    assert "it has an odd shape" in found["empty"].remarks[0]
+    assert "cannot be read" in found["empty"].remarks[0]
     assert found["itself"].when is None
     assert found["report"].when is not None
 
@@ -144,20 +144,20 @@ class Trigger:
 
 
 def test_notes_remember_and_do_nothing() -> None:
-    called = read_inert(pickle.dumps({"when": NOW, "what": Bomb.__reduce__, "who": Trigger()}))
+    called = parse_pickle(pickle.dumps({"when": NOW, "what": Bomb.__reduce__, "who": Trigger()}))
 
     assert called["when"] == NOW
-    assert isinstance(called["who"], Note)
+    assert isinstance(called["who"], PickleStub)
     assert called["who"].origin == f"{__name__}:Trigger"
 
 
 def test_a_pickle_that_is_too_large_is_not_looked_into() -> None:
-    with pytest.raises(DefinitionError, match="is not looked into"):
-        read_inert(b"x" * (LONGEST + 1))
+    with pytest.raises(DefinitionError, match="is too large"):
+        parse_pickle(b"x" * (LONGEST + 1))
 
 
 def test_a_store_that_is_not_there_is_not_made(file: Path) -> None:
-    with pytest.raises(StoreError, match="there is no file"):
+    with pytest.raises(StoreError, match="does not exist"):
         apscheduler_jobs(f"sqlite:///{file}", apscheduler_store.TABLE)
 
     assert not file.exists()
@@ -166,7 +166,7 @@ def test_a_store_that_is_not_there_is_not_made(file: Path) -> None:
 def test_a_table_that_is_not_there_is_named(file: Path) -> None:
     apscheduler_store.write(file)
 
-    with pytest.raises(StoreError, match="could not be read as a job store with table 'jobs'"):
+    with pytest.raises(StoreError, match="cannot be read as a job store with table 'jobs'"):
         apscheduler_jobs(f"sqlite:///{file}", "jobs")
 
 
@@ -178,17 +178,17 @@ def test_both_sides_agree_by_its_own_reckoning(file: Path, monkeypatch: pytest.M
     apscheduler_store.write(file)
     stored = apscheduler_jobs(f"sqlite:///{file}", apscheduler_store.TABLE)
 
-    closed = _by_name(compared(list(read_jobs(stored, NOW, trust=False)), NOW))
-    opened = _by_name(compared(list(read_jobs(stored, NOW, trust=True)), NOW))
+    closed = _by_name(compare(list(read_jobs(stored, NOW, trust=False)), NOW))
+    opened = _by_name(compare(list(read_jobs(stored, NOW, trust=True)), NOW))
 
     for name in ("report", "position", "object", "once"):
         assert closed[name].agrees, name
-        assert opened[name].foreign.theirs == closed[name].foreign.theirs
-    assert closed["sync"].verdict == "same distance, 0:00:17 apart"
+        assert opened[name].job.theirs == closed[name].job.theirs
+    assert closed["sync"].verdict == "same interval, shifted by 17 s"
     assert closed["thirteenth"].verdict == "4 of 10 agree"
-    assert closed["either"].foreign.theirs is None
-    assert len(opened["either"].foreign.theirs or ()) == 10
+    assert closed["either"].job.theirs is None
+    assert len(opened["either"].job.theirs or ()) == 10
 
 
-def _by_name(found: list[Compared]) -> dict[str, Compared]:
-    return {one.foreign.external_id: one for one in found}
+def _by_name(found: list[Comparison]) -> dict[str, Comparison]:
+    return {one.job.external_id: one for one in found}

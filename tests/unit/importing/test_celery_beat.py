@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trax.cli.importing.celery_beat import read_beat
-from trax.cli.importing.comparing import Compared, compared
+from trax.cli.importing.comparing import Comparison, compare
 from trax.cli.importing.foreign import NO_LIMIT
 from trax.errors import DefinitionError
 from trax.records.when import Cron, DaysOfWeek, Interval
@@ -19,11 +19,11 @@ Moody: Any = type("Moody", (schedule,), {"__doc__": "Its own code says when."})
 NOW = datetime(2027, 3, 20, 12, 0, 17, tzinfo=UTC)
 
 
-def read(said: Any, *, tz: str = "Europe/Berlin", **entry: Any) -> Compared:
+def read(said: Any, *, tz: str = "Europe/Berlin", **entry: Any) -> Comparison:
     app = Celery(set_as_current=False)
     app.conf.timezone = tz
     app.conf.beat_schedule = {"job": {"task": "shop.report", "schedule": said, **entry}}
-    (one,) = compared(list(read_beat(app, NOW)), NOW)
+    (one,) = compare(list(read_beat(app, NOW)), NOW)
     return one
 
 
@@ -42,17 +42,17 @@ def read(said: Any, *, tz: str = "Europe/Berlin", **entry: Any) -> Compared:
 def test_a_crontab_runs_when_celery_would_run_it(said: Any, expression: str) -> None:
     one = read(said)
 
-    assert one.foreign.when == Cron(expression, "Europe/Berlin")
+    assert one.job.when == Cron(expression, "Europe/Berlin")
     assert (one.agrees, one.verdict) == (True, "10 of 10 agree")
 
 
 def test_days_that_must_meet_are_said_by_excluding_the_others() -> None:
     one = read(crontab(minute=0, hour=1, day_of_month="13", day_of_week="fri"))
 
-    assert one.foreign.when == Cron("0 1 13 * *", "Europe/Berlin")
-    assert one.foreign.options["exclude"] == DaysOfWeek((0, 1, 2, 3, 5, 6))
+    assert one.job.when == Cron("0 1 13 * *", "Europe/Berlin")
+    assert one.job.options["exclude"] == DaysOfWeek((0, 1, 2, 3, 5, 6))
     assert one.agrees
-    assert "day 13 and fri must meet there" in one.foreign.remarks[0]
+    assert "day 13 and fri must both match" in one.job.remarks[0]
 
 
 def test_the_last_minute_of_an_excluded_day_is_not_made_up_at_midnight() -> None:
@@ -65,16 +65,16 @@ def test_the_last_minute_of_an_excluded_day_is_not_made_up_at_midnight() -> None
 def test_a_distance_becomes_a_fixed_rate(said: Any) -> None:
     one = read(said)
 
-    assert one.foreign.when == Interval(300, anchored=True)
+    assert one.job.when == Interval(300, anchored=True)
     assert one.agrees
 
 
 def test_less_than_a_second_becomes_one_and_the_difference_is_shown() -> None:
     one = read(0.5)
 
-    assert one.foreign.when == Interval(1, anchored=True)
+    assert one.job.when == Interval(1, anchored=True)
     assert (one.agrees, one.verdict) == (False, "5 of 10 agree")
-    assert one.foreign.remarks == ("every 0.5 s became 1 s: whole seconds, at least one",)
+    assert one.job.remarks == ("every 0.5 s becomes 1 s: Trax needs whole seconds",)
 
 
 def sunset() -> Any:
@@ -88,16 +88,16 @@ def sunset() -> Any:
 def test_what_cannot_be_translated_is_kept_to_be_started_by_hand(said: Any, why: str) -> None:
     one = read(said)
 
-    assert (one.foreign.when, one.verdict) == (None, "by hand")
-    assert why in one.foreign.remarks[0]
+    assert (one.job.when, one.verdict) == (None, "on demand only")
+    assert why in one.job.remarks[0]
 
 
 def test_arguments_become_the_input_and_a_queue_becomes_a_group() -> None:
-    one = read(60, args=(1,), kwargs={"to": "ada"}, options={"queue": "mail", "expires": 30}).foreign
+    one = read(60, args=(1,), kwargs={"to": "ada"}, options={"queue": "mail", "expires": 30}).job
 
     assert one.input == {"args": [1], "kwargs": {"to": "ada"}}
     assert one.options["group"] == "mail"
-    assert "expires drops a task that nobody began in time; here it waits until it can run" in one.remarks
+    assert "expires drops a task that did not start in time; in Trax it waits until it can run" in one.remarks
 
 
 @pytest.mark.parametrize(
@@ -130,11 +130,11 @@ def test_an_entry_that_cannot_be_read_is_kept_to_be_started_by_hand() -> None:
     found = list(read_beat({"odd": {"schedule": 60}, "fine": {"task": "t", "schedule": 60}}, NOW))
 
     assert [(one.external_id, one.when is None) for one in found] == [("odd", True), ("fine", False)]
-    assert "it has an odd shape (KeyError('task'))" in found[0].remarks[0]
+    assert "cannot be read (KeyError('task'))" in found[0].remarks[0]
 
 
 def test_arguments_that_are_no_plain_data_are_told() -> None:
-    one = read(60, args=(object(),)).foreign
+    one = read(60, args=(object(),)).job
 
     assert one.input is None
     assert "are not plain data" in one.remarks[0]

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trax.cli.importing.comparing import compared
-from trax.cli.importing.crontab import Crontab, is_of_the_system
-from trax.cli.importing.foreign import Command, Foreign, told_apart
+from trax.cli.importing.comparing import compare
+from trax.cli.importing.crontab import Crontab, is_system_crontab
+from trax.cli.importing.foreign import Command, ImportedJob, with_unique_ids
 from trax.errors import DefinitionError
 from trax.records.when import Cron
 
 NOW = datetime(2027, 3, 20, 12, 0, 17, tzinfo=UTC)
 
 
-def read(text: str, *, zone: str = "Europe/Berlin", has_users: bool = False) -> list[Foreign]:
+def read(text: str, *, zone: str = "Europe/Berlin", has_users: bool = False) -> list[ImportedJob]:
     return list(Crontab(has_users, zone, NOW).read(text))
 
 
@@ -36,9 +36,9 @@ def read(text: str, *, zone: str = "Europe/Berlin", has_users: bool = False) -> 
     ],
 )
 def test_a_line_runs_when_cron_would_run_it(line: str, expression: str) -> None:
-    (one,) = compared(read(line), NOW)
+    (one,) = compare(read(line), NOW)
 
-    assert one.foreign.when == Cron(expression, "Europe/Berlin")
+    assert one.job.when == Cron(expression, "Europe/Berlin")
     assert (one.agrees, one.verdict) == (True, "10 of 10 agree")
 
 
@@ -56,9 +56,9 @@ def numbers(first: int, last: int) -> st.SearchStrategy[str]:
 
 @given(st.tuples(numbers(0, 59), numbers(0, 23), numbers(1, 28), numbers(1, 12), numbers(0, 7)))
 def test_whatever_a_line_says_both_sides_agree(fields: tuple[str, ...]) -> None:
-    (one,) = compared(read(f"{' '.join(fields)} x", zone="UTC"), NOW)
+    (one,) = compare(read(f"{' '.join(fields)} x", zone="UTC"), NOW)
 
-    assert one.foreign.theirs == one.ours
+    assert one.job.theirs == one.ours
     assert all(earlier < later for earlier, later in pairwise(one.ours))
 
 
@@ -89,32 +89,32 @@ def test_a_line_of_the_system_names_its_user() -> None:
     (one,) = read("17 * * * * root run-parts /etc/cron.hourly", has_users=True)
 
     assert (one.external_id, one.task) == ("run-parts", "run-parts /etc/cron.hourly")
-    assert "it ran as root; here it runs as whoever runs the worker" in one.remarks
+    assert "cron runs it as root; Trax runs it as the user of the worker" in one.remarks
 
 
 def test_what_is_no_time_of_the_clock_is_to_be_started_by_hand() -> None:
-    reboot, chance = compared(read("@reboot start\n0~30 2 * * * pick"), NOW)
+    reboot, chance = compare(read("@reboot start\n0~30 2 * * * pick"), NOW)
 
-    assert (reboot.verdict, reboot.ours) == ("by hand", ())
-    assert reboot.foreign.remarks == ("it ran when the machine started: start it by hand",)
-    assert chance.foreign.when is None
-    assert "drawn by chance" in chance.foreign.remarks[0]
+    assert (reboot.verdict, reboot.ours) == ("on demand only", ())
+    assert reboot.job.remarks == ("cron runs it at boot; runs on demand only",)
+    assert chance.job.when is None
+    assert "random time" in chance.job.remarks[0]
 
 
 def test_two_days_are_either_of_them_and_that_is_said() -> None:
     either, both = read("0 9 13 * fri x\n0 9 13 * * x")
 
-    assert "not only when both meet" in either.remarks[0]
+    assert "not only if both match" in either.remarks[0]
     assert both.remarks == ()
 
 
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("0 25 * * * x", "hour '25' does not work"),
+        ("0 25 * * * x", "hour '25' is invalid"),
         ("0 1 * *", "there is no command"),
         ("@dayly x", "did you mean '@daily'?"),
-        ("*/0 * * * * x", "minute '*/0' does not work"),
+        ("*/0 * * * * x", "minute '*/0' is invalid"),
     ],
 )
 def test_a_line_that_cron_would_refuse_is_named(line: str, reason: str) -> None:
@@ -134,15 +134,15 @@ def test_all_lines_that_cron_would_refuse_are_told_at_once() -> None:
 
 @pytest.mark.parametrize("line", ["0 0 30 2 * x", "0 0 31 4,jun * x", "0 0 31 2 */2 x"])
 def test_a_line_that_never_runs_is_told_and_the_others_are_read(line: str) -> None:
-    never, fine = compared(read(f"# first\n{line}\n0 1 * * * fine"), NOW)
+    never, fine = compare(read(f"# first\n{line}\n0 1 * * * fine"), NOW)
 
-    assert (never.foreign.when, never.verdict, never.ours) == (None, "by hand", ())
-    assert never.foreign.remarks == ("line 2 never runs: there is no such day; start it by hand",)
+    assert (never.job.when, never.verdict, never.ours) == (None, "on demand only", ())
+    assert never.job.remarks == ("line 2 never runs: there is no such day; runs on demand only",)
     assert fine.verdict == "10 of 10 agree"
 
 
 def test_ids_are_told_apart_and_can_be_typed() -> None:
-    found = told_apart(
+    found = with_unique_ids(
         read("0 1 * * * /opt/back up.sh\n0 2 * * * /opt/back up.sh\n0 3 * * * cd /srv && ./go now")
     )
 
@@ -152,6 +152,6 @@ def test_ids_are_told_apart_and_can_be_typed() -> None:
 def test_only_what_lies_in_etc_names_users() -> None:
     from pathlib import Path
 
-    assert is_of_the_system(Path("/etc/crontab"))
-    assert is_of_the_system(Path("/etc/cron.d/backup"))
-    assert not is_of_the_system(Path("/var/spool/cron/crontabs/ada"))
+    assert is_system_crontab(Path("/etc/crontab"))
+    assert is_system_crontab(Path("/etc/cron.d/backup"))
+    assert not is_system_crontab(Path("/var/spool/cron/crontabs/ada"))

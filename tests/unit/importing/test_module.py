@@ -7,24 +7,24 @@ from typing import Any
 import pytest
 
 from trax import Trax, cron, every, exclude, fire_all
-from trax.cli.importing.foreign import NO_LIMIT, Command, Foreign
-from trax.cli.importing.module import as_python
+from trax.cli.importing.foreign import NO_LIMIT, Command, ImportedJob
+from trax.cli.importing.module import python_module
 from trax.schedule.every import with_variance
 from trax.testing import Harness
 
 NOW = datetime(2027, 3, 20, 12, 0, 17, tzinfo=UTC)
 
 
-def run(*found: Foreign) -> Any:
+def run(*found: ImportedJob) -> Any:
     """The module that is printed, as Python sees it."""
     module = ModuleType("moved_in")
-    exec(as_python(found, 'a "source"\\'), vars(module))  # noqa: S102 - that it can be run is the point
+    exec(python_module(found, 'a "source"\\'), vars(module))  # noqa: S102 - that it can be run is the point
     return module
 
 
-def foreign(name: str, **more: Any) -> Foreign:
+def foreign(name: str, **more: Any) -> ImportedJob:
     said: dict[str, Any] = {"task": f"shop.{name}", "written": "as it was", **more}
-    return Foreign(external_id=name, **said)
+    return ImportedJob(external_id=name, **said)
 
 
 def declared(module: Any) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def test_tasks_that_are_called_alike_get_functions_of_their_own() -> None:
 async def test_a_train_that_is_not_filled_in_says_what_it_was() -> None:
     module = run(foreign("greet", when=every(hours=1)))
 
-    with pytest.raises(NotImplementedError, match=r"what shop\.greet did"):
+    with pytest.raises(NotImplementedError, match=r"implement shop\.greet"):
         await module.greet.run(None)
 
 

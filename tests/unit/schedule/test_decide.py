@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from trax.records.retry_policy import RetryPolicy
-from trax.records.standing import Parent, Standing, ToDeadLetter, ToDefer, ToQueue, ToRest, ToWait
+from trax.records.standing import ManifestState, ParentState, ToDeadLetter, ToDefer, ToEnqueue, ToRest, ToWait
 from trax.records.states import Origin, ScheduleType
 from trax.records.when import Cron, DateRange, DaysOfWeek, Interval, TimeWindow, Timing
 from trax.schedule.decide import Rules, decide
@@ -23,7 +23,7 @@ RULES = Rules(
 TIMING = Timing(
     schedule_type=ScheduleType.INTERVAL, schedule=Interval(300), created_at=TEN - timedelta(days=1)
 )
-STANDING = Standing(
+STANDING = ManifestState(
     id=1,
     external_id="sync",
     enabled=True,
@@ -33,7 +33,7 @@ STANDING = Standing(
     max_retries=3,
 )
 LUNCH = TimeWindow(time(10, 4), time(11))
-DUE = ToQueue(origin=Origin.SCHEDULE, priority=3, scheduled_for=TEN)
+DUE = ToEnqueue(origin=Origin.SCHEDULE, priority=3, scheduled_for=TEN)
 
 
 class Always(Random):
@@ -47,12 +47,12 @@ class Always(Random):
         return self.number
 
 
-def standing(timing: dict[str, Any] | None = None, **changes: Any) -> Standing:
+def standing(timing: dict[str, Any] | None = None, **changes: Any) -> ManifestState:
     return STANDING._replace(timing=TIMING._replace(**timing or {}), **changes)
 
 
-def dependent(success: datetime | None, *, is_open: bool = True, **changes: Any) -> Standing:
-    parent = Parent(is_open=is_open, last_successful_run=success)
+def dependent(success: datetime | None, *, is_open: bool = True, **changes: Any) -> ManifestState:
+    parent = ParentState(is_open=is_open, last_successful_run=success)
     timing: dict[str, Any] = {"schedule_type": ScheduleType.DEPENDENT, "schedule": None}
     return standing(timing | changes.pop("timing", {}), parent=parent, **changes)
 
@@ -66,11 +66,11 @@ def test_what_is_due_is_queued_for_its_occurrence_with_its_groups_priority() -> 
     [
         ({"enabled": False}, "it is disabled"),
         ({"has_awaiting_dead_letter": True}, "its dead letter awaits a person"),
-        ({"has_queued_entry": True}, "an entry of it is queued already"),
+        ({"has_queued_entry": True}, "it already has a queued entry"),
         ({"active_runs": 1}, "1 of at most 1 runs are active"),
         ({"group_enabled": False}, "its group is disabled"),
         ({"has_awaiting_dead_letter": True, "failure_count": 3}, "its dead letter awaits a person"),
-        ({"has_queued_entry": True, "failure_count": 2}, "an entry of it is queued already"),
+        ({"has_queued_entry": True, "failure_count": 2}, "it already has a queued entry"),
         ({"active_runs": 1, "failure_count": 2}, "1 of at most 1 runs are active"),
         ({"enabled": False, "failure_count": 3}, "it is disabled"),
         ({"group_enabled": False, "failure_count": 1}, "its group is disabled"),
@@ -86,7 +86,7 @@ def test_what_is_started_by_hand_rests(kind: ScheduleType, changes: dict[str, An
     manifest = standing({"schedule_type": kind, "schedule": None}, **changes)
 
     assert decide(manifest, RULES, TEN) == ToRest(
-        f"its type is {kind}: it is started by hand or by its parent"
+        f"its type is {kind}: it runs only when triggered or activated"
     )
 
 
@@ -105,7 +105,7 @@ def test_what_was_started_by_hand_and_failed_is_tried_again(
     of_before = {"last_scheduled_for": TEN - MINUTE, "exclusions": (LUNCH,)}
     manifest = standing({"schedule_type": kind, "schedule": None} | of_before, failure_count=2)
 
-    assert decide(manifest, RULES, TEN) == ToQueue(Origin.RETRY, priority, None, start)
+    assert decide(manifest, RULES, TEN) == ToEnqueue(Origin.RETRY, priority, None, start)
     assert isinstance(decide(manifest._replace(failure_count=3), RULES, TEN), ToDeadLetter)
 
 
@@ -120,7 +120,7 @@ def test_what_was_started_by_hand_and_failed_is_tried_again(
         ({"schedule_type": ScheduleType.ONCE, "scheduled_at": TEN + MINUTE}, ToWait(TEN + MINUTE)),
         (
             {"schedule_type": ScheduleType.ONCE, "scheduled_at": TEN, "last_successful_run": TEN},
-            ToRest("it was to run once, and has"),
+            ToRest("it runs once and has already succeeded"),
         ),
     ],
 )
@@ -172,7 +172,7 @@ def test_what_trying_again_would_not_help_gives_up_with_the_failures_it_really_h
     ("in_a_row", "since", "decision"),
     [
         (1, 2, None),
-        (1, 3, ToDeadLetter("failed 3 times since a person last dealt with it; max_retries is 3", 3)),
+        (1, 3, ToDeadLetter("failed 3 times since the last intervention; max_retries is 3", 3)),
     ],
 )
 def test_failures_may_be_counted_over_the_successes_between_them(
@@ -182,8 +182,8 @@ def test_failures_may_be_counted_over_the_successes_between_them(
 
     for_life = decide(manifest, replace(RULES, failure_counting="lifetime"), TEN)
 
-    assert isinstance(for_life, ToQueue) if decision is None else for_life == decision
-    assert isinstance(decide(manifest, RULES, TEN), ToQueue)
+    assert isinstance(for_life, ToEnqueue) if decision is None else for_life == decision
+    assert isinstance(decide(manifest, RULES, TEN), ToEnqueue)
 
 
 def test_waits_follow_the_failures_in_a_row_however_they_are_counted() -> None:
@@ -191,7 +191,7 @@ def test_waits_follow_the_failures_in_a_row_however_they_are_counted() -> None:
 
     decision = decide(manifest, replace(RULES, failure_counting="lifetime"), TEN)
 
-    assert isinstance(decision, ToQueue)
+    assert isinstance(decision, ToEnqueue)
     assert decision.scheduled_at == TEN + 5 * MINUTE
 
 
@@ -208,7 +208,7 @@ def test_what_holds_back_a_run_does_not_keep_it_from_giving_up(changes: dict[str
 def test_a_retry_is_for_the_same_occurrence_and_waits(failures: int, minutes: int) -> None:
     manifest = standing({"last_scheduled_for": TEN - MINUTE}, failure_count=failures, max_retries=1000)
 
-    assert decide(manifest, RULES, TEN) == ToQueue(
+    assert decide(manifest, RULES, TEN) == ToEnqueue(
         origin=Origin.RETRY,
         priority=3,
         scheduled_for=TEN - MINUTE,
@@ -233,7 +233,7 @@ def test_a_retry_waits_for_a_moment_set_beforehand() -> None:
 def test_a_run_that_says_when_to_try_again_is_believed(retry_at: datetime) -> None:
     decision = decide(standing(failure_count=1, retry_at=retry_at), RULES, TEN)
 
-    assert isinstance(decision, ToQueue)
+    assert isinstance(decision, ToEnqueue)
     assert (decision.origin, decision.scheduled_at) == (Origin.RETRY, retry_at)
 
 
@@ -242,7 +242,7 @@ def test_a_manifests_own_waits_come_first_and_chance_stretches_them() -> None:
 
     decision = decide(standing(failure_count=1, retry=own), replace(RULES, random=Always(1.0)), TEN)
 
-    assert isinstance(decision, ToQueue)
+    assert isinstance(decision, ToEnqueue)
     assert decision.scheduled_at == TEN + 1.5 * MINUTE
 
 
@@ -252,7 +252,7 @@ def test_each_manifest_draws_its_own_chance() -> None:
 
     decisions = [decide(standing(failure_count=1, retry=own), rules, TEN) for _ in range(40)]
 
-    starts = {decision.scheduled_at for decision in decisions if isinstance(decision, ToQueue)}
+    starts = {decision.scheduled_at for decision in decisions if isinstance(decision, ToEnqueue)}
     assert len(starts) == 40
 
 
@@ -260,7 +260,7 @@ def test_each_manifest_draws_its_own_chance() -> None:
     ("days", "decision"),
     [
         ((0,), ToWait(datetime(2027, 3, 2, tzinfo=UTC))),
-        ((0, 1, 2, 3, 4, 5, 6), ToRest("it is excluded for good")),
+        ((0, 1, 2, 3, 4, 5, 6), ToRest("its exclusions allow no start within ten years")),
     ],
 )
 def test_a_retry_waits_for_the_end_of_an_exclusion(days: tuple[int, ...], decision: object) -> None:
@@ -289,7 +289,7 @@ def test_a_wait_that_ends_in_an_exclusion_goes_on_to_its_end(
 
     decision = decide(manifest, RULES, TEN)
 
-    assert isinstance(decision, ToQueue)
+    assert isinstance(decision, ToEnqueue)
     assert (decision.origin, decision.scheduled_at) == (Origin.RETRY, start)
 
 
@@ -297,18 +297,20 @@ def test_a_wait_that_ends_where_all_is_excluded_for_good_is_not_queued() -> None
     manifest = standing({"exclusions": (DateRange(date(2027, 3, 2), date(9999, 12, 31)),)}, failure_count=1)
     rules = replace(RULES, retry=replace(RULES.retry, delay=timedelta(days=1), max_delay=timedelta(days=1)))
 
-    assert decide(manifest, RULES, TEN) == ToQueue(Origin.RETRY, 3, None, TEN + 5 * MINUTE)
-    assert decide(manifest, rules, TEN) == ToRest("it is excluded for good")
+    assert decide(manifest, RULES, TEN) == ToEnqueue(Origin.RETRY, 3, None, TEN + 5 * MINUTE)
+    assert decide(manifest, rules, TEN) == ToRest("its exclusions allow no start within ten years")
 
 
 def test_the_retry_of_a_dependent_waits_for_no_exclusion() -> None:
     decision = decide(dependent(TEN, timing={"exclusions": (LUNCH,)}, failure_count=1), RULES, TEN)
 
-    assert isinstance(decision, ToQueue)
+    assert isinstance(decision, ToEnqueue)
     assert decision.scheduled_at == TEN + 5 * MINUTE
 
 
-AFTER_PARENT = ToQueue(origin=Origin.SCHEDULE, priority=19, scheduled_for=TEN, consumed_parent_success_at=TEN)
+AFTER_PARENT = ToEnqueue(
+    origin=Origin.SCHEDULE, priority=19, scheduled_for=TEN, consumed_parent_success_at=TEN
+)
 
 
 @pytest.mark.parametrize(
@@ -328,7 +330,7 @@ AFTER_PARENT = ToQueue(origin=Origin.SCHEDULE, priority=19, scheduled_for=TEN, c
         (dependent(TEN, timing={"exclusions": (DaysOfWeek((0,)),)}), AFTER_PARENT),
         (
             dependent(TEN, timing={"exclusions": (DaysOfWeek((0,)),)}, failure_count=1),
-            ToQueue(origin=Origin.RETRY, priority=19, scheduled_for=None, scheduled_at=TEN + 5 * MINUTE),
+            ToEnqueue(origin=Origin.RETRY, priority=19, scheduled_for=None, scheduled_at=TEN + 5 * MINUTE),
         ),
         (
             dependent(TEN, consumed_parent_success_at=TEN, failure_count=1, attempt_cancelled=True),
@@ -340,7 +342,7 @@ AFTER_PARENT = ToQueue(origin=Origin.SCHEDULE, priority=19, scheduled_for=TEN, c
         ),
     ],
 )
-def test_a_dependent_follows_the_success_of_its_parent(manifest: Standing, decision: object) -> None:
+def test_a_dependent_follows_the_success_of_its_parent(manifest: ManifestState, decision: object) -> None:
     assert decide(manifest, RULES, TEN) == decision
 
 

@@ -260,10 +260,10 @@ def test_codecs_that_exist_already_are_used() -> None:
 def test_an_input_of_another_type_is_refused_where_it_is_written(
     declarations: Declarations, wrong: Any, message: str
 ) -> None:
-    with pytest.raises(InvalidInput, match=f"manifest 'a': train 'sync' refused its input: .*{message}"):
+    with pytest.raises(InvalidInput, match=f"manifest 'a': train 'sync': invalid input: .*{message}"):
         declarations.schedule(sync, "a", wrong, FIVE_MINUTES)
 
-    assert declarations.checked().manifests == ()
+    assert declarations.timetable().manifests == ()
 
 
 def test_an_external_id_is_declared_once(declarations: Declarations) -> None:
@@ -297,15 +297,15 @@ def test_an_external_id_can_stand_in_an_address(declarations: Declarations, exte
         ("on_misfire", "fire_all", r"on_misfire must be .* or fire_all\(limit\)"),
         ("on_misfire", 3, "on_misfire must be"),
         ("misfire_threshold", timedelta(seconds=-1), "misfire_threshold must be a timedelta of whole"),
-        ("exclude", "2026-12-25", r"exclude must be made by exclude, .* \(got '2026-12-25'\)"),
-        ("exclude", [CHRISTMAS, date(2026, 12, 26)], "exclude must be made by exclude"),
-        ("exclude", 3, "exclude must be made by exclude"),
+        ("exclude", "2026-12-25", r"exclude must be an exclusion such as .* \(got '2026-12-25'\)"),
+        ("exclude", [CHRISTMAS, date(2026, 12, 26)], "exclude must be an exclusion"),
+        ("exclude", 3, "exclude must be an exclusion"),
         ("variance", timedelta(seconds=-1), "variance must be a timedelta of whole seconds, from 0"),
         ("variance", timedelta(milliseconds=500), "variance must be a timedelta of whole seconds"),
         ("max_instances", 0, r"max_instances must be a whole number from 1 to 2147483647 \(got 0\)"),
         ("start", "tomorrow", 'start must be "now" or "next_occurrence"'),
-        ("dormant", True, "cannot be dormant: only what depends on another manifest can"),
-        ("prioritty", 3, "there is no option 'prioritty'; did you mean 'priority'"),
+        ("dormant", True, "cannot be dormant: only a manifest that depends on another one can"),
+        ("prioritty", 3, "unknown option 'prioritty'; did you mean 'priority'"),
     ],
 )
 def test_an_option_that_cannot_work_is_refused_where_it_is_written(
@@ -314,15 +314,15 @@ def test_an_option_that_cannot_work_is_refused_where_it_is_written(
     with pytest.raises(DefinitionError, match=f"manifest 'sync-users'.*{message}"):
         scheduled(declarations, **{option: value})
 
-    assert declarations.checked().manifests == ()
+    assert declarations.timetable().manifests == ()
 
 
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("variance", timedelta(seconds=5), "manifest 'b' has no schedule that could vary"),
-        ("start", "next_occurrence", "manifest 'b' has no occurrences"),
-        ("start", "now", "manifest 'b' has no occurrences"),
+        ("variance", timedelta(seconds=5), "manifest 'b' has no every.* the option variance"),
+        ("start", "next_occurrence", "manifest 'b' has no every.* the option start"),
+        ("start", "now", "manifest 'b' has no every.* the option start"),
     ],
 )
 def test_what_is_for_schedules_is_refused_where_there_is_none(
@@ -353,7 +353,7 @@ def test_what_runs_once_cannot_be_dormant_or_in_the_past(declarations: Declarati
         (timedelta(minutes=5), r"manifest 'a' needs every\(…\), cron\(\"…\"\) or \"on_demand\" \(got"),
         (None, "manifest 'a' needs every"),
         (Interval(0), "manifest 'a' needs an interval of 1 second or more"),
-        (Interval(60, variance_seconds=-1), "manifest 'a' cannot vary by less than nothing"),
+        (Interval(60, variance_seconds=-1), "manifest 'a' needs a variance of 0 seconds or more"),
         (Cron("0 7 * *"), "cron expression '0 7"),
         (Cron("0 7 * * *", time_zone="Europe/Berlim"), "Europe/Berlim"),
     ],

@@ -77,8 +77,8 @@ def test_the_group_of_a_batch_may_be_another_one(declarations: Declarations) -> 
 def test_an_empty_batch_declares_nothing(declarations: Declarations) -> None:
     declarations.schedule_many(sync, "sync", {}, FIVE_MINUTES, group=Group("etl", max_active_jobs=1))
 
-    assert declarations.checked().manifests == ()
-    assert declarations.checked().groups == ()
+    assert declarations.timetable().manifests == ()
+    assert declarations.timetable().groups == ()
 
 
 def test_all_options_apply_to_every_item(declarations: Declarations) -> None:
@@ -132,18 +132,18 @@ def test_a_wrong_option_of_an_item_is_refused_by_the_manifests_name(declarations
 def test_one_wrong_item_keeps_the_whole_batch_out(declarations: Declarations) -> None:
     wrong: Any = NOTHING
 
-    with pytest.raises(InvalidInput, match="manifest 'sync-2': train 'sync' refused its input"):
+    with pytest.raises(InvalidInput, match="manifest 'sync-2': train 'sync': invalid input"):
         declarations.schedule_many(sync, "sync", {"1": USERS, "2": wrong}, FIVE_MINUTES, group="etl")
 
-    assert declarations.checked().manifests == ()
-    assert declarations.checked().groups == ()
+    assert declarations.timetable().manifests == ()
+    assert declarations.timetable().groups == ()
 
 
 def test_an_id_that_comes_twice_keeps_the_whole_batch_out(declarations: Declarations) -> None:
     with pytest.raises(DefinitionError, match="'sync-1' is declared twice"):
         declarations.schedule_many(sync, "sync", [Item("1", USERS), Item(1, ORDERS)], FIVE_MINUTES)
 
-    assert declarations.checked().manifests == ()
+    assert declarations.timetable().manifests == ()
 
 
 def test_an_item_with_a_schedule_depends_on_nothing(declarations: Declarations) -> None:
@@ -170,7 +170,9 @@ def test_the_name_of_a_batch_can_stand_in_an_id(declarations: Declarations, name
 
 
 def test_a_parent_is_named_by_a_whole_external_id(declarations: Declarations) -> None:
-    with pytest.raises(DefinitionError, match="manifest 'load-1': what it depends on has no spaces"):
+    with pytest.raises(
+        DefinitionError, match="manifest 'load-1': what it depends on must not contain spaces"
+    ):
         declarations.include_many(publish, "load", [Item("1", NOTHING, depends_on="not an id")])
 
 
@@ -189,8 +191,8 @@ def test_ten_thousand_declarations_are_no_trouble_and_always_come_out_the_same()
         )
         return declarations
 
-    timetable = declared().checked()
+    timetable = declared().timetable()
 
     assert len(timetable.manifests) == 10_000
     assert len(timetable.groups) == 51
-    assert timetable == declared().checked()
+    assert timetable == declared().timetable()

@@ -236,4 +236,4 @@ def test_manifests_of_one_group_may_depend_on_each_other(declarations: Declarati
         publish, "2", NOTHING, group="A"
     ).then_include(publish, "3", NOTHING, group="A")
 
-    assert len(declarations.checked().groups) == 1
+    assert len(declarations.timetable().groups) == 1

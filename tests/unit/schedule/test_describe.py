@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from trax.records.when import Cron, Interval, Schedule
-from trax.schedule import cron, every, explained, to_cron_expression
+from trax.schedule import cron, every, explain, to_cron_expression
 
 
 @pytest.mark.parametrize(
@@ -22,11 +22,11 @@ from trax.schedule import cron, every, explained, to_cron_expression
         (cron("@hourly"), "At the start of every hour"),
         (cron("0 0 * * fri-sun"), "At 00:00 on Friday, Saturday, and Sunday"),
         (cron.daily(3, second=5), "At 03:00:05 every day"),
-        (Cron("no cron"), "no cron (cannot be read)"),
+        (Cron("no cron"), "no cron (invalid)"),
     ],
 )
 def test_a_schedule_in_words(schedule: Schedule, words: str) -> None:
-    assert explained(schedule) == words
+    assert explain(schedule) == words
 
 
 @pytest.mark.parametrize(

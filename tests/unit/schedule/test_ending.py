@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from trax.records.ended import EndKind, Held, ManifestChange, ManifestEnd
+from trax.records.ended import LockedManifest, ManifestChange, ManifestResult, ResultKind
 from trax.records.retry_policy import RetryPolicy
 from trax.records.states import MisfirePolicy, ScheduleType
 from trax.records.when import Cron, DaysOfWeek, Interval, Misfire, Timing
-from trax.schedule import Fire, Wait, look
+from trax.schedule import Fire, Wait, check_due
 from trax.schedule.ending import change_after
 
 TEN = datetime(2027, 3, 1, 10, tzinfo=UTC)  # a Monday
@@ -25,7 +25,9 @@ TIMING = Timing(
     created_at=TEN - timedelta(days=1),
     last_successful_run=BEFORE,
 )
-HELD = Held(id=1, enabled=True, failure_count=1, lifetime_failures=4, next_due_at=None, timing=TIMING)
+HELD = LockedManifest(
+    id=1, enabled=True, failure_count=1, lifetime_failures=4, next_due_at=None, timing=TIMING
+)
 UNCHANGED: dict[str, Any] = {
     "id": 1,
     "enabled": True,
@@ -42,19 +44,19 @@ UNCHANGED: dict[str, Any] = {
 }
 
 
-def held(**timing: Any) -> Held:
+def held(**timing: Any) -> LockedManifest:
     return replace(HELD, timing=TIMING._replace(**timing))
 
 
-def end(kind: EndKind, ended_at: datetime = TEN, **more: Any) -> ManifestEnd:
-    return ManifestEnd(manifest_id=1, kind=kind, ended_at=ended_at, **more)
+def end(kind: ResultKind, ended_at: datetime = TEN, **more: Any) -> ManifestResult:
+    return ManifestResult(manifest_id=1, kind=kind, ended_at=ended_at, **more)
 
 
-def after(manifest: Held, *ends: ManifestEnd) -> ManifestChange:
+def after(manifest: LockedManifest, *ends: ManifestResult) -> ManifestChange:
     return change_after(manifest, ends, Random(1))  # noqa: S311 - dice
 
 
-def changes(manifest: Held, *ends: ManifestEnd) -> dict[str, Any]:
+def changes(manifest: LockedManifest, *ends: ManifestResult) -> dict[str, Any]:
     """What differs from how the row was."""
     return {name: value for name, value in asdict(after(manifest, *ends)).items() if value != UNCHANGED[name]}
 
@@ -90,11 +92,11 @@ DORMANT = ScheduleType.DORMANT_DEPENDENT
 def test_a_success_resets_the_count_and_says_when_to_look_again(
     timing: dict[str, Any], change: dict[str, Any]
 ) -> None:
-    assert changes(held(**timing), end(EndKind.SUCCESS)) == SUCCEEDED | change
+    assert changes(held(**timing), end(ResultKind.SUCCESS)) == SUCCEEDED | change
 
 
 def test_a_success_with_variance_throws_the_dice() -> None:
-    change = after(held(schedule=Interval(300, variance_seconds=60)), end(EndKind.SUCCESS))
+    change = after(held(schedule=Interval(300, variance_seconds=60)), end(ResultKind.SUCCESS))
 
     assert change.next_scheduled_run == change.next_due_at
     assert change.next_due_at is not None
@@ -103,7 +105,7 @@ def test_a_success_with_variance_throws_the_dice() -> None:
 
 @pytest.mark.parametrize("kind", list(ScheduleType))
 def test_a_failure_counts_and_is_looked_at_at_once(kind: ScheduleType) -> None:
-    assert changes(held(schedule_type=kind), end(EndKind.FAILURE)) == {
+    assert changes(held(schedule_type=kind), end(ResultKind.FAILURE)) == {
         "failure_count": 2,
         "lifetime_failures": 5,
         "next_due_at": TEN,
@@ -111,7 +113,7 @@ def test_a_failure_counts_and_is_looked_at_at_once(kind: ScheduleType) -> None:
 
 
 def test_a_failure_is_not_held_up_by_a_moment_set_beforehand() -> None:
-    change = after(held(next_scheduled_run=TEN + MINUTE), end(EndKind.FAILURE))
+    change = after(held(next_scheduled_run=TEN + MINUTE), end(ResultKind.FAILURE))
 
     assert (change.next_scheduled_run, change.next_due_at) == (None, TEN)
 
@@ -136,7 +138,7 @@ def test_the_manifests_policy_says_whether_to_give_up_and_else_the_train(
     given_up_on: tuple[str, ...] | None, raised: tuple[str, ...], train_says: bool, gives_up: bool
 ) -> None:
     retry = None if given_up_on is None else replace(POLICY, give_up_on=given_up_on).to_json()
-    failure = end(EndKind.FAILURE, error="ValueError: no", raised=raised, gives_up=train_says)
+    failure = end(ResultKind.FAILURE, error="ValueError: no", raised=raised, gives_up=train_says)
 
     change = after(replace(HELD, retry=retry), failure)
 
@@ -145,24 +147,24 @@ def test_the_manifests_policy_says_whether_to_give_up_and_else_the_train(
 
 
 @pytest.mark.parametrize(
-    ("kind", "reason"), [(EndKind.FAILURE, "no"), (EndKind.CANCELLED, "no"), (EndKind.SUCCESS, None)]
+    ("kind", "reason"), [(ResultKind.FAILURE, "no"), (ResultKind.CANCELLED, "no"), (ResultKind.SUCCESS, None)]
 )
-def test_what_has_given_up_takes_it_back_only_when_it_succeeds(kind: EndKind, reason: str | None) -> None:
+def test_what_has_given_up_takes_it_back_only_when_it_succeeds(kind: ResultKind, reason: str | None) -> None:
     assert after(replace(HELD, gave_up_reason="no"), end(kind)).gave_up_reason == reason
 
 
 @pytest.mark.parametrize(
     ("kind", "delay", "retry_at"),
     [
-        (EndKind.FAILURE, 2 * MINUTE, TEN + 2 * MINUTE),
-        (EndKind.FAILURE, 0 * MINUTE, TEN),
-        (EndKind.FAILURE, None, None),
-        (EndKind.SUCCESS, None, None),
-        (EndKind.CANCELLED, None, None),
+        (ResultKind.FAILURE, 2 * MINUTE, TEN + 2 * MINUTE),
+        (ResultKind.FAILURE, 0 * MINUTE, TEN),
+        (ResultKind.FAILURE, None, None),
+        (ResultKind.SUCCESS, None, None),
+        (ResultKind.CANCELLED, None, None),
     ],
 )
 def test_a_failure_may_say_when_to_try_again_until_the_next_run_has_ended(
-    kind: EndKind, delay: timedelta | None, retry_at: datetime | None
+    kind: ResultKind, delay: timedelta | None, retry_at: datetime | None
 ) -> None:
     assert after(replace(HELD, retry_at=BEFORE), end(kind, delay=delay)).retry_at == retry_at
 
@@ -170,15 +172,15 @@ def test_a_failure_may_say_when_to_try_again_until_the_next_run_has_ended(
 @pytest.mark.parametrize(
     ("kind", "attempt", "was_cancelled", "is_cancelled"),
     [
-        (EndKind.CANCELLED, 2, False, True),
-        (EndKind.CANCELLED, 1, False, False),  # started by hand, say: the retry is still to come
-        (EndKind.CANCELLED, 1, True, True),
-        (EndKind.FAILURE, 2, True, False),
-        (EndKind.SUCCESS, 2, True, False),
+        (ResultKind.CANCELLED, 2, False, True),
+        (ResultKind.CANCELLED, 1, False, False),  # started by hand, say: the retry is still to come
+        (ResultKind.CANCELLED, 1, True, True),
+        (ResultKind.FAILURE, 2, True, False),
+        (ResultKind.SUCCESS, 2, True, False),
     ],
 )
 def test_a_retry_that_was_cancelled_is_remembered_until_the_next_end(
-    kind: EndKind, attempt: int, was_cancelled: bool, is_cancelled: bool
+    kind: ResultKind, attempt: int, was_cancelled: bool, is_cancelled: bool
 ) -> None:
     manifest = replace(HELD, attempt_cancelled=was_cancelled)
 
@@ -215,27 +217,27 @@ def test_a_retry_that_was_cancelled_is_remembered_until_the_next_end(
 def test_a_cancelled_run_is_followed_by_the_next_regular_occurrence(
     timing: dict[str, Any], change: dict[str, Any]
 ) -> None:
-    assert changes(held(**timing), end(EndKind.CANCELLED)) == change
+    assert changes(held(**timing), end(ResultKind.CANCELLED)) == change
 
 
 def test_after_an_interrupted_run_the_manager_looks_at_once_and_nothing_else_changes() -> None:
-    assert changes(HELD, end(EndKind.INTERRUPTED)) == {"next_due_at": TEN}
+    assert changes(HELD, end(ResultKind.INTERRUPTED)) == {"next_due_at": TEN}
     sooner = replace(HELD, next_due_at=BEFORE)
-    assert changes(sooner, end(EndKind.INTERRUPTED)) == {"next_due_at": BEFORE}
+    assert changes(sooner, end(ResultKind.INTERRUPTED)) == {"next_due_at": BEFORE}
 
 
 def test_a_failure_remembers_its_run_and_a_success_forgets_it() -> None:
     failed = replace(HELD, failed_metadata_id=3)
 
-    assert after(HELD, end(EndKind.FAILURE, metadata_id=7)).failed_metadata_id == 7
-    assert after(failed, end(EndKind.CANCELLED, metadata_id=7)).failed_metadata_id == 3
-    assert after(failed, end(EndKind.SUCCESS, metadata_id=7)).failed_metadata_id is None
+    assert after(HELD, end(ResultKind.FAILURE, metadata_id=7)).failed_metadata_id == 7
+    assert after(failed, end(ResultKind.CANCELLED, metadata_id=7)).failed_metadata_id == 3
+    assert after(failed, end(ResultKind.SUCCESS, metadata_id=7)).failed_metadata_id is None
 
 
 def test_the_run_that_gave_up_is_remembered_beside_one_that_merely_fails_after_it() -> None:
-    gave_up = end(EndKind.FAILURE, error="No: way", gives_up=True, metadata_id=7)
+    gave_up = end(ResultKind.FAILURE, error="No: way", gives_up=True, metadata_id=7)
 
-    change = after(HELD, gave_up, end(EndKind.FAILURE, TEN + MINUTE, metadata_id=8))
+    change = after(HELD, gave_up, end(ResultKind.FAILURE, TEN + MINUTE, metadata_id=8))
 
     assert (change.gave_up_reason, change.failed_metadata_id) == (
         "trying again would not help after No: way",
@@ -250,32 +252,32 @@ UNKNOWN_ZONE: dict[str, Any] = {
 
 
 def test_who_cannot_tell_the_next_run_has_the_manager_look_at_once() -> None:
-    assert changes(held(**UNKNOWN_ZONE), end(EndKind.SUCCESS)) == SUCCEEDED | {"next_due_at": TEN}
+    assert changes(held(**UNKNOWN_ZONE), end(ResultKind.SUCCESS)) == SUCCEEDED | {"next_due_at": TEN}
 
 
 def test_a_cancelled_run_that_ends_where_its_zone_is_unknown_does_not_run_again_at_once() -> None:
-    change = after(held(**UNKNOWN_ZONE), end(EndKind.CANCELLED))
+    change = after(held(**UNKNOWN_ZONE), end(ResultKind.CANCELLED))
     assert (change.next_scheduled_run, change.next_due_at, change.plan_after) == (None, TEN, TEN)
 
     elsewhere = TIMING._replace(**UNKNOWN_ZONE, last_successful_run=TEN - timedelta(days=1))
     known = elsewhere._replace(schedule=Cron("0 3 * * *", "Europe/Berlin"), plan_after=change.plan_after)
 
-    assert look(known, TEN) == Wait(datetime(2027, 3, 2, 2, tzinfo=UTC))
-    assert look(known._replace(plan_after=None), TEN) == Fire(datetime(2027, 3, 1, 2, tzinfo=UTC))
+    assert check_due(known, TEN) == Wait(datetime(2027, 3, 2, 2, tzinfo=UTC))
+    assert check_due(known._replace(plan_after=None), TEN) == Fire(datetime(2027, 3, 1, 2, tzinfo=UTC))
 
 
 @pytest.mark.parametrize(
     ("ends", "failures"),
     [
-        ([(EndKind.FAILURE, 1), (EndKind.FAILURE, 2)], 3),
-        ([(EndKind.SUCCESS, 2), (EndKind.FAILURE, 1)], 0),
-        ([(EndKind.FAILURE, 2), (EndKind.SUCCESS, 1)], 1),
-        ([(EndKind.CANCELLED, 1), (EndKind.FAILURE, 2)], 2),
+        ([(ResultKind.FAILURE, 1), (ResultKind.FAILURE, 2)], 3),
+        ([(ResultKind.SUCCESS, 2), (ResultKind.FAILURE, 1)], 0),
+        ([(ResultKind.FAILURE, 2), (ResultKind.SUCCESS, 1)], 1),
+        ([(ResultKind.CANCELLED, 1), (ResultKind.FAILURE, 2)], 2),
         ([], 1),
     ],
 )
 def test_ends_count_in_the_order_they_came_in_whatever_the_order_they_are_told(
-    ends: list[tuple[EndKind, int]], failures: int
+    ends: list[tuple[ResultKind, int]], failures: int
 ) -> None:
     told = [end(kind, TEN + minute * MINUTE) for kind, minute in ends]
 
@@ -283,4 +285,4 @@ def test_ends_count_in_the_order_they_came_in_whatever_the_order_they_are_told(
 
 
 def test_a_disabled_manifest_stays_disabled() -> None:
-    assert not after(replace(HELD, enabled=False), end(EndKind.SUCCESS)).enabled
+    assert not after(replace(HELD, enabled=False), end(ResultKind.SUCCESS)).enabled

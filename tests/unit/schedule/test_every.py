@@ -8,7 +8,7 @@ import pytest
 
 from trax.errors import DefinitionError
 from trax.records.when import Interval
-from trax.schedule import cron, every, jittered, with_variance
+from trax.schedule import add_jitter, cron, every, with_variance
 
 TEN = datetime(2027, 3, 1, 10, tzinfo=UTC)
 
@@ -77,10 +77,10 @@ def test_a_variance_that_cannot_be_is_refused(variance: Any) -> None:
 def test_jitter_reaches_both_ends_and_nothing_beyond() -> None:
     random = Random(7)  # noqa: S311
 
-    thrown = {jittered(TEN, 3, random) for _ in range(200)}
+    thrown = {add_jitter(TEN, 3, random) for _ in range(200)}
 
     assert thrown == {TEN + timedelta(seconds=seconds) for seconds in range(4)}
 
 
 def test_without_variance_there_is_no_jitter() -> None:
-    assert jittered(TEN, None, Random(7)) == TEN  # noqa: S311
+    assert add_jitter(TEN, None, Random(7)) == TEN  # noqa: S311

@@ -50,7 +50,7 @@ def test_dates_and_times_are_text_or_values() -> None:
         (lambda: exclude.dates(datetime(2026, 12, 25, 12, tzinfo=UTC)), "is not a date"),
         (lambda: exclude.date_range("2026-12-26", "2026-12-24"), "ends on 2026-12-24, before it starts"),
         (lambda: exclude.time_window("25:00", "06:00"), "'25:00' is not a time of day"),
-        (lambda: exclude.time_window(time(22, tzinfo=UTC), "06:00"), "zone of its own"),
+        (lambda: exclude.time_window(time(22, tzinfo=UTC), "06:00"), "has a time zone"),
     ],
 )
 def test_what_is_no_window_is_refused_with_its_value(make: Any, message: str) -> None:

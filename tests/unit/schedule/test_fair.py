@@ -7,23 +7,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trax.schedule.fair import Waiting, chosen_fairly
+from trax.schedule.fair import DueCandidate, select_fairly
 
 Demand = dict[str, tuple[int, int]]
 
 
-def waiting(demand: Demand) -> list[Waiting]:
+def waiting(demand: Demand) -> list[DueCandidate]:
     """Groups by name: (priority, how many are due)."""
     numbers = count()
     return [
-        Waiting(next(numbers), group_id=ord(name), group_priority=priority)
+        DueCandidate(next(numbers), group_id=ord(name), group_priority=priority)
         for name, (priority, due) in demand.items()
         for _ in range(due)
     ]
 
 
 def served(demand: Demand, limit: int | None, turn: int = 0) -> dict[str, int]:
-    chosen = chosen_fairly(waiting(demand), limit, turn=turn)
+    chosen = select_fairly(waiting(demand), limit, turn=turn)
     return dict(Counter(chr(one.group_id) for one in chosen))
 
 
@@ -60,7 +60,7 @@ DEMANDS = st.dictionaries(
 def test_no_place_is_left_empty_and_nobody_is_chosen_twice(demand: Demand, limit: int, turn: int) -> None:
     everyone = waiting(demand)
 
-    chosen = chosen_fairly(everyone, limit, turn=turn)
+    chosen = select_fairly(everyone, limit, turn=turn)
 
     enough_groups = limit < len(demand)
     assert len(chosen) == (limit if enough_groups else min(limit, len(everyone)))

@@ -39,7 +39,7 @@ def test_edges_without_a_circle_are_accepted(edges: list[Edge]) -> None:
     ],
 )
 def test_manifests_in_a_circle_are_refused_with_the_path(edges: list[Edge], path: str) -> None:
-    with pytest.raises(DefinitionError, match=f"in a circle: {path};"):
+    with pytest.raises(DefinitionError, match=f"in a cycle: {path};"):
         check_manifest_cycles(edges)
 
 
@@ -90,9 +90,9 @@ def test_edges_added_a_few_at_a_time_are_refused_exactly_when_all_together_would
         try:
             check_group_cycles([*kept, *batch])
         except DefinitionError:
-            assert dag.closes_circle(batch)
+            assert dag.creates_cycle(batch)
         else:
-            assert not dag.closes_circle(batch)
+            assert not dag.creates_cycle(batch)
             dag.add(batch)
             kept += batch
 
@@ -105,7 +105,7 @@ def test_a_parent_declared_after_its_child_moves_before_it_and_the_rest_stays() 
     declarations.after("top").include(publish, "middle", NOTHING)
     declarations.after("elsewhere").include(publish, "top", NOTHING)
 
-    ordered = declarations.checked().manifests
+    ordered = declarations.timetable().manifests
 
     assert [each.external_id for each in ordered] == ["first", "top", "middle", "leaf", "second"]
     assert parents_first(ordered) == ordered
@@ -114,7 +114,7 @@ def test_a_parent_declared_after_its_child_moves_before_it_and_the_rest_stays() 
 def test_declared_manifests_are_checked_together_with_stored_ones() -> None:
     declarations = Declarations()
     declarations.after("b").include(publish, "a", NOTHING)
-    manifests = declarations.checked().manifests
+    manifests = declarations.timetable().manifests
 
     check_graph(manifests, stored_parents={"b": None, "c": "b"})
     with pytest.raises(DefinitionError, match="a -> b -> a"):
@@ -126,7 +126,7 @@ def test_a_declared_manifest_takes_the_place_of_the_stored_one() -> None:
     declarations.schedule(publish, "a", NOTHING, FIVE_MINUTES).include(publish, "b", NOTHING, group="new")
 
     check_graph(
-        declarations.checked().manifests,
+        declarations.timetable().manifests,
         stored_parents={"a": "b", "c": "b"},
         stored_groups={"a": "old", "b": "a", "c": "old"},
     )
@@ -135,7 +135,7 @@ def test_a_declared_manifest_takes_the_place_of_the_stored_one() -> None:
 def test_stored_groups_take_part_in_the_check_of_groups() -> None:
     declarations = Declarations()
     declarations.after("stored").include(publish, "back", NOTHING, group="etl")
-    manifests = declarations.checked().manifests
+    manifests = declarations.timetable().manifests
     stored = {"origin": "etl", "stored": "reports"}
 
     with pytest.raises(DefinitionError, match="etl, reports"):

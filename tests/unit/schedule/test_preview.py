@@ -8,7 +8,7 @@ import pytest
 from trax.records.states import ScheduleType
 from trax.records.when import Timing
 from trax.schedule import cron, every, exclude
-from trax.schedule.preview import previewed
+from trax.schedule.preview import preview_runs
 
 SATURDAY = datetime(2027, 3, 27, 12, tzinfo=UTC)
 
@@ -20,13 +20,13 @@ def timing(schedule: Any, kind: ScheduleType = ScheduleType.CRON, **more: Any) -
 
 
 def test_a_new_interval_runs_at_once_and_then_by_its_distance() -> None:
-    runs = previewed(timing(every(hours=1), ScheduleType.INTERVAL), SATURDAY, 3)
+    runs = preview_runs(timing(every(hours=1), ScheduleType.INTERVAL), SATURDAY, 3)
 
     assert [run.at - SATURDAY for run in runs] == [timedelta(hours=hours) for hours in range(3)]
 
 
 def test_a_time_that_the_clocks_jump_over_is_remarked() -> None:
-    _, gap, usual = previewed(timing(cron("30 2 * * *", tz="Europe/Berlin")), SATURDAY, 3)
+    _, gap, usual = preview_runs(timing(cron("30 2 * * *", tz="Europe/Berlin")), SATURDAY, 3)
 
     assert gap.at == datetime(2027, 3, 28, 1, tzinfo=UTC)
     assert gap.remark == "the clocks jump from 02:00 to 03:00; the time between does not exist"
@@ -39,7 +39,9 @@ def test_a_time_that_the_clocks_jump_over_is_remarked() -> None:
 def test_a_time_that_the_clocks_show_twice_is_remarked(expression: str, which: list[str]) -> None:
     midnight = datetime(2027, 10, 30, 23, 59, tzinfo=UTC)
 
-    runs = previewed(timing(cron(expression, tz="Europe/Berlin"), next_scheduled_run=midnight), midnight, 4)
+    runs = preview_runs(
+        timing(cron(expression, tz="Europe/Berlin"), next_scheduled_run=midnight), midnight, 4
+    )
 
     twice = [run.remark for run in runs if run.remark]
     assert twice == [f"the clocks show 02:30 twice; this is the {one} time" for one in which]
@@ -48,11 +50,11 @@ def test_a_time_that_the_clocks_show_twice_is_remarked(expression: str, which: l
 def test_an_excluded_occurrence_is_put_off() -> None:
     sundays = timing(cron("0 7 * * *"), exclusions=(exclude.days_of_week("sunday"),))
 
-    _, after = previewed(sundays, SATURDAY, 2)
+    _, after = preview_runs(sundays, SATURDAY, 2)
 
     assert after.at.date() == datetime(2027, 3, 29, tzinfo=UTC).date()
 
 
 @pytest.mark.parametrize("kind", [ScheduleType.DEPENDENT, ScheduleType.ON_DEMAND])
 def test_what_has_no_schedule_has_no_moments(kind: ScheduleType) -> None:
-    assert previewed(timing(None, kind), SATURDAY, 5) == []
+    assert preview_runs(timing(None, kind), SATURDAY, 5) == []

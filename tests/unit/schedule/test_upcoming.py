@@ -12,16 +12,16 @@ from trax.records.states import ScheduleType
 from trax.records.when import Cron, Schedule, Timing
 from trax.schedule import (
     Fire,
-    Upcoming,
+    NextRun,
     Wait,
     after_cancellation,
     after_success,
+    check_due,
     cron,
     every,
     exclude,
     fire_all,
-    first_look,
-    look,
+    first_scheduled_run,
 )
 
 MINUTE = timedelta(minutes=1)
@@ -70,7 +70,7 @@ def test_variance_is_thrown_after_each_success(random: Random) -> None:
 
     thrown = {after_success(timing, at("10:00"), random) for _ in range(500)}
 
-    assert thrown == {Upcoming(due, due) for due in (at("10:05") + n * MINUTE / 60 for n in range(61))}
+    assert thrown == {NextRun(due, due) for due in (at("10:05") + n * MINUTE / 60 for n in range(61))}
 
 
 def test_variance_counts_from_the_next_cron_occurrence(random: Random) -> None:
@@ -133,8 +133,8 @@ def test_a_cancelled_run_is_followed_by_the_next_regular_one(
 
     assert (planned, next_due_at) == (at(due), at(due))
     postponed = of(schedule, last_successful_run=timing.last_successful_run, next_scheduled_run=planned)
-    assert look(postponed, at("10:20:01")) == Wait(at(due))
-    assert look(postponed, at(due)) == Fire(at(due))
+    assert check_due(postponed, at("10:20:01")) == Wait(at(due))
+    assert check_due(postponed, at(due)) == Fire(at(due))
 
 
 def test_a_cancelled_run_holds_up_none_that_overlap_it() -> None:
@@ -146,15 +146,15 @@ def test_a_cancelled_run_holds_up_none_that_overlap_it() -> None:
 def test_a_first_run_may_have_to_wait_for_its_occurrence() -> None:
     now = at("10:00")
 
-    assert first_look(of(EVERY_5), "now", now) is None
-    assert first_look(of(EVERY_5), "next_occurrence", now) == at("10:05")
-    assert first_look(of(NIGHTLY), "next_occurrence", now) == at("2027-03-02 03:00")
-    assert first_look(of(Cron("broken")), "next_occurrence", now) is None
+    assert first_scheduled_run(of(EVERY_5), "now", now) is None
+    assert first_scheduled_run(of(EVERY_5), "next_occurrence", now) == at("10:05")
+    assert first_scheduled_run(of(NIGHTLY), "next_occurrence", now) == at("2027-03-02 03:00")
+    assert first_scheduled_run(of(Cron("broken")), "next_occurrence", now) is None
 
 
 def test_where_code_does_not_say_an_interval_begins_at_once_and_cron_at_its_first_occurrence() -> None:
     now = at("10:00")
 
-    assert first_look(of(EVERY_5), None, now) is None
-    assert first_look(of(NIGHTLY), None, now) == at("2027-03-02 03:00")
-    assert first_look(of(NIGHTLY), "now", now) is None
+    assert first_scheduled_run(of(EVERY_5), None, now) is None
+    assert first_scheduled_run(of(NIGHTLY), None, now) == at("2027-03-02 03:00")
+    assert first_scheduled_run(of(NIGHTLY), "now", now) is None

@@ -10,8 +10,8 @@ import pytest
 
 from trax.errors import DefinitionError
 from trax.submitters import HttpWorkers
-from trax.submitters.http_client import FarEndpoint
-from trax.submitters.retrying import Patience
+from trax.submitters.http_client import EndpointClient
+from trax.submitters.retrying import CallRetry
 
 SECRET = "0123456789abcdef"
 
@@ -29,12 +29,12 @@ async def test_it_is_sent_as_a_header_and_stands_in_no_url_that_others_log() -> 
         heard.append(request)
         return httpx2.Response(200)
 
-    far = FarEndpoint(
+    far = EndpointClient(
         url="https://ci:hunter%402@example.com/trax",
         key="default",
         secret=SECRET.encode(),
         timeout=timedelta(seconds=1),
-        patience=Patience(),
+        retry=CallRetry(),
         options={"transport": httpx2.MockTransport(answer)},
     )
 

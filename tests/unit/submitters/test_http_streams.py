@@ -6,9 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from trax.submitters import http_streams
-from trax.submitters.http_requests import Request
-from trax.submitters.http_streams import Telling
-from trax.submitters.signing import AnswerKey
+from trax.submitters.http_requests import EndpointRequest
+from trax.submitters.http_streams import RunStream
+from trax.submitters.signing import ResponseKey
 
 if TYPE_CHECKING:
     import pytest
@@ -25,14 +25,14 @@ async def test_of_what_was_too_much_the_last_progress_is_told_with_the_end(
     async def work() -> bytes:
         for fraction in (0.5, 0.75):
             telling.progress(fraction, None)
-            telling.say("log", "a line")
+            telling.put_event("log", "a line")
         return b"the end"
 
     monkeypatch.setattr(http_streams, "MOST_LINES", 0)
-    key = AnswerKey(b"0123456789abcdef", "abc")
-    telling = Telling(Request({}, asyncio.Event().wait, send, key))
+    key = ResponseKey(b"0123456789abcdef", "abc")
+    telling = RunStream(EndpointRequest({}, asyncio.Event().wait, send, key))
 
-    await telling.tell(work())
+    await telling.stream(work())
 
     first, last = b"".join(heard).splitlines()
     assert key.line_text(1, first) == b'{"progress":[0.75,null]}'

@@ -66,7 +66,7 @@ def test_one_process_speaks_to_ray_as_long_as_all_is_well(
 
 @pytest.mark.parametrize(
     ("end", "reason"),
-    [("fail", "Ray did not take it: ValueError: no"), ("die", "the connection to Ray is lost")],
+    [("fail", "Ray rejected the request: ValueError: no"), ("die", "connection to Ray lost")],
 )
 def test_after_something_went_wrong_another_process_does(
     near: RayWorkers, caplog: pytest.LogCaptureFixture, end: str, reason: str
@@ -86,7 +86,7 @@ def test_a_process_that_does_not_answer_is_replaced(
     monkeypatch.setattr(link, "LEAVE_SECONDS", 0.01)
     near.submit([run(1)])
     near.timeout = timedelta(seconds=0.05)
-    with pytest.raises(TraxError, match=r"Ray has not answered within 0.05 s"):
+    with pytest.raises(TraxError, match=r"Ray did not respond within 0.05 s"):
         near.submit([run(2, "hang")])
     near.timeout = timedelta(seconds=60)
 
@@ -107,7 +107,7 @@ async def test_the_process_ends_with_the_server_that_hands_over(
 def test_what_went_wrong_in_the_cluster_is_logged(near: RayWorkers, caplog: pytest.LogCaptureFixture) -> None:
     near.withdraw([run(1)])
 
-    assert caplog.messages[0].startswith("run 7 did not begin in Ray: withdraw by ")
+    assert caplog.messages[0].startswith("run 7 did not start in Ray: withdraw by ")
 
 
 def test_a_cluster_that_nobody_listens_for_is_told_at_once() -> None:
@@ -120,7 +120,7 @@ def test_a_cluster_that_nobody_listens_for_is_told_at_once() -> None:
 
 
 def test_what_cannot_travel_is_refused_where_it_is_said() -> None:
-    with pytest.raises(DefinitionError, match="resources and runtime_env are plain data"):
+    with pytest.raises(DefinitionError, match="resources and runtime_env must be JSON data"):
         RayWorkers("jobs:app", resources={"embed": {"scheduling_strategy": object()}})
 
 
@@ -188,17 +188,19 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 
 def test_each_run_becomes_a_task_with_the_resources_of_its_train(ray: Cluster) -> None:
-    answer = yard.Yard().hand_over(CONFIG, [(1, {"num_gpus": 1}), (2, {}), (3, {"num_gpus": -1})])
+    answer = yard.TaskOwner().hand_over(CONFIG, [(1, {"num_gpus": 1}), (2, {}), (3, {"num_gpus": -1})])
 
     assert [(options.get("num_gpus"), said) for options, said in ray.asked] == [
         (1, ("jobs:app", 1)),
         (None, ("jobs:app", 2)),
     ]
-    assert answer["refused"] == {"3": "Ray refused {'num_gpus': -1}: num_gpus must be 0 or more"}
+    assert answer["refused"] == {
+        "3": "Ray rejected the resources {'num_gpus': -1}: num_gpus must be 0 or more"
+    }
 
 
 def test_all_runs_are_tasks_of_one_function_so_that_they_share_processes(ray: Cluster) -> None:
-    far = yard.Yard()
+    far = yard.TaskOwner()
 
     far.hand_over(CONFIG, [(1, {}), (2, {})])
     far.hand_over(CONFIG, [(3, {})])
@@ -207,7 +209,7 @@ def test_all_runs_are_tasks_of_one_function_so_that_they_share_processes(ray: Cl
 
 
 def test_a_run_that_waits_already_gets_no_second_task(ray: Cluster) -> None:
-    far = yard.Yard()
+    far = yard.TaskOwner()
 
     far.hand_over(CONFIG, [(1, {})])
     far.hand_over(CONFIG, [(1, {})])
@@ -218,7 +220,7 @@ def test_a_run_that_waits_already_gets_no_second_task(ray: Cluster) -> None:
 
 
 def test_tasks_that_failed_are_told_once_and_cancelled_ones_not_at_all(ray: Cluster) -> None:
-    far = yard.Yard()
+    far = yard.TaskOwner()
     far.hand_over(CONFIG, [(1, {}), (2, {}), (3, {})])
 
     far.withdraw(CONFIG, [2, 9])
@@ -251,7 +253,7 @@ def test_a_failure_is_an_answer_too() -> None:
 
 def test_a_yard_that_has_died_is_asked_for_anew() -> None:
     ray: Any = SimpleNamespace(is_initialized=lambda: True, exceptions=Cluster.exceptions)
-    cluster: Any = driver.Cluster(ray, CONFIG)
+    cluster: Any = driver.RayCluster(ray, CONFIG)
     cluster._asked = Mock(side_effect=[ActorDied(), {"refused": {}}])
 
     assert cluster.answer("hand_over", []) == {"refused": {}}

@@ -5,23 +5,23 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from trax.errors import DefinitionError
-from trax.submitters.retrying import Patience
+from trax.submitters.retrying import CallRetry
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 
 
-def waits(patience: Patience, *, chance: float = 0.5, after: str | None = None) -> list[float | None]:
+def waits(patience: CallRetry, *, chance: float = 0.5, after: str | None = None) -> list[float | None]:
     return [patience.wait(retries, after, chance=chance, now=NOON) for retries in range(7)]
 
 
 def test_each_wait_is_twice_as_long_up_to_a_limit_and_then_it_is_given_up() -> None:
-    assert waits(Patience()) == [1, 2, 4, 8, 16, None, None]
-    assert waits(Patience(max_delay=timedelta(seconds=5))) == [1, 2, 4, 5, 5, None, None]
+    assert waits(CallRetry()) == [1, 2, 4, 8, 16, None, None]
+    assert waits(CallRetry(max_delay=timedelta(seconds=5))) == [1, 2, 4, 5, 5, None, None]
 
 
 @pytest.mark.parametrize(("chance", "factor"), [(0.0, 0.75), (0.5, 1.0), (1.0, 1.25)])
 def test_chance_moves_a_wait_by_a_quarter_at_the_most(chance: float, factor: float) -> None:
-    assert waits(Patience(), chance=chance)[:2] == [factor, 2 * factor]
+    assert waits(CallRetry(), chance=chance)[:2] == [factor, 2 * factor]
 
 
 @pytest.mark.parametrize(
@@ -39,15 +39,15 @@ def test_chance_moves_a_wait_by_a_quarter_at_the_most(chance: float, factor: flo
     ],
 )
 def test_whoever_says_when_to_come_again_is_heeded_within_the_limit(after: str, seconds: float) -> None:
-    assert waits(Patience(), after=after)[0] == seconds
+    assert waits(CallRetry(), after=after)[0] == seconds
 
 
 def test_none_at_all_means_that_the_first_answer_counts() -> None:
-    assert waits(Patience(max_retries=0), after="1")[0] is None
+    assert waits(CallRetry(max_retries=0), after="1")[0] is None
 
 
 def test_what_makes_no_sense_is_refused() -> None:
     with pytest.raises(DefinitionError, match="max_retries must be 0 or more"):
-        Patience(max_retries=-1)
-    with pytest.raises(DefinitionError, match="base_delay must lie between 0 and max_delay"):
-        Patience(base_delay=timedelta(minutes=1))
+        CallRetry(max_retries=-1)
+    with pytest.raises(DefinitionError, match="base_delay must be between 0 and max_delay"):
+        CallRetry(base_delay=timedelta(minutes=1))

@@ -9,14 +9,14 @@ import pytest
 
 from trax import Cancel, Cancelled, Done, Failed, Interrupted, RetryAfter, RunTimedOut, Snooze
 from trax.errors import RemoteFailure
-from trax.submitters.telling import ending_line, log_told, outcome_of, outcome_told
+from trax.submitters.telling import outcome_line, outcome_of, parse_log_record, parse_outcome
 from trax.train.failure import describe
 
 
 def travelled(outcome: Any) -> Any:
-    line = ending_line(outcome, json.dumps)
+    line = outcome_line(outcome, json.dumps)
     assert line.endswith(b"\n")
-    return outcome_told(json.loads(line), json.loads, train="work", external_id="x1")
+    return parse_outcome(json.loads(line), json.loads, train="work", external_id="x1")
 
 
 def failed(error: Exception) -> Failed:
@@ -71,11 +71,11 @@ def test_what_a_run_raised_is_the_outcome_it_stands_for(error: Exception, outcom
 
 @pytest.mark.parametrize("line", ["{}", '{"progress":[0.5,null]}', '{"of_the_future":1}'])
 def test_other_lines_are_no_ending(line: str) -> None:
-    assert outcome_told(json.loads(line), json.loads, train="work", external_id="") is None
+    assert parse_outcome(json.loads(line), json.loads, train="work", external_id="") is None
 
 
 def test_a_log_line_arrives_under_its_logger_and_level() -> None:
-    record = log_told({"logger": "shop.mail", "level": 30, "message": "50% are late", "trace": None})
+    record = parse_log_record({"logger": "shop.mail", "level": 30, "message": "50% are late", "trace": None})
 
     assert (record.name, record.levelno, record.getMessage()) == (
         "shop.mail",

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def _only_own_protocols() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
     """Protocols are wired for the whole process; a test must not see those of another."""
-    before = dict(keys._wired)  # pyright: ignore[reportPrivateUsage]
+    before = dict(keys._wired_protocols)  # pyright: ignore[reportPrivateUsage]
     yield
-    keys._wired.clear()  # pyright: ignore[reportPrivateUsage]
-    keys._wired.update(before)  # pyright: ignore[reportPrivateUsage]
+    keys._wired_protocols.clear()  # pyright: ignore[reportPrivateUsage]
+    keys._wired_protocols.update(before)  # pyright: ignore[reportPrivateUsage]
     keys.runtime_keys.cache_clear()

@@ -76,8 +76,8 @@ def test_a_junction_that_asks_for_what_nobody_produces_is_told_with_everything_t
 
     assert caught.value.code == "CHAIN001"
     assert str(caught.value) == (
-        "CHAIN001: train 'sync_table': junction 'publish' asks for Row (parameter 'rows'), "
-        "but nothing before it produces one; available: Report, Rows, SyncTable; did you mean 'Rows'? "
+        "CHAIN001: train 'sync_table': junction 'publish' needs Row (parameter 'rows'), "
+        "but no earlier junction produces it; available: Report, Rows, SyncTable; did you mean 'Rows'? "
         "If Row is a service, declare it first: app.provide(Row, …)"
     )
 
@@ -88,17 +88,17 @@ def test_an_output_that_is_missing_at_the_end_is_told() -> None:
 
     assert caught.value.code == "CHAIN002"
     assert str(caught.value) == (
-        "CHAIN002: train 'sync_table' is to give Report, but no junction of its route produces one; "
+        "CHAIN002: train 'sync_table' must return Report, but no junction of its route produces it; "
         "available: Rows, SyncTable"
     )
 
 
 def test_every_problem_is_told() -> None:
     assert problems(load, gives=SyncTable | int, given=int) == [
-        "CHAIN001: train 'sync': junction 'load' asks for Rows",
-        "CHAIN001: train 'sync': junction 'load' asks for Client",
+        "CHAIN001: train 'sync': junction 'load' needs Rows",
+        "CHAIN001: train 'sync': junction 'load' needs Client",
     ]
-    with pytest.raises(RouteError, match=r"asks for Rows[\s\S]*CHAIN001: [\s\S]*asks for Client"):
+    with pytest.raises(RouteError, match=r"needs Rows[\s\S]*CHAIN001: [\s\S]*needs Client"):
         train("sync", load, input=int)
 
 
@@ -121,7 +121,7 @@ def test_a_subclass_satisfies_who_asks_for_its_base_but_not_the_other_way_round(
 
     assert problems(few >> load_rows) == []
     assert problems(extract_rows >> needs_few) == [
-        "CHAIN001: train 'sync': junction 'needs_few' asks for FewRows"
+        "CHAIN001: train 'sync': junction 'needs_few' needs FewRows"
     ]
 
 
@@ -134,7 +134,7 @@ def test_tuples_give_and_ask_for_their_elements() -> None:
     async def turned(pair: tuple[Source, Rows, Client]) -> Report:
         raise NotImplementedError
 
-    assert problems(both >> turned) == ["CHAIN001: train 'sync': junction 'turned' asks for Client"]
+    assert problems(both >> turned) == ["CHAIN001: train 'sync': junction 'turned' needs Client"]
 
 
 def test_a_wired_protocol_is_produced_by_whoever_satisfies_it() -> None:
@@ -171,7 +171,7 @@ def test_a_default_a_logger_and_the_token_need_no_producer() -> None:
 def test_a_short_circuit_asks_and_gives_like_a_junction() -> None:
     assert problems(short_circuit(extract_rows) >> load_rows) == []
     assert problems(short_circuit(load_rows) >> extract_rows, gives=Rows) == [
-        "CHAIN001: train 'sync': junction 'load_rows' asks for Rows"
+        "CHAIN001: train 'sync': junction 'load_rows' needs Rows"
     ]
 
 
@@ -193,7 +193,7 @@ def test_what_the_constructor_of_a_class_asks_for_is_checked_too() -> None:
         async def __call__(self, rows: Rows) -> Report:
             raise NotImplementedError
 
-    assert problems(extract_rows >> Load) == ["CHAIN001: train 'sync': junction 'Load' asks for Client"]
+    assert problems(extract_rows >> Load) == ["CHAIN001: train 'sync': junction 'Load' needs Client"]
 
 
 def test_another_type_of_the_same_name_is_told_apart() -> None:

@@ -152,12 +152,12 @@ def test_every_bad_field_is_named_with_its_path_and_value() -> None:
         ("items.1.name", None),
     ]
     assert str(error).startswith(
-        "train 'greet' refused its input: name: Input should be a valid string (got 3); at: "
+        "train 'greet': invalid input: name: Input should be a valid string (got 3); at: "
     )
 
 
 def test_an_output_is_named_as_such() -> None:
-    with pytest.raises(InvalidInput, match="train 'greet' refused its output: the value itself"):
+    with pytest.raises(InvalidInput, match="train 'greet': invalid output: the value itself"):
         Codec(int, owner="train 'greet'", role="output").encode("3")  # pyright: ignore[reportArgumentType]
 
 
@@ -244,7 +244,7 @@ def test_bytes_that_are_no_text_are_refused() -> None:
 
 @pytest.mark.parametrize("text", ["", "{", '{"number": "x"}', "[]", b"\xff", '"\ud800"', "[" * 500])
 def test_text_that_cannot_be_read_is_refused(text: str | bytes) -> None:
-    with pytest.raises(InvalidInput, match="train 'greet' refused its input"):
+    with pytest.raises(InvalidInput, match="train 'greet': invalid input"):
         codec(Plain).decode(text)
 
 

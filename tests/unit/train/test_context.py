@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 
-from trax.train import Run, current, entered, junction, train
+from trax.train import Run, current, enter_run, junction, train
 
 
 def make(metadata_id: int) -> Run:
@@ -22,7 +22,7 @@ def test_there_is_no_run_outside_one() -> None:
 async def test_a_junction_sees_the_run_it_is_part_of() -> None:
     whole = train("look", look)
 
-    with entered(make(7)) as run:
+    with enter_run(make(7)) as run:
         assert current() is run
         assert await whole.run(0) == 7
     assert await whole.run(0) == 0
@@ -30,7 +30,7 @@ async def test_a_junction_sees_the_run_it_is_part_of() -> None:
 
 async def test_runs_side_by_side_see_their_own() -> None:
     async def one(metadata_id: int) -> int:
-        with entered(make(metadata_id)):
+        with enter_run(make(metadata_id)):
             await asyncio.sleep(0)
             return await train("look", look).run(0)
 

@@ -259,7 +259,7 @@ def test_a_parameter_without_an_annotation_is_named() -> None:
     def bad(order):  # noqa: ANN001, ANN202 # pyright: ignore[reportUnknownParameterType, reportMissingParameterType]
         return order  # pyright: ignore[reportUnknownVariableType]
 
-    with pytest.raises(DefinitionError, match="junction 'bad': parameter 'order' has no annotation"):
+    with pytest.raises(DefinitionError, match="junction 'bad': parameter 'order' has no type annotation"):
         train("bad", bad)  # pyright: ignore[reportUnknownArgumentType]
 
 
@@ -268,7 +268,7 @@ def test_a_result_without_an_annotation_is_refused() -> None:
     def bad(order: Order):  # noqa: ANN202
         return order
 
-    with pytest.raises(DefinitionError, match="junction 'bad' does not say what it returns"):
+    with pytest.raises(DefinitionError, match="junction 'bad' has no return annotation"):
         train("bad", bad)
 
 
@@ -295,7 +295,7 @@ def test_open_ended_parameters_are_refused(kind: str) -> None:
     def with_kwargs(order: Order, **rest: int) -> int:
         return order.number + len(rest)
 
-    with pytest.raises(DefinitionError, match="cannot be wired by type"):
+    with pytest.raises(DefinitionError, match="cannot be injected by type"):
         train("open", with_args if kind == "args" else with_kwargs)
 
 

@@ -27,8 +27,8 @@ from trax.errors import DefinitionError, RouteError, WiringError
 from trax.train import Cancellation, Junction, junction, train, wired
 from trax.train.declared import name_of
 from trax.train.instances import matches
-from trax.train.keys import key_of, produced_keys, runtime_keys
-from trax.train.memory import MISSING, Memory, recall, wanted, writer
+from trax.train.keys import key_of, runtime_keys, static_keys
+from trax.train.memory import MISSING, Memory, recall, request_for, writer
 
 T = TypeVar("T")
 Source = Annotated[str, "source"]
@@ -109,8 +109,8 @@ def test_a_generic_alias_is_a_key_of_its_own_beside_the_runtime_type() -> None:
     memory = stored(list[int], numbers)
 
     assert memory == {key_of(list[int]): numbers, list: numbers}
-    assert recall(memory, wanted(List[int])) is numbers  # noqa: UP006
-    assert recall(memory, wanted(list[str])) is MISSING
+    assert recall(memory, request_for(List[int])) is numbers  # noqa: UP006
+    assert recall(memory, request_for(list[str])) is MISSING
 
 
 def test_a_union_is_a_key_of_its_own_beside_the_runtime_type() -> None:
@@ -118,50 +118,50 @@ def test_a_union_is_a_key_of_its_own_beside_the_runtime_type() -> None:
 
     memory = stored(Dog | Model, dog)
 
-    assert recall(memory, wanted(Model | Dog)) is dog
-    assert recall(memory, wanted(Dog)) is dog
+    assert recall(memory, request_for(Model | Dog)) is dog
+    assert recall(memory, request_for(Dog)) is dog
 
 
 def test_who_accepts_alternatives_is_content_with_any_of_them() -> None:
     memory = stored(Dog, dog := Dog())
 
-    assert recall(memory, wanted(Model | Dog | None)) is dog
-    assert recall(memory, wanted(Model | None)) is MISSING
+    assert recall(memory, request_for(Model | Dog | None)) is dog
+    assert recall(memory, request_for(Model | None)) is MISSING
 
 
 def test_a_declared_none_is_remembered_under_the_declared_union_only() -> None:
     memory = stored(Dog | None, None)
 
-    assert recall(memory, wanted(Dog | None)) is None
-    assert recall(memory, wanted(Dog)) is MISSING
+    assert recall(memory, request_for(Dog | None)) is None
+    assert recall(memory, request_for(Dog)) is MISSING
 
 
 def test_annotated_and_new_types_keep_values_of_one_type_apart() -> None:
     memory = stored(tuple[Source, Target, UserId], ("here", "there", 7))
 
-    assert recall(memory, wanted(Source)) == "here"
-    assert recall(memory, wanted(Target)) == "there"
-    assert recall(memory, wanted(UserId)) == 7
+    assert recall(memory, request_for(Source)) == "here"
+    assert recall(memory, request_for(Target)) == "there"
+    assert recall(memory, request_for(UserId)) == 7
     assert str not in memory
     assert int not in memory
 
 
 @pytest.mark.parametrize("declared", [Name, Odd, Annotated[str, {"a": [1]}]])
 def test_metadata_need_not_be_hashable(declared: Any) -> None:
-    assert recall(stored(declared, "Ada"), wanted(declared)) == "Ada"
+    assert recall(stored(declared, "Ada"), request_for(declared)) == "Ada"
 
 
 def test_metadata_written_twice_means_the_same() -> None:
     memory = stored(Annotated[str, Field(min_length=1)], "Ada")
 
-    assert recall(memory, wanted(Annotated[str, Field(min_length=1)])) == "Ada"
-    assert recall(memory, wanted(Annotated[str, Field(min_length=2)])) is MISSING
+    assert recall(memory, request_for(Annotated[str, Field(min_length=1)])) == "Ada"
+    assert recall(memory, request_for(Annotated[str, Field(min_length=2)])) is MISSING
 
 
 def test_a_variadic_tuple_and_a_named_tuple_are_values() -> None:
     numbers, point = (1, 2, 3), Point(1, 2)
 
-    assert recall(stored(tuple[int, ...], numbers), wanted(tuple[int, ...])) is numbers
+    assert recall(stored(tuple[int, ...], numbers), request_for(tuple[int, ...])) is numbers
     assert stored(Point, point) == {Point: point}
 
 
@@ -170,24 +170,24 @@ def test_nested_tuples_are_split_and_rebuilt_all_the_way_down() -> None:
 
     memory = stored(tuple[Dog, tuple[Model, UserId]], (dog, (model, 3)))
 
-    assert recall(memory, wanted(tuple[tuple[UserId, Model], Animal])) == ((3, model), dog)
+    assert recall(memory, request_for(tuple[tuple[UserId, Model], Animal])) == ((3, model), dog)
 
 
 def test_a_tuple_of_another_length_than_declared_is_refused() -> None:
-    with pytest.raises(WiringError, match=r"gave 3 elements where it declares tuple\[Dog, Model\]"):
+    with pytest.raises(WiringError, match=r"declares tuple\[Dog, Model\], but the value has 3 elements"):
         stored(tuple[Dog, Model], (Dog(), Model(number=1), 3))
 
 
 def test_what_is_no_tuple_is_refused_where_one_is_declared() -> None:
-    with pytest.raises(WiringError, match="declares a tuple, but gave 3"):
+    with pytest.raises(WiringError, match="declares a tuple, but the value is 3"):
         stored(tuple[Dog, Model], 3)
 
 
 def test_a_part_that_is_none_is_refused_unless_it_may_be() -> None:
     dog = Dog()
 
-    assert recall(stored(tuple[Dog, Model | None], (dog, None)), wanted(Model | None)) is None
-    with pytest.raises(WiringError, match="declares Model, but gave None"):
+    assert recall(stored(tuple[Dog, Model | None], (dog, None)), request_for(Model | None)) is None
+    with pytest.raises(WiringError, match="declares Model, but the value is None"):
         stored(tuple[Dog, Model], (dog, None))
 
 
@@ -200,7 +200,7 @@ def test_values_that_cannot_be_compared_travel_in_tuples() -> None:
 
     memory = stored(tuple[Array, Dog], (array := Array(), dog := Dog()))
 
-    rebuilt = recall(memory, wanted(tuple[Dog, Array]))
+    rebuilt = recall(memory, request_for(tuple[Dog, Array]))
     assert rebuilt[0] is dog
     assert rebuilt[1] is array
 
@@ -208,7 +208,7 @@ def test_values_that_cannot_be_compared_travel_in_tuples() -> None:
 def test_a_dictionary_with_declared_keys_travels_under_its_declaration() -> None:
     movie = Movie(title="Trax")
 
-    assert recall(stored(Movie, movie), wanted(Movie)) is movie
+    assert recall(stored(Movie, movie), request_for(Movie)) is movie
 
 
 def test_an_alias_means_what_it_stands_for() -> None:
@@ -234,9 +234,9 @@ def test_a_type_is_named_as_a_person_would_write_it(declared: Any, name: str) ->
 
 
 def test_a_declared_interface_promises_no_more_than_itself() -> None:
-    assert produced_keys(Sequence[int]) == {key_of(Sequence[int])}
-    assert produced_keys(list[int]) == {key_of(list[int]), list}
-    assert produced_keys(Box[int]) == {key_of(Box[int]), Box}
+    assert static_keys(Sequence[int]) == {key_of(Sequence[int])}
+    assert static_keys(list[int]) == {key_of(list[int]), list}
+    assert static_keys(Box[int]) == {key_of(Box[int]), Box}
 
 
 class Speaks(Protocol):
@@ -290,7 +290,7 @@ async def test_a_junction_may_ask_for_a_wired_protocol() -> None:
 
 
 def test_only_protocols_are_wired() -> None:
-    with pytest.raises(DefinitionError, match="this is no Protocol"):
+    with pytest.raises(DefinitionError, match="not a Protocol"):
         wired(Dog)
 
 

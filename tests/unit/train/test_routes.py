@@ -131,7 +131,7 @@ async def test_a_tuple_of_eight_declared_elements_fails_the_run() -> None:
     async def eight(number: int) -> tuple[int, int, int, int, int, int, int, int]:
         return (number,) * 8  # pyright: ignore[reportReturnType]
 
-    with pytest.raises(WiringError, match="gave a tuple of 8"):
+    with pytest.raises(WiringError, match="a tuple of 8 elements cannot be stored"):
         await train("eight", eight, output=int).run(1)
 
 
@@ -159,8 +159,8 @@ async def test_a_value_that_is_nowhere_to_be_found_fails_the_run_and_is_named() 
     assert isinstance(outcome, Failed)
     assert isinstance(outcome.error, WiringError)
     assert str(outcome.error) == (
-        "train 'lost': junction 'needs_receipt' asks for Receipt (parameter 'receipt'), "
-        "but could not find one; available: Invoice, Order"
+        "train 'lost': junction 'needs_receipt' needs Receipt (parameter 'receipt'), "
+        "which was not found; available: Invoice, Order"
     )
 
 
@@ -174,7 +174,7 @@ async def test_a_missing_part_of_a_tuple_is_named() -> None:
     async def pair(both: tuple[Invoice, Receipt]) -> str:
         return both[0].text
 
-    with pytest.raises(WiringError, match="asks for Receipt"):
+    with pytest.raises(WiringError, match="needs Receipt"):
         await train("pair", bill >> unchecked(pair)).run(Order(1))
 
 
@@ -245,7 +245,7 @@ async def test_a_short_circuit_that_gives_none_has_nothing_to_answer_with() -> N
 async def test_a_short_circuit_with_a_missing_input_fails_the_run() -> None:
     whole = train("missing", unchecked(short_circuit(needs_receipt)) >> bill, input=Order)
 
-    with pytest.raises(WiringError, match="asks for Receipt"):
+    with pytest.raises(WiringError, match="needs Receipt"):
         await whole.run(Order(1))
 
 
@@ -302,7 +302,7 @@ async def test_extract_refuses_a_member_that_is_none() -> None:
 async def test_extract_of_a_source_that_is_missing_fails_the_run() -> None:
     whole = train("greet", bill >> extract(Shipment, Customer) >> greet)
 
-    with pytest.raises(WiringError, match="asks for Shipment"):
+    with pytest.raises(WiringError, match="needs Shipment"):
         await whole.run(Order(1))
 
 
@@ -321,7 +321,7 @@ async def test_none_as_input_runs_no_junction() -> None:
     async def remember(order: Order) -> None:
         ran.append(order)
 
-    with pytest.raises(InvalidInput, match="input is None where Order is wanted"):
+    with pytest.raises(InvalidInput, match="input is None, expected Order"):
         await train("remember", remember).run(None)  # pyright: ignore[reportArgumentType]
     assert ran == []
 
@@ -339,7 +339,7 @@ async def test_a_junction_that_declares_a_type_and_gives_none_fails_the_run() ->
     async def forgetful(_order: Order) -> Invoice:
         return None  # pyright: ignore[reportReturnType]
 
-    with pytest.raises(WiringError, match="junction 'forgetful' declares Invoice, but gave None"):
+    with pytest.raises(WiringError, match="junction 'forgetful' declares Invoice, but the value is None"):
         await train("forgetful", forgetful).run(Order(1))
 
 
@@ -347,13 +347,13 @@ async def test_routes_are_coupled_with_routes_and_stay_as_they_were() -> None:
     first = halve >> describe
     second = first >> first
 
-    assert [stop.does.name for stop in second.stops] == ["halve", "describe"] * 2
+    assert [stop.action.name for stop in second.stops] == ["halve", "describe"] * 2
     assert repr(first) == "halve >> describe"
     assert isinstance(second, Route)
 
 
 def test_only_what_is_a_junction_can_stand_in_a_route() -> None:
-    with pytest.raises(DefinitionError, match="cannot stand in a route"):
+    with pytest.raises(DefinitionError, match="cannot be part of a route"):
         halve >> print  # pyright: ignore[reportOperatorIssue, reportUnusedExpression]
 
 

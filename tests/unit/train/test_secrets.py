@@ -24,7 +24,7 @@ from trax.errors import DefinitionError, InvalidInput, MissingExtra, SecretUnrea
 from trax.masking import HIDDEN
 from trax.train import Codec
 from trax.train.keyring import VARIABLE, Keyring, generate_key, key_id, load_keyring
-from trax.train.secrets import hide_words, words_of
+from trax.train.secrets import hide_words, secret_words_of
 
 PLAIN = "hunter-2"
 
@@ -168,7 +168,7 @@ def test_without_a_key_a_secret_is_refused_with_what_to_do() -> None:
     with pytest.raises(InvalidInput) as refused:
         codec_of(Deep).encode(DEEP)
 
-    assert "train 'greet' refused its input" in str(refused.value)
+    assert "train 'greet': invalid input" in str(refused.value)
     assert "install trax-scheduler[secrets] and set $TRAX_SECRET_KEY" in str(refused.value)
     assert [error.path for error in refused.value.errors][:3] == ["items.0", "items.1", "named.a.token"]
     assert PLAIN not in str(refused.value)
@@ -186,7 +186,7 @@ def test_a_secret_can_be_masked_instead_and_then_is_gone() -> None:
     text = codec.encode(Login(user="ada", token=SecretStr(PLAIN)), secrets="masked")
 
     assert json.loads(text) == {"user": "ada", "token": {"$secret": "masked"}, "retries": 1}
-    with pytest.raises(SecretUnreadable, match=r"token: is a secret that was not kept .* give it again"):
+    with pytest.raises(SecretUnreadable, match=r"token: is a secret that was not stored; provide it again"):
         codec.decode(text)
 
 
@@ -227,7 +227,7 @@ def test_a_secret_that_was_changed_or_relabelled_is_refused() -> None:
         (f"{version}:{key}:{ciphertext}:other input.token", ("other",)),
     ):
         text = json.dumps(document | {"token": {"$secret": sealed}})
-        with pytest.raises(SecretUnreadable, match=f"was changed since key {key} encrypted it"):
+        with pytest.raises(SecretUnreadable, match=f"was modified after key {key} encrypted it"):
             codec_of(Login, *trains).decode(text)
 
 
@@ -255,21 +255,21 @@ def test_all_keys_decrypt_and_the_first_encrypts(monkeypatch: pytest.MonkeyPatch
     (error,) = unreadable.value.errors
     assert error.path == "token"
     assert "is encrypted with key " in error.message
-    assert "which $TRAX_SECRET_KEY does not have here" in error.message
+    assert "which is missing from $TRAX_SECRET_KEY here" in error.message
     assert not any(secret in str(unreadable.value) for secret in (PLAIN, old, new))
 
     monkeypatch.delenv(VARIABLE)
-    with pytest.raises(SecretUnreadable, match="which \\$TRAX_SECRET_KEY does not have here"):
+    with pytest.raises(SecretUnreadable, match="which is missing from \\$TRAX_SECRET_KEY here"):
         codec.decode(text)
 
 
 def test_a_secret_moves_to_the_first_key_and_stays_what_it_was() -> None:
     old, new = b"o" * 32, b"n" * 32
-    sealed = Keyring([old]).seal(PLAIN, "greet", "input.token", steady=True)
+    sealed = Keyring([old]).seal(PLAIN, "greet", "input.token", deterministic=True)
 
     moved = Keyring([new, old]).reseal(sealed)
 
-    assert moved == Keyring([new]).seal(PLAIN, "greet", "input.token", steady=True)
+    assert moved == Keyring([new]).seal(PLAIN, "greet", "input.token", deterministic=True)
     assert Keyring([new]).reseal(moved) == moved
     assert key_id(new) in moved
 
@@ -281,7 +281,7 @@ def test_a_key_that_is_none_is_refused_without_being_shown(
     monkeypatch.setenv(VARIABLE, f"{generate_key()},{text}")
 
     with pytest.raises(
-        DefinitionError, match=r"key 2 of 2 is not 32 bytes in base64; `trax secrets gener"
+        DefinitionError, match=r"key 2 of 2 is not 32 bytes in base64; run `trax secrets gener"
     ) as no:
         load_keyring()
 
@@ -325,7 +325,7 @@ def test_a_refusal_shows_what_cannot_be_a_secret() -> None:
 
 @pytest.mark.usefixtures("key")
 def test_dots_are_no_secret() -> None:
-    with pytest.raises(InvalidInput, match="token: its value is hidden and not known here; give it again"):
+    with pytest.raises(InvalidInput, match="token: its value is hidden and unknown here; provide it again"):
         codec_of(Login).encode({"user": "ada", "token": f"{HIDDEN} /token"})
 
 
@@ -339,7 +339,7 @@ def test_an_input_cannot_pretend_to_be_a_secret() -> None:
     codec = codec_of(Loose)
     sealed = json.loads(codec.encode(Loose(token=SecretStr(PLAIN))))["token"]
 
-    with pytest.raises(InvalidInput, match="rest: has a key '\\$secret', which stands for secrets"):
+    with pytest.raises(InvalidInput, match="rest: has a key '\\$secret', which is reserved for secrets"):
         codec.encode(Loose(token=SecretStr("x"), rest={"$secret": "plain"}))
     with pytest.raises(SecretUnreadable, match=r"was encrypted for input\.token"):
         codec.decode(json.dumps({"token": "x", "rest": sealed}))
@@ -360,14 +360,16 @@ class Odd(BaseModel):
     ids=["its own serializer", "a key"],
 )
 def test_a_secret_whose_place_is_not_known_is_refused(declared: Any, value: Any) -> None:
-    with pytest.raises(InvalidInput, match="holds a secret") as refused:
+    with pytest.raises(InvalidInput, match="contains a secret") as refused:
         codec_of(declared).encode(value)
 
     assert PLAIN not in str(refused.value)
 
 
 def test_a_text_is_searched_for_secrets_however_they_are_spelled() -> None:
-    words = words_of({"a": SecretStr("hunter'2\n"), "b": SecretBytes(b"bytes-2"), "c": SecretStr("abc")})
+    words = secret_words_of(
+        {"a": SecretStr("hunter'2\n"), "b": SecretBytes(b"bytes-2"), "c": SecretStr("abc")}
+    )
 
     assert (
         hide_words("x hunter'2\n, hunter'2\\n, bytes-2, abc", words) == f"x {HIDDEN}, {HIDDEN}, {HIDDEN}, abc"
@@ -395,4 +397,4 @@ def test_a_field_may_be_called_anything_and_a_default_may_be_anything() -> None:
 
 
 def test_a_secret_that_is_yes_or_no_is_not_searched_for() -> None:
-    assert words_of(Secret[bool](True)) == frozenset()
+    assert secret_words_of(Secret[bool](True)) == frozenset()

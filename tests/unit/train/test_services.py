@@ -160,14 +160,14 @@ async def test_services_that_need_each_other_are_named() -> None:
     services = provided(Client, client)
     services.provide(Session, session)
 
-    with pytest.raises(WiringError, match="services need each other: Client → Session → Client"):
+    with pytest.raises(WiringError, match="services depend on each other: Client → Session → Client"):
         await train("circle", use_client, services=services).run(Order(1))
 
 
 async def test_a_factory_that_lacks_something_says_what() -> None:
     services = provided(Session, Session)
 
-    with pytest.raises(WiringError, match="the factory of Session asks for Client"):
+    with pytest.raises(WiringError, match="the factory of Session needs Client"):
         await train("session", use_session, services=services).run(Order(1))
 
 
@@ -177,14 +177,14 @@ def test_none_is_no_service() -> None:
 
 
 def test_a_ready_value_must_be_what_it_is_provided_for() -> None:
-    with pytest.raises(DefinitionError, match="which is no Client"):
+    with pytest.raises(DefinitionError, match="expected Client"):
         Services().provide(Client, 3)  # pyright: ignore[reportArgumentType]
 
 
 async def test_a_factory_must_give_what_it_is_provided_for() -> None:
     whole = train("use", use_client, services=provided(Client, lambda: 3))
 
-    with pytest.raises(WiringError, match="gave 3, which is no Client"):
+    with pytest.raises(WiringError, match="returned 3, expected Client"):
         await whole.run(Order(1))
 
 
@@ -334,7 +334,7 @@ async def test_trouble_while_closing_is_noted_on_a_run_that_had_failed(
     assert isinstance(outcome, Failed)
     assert isinstance(outcome.error, ValueError)
     assert "then failed as well: RuntimeError('cannot close')" in outcome.error.__notes__[-1]
-    assert "failed after the run had failed" in caplog.text
+    assert "close failed after a failed run" in caplog.text
 
 
 class Managed(Client):

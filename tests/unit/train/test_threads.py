@@ -9,7 +9,7 @@ from threading import current_thread
 import pytest
 from tests.support.waiting import until
 
-from trax.train import Cancellation, Cancelled, Failed, Run, current, entered, junction, train
+from trax.train import Cancellation, Cancelled, Failed, Run, current, enter_run, junction, train
 from trax.train.threads import DaemonThreads
 
 colour: ContextVar[str] = ContextVar("colour", default="none")
@@ -84,7 +84,7 @@ async def test_context_variables_reach_the_thread(route: str) -> None:
         return current() is run and text.startswith("red")
 
     whole = train("look", look >> whose) if route == "sync" else train("look", look >> keep >> whose)
-    with entered(run):
+    with enter_run(run):
         assert await whole.run(1)
     assert current() is None
 

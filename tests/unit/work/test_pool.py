@@ -10,9 +10,9 @@ import pytest
 
 from trax.errors import RunTimedOut
 from trax.train import Cancellation, Done, junction, train
-from trax.train.cancellation import held
-from trax.work.deadlines import PATIENCE_SECONDS
-from trax.work.pool import MANY, SLICE, Pool
+from trax.train.cancellation import await_cancellable
+from trax.work.deadlines import STOP_WARNING_SECONDS
+from trax.work.pool import RESULTS_PER_WRITE, START_SLICE, Pool
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
@@ -46,7 +46,7 @@ class Station:
             self._execute,
             lambda job, error: f"{job.metadata_id} broke with {error!r}",
             on_ended=lambda: self.told.append(pool.ended_count),
-            on_short=lambda: self.short.append(pool.load.prefetched),
+            on_backlog_low=lambda: self.short.append(pool.load.prefetched),
             default_timeout=lambda: 60.0,
             prefetch=prefetch,
             clock=lambda: self.now,
@@ -61,7 +61,7 @@ class Station:
         self.began.append(job.metadata_id)
         gate = self.gates.setdefault(job.metadata_id, asyncio.Event())
         try:
-            await held(token, gate.wait())
+            await await_cancellable(token, gate.wait())
         except Exception as error:  # noqa: BLE001
             return f"{job.metadata_id} {error!r}"
         return f"{job.metadata_id} done"
@@ -83,29 +83,29 @@ async def test_a_slot_that_frees_can_be_filled_at_once(station: Station) -> None
     pool = station.pool(2)
 
     await pool.start([Job(1), Job(2)])
-    assert (pool.free, pool.wanted, pool.running) == (0, 0, {1, 2})
+    assert (pool.free, pool.slots_to_fill, pool.active_ids) == (0, 0, {1, 2})
     station.end(1)
     await _until(lambda: pool.free == 1)
 
     await pool.start([Job(3)])
-    assert (station.began, pool.running) == ([1, 2, 3], {2, 3})
+    assert (station.began, pool.active_ids) == ([1, 2, 3], {2, 3})
     assert pool.collect() == ["1 done"]
     assert pool.collect() == []
 
 
 async def test_more_than_fits_waits_in_order_and_begins_as_slots_free(station: Station) -> None:
     pool = station.pool(1, prefetch=2)
-    assert pool.wanted == 3
+    assert pool.slots_to_fill == 3
 
     await pool.start([Job(1), Job(2), Job(3)])
-    assert (station.began, pool.wanted) == ([1], 0)
+    assert (station.began, pool.slots_to_fill) == ([1], 0)
     station.end(1)
     await _until(lambda: station.began == [1, 2])
 
-    assert pool.wanted == 1
+    assert pool.slots_to_fill == 1
     assert pool.release() == [Job(3)]
     station.end(2)
-    assert await pool.drained(30)
+    assert await pool.wait_until_idle(30)
     assert station.began == [1, 2]
 
 
@@ -114,16 +114,16 @@ async def test_a_pool_that_shrinks_lets_what_runs_end_and_begins_less(station: S
     await pool.start([Job(1), Job(2), Job(3)])
 
     pool.resize(1)
-    assert (pool.free, pool.wanted) == (0, 0)
+    assert (pool.free, pool.slots_to_fill) == (0, 0)
 
     station.end(1)
-    await _until(lambda: sorted(pool.running) == [2])
+    await _until(lambda: sorted(pool.active_ids) == [2])
     assert station.began == [1, 2]
 
     station.end(2)
     await _until(lambda: station.began == [1, 2, 3])
     station.end(3)
-    assert await pool.drained(30)
+    assert await pool.wait_until_idle(30)
 
 
 async def test_what_one_run_sets_no_other_run_sees(station: Station) -> None:
@@ -136,7 +136,7 @@ async def test_what_one_run_sets_no_other_run_sees(station: Station) -> None:
     pool = station.pool(1, prefetch=1)
 
     await pool.start([Job(1), Job(2)])
-    assert await pool.drained(30)
+    assert await pool.wait_until_idle(30)
 
     assert pool.collect() == ["none", "none"]
 
@@ -152,7 +152,7 @@ async def test_a_run_that_breaks_frees_its_slot_and_has_an_ending(
     pool = station.pool(1)
 
     await pool.start([Job(1)])
-    assert await pool.drained(30)
+    assert await pool.wait_until_idle(30)
 
     assert (pool.free, pool.collect()) == (1, [f"1 broke with {error!r}"])
 
@@ -164,7 +164,7 @@ async def test_what_could_not_be_written_comes_first_the_next_time(station: Stat
     await _until(lambda: pool.free == 1)
     first = pool.collect()
     station.end(2)
-    assert await pool.drained(30)
+    assert await pool.wait_until_idle(30)
 
     pool.put_back(first)
 
@@ -180,7 +180,7 @@ async def test_a_run_is_stopped_when_its_time_is_over(station: Station) -> None:
     assert pool.collect() == []
     station.now = 60.0
     pool.sweep()
-    await _until(lambda: pool.running == frozenset({3}))
+    await _until(lambda: pool.active_ids == frozenset({3}))
 
     late = [f"1 {RunTimedOut('timed out after 5 s')!r}", f"2 {RunTimedOut('timed out after 60 s')!r}"]
     assert sorted(pool.collect()) == late
@@ -194,7 +194,7 @@ async def test_the_sweep_comes_by_itself(station: Station) -> None:
 
     await pool.start([Job(1)])
 
-    assert await pool.drained(30)
+    assert await pool.wait_until_idle(30)
     assert "timed out after 0.001 s" in pool.collect()[0]
 
 
@@ -203,16 +203,16 @@ async def test_the_time_of_a_job_in_the_backlog_begins_when_it_does(station: Sta
     await pool.start([Job(1, 100.0), Job(2, 5.0)])
     station.now = 50.0
     station.end(1)
-    await _until(lambda: pool.running == frozenset({2}))
+    await _until(lambda: pool.active_ids == frozenset({2}))
 
     station.now = 54.0
     pool.sweep()
     await asyncio.sleep(0)
-    assert pool.running == {2}
+    assert pool.active_ids == {2}
     station.now = 55.0
     pool.sweep()
 
-    assert await pool.drained(30)
+    assert await pool.wait_until_idle(30)
 
 
 async def test_a_run_that_does_not_listen_is_named_once_and_keeps_its_slot(
@@ -227,14 +227,14 @@ async def test_a_run_that_does_not_listen_is_named_once_and_keeps_its_slot(
     station.execute = deaf
     pool = station.pool(1)
     await pool.start([Job(7, 5.0, "stubborn")])
-    for moment in (5.0, 5.0 + PATIENCE_SECONDS, 1000.0):
+    for moment in (5.0, 5.0 + STOP_WARNING_SECONDS, 1000.0):
         station.now = moment
         pool.sweep()
 
-    assert caplog.text.count("run 7 of train 'stubborn' was asked to stop (timed out after 5 s)") == 1
+    assert caplog.text.count("run 7 of train 'stubborn' has not stopped (timed out after 5 s)") == 1
     assert pool.free == 0
     go_on.set()
-    assert await pool.drained(30)
+    assert await pool.wait_until_idle(30)
     assert pool.collect() == ["done all the same"]
 
 
@@ -251,12 +251,12 @@ async def test_a_cancelled_run_that_does_not_listen_is_named_too(
     pool = station.pool(1)
     await pool.start([Job(1)])
     pool.cancel(1, "cancelled by request")
-    station.now = PATIENCE_SECONDS
+    station.now = STOP_WARNING_SECONDS
     pool.sweep()
 
-    assert "was asked to stop (cancelled by request)" in caplog.text
+    assert "has not stopped (cancelled by request)" in caplog.text
     go_on.set()
-    assert await pool.drained(30)
+    assert await pool.wait_until_idle(30)
 
 
 async def test_a_full_set_of_blocking_trains_runs_side_by_side(station: Station) -> None:
@@ -279,7 +279,7 @@ async def test_a_full_set_of_blocking_trains_runs_side_by_side(station: Station)
     pool = station.pool(many)
 
     await pool.start([Job(number) for number in range(many)])
-    assert await pool.drained(60)
+    assert await pool.wait_until_idle(60)
 
     assert sorted(pool.collect()) == sorted(map(str, range(many)))
 
@@ -299,22 +299,22 @@ async def _until(condition: Callable[[], Any]) -> None:
 async def test_where_jobs_are_short_as_many_wait_in_line_as_end_meanwhile(station: Station) -> None:
     pool = station.pool(8)
 
-    pool.foresee(0)
+    pool.adjust_prefetch(0)
     assert pool.prefetch == 0
 
-    pool.foresee(6)
-    assert (pool.prefetch, pool.wanted) == (6, 14)
+    pool.adjust_prefetch(6)
+    assert (pool.prefetch, pool.slots_to_fill) == (6, 14)
 
-    pool.foresee(0)
+    pool.adjust_prefetch(0)
     assert pool.prefetch == 3, "it falls by halves"
-    pool.foresee(20)
+    pool.adjust_prefetch(20)
     assert pool.prefetch == 8, "never more than there are slots"
 
 
 async def test_a_job_now_and_then_is_nothing_to_prepare_for(station: Station) -> None:
     pool = station.pool(100)
 
-    pool.foresee(12)
+    pool.adjust_prefetch(12)
 
     assert pool.prefetch == 0
 
@@ -324,11 +324,11 @@ async def test_a_line_that_gets_short_is_told_once(station: Station) -> None:
     pool = station.pool(100, prefetch=40)
 
     pool.add([Job(number) for number in range(140)])
-    assert (pool.is_stocked, station.short) == (True, [])
-    await _until(lambda: not pool.is_stocked)
+    assert (pool.has_enough_backlog, station.short) == (True, [])
+    await _until(lambda: not pool.has_enough_backlog)
 
-    assert station.short == [140 - 4 * SLICE]
-    assert await pool.drained(30)
+    assert station.short == [140 - 4 * START_SLICE]
+    assert await pool.wait_until_idle(30)
     assert len(station.short) == 1
 
 
@@ -336,9 +336,9 @@ async def test_who_waits_behind_full_slots_keeps_nobody_from_fetching_for_others
     pool = station.pool(2, prefetch=4)
 
     await pool.start([Job(number) for number in range(6)])
-    pool.foresee(0)
+    pool.adjust_prefetch(0)
 
-    assert (pool.load.prefetched, pool.prefetch, pool.is_stocked) == (4, 2, False)
+    assert (pool.load.prefetched, pool.prefetch, pool.has_enough_backlog) == (4, 2, False)
     station.end(0, 1)
     await _until(lambda: station.began == [0, 1, 2, 3])
 
@@ -358,10 +358,10 @@ async def test_jobs_that_end_as_fast_as_they_begin_are_told_of_together(station:
     pool = station.pool(1000)
 
     pool.add([Job(number) for number in range(150)])
-    assert await pool.drained(30)
+    assert await pool.wait_until_idle(30)
 
     assert len(station.told) == 1
-    assert station.told[0] > 2 * SLICE
+    assert station.told[0] > 2 * START_SLICE
     assert len(pool.collect()) == 150
 
 
@@ -372,9 +372,9 @@ async def test_many_endings_are_told_of_though_more_are_to_come(station: Station
     pool.add([Job(number) for number in range(900)])
     await _until(lambda: station.told)
 
-    assert MANY <= station.told[0] < MANY + 2 * SLICE
-    assert len(pool.collect()) >= MANY
-    assert await pool.drained(30)
+    assert RESULTS_PER_WRITE <= station.told[0] < RESULTS_PER_WRITE + 2 * START_SLICE
+    assert len(pool.collect()) >= RESULTS_PER_WRITE
+    assert await pool.wait_until_idle(30)
     assert len(station.told) >= 2, "whoever came once is told again"
 
 
@@ -400,13 +400,13 @@ async def test_what_comes_while_slices_begin_waits_for_its_own(station: Station)
 
     for first in range(0, 400, 100):
         pool.add([Job(number) for number in range(first, first + 100)])
-    assert pool.load.running == SLICE
+    assert pool.load.running == START_SLICE
     await asyncio.sleep(0)
 
-    assert pool.load.running == 2 * SLICE, "one slice a turn of the loop, however many bring jobs"
+    assert pool.load.running == 2 * START_SLICE, "one slice a turn of the loop, however many bring jobs"
     await _until(lambda: len(station.began) == 400)
     station.end(*range(400))
-    assert await pool.drained(30)
+    assert await pool.wait_until_idle(30)
 
 
 class Panic(BaseException):
@@ -424,7 +424,7 @@ async def test_no_exception_of_a_job_takes_its_slot_along(
     pool = station.pool(1)
 
     await pool.start([Job(1), Job(2)])
-    assert await pool.drained(30)
+    assert await pool.wait_until_idle(30)
 
     assert pool.collect() == [f"{number} broke with {kind('no')!r}" for number in (1, 2)]
     assert pool.free == 1

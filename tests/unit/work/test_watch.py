@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 from tests.support.waiting import until
 
-from trax.work.running import Running
+from trax.work.running import ActiveRun
 from trax.work.watch import LoopWatch
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def heard() -> Generator[Heard]:
 
 
 async def test_whoever_blocks_the_loop_is_named_with_the_place_and_how_long_it_took(heard: Heard) -> None:
-    run = Running(Job(), 0.0, 0.0)
+    run = ActiveRun(Job(), 0.0, 0.0)
     watch = LoopWatch(lambda: [run], blocked_seconds=0.01)
     blame = "run 7 of train 'greedy' blocks it"
 
@@ -53,16 +53,16 @@ async def test_whoever_blocks_the_loop_is_named_with_the_place_and_how_long_it_t
 
     run.task = asyncio.create_task(hold_everything_up())
     await run.task
-    await asyncio.to_thread(until, lambda: bool(heard.about("goes on after", blame)))
+    await asyncio.to_thread(until, lambda: bool(heard.about("continues after", blame)))
     watch.stop()
 
-    (told,) = heard.about("has stood still", blame)
+    (told,) = heard.about("has been blocked", blame)
     assert "hold_everything_up" in told
     assert len(heard.about(blame)) == 2
 
 
 async def test_others_are_not_blamed_for_it(heard: Heard) -> None:
-    run = Running(Job(), 0.0, 0.0)
+    run = ActiveRun(Job(), 0.0, 0.0)
     watch = LoopWatch(lambda: [run], blocked_seconds=0.01)
 
     async def somebody_else() -> None:
@@ -73,15 +73,15 @@ async def test_others_are_not_blamed_for_it(heard: Heard) -> None:
     await task
     watch.stop()
 
-    assert heard.about("task 'visitor' blocks it, while there run run 7 of train 'greedy'")
+    assert heard.about("task 'visitor' blocks it; active: run 7 of train 'greedy'")
     assert not heard.about("greedy' blocks it")
 
 
 async def test_the_watch_sleeps_while_nothing_runs_and_wakes_again() -> None:
     asked: list[int] = []
-    runs: list[Running[Job]] = []
+    runs: list[ActiveRun[Job]] = []
 
-    def look() -> list[Running[Job]]:
+    def look() -> list[ActiveRun[Job]]:
         asked.append(len(runs))
         return runs
 
@@ -89,7 +89,7 @@ async def test_the_watch_sleeps_while_nothing_runs_and_wakes_again() -> None:
     watch.wake()
     await asyncio.to_thread(until, lambda: not watch.is_awake)
 
-    runs.append(Running(Job(), 0.0, 0.0))
+    runs.append(ActiveRun(Job(), 0.0, 0.0))
     watch.wake()
     await asyncio.to_thread(until, lambda: asked.count(1) > 3)
     assert watch.is_awake

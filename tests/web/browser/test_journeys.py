@@ -35,16 +35,16 @@ def test_a_failure_is_seen_understood_tried_once_and_then_requeued(page: Page, s
 
     served.world.card_works = True
     page.get_by_role("button", name="Try one").click()
-    expect(page.get_by_role("status").filter(has_text="1 letter queued again")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="1 dead letter requeued")).to_be_visible()
     expect(page.locator("#kinds tbody td").first).to_have_text("2")
 
     page.get_by_role("link", name="Executions", exact=True).click()
     expect(page.locator("#executions").get_by_role("row").filter(has_text="completed")).not_to_have_count(0)
     page.goto("/dead-letters")
-    page.get_by_role("button", name="Requeue the rest").click()
+    page.get_by_role("button", name="Requeue all of this kind").click()
     page.get_by_role("textbox", name="Reason").fill("the bank is back")
     page.get_by_role("button", name="Yes").click()
-    expect(page.locator("#letters")).to_contain_text("Nothing waits for you")
+    expect(page.locator("#letters")).to_contain_text("No dead letters.")
 
     page.goto("/audit")
     expect(page.locator("#audit")).to_contain_text("the bank is back")
@@ -59,12 +59,12 @@ def test_a_limit_is_fixed_and_what_waited_runs_while_the_page_is_watched(page: P
     page.goto(f"/queue/{waiting.id}")
     expect(page.locator("#why")).to_contain_text("roastery")
     page.locator("#about").get_by_role("link", name="roastery").click()
-    page.get_by_label("Runs at once").fill("2")
+    page.get_by_label("Max active jobs").fill("2")
     served.do(served.app.groups.update("roastery", priority=7))
     expect(page.get_by_label("Priority")).to_have_value("7")
-    expect(page.get_by_label("Runs at once")).to_have_value("2")
+    expect(page.get_by_label("Max active jobs")).to_have_value("2")
     page.get_by_role("button", name="Save").click()
-    expect(page.get_by_role("status").filter(has_text="at most 2 runs at once, priority 7")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="at most 2 active jobs, priority 7")).to_be_visible()
     page.goto(f"/queue/{waiting.id}")
     expect(page.locator("#status")).to_have_text("dispatched")
 
@@ -122,7 +122,7 @@ def test_a_viewer_logs_in_reads_and_is_refused(page: Page, served: Served, watch
     page.get_by_label("Name").fill("vera")
     page.get_by_label("Password").fill("a guess")
     page.get_by_role("button", name="Log in").click()
-    expect(page.get_by_role("alert")).to_have_text("The name or the password is wrong")
+    expect(page.get_by_role("alert")).to_have_text("Wrong name or password")
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Log in").click()
 

@@ -49,7 +49,7 @@ def test_a_link_that_was_used_says_how_to_get_another(
 
     page.goto(link)
 
-    expect(page.get_by_role("alert")).to_contain_text("has been used already")
+    expect(page.get_by_role("alert")).to_contain_text("has already been used")
     expect(page.locator("pre")).to_contain_text("trax sessions link")
     page.goto("/executions")
     expect(page).to_have_url(re.compile("/login"))

@@ -1,10 +1,10 @@
-"""`trax demo`: a small company at work on the embedded default, and what its records say came of it.
+"""`trax demo`: run an example app on SQLite and report what happened.
 
-company.py   its trains and schedules: what a user would write
-telling.py   how things stand, line by line, where nothing can be drawn
-reading.py   the records of this visit
-report.py    what they add up to
-story.py     what is told before and after
+company.py   the example app: trains and schedules, as a user would write them
+telling.py   status lines, if there is no terminal
+reading.py   load the records of this demo run
+report.py    numbers from the records
+story.py     the text printed before and after
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ from cyclopts import Parameter, validators
 from rich.console import Console
 
 from trax.bounds import LONGEST_SECONDS
-from trax.cli.demo.company import company
-from trax.cli.demo.reading import moment, records
-from trax.cli.demo.story import epilogue, letter, prologue, table
-from trax.cli.demo.telling import Told
-from trax.cli.doorway import A_PORT, LOOPBACK, InsecureLocal, opened
-from trax.cli.faces import Drawn
-from trax.cli.log_setup import Logs
+from trax.cli.demo.company import build_company
+from trax.cli.demo.reading import database_now, load_records
+from trax.cli.demo.story import dead_letter_steps, introduction, summary, table
+from trax.cli.demo.telling import LineOutput
+from trax.cli.doorway import LOOPBACK, PORT_RANGE, InsecureLocal, open_doorway
+from trax.cli.faces import TerminalOutput
+from trax.cli.log_setup import LogOptions
 from trax.cli.moments import span
-from trax.cli.serving import Server, counted
+from trax.cli.serving import ServerProcess, count_noun
 from trax.clock import utc_now
 from trax.errors import TraxError
-from trax.host.roles import Role
+from trax.host.roles import ProcessRole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from trax.cli.demo.company import Company
     from trax.cli.demo.report import Records
-    from trax.cli.faces import Face
-    from trax.web.serving import Doorway
+    from trax.cli.faces import ServerOutput
+    from trax.web.serving import WebListener
 
 NAME_WIDTH: Final = 18
 PIPE_WIDTH: Final = 110
 PIPE_SECONDS: Final = 20.0
-"""Nobody presses Ctrl-C in a pipe. So long takes everything that is promised to happen at least once."""
+"""How long it runs in a pipe: long enough for everything it announces to happen once."""
 
-Folder = Annotated[Path, Parameter(help="Where the demo keeps its database.")]
+Folder = Annotated[Path, Parameter(help="The folder for the demo's database.")]
 Seconds = Annotated[
     float | None,
     Parameter(
-        help="How long it runs; else until Ctrl-C, and in a pipe 20 seconds.",
+        help="How long it runs; default: until Ctrl-C, or 20 seconds in a pipe.",
         validator=validators.Number(gt=0, lte=LONGEST_SECONDS),
     ),
 ]
@@ -56,8 +56,8 @@ Seconds = Annotated[
 DashboardPort = Annotated[
     int | None,
     Parameter(
-        help="Serve the dashboard on this port meanwhile; 0 finds a free one.",
-        validator=A_PORT,
+        help="Also serve the dashboard on this port; 0 picks a free one.",
+        validator=PORT_RANGE,
     ),
 ]
 
@@ -69,50 +69,52 @@ def demo(
     port: DashboardPort = None,
     insecure_local: InsecureLocal = False,
 ) -> None:
-    """Run a small company's jobs on the embedded default, and show what happened."""
+    """Run an example app, the jobs of a small company, and show what happened."""
     by = "trax demo --port"
-    doorway = None if port is None else opened(port, LOOPBACK, by=by, insecure_local=insecure_local)
+    doorway = None if port is None else open_doorway(port, LOOPBACK, by=by, insecure_local=insecure_local)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise TraxError(
-            f"the folder {str(folder)!r} cannot be made: {error.strerror}; name another"
+            f"folder {str(folder)!r} cannot be created: {error.strerror}; choose another with --folder"
         ) from None
-    is_seen = sys.stdout.isatty()
-    lines = (Logs(level="warning") if is_seen else Logs("text", "error")).set_up()
-    face = Told() if lines is None else Drawn(lines)
-    length = seconds if is_seen or seconds else PIPE_SECONDS
+    is_terminal = sys.stdout.isatty()
+    lines = (LogOptions(level="warning") if is_terminal else LogOptions("text", "error")).set_up()
+    face = LineOutput() if lines is None else TerminalOutput(lines)
+    length = seconds if is_terminal or seconds else PIPE_SECONDS
     asyncio.run(_demonstrate(folder, face, length, doorway))
 
 
-async def _demonstrate(folder: Path, face: Face, seconds: float | None, doorway: Doorway | None) -> None:
+async def _demonstrate(
+    folder: Path, face: ServerOutput, seconds: float | None, doorway: WebListener | None
+) -> None:
     file = folder / "trax.db"
-    made = company(f"sqlite:///{file}", folder, at=utc_now())
+    made = build_company(f"sqlite:///{file}", folder, at=utc_now())
     console = _console()
     length = "until Ctrl-C" if seconds is None else f"for {seconds:g} s"
-    console.print(f"A small coffee company at work {length}; its hours are seconds here.\n")
-    _print_pairs(console, prologue(made))
+    console.print(f"The jobs of a small coffee company, {length}; an hour is shortened to a second.\n")
+    _print_pairs(console, introduction(made))
     console.print()
-    since = await moment(made.app)
-    await made.ask_for_prices()
-    await Server(made.app, Role.ALL, face, doorway=doorway).run(seconds=seconds)
+    since = await database_now(made.app)
+    await made.queue_price_job()
+    await ServerProcess(made.app, ProcessRole.ALL, face, doorway=doorway).run(seconds=seconds)
     try:
-        found = await records(made.app, since=since)
+        found = await load_records(made.app, since=since)
     finally:
         made.app.close()
     _conclude(console, made, found, file)
 
 
 def _conclude(console: Console, made: Company, found: Records, file: Path) -> None:
-    console.print(f"\nWhat happened in {span(found.until - found.since)}; waited and took are medians:\n")
+    console.print(f"\nResults of {span(found.until - found.since)}; waited and took are medians:\n")
     console.print(table(found))
     console.print()
-    for sentence in epilogue(found, made):
+    for sentence in summary(found, made):
         console.print(sentence, soft_wrap=True)
-    for one in found.letters[:1]:
-        console.print(f"\n{counted(len(found.letters), 'dead letter')}, left for a person. The latest:\n")
-        _print_pairs(console, letter(one, made, f"sqlite:///{file}"))
-    console.print(f"\nAll records are in {file}. Run it again: they only grow.", soft_wrap=True)
+    for latest in found.letters[:1]:
+        console.print(f"\n{count_noun(len(found.letters), 'dead letter')} to resolve. The latest:\n")
+        _print_pairs(console, dead_letter_steps(latest, made, f"sqlite:///{file}"))
+    console.print(f"\nAll records are in {file}. The next run adds to them.", soft_wrap=True)
 
 
 def _console() -> Console:
@@ -121,6 +123,6 @@ def _console() -> Console:
 
 
 def _print_pairs(console: Console, pairs: Iterable[tuple[str, str]]) -> None:
-    """Never broken into lines of our own: what is typed again must stay in one piece."""
+    """Print without wrapping, so that commands can be copied."""
     for name, value in pairs:
         console.print(f"  {name:{NAME_WIDTH}}{value}", soft_wrap=True)

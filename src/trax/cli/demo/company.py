@@ -1,6 +1,6 @@
-"""A small coffee company and what it does all day, sped up so that its hours are seconds.
+"""The example app of the demo: jobs of a small coffee company, sped up so that an hour takes a second.
 
-All of it is what a user would write. What looks like chance comes from a seed: the story is always the same.
+It uses only the public API. Random numbers are seeded, so every run is the same.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EMAILS_AT_ONCE: Final = 3
 SUPPORT: Final = Group("support", priority=20)
 LETTERS: Final = 200
 OUTAGE: Final = 2
-"""How many attempts in a row the warehouse does not answer."""
+"""How many attempts in a row fail to reach the warehouse."""
 LOW: Final = 20
 SECOND: Final = timedelta(seconds=1)
 CLOSED_AFTER: Final = 6 * SECOND
@@ -61,16 +61,16 @@ class Sales(BaseModel):
 
 @dataclass
 class Books:
-    """What the trains of this company keep. It stands for the databases that a real one has."""
+    """In-memory data of the trains; a real company would have databases."""
 
-    guests: Random = field(default_factory=lambda: Random(7))  # noqa: S311 - the same story each time
+    guests: Random = field(default_factory=lambda: Random(7))  # noqa: S311 - seeded, to repeat each run
     baristas: Random = field(default_factory=lambda: Random(7))  # noqa: S311
     cups: int = 0
     turnover: float = 0.0
     kilos: dict[str, int] = field(default_factory=lambda: {"beans": LOW + 4, "milk": 2 * LOW})
 
-    def used_up(self) -> list[str]:
-        """Use some of everything; what has run low is named."""
+    def use_supplies(self) -> list[str]:
+        """Use some of every good; returns those that have run low."""
         for name in self.kilos:
             self.kilos[name] -= self.baristas.randint(5, 15)
         return [name for name, left in self.kilos.items() if left < LOW]
@@ -78,23 +78,23 @@ class Books:
 
 @dataclass(frozen=True, slots=True)
 class Company:
-    """The app, and what a person who watches it needs to know."""
+    """The app, and the facts that the report needs."""
 
     app: Trax
     closed_from: datetime
     closed_until: datetime
-    """The hours without a back-up."""
+    """The end of the excluded window, in which no back-up runs."""
     convert_prices: Train[Rates, int]
     rates: Path
-    """The file whose absence ends in a dead letter."""
+    """The file that convert_prices needs; without it the job becomes a dead letter."""
 
-    async def ask_for_prices(self) -> None:
-        """What somebody asks for by hand, before a file is there that it needs."""
+    async def queue_price_job(self) -> None:
+        """Enqueue the job whose file is missing."""
         await self.app.queue(self.convert_prices, Rates(file=self.rates))
 
 
-def company(url: str, folder: Path, *, at: datetime) -> Company:
-    """Declare everything. Nothing touches the database yet."""
+def build_company(url: str, folder: Path, *, at: datetime) -> Company:
+    """Declare the app. The database is not touched yet."""
     app = Trax(url, max_active_jobs=6, local_worker_count=6, shutdown_timeout=5 * SECOND)
     app.provide(Books, Books())
     closed_from = at.replace(microsecond=0) + CLOSED_AFTER
@@ -136,7 +136,7 @@ def _sell(app: Trax) -> None:
 
 
 def _write_to_customers(app: Trax) -> None:
-    """A flood under a limit, and a few urgent runs that need not stand in its line."""
+    """Many jobs under a group limit, and urgent jobs that overtake them."""
     app.group(EMAILS, max_active_jobs=EMAILS_AT_ONCE)
 
     @app.train(group=EMAILS)
@@ -146,7 +146,7 @@ def _write_to_customers(app: Trax) -> None:
     @app.train
     async def write_newsletter(issue: Issue) -> int:
         letters = [
-            Email(number=one, to=f"guest{one}@example.com", subject=issue.title) for one in range(LETTERS)
+            Email(number=each, to=f"guest{each}@example.com", subject=issue.title) for each in range(LETTERS)
         ]
         return len(await app.queue_many(send_email, letters))
 
@@ -162,18 +162,18 @@ def _write_to_customers(app: Trax) -> None:
 
 
 def _keep_in_stock(app: Trax) -> None:
-    """Failing and trying again, dependents that sleep until they are needed, and a long run that says so."""
+    """Retries, dormant dependents, and a long run with progress."""
 
     @app.train(retry=Retry(max_retries=OUTAGE + 2, delay=SECOND, multiplier=1.0))
     async def sync_warehouse(_shop: Shop) -> str:
         run = current()
         if run is not None and run.attempt <= OUTAGE:
-            raise ConnectionError("the warehouse does not answer")
+            raise ConnectionError("the warehouse does not respond")
         return "in sync"
 
     @app.train
     async def check_stock(_shop: Shop, books: Books) -> list[str]:
-        low, run = books.used_up(), current()
+        low, run = books.use_supplies(), current()
         if run is not None:
             await run.activate_many([(f"order-{name}", Goods(name=name, kilos=30)) for name in low])
         return low
@@ -200,7 +200,7 @@ def _keep_in_stock(app: Trax) -> None:
 
 
 def _keep_safe(app: Trax, closed_from: datetime, closed_until: datetime) -> None:
-    """A schedule with closed hours."""
+    """A schedule with an excluded time window."""
 
     @app.train
     async def back_up(_shop: Shop) -> None:
@@ -211,7 +211,7 @@ def _keep_safe(app: Trax, closed_from: datetime, closed_until: datetime) -> None
 
 
 def _convert_prices(app: Trax) -> Train[Rates, int]:
-    """A job that gives up."""
+    """A job that becomes a dead letter."""
 
     @app.train(retry=Retry(max_retries=2, delay=SECOND))
     def convert_prices(rates: Rates) -> int:

@@ -1,4 +1,4 @@
-"""The records of one visit, read through the same resources that an app's own code has."""
+"""Load the records of one demo run, through the public API."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from trax.cli.demo.report import Records
-from trax.cli.view import look
+from trax.cli.view import read_live_view
 from trax.records.states import DeadLetterStatus
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 PAGE: Final = 1000
 
 
-class Dated(Protocol):
-    """A record that lists can be read on from."""
+class DatedRecord(Protocol):
+    """A record that lists are paged by."""
 
     @property
     def id(self) -> int: ...
@@ -28,41 +28,41 @@ class Dated(Protocol):
     def created_at(self) -> datetime: ...
 
 
-DatedT = TypeVar("DatedT", bound=Dated)
+DatedRecordT = TypeVar("DatedRecordT", bound=DatedRecord)
 
 
-async def moment(app: Trax) -> datetime:
-    """The database's clock: it is the one that the records were written by."""
-    store = await app.parts.store.opened()
+async def database_now(app: Trax) -> datetime:
+    """The time of the database, which the records use."""
+    store = await app.parts.store.open()
 
-    def asked(connection: Connection) -> datetime:
+    def read_now(connection: Connection) -> datetime:
         return store.now(connection)
 
-    return await store.ask(asked)
+    return await store.ask(read_now)
 
 
-async def records(app: Trax, *, since: datetime) -> Records:
-    """What was written since then. Everything newer is read, page by page, until something is older."""
-    store = await app.parts.store.opened()
-    status = (await asyncio.to_thread(look, app, store)).status
+async def load_records(app: Trax, *, since: datetime) -> Records:
+    """Load everything written since then, page by page."""
+    store = await app.parts.store.open()
+    status = (await asyncio.to_thread(read_live_view, app, store)).status
     return Records(
         since=since,
         until=status.now,
         waiting=status.ready + status.delayed,
-        runs=await _newer(lambda page: app.executions.list(since=since, **page), since),
-        entries=await _newer(lambda page: app.work_queue.list(**page), since),
+        runs=await _load_newer(lambda page: app.executions.list(since=since, **page), since),
+        entries=await _load_newer(lambda page: app.work_queue.list(**page), since),
         letters=await app.dead_letters.list(status=DeadLetterStatus.AWAITING_INTERVENTION, limit=PAGE),
     )
 
 
-async def _newer(
-    read: Callable[[dict[str, Any]], Awaitable[Sequence[DatedT]]], since: datetime
-) -> list[DatedT]:
-    found: list[DatedT] = []
+async def _load_newer(
+    read: Callable[[dict[str, Any]], Awaitable[Sequence[DatedRecordT]]], since: datetime
+) -> list[DatedRecordT]:
+    found: list[DatedRecordT] = []
     before: int | None = None
     while True:
         page = await read({"before": before, "limit": PAGE})
-        found += [one for one in page if one.created_at >= since]
+        found += [record for record in page if record.created_at >= since]
         if len(page) < PAGE or page[-1].created_at < since:
             return found
         before = page[-1].id

@@ -1,4 +1,4 @@
-"""What happened, counted from the records. No I/O: give it records, get numbers."""
+"""Numbers for the demo report, from its records. No I/O."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trax.records.states import State
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
-    """What was written since a moment, what still waits in the queue, and who waits for a person."""
+    """Runs and entries since a moment, the number still queued, and the open dead letters."""
 
     since: datetime
     until: datetime
@@ -30,7 +30,7 @@ class Records:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainReport:
-    """How the runs of one train went. The times are medians in seconds, None where nothing was measured."""
+    """Counts for one train. Times are medians in seconds; None if nothing was measured."""
 
     train: str
     runs: int
@@ -43,26 +43,26 @@ class TrainReport:
 
 
 def by_train(records: Records) -> list[TrainReport]:
-    """The trains in the order in which they first ran."""
-    asked_at = {entry.external_id: entry.created_at for entry in records.entries}
+    """One report per train, in order of the first run."""
+    queued_at = {entry.external_id: entry.created_at for entry in records.entries}
     runs: dict[str, list[Metadata]] = defaultdict(list)
     for run in sorted(records.runs, key=lambda run: run.id):
         runs[run.train].append(run)
-    return [_report(train, own, asked_at) for train, own in runs.items()]
+    return [_report(train, own, queued_at) for train, own in runs.items()]
 
 
 def most_at_once(runs: Sequence[Metadata]) -> int:
-    """How many of these ran at the same time at most; one that ended as another began had made room."""
-    begun = [(run.started_at, 1) for run in runs if run.started_at]
+    """The highest number of these runs at the same time; an end counts before a start at the same moment."""
+    started = [(run.started_at, 1) for run in runs if run.started_at]
     ended = [(run.ended_at, -1) for run in runs if run.started_at and run.ended_at]
-    return max(accumulate(change for _, change in sorted([*begun, *ended])), default=0)
+    return max(accumulate(change for _, change in sorted([*started, *ended])), default=0)
 
 
-def scheduled_between(records: Records, manifest: str, start: datetime, end: datetime) -> int:
+def count_scheduled(records: Records, manifest: str, start: datetime, end: datetime) -> int:
     return sum(entry.manifest == manifest and start <= entry.created_at < end for entry in records.entries)
 
 
-def _report(train: str, runs: Sequence[Metadata], asked_at: Mapping[str, datetime]) -> TrainReport:
+def _report(train: str, runs: Sequence[Metadata], queued_at: Mapping[str, datetime]) -> TrainReport:
     states = [run.state for run in runs]
     return TrainReport(
         train=train,
@@ -71,15 +71,15 @@ def _report(train: str, runs: Sequence[Metadata], asked_at: Mapping[str, datetim
         failed=states.count(State.FAILED),
         put_back=states.count(State.CANCELLED),
         retried=sum(run.attempt > 1 for run in runs),
-        waited=_median(_waits(runs, asked_at)),
+        waited=_median(_waits(runs, queued_at)),
         took=_median(_lengths(runs)),
     )
 
 
-def _waits(runs: Sequence[Metadata], asked_at: Mapping[str, datetime]) -> list[float]:
-    """From being asked for to the first start; what waits between two attempts is not counted."""
+def _waits(runs: Sequence[Metadata], queued_at: Mapping[str, datetime]) -> list[float]:
+    """Seconds from enqueue to the first start; delays between attempts do not count."""
     first = {run.external_id: run.started_at for run in reversed(runs) if run.attempt == 1 and run.started_at}
-    return [(first[name] - asked_at[name]).total_seconds() for name in first if name in asked_at]
+    return [(first[name] - queued_at[name]).total_seconds() for name in first if name in queued_at]
 
 
 def _lengths(runs: Sequence[Metadata]) -> list[float]:

@@ -1,4 +1,4 @@
-"""The demo where nothing can be drawn: a line now and then says how things stand."""
+"""Output of the demo without a terminal: a status line every 2 s."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
-from trax.cli.serving import counted
+from trax.cli.serving import count_noun
 from trax.cli.showing import say
-from trax.cli.view import look
+from trax.cli.view import read_live_view
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from contextlib import AbstractAsyncContextManager
 
     from trax import Trax
-    from trax.records.glance import Glance
+    from trax.records.glance import LiveView
 
-EACH_SECONDS: Final = 2.0
+INTERVAL_SECONDS: Final = 2.0
 
 
-class Told:
-    """The face of a server that speaks to a pipe."""
+class LineOutput:
+    """Output of a server to a pipe."""
 
     @property
     def terminal(self) -> None:
@@ -30,31 +30,31 @@ class Told:
     def say(self, text: str, /) -> None:
         say(text)
 
-    def shown(self, app: Trax, heading: str, /) -> AbstractAsyncContextManager[None]:
+    def status_view(self, app: Trax, heading: str, /) -> AbstractAsyncContextManager[None]:
         self.say(heading)
-        return _told(app)
+        return _print_while_running(app)
 
 
 @asynccontextmanager
-async def _told(app: Trax) -> AsyncGenerator[None]:
-    telling = asyncio.create_task(_tell(app), name="trax demo lines")
+async def _print_while_running(app: Trax) -> AsyncGenerator[None]:
+    task = asyncio.create_task(_print_status_lines(app), name="trax demo lines")
     try:
         yield
     finally:
-        telling.cancel()
-        await asyncio.gather(telling, return_exceptions=True)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
-async def _tell(app: Trax) -> None:
-    store = await app.parts.store.opened()
+async def _print_status_lines(app: Trax) -> None:
+    store = await app.parts.store.open()
     while True:
-        await asyncio.sleep(EACH_SECONDS)
-        say(line(await asyncio.to_thread(look, app, store)))
+        await asyncio.sleep(INTERVAL_SECONDS)
+        say(status_line(await asyncio.to_thread(read_live_view, app, store)))
 
 
-def line(seen: Glance) -> str:
-    status = seen.status
+def status_line(live_view: LiveView) -> str:
+    status = live_view.status
     at = f"{status.now:%H:%M:%S}"
-    waits = f"{status.ready} ready, {status.delayed} delayed, {status.running} running"
-    letters = counted(status.dead_letters, "dead letter")
-    return f"{at}  {waits}, {seen.completed} done, {seen.failed} failed, {letters}"
+    queue = f"{status.ready} ready, {status.delayed} delayed, {status.running} running"
+    letters = count_noun(status.dead_letters, "dead letter")
+    return f"{at}  {queue}, {live_view.completed} completed, {live_view.failed} failed, {letters}"

@@ -1,4 +1,4 @@
-"""When cron itself would run a line, by its own rules. Ours are not asked: they are held to this."""
+"""When cron would run a line, by cron's rules: an independent implementation to compare Trax with."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import date, datetime, time, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
-from trax.errors import DefinitionError, shown
+from trax.errors import DefinitionError, format_value
 from trax.schedule.zones import end_of_gap, moments_of, wall_at
 
 if TYPE_CHECKING:
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
 DAY: Final = timedelta(days=1)
-LOOKED_AHEAD: Final = 60 * 366
-"""In days: ten times the 29th of February takes forty years, or more."""
+MAX_DAYS_AHEAD: Final = 60 * 366
+"""In days: ten runs on February 29 span forty years or more."""
 
 
-class Field(NamedTuple):
-    """A field of a crontab: its ends, and the words for its numbers."""
+class CrontabField(NamedTuple):
+    """A field of a crontab: its range, and the names of its numbers."""
 
     name: str
     first: int
@@ -29,21 +29,21 @@ class Field(NamedTuple):
     words: tuple[str, ...] = ()
 
     def numbers(self, text: str) -> frozenset[int]:
-        """Those that a text of cron's stands for; DefinitionError for what cron would not understand."""
+        """The numbers that a field text matches; DefinitionError if cron would reject it."""
         return frozenset(number for part in text.split(",") for number in self._range(part))
 
     def _range(self, part: str) -> range:
         numbers, slash, step = part.partition("/")
         by = int(step) if step.isdecimal() else 0 if slash else 1
         if by < 1:
-            raise self._refused(part)
+            raise self._error(part)
         if numbers == "*":
             return range(self.first, self.last + 1, by)
         start, dash, end = numbers.partition("-")
         low = self._number(start, part)
         high = self._number(end, part) if dash else self.last if slash else low
         if high < low:
-            raise self._refused(part)
+            raise self._error(part)
         return range(low, high + 1, by)
 
     def _number(self, text: str, part: str) -> int:
@@ -51,31 +51,31 @@ class Field(NamedTuple):
         if word in self.words:
             return self.words.index(word) + self.first
         if not text.isdecimal() or not self.first <= int(text) <= self.last:
-            raise self._refused(part)
+            raise self._error(part)
         return int(text)
 
-    def _refused(self, part: str) -> DefinitionError:
-        return DefinitionError(f"{self.name} {shown(part)} is not understood")
+    def _error(self, part: str) -> DefinitionError:
+        return DefinitionError(f"invalid {self.name} {format_value(part)}")
 
 
 MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 WEEKDAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 FIELDS: Final = (
-    Field("minute", 0, 59),
-    Field("hour", 0, 23),
-    Field("day of the month", 1, 31),
-    Field("month", 1, 12, MONTHS),
-    Field("day of the week", 0, 7, WEEKDAYS),
+    CrontabField("minute", 0, 59),
+    CrontabField("hour", 0, 23),
+    CrontabField("day of the month", 1, 31),
+    CrontabField("month", 1, 12, MONTHS),
+    CrontabField("day of the week", 0, 7, WEEKDAYS),
 )
 
 
-def short(text: str) -> str:
-    """Names of days and months, cut to the three letters that every cron knows."""
+def shorten_names(text: str) -> str:
+    """Cut names of days and months to three letters, which every cron accepts."""
     return re.sub(r"([A-Za-z]{3})[A-Za-z]*", r"\1", text)
 
 
-def numbers_if_any(field: Field, text: str) -> frozenset[int]:
-    """None for what only we can write, such as L and MON#2."""
+def numbers_or_empty(field: CrontabField, text: str) -> frozenset[int]:
+    """The numbers of a field; empty for syntax beyond cron, such as L and MON#2."""
     try:
         return field.numbers(text)
     except DefinitionError:
@@ -83,8 +83,8 @@ def numbers_if_any(field: Field, text: str) -> frozenset[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """The five fields of a line, as the numbers they stand for."""
+class CrontabLine:
+    """The five fields of a line, as numbers."""
 
     minutes: frozenset[int]
     hours: frozenset[int]
@@ -92,21 +92,25 @@ class Line:
     months: frozenset[int]
     weekdays: frozenset[int]
     both_days: bool
-    is_rhythm: bool
+    is_periodic: bool
 
     @classmethod
     def read(cls, fields: Sequence[str]) -> Self:
-        """A star in front makes a day field step back; a star in minute or hour makes the line a rhythm."""
+        """Parse the five fields.
+
+        A day field that begins with a star requires both days to match. A star in minute or hour makes the
+        line periodic, which matters when clocks change.
+        """
         minute, hour, day, _, weekday = fields
         numbers = [field.numbers(text) for field, text in zip(FIELDS, fields, strict=True)]
         return cls(
             *numbers,
             both_days=day.startswith("*") or weekday.startswith("*"),
-            is_rhythm=minute.startswith("*") or hour.startswith("*"),
+            is_periodic=minute.startswith("*") or hour.startswith("*"),
         )
 
     def runs_on(self, day: date) -> bool:
-        """With both days restricted one of them is enough."""
+        """Whether it runs on this day. If both day fields are restricted, one match is enough."""
         of_month = day.day in self.days
         of_week = not self.weekdays.isdisjoint({day.isoweekday(), day.isoweekday() % 7})
         fits = of_month and of_week if self.both_days else of_month or of_week
@@ -117,7 +121,7 @@ class Line:
 
     def _moments(self, zone: ZoneInfo, after: datetime) -> Iterator[datetime]:
         today = wall_at(after, zone).date()
-        days = (today + number * DAY for number in range(LOOKED_AHEAD))
+        days = (today + number * DAY for number in range(MAX_DAYS_AHEAD))
         for day in filter(self.runs_on, days):
             yield from sorted({moment for wall in self._walls(day) for moment in self._runs(wall, zone)})
 
@@ -127,8 +131,8 @@ class Line:
                 yield datetime.combine(day, time(hour, minute))
 
     def _runs(self, wall: datetime, zone: ZoneInfo) -> tuple[datetime, ...]:
-        """A fixed time that the clocks jump over runs after the jump, one shown twice runs once."""
+        """A fixed time skipped by a clock change runs after it; one that occurs twice runs once."""
         moments = moments_of(wall, zone)
-        if self.is_rhythm:
+        if self.is_periodic:
             return moments
         return moments[:1] or (end_of_gap(wall, zone),)

@@ -1,4 +1,4 @@
-"""The lines of a crontab: of a person, or of the system with the user who runs each."""
+"""Read a crontab: of a user, or of the system with a user name in each line."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from trax.cli.importing.comparing import COMPARED
-from trax.cli.importing.cron_rules import Line, short
-from trax.cli.importing.foreign import Command, Foreign
+from trax.cli.importing.comparing import MOMENTS_COMPARED
+from trax.cli.importing.cron_rules import CrontabLine, shorten_names
+from trax.cli.importing.foreign import Command, ImportedJob
 from trax.errors import DefinitionError, did_you_mean
 from trax.schedule.cron import cron
 from trax.schedule.expression import ALIASES
@@ -25,106 +25,108 @@ REBOOT: Final = "@reboot"
 FIELDS: Final = 5
 ASSIGNMENT: Final = re.compile(r"""^(?:"([^"]+)"|'([^']+)'|([A-Za-z_]\w*))\s*=\s*(.*)$""")
 PERCENT: Final = re.compile(r"(?<!\\)%")
-ABOUT_CRON: Final = ("CRON_TZ", "MAILTO", "MAILFROM", "RANDOM_DELAY")
-"""What is said to cron, and not to the commands."""
-IN_GENERAL: Final = (
-    "cron forgets what it missed while it was off, and so does this; leave on_misfire out to catch up",
-    "cron starts the next run while the last one is still under way; here it waits for it",
-    "cron ends no run, however long it takes; here timeout=NO_LIMIT says so, and a shorter one is better",
-    "cron mails what a command prints; here it is in the log of the run, and a failure is retried",
+CRON_VARIABLES: Final = ("CRON_TZ", "MAILTO", "MAILFROM", "RANDOM_DELAY")
+"""Variables for cron itself, not for the commands."""
+GENERAL_REMARKS: Final = (
+    "cron does not catch up runs missed while it was off; remove on_misfire=do_nothing to catch up",
+    "cron starts the next run while the last one is still running; in Trax it waits",
+    "cron has no timeout; timeout=NO_LIMIT does the same, and a shorter one is better",
+    "cron mails the output of a command; in Trax it is in the log of the run, and a failed run is retried",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Crontab:
-    """How to read one: who is named, and which clocks are meant where the text does not say."""
+    """Reads a crontab; `zone` is the time zone where no CRON_TZ is set."""
 
     has_users: bool
     zone: str
     now: datetime
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
 
-    def read(self, text: str) -> Iterator[Foreign]:
-        """Every line that runs something. What is assigned counts for the lines below.
+    def read(self, text: str) -> Iterator[ImportedJob]:
+        """Every line that runs a command. An assignment applies to the lines below it.
 
-        What cron would not understand is told once all lines are read, every line of it.
+        Invalid lines raise DefinitionError after all lines are read, with one line each.
         """
-        reading, refusals = self, list[str]()
+        reading, errors = self, list[str]()
         for number, line in enumerate(text.splitlines(), start=1):
             words = line.strip()
             if not words or words.startswith("#"):
                 continue
             if (assigned := ASSIGNMENT.match(words)) is not None:
                 name = assigned[1] or assigned[2] or assigned[3]
-                reading = replace(reading, environment={**reading.environment, name: _unquoted(assigned[4])})
+                reading = replace(reading, environment={**reading.environment, name: _unquote(assigned[4])})
                 continue
             try:
                 found = reading.entry(words)
-            except DefinitionError as refused:
-                refusals.append(f"line {number} of the crontab, {words!r}: {refused}")
+            except DefinitionError as error:
+                errors.append(f"line {number} of the crontab, {words!r}: {error}")
                 continue
             if found.theirs == ():
-                never = f"line {number} never runs: there is no such day; start it by hand"
+                never = f"line {number} never runs: there is no such day; runs on demand only"
                 found = replace(found, remarks=(*found.remarks, never))
             yield found
-        if refusals:
-            raise DefinitionError("\n".join(refusals))
+        if errors:
+            raise DefinitionError("\n".join(errors))
 
-    def entry(self, words: str) -> Foreign:
-        """One line: when, perhaps who, and what."""
+    def entry(self, words: str) -> ImportedJob:
+        """Parse one line: schedule, user if there is one, and command."""
         count = 1 if words.startswith("@") else FIELDS
         parts = words.split(None, count + self.has_users)
         if len(parts) <= count + self.has_users:
             raise DefinitionError("there is no command" + (" after the user" if self.has_users else ""))
         written, command = " ".join(parts[:count]), _command(parts[-1], self.environment)
         user = parts[count] if self.has_users else None
-        found = Foreign(external_id=_name(command.line), task=command.line, written=written, input=command)
-        found = self._timed(found, written)
+        found = ImportedJob(
+            external_id=_name(command.line), task=command.line, schedule_text=written, input=command
+        )
+        found = self._with_schedule(found, written)
         return replace(found, remarks=(*found.remarks, *self._remarks(user)))
 
-    def _timed(self, found: Foreign, written: str) -> Foreign:
-        if written.lower() == REBOOT:
-            return replace(found, remarks=("it ran when the machine started: start it by hand",))
-        fields = _fields(written)
-        if any("~" in one for one in fields):
-            return replace(found, remarks=(f"{written} is drawn by chance: choose a time, with `variance`",))
+    def _with_schedule(self, job: ImportedJob, schedule_text: str) -> ImportedJob:
+        if schedule_text.lower() == REBOOT:
+            return replace(job, remarks=("cron runs it at boot; runs on demand only",))
+        fields = _fields(schedule_text)
+        if any("~" in field for field in fields):
+            return replace(job, remarks=(f"{schedule_text} is a random time: choose one, with `variance`",))
         zone = self.environment.get("CRON_TZ", self.zone)
         try:
-            when = cron(short(" ".join(fields)), tz=zone)
+            when = cron(shorten_names(" ".join(fields)), tz=zone)
         except DefinitionError:
             if not self._never_comes(fields, zone):
                 raise
-            return replace(found, theirs=())
+            return replace(job, theirs=())
         return replace(
-            found,
+            job,
             when=when,
             options={"on_misfire": "do_nothing"},
             remarks=_day_remarks(fields),
-            theirs=Line.read(fields).next(zone_named(zone), self.now, COMPARED),
+            theirs=CrontabLine.read(fields).next(zone_named(zone), self.now, MOMENTS_COMPARED),
         )
 
     def _never_comes(self, fields: list[str], zone: str) -> bool:
-        """Whether cron understands this, and waits for ever: as for the 30th of February."""
+        """Whether cron accepts this but never runs it, as for February 30."""
         try:
-            return not Line.read(fields).next(zone_named(zone), self.now, 1)
+            return not CrontabLine.read(fields).next(zone_named(zone), self.now, 1)
         except DefinitionError:
             return False
 
     def _remarks(self, user: str | None) -> Iterator[str]:
         if user is not None:
-            yield f"it ran as {user}; here it runs as whoever runs the worker"
+            yield f"cron runs it as {user}; Trax runs it as the user of the worker"
         if delay := self.environment.get("RANDOM_DELAY"):
-            yield f"RANDOM_DELAY={delay} put each start off by chance; `variance` does that here"
+            yield f"RANDOM_DELAY={delay} delays each start at random; use `variance` in Trax"
 
 
-def is_of_the_system(file: Path) -> bool:
-    """Whether its lines name a user: so it is in /etc, and nowhere else."""
+def is_system_crontab(file: Path) -> bool:
+    """Whether its lines name a user, as in /etc/crontab and /etc/cron.d."""
     return file.resolve().parent in {Path("/etc"), Path("/etc/cron.d")}
 
 
-def zone_of_this_machine() -> str:
-    """The time zone that cron would read clocks in, if it ran here; UTC where that cannot be found out."""
-    for name in (os.environ.get("TZ", "").lstrip(":"), _linked(Path("/etc/localtime"))):
+def local_zone_name() -> str:
+    """The time zone of this machine; UTC if it is unknown."""
+    for name in (os.environ.get("TZ", "").lstrip(":"), _zone_of_link(Path("/etc/localtime"))):
         try:
             return zone_named(name).key
         except DefinitionError:
@@ -132,16 +134,18 @@ def zone_of_this_machine() -> str:
     return "UTC"
 
 
-def _linked(link: Path) -> str:
+def _zone_of_link(link: Path) -> str:
     return str(link.resolve()).partition("/zoneinfo/")[2]
 
 
-def _fields(written: str) -> list[str]:
-    if not written.startswith("@"):
-        return written.split()
-    plain = ALIASES.get(written.lower())
+def _fields(schedule_text: str) -> list[str]:
+    if not schedule_text.startswith("@"):
+        return schedule_text.split()
+    plain = ALIASES.get(schedule_text.lower())
     if plain is None:
-        raise DefinitionError(f"{written} is not understood{did_you_mean(written, [*ALIASES, REBOOT])}")
+        raise DefinitionError(
+            f"invalid schedule {schedule_text}{did_you_mean(schedule_text, [*ALIASES, REBOOT])}"
+        )
     return plain.split()
 
 
@@ -149,22 +153,22 @@ def _day_remarks(fields: list[str]) -> tuple[str, ...]:
     day, weekday = fields[2], fields[4]
     if day.startswith("*") or weekday.startswith("*"):
         return ()
-    return (f"it runs on day {day} and on {weekday}, not only when both meet: cron's rule, and ours",)
+    return (f"it runs on day {day} and on {weekday}, not only if both match; cron and Trax agree",)
 
 
 def _command(text: str, environment: Mapping[str, str]) -> Command:
-    """An unescaped percent sign ends the command; what follows it is its input, a line for each."""
+    """An unescaped percent sign ends the command; each further one starts a line of stdin."""
     line, *lines = (part.replace(r"\%", "%") for part in PERCENT.split(text))
-    own: dict[str, Any] = {name: value for name, value in environment.items() if name not in ABOUT_CRON}
+    own: dict[str, Any] = {name: value for name, value in environment.items() if name not in CRON_VARIABLES}
     return Command(line.strip(), "\n".join(lines) + "\n" if lines else None, own)
 
 
-def _unquoted(value: str) -> str:
+def _unquote(value: str) -> str:
     quoted = re.fullmatch(r"""(["'])(.*)\1""", value.strip())
     return quoted[2] if quoted else value.strip()
 
 
 def _name(line: str) -> str:
-    """What is run, without where it lies and without what it is told."""
+    """The name of the program, without path and arguments."""
     words = [word for word in line.split() if "=" not in word] or ["job"]
     return Path(words[0]).stem if words[0] not in {"cd", "sh", "bash", "test", "["} else " ".join(words[:6])

@@ -1,4 +1,4 @@
-"""One schedule of another scheduler, and what it is here."""
+"""One job of another scheduler, with its schedule and options in Trax."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from trax.bounds import LONGEST
+from trax.bounds import LONGEST_DURATION
 from trax.records.when import Interval, Schedule
 from trax.schedule.every import every
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 LONGEST_ID: Final = 60
-NO_LIMIT: Final = timedelta(days=LONGEST.days)
-"""The longest timeout that can be said, 68 years: without one, `default_job_timeout` would end the run."""
+NO_LIMIT: Final = timedelta(days=LONGEST_DURATION.days)
+"""The longest possible timeout, 68 years; without a timeout, `default_job_timeout` applies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A line for a shell: what it reads, and the environment that was set for it."""
+    """A shell command with its stdin and environment."""
 
     line: str
     stdin: str | None = None
@@ -33,18 +33,17 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Foreign:
-    """What they were told, and what it becomes.
+class ImportedJob:
+    """A job of another scheduler.
 
-    `when` is a schedule, a single moment, or None for what cannot be started by time here: that becomes a
-    manifest to be started by hand, so that nothing is left out unseen. `options` are those of a schedule of
-    ours, beside the `timeout`: how long a run might take there. `theirs` are the next moments as they reckon
-    them, None when that is not known.
+    `when` is a schedule, a single moment, or None if it cannot be converted: then it becomes a manifest that
+    runs on demand only, so that no job is dropped silently. `options` are schedule options, apart from the
+    `timeout`. `theirs` are the next run times by the other scheduler; None if unknown.
     """
 
     external_id: str
     task: str
-    written: str
+    schedule_text: str
     when: Schedule | datetime | None = None
     input: Any = None
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -53,46 +52,48 @@ class Foreign:
     theirs: tuple[datetime, ...] | None = None
 
 
-def told_apart(found: Iterable[Foreign]) -> list[Foreign]:
-    """The same, each with an external id that is its own and may be one."""
+def with_unique_ids(jobs: Iterable[ImportedJob]) -> list[ImportedJob]:
+    """The same jobs, each with a valid and unique external id."""
     taken: set[str] = set()
-    apart: list[Foreign] = []
-    for one in found:
-        base = wanted = _slug(one.external_id)
+    unique: list[ImportedJob] = []
+    for job in jobs:
+        base = name = _slug(job.external_id)
         count = 1
-        while wanted in taken:
+        while name in taken:
             count += 1
-            wanted = f"{base}-{count}"
-        taken.add(wanted)
-        apart.append(replace(one, external_id=wanted))
-    return apart
+            name = f"{base}-{count}"
+        taken.add(name)
+        unique.append(replace(job, external_id=name))
+    return unique
 
 
-def plain(value: Any) -> tuple[Any, tuple[str, ...]]:
-    """A value as plain data, or None and a remark that says what could not be taken along."""
+def to_plain_data(value: Any) -> tuple[Any, tuple[str, ...]]:
+    """A value as JSON data, or None and a remark if it cannot be converted."""
     try:
         return to_jsonable_python(value), ()
     except (PydanticSerializationError, ValueError):
-        return None, (f"its arguments {value!r} are not plain data; write them into the train",)
+        return None, (f"arguments {value!r} are not plain data; write them into the train",)
 
 
-def arguments(args: Iterable[Any], kwargs: Mapping[str, Any]) -> tuple[Any, tuple[str, ...]]:
-    """What a task was called with, as one input: nothing, a list, a mapping, or both of them by name."""
+def task_input(args: Iterable[Any], kwargs: Mapping[str, Any]) -> tuple[Any, tuple[str, ...]]:
+    """The arguments of a task as one input: None, a list, a mapping, or a mapping of both."""
     positional, named = list(args), dict(kwargs)
     if positional and named:
-        return plain({"args": positional, "kwargs": named})
-    return plain(positional or named or None)
+        return to_plain_data({"args": positional, "kwargs": named})
+    return to_plain_data(positional or named or None)
 
 
-def at_a_fixed_rate(interval: timedelta) -> tuple[Interval, tuple[str, ...]]:
-    """Every so often, as it was there, in whole seconds; and a remark where they were not."""
+def interval_schedule(interval: timedelta) -> tuple[Interval, tuple[str, ...]]:
+    """The interval in whole seconds, and a remark if it was rounded."""
     exact = interval.total_seconds()
     seconds = max(1, ceil(exact))
-    odd = () if seconds == exact else (f"every {exact:g} s became {seconds} s: whole seconds, at least one",)
-    return every(seconds=seconds, anchored=True), odd
+    remarks = (
+        () if seconds == exact else (f"every {exact:g} s becomes {seconds} s: Trax needs whole seconds",)
+    )
+    return every(seconds=seconds, anchored=True), remarks
 
 
 def _slug(name: str) -> str:
-    """A name as it may be typed: words joined by dashes."""
+    """A valid external id: words joined by dashes."""
     words = re.sub(r"[^\w.:@+-]+", "-", name).strip("-.")
     return words[:LONGEST_ID].rstrip("-.") or "job"

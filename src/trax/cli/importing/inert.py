@@ -1,8 +1,7 @@
-"""What a pickle says, without running it.
+"""Parse a pickle without running it.
 
-A pickle is a program: reading one in the ordinary way imports modules and calls whatever it names. Here
-every name it mentions becomes a note of that name, and calling a note only notes what it was called with.
-Nothing is imported, and nothing of anybody's is run.
+A pickle is a program: `pickle.loads` imports modules and calls what it names. Here every name becomes a stub,
+and calling a stub only records the arguments. Nothing is imported, and no foreign code runs.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ if TYPE_CHECKING:
 
 LONGEST: Final = 1 << 20
 DEPTH: Final = 4
-"""How far a name is looked for in a note: a pickle may hold itself."""
+"""How deep a zone name is searched in a stub: a pickle may contain itself."""
 PLAIN: Final = {"date": dt.date, "time": dt.time, "timedelta": dt.timedelta, "timezone": dt.timezone}
 
 
-class Note:
-    """A thing that a pickle names: where it is from, what it was called with, and its attributes."""
+class PickleStub:
+    """A stub for an object in a pickle: its origin, call arguments and attributes."""
 
     origin = ""
 
@@ -37,11 +36,11 @@ class Note:
     def __new__(cls, *_arguments: Any) -> Self:
         return super().__new__(cls)
 
-    def __call__(self, *arguments: Any) -> Note:
-        return Note(self, *arguments)
+    def __call__(self, *arguments: Any) -> PickleStub:
+        return PickleStub(self, *arguments)
 
     def __setstate__(self, state: Any) -> None:
-        """Attributes come as a mapping, or as two of them where a class has slots."""
+        """Attributes come as a mapping, or as two mappings for a class with slots."""
         parts = cast("tuple[Any, ...]", state if isinstance(state, tuple) else (state,))
         self.state = {}
         for part in parts:
@@ -52,18 +51,18 @@ class Note:
         return self.origin or "…"
 
 
-def read_inert(document: bytes) -> Any:
-    """The plain values of a pickle, with a Note for each thing that is not plain."""
+def parse_pickle(document: bytes) -> Any:
+    """The plain values of a pickle, with a stub for every other object."""
     if len(document) > LONGEST:
-        raise DefinitionError(f"a pickle of {len(document)} bytes is not looked into (at most {LONGEST})")
+        raise DefinitionError(f"pickle of {len(document)} bytes is too large (at most {LONGEST})")
     try:
         return _Reader(io.BytesIO(document)).load()
-    except Exception as broken:  # noqa: BLE001 - whatever a broken or hostile document leads to
-        raise DefinitionError(f"its pickle cannot be read without running it ({broken})") from None
+    except Exception as error:  # noqa: BLE001 - a broken or hostile pickle can raise anything
+        raise DefinitionError(f"pickle cannot be read without running it ({error})") from None
 
 
-def zone_in(value: Any) -> ZoneInfo | dt.timezone | None:
-    """The time zone that a note stands for, whichever library made it: the first name that is one's."""
+def find_zone(value: Any) -> ZoneInfo | dt.timezone | None:
+    """The time zone in a stub, of any library: the first text in it that names a zone."""
     if isinstance(value, dt.timezone):
         return value
     for text in _texts(value):
@@ -77,19 +76,19 @@ def zone_in(value: Any) -> ZoneInfo | dt.timezone | None:
 class _Reader(pickle.Unpickler):
     def find_class(self, module_name: str, global_name: str, /) -> Any:
         if module_name == "datetime":
-            return _moment if global_name == "datetime" else PLAIN.get(global_name, Note)
-        return type("Note", (Note,), {"origin": f"{module_name}:{global_name}"})
+            return _moment if global_name == "datetime" else PLAIN.get(global_name, PickleStub)
+        return type("Note", (PickleStub,), {"origin": f"{module_name}:{global_name}"})
 
 
 def _moment(state: bytes, zone: Any = None) -> dt.datetime:
-    """A datetime takes a time zone and no note of one."""
+    """Build a datetime; a stub of a time zone becomes a real one."""
     moment: Any = dt.datetime
-    return moment(state, zone_in(zone))
+    return moment(state, find_zone(zone))
 
 
 def _texts(value: Any, depth: int = DEPTH) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    elif isinstance(value, Note) and depth:
+    elif isinstance(value, PickleStub) and depth:
         for argument in (*value.arguments, *value.state.values()):
             yield from _texts(argument, depth - 1)

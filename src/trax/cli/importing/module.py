@@ -1,4 +1,4 @@
-"""The manifests as a Python module that runs, with trains to fill in."""
+"""Write the manifests as a Python module, with trains to fill in."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from trax.cli.importing.foreign import NO_LIMIT, Command
-from trax.cli.showing import in_line
+from trax.cli.showing import single_line
 from trax.records.states import MisfirePolicy
 from trax.records.when import Cron, DaysOfWeek, Interval, Misfire
 from trax.schedule.days import DAYS
@@ -19,18 +19,18 @@ from trax.schedule.days import DAYS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from trax.cli.importing.foreign import Foreign
+    from trax.cli.importing.foreign import ImportedJob
 
 UNITS: Final = (("days", 86400), ("hours", 3600), ("minutes", 60), ("seconds", 1))
-OURS: Final = ("cron", "every", "exclude", "fire_all")
-TAKEN: Final = {"app", "shell", "datetime", "timedelta", *OURS}
-LONGEST: Final = f"""\
-# Where these came from nothing ended a run for taking long. This is the longest timeout there is: give each
-# schedule one that fits. Without a timeout, default_job_timeout (20 minutes) ends a run.
+TRAX_NAMES: Final = ("cron", "every", "exclude", "fire_all")
+RESERVED_NAMES: Final = {"app", "shell", "datetime", "timedelta", *TRAX_NAMES}
+NO_LIMIT_CODE: Final = f"""\
+# The old scheduler had no timeout for these jobs. This is the longest possible timeout: replace it with one
+# that fits each job. Without a timeout, default_job_timeout (20 min) applies.
 NO_LIMIT = timedelta(days={NO_LIMIT.days})
 
 """
-SHELL: Final = '''
+SHELL_CODE: Final = '''
 class Command(BaseModel):
     """A line of the crontab."""
 
@@ -41,7 +41,7 @@ class Command(BaseModel):
 
 @app.train
 def shell(command: Command) -> None:
-    """What cron did with a line. Replace it by trains of your own, line by line."""
+    """Run a command as cron did. Replace it with trains of your own, line by line."""
     program = command.environment.get("SHELL", "/bin/sh")
     done = subprocess.run(
         [program, "-c", command.line],
@@ -59,18 +59,18 @@ def shell(command: Command) -> None:
 '''
 
 
-def as_python(found: Sequence[Foreign], source: str) -> str:
-    """One module: what it needs, the trains, and a schedule for each entry."""
-    names = _train_names(found)
-    limit = [LONGEST] if any(one.timeout == NO_LIMIT for one in found) else []
-    body = "".join([*limit, *_trains(found, names), *("\n" + _schedule(one, names) for one in found)])
-    shown_source = in_line(source).replace("\\", "/").replace('"', "'")
-    head = f'"""Moved in from {shown_source}."""\n\nfrom __future__ import annotations\n\n'
+def python_module(jobs: Sequence[ImportedJob], source: str) -> str:
+    """The module text: imports, trains, and a schedule for each job."""
+    names = _train_names(jobs)
+    limit = [NO_LIMIT_CODE] if any(one.timeout == NO_LIMIT for one in jobs) else []
+    body = "".join([*limit, *_trains(jobs, names), *("\n" + _schedule(one, names) for one in jobs)])
+    shown_source = single_line(source).replace("\\", "/").replace('"', "'")
+    head = f'"""Imported from {shown_source}."""\n\nfrom __future__ import annotations\n\n'
     return f"{head}{_imports(body)}\napp = Trax()\n\n{body}"
 
 
 def _imports(body: str) -> str:
-    """Those that the text below makes use of."""
+    """The imports that this module text needs."""
     standard = {
         "import logging\n": "logging.",
         "import os\n": "os.environ",
@@ -83,20 +83,20 @@ def _imports(body: str) -> str:
     if times:
         lines.append(f"from datetime import {', '.join(times)}\n")
     lines.sort(key=lambda line: (line.startswith("from"), line))
-    ours = [word for word in OURS if re.search(rf"\b{word}[.(]", body)]
+    ours = [word for word in TRAX_NAMES if re.search(rf"\b{word}[.(]", body)]
     others = ["from pydantic import BaseModel\n"] if "BaseModel" in body else []
     break_ = ["\n"] if lines else []
     return "".join([*lines, *break_, *others, f"from trax import {', '.join(['Trax', *ours])}\n"])
 
 
-def _trains(found: Sequence[Foreign], names: Mapping[str, str]) -> Iterator[str]:
-    if any(isinstance(one.input, Command) for one in found):
-        yield SHELL
+def _trains(jobs: Sequence[ImportedJob], names: Mapping[str, str]) -> Iterator[str]:
+    if any(isinstance(one.input, Command) for one in jobs):
+        yield SHELL_CODE
     for task, name in names.items():
-        parameter = _parameter(one.input for one in found if one.task == task)
+        parameter = _parameter(one.input for one in jobs if one.task == task)
         yield (
             f"\n@app.train\ndef {name}({parameter}) -> None:\n"
-            f"    raise NotImplementedError({_literal(f'what {task} did')})\n\n"
+            f"    raise NotImplementedError({_literal(f'implement {task}')})\n\n"
         )
 
 
@@ -112,16 +112,16 @@ def _parameter(inputs: Iterable[Any]) -> str:
             return "job: Any"
 
 
-def _train_names(found: Sequence[Foreign]) -> dict[str, str]:
-    """The function for each task: its own name, with where it is from when two are called alike."""
+def _train_names(jobs: Sequence[ImportedJob]) -> dict[str, str]:
+    """The function name for each task; with its module where two would be equal."""
     names: dict[str, str] = {}
-    for one in found:
+    for one in jobs:
         if one.task in names or isinstance(one.input, Command):
             continue
         whole = _identifier(one.task)
         numbered = (f"{whole}_{number}" for number in count(2))
-        wanted = chain((_identifier(one.task.rpartition(".")[2]), whole), numbered)
-        names[one.task] = next(name for name in wanted if name not in {*names.values(), *TAKEN})
+        candidates = chain((_identifier(one.task.rpartition(".")[2]), whole), numbered)
+        names[one.task] = next(name for name in candidates if name not in {*names.values(), *RESERVED_NAMES})
     return names
 
 
@@ -130,21 +130,21 @@ def _identifier(text: str) -> str:
     return f"{name}_" if keyword.iskeyword(name) else f"job_{name}" if name[0].isdigit() else name
 
 
-def _schedule(one: Foreign, names: Mapping[str, str]) -> str:
-    verb = "schedule_once" if isinstance(one.when, datetime) else "schedule"
-    said = [names.get(one.task, "shell"), _literal(one.external_id), _input(one.input), _when(one.when)]
-    said += [f"{name}={_value(value)}" for name, value in one.options.items()]
-    said.append(f"timeout={_value(one.timeout)}")
-    remarks = "".join(f"# {in_line(text)}\n" for text in (one.written, *one.remarks))
-    lines = "".join(f"    {each},\n" for each in said)
+def _schedule(job: ImportedJob, names: Mapping[str, str]) -> str:
+    verb = "schedule_once" if isinstance(job.when, datetime) else "schedule"
+    parts = [names.get(job.task, "shell"), _literal(job.external_id), _input(job.input), _when(job.when)]
+    parts += [f"{name}={_value(value)}" for name, value in job.options.items()]
+    parts.append(f"timeout={_value(job.timeout)}")
+    remarks = "".join(f"# {single_line(text)}\n" for text in (job.schedule_text, *job.remarks))
+    lines = "".join(f"    {each},\n" for each in parts)
     return f"{remarks}app.{verb}(\n{lines})\n"
 
 
 def _input(value: Any) -> str:
     if not isinstance(value, Command):
         return _literal(value)
-    given = {each.name: getattr(value, each.name) for each in fields(value)}
-    return f"Command({', '.join(f'{name}={_literal(each)}' for name, each in given.items() if each)})"
+    values = {each.name: getattr(value, each.name) for each in fields(value)}
+    return f"Command({', '.join(f'{name}={_literal(each)}' for name, each in values.items() if each)})"
 
 
 def _when(when: Any) -> str:
@@ -181,7 +181,7 @@ def _value(value: Any) -> str:
 
 
 def _literal(value: Any) -> str:
-    """Plain data as Python, with the quotes that formatters like."""
+    """Plain data as Python source, with double quotes."""
     match value:
         case str():
             return json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""The manifests as a plan: a line each, then what differs, moment by moment and in words."""
+"""Print the manifests as a plan: one line each, then remarks and differing run times."""
 
 from __future__ import annotations
 
@@ -7,76 +7,76 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from trax.cli.importing.foreign import NO_LIMIT
-from trax.cli.showing import in_line
+from trax.cli.showing import single_line
 from trax.records.when import Cron, Interval
-from trax.schedule.describe import explained
+from trax.schedule.describe import explain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from trax.cli.importing.comparing import Compared
+    from trax.cli.importing.comparing import Comparison
 
-HEADER = ("manifest", "there", "here", "next ten", "first run")
+HEADER = ("manifest", "old schedule", "Trax schedule", "next ten", "first run")
 
 
-def rows(found: Sequence[Compared]) -> list[tuple[str, ...]]:
+def rows(comparisons: Sequence[Comparison]) -> list[tuple[str, ...]]:
     return [
         (
-            one.foreign.external_id,
-            in_line(one.foreign.written),
-            in_words(one),
-            one.verdict,
-            _shown(one.ours[0]) if one.ours else "-",
+            each.job.external_id,
+            single_line(each.job.schedule_text),
+            schedule_text(each),
+            each.verdict,
+            _format_moment(each.ours[0]) if each.ours else "-",
         )
-        for one in found
+        for each in comparisons
     ]
 
 
-def lines(found: Sequence[Compared]) -> Iterator[str]:
-    """What there is to say of each, and both sides where they do not agree."""
-    for one in found:
-        if not one.foreign.remarks and (one.agrees or one.foreign.theirs is None):
+def lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    """Remarks, and the run times of both sides if they differ."""
+    for one in comparisons:
+        if not one.job.remarks and (one.agrees or one.job.theirs is None):
             continue
-        yield f"{one.foreign.external_id}:"
-        yield from (f"  - {in_line(remark)}" for remark in one.foreign.remarks)
-        if one.foreign.theirs is not None and not one.agrees:
+        yield f"{one.job.external_id}:"
+        yield from (f"  - {single_line(remark)}" for remark in one.job.remarks)
+        if one.job.theirs is not None and not one.agrees:
             yield from _side_by_side(one)
 
 
-def document(one: Compared) -> dict[str, Any]:
-    """All of it, for a program."""
+def document(comparison: Comparison) -> dict[str, Any]:
+    """All values, for JSON."""
     return {
-        "external_id": one.foreign.external_id,
-        "task": one.foreign.task,
-        "written": one.foreign.written,
-        "schedule": in_words(one),
-        "input": one.foreign.input,
-        "options": dict(one.foreign.options),
-        "timeout": None if one.foreign.timeout == NO_LIMIT else one.foreign.timeout,
-        "theirs": one.foreign.theirs,
-        "ours": one.ours,
-        "agrees": one.agrees,
-        "verdict": one.verdict,
-        "remarks": one.foreign.remarks,
+        "external_id": comparison.job.external_id,
+        "task": comparison.job.task,
+        "written": comparison.job.schedule_text,
+        "schedule": schedule_text(comparison),
+        "input": comparison.job.input,
+        "options": dict(comparison.job.options),
+        "timeout": None if comparison.job.timeout == NO_LIMIT else comparison.job.timeout,
+        "theirs": comparison.job.theirs,
+        "ours": comparison.ours,
+        "agrees": comparison.agrees,
+        "verdict": comparison.verdict,
+        "remarks": comparison.job.remarks,
     }
 
 
-def in_words(one: Compared) -> str:
-    match one.foreign.when:
+def schedule_text(comparison: Comparison) -> str:
+    match comparison.job.when:
         case Cron() | Interval() as schedule:
-            return explained(schedule)
+            return explain(schedule)
         case datetime() as moment:
-            return f"once, at {_shown(moment)}"
+            return f"once, at {_format_moment(moment)}"
         case None:
             return "on demand"
 
 
-def _side_by_side(one: Compared) -> Iterator[str]:
-    theirs = one.foreign.theirs or ()
-    yield f"    {'there':20}  here"
-    for other, mine in zip_longest(theirs, one.ours):
-        yield f"    {_shown(other):20}  {_shown(mine)}{'' if other == mine else '  differs'}"
+def _side_by_side(comparison: Comparison) -> Iterator[str]:
+    theirs = comparison.job.theirs or ()
+    yield f"    {'old':20}  Trax"
+    for other, mine in zip_longest(theirs, comparison.ours):
+        yield f"    {_format_moment(other):20}  {_format_moment(mine)}{'' if other == mine else '  differs'}"
 
 
-def _shown(moment: datetime | None) -> str:
+def _format_moment(moment: datetime | None) -> str:
     return "-" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"

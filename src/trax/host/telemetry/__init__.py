@@ -1,7 +1,7 @@
-"""What an app tells OpenTelemetry, if anybody listens.
+"""OpenTelemetry spans and metrics of an app.
 
-Nothing of it is imported, and nothing is measured, unless this process has a provider of spans or metrics
-that does something with them. Whoever has something to tell asks `telemetry.now`, which is None otherwise.
+Without a configured tracer or meter provider in this process, OpenTelemetry is not imported and
+`telemetry.now` is None.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from trax.host.telemetry.instruments import Instruments
     from trax.host.worker import Worker
 
-ASKED_FOR: Final = ("OTEL_PYTHON_TRACER_PROVIDER", "OTEL_PYTHON_METER_PROVIDER")
-"""Variables by which a provider is loaded when it is first asked for."""
+PROVIDER_VARIABLES: Final = ("OTEL_PYTHON_TRACER_PROVIDER", "OTEL_PYTHON_METER_PROVIDER")
+"""Environment variables that make OpenTelemetry load a provider."""
 
 
 class Providers(NamedTuple):
@@ -30,43 +30,43 @@ class Providers(NamedTuple):
 
 
 class Telemetry:
-    """Looks for a listener at the first use after a start, and remembers the answer."""
+    """Finds the providers at first use and caches the instruments."""
 
     def __init__(self) -> None:
-        self._given: Providers | None = None
+        self._providers: Providers | None = None
 
     @cached_property
     def now(self) -> Instruments | None:
-        """Who is told; None when nobody listens. Once known, it costs no more than any attribute."""
-        providers = self._given or configured()
+        """The instruments; None without a provider. Cached, so as cheap as any attribute."""
+        providers = self._providers or find_providers()
         if providers is None:
             return None
         from trax.host.telemetry.instruments import instruments_of
 
         return instruments_of(providers)
 
-    def look_again(self) -> None:
-        """Forget the answer: a provider may have come since."""
+    def reset(self) -> None:
+        """Drop the cached instruments: a provider may have been configured since."""
         self.__dict__.pop("now", None)
 
-    def watch(self, worker: Worker) -> None:
-        """Tell how busy a worker is, until it leaves."""
+    def add_worker(self, worker: Worker) -> None:
+        """Report the load of a worker until it is removed."""
         if self.now is not None:
             self.now.workers.add(worker)
 
-    def leave(self, worker: Worker) -> None:
+    def remove_worker(self, worker: Worker) -> None:
         if self.now is not None:
             self.now.workers.discard(worker)
 
     def use(self, tracers: TracerProvider, meters: MeterProvider) -> None:
-        """Tell these, whatever the process has configured."""
-        self._given = Providers(tracers, meters)
-        self.look_again()
+        """Use these providers instead of the configured ones."""
+        self._providers = Providers(tracers, meters)
+        self.reset()
 
 
-def configured() -> Providers | None:
-    """The providers of this process; None if neither does anything."""
-    if not _is_provided():
+def find_providers() -> Providers | None:
+    """The providers of this process; None if neither is configured."""
+    if not _can_have_provider():
         return None
     from opentelemetry import metrics, trace
 
@@ -74,13 +74,13 @@ def configured() -> Providers | None:
     return found if any(map(_does_something, found)) else None
 
 
-def _is_provided() -> bool:
-    """Whether there can be a provider at all: setting one takes its module, or a variable that names it."""
+def _can_have_provider() -> bool:
+    """Whether a provider is possible: the API module is imported, or an environment variable is set."""
     modules = ("opentelemetry.trace", "opentelemetry.metrics")
-    return any(name in sys.modules for name in modules) or any(map(os.environ.get, ASKED_FOR))
+    return any(name in sys.modules for name in modules) or any(map(os.environ.get, PROVIDER_VARIABLES))
 
 
 def _does_something(provider: object) -> bool:
-    """The placeholders that stand for no provider are the ones that the API itself defines."""
+    """False for the placeholders that the OpenTelemetry API defines itself."""
     home = type(provider).__module__
     return not home.startswith(("opentelemetry.trace", "opentelemetry.metrics"))

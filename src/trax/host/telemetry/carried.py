@@ -1,7 +1,7 @@
-"""The trace that a queued entry belongs to, carried in its external id.
+"""Trace context in the external id of an entry.
 
-The id is made by whoever queues, is shared by the entry and every run it leads to, and means nothing to
-others. So a trace goes from the caller to the worker without a column, a statement or a look-up of its own.
+The id is generated when the job is enqueued, is shared by the entry and all its runs, and is opaque to
+others. So the trace reaches the worker without an extra column or query.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_s
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
-CARRIED: Final = re.compile(r"^[0-9a-f]{32}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$")
+ID_WITH_TRACE: Final = re.compile(r"^[0-9a-f]{32}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$")
 
 
-def carrying(external_id: str, span: Span) -> str:
-    """The id with the trace behind it, in the words of a `traceparent`."""
+def add_trace(external_id: str, span: Span) -> str:
+    """Append the trace context to the id, in the fields of a `traceparent`."""
     context = span.get_span_context()
     if not context.is_valid:
         return external_id
@@ -27,8 +27,8 @@ def carrying(external_id: str, span: Span) -> str:
 
 
 def context_of(external_id: str) -> Context:
-    """Where a run with this id belongs: under the span that queued it, or in a trace of its own."""
-    found = CARRIED.match(external_id)
+    """The parent context of a run with this id: the span that enqueued it, or a new trace."""
+    found = ID_WITH_TRACE.match(external_id)
     if found is None:
         return Context()
     trace_id, span_id, flags = (int(part, 16) for part in found.groups())

@@ -1,4 +1,4 @@
-"""Whoever listens may break: that is told, and nothing else is affected."""
+"""Log errors of telemetry code instead of raising them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def harmless(tell: Callable[P, T]) -> Callable[P, T | None]:
-    """The same, but what a span processor, an exporter or a reader raises is logged."""
+def log_errors(function: Callable[P, T]) -> Callable[P, T | None]:
+    """Decorate a function so that errors of span processors, exporters and readers are only logged."""
 
-    @wraps(tell)
+    @wraps(function)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> T | None:
         try:
-            return tell(*args, **kwargs)
+            return function(*args, **kwargs)
         except Exception:
-            logger.exception("telemetry failed; nothing else is affected")
+            logger.exception("telemetry failed; runs are not affected")
             return None
 
     return guarded

@@ -1,4 +1,4 @@
-"""What is counted and measured: one table, from which the instruments are made."""
+"""OpenTelemetry metrics: the table of all metrics, and their instruments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Metric(NamedTuple):
-    """One instrument, as the page of metrics shows it."""
+    """One metric, as documented in docs/observability.md."""
 
     name: str
     unit: str
@@ -26,23 +26,23 @@ class Metric(NamedTuple):
 
 COUNTERS: Final = (
     Metric("trax.run.ended", "{run}", ("trax.train", "trax.state"), "Runs that have ended."),
-    Metric("trax.run.retried", "{run}", ("trax.train",), "Runs that have ended and were not the first try."),
-    Metric("trax.run.admitted", "{run}", (), "Entries that the gate has let through."),
-    Metric("trax.entry.queued", "{entry}", ("trax.train",), "Entries that this process has queued."),
-    Metric("trax.dead_letter.written", "{dead_letter}", (), "Jobs that gave up."),
-    Metric("trax.worker.lost", "{worker}", (), "Workers that were found silent."),
+    Metric("trax.run.retried", "{run}", ("trax.train",), "Ended runs that were a retry."),
+    Metric("trax.run.admitted", "{run}", (), "Entries admitted by the dispatcher."),
+    Metric("trax.entry.queued", "{entry}", ("trax.train",), "Entries queued by this process."),
+    Metric("trax.dead_letter.written", "{dead_letter}", (), "Jobs that became dead letters."),
+    Metric("trax.worker.lost", "{worker}", (), "Workers that were declared lost."),
 )
 HISTOGRAMS: Final = (
-    Metric("trax.run.duration", "s", ("trax.train", "trax.state"), "From the start of a run to its end."),
+    Metric("trax.run.duration", "s", ("trax.train", "trax.state"), "Time from a run's start to its end."),
     Metric(
-        "trax.run.wait", "s", ("trax.train",), "From queued, or the moment it was put off to, to its start."
+        "trax.run.wait", "s", ("trax.train",), "Time from queued, or from its scheduled time, to its start."
     ),
-    Metric("trax.run.pickup", "s", ("trax.train",), "From the gate to its start."),
+    Metric("trax.run.pickup", "s", ("trax.train",), "Time from admission to its start."),
 )
 GAUGES: Final = (
-    Metric("trax.worker.slots", "{slot}", ("trax.worker",), "How many runs this process executes at once."),
-    Metric("trax.worker.running", "{run}", ("trax.worker",), "How many it executes now."),
-    Metric("trax.worker.prefetched", "{run}", ("trax.worker",), "How many it holds that wait for a slot."),
+    Metric("trax.worker.slots", "{slot}", ("trax.worker",), "Number of slots."),
+    Metric("trax.worker.running", "{run}", ("trax.worker",), "Active runs."),
+    Metric("trax.worker.prefetched", "{run}", ("trax.worker",), "Claimed runs that wait for a slot."),
 )
 METRICS: Final = (*COUNTERS, *HISTOGRAMS, *GAUGES)
 
@@ -50,7 +50,7 @@ SECONDS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900
 """Where the buckets of a histogram end, unless a view says otherwise: from a millisecond to an hour."""
 
 
-class Metrics:
+class MeterInstruments:
     """The instruments of one meter."""
 
     def __init__(self, meter: Meter, loads: Callable[[], Iterable[tuple[int, Load]]]) -> None:
@@ -65,26 +65,28 @@ class Metrics:
             for one in HISTOGRAMS
         }
         for position, one in enumerate(GAUGES):
-            meter.create_observable_gauge(one.name, [self._reading(position)], one.unit, one.description)
+            meter.create_observable_gauge(
+                one.name, [self._gauge_callback(position)], one.unit, one.description
+            )
 
     def count(self, name: str, amount: int = 1, **attributes: str) -> None:
         if amount:
-            self._counters[name].add(amount, _named(attributes))
+            self._counters[name].add(amount, _add_prefix(attributes))
 
     def measure(self, name: str, seconds: float | None, **attributes: str) -> None:
         if seconds is not None:
-            self._histograms[name].record(seconds, _named(attributes))
+            self._histograms[name].record(seconds, _add_prefix(attributes))
 
-    def run_ended(self, times: RunTimes) -> None:
+    def record_run(self, times: RunTimes) -> None:
         train, state = times.train, times.state
         self.count("trax.run.ended", train=train, state=state)
         self.count("trax.run.retried", int(times.attempt > 1), train=train)
-        self.count("trax.dead_letter.written", int(times.gave_up))
+        self.count("trax.dead_letter.written", int(times.is_dead_lettered))
         self.measure("trax.run.duration", times.duration_seconds, train=train, state=state)
         self.measure("trax.run.wait", times.wait_seconds, train=train)
         self.measure("trax.run.pickup", times.pickup_seconds, train=train)
 
-    def _reading(self, position: int) -> Callable[[CallbackOptions], Iterable[Observation]]:
+    def _gauge_callback(self, position: int) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def read(_: CallbackOptions) -> Iterable[Observation]:
             for worker_id, load in self._loads():
                 yield Observation(load[position], {"trax.worker": worker_id})
@@ -92,5 +94,5 @@ class Metrics:
         return read
 
 
-def _named(attributes: dict[str, str]) -> dict[str, Any]:
+def _add_prefix(attributes: dict[str, str]) -> dict[str, Any]:
     return {f"trax.{name}": value for name, value in attributes.items()}

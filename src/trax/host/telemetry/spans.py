@@ -1,4 +1,4 @@
-"""The span of a run, and those of the junctions it passes."""
+"""Spans of a run and its junctions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from opentelemetry import context as contexts
 from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
 
 from trax.host.telemetry.carried import context_of
-from trax.host.telemetry.harmless import harmless
+from trax.host.telemetry.harmless import log_errors
 from trax.train import Cancelled, Done, Failed, Interrupted
 
 if TYPE_CHECKING:
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 
 
 class RunSpan:
-    """One run, from its begin until its end is written down.
+    """The span of one run, from its start until its result is written.
 
-    It is current in the code of the run, and so is the span of the junction it is in: what an instrumented
-    library tells there finds its place below them.
+    It is the current span in the code of the run, and so is the span of the current junction: spans of
+    instrumented libraries become their children.
     """
 
     __slots__ = ("_context", "_ended_at", "_is_over", "_junction", "_span", "_token", "_tracer")
 
     def __init__(self, tracer: Tracer, run: Run, *, worker_id: int | None) -> None:
-        """A queued run belongs where it was queued; one that is run here and now, to its caller."""
+        """The parent of a queued run is the span that enqueued it; of `app.run`, the caller's span."""
         is_queued = worker_id is not None
         self._tracer = tracer
         self._span = tracer.start_span(
             run.train,
             context=context_of(run.external_id) if is_queued else None,
             kind=SpanKind.CONSUMER if is_queued else SpanKind.INTERNAL,
-            attributes=given(
+            attributes=without_none(
                 {
                     "trax.train": run.train,
                     "trax.metadata_id": run.metadata_id,
@@ -57,19 +57,24 @@ class RunSpan:
         self._ended_at: int | None = None
         self._is_over = False
 
-    def observing(
-        self, train: Train[Any, Any], then: Observer | None, token: Cancellation, *, is_here: bool = True
+    def observer(
+        self,
+        train: Train[Any, Any],
+        next_observer: Observer | None,
+        token: Cancellation,
+        *,
+        is_here: bool = True,
     ) -> Observer | None:
-        """An observer of junctions that begins a span for each one, unless the run is to stop before it.
+        """An observer that starts a span for each junction, unless the run is being stopped.
 
-        A single junction is the run, and needs none. With `is_here` the observer is called where the junction
-        runs, so that its span can be made current there.
+        A train of one junction needs no extra span. With `is_here` the observer is called in the context of
+        the junction, so its span becomes current there.
         """
         if len(train.plan.steps) == 1:
-            return then
+            return next_observer
 
         def observe(junction: str) -> Awaitable[None] | None:
-            first = None if then is None else then(junction)
+            first = None if next_observer is None else next_observer(junction)
             if first is not None:
                 return after(first, junction)
             begin(junction)
@@ -86,29 +91,29 @@ class RunSpan:
         return observe
 
     def leave(self) -> None:
-        """What was current before is again; call it where the span was made."""
+        """Restore the previous context; call it in the context where the span was created."""
         contexts.detach(self._token)
 
-    @harmless
+    @log_errors
     def stop(self, outcome: Outcome[Any]) -> None:
-        """The run has ended; its span ends with this moment, once its end is written down."""
+        """Note the outcome and end time; the span itself ends when the result is written."""
         self._ended_at = at = time_ns()
         for span in (self._junction, self._span):
             if span is not None:
-                _tell(span, outcome)
+                _record_outcome(span, outcome)
         self._end_junction(at)
 
-    @harmless
+    @log_errors
     def end(self, times: RunTimes | None) -> None:
-        """Its end is written down, as `times` says; None when that is not known."""
+        """End the span after the result is written; `times` is None if it is not known."""
         if self._is_over:
             return
         self._is_over = True
         if times is not None:
-            self._span.set_attributes(given({"trax.group": times.group, "trax.state": times.state}))
+            self._span.set_attributes(without_none({"trax.group": times.group, "trax.state": times.state}))
         self._span.end(self._ended_at)
 
-    @harmless
+    @log_errors
     def _begin(self, junction: str, *, is_here: bool) -> None:
         at = time_ns()
         self._end_junction(at)
@@ -116,7 +121,7 @@ class RunSpan:
             junction, context=self._context, attributes={"trax.junction": junction}, start_time=at
         )
         if is_here:
-            # Never detached: the context of the run ends with it, or `leave` brings back what was before.
+            # Never detached: the context ends with the run, or `leave` restores the previous one.
             contexts.attach(set_span_in_context(self._junction, self._context))
 
     def _end_junction(self, at: int) -> None:
@@ -126,8 +131,8 @@ class RunSpan:
 
 
 @contextmanager
-def current(span: Span) -> Generator[None]:
-    """Make this the span of the code in the block; it ends with it, and tells what the block raised."""
+def span_scope(span: Span) -> Generator[None]:
+    """Make this the current span in the block; end it afterwards and record an error of the block."""
     token = contexts.attach(set_span_in_context(span))
     try:
         yield
@@ -139,29 +144,29 @@ def current(span: Span) -> Generator[None]:
         _end(span)
 
 
-def given(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Without those that have no value."""
+def without_none(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes that have a value."""
     return {name: value for name, value in attributes.items() if value is not None}
 
 
-@harmless
+@log_errors
 def _fail(span: Span, error: BaseException) -> None:
     span.record_exception(error)
     span.set_status(Status(StatusCode.ERROR, f"{type(error).__name__}: {error}"))
 
 
-@harmless
+@log_errors
 def _end(span: Span) -> None:
     span.end()
 
 
-def _tell(span: Span, outcome: Outcome[Any]) -> None:
+def _record_outcome(span: Span, outcome: Outcome[Any]) -> None:
     match outcome:
         case Done():
             span.set_status(Status(StatusCode.OK))
         case Failed(error, failure):
-            said = {"exception.message": failure.message, "exception.stacktrace": failure.stack_trace}
-            span.record_exception(error, said)
+            attributes = {"exception.message": failure.message, "exception.stacktrace": failure.stack_trace}
+            span.record_exception(error, attributes)
             span.set_status(Status(StatusCode.ERROR, f"{failure.type}: {failure.message}"))
         case Cancelled(reason) | Interrupted(reason):
             span.add_event("cancelled", {"trax.reason": reason})

@@ -1,7 +1,7 @@
-"""How the tables came to be. Alembic keeps the order, plain SQL per dialect keeps the words.
+"""Schema migrations: Alembic runs the revisions, each written in plain SQL per dialect.
 
-Each revision is `versions/NNNN_name.py` beside `NNNN_name.postgresql.sql` and `NNNN_name.sqlite.sql`. They
-follow each other by number, so a database that is up to date is recognised without loading Alembic.
+Each revision is `versions/NNNN_name.py` with `NNNN_name.postgresql.sql` and `NNNN_name.sqlite.sql`. The
+numbers give the order, so an up-to-date database is recognised without importing Alembic.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 HERE = Path(__file__).parent
-_alembic = Lock()  # its `context` and `op` are global: one migration a process at a time
+_alembic_lock = Lock()  # Alembic's `context` and `op` are global: one migration per process at a time
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaStatus:
-    """How the tables found compare to those this code wants."""
+    """The schema revision in the database, compared to the one this code needs."""
 
     current: str | None
     wanted: str
@@ -35,7 +35,7 @@ class SchemaStatus:
 
 
 def migrate(connection: Connection) -> SchemaStatus:
-    """Bring the tables up to date. Servers that start together wait here for the first of them."""
+    """Upgrade the schema. Servers that start at the same time wait here for the first one."""
     lift_limits(connection)
     take_migration_lock(connection)
     before = status(connection)
@@ -49,20 +49,23 @@ def migrate(connection: Connection) -> SchemaStatus:
 
 
 def ensure_current(connection: Connection) -> SchemaStatus:
-    """Refuse to work on tables other than this code's."""
+    """Raise unless the schema is at the revision this code needs."""
     found = status(connection)
     _refuse_newer(found)
     if found.state != "current":
-        what = "there are no Trax tables" if found.state == "missing" else f"the schema is at {found.current}"
-        raise SchemaNotMigrated(f"{what}, this version of Trax needs {found.wanted}; run `trax db migrate`")
+        is_missing = found.state == "missing"
+        problem = "there are no Trax tables" if is_missing else f"the schema is at {found.current}"
+        raise SchemaNotMigrated(
+            f"{problem}, this version of Trax needs {found.wanted}; run `trax db migrate`"
+        )
     return found
 
 
 def status(connection: Connection) -> SchemaStatus:
-    return compared(_current(connection))
+    return compare_revision(_current(connection))
 
 
-def compared(current: str | None) -> SchemaStatus:
+def compare_revision(current: str | None) -> SchemaStatus:
     known = revisions()
     wanted = known[-1]
     if current is None:
@@ -73,7 +76,7 @@ def compared(current: str | None) -> SchemaStatus:
 
 
 def revisions() -> list[str]:
-    """The numbers of all revisions this code knows, oldest first."""
+    """List the revision numbers in this package, oldest first."""
     return sorted(file.name.partition("_")[0] for file in (HERE / "versions").glob("[0-9]*_*.py"))
 
 
@@ -84,8 +87,8 @@ def version_table(connection: Connection) -> dict[str, Any]:
 
 
 def _current(connection: Connection) -> str | None:
-    where = version_table(connection)
-    name, schema = str(where["version_table"]), where["version_table_schema"]
+    location = version_table(connection)
+    name, schema = str(location["version_table"]), location["version_table_schema"]
     if not inspect(connection).has_table(name, schema=schema):
         return None
     version = column("version_num", String)
@@ -95,7 +98,7 @@ def _current(connection: Connection) -> str | None:
 def _refuse_newer(found: SchemaStatus) -> None:
     if found.state == "newer":
         raise SchemaTooNew(
-            f"the schema is at {found.current}, this version of Trax knows it up to {found.wanted}; "
+            f"the schema is at {found.current}, this version of Trax supports up to {found.wanted}; "
             "upgrade Trax on this server before starting it"
         )
 
@@ -107,5 +110,5 @@ def _upgrade(connection: Connection) -> None:
     config = Config()
     config.set_main_option("script_location", str(HERE).replace("%", "%%"))
     config.attributes["connection"] = connection
-    with _alembic:
+    with _alembic_lock:
         command.upgrade(config, "head")

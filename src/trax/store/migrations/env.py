@@ -1,4 +1,4 @@
-"""What Alembic runs for each command: our connection, our transaction, our version table."""
+"""Alembic environment: use the caller's connection and transaction, and Trax's version table."""
 
 from __future__ import annotations
 

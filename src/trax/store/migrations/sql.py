@@ -1,4 +1,4 @@
-"""Run the SQL that stands beside a revision."""
+"""Run the SQL file of a revision."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 from alembic import op
 
 
-def run_beside(revision_file: str) -> None:
-    """Run `NNNN_name.<dialect>.sql`, statement by statement, in the migration's transaction."""
+def run_sql_file(revision_file: str) -> None:
+    """Run `NNNN_name.<dialect>.sql` statement by statement, in the migration's transaction."""
     connection = op.get_bind()
     script = Path(revision_file).with_suffix(f".{connection.dialect.name}.sql")
     for statement in script.read_text(encoding="utf-8").split(";\n"):

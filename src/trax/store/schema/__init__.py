@@ -1,15 +1,14 @@
 """The tables, defined once for both dialects.
 
-PostgreSQL keeps them in a schema of their own (`trax.metadata`), SQLite under a prefix
-(`trax_metadata`), since it has no schemas. `tables(connection)` gives the right set, also for a
-connection that belongs to the caller.
+In PostgreSQL they are in the schema `trax` (`trax.metadata`), in SQLite they have a prefix
+(`trax_metadata`). `tables(connection)` returns the right set, also for a caller's connection.
 
-What is *not* here is deliberate. `work_queue.group_id`, `work_queue.manifest_id`,
-`work_queue.metadata_id`, `metadata.group_id` and `metadata.worker_id` carry no foreign key: they
+Some constraints are missing on purpose. `work_queue.group_id`, `work_queue.manifest_id`,
+`work_queue.metadata_id`, `metadata.group_id` and `metadata.worker_id` have no foreign key: they
 are written for every job, and the check would cost a quarter of the speed of a bulk load. A manifest
-is never deleted, only retired: whoever writes an entry of it holds its row, and `seeding.retire` waits
-for them. `metadata` has only the indexes that the stages ask: every other one would be paid by each
-attempt.
+is never deleted, only retired: a transaction that writes an entry locks the manifest row, and
+`seeding.retire` waits for it. `metadata` has only the indexes that the engine needs: each index costs
+time on every run.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """One set of tables, named as its dialect wants them."""
+    """The tables of one dialect."""
 
     all: MetaData
     manifest_group: Table

@@ -1,4 +1,4 @@
-"""What operators did, written in the transaction that did it."""
+"""Table `audit`: operator actions, written in the transaction of the action."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sqlalchemy import Column, Integer
 
 from trax.records.audit import Via
 from trax.store.schema.define import identity
-from trax.store.types import BigId, JsonText, Utc, Words
+from trax.store.types import BigId, ByteOrderText, JsonText, Utc
 
 if TYPE_CHECKING:
     from sqlalchemy import Table
@@ -21,18 +21,18 @@ def audit(define: Definer) -> Table:
         "audit",
         identity(),
         Column("at", Utc, nullable=False),
-        Column("actor", Words, nullable=False),
-        Column("via", Words, nullable=False),
-        Column("action", Words, nullable=False),
-        Column("noun", Words, nullable=False),
+        Column("actor", ByteOrderText, nullable=False),
+        Column("via", ByteOrderText, nullable=False),
+        Column("action", ByteOrderText, nullable=False),
+        Column("noun", ByteOrderText, nullable=False),
         Column("ids", JsonText, nullable=False),
         Column("targets", Integer, nullable=False),
         Column("before", JsonText),
         Column("after", JsonText),
         Column("restores", JsonText),
         Column("expects", JsonText),
-        Column("reason", Words),
-        # No foreign keys: an old entry may be forgotten before the one that undid it.
+        Column("reason", ByteOrderText),
+        # No foreign keys: an old entry may be deleted before the one that undid it.
         Column("undoes", BigId),
         Column("undone_by", BigId),
         define.one_of("via", Via),

@@ -1,4 +1,4 @@
-"""What gave up and waits for a person."""
+"""Table `dead_letter`: jobs that gave up and wait for an operator."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sqlalchemy import Column, Float, Integer, SmallInteger
 
 from trax.records.states import DeadLetterStatus
 from trax.store.schema.define import identity
-from trax.store.types import BigId, JsonText, Utc, Words
+from trax.store.types import BigId, ByteOrderText, JsonText, Utc
 
 if TYPE_CHECKING:
     from sqlalchemy import Table
@@ -20,27 +20,27 @@ def dead_letter(define: Definer) -> Table:
     table = define.table(
         "dead_letter",
         identity(),
-        Column("manifest_id", BigId, define.to("manifest")),
-        Column("train", Words, nullable=False),
+        Column("manifest_id", BigId, define.foreign_key("manifest")),
+        Column("train", ByteOrderText, nullable=False),
         Column("group_id", BigId),
         Column("priority", SmallInteger, nullable=False, server_default="0"),
         Column("input", JsonText),
         Column("retry", JsonText),
         Column("timeout_seconds", Float),
-        Column("unique_key", Words),
-        Column("status", Words, nullable=False),
-        Column("reason", Words, nullable=False),
+        Column("unique_key", ByteOrderText),
+        Column("status", ByteOrderText, nullable=False),
+        Column("reason", ByteOrderText, nullable=False),
         Column("retry_count", Integer, nullable=False),
-        # No foreign key: the letter outlives the record, and says itself what went wrong.
+        # No foreign key: the dead letter outlives the run, and has its own failure columns.
         Column("last_metadata_id", BigId),
-        Column("failure_exception", Words),
-        Column("failure_junction", Words),
-        Column("failure_reason", Words),
-        Column("fingerprint", Words, nullable=False, server_default=""),
+        Column("failure_exception", ByteOrderText),
+        Column("failure_junction", ByteOrderText),
+        Column("failure_reason", ByteOrderText),
+        Column("fingerprint", ByteOrderText, nullable=False, server_default=""),
         Column("dead_lettered_at", Utc, nullable=False),
         Column("resolved_at", Utc),
-        Column("note", Words),
-        Column("retry_metadata_id", BigId, define.to("metadata", ondelete="SET NULL")),
+        Column("note", ByteOrderText),
+        Column("retry_metadata_id", BigId, define.foreign_key("metadata", ondelete="SET NULL")),
         define.one_of("status", DeadLetterStatus),
         define.check(
             "resolved_when_not_awaiting", "(status = 'awaiting_intervention') = (resolved_at IS NULL)"

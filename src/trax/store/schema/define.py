@@ -1,4 +1,4 @@
-"""Spells names, checks and indexes for one dialect."""
+"""Helpers that define tables, checks and indexes for one dialect."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ BUSY_TABLE = {
     "autovacuum_analyze_scale_factor": 0.02,
     "autovacuum_vacuum_cost_delay": 0,
 }
-"""For tables whose rows all change: vacuum early and at full speed, or scans read the dead."""
+"""Storage options for tables whose rows all change: vacuum early and fast, or scans read dead rows."""
 
 
 class Definer:
-    """Spells names, checks and indexes for one dialect."""
+    """Defines tables, checks and indexes for one dialect."""
 
     def __init__(self, dialect: str) -> None:
         self.prefix = PREFIX if dialect == SQLITE else ""
@@ -37,14 +37,14 @@ class Definer:
     def table(
         self, name: str, *items: SchemaItem, storage: dict[str, Any] | None = None, clustered: bool = False
     ) -> Table:
-        """A table; a `clustered` one lies in the order of its key where the dialect can do that."""
+        """Define a table; a `clustered` one is stored in key order if the dialect supports it."""
         options: dict[str, Any] = {"postgresql_with": storage} if storage else {}
         if clustered:
             options["sqlite_with_rowid"] = False
-        counts_up = any(isinstance(item, Column) and item.identity for item in items)
-        return Table(self.prefix + name, self.tables, *items, sqlite_autoincrement=counts_up, **options)
+        has_identity = any(isinstance(item, Column) and item.identity for item in items)
+        return Table(self.prefix + name, self.tables, *items, sqlite_autoincrement=has_identity, **options)
 
-    def to(self, name: str, **options: Any) -> ForeignKey:
+    def foreign_key(self, name: str, **options: Any) -> ForeignKey:
         schema = f"{SCHEMA}." if self.tables.schema else ""
         return ForeignKey(f"{schema}{self.prefix}{name}.id", **options)
 

@@ -1,4 +1,4 @@
-"""Which train runs when, and the groups that share limits."""
+"""Tables `manifest` (scheduled trains) and `manifest_group` (shared limits)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sqlalchemy import Boolean, Column, Float, Integer, SmallInteger, false, tru
 
 from trax.records.states import ManifestOrigin, MisfirePolicy, ScheduleType
 from trax.store.schema.define import identity
-from trax.store.types import BigId, JsonText, Utc, Words
+from trax.store.types import BigId, ByteOrderText, JsonText, Utc
 
 if TYPE_CHECKING:
     from sqlalchemy import Table
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 
 BOUND = "max_active_jobs IS NOT NULL OR NOT enabled"
-"""The groups the gate has to know: most have no limit and are enabled."""
+"""Groups that the dispatcher must read; most groups have no limit and are enabled."""
 
 RESTING = "enabled AND next_due_at IS NULL AND retired_at IS NULL"
-"""The manifests that nobody looks at until something happens to them."""
+"""Manifests that have no next due time; the manager skips them until an event sets one."""
 LIVE = "retired_at IS NULL"
 RETIRED = "retired_at IS NOT NULL"
-"""What code no longer declares, or an operator deleted: it does not fire, and keeps its history."""
+"""No longer declared, or deleted by an operator: never fires, and keeps its history."""
 
 
 def manifest_group(define: Definer) -> Table:
     table = define.table(
         "manifest_group",
         identity(),
-        Column("name", Words, nullable=False, unique=True),
+        Column("name", ByteOrderText, nullable=False, unique=True),
         Column("priority", SmallInteger, nullable=False, server_default="0"),
         Column("max_active_jobs", Integer),
         Column("enabled", Boolean, nullable=False, server_default=true()),
@@ -51,25 +51,25 @@ def manifest(define: Definer) -> Table:
     table = define.table(
         "manifest",
         identity(),
-        Column("external_id", Words, nullable=False, unique=True),
-        Column("train", Words, nullable=False),
+        Column("external_id", ByteOrderText, nullable=False, unique=True),
+        Column("train", ByteOrderText, nullable=False),
         Column("input", JsonText),
-        Column("group_id", BigId, define.to("manifest_group"), nullable=False),
+        Column("group_id", BigId, define.foreign_key("manifest_group"), nullable=False),
         Column("enabled", Boolean, nullable=False, server_default=true()),
         Column("priority", SmallInteger, nullable=False, server_default="0"),
-        Column("origin", Words, nullable=False),
-        Column("batch", Words),
-        Column("app", Words, nullable=False, server_default="default"),
-        Column("schedule_type", Words, nullable=False),
-        Column("cron_expression", Words),
-        Column("time_zone", Words, nullable=False, server_default="UTC"),
+        Column("origin", ByteOrderText, nullable=False),
+        Column("batch", ByteOrderText),
+        Column("app", ByteOrderText, nullable=False, server_default="default"),
+        Column("schedule_type", ByteOrderText, nullable=False),
+        Column("cron_expression", ByteOrderText),
+        Column("time_zone", ByteOrderText, nullable=False, server_default="UTC"),
         Column("interval_seconds", Integer),
         Column("anchored", Boolean, nullable=False, server_default=false()),
         Column("scheduled_at", Utc),
-        Column("depends_on_id", BigId, define.to("manifest", ondelete="SET NULL")),
+        Column("depends_on_id", BigId, define.foreign_key("manifest", ondelete="SET NULL")),
         Column("variance_seconds", Integer),
         Column("exclusions", JsonText),
-        Column("misfire_policy", Words, nullable=False),
+        Column("misfire_policy", ByteOrderText, nullable=False),
         Column("misfire_limit", Integer),
         Column("misfire_threshold_seconds", Integer),
         Column("max_instances", Integer, nullable=False, server_default="1"),
@@ -78,8 +78,8 @@ def manifest(define: Definer) -> Table:
         Column("timeout_seconds", Float),
         Column("failure_count", Integer, nullable=False, server_default="0"),
         Column("lifetime_failures", Integer, nullable=False, server_default="0"),
-        Column("gave_up_reason", Words),
-        # No foreign key: the record of a run may be forgotten while its manifest stays.
+        Column("gave_up_reason", ByteOrderText),
+        # No foreign key: a run may be deleted while its manifest stays.
         Column("failed_metadata_id", BigId),
         Column("retry_at", Utc),
         Column("attempt_cancelled", Boolean, nullable=False, server_default=false()),

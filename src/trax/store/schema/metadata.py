@@ -1,4 +1,4 @@
-"""Every attempt, and what it logged."""
+"""Tables `metadata` (runs) and `log` (their log lines)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sqlalchemy import Boolean, Column, Float, Integer, SmallInteger, false
 
 from trax.records.states import LogLevel, State
 from trax.store.schema.define import BUSY_TABLE, identity
-from trax.store.types import BigId, JsonText, Utc, Words
+from trax.store.types import BigId, ByteOrderText, JsonText, Utc
 
 if TYPE_CHECKING:
     from sqlalchemy import Table
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from trax.store.schema.define import Definer
 
 ACTIVE = "state IN ('pending', 'in_progress')"
-COUNTED = f"{ACTIVE} AND NOT exempt"
-"""What occupies a place under the limits."""
+UNDER_LIMITS = f"{ACTIVE} AND NOT exempt"
+"""Runs that count against the limits."""
 OUTBOX = "state = 'pending' AND submitted_at IS NULL AND submitter <> 'local'"
-"""What is still to be handed over."""
+"""Runs that must still be handed to a submitter."""
 
 
 def metadata(define: Definer) -> Table:
     table = define.table(
         "metadata",
         identity(),
-        Column("external_id", Words, nullable=False),
-        Column("train", Words, nullable=False),
-        Column("state", Words, nullable=False),
-        Column("manifest_id", BigId, define.to("manifest")),
+        Column("external_id", ByteOrderText, nullable=False),
+        Column("train", ByteOrderText, nullable=False),
+        Column("state", ByteOrderText, nullable=False),
+        Column("manifest_id", BigId, define.foreign_key("manifest")),
         Column("group_id", BigId),
-        Column("parent_id", BigId, define.to("metadata", ondelete="SET NULL")),
+        Column("parent_id", BigId, define.foreign_key("metadata", ondelete="SET NULL")),
         Column("priority", SmallInteger, nullable=False, server_default="0"),
         Column("attempt", Integer, nullable=False, server_default="1"),
         Column("input", JsonText),
@@ -43,21 +43,21 @@ def metadata(define: Definer) -> Table:
         Column("started_at", Utc),
         Column("ended_at", Utc),
         Column("timeout_seconds", Float),
-        Column("submitter", Words),
+        Column("submitter", ByteOrderText),
         Column("worker_id", BigId),
-        Column("host", Words),
+        Column("host", ByteOrderText),
         Column("exempt", Boolean, nullable=False, server_default=false()),
         Column("cancel_requested", Boolean, nullable=False, server_default=false()),
-        Column("cancel_reason", Words),
-        Column("current_junction", Words),
+        Column("cancel_reason", ByteOrderText),
+        Column("current_junction", ByteOrderText),
         Column("junction_started_at", Utc),
         Column("progress", Float),
-        Column("progress_message", Words),
+        Column("progress_message", ByteOrderText),
         Column("junctions", JsonText),
-        Column("failure_junction", Words),
-        Column("failure_exception", Words),
-        Column("failure_reason", Words),
-        Column("stack_trace", Words),
+        Column("failure_junction", ByteOrderText),
+        Column("failure_exception", ByteOrderText),
+        Column("failure_reason", ByteOrderText),
+        Column("stack_trace", ByteOrderText),
         define.one_of("state", State),
         define.check("priority_range", "priority BETWEEN 0 AND 31"),
         define.check("attempt_range", "attempt >= 1"),
@@ -69,7 +69,7 @@ def metadata(define: Definer) -> Table:
         storage=BUSY_TABLE,
     )
     column = table.c
-    define.index("metadata_active_idx", column.group_id, where=COUNTED)
+    define.index("metadata_active_idx", column.group_id, where=UNDER_LIMITS)
     define.index(
         "metadata_claim_idx", column.submitter, column.priority.desc(), column.id, where="state = 'pending'"
     )
@@ -90,13 +90,13 @@ def log(define: Definer) -> Table:
     table = define.table(
         "log",
         identity(),
-        Column("metadata_id", BigId, define.to("metadata", ondelete="CASCADE")),
+        Column("metadata_id", BigId, define.foreign_key("metadata", ondelete="CASCADE")),
         Column("created_at", Utc, nullable=False),
-        Column("level", Words, nullable=False),
-        Column("logger", Words, nullable=False),
-        Column("message", Words, nullable=False),
-        Column("exception", Words),
-        Column("stack_trace", Words),
+        Column("level", ByteOrderText, nullable=False),
+        Column("logger", ByteOrderText, nullable=False),
+        Column("message", ByteOrderText, nullable=False),
+        Column("exception", ByteOrderText),
+        Column("stack_trace", ByteOrderText),
         define.one_of("level", LogLevel),
     )
     define.index("log_metadata_idx", table.c.metadata_id, table.c.id)

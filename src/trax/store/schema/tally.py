@@ -1,6 +1,6 @@
-"""How much ended when: sums over the history, so that nobody has to walk it.
+"""Tables `tally` and `group_tally`: totals of ended runs, so that pages need not read the history.
 
-Nothing on the path of a job writes here. A duty adds up what ended, minute by minute, once a minute is over.
+Jobs never write here. A background loop adds the runs of each minute after that minute is over.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import BigInteger, Column, Float
 
 from trax.records.tally import Span
-from trax.store.types import BigId, Utc, Words
+from trax.store.types import BigId, ByteOrderText, Utc
 
 if TYPE_CHECKING:
     from sqlalchemy import Table
@@ -19,28 +19,28 @@ if TYPE_CHECKING:
 
 
 def tally(define: Definer) -> Table:
-    """What ended in a minute or an hour, of each train."""
+    """Totals per minute or hour, and train."""
     return define.table(
         "tally",
-        Column("span", Words, primary_key=True),
+        Column("span", ByteOrderText, primary_key=True),
         Column("at", Utc, primary_key=True),
-        Column("train", Words, primary_key=True),
-        *_sums(),
+        Column("train", ByteOrderText, primary_key=True),
+        *_total_columns(),
         define.one_of("span", Span),
         clustered=True,
     )
 
 
 def group_tally(define: Definer) -> Table:
-    """What has ended in each group since counting began. A group that is gone leaves its row."""
+    """Totals per group since counting began. The row of a deleted group stays."""
     return define.table(
         "group_tally",
         Column("group_id", BigId, primary_key=True, autoincrement=False),
-        *_sums(),
+        *_total_columns(),
         Column("last_run_at", Utc, nullable=False),
     )
 
 
-def _sums() -> list[Column[Any]]:
+def _total_columns() -> list[Column[Any]]:
     counts = [Column(name, BigInteger, nullable=False) for name in ("completed", "failed", "cancelled")]
     return [*counts, Column("seconds", Float, nullable=False)]

@@ -1,4 +1,4 @@
-"""Who is signed in to the dashboard, and links that sign somebody in once."""
+"""Tables `web_session` (dashboard sign-ins) and `web_link` (one-time sign-in links)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sqlalchemy import Column
 
 from trax.records.web_session import SignIn
 from trax.store.schema.define import identity
-from trax.store.types import Utc, Words
+from trax.store.types import ByteOrderText, Utc
 
 if TYPE_CHECKING:
     from sqlalchemy import Table
@@ -20,13 +20,13 @@ def web_session(define: Definer) -> Table:
     table = define.table(
         "web_session",
         identity(),
-        Column("key", Words, nullable=False),
-        Column("user", Words, nullable=False),
-        Column("role", Words, nullable=False),
-        Column("means", Words, nullable=False),
-        Column("proof", Words, nullable=False),
-        Column("address", Words, nullable=False),
-        Column("user_agent", Words, nullable=False),
+        Column("key", ByteOrderText, nullable=False),
+        Column("user", ByteOrderText, nullable=False),
+        Column("role", ByteOrderText, nullable=False),
+        Column("means", ByteOrderText, nullable=False),
+        Column("proof", ByteOrderText, nullable=False),
+        Column("address", ByteOrderText, nullable=False),
+        Column("user_agent", ByteOrderText, nullable=False),
         Column("created_at", Utc, nullable=False),
         Column("last_seen_at", Utc, nullable=False),
         Column("expires_at", Utc, nullable=False),
@@ -40,7 +40,7 @@ def web_session(define: Definer) -> Table:
 def web_link(define: Definer) -> Table:
     return define.table(
         "web_link",
-        Column("key", Words, primary_key=True),
+        Column("key", ByteOrderText, primary_key=True),
         Column("created_at", Utc, nullable=False),
         Column("expires_at", Utc, nullable=False),
     )

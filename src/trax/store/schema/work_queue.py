@@ -1,4 +1,4 @@
-"""Everything that wants to run."""
+"""Table `work_queue`: enqueued jobs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sqlalchemy import Boolean, Column, Float, Integer, SmallInteger
 
 from trax.records.states import Origin, QueueStatus
 from trax.store.schema.define import BUSY_TABLE, identity
-from trax.store.types import BigId, JsonText, Utc, Words
+from trax.store.types import BigId, ByteOrderText, JsonText, Utc
 
 if TYPE_CHECKING:
     from sqlalchemy import Table
@@ -19,35 +19,35 @@ QUEUED = "status = 'queued'"
 READY = f"{QUEUED} AND ready"
 DELAYED = f"{QUEUED} AND NOT ready AND parked IS NULL"
 PARKED = f"{QUEUED} AND parked IS NOT NULL"
-"""What no live worker could start: it waits outside the queue, and is never ready."""
+"""Entries that no live worker can run; they are never ready."""
 SCHEDULED = f"{QUEUED} AND origin IN ('schedule', 'retry')"
-STANDING_IN = f"{QUEUED} AND origin IN ('schedule', 'retry', 'requeue')"
-"""What holds back the next scheduled entry of a manifest."""
+BLOCKS_SCHEDULED = f"{QUEUED} AND origin IN ('schedule', 'retry', 'requeue')"
+"""Entries that block the next scheduled entry of their manifest."""
 KEYED = "unique_key IS NOT NULL"
-"""Whoever holds a key, queued or not: it is freed when somebody asks for it and the holder's job is over."""
+"""Entries with a unique key, in any status. The next enqueue with it releases it if the job has ended."""
 
 
 def work_queue(define: Definer) -> Table:
     table = define.table(
         "work_queue",
         identity(),
-        Column("external_id", Words, nullable=False, unique=True),
-        Column("train", Words, nullable=False),
+        Column("external_id", ByteOrderText, nullable=False, unique=True),
+        Column("train", ByteOrderText, nullable=False),
         Column("input", JsonText),
-        Column("status", Words, nullable=False),
-        Column("origin", Words, nullable=False),
+        Column("status", ByteOrderText, nullable=False),
+        Column("origin", ByteOrderText, nullable=False),
         Column("ready", Boolean, nullable=False),
-        Column("parked", Words),
+        Column("parked", ByteOrderText),
         Column("parked_at", Utc),
         Column("priority", SmallInteger, nullable=False, server_default="0"),
         Column("group_priority", SmallInteger, nullable=False, server_default="0"),
         Column("group_id", BigId),
         Column("manifest_id", BigId),
         Column("metadata_id", BigId),
-        Column("dead_letter_id", BigId, define.to("dead_letter", ondelete="SET NULL")),
-        Column("unique_key", Words),
-        # The key that another job took over when this one's was over: a re-run asks for it again.
-        Column("former_key", Words),
+        Column("dead_letter_id", BigId, define.foreign_key("dead_letter", ondelete="SET NULL")),
+        Column("unique_key", ByteOrderText),
+        # The key that another job took over after this one ended; a re-run requests it again.
+        Column("former_key", ByteOrderText),
         Column("attempt", Integer, nullable=False, server_default="1"),
         Column("retry", JsonText),
         Column("timeout_seconds", Float),

@@ -1,10 +1,10 @@
-"""A Ray cluster executes, where a run needs a GPU, or more machines than one.
+"""Run jobs as tasks of a Ray cluster, for runs that need a GPU or many machines.
 
-near side                               cluster
+server side                             cluster
 workers  RayWorkers, the submitter
-link     the lines exchanged with ──►   driver   a process that speaks to Ray
-                                          └──►   yard   an actor that owns the tasks; a task for each run,
-                                                        in processes that take runs up by their id
+link     lines exchanged with     ──►   driver   a process connected to Ray
+                                          └──►   yard   an actor that owns the tasks; one task per run,
+                                                        in processes that claim runs by id
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The inside of the process that speaks to Ray: reads questions, has them answered in the cluster."""
+"""The driver process: reads requests from stdin, calls the Ray cluster, writes responses to stdout."""
 
 from __future__ import annotations
 
@@ -7,47 +7,47 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from trax.host.extras import needed
-from trax.submitters.ray.yard import Yard
+from trax.host.extras import import_extra
+from trax.submitters.ray.yard import TaskOwner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 NAMESPACE: Final = "trax"
-ANSWER_SECONDS: Final = 20
+CALL_SECONDS: Final = 20
 
 
 def main() -> None:
-    """The whole life of the process: until nobody asks any more."""
-    answers = _stdout_for_answers()
+    """Serve requests until stdin is closed."""
+    answers = _take_stdout()
     config = json.loads(sys.stdin.readline())
-    ray: Any = needed("ray", extra="ray", by="RayWorkers")
-    _serve(Cluster(ray, config), sys.stdin, answers)
+    ray: Any = import_extra("ray", extra="ray", feature="RayWorkers")
+    _serve(RayCluster(ray, config), sys.stdin, answers)
 
 
-class Cluster:
-    """The connection, made when it is first needed, and the actor that owns the tasks."""
+class RayCluster:
+    """The connection to Ray, opened at the first call, and the actor that owns the tasks."""
 
     def __init__(self, ray: Any, config: dict[str, Any]) -> None:
         self._ray = ray
         self._config = config
 
-    def answer(self, verb: str, what: list[Any]) -> dict[str, Any]:
+    def call(self, verb: str, arguments: list[Any]) -> dict[str, Any]:
         if not self._ray.is_initialized():
             self._ray.init(address=self._config["address"], namespace=NAMESPACE, log_to_driver=False)
         try:
-            return self._asked(verb, what)
+            return self._call_owner(verb, arguments)
         except self._ray.exceptions.RayActorError:
-            return self._asked(verb, what)  # the yard has died with its node; by now there is another
+            return self._call_owner(verb, arguments)  # the actor died with its node; Ray has created another
 
-    def _asked(self, verb: str, what: list[Any]) -> dict[str, Any]:
-        asked = getattr(self._yard(), verb).remote(self._config, what)
-        return self._ray.get(asked, timeout=ANSWER_SECONDS)
+    def _call_owner(self, verb: str, arguments: list[Any]) -> dict[str, Any]:
+        result = getattr(self._task_owner(), verb).remote(self._config, arguments)
+        return self._ray.get(result, timeout=CALL_SECONDS)
 
-    def _yard(self) -> Any:
-        """The one that is there, or a new one. Detached, so that it lives on when we end."""
+    def _task_owner(self) -> Any:
+        """The existing actor, or a new one. Detached, so that it outlives this process."""
         return (
-            self._ray.remote(Yard)
+            self._ray.remote(TaskOwner)
             .options(
                 name=f"trax-{self._config['name']}",
                 lifetime="detached",
@@ -60,19 +60,19 @@ class Cluster:
         )
 
 
-def _serve(cluster: Cluster, questions: Iterable[str], answers: TextIO) -> None:
-    for line in questions:
+def _serve(cluster: RayCluster, requests: Iterable[str], responses: TextIO) -> None:
+    for line in requests:
         verb, what = json.loads(line)
         try:
-            answer = cluster.answer(verb, what)
-        except Exception as error:  # noqa: BLE001 - it is the answer
+            answer = cluster.call(verb, what)
+        except Exception as error:  # noqa: BLE001 - sent as the response
             answer = {"failed": f"{type(error).__name__}: {error}"}
-        answers.write(json.dumps(answer) + "\n")
-        answers.flush()
+        responses.write(json.dumps(answer) + "\n")
+        responses.flush()
 
 
-def _stdout_for_answers() -> TextIO:
-    """Ours alone: what Ray, or anybody else, prints goes to stderr."""
+def _take_stdout() -> TextIO:
+    """Reserve stdout for responses: output of Ray and others goes to stderr."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     return answers

@@ -1,7 +1,7 @@
-"""The process that speaks to Ray for us, and the lines we exchange with it.
+"""Start the driver process that is connected to Ray, and exchange lines with it.
 
-A process that is connected to a Ray cluster is ended by Ray when the cluster goes away, without a word and
-without a chance to object. That must not happen to a scheduler, so another process holds the connection.
+Ray kills a process that is connected to a cluster when the cluster goes away. That must not happen to a
+scheduler, so a separate process holds the connection.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ LEAVE_SECONDS: Final = 5
 PROGRAM: Final = "trax.submitters.ray.driver"
 
 
-class Link:
-    """A question a line, an answer a line. The process ends when we are gone."""
+class DriverLink:
+    """One JSON line per request and per response. The driver ends with this process."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self._process = subprocess.Popen(  # noqa: S603 - our own module
@@ -29,42 +29,42 @@ class Link:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # Ctrl-C is for us: what is under way is still to be handed over
+            start_new_session=True,  # Ctrl-C must not reach it: batches in progress are still submitted
         )
-        assert self._process.stdin  # noqa: S101 - pipes were asked for
+        assert self._process.stdin  # noqa: S101 - PIPE was passed
         assert self._process.stdout  # noqa: S101
         self._questions = self._process.stdin
         self._answers: SimpleQueue[str] = SimpleQueue()
         listening = Thread(
-            target=self._listen, args=(self._process.stdout,), name="trax ray link", daemon=True
+            target=self._read_lines, args=(self._process.stdout,), name="trax ray link", daemon=True
         )
         listening.start()
-        with suppress(OSError):  # whoever asks will learn that it has ended
-            self._say(config)
+        with suppress(OSError):  # the first request will report that it has ended
+            self._write_line(config)
 
     @property
-    def lives(self) -> bool:
+    def is_alive(self) -> bool:
         return self._process.poll() is None
 
-    def ask(self, question: Any, seconds: float) -> dict[str, Any]:
-        """The answer; raises TraxError when Ray fails, or says nothing."""
+    def request(self, message: Any, seconds: float) -> dict[str, Any]:
+        """Send a request and wait for the response; TraxError if Ray fails or does not respond."""
         try:
-            self._say(question)
+            self._write_line(message)
             line = self._answers.get(timeout=seconds)
         except Empty:
-            raise TraxError(f"Ray has not answered within {seconds:g} s") from None
+            raise TraxError(f"Ray did not respond within {seconds:g} s") from None
         except OSError:
             line = ""
         if not line:
-            raise TraxError("the connection to Ray is lost; see what its process wrote to stderr")
-        answer = json.loads(line)
-        if "failed" in answer:
-            raise TraxError(f"Ray did not take it: {answer['failed']}")
-        return answer
+            raise TraxError("connection to Ray lost; see stderr of the driver process")
+        response = json.loads(line)
+        if "failed" in response:
+            raise TraxError(f"Ray rejected the request: {response['failed']}")
+        return response
 
     def close(self) -> None:
-        """It ends by itself when nobody asks any more, unless Ray holds it up."""
-        with suppress(OSError):  # it may have ended before it had read all
+        """Close stdin, which ends the driver; kill it if Ray keeps it alive."""
+        with suppress(OSError):  # it may have ended before reading everything
             self._questions.close()
         try:
             self._process.wait(LEAVE_SECONDS)
@@ -72,12 +72,12 @@ class Link:
             self._process.kill()
             self._process.wait()
 
-    def _say(self, words: Any) -> None:
-        self._questions.write(json.dumps(words) + "\n")
+    def _write_line(self, message: Any) -> None:
+        self._questions.write(json.dumps(message) + "\n")
         self._questions.flush()
 
-    def _listen(self, said: TextIO) -> None:
-        with said:
-            for line in said:
+    def _read_lines(self, output: TextIO) -> None:
+        with output:
+            for line in output:
                 self._answers.put(line)
         self._answers.put("")

@@ -1,4 +1,4 @@
-"""Runs as tasks of a Ray cluster, placed by what each train needs."""
+"""`RayWorkers`: run jobs as tasks of a Ray cluster, with resources per train."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
 from trax.dispatch.submit import Refused
-from trax.errors import DefinitionError, MissingExtra, shown
-from trax.submitters.ray.link import Link
+from trax.errors import DefinitionError, MissingExtra, format_value
+from trax.submitters.ray.link import DriverLink
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence
 
-    from trax.dispatch.submit import Answer, Submission
+    from trax.dispatch.submit import Submission, SubmissionResult
 
 logger = logging.getLogger(__name__)
 
-PATIENCE: Final = timedelta(seconds=60)
-"""How long a call may take. The first one has to load Ray and to find the cluster."""
-KNOCK_SECONDS: Final = 2
+CALL_TIMEOUT: Final = timedelta(seconds=60)
+"""The timeout of a call. The first one loads Ray and connects to the cluster."""
+CONNECT_SECONDS: Final = 2
 
 
 class RayWorkers:
-    """Hands runs to a Ray cluster. There, each is a task that takes its record up by its id.
+    """Submits runs to a Ray cluster, where each is a task that claims its run by id.
 
-    `app` says where a process of the cluster finds the app: `module:app`, or a function there that makes it.
-    `resources` says what a run of a train takes up, in the words of `ray.remote`: `num_cpus`, `num_gpus`,
-    `memory`, `resources`, `scheduling_strategy`; a train without a word takes one CPU. A new `version` gets
-    new processes: give it at each deploy, since those that run keep the code they have loaded.
+    `app` is where a process of the cluster finds the app: `module:app`, or a function there that returns it.
+    `resources` are the options of `ray.remote` per train: `num_cpus`, `num_gpus`, `memory`, `resources`,
+    `scheduling_strategy`; the default is one CPU. A new `version` gets new processes: change it at each
+    deploy, since running processes keep the code they have loaded.
     """
 
     batch_size = 100
@@ -48,17 +48,17 @@ class RayWorkers:
         resources: Mapping[str, Mapping[str, Any]] | None = None,
         runtime_env: Mapping[str, Any] | None = None,
         version: str | None = None,
-        timeout: timedelta = PATIENCE,
+        timeout: timedelta = CALL_TIMEOUT,
     ) -> None:
         if find_spec("ray") is None:
             raise MissingExtra("RayWorkers", "ray", "ray")
         if not all(app.partition(":")):
-            raise DefinitionError(f"RayWorkers needs an app such as 'jobs:app' (got {shown(app)})")
+            raise DefinitionError(f"RayWorkers needs an app such as 'jobs:app' (got {format_value(app)})")
         self.name = name
         self.timeout = timeout
         self._resources = {train: dict(words) for train, words in (resources or {}).items()}
         self._calling = Lock()
-        self._link: Link | None = None
+        self._link: DriverLink | None = None
         self._address = address
         self._config = {
             "app": app,
@@ -68,55 +68,55 @@ class RayWorkers:
         }
         _check_plain(name, self._resources, self._config["runtime_env"])
 
-    def submit(self, batch: Sequence[Submission]) -> list[Answer]:
-        """Hand over a batch in one call. Ray keeps its queue in memory: what it loses is handed over anew."""
+    def submit(self, batch: Sequence[Submission]) -> list[SubmissionResult]:
+        """Submit a batch in one call. Ray's queue is in memory: runs it loses are submitted again."""
         runs = [[run.metadata_id, self._resources.get(run.train, {})] for run in batch]
-        refused = self._asked("hand_over", runs)
+        refused = self._call_cluster("hand_over", runs)
         return [
             Refused(refused[str(run.metadata_id)]) if str(run.metadata_id) in refused else None
             for run in batch
         ]
 
     def withdraw(self, batch: Sequence[Submission]) -> None:
-        """Take tasks that have not begun out of Ray's queue; their records are over already."""
-        self._asked("withdraw", [run.metadata_id for run in batch])
+        """Cancel tasks that have not started; their runs have ended already."""
+        self._call_cluster("withdraw", [run.metadata_id for run in batch])
 
     @asynccontextmanager
     async def opened(self, _receiving: object) -> AsyncGenerator[None]:
-        """The connection lasts no longer than the server that hands over."""
+        """Close the connection when the server stops."""
         try:
             yield
         finally:
             await asyncio.to_thread(self.close)
 
     def close(self) -> None:
-        """Let go of the cluster. What it was handed goes on."""
+        """Disconnect from the cluster. Submitted runs continue."""
         with self._calling:
             self._drop()
 
-    def _asked(self, verb: str, what: list[Any]) -> dict[str, str]:
-        """One question at a time. After one that went wrong there is a new link, perhaps to a new cluster."""
+    def _call_cluster(self, verb: str, arguments: list[Any]) -> dict[str, str]:
+        """Send one request at a time. After a failure the next one opens a new link."""
         with self._calling:
             try:
-                answer = self._opened().ask([verb, what], self.timeout.total_seconds())
+                response = self._open_link().request([verb, arguments], self.timeout.total_seconds())
             except BaseException:
                 self._drop()
                 raise
-        for metadata_id, reason in answer["problems"]:
+        for metadata_id, reason in response["problems"]:
             logger.warning(
-                "run %s did not begin in Ray: %s", metadata_id, reason, extra={"metadata_id": metadata_id}
+                "run %s did not start in Ray: %s", metadata_id, reason, extra={"metadata_id": metadata_id}
             )
-        return answer["refused"]
+        return response["refused"]
 
-    def _opened(self) -> Link:
-        """Knock first: Ray itself takes half a minute to notice that nobody is there."""
+    def _open_link(self) -> DriverLink:
+        """Test the connection first: Ray itself takes half a minute to notice that the cluster is down."""
         host, colon, port = self._address.removeprefix("ray://").rpartition(":")
         if colon and port.isdecimal():
-            with socket.create_connection((host, int(port)), timeout=KNOCK_SECONDS):
+            with socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS):
                 pass
-        if self._link is None or not self._link.lives:
+        if self._link is None or not self._link.is_alive:
             self._drop()
-            self._link = Link(self._config)
+            self._link = DriverLink(self._config)
         return self._link
 
     def _drop(self) -> None:
@@ -125,12 +125,12 @@ class RayWorkers:
             link.close()
 
 
-def _check_plain(name: str, *said: Any) -> None:
+def _check_plain(name: str, *values: Any) -> None:
     try:
-        json.dumps(said)
-    except TypeError as odd:
+        json.dumps(values)
+    except TypeError as error:
         raise DefinitionError(
-            f"RayWorkers {name!r}: resources and runtime_env are plain data, since they travel ({odd})"
+            f"RayWorkers {name!r}: resources and runtime_env must be JSON data ({error})"
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""In the cluster: the actor that owns the tasks, and the task that takes a run up and sees it through."""
+"""Code in the Ray cluster: the actor that owns the tasks, and the task that claims and executes a run."""
 
 from __future__ import annotations
 
@@ -8,47 +8,47 @@ from functools import cache
 from typing import Any
 
 from trax.errors import DefinitionError
-from trax.host.extras import needed
-from trax.submitters.resident import Resident
+from trax.host.extras import import_extra
+from trax.submitters.resident import ThreadReceiver
 
 
-class Yard:
-    """Owns the tasks. Ray ends tasks with whoever asked for them, and schedulers come and go."""
+class TaskOwner:
+    """The actor that owns the tasks. Ray ends tasks with their owner, and schedulers come and go."""
 
     def __init__(self) -> None:
-        self._ray: Any = needed("ray", extra="ray", by="RayWorkers")
+        self._ray: Any = import_extra("ray", extra="ray", feature="RayWorkers")
         self._tasks: dict[int, Any] = {}
-        # Made once: each one made is another function to Ray, whose tasks share no process and no queue.
+        # Created once: Ray treats each one as another function, with its own processes and queue.
         self._execute: Any = self._ray.remote(execute)
 
     def hand_over(self, config: dict[str, Any], runs: list[tuple[int, dict[str, Any]]]) -> dict[str, Any]:
-        """Make a task of each run that is not here yet; says who was refused, and what went wrong before."""
+        """Start a task for each new run; returns refused runs, and problems of earlier tasks."""
         problems = self._problems()
         refused: dict[str, str] = {}
         for metadata_id, resources in runs:
             if metadata_id in self._tasks:
                 continue
             try:
-                self._tasks[metadata_id] = self._begun(config, metadata_id, resources)
+                self._tasks[metadata_id] = self._start_task(config, metadata_id, resources)
             except (TypeError, ValueError) as error:
-                refused[str(metadata_id)] = f"Ray refused {resources}: {error}"
+                refused[str(metadata_id)] = f"Ray rejected the resources {resources}: {error}"
         return {"refused": refused, "problems": problems}
 
     def withdraw(self, _config: dict[str, Any], metadata_ids: list[int]) -> dict[str, Any]:
-        """Take these out of Ray's queue. Whether one may still begin is for its record to say."""
+        """Cancel these tasks. One that starts all the same cannot claim its run."""
         for metadata_id in metadata_ids:
             if metadata_id in self._tasks:
                 self._ray.cancel(self._tasks[metadata_id], force=False)
         return {"refused": {}, "problems": self._problems()}
 
-    def _begun(self, config: dict[str, Any], metadata_id: int, resources: dict[str, Any]) -> Any:
+    def _start_task(self, config: dict[str, Any], metadata_id: int, resources: dict[str, Any]) -> Any:
         task = self._execute.options(
             name=f"trax run {metadata_id}", runtime_env=config["runtime_env"] or None, **resources
         )
         return task.remote(config["app"], metadata_id)
 
     def _problems(self) -> list[tuple[int, str]]:
-        """What went wrong with tasks that are over; they are forgotten. A train that fails is no problem."""
+        """Errors of ended tasks, which are then forgotten. A failed train is not a problem of its task."""
         if not self._tasks:
             return []
         numbers = {task: metadata_id for metadata_id, task in self._tasks.items()}
@@ -61,24 +61,24 @@ class Yard:
                 self._ray.get(task)
             except self._ray.exceptions.TaskCancelledError:
                 pass
-            except Exception as error:  # noqa: BLE001 - told to whoever asks next
-                problems.append((metadata_id, str(error).strip().rpartition("\n")[2]))  # above is a traceback
+            except Exception as error:  # noqa: BLE001 - reported by the next call
+                problems.append((metadata_id, str(error).strip().rpartition("\n")[2]))  # without traceback
         return problems
 
 
 def execute(app: str, metadata_id: int) -> bool:
-    """Take a run up in this process, and stay until it has ended; False when somebody else has it."""
-    return _resident(app).execute(metadata_id)
+    """Claim a run and execute it in this process; False if it was claimed elsewhere."""
+    return _receiver(app).execute(metadata_id)
 
 
 @cache
-def _resident(name: str) -> Resident:
-    """One for as long as the process lives; Ray gives it one task after another."""
+def _receiver(name: str) -> ThreadReceiver:
+    """One receiver per process, which Ray gives one task after another."""
     module, _, attribute = name.partition(":")
     found: Any = getattr(importlib.import_module(module), attribute, None)
     if found is None:
         raise DefinitionError(f"{module} has no app named {attribute!r}")
     app: Any = found() if callable(found) else found
-    resident = Resident(app)
+    resident = ThreadReceiver(app)
     atexit.register(resident.close)
     return resident

@@ -1,8 +1,10 @@
-"""A queue of Amazon SQS carries the ids of runs to whoever consumes it.
+"""Run jobs in consumers of an Amazon SQS queue; messages carry the ids of runs.
 
-near side               queue              far side
-workers  SqsWorkers ──► messages ──┬──►    consumer   a process that takes up what it finds
-                                   └──►    handler    an AWS Lambda function, called with what was found
+client, message: the SQS client, and the body of a message
+
+server side             queue              worker side
+workers  SqsWorkers ──► messages ──┬──►    consumer   a process that claims and runs them
+                                   └──►    handler    an AWS Lambda function
 """
 
 from __future__ import annotations

@@ -1,23 +1,23 @@
-"""How we reach SQS, where nobody gave us a client of their own."""
+"""The default SQS client, if the user passes none."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from trax.host.extras import needed
+from trax.host.extras import import_extra
 
-TEN: Final = 10
-"""As many messages as SQS takes or gives in one call."""
+MAX_BATCH: Final = 10
+"""The largest batch of messages in one SQS call."""
 
 CONNECT_SECONDS: Final = 4
 READ_SECONDS: Final = 30
-"""Longer than the longest poll."""
+"""Longer than the longest long poll."""
 
 
-def sqs_client(who: str) -> Any:
-    """A client that gives up soon: whoever uses it tries again anyway."""
-    boto3: Any = needed("boto3", extra="sqs", by=who)
-    botocore: Any = needed("botocore.config", extra="sqs", by=who)
+def sqs_client(used_by: str) -> Any:
+    """A client with short timeouts: its callers retry anyway."""
+    boto3: Any = import_extra("boto3", extra="sqs", feature=used_by)
+    botocore: Any = import_extra("botocore.config", extra="sqs", feature=used_by)
     config = botocore.Config(
         connect_timeout=CONNECT_SECONDS,
         read_timeout=READ_SECONDS,

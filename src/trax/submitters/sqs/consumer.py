@@ -1,4 +1,4 @@
-"""The far side as a process: take from the queue what there is room for, and take it up."""
+"""`SqsConsumer`: a process that reads an SQS queue, and claims and runs the jobs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from trax.errors import StoreError, TraxError
 from trax.host.loop import Loop
 from trax.host.signals import StopSignals
-from trax.submitters.sqs.client import TEN, sqs_client
-from trax.submitters.sqs.message import taken_up
+from trax.submitters.sqs.client import MAX_BATCH, sqs_client
+from trax.submitters.sqs.message import claim_run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LONG_POLL: Final = timedelta(seconds=10)
-FULL_SECONDS: Final = 0.05
-"""How soon to look for room again. It costs nothing: nobody is asked."""
+RECHECK_SECONDS: Final = 0.05
+"""How soon to check for a free slot again; no request is made for it."""
 
 
 class SqsConsumer:
-    """Consumes a queue: runs `concurrency` jobs at once, and asks for no more messages than it has room for.
+    """Consumes a queue: runs `concurrency` jobs at once, and requests no more messages than free slots.
 
-    A message is deleted as soon as its record has moved on: from then on the record is what counts, so a job
-    may take longer than the visibility timeout of the queue. What could not be taken up stays in the queue,
-    comes again, and in the end goes where the queue's redrive policy sends it.
+    A message is deleted as soon as its run is claimed, so a job may take longer than the visibility timeout
+    of the queue. A message whose run cannot be claimed stays in the queue, is delivered again, and finally
+    goes where the queue's redrive policy sends it.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class SqsConsumer:
         queue_url: str,
         *,
         client: Any = None,
-        concurrency: int = TEN,
+        concurrency: int = MAX_BATCH,
         poll: timedelta = LONG_POLL,
     ) -> None:
         self._app = app
@@ -53,18 +53,18 @@ class SqsConsumer:
         self._poll_seconds = int(poll.total_seconds())
 
     async def serve(self) -> None:
-        """Consume until SIGTERM or SIGINT, then let what runs end."""
+        """Consume until SIGTERM or SIGINT, then wait for active runs."""
         with StopSignals() as signals:
-            await self.run(signals.asked)
+            await self.run(signals.stop_requested)
 
     async def run(self, stopped: asyncio.Event) -> None:
-        """Consume until the event is set, then let what runs end. A poll under way is waited for."""
-        async with self._app.receiving(concurrency=self._concurrency) as receiver:
+        """Consume until the event is set, then wait for the current poll and for active runs."""
+        async with self._app.receiver(concurrency=self._concurrency) as receiver:
 
             async def turn() -> float | None:
                 return await self._turn(receiver, stopped)
 
-            loop = Loop(f"sqs {self._url}", turn, poll_seconds=lambda: FULL_SECONDS)
+            loop = Loop(f"sqs {self._url}", turn, poll_seconds=lambda: RECHECK_SECONDS)
             running = asyncio.create_task(loop.run(), name="trax sqs consumer")
             try:
                 await stopped.wait()
@@ -73,51 +73,54 @@ class SqsConsumer:
                 await running
 
     async def _turn(self, receiver: Receiver, stopped: asyncio.Event) -> float | None:
-        """One poll; the next one at once, or when there is room."""
+        """One poll; the next one at once, or when a slot is free."""
         load = receiver.load
-        room = load.slots - load.running - load.prefetched
-        if room <= 0:
+        free = load.slots - load.running - load.prefetched
+        if free <= 0:
             return None
-        messages = await asyncio.to_thread(self._received, min(room, TEN))
+        messages = await asyncio.to_thread(self._receive_messages, min(free, MAX_BATCH))
         if stopped.is_set():
             await asyncio.to_thread(self._give_back, messages)
             return None
-        done = [one for one in messages if await _is_done_with(receiver, one)]
+        done = [message for message in messages if await _try_claim_message(receiver, message)]
         await asyncio.to_thread(self._delete, done)
         return 0
 
-    def _received(self, most: int) -> Sequence[Message]:
-        said = self._client.receive_message(
-            QueueUrl=self._url, MaxNumberOfMessages=most, WaitTimeSeconds=self._poll_seconds
+    def _receive_messages(self, limit: int) -> Sequence[Message]:
+        response = self._client.receive_message(
+            QueueUrl=self._url, MaxNumberOfMessages=limit, WaitTimeSeconds=self._poll_seconds
         )
-        return said.get("Messages", [])
+        return response.get("Messages", [])
 
     def _delete(self, messages: Sequence[Message]) -> None:
-        """One that stays by mistake comes again, and finds its record taken."""
+        """Delete messages. One that is left by an error is delivered again, and finds its run claimed."""
         if messages:
             self._client.delete_message_batch(QueueUrl=self._url, Entries=_entries(messages))
 
     def _give_back(self, messages: Sequence[Message]) -> None:
-        """Let another consumer have these now, not only when their time has passed."""
+        """Make messages visible to other consumers now, not after the visibility timeout."""
         if messages:
             entries = _entries(messages, VisibilityTimeout=0)
             self._client.change_message_visibility_batch(QueueUrl=self._url, Entries=entries)
 
 
-async def _is_done_with(receiver: Receiver, message: Message) -> bool:
-    """Whether the message has served its purpose; a database that is gone concerns all of them."""
+async def _try_claim_message(receiver: Receiver, message: Message) -> bool:
+    """Claim the run of a message; True if the message can be deleted.
+
+    A store error affects all messages, so it is raised.
+    """
     try:
-        await taken_up(receiver, message["Body"])
+        await claim_run(receiver, message["Body"])
     except StoreError:
         raise
     except TraxError as reason:
-        logger.warning("message %s stays in the queue: %s", message["MessageId"], reason)
+        logger.warning("SQS message %s stays in the queue: %s", message["MessageId"], reason)
         return False
     return True
 
 
 def _entries(messages: Sequence[Message], **more: Any) -> list[dict[str, Any]]:
     return [
-        {"Id": str(number), "ReceiptHandle": one["ReceiptHandle"], **more}
-        for number, one in enumerate(messages)
+        {"Id": str(number), "ReceiptHandle": message["ReceiptHandle"], **more}
+        for number, message in enumerate(messages)
     ]

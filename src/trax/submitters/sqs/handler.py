@@ -1,4 +1,4 @@
-"""The far side as an AWS Lambda function that SQS calls with a batch of messages."""
+"""`lambda_handler`: an AWS Lambda function that runs the jobs of a batch of SQS messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from trax.submitters.sqs.message import taken_up
+from trax.submitters.sqs.message import claim_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,42 +20,42 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MARGIN_SECONDS: Final = 5
-"""How long before the end of its time a function begins to leave."""
+"""How long before its time limit a function interrupts its runs."""
 
 
 def lambda_handler(app: Trax) -> Callable[[Event, Any], dict[str, Any]]:
-    """A handler for an event source with `ReportBatchItemFailures`: only what was not taken up comes again.
+    """A handler for an event source with `ReportBatchItemFailures`: only unclaimed messages are redelivered.
 
-    It returns when all its runs have ended, since a function that has returned is frozen. What would outlast
-    the function is interrupted in time and goes back to the queue, at no cost to its retries.
+    It returns when all its runs have ended, since Lambda freezes a function that has returned. Runs that
+    would exceed the time limit are interrupted and return to the queue, without counting as a retry.
     """
 
     def handle(event: Event, context: Any) -> dict[str, Any]:
         try:
-            return {"batchItemFailures": asyncio.run(_handled(app, event, context))}
+            return {"batchItemFailures": asyncio.run(_handle_batch(app, event, context))}
         finally:
-            app.close()  # its connections would not outlive the freeze
+            app.close()  # connections do not survive the freeze
 
     return handle
 
 
-async def _handled(app: Trax, event: Event, context: Any) -> list[dict[str, str]]:
+async def _handle_batch(app: Trax, event: Event, context: Any) -> list[dict[str, str]]:
     records = event["Records"]
-    async with app.receiving(concurrency=len(records) or 1) as receiver:
-        failed = [one["messageId"] for one in records if not await _is_taken_up(receiver, one)]
+    async with app.receiver(concurrency=len(records) or 1) as receiver:
+        failed = [record["messageId"] for record in records if not await _try_claim(receiver, record)]
         try:
             async with asyncio.timeout(_seconds_left(context)):
-                await receiver.idle()
+                await receiver.wait_until_idle()
         except TimeoutError:
             await receiver.drain(0)
     return [{"itemIdentifier": message_id} for message_id in failed]
 
 
-async def _is_taken_up(receiver: Receiver, record: Mapping[str, Any]) -> bool:
+async def _try_claim(receiver: Receiver, record: Mapping[str, Any]) -> bool:
     try:
-        await taken_up(receiver, record["body"])
-    except Exception as reason:  # noqa: BLE001 - whatever it is, this message comes again, and the others go on
-        logger.warning("message %s goes back to the queue: %s", record["messageId"], reason)
+        await claim_run(receiver, record["body"])
+    except Exception as reason:  # noqa: BLE001 - this message is redelivered, the others continue
+        logger.warning("SQS message %s returns to the queue: %s", record["messageId"], reason)
         return False
     return True
 

@@ -1,32 +1,32 @@
-"""What a message says: whose record it is about, and no more."""
+"""The body of an SQS message: the id of a run."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
 
-from trax.errors import TraxError, shown
+from trax.errors import TraxError, format_value
 
 if TYPE_CHECKING:
     from trax.dispatch.submit import Submission
     from trax.host.receiving import Receiver
 
 
-def written(run: Submission) -> str:
+def encode_message(run: Submission) -> str:
     return json.dumps({"metadata_id": run.metadata_id})
 
 
-async def taken_up(receiver: Receiver, body: str) -> None:
-    """Take up the run of a message; nothing happens when it has begun elsewhere, or is over.
+async def claim_run(receiver: Receiver, body: str) -> None:
+    """Claim the run of a message; no effect if it was started elsewhere or has ended.
 
-    Raises TraxError when the message must stay in the queue, or go to its dead-letter queue.
+    Raises TraxError if the message must stay in the queue, or go to its dead-letter queue.
     """
-    await receiver.take_up(_read(body))
+    await receiver.claim_by_id(_decode_message(body))
 
 
-def _read(body: str) -> int:
+def _decode_message(body: str) -> int:
     try:
-        said: Any = json.loads(body)
-        return int(said["metadata_id"])
+        message: Any = json.loads(body)
+        return int(message["metadata_id"])
     except (ValueError, TypeError, KeyError):
-        raise TraxError(f"this message is not about a run: {shown(body)}") from None
+        raise TraxError(f"invalid message, no metadata_id: {format_value(body)}") from None

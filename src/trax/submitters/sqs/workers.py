@@ -1,27 +1,27 @@
-"""The near side: a message for each run, ten in a call."""
+"""`SqsWorkers`: send a message for each run, ten per call."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from trax.dispatch.submit import Refused
-from trax.submitters.sqs.client import TEN, sqs_client
-from trax.submitters.sqs.message import written
+from trax.submitters.sqs.client import MAX_BATCH, sqs_client
+from trax.submitters.sqs.message import encode_message
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trax.dispatch.submit import Answer, Submission
+    from trax.dispatch.submit import Submission, SubmissionResult
 
 
 class SqsWorkers:
-    """Hands runs to a queue, standard or FIFO (then its address ends in `.fifo`).
+    """Submits runs to an SQS queue, standard or FIFO (URL ends in `.fifo`).
 
-    `client` is a boto3 client of your own. In a FIFO queue, messages of one `message_group_id` are begun in
-    order; without one each message is a group of its own, and waits for nobody.
+    `client` is your own boto3 client. In a FIFO queue, runs of one `message_group_id` start in order; without
+    it each message is its own group, and order does not matter.
     """
 
-    batch_size = TEN
+    batch_size = MAX_BATCH
 
     def __init__(
         self,
@@ -36,21 +36,21 @@ class SqsWorkers:
         self._group = message_group_id
         self._client = client or sqs_client("SqsWorkers")
 
-    def submit(self, batch: Sequence[Submission]) -> list[Answer]:
-        """Send them all in one call; SQS says of each whether it has it."""
+    def submit(self, batch: Sequence[Submission]) -> list[SubmissionResult]:
+        """Send all runs in one call; SQS reports success or failure of each."""
         entries = [self._entry(run) for run in batch]
-        said = self._client.send_message_batch(QueueUrl=self._url, Entries=entries)
-        answers: dict[str, Answer] = {one["Id"]: None for one in said.get("Successful", [])}
-        answers |= {one["Id"]: _refused(one) for one in said.get("Failed", [])}
-        return [answers.get(one["Id"], Refused("SQS did not say what became of it")) for one in entries]
+        response = self._client.send_message_batch(QueueUrl=self._url, Entries=entries)
+        answers: dict[str, SubmissionResult] = {each["Id"]: None for each in response.get("Successful", [])}
+        answers |= {each["Id"]: _refusal(each) for each in response.get("Failed", [])}
+        return [answers.get(each["Id"], Refused("SQS reported no result for this run")) for each in entries]
 
     def _entry(self, run: Submission) -> dict[str, str]:
-        entry = {"Id": str(run.metadata_id), "MessageBody": written(run)}
+        entry = {"Id": str(run.metadata_id), "MessageBody": encode_message(run)}
         if not self._url.endswith(".fifo"):
             return entry
         unique = f"{run.external_id}-{run.metadata_id}"
         return entry | {"MessageGroupId": self._group or unique, "MessageDeduplicationId": unique}
 
 
-def _refused(failed: Mapping[str, Any]) -> Refused:
-    return Refused(f"SQS refused it with {failed['Code']}: {failed.get('Message', '')}")
+def _refusal(failed: Mapping[str, Any]) -> Refused:
+    return Refused(f"SQS rejected the message with {failed['Code']}: {failed.get('Message', '')}")

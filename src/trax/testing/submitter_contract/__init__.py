@@ -1,9 +1,9 @@
-"""What every way of executing elsewhere has to keep, as scenarios that any submitter can be put through.
+"""Contract tests for submitters: scenarios that every submitter must pass.
 
-site         where a scenario happens: a database, a folder, and the app that both sides load
-engine       what you supply: your submitter, and how its far side is started, stopped and killed
-yard         the near side, and what can be seen of both
-scenarios    one promise each
+site         the environment of a scenario: a database, a folder, and the app that both sides load
+engine       what you supply: your submitter, and how to start, stop and kill its worker side
+yard         runs the server side of a scenario, and reads the records and job events
+scenarios    one test each
 
     @pytest.mark.parametrize("scenario", SCENARIOS, ids=name_of)
     async def test_my_engine_keeps(scenario: Scenario, postgres_url: str, tmp_path: Path) -> None:
@@ -12,20 +12,20 @@ scenarios    one promise each
 
 from __future__ import annotations
 
-from trax.testing.submitter_contract.engine import Engine, FarProcess, ProcessEngine
+from trax.testing.submitter_contract.engine import Engine, EngineProcess, ProcessEngine
 from trax.testing.submitter_contract.scenarios import SCENARIOS, Scenario, name_of, play
-from trax.testing.submitter_contract.site import Site
-from trax.testing.submitter_contract.yard import ContractBroken, Yard
+from trax.testing.submitter_contract.site import Workspace
+from trax.testing.submitter_contract.yard import ContractBroken, ScenarioHarness
 
 __all__ = [
     "SCENARIOS",
     "ContractBroken",
     "Engine",
-    "FarProcess",
+    "EngineProcess",
     "ProcessEngine",
     "Scenario",
-    "Site",
-    "Yard",
+    "ScenarioHarness",
+    "Workspace",
     "name_of",
     "play",
 ]

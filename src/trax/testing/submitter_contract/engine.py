@@ -1,4 +1,4 @@
-"""What an engine supplies to be put through the scenarios."""
+"""What an engine supplies for the contract tests: its submitter, and the processes of its worker side."""
 
 from __future__ import annotations
 
@@ -13,62 +13,62 @@ if TYPE_CHECKING:
 
     from trax.dispatch.submit import Submitter
     from trax.host.app import Trax
-    from trax.testing.submitter_contract.site import Site
+    from trax.testing.submitter_contract.site import Workspace
 
 END_SECONDS = 30
 
 
 class Engine(Protocol):
-    """One way of executing elsewhere: its submitter, and the life of its far side.
+    """One way of running jobs elsewhere: its submitter, and its worker side.
 
-    The far side loads `site.app()`, in another process `Site.from_environment().app()`, and takes up what it
-    is handed. A scenario starts it, and stops it at the end; it may be started again after either ending.
+    The worker side loads `site.app()`, in another process `Site.from_environment().app()`, and claims the
+    runs it is given. A scenario starts it and stops it at the end; it may be started again after both.
     """
 
     def submitter(self, app: Trax) -> Submitter:
-        """What hands over the runs of this app, a new one each time."""
+        """A new submitter for this app."""
         ...
 
-    async def start(self, site: Site) -> None:
-        """Have a far side that takes runs up, and return when it does."""
+    async def start(self, site: Workspace) -> None:
+        """Start the worker side, and return when it is ready for runs."""
         ...
 
     async def stop(self) -> None:
-        """Let the far side end in good order; nothing happens when there is none."""
+        """Stop the worker side gracefully; no effect if it is not running."""
         ...
 
     async def kill(self) -> None:
-        """End the far side at once, whatever it is at."""
+        """Kill the worker side at once."""
         ...
 
 
 class ProcessEngine:
-    """The life of a far side that is one process; `submitter` and `start` are left to say."""
+    """An engine whose worker side is one process; implement `submitter` and `start`."""
 
-    _far: FarProcess | None = None
+    _process: EngineProcess | None = None
 
-    async def launch(self, *command: str, site: Site, **environment: str) -> None:
-        """Start Python with these words, such as "-m", "my.far_side", and wait until it is ready."""
-        self._far = await FarProcess.started(*command, site=site, **environment)
+    async def launch(self, *command: str, site: Workspace, **environment: str) -> None:
+        """Start Python with these arguments, such as "-m", "my.worker_side", and wait until it is ready."""
+        self._process = await EngineProcess.start(*command, site=site, **environment)
 
     async def stop(self) -> None:
-        far, self._far = self._far, None
+        far, self._process = self._process, None
         if far is not None:
             await far.stop()
 
     async def kill(self) -> None:
-        far, self._far = self._far, None
+        far, self._process = self._process, None
         if far is not None:
             await far.kill()
 
 
-class FarProcess:
-    """A far side in a process of its own. It says one line when it is ready; what it logs goes to a file."""
+class EngineProcess:
+    """A worker side in its own process. It prints one line when it is ready; stderr goes to a file."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], site: Site) -> None:
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], site: Workspace) -> None:
         log = site.folder / f"far-{len(list(site.folder.glob('far-*')))}.log"
         with log.open("wb") as errors:
-            self._process = subprocess.Popen(  # noqa: S603 - whoever tests an engine says what to start
+            self._process = subprocess.Popen(  # noqa: S603 - the test of an engine gives the command
                 command,
                 env={**os.environ, **site.environment, **environment},
                 stdin=subprocess.PIPE,
@@ -77,12 +77,12 @@ class FarProcess:
             )
 
     @classmethod
-    async def started(cls, *command: str, site: Site, **environment: str) -> FarProcess:
-        """Start Python with these words, such as "-m", "my.far_side", and wait for its first line."""
+    async def start(cls, *command: str, site: Workspace, **environment: str) -> EngineProcess:
+        """Start Python with these arguments, such as "-m", "my.worker_side", and wait for its first line."""
         far = cls([sys.executable, *command], environment, site)
         if not await asyncio.to_thread(far._first_line):
             await far.kill()
-            raise RuntimeError(f"the far side did not start: see far-*.log in {site.folder}")
+            raise RuntimeError(f"worker side did not start; see far-*.log in {site.folder}")
         return far
 
     @property
@@ -90,15 +90,15 @@ class FarProcess:
         return self._process.pid
 
     async def stop(self) -> None:
-        """Ask it to end, and wait until it has."""
+        """Terminate it, and wait for its end."""
         self._process.terminate()
-        await self._gone()
+        await self._wait_for_exit()
 
     async def kill(self) -> None:
         self._process.kill()
-        await self._gone()
+        await self._wait_for_exit()
 
-    async def _gone(self) -> None:
+    async def _wait_for_exit(self) -> None:
         try:
             await asyncio.to_thread(self._process.wait, END_SECONDS)
         except subprocess.TimeoutExpired:
@@ -111,5 +111,5 @@ class FarProcess:
                     pipe.close()
 
     def _first_line(self) -> bytes:
-        assert self._process.stdout is not None  # noqa: S101 - a pipe was asked for
+        assert self._process.stdout is not None  # noqa: S101 - PIPE was passed
         return self._process.stdout.readline()

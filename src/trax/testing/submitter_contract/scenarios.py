@@ -1,4 +1,4 @@
-"""One promise each: what any engine has to keep, whoever executes, and whatever dies on the way."""
+"""The scenarios of the submitter contract: what must hold for every engine, also after crashes."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from trax.records.states import State
-from trax.testing.submitter_contract.site import GROUPS, QUICK
-from trax.testing.submitter_contract.yard import Yard, expect
+from trax.testing.submitter_contract.site import FAST_SETTINGS, GROUPS
+from trax.testing.submitter_contract.yard import ScenarioHarness, expect
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trax.dispatch.submit import Submission, Submitter
     from trax.testing.submitter_contract.engine import Engine
-    from trax.testing.submitter_contract.site import Site
+    from trax.testing.submitter_contract.site import Workspace
 
-Scenario: TypeAlias = Callable[[Yard], Awaitable[None]]
+Scenario: TypeAlias = Callable[[ScenarioHarness], Awaitable[None]]
 
 
-async def play(scenario: Scenario, engine: Engine, site: Site) -> None:
-    """Have an engine keep one promise at a site; raises ContractBroken with the promise it does not keep."""
-    yard = Yard(engine, site)
+async def play(scenario: Scenario, engine: Engine, site: Workspace) -> None:
+    """Run one scenario; raises ContractBroken with the promise that the engine breaks."""
+    yard = ScenarioHarness(engine, site)
     try:
         await scenario(yard)
     finally:
@@ -34,43 +34,43 @@ def name_of(scenario: Scenario) -> str:
     return getattr(scenario, "__name__", repr(scenario))
 
 
-async def a_job_succeeds_and_its_record_says_so(yard: Yard) -> None:
-    async with yard.far(), yard.near() as submitter:
+async def a_job_succeeds_and_its_record_says_so(yard: ScenarioHarness) -> None:
+    async with yard.worker_side(), yard.server_side() as submitter:
         await yard.queue("plain")
         await yard.until_completed("plain")
         (record,) = await yard.records("plain")
     expect("the output is in the record", is_so=record.output == "PLAIN")
     expect("the record names the submitter", is_so=record.submitter == submitter.name)
-    expect("the record says when it began", is_so=record.started_at is not None)
-    await yard.nothing_is_lost_or_doubled(["plain"])
+    expect("the record has a start time", is_so=record.started_at is not None)
+    await yard.check_each_ran_once(["plain"])
 
 
-async def a_job_that_fails_is_tried_again_by_its_retry_policy(yard: Yard) -> None:
-    async with yard.far(), yard.near():
+async def a_job_that_fails_is_tried_again_by_its_retry_policy(yard: ScenarioHarness) -> None:
+    async with yard.worker_side(), yard.server_side():
         await yard.queue("flaky")
         await yard.until_completed("flaky")
         first, second = await yard.records("flaky")
     failure = (first.failure_exception, first.failure_junction, first.failure_reason)
     expect("the first run has failed", is_so=first.state is State.FAILED)
     expect(
-        f"the record says what was raised, and where (got {failure})",
+        f"the record has exception and junction (got {failure})",
         is_so=failure == ("ValueError", "work", "flaky never works the first time"),
     )
     expect("the second attempt is a new record", is_so=(second.attempt, second.output) == (2, "FLAKY"))
 
 
-async def a_job_that_takes_too_long_is_stopped(yard: Yard) -> None:
-    async with yard.far(), yard.near():
+async def a_job_that_takes_too_long_is_stopped(yard: ScenarioHarness) -> None:
+    async with yard.worker_side(), yard.server_side():
         await yard.queue("late", train="dawdle")
         record = await yard.until_ended("late")
-        await _lets_go(yard, "late")
+        await _wait_until_stopped(yard, "late")
     expect(f"it ends as cancelled (got {record.state})", is_so=record.state is State.CANCELLED)
-    expect("the reason is the time it took", is_so="timed out" in str(record.failure_reason))
+    expect("the reason is a timeout", is_so="timed out" in str(record.failure_reason))
 
 
-async def a_job_is_cancelled_by_a_person(yard: Yard) -> None:
+async def a_job_is_cancelled_by_a_person(yard: ScenarioHarness) -> None:
     yard.hold("unwanted")
-    async with yard.far(), yard.near():
+    async with yard.worker_side(), yard.server_side():
         await yard.queue("unwanted")
         await yard.until_began("unwanted")
         (record,) = await yard.records("unwanted")
@@ -78,51 +78,51 @@ async def a_job_is_cancelled_by_a_person(yard: Yard) -> None:
         record = await yard.until_ended("unwanted")
         yard.release("unwanted")
     expect(f"it ends as cancelled (got {record.state})", is_so=record.state is State.CANCELLED)
-    expect("it is not tried again", is_so=len(await yard.records("unwanted")) == 1)
+    expect("it is not retried", is_so=len(await yard.records("unwanted")) == 1)
 
 
-async def a_far_side_that_dies_in_a_run_loses_nothing(yard: Yard) -> None:
+async def a_crash_of_the_worker_side_during_a_run_loses_nothing(yard: ScenarioHarness) -> None:
     yard.hold("victim")
-    async with yard.near():
+    async with yard.server_side():
         await yard.engine.start(yard.site)
         await yard.queue("victim", "other")
         await yard.until_began("victim")
         await yard.until_completed("other")
         await yard.engine.kill()
-        async with yard.far():
+        async with yard.worker_side():
             await yard.until_began("victim", times=2)
             yard.release("victim")
             await yard.until_completed("victim")
             first = (await yard.records("victim"))[0]
-    expect(f"the run that died has failed (got {first.state})", is_so=first.state is State.FAILED)
-    await yard.nothing_is_lost_or_doubled(["victim", "other"])
+    expect(f"the run that was killed has failed (got {first.state})", is_so=first.state is State.FAILED)
+    await yard.check_each_ran_once(["victim", "other"])
 
 
-async def a_near_side_that_dies_before_handing_over_loses_nothing(yard: Yard) -> None:
+async def a_crash_of_the_server_side_before_the_hand_over_loses_nothing(yard: ScenarioHarness) -> None:
     await yard.queue("parcel")
-    await yard.let_in()
+    await yard.dispatch_only()
     (before,) = await yard.records("parcel")
-    async with yard.far(), yard.near():
+    async with yard.worker_side(), yard.server_side():
         await yard.until_completed("parcel")
         (record,) = await yard.records("parcel")
-    expect("the run waited to be handed over", is_so=before.state is State.PENDING)
+    expect("the run was pending", is_so=before.state is State.PENDING)
     expect("it is the same run, and its first attempt", is_so=(record.id, record.attempt) == (before.id, 1))
-    await yard.nothing_is_lost_or_doubled(["parcel"])
+    await yard.check_each_ran_once(["parcel"])
 
 
-async def what_is_delivered_twice_is_executed_once(yard: Yard) -> None:
+async def a_run_delivered_twice_is_executed_once(yard: ScenarioHarness) -> None:
     names = [f"twin-{number}" for number in range(20)]
-    async with yard.far(), yard.near(delivering_twice):
+    async with yard.worker_side(), yard.server_side(deliver_twice):
         await yard.queue(*names)
         await yard.until_completed(*names)
     expect("no attempt failed", is_so=len(await yard.records()) == len(names))
-    await yard.nothing_is_lost_or_doubled(names)
+    await yard.check_each_ran_once(names)
 
 
-async def what_is_queued_while_the_far_side_is_down_runs_when_it_is_back(yard: Yard) -> None:
+async def jobs_queued_while_the_worker_side_is_down_run_when_it_is_back(yard: ScenarioHarness) -> None:
     names = [f"patient-{number}" for number in range(5)]
-    async with yard.near():
-        async with yard.far():
+    async with yard.server_side():
+        async with yard.worker_side():
             await yard.queue("before")
             await yard.until_completed("before")
         await yard.queue(*names)
@@ -130,32 +130,32 @@ async def what_is_queued_while_the_far_side_is_down_runs_when_it_is_back(yard: Y
         async def was_tried() -> bool:
             return bool(await yard.records(names[0]))
 
-        await yard.until("the gate lets the first one in", was_tried)
-        async with yard.far():
+        await yard.until("the gate admits the first one", was_tried)
+        async with yard.worker_side():
             await yard.until_completed(*names)
-    await yard.nothing_is_lost_or_doubled(["before", *names])
+    await yard.check_each_ran_once(["before", *names])
 
 
-async def a_crowd_stays_under_the_limits(yard: Yard) -> None:
-    """Measured by the jobs themselves: what they note begins after the gate, and ends before it is told."""
+async def a_crowd_stays_under_the_limits(yard: ScenarioHarness) -> None:
+    """Measured by the jobs themselves: they begin after admission and end before their result is written."""
     groups: list[str | None] = [*GROUPS, None]
     names = {
         group: [f"{group}-{number}" for number in range(yard.site.crowd // len(groups))] for group in groups
     }
     everyone = [name for some in names.values() for name in some]
-    async with yard.far(), yard.near():
+    async with yard.worker_side(), yard.server_side():
         for group, some in names.items():
             await yard.queue(*some, group=group)
         await yard.until_completed(*everyone)
-    await yard.nothing_is_lost_or_doubled(everyone)
+    await yard.check_each_ran_once(everyone)
     most = yard.most_at_once()
     expect(
-        f"no more than {QUICK['max_active_jobs']} at once (were {most})",
-        is_so=most <= QUICK["max_active_jobs"],
+        f"at most {FAST_SETTINGS['max_active_jobs']} at once (got {most})",
+        is_so=most <= FAST_SETTINGS["max_active_jobs"],
     )
     for group, limit in GROUPS.items():
         most = yard.most_at_once(f"{group}-")
-        expect(f"no more than {limit} of group {group!r} at once (were {most})", is_so=most <= limit)
+        expect(f"at most {limit} of group {group!r} at once (got {most})", is_so=most <= limit)
 
 
 SCENARIOS: Final[tuple[Scenario, ...]] = (
@@ -163,28 +163,32 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     a_job_that_fails_is_tried_again_by_its_retry_policy,
     a_job_that_takes_too_long_is_stopped,
     a_job_is_cancelled_by_a_person,
-    a_far_side_that_dies_in_a_run_loses_nothing,
-    a_near_side_that_dies_before_handing_over_loses_nothing,
-    what_is_delivered_twice_is_executed_once,
-    what_is_queued_while_the_far_side_is_down_runs_when_it_is_back,
+    a_crash_of_the_worker_side_during_a_run_loses_nothing,
+    a_crash_of_the_server_side_before_the_hand_over_loses_nothing,
+    a_run_delivered_twice_is_executed_once,
+    jobs_queued_while_the_worker_side_is_down_run_when_it_is_back,
     a_crowd_stays_under_the_limits,
 )
 
 
-async def _lets_go(yard: Yard, name: str) -> None:
+async def _wait_until_stopped(yard: ScenarioHarness, name: str) -> None:
     async def has_stopped() -> bool:
-        return any(line.event == "ended" for line in yard.noted(name))
+        return any(line.event == "ended" for line in yard.job_events(name))
 
-    await yard.until(f"job {name!r} itself learns that it is to stop", has_stopped)
-
-
-def delivering_twice(submitter: Submitter) -> Submitter:
-    """The same submitter, but each batch is handed over two times."""
-    return AsyncTwice(submitter) if inspect.iscoroutinefunction(submitter.submit) else Twice(submitter)
+    await yard.until(f"job {name!r} itself is stopped", has_stopped)
 
 
-class Twice:
-    """Hands over each batch two times; all else is as the submitter says."""
+def deliver_twice(submitter: Submitter) -> Submitter:
+    """The same submitter, but each batch is submitted twice."""
+    return (
+        AsyncDoubleSubmitter(submitter)
+        if inspect.iscoroutinefunction(submitter.submit)
+        else DoubleSubmitter(submitter)
+    )
+
+
+class DoubleSubmitter:
+    """Submits each batch twice; everything else is delegated."""
 
     def __init__(self, submitter: Any) -> None:
         self._submitter = submitter
@@ -201,7 +205,7 @@ class Twice:
         return self._submitter.submit(batch)
 
 
-class AsyncTwice(Twice):
+class AsyncDoubleSubmitter(DoubleSubmitter):
     """The same for a submitter whose `submit` is async."""
 
     async def submit(self, batch: Sequence[Submission], /) -> Any:

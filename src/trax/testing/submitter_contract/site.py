@@ -1,7 +1,7 @@
-"""Where a scenario happens: a database, a folder, and the app that both sides load.
+"""The environment of a contract scenario: a database, a folder, and the app that both sides load.
 
-The jobs say what they do in one file of the folder, a line each, written at once: so it is there even if
-their process is killed, and the order of the lines is the order in which things happened, in all processes.
+Jobs append events to one file of the folder, unbuffered: so events survive a killed process, and the order of
+the lines is the order of events across all processes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 from trax.host.app import Trax
 from trax.train import Retry, current
 
-QUICK: Final[dict[str, Any]] = {
+FAST_SETTINGS: Final[dict[str, Any]] = {
     "heartbeat_interval": timedelta(seconds=0.2),
     "worker_lost_after": timedelta(seconds=2),
     "polling_interval": timedelta(seconds=0.1),
@@ -29,10 +29,10 @@ QUICK: Final[dict[str, Any]] = {
     "max_concurrent_dispatch": 10,
     "max_active_jobs": 7,
 }
-"""Nobody wants to wait in a test. What is lost on the way is handed over again soon."""
+"""Short intervals for fast tests: a lost run is submitted again soon."""
 
 GROUPS: Final = {"narrow": 2, "wide": 4}
-"""The groups of a crowd, and how many of each may run at once."""
+"""Groups and their limits, for the crowd scenario."""
 
 RETRY: Final = Retry(max_retries=5, delay=timedelta(0))
 URL: Final = "TRAX_CONTRACT_URL"
@@ -40,7 +40,7 @@ FOLDER: Final = "TRAX_CONTRACT_FOLDER"
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class Workspace:
     """A database both sides reach, a folder both can write to, and how many jobs make a crowd."""
 
     url: str
@@ -49,53 +49,53 @@ class Site:
 
     @classmethod
     def from_environment(cls) -> Self:
-        """The site that whoever started this process works at."""
+        """The site of the process that started this one."""
         return cls(os.environ[URL], Path(os.environ[FOLDER]))
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a process of the far side finds the site by."""
+        """Environment variables for a process of the worker side."""
         return {URL: self.url, FOLDER: str(self.folder)}
 
     def app(self, **settings: Any) -> Trax:
-        """The app of both sides. Its trains do what their names and the files of the folder tell them."""
-        app = Trax(self.url, **{**QUICK, **settings})
+        """The app of both sides. Its trains are controlled by job names and by files of the folder."""
+        app = Trax(self.url, **{**FAST_SETTINGS, **settings})
 
         @app.train(retry=RETRY)
         async def work(name: str) -> str:
-            """Ends as soon as no file holds it. What is called flaky fails the first time."""
-            self.note("began", name)
-            while self.held(name).exists():  # noqa: ASYNC110 - a file tells nobody that it is gone
+            """Waits while its hold file exists. A job named flaky… fails the first time."""
+            self.log_event("began", name)
+            while self.hold_file(name).exists():  # noqa: ASYNC110 - a file has no event to wait for
                 await asyncio.sleep(0.01)
             if name.startswith("flaky") and self._attempt() == 1:
-                self.note("ended", name)
+                self.log_event("ended", name)
                 raise ValueError(f"{name} never works the first time")
             await asyncio.sleep(0.005)
-            self.note("ended", name)
+            self.log_event("ended", name)
             return name.upper()
 
         @app.train(retry=RETRY, timeout=timedelta(seconds=1))
         async def dawdle(name: str) -> None:
-            """Never ends by itself."""
-            self.note("began", name)
+            """Waits for ever."""
+            self.log_event("began", name)
             try:
                 await asyncio.Event().wait()
             finally:
-                self.note("ended", name)
+                self.log_event("ended", name)
 
         for group, limit in GROUPS.items():
             app.group(group, max_active_jobs=limit)
         return app
 
-    def held(self, name: str) -> Path:
-        """The file that keeps a job from ending."""
+    def hold_file(self, name: str) -> Path:
+        """The file that keeps a job from ending while it exists."""
         return self.folder / f"hold-{name}"
 
     @property
     def log(self) -> Path:
         return self.folder / "jobs"
 
-    def note(self, event: str, name: str) -> None:
+    def log_event(self, event: str, name: str) -> None:
         run = current()
         line = f"{event} {run.metadata_id if run else 0} {name} {os.getpid()}\n"
         with self.log.open("ab", buffering=0) as log:

@@ -1,4 +1,4 @@
-"""The near side of a scenario, and what can be seen of both."""
+"""Run the server side of a contract scenario, and read its records and job events."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from trax.dispatch.submit import Submitter
     from trax.records.metadata import Metadata
     from trax.testing.submitter_contract.engine import Engine
-    from trax.testing.submitter_contract.site import Site
+    from trax.testing.submitter_contract.site import Workspace
 
 PATIENCE_SECONDS: Final = 120
 ALL: Final = 100_000
 
 
 class ContractBroken(AssertionError):
-    """A promise that this engine does not keep."""
+    """A promise of the submitter contract that the engine breaks."""
 
 
-class Noted(NamedTuple):
-    """One line of what the jobs say: `began` or `ended`, whose record, which job, in which process."""
+class JobEvent(NamedTuple):
+    """An event of a job: `began` or `ended`, with run, job name and process."""
 
     event: str
     metadata_id: int
@@ -38,19 +38,19 @@ class Noted(NamedTuple):
     pid: int
 
 
-class Yard:
-    """One near side, whose runs all go to the engine, and the jobs at its far side."""
+class ScenarioHarness:
+    """A server side whose runs all go to the engine, and the jobs of its worker side."""
 
-    def __init__(self, engine: Engine, site: Site) -> None:
+    def __init__(self, engine: Engine, site: Workspace) -> None:
         self.engine = engine
         self.site = site
         self.app = site.app()
 
     @asynccontextmanager
-    async def near(
+    async def server_side(
         self, wrap: Callable[[Submitter], Submitter] = lambda submitter: submitter
     ) -> AsyncGenerator[Submitter]:
-        """The scheduler runs, within the block, and hands everything to the engine."""
+        """Run the scheduler during the block; it submits all runs to the engine."""
         self.app.submitters.default = submitter = wrap(self.engine.submitter(self.app))
         await self.app.start("scheduler")
         try:
@@ -59,24 +59,24 @@ class Yard:
             await self.app.stop()
 
     @asynccontextmanager
-    async def far(self) -> AsyncGenerator[None]:
-        """The far side runs when the block begins, and is gone after it."""
+    async def worker_side(self) -> AsyncGenerator[None]:
+        """Run the worker side during the block."""
         await self.engine.start(self.site)
         try:
             yield
         finally:
             await self.engine.stop()
 
-    async def let_in(self) -> None:
-        """Let queued jobs through the gate, and hand nothing over: as if the server died right then."""
+    async def dispatch_only(self) -> None:
+        """Admit queued jobs but submit nothing, as if the server crashed at that moment."""
         self.app.submitters.default = self.engine.submitter(self.app)
-        store = await self.app.parts.store.opened()
+        store = await self.app.parts.store.open()
         await store.call(dispatch_now, store, self.app.parts)
         self.close()
         self.app = self.site.app()
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database connections."""
         self.app.close()
 
     async def queue(self, *names: str, train: str = "work", group: str | None = None) -> None:
@@ -85,52 +85,50 @@ class Yard:
     def hold(self, *names: str) -> None:
         """Keep these jobs from ending until they are released."""
         for name in names:
-            self.site.held(name).touch()
+            self.site.hold_file(name).touch()
 
     def release(self, *names: str) -> None:
         for name in names:
-            self.site.held(name).unlink()
+            self.site.hold_file(name).unlink()
 
-    def noted(self, name: str | None = None) -> list[Noted]:
-        """What the jobs have said so far, in order; one of them, or all."""
+    def job_events(self, name: str | None = None) -> list[JobEvent]:
+        """The events so far, in order, of one job or of all."""
         if not self.site.log.exists():
             return []
         words = [line.split() for line in self.site.log.read_text(encoding="utf-8").splitlines()]
-        lines = [Noted(event, int(one), job, int(pid)) for event, one, job, pid in words]
+        lines = [JobEvent(event, int(run_id), job, int(pid)) for event, run_id, job, pid in words]
         return [line for line in lines if name in {None, line.name}]
 
     async def records(self, name: str | None = None) -> list[Metadata]:
-        """The records of one job, or of all, the oldest first."""
-        store = await self.app.parts.store.opened()
-        found = await store.ask(RUNS.listed, RunFilter(), limit=ALL)
-        return [one for one in reversed(found) if name in {None, one.input}]
+        """The records of one job or of all, oldest first."""
+        store = await self.app.parts.store.open()
+        found = await store.ask(RUNS.load_list, RunFilter(), limit=ALL)
+        return [run for run in reversed(found) if name in {None, run.input}]
 
-    async def until(self, what: str, condition: Callable[[], Awaitable[bool]]) -> None:
-        """Wait for something that is to come; never for a length of time."""
+    async def until(self, description: str, condition: Callable[[], Awaitable[bool]]) -> None:
+        """Wait for a condition; ContractBroken after 2 min."""
         began = looked = time.monotonic()
         while not await condition():
             now = time.monotonic()
-            expect(f"{what}, within {PATIENCE_SECONDS} s", is_so=now < began + PATIENCE_SECONDS)
-            await asyncio.sleep(
-                max(0.02, 2 * (now - looked))
-            )  # looking must not keep the others from working
+            expect(f"{description}, within {PATIENCE_SECONDS} s", is_so=now < began + PATIENCE_SECONDS)
+            await asyncio.sleep(max(0.02, 2 * (now - looked)))  # polling must not slow the engine down
             looked = time.monotonic()
 
     async def until_began(self, name: str, times: int = 1) -> None:
         async def has_begun() -> bool:
-            return sum(line.event == "began" for line in self.noted(name)) >= times
+            return sum(line.event == "began" for line in self.job_events(name)) >= times
 
         await self.until(f"job {name!r} begins", has_begun)
 
     async def until_completed(self, *names: str) -> None:
         async def are_done() -> bool:
-            done = {one.input for one in await self.records() if one.state is State.COMPLETED}
+            done = {run.input for run in await self.records() if run.state is State.COMPLETED}
             return done.issuperset(names)
 
         await self.until(f"jobs {', '.join(names[:5])} complete", are_done)
 
     async def until_ended(self, name: str) -> Metadata:
-        """Wait until the last record of this job has ended; returns it."""
+        """Wait until the last run of this job has ended; returns its record."""
         found: list[Metadata] = []
 
         async def has_ended() -> bool:
@@ -140,19 +138,19 @@ class Yard:
         await self.until(f"job {name!r} ends", has_ended)
         return found[-1]
 
-    async def nothing_is_lost_or_doubled(self, names: Iterable[str]) -> None:
-        """Each job has one completed record, and no record was executed twice."""
-        completed = [one for one in await self.records() if one.state is State.COMPLETED]
-        began = Counter(line.metadata_id for line in self.noted() if line.event == "began")
-        expect("each job completes once", is_so=Counter(one.input for one in completed) == Counter(names))
-        expect("no record is executed twice", is_so=max(began.values(), default=0) <= 1)
-        expect("what completed was executed", is_so={one.id for one in completed} <= began.keys())
+    async def check_each_ran_once(self, names: Iterable[str]) -> None:
+        """Check that each job has one completed run, and that no run was executed twice."""
+        completed = [run for run in await self.records() if run.state is State.COMPLETED]
+        began = Counter(line.metadata_id for line in self.job_events() if line.event == "began")
+        expect("each job completes once", is_so=Counter(run.input for run in completed) == Counter(names))
+        expect("no run is executed twice", is_so=max(began.values(), default=0) <= 1)
+        expect("each completed run was executed", is_so={run.id for run in completed} <= began.keys())
 
-    def most_at_once(self, starting: str = "") -> int:
-        """How many jobs, of those called so, ever ran side by side, as they themselves have noted it."""
+    def most_at_once(self, prefix: str = "") -> int:
+        """The highest number of jobs with this prefix that ran at the same time, by their own events."""
         running = most = 0
-        for line in self.noted():
-            if line.name.startswith(starting):
+        for line in self.job_events():
+            if line.name.startswith(prefix):
                 running += 1 if line.event == "began" else -1
                 most = max(most, running)
         return most
@@ -160,4 +158,4 @@ class Yard:
 
 def expect(promise: str, *, is_so: bool) -> None:
     if not is_so:
-        raise ContractBroken(f"not kept: {promise}")
+        raise ContractBroken(f"contract broken: {promise}")

@@ -1,7 +1,7 @@
 """`/api/v1`: the same nouns and verbs as the Python resources.
 
-Each module is one noun. Handlers are thin: they ask the app, and write what it says as JSON. Reads are open
-to viewers and changes to operators; that is the guard's affair and not theirs.
+Each module is one noun. Handlers are thin: they call the app and write the result as JSON. The guard checks
+access before any handler runs: viewers may read, operators may also change.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from trax.web.api import (
 from trax.web.api.document import get_document
 
 PREFIX: Final = "/api/v1"
-NOUNS: Final = (
-    trains,
-    manifests,
-    groups,
-    queue,
-    executions,
-    dead_letters,
-    logs,
-    workers,
-    settings,
-    stats,
-    why,
-    audit,
-    sessions,
-    events,
+ROUTERS: Final = (
+    trains.router,
+    manifests.router,
+    groups.router,
+    queue.router,
+    executions.router,
+    dead_letters.router,
+    logs.logs_router,
+    workers.workers_router,
+    settings.router,
+    stats.router,
+    why.why_router,
+    audit.router,
+    sessions.router,
+    events.events_router,
 )
 
 
 def router() -> APIRouter:
-    whole = APIRouter(prefix=PREFIX, dependencies=[Depends(bodies.check_request)])
-    for noun in NOUNS:
-        whole.include_router(noun.router)
-    whole.add_api_route("/openapi.json", get_document, include_in_schema=False)
-    return whole
+    api_router = APIRouter(prefix=PREFIX, dependencies=[Depends(bodies.check_request)])
+    for router_of_noun in ROUTERS:
+        api_router.include_router(router_of_noun)
+    api_router.add_api_route("/openapi.json", get_document, include_in_schema=False)
+    return api_router

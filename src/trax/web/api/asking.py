@@ -1,4 +1,4 @@
-"""Asking for runs, with the app's code or without it: then workers check what they are given."""
+"""Enqueue and rerun jobs from the API and the dashboard, with or without the app's code."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ if TYPE_CHECKING:
 
 
 def has_code(app: Trax) -> bool:
-    """Whether trains are known here; `trax dashboard` without an app knows none."""
+    """Whether trains are registered in this process; `trax dashboard` without an app has none."""
     return len(app.trains) > 0
 
 
-async def asked_for(app: Trax, train: str, value: Any, how: QueueKeywords) -> QueuedEntry:
+async def enqueue(app: Trax, train: str, value: Any, options: QueueKeywords) -> QueuedEntry:
+    """Enqueue a job. Without the app's code the input is validated only by the worker."""
     if has_code(app):
-        return await app.at_home(app.queue(train, value, **how))
-    return await bare.queue(app.parts, train, value, how)
+        return await app.run_in_app_loop(app.queue(train, value, **options))
+    return await bare.queue(app.parts, train, value, options)
 
 
-async def asked_again(app: Trax, metadata_id: int) -> QueuedEntry:
-    """A run that is there and cannot be repeated is a conflict, and no mistake of whoever asks."""
+async def rerun(app: Trax, metadata_id: int) -> QueuedEntry:
+    """Enqueue the job of a run again; 409 if the run exists but cannot be repeated."""
     try:
-        return await app.at_home(app.executions.rerun(metadata_id))
+        return await app.run_in_app_loop(app.executions.rerun(metadata_id))
     except (NotFound, InvalidInput, StoreError):
         raise
     except TraxError as error:

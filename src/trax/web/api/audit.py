@@ -1,4 +1,4 @@
-"""What operators did, and undoing some of it."""
+"""`/audit`: list the actions of operators, and undo some of them."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from starlette.responses import Response
 
 from trax.records.audit import AuditEntry
 from trax.web.api.bodies import Body, JsonRoute
-from trax.web.api.paging import After, Limit, Moment, NameQuery, Page, PathId, page
-from trax.web.api.writing import Writes
-from trax.web.room import TheRoom
+from trax.web.api.paging import After, ApiPage, Limit, Moment, NameQuery, PathId, build_page
+from trax.web.api.writing import JsonWriter
+from trax.web.room import InjectedContext
 
 router = APIRouter(prefix="/audit", tags=["audit"], route_class=JsonRoute)
 
 
 class Undo(Body):
-    """Whether to overwrite what was changed since."""
+    """`force`: undo even if the value was changed again since."""
 
     force: bool = False
 
 
-one, some = Writes(AuditEntry), Writes(Page[AuditEntry])
+entry_response, page_response = JsonWriter(AuditEntry), JsonWriter(ApiPage[AuditEntry])
 
 
-@router.get("", response_model=Page[AuditEntry])
+@router.get("", response_model=ApiPage[AuditEntry])
 async def list_audit(
-    room: TheRoom,
+    context: InjectedContext,
     actor: NameQuery = None,
     action: NameQuery = None,
     noun: NameQuery = None,
@@ -35,8 +35,8 @@ async def list_audit(
     after: After = None,
     limit: Limit = 50,
 ) -> Response:
-    """Newest first. `action` is such as `groups.update`, `target` an id or a name that it was done to."""
-    found = await room.app.audit.list(
+    """List actions, newest first. `action` is e.g. `groups.update`, `target` the id or name changed."""
+    entries = await context.app.audit.list(
         actor=actor,
         action=action,
         noun=noun,
@@ -46,15 +46,16 @@ async def list_audit(
         before=after,
         limit=limit,
     )
-    return some(page(found, limit))
+    return page_response(build_page(entries, limit))
 
 
 @router.get("/{audit_id:row_id}", response_model=AuditEntry)
-async def get_audit(room: TheRoom, audit_id: PathId) -> Response:
-    return one(await room.app.audit.get(audit_id))
+async def get_audit(context: InjectedContext, audit_id: PathId) -> Response:
+    """Get one action."""
+    return entry_response(await context.app.audit.get(audit_id))
 
 
 @router.post("/{audit_id:row_id}/undo", response_model=AuditEntry)
-async def undo_audit(room: TheRoom, audit_id: PathId, body: Undo | None = None) -> Response:
-    """Put back what a change of settings or of a group replaced; 409 if it was changed again since."""
-    return one(await room.app.audit.undo(audit_id, force=body.force if body else False))
+async def undo_audit(context: InjectedContext, audit_id: PathId, body: Undo | None = None) -> Response:
+    """Undo a change of settings or of a group; 409 if it was changed again since."""
+    return entry_response(await context.app.audit.undo(audit_id, force=body.force if body else False))

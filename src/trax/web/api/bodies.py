@@ -1,4 +1,4 @@
-"""What requests carry. A field or parameter that nobody knows is refused: no typo goes unnoticed."""
+"""Request bodies and their validation. Unknown fields and query parameters are rejected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 from starlette.requests import Request
 
 from trax.bounds import load_json
-from trax.errors import did_you_mean, shown
+from trax.errors import did_you_mean, format_value
 from trax.web.api.document import operations
 from trax.web.api.paging import RowId
 from trax.web.problems import FieldProblem, Refusal, problem
@@ -30,19 +30,19 @@ IdList = Annotated[list[RowId], Field(min_length=1, max_length=IDS_AT_MOST)]
 
 
 class Body(BaseModel):
-    """What every body has in common."""
+    """Base of all request bodies."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Ids(Body):
-    """Which ones."""
+    """Ids of the items."""
 
     ids: IdList
 
 
-class Chosen(Body):
-    """Which dead letters: these, those of one kind of failure, or all that wait."""
+class DeadLetterSelection(Body):
+    """Which dead letters: by id, by fingerprint (kind of failure), or all awaiting intervention."""
 
     model_config = ConfigDict(
         json_schema_extra={"oneOf": [{"required": [way]} for way in ("ids", "fingerprint", "all")]}
@@ -53,27 +53,27 @@ class Chosen(Body):
     all: Literal[True] | None = None
 
     @model_validator(mode="after")
-    def _check_one(self) -> Self:
-        said = [way for way in (self.ids, self.fingerprint, self.all) if way is not None]
-        if len(said) != 1:
-            raise PydanticCustomError("chosen", "say one of ids, fingerprint and all")
+    def _check_exactly_one(self) -> Self:
+        selectors = [way for way in (self.ids, self.fingerprint, self.all) if way is not None]
+        if len(selectors) != 1:
+            raise PydanticCustomError("chosen", "give exactly one of ids, fingerprint and all")
         return self
 
 
 class JsonRequest(Request):
-    """A request whose body is read within the bounds of `load_json`."""
+    """A request whose JSON body is parsed within the limits of `load_json`."""
 
     async def json(self) -> Any:
         try:
             return load_json(await self.body())
         except JSONDecodeError:
             raise
-        except ValueError as wrong:
-            raise JSONDecodeError(str(wrong), "", 0) from None
+        except ValueError as error:
+            raise JSONDecodeError(str(error), "", 0) from None
 
 
 class JsonRoute(APIRoute):
-    """A route of the API: what it is sent is read once, here, whatever its handler makes of it."""
+    """A route of the API that parses JSON bodies with `JsonRequest`."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -85,7 +85,7 @@ class JsonRoute(APIRoute):
 
 
 async def check_request(request: Request) -> None:
-    """Refuse what the document of the API does not know of the operation that was asked for."""
+    """Reject query parameters and content types that the OpenAPI document does not declare."""
     operation = operations(request.app).get(request.scope["route"].name, {})
     _check_query(request, operation)
     if "requestBody" in operation:
@@ -93,7 +93,7 @@ async def check_request(request: Request) -> None:
 
 
 def _check_query(request: Request, operation: dict[str, Any]) -> None:
-    known = sorted(one["name"] for one in operation.get("parameters", ()) if one["in"] == "query")
+    known = sorted(each["name"] for each in operation.get("parameters", ()) if each["in"] == "query")
     unknown = [name for name in dict.fromkeys(request.query_params) if name not in known]
     if not unknown:
         return
@@ -101,17 +101,19 @@ def _check_query(request: Request, operation: dict[str, Any]) -> None:
         FieldProblem(f"query.{name}", f"unknown query parameter{did_you_mean(name, known)}")
         for name in unknown
     ]
-    told = "; ".join(f"unknown query parameter {shown(name)}{did_you_mean(name, known)}" for name in unknown)
+    detail = "; ".join(
+        f"unknown query parameter {format_value(name)}{did_you_mean(name, known)}" for name in unknown
+    )
     hint = "this operation has no query parameters"
     if known:
         hint = f"known query parameters: {', '.join(known)}"
-    raise Refusal(problem(422, told, code="unknown_parameter", hint=hint, fields=tuple(fields)))
+    raise Refusal(problem(422, detail, code="unknown_parameter", hint=hint, fields=tuple(fields)))
 
 
 def _check_content_type(request: Request, *, has_body: bool) -> None:
-    """Bytes of another type, or of none, are never read as JSON by guess."""
+    """Never parse a body as JSON unless it is declared as JSON."""
     sent = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     is_json = sent == JSON or (sent.startswith("application/") and sent.endswith("+json"))
     if has_body and not is_json:
-        told = f"the body must be {JSON} (got {shown(sent)})" if sent else f"the body must be {JSON}"
-        raise Refusal(problem(415, told, hint=f"send Content-Type: {JSON}"), {"Accept": JSON})
+        detail = f"the body must be {JSON} (got {format_value(sent)})" if sent else f"the body must be {JSON}"
+        raise Refusal(problem(415, detail, hint=f"send Content-Type: {JSON}"), {"Accept": JSON})

@@ -1,4 +1,4 @@
-"""What gave up and waits for a person."""
+"""`/dead-letters`: list, requeue and acknowledge jobs that were given up."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from starlette.responses import Response
 
 from trax.records import DeadLetter, DeadLetterStatus
 from trax.records.dead_letter import DeadLetterGroup
-from trax.web.api.bodies import Body, Chosen, JsonRoute, Note
-from trax.web.api.paging import LONGEST_PAGE, After, Full, Limit, NameQuery, Page, PathId, page
-from trax.web.api.writing import Writes, brief, shown
+from trax.web.api.bodies import Body, DeadLetterSelection, JsonRoute, Note
+from trax.web.api.paging import LONGEST_PAGE, After, ApiPage, Full, Limit, NameQuery, PathId, build_page
+from trax.web.api.writing import JsonWriter, mask_record, summarize_record
 from trax.web.problems import Refusal, problem
-from trax.web.room import TheRoom
+from trax.web.room import InjectedContext
 
 router = APIRouter(prefix="/dead-letters", tags=["dead letters"], route_class=JsonRoute)
 
 
-class Requeue(Chosen):
-    """Which to queue again, and a note to leave on them.
+class Requeue(DeadLetterSelection):
+    """Which dead letters to requeue, and an optional note.
 
-    Of one kind of failure, `limit` takes the oldest few: one as a canary, and when it did well, the rest.
+    With a fingerprint, `limit` requeues only the oldest few: for example one as a canary before the rest.
     """
 
     note: Note | None = None
@@ -33,49 +33,53 @@ class Requeue(Chosen):
     @model_validator(mode="after")
     def _check_limit(self) -> Self:
         if self.limit is not None and self.fingerprint is None:
-            raise PydanticCustomError("limit", "limit goes with a fingerprint only")
+            raise PydanticCustomError("limit", "limit needs a fingerprint")
         return self
 
 
-class Acknowledge(Chosen):
-    """Which are dealt with, and how."""
+class Acknowledge(DeadLetterSelection):
+    """Which dead letters to acknowledge, with a note on how they were resolved."""
 
     note: Note
 
 
 class RequeueOne(Body):
-    """A note to leave on it."""
+    """An optional note."""
 
     note: Note | None = None
 
 
 class AcknowledgeOne(Body):
-    """How it was dealt with."""
+    """A note on how it was resolved."""
 
     note: Note
 
 
-class Requeued(BaseModel):
-    """How many were queued again, and how many of those named somebody else had resolved."""
+class RequeueResult(BaseModel):
+    """How many were requeued, and how many of the given ids were already resolved."""
 
     requeued: int
     skipped: int
 
 
-class Acknowledged(BaseModel):
-    """How many are dealt with now, and how many of those named somebody else had resolved."""
+class AcknowledgeResult(BaseModel):
+    """How many were acknowledged, and how many of the given ids were already resolved."""
 
     acknowledged: int
     skipped: int
 
 
-one, some = Writes(DeadLetter), Writes(Page[DeadLetter])
-requeued, acknowledged, groups = Writes(Requeued), Writes(Acknowledged), Writes(list[DeadLetterGroup])
+letter_response, page_response = JsonWriter(DeadLetter), JsonWriter(ApiPage[DeadLetter])
+requeue_response, acknowledge_response, groups_response = (
+    JsonWriter(RequeueResult),
+    JsonWriter(AcknowledgeResult),
+    JsonWriter(list[DeadLetterGroup]),
+)
 
 
-@router.get("", response_model=Page[DeadLetter])
+@router.get("", response_model=ApiPage[DeadLetter])
 async def list_dead_letters(
-    room: TheRoom,
+    context: InjectedContext,
     status: DeadLetterStatus | None = None,
     manifest: NameQuery = None,
     fingerprint: NameQuery = None,
@@ -83,64 +87,67 @@ async def list_dead_letters(
     limit: Limit = 50,
     full: Full = False,
 ) -> Response:
-    """Newest first."""
-    found = await room.app.dead_letters.list(
+    """List dead letters, newest first."""
+    letters = await context.app.dead_letters.list(
         status=status, manifest=manifest, fingerprint=fingerprint, before=after, limit=limit, brief=not full
     )
-    return some(page([brief(letter, room.mask) for letter in found], limit))
+    return page_response(build_page([summarize_record(letter, context.mask) for letter in letters], limit))
 
 
 @router.get("/groups", response_model=list[DeadLetterGroup])
-async def list_groups_of_dead_letters(room: TheRoom, limit: Limit = 50) -> Response:
-    """What waits, by kind of failure, the most frequent first: each with its latest letter, briefly."""
-    return groups(await room.app.dead_letters.groups(limit=limit, brief=True))
+async def list_groups_of_dead_letters(context: InjectedContext, limit: Limit = 50) -> Response:
+    """Dead letters awaiting intervention, by kind of failure, most frequent first, with a sample of each."""
+    return groups_response(await context.app.dead_letters.groups(limit=limit, brief=True))
 
 
 @router.get("/{dead_letter_id:row_id}", response_model=DeadLetter)
-async def get_dead_letter(room: TheRoom, dead_letter_id: PathId) -> Response:
-    return one(shown(await room.app.dead_letters.get(dead_letter_id), room.mask))
+async def get_dead_letter(context: InjectedContext, dead_letter_id: PathId) -> Response:
+    """Get one dead letter."""
+    return letter_response(mask_record(await context.app.dead_letters.get(dead_letter_id), context.mask))
 
 
-@router.post("/requeue", response_model=Requeued)
-async def requeue_dead_letters(room: TheRoom, body: Requeue) -> Response:
-    """Queue these again, those of one kind of failure, or all that wait."""
-    letters = room.app.dead_letters
-    some_of_them = partial(letters.requeue, body.ids, fingerprint=body.fingerprint, limit=body.limit)
-    count = await (letters.requeue_all if body.all else some_of_them)(body.note)
-    return requeued(Requeued(requeued=count, skipped=_skipped(body.ids, count)))
+@router.post("/requeue", response_model=RequeueResult)
+async def requeue_dead_letters(context: InjectedContext, body: Requeue) -> Response:
+    """Requeue dead letters: by id, by fingerprint, or all awaiting intervention."""
+    letters = context.app.dead_letters
+    requeue_selected = partial(letters.requeue, body.ids, fingerprint=body.fingerprint, limit=body.limit)
+    count = await (letters.requeue_all if body.all else requeue_selected)(body.note)
+    return requeue_response(RequeueResult(requeued=count, skipped=_skip_count(body.ids, count)))
 
 
-@router.post("/acknowledge", response_model=Acknowledged)
-async def acknowledge_dead_letters(room: TheRoom, body: Acknowledge) -> Response:
-    """Say that these are dealt with, those of one kind of failure, or all that wait."""
-    letters = room.app.dead_letters
-    some_of_them = partial(letters.acknowledge, body.ids, fingerprint=body.fingerprint)
-    count = await (letters.acknowledge_all if body.all else some_of_them)(body.note)
-    return acknowledged(Acknowledged(acknowledged=count, skipped=_skipped(body.ids, count)))
+@router.post("/acknowledge", response_model=AcknowledgeResult)
+async def acknowledge_dead_letters(context: InjectedContext, body: Acknowledge) -> Response:
+    """Acknowledge dead letters: by id, by fingerprint, or all awaiting intervention."""
+    letters = context.app.dead_letters
+    acknowledge_selected = partial(letters.acknowledge, body.ids, fingerprint=body.fingerprint)
+    count = await (letters.acknowledge_all if body.all else acknowledge_selected)(body.note)
+    return acknowledge_response(AcknowledgeResult(acknowledged=count, skipped=_skip_count(body.ids, count)))
 
 
 @router.post("/{dead_letter_id:row_id}/requeue", response_model=DeadLetter)
 async def requeue_dead_letter(
-    room: TheRoom, dead_letter_id: PathId, body: RequeueOne | None = None
+    context: InjectedContext, dead_letter_id: PathId, body: RequeueOne | None = None
 ) -> Response:
-    """Queue one again; 409 if it is resolved already."""
-    count = await room.app.dead_letters.requeue([dead_letter_id], body.note if body else None)
-    return await _resolved(room, dead_letter_id, count)
+    """Requeue one dead letter; 409 if it is already resolved."""
+    count = await context.app.dead_letters.requeue([dead_letter_id], body.note if body else None)
+    return await _resolution_response(context, dead_letter_id, count)
 
 
 @router.post("/{dead_letter_id:row_id}/acknowledge", response_model=DeadLetter)
-async def acknowledge_dead_letter(room: TheRoom, dead_letter_id: PathId, body: AcknowledgeOne) -> Response:
-    """Say that one is dealt with; 409 if it is resolved already."""
-    count = await room.app.dead_letters.acknowledge([dead_letter_id], body.note)
-    return await _resolved(room, dead_letter_id, count)
+async def acknowledge_dead_letter(
+    context: InjectedContext, dead_letter_id: PathId, body: AcknowledgeOne
+) -> Response:
+    """Acknowledge one dead letter; 409 if it is already resolved."""
+    count = await context.app.dead_letters.acknowledge([dead_letter_id], body.note)
+    return await _resolution_response(context, dead_letter_id, count)
 
 
-def _skipped(ids: list[int] | None, count: int) -> int:
+def _skip_count(ids: list[int] | None, count: int) -> int:
     return 0 if ids is None else len(set(ids)) - count
 
 
-async def _resolved(room: TheRoom, dead_letter_id: int, count: int) -> Response:
-    found = await room.app.dead_letters.get(dead_letter_id)
+async def _resolution_response(context: InjectedContext, dead_letter_id: int, count: int) -> Response:
+    letter = await context.app.dead_letters.get(dead_letter_id)
     if not count:
-        raise Refusal(problem(409, f"dead letter {dead_letter_id} is {found.status} already"))
-    return one(shown(found, room.mask))
+        raise Refusal(problem(409, f"dead letter {dead_letter_id} is already {letter.status}"))
+    return letter_response(mask_record(letter, context.mask))

@@ -1,4 +1,4 @@
-"""The record of every attempt."""
+"""`/executions`: list, cancel and rerun executions."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from trax.records import LogLine, Metadata, State, WorkQueueEntry
-from trax.web.api.asking import asked_again
+from trax.web.api.asking import rerun
 from trax.web.api.bodies import Ids, JsonRoute
 from trax.web.api.paging import (
     After,
-    AskedById,
+    ApiPage,
     Limit,
+    ListQueryById,
     Moment,
     NameQuery,
-    Page,
     PathId,
     RowId,
-    page,
-    page_asked,
+    build_page,
+    load_page,
 )
-from trax.web.api.writing import Writes, shown
+from trax.web.api.writing import JsonWriter, mask_record
 from trax.web.problems import Refusal, problem
-from trax.web.room import TheRoom
+from trax.web.room import InjectedContext
 
 router = APIRouter(prefix="/executions", tags=["executions"], route_class=JsonRoute)
 
 
-class RunsAsked(AskedById):
-    """Which runs."""
+class ExecutionListQuery(ListQueryById):
+    """Filters for executions."""
 
     state: State | None = None
     train: NameQuery = None
@@ -40,59 +40,70 @@ class RunsAsked(AskedById):
     parent_id: RowId | None = None
     since: Moment | None = None
     until: Moment | None = None
-    external_id: Annotated[str | None, Query(max_length=200, description="Or how it begins.")] = None
-    admin: Annotated[bool, Query(description="With those of the administrative trains.")] = False
+    external_id: Annotated[
+        str | None, Query(max_length=200, description="The external id or its beginning.")
+    ] = None
+    admin: Annotated[bool, Query(description="Include administrative trains.")] = False
 
 
 class CancelledRuns(BaseModel):
-    """Which runs were told to stop, and how many of those named were over already."""
+    """Ids of the executions that were cancelled, and how many of the given ids had already ended."""
 
     cancelled: list[int]
     skipped: int
 
 
-one, some = Writes(Metadata), Writes(Page[Metadata])
-lines, entry, cancelled = Writes(Page[LogLine]), Writes(WorkQueueEntry), Writes(CancelledRuns)
+run_response, page_response = JsonWriter(Metadata), JsonWriter(ApiPage[Metadata])
+lines_response, entry_response, cancel_response = (
+    JsonWriter(ApiPage[LogLine]),
+    JsonWriter(WorkQueueEntry),
+    JsonWriter(CancelledRuns),
+)
 
 
-@router.get("", response_model=Page[Metadata])
-async def list_executions(room: TheRoom, asked: Annotated[RunsAsked, Query()]) -> Response:
-    """Newest first. `since` and `until` are about when a run was made."""
-    return some(await page_asked(room.app.executions, asked, room.mask))
+@router.get("", response_model=ApiPage[Metadata])
+async def list_executions(
+    context: InjectedContext, query: Annotated[ExecutionListQuery, Query()]
+) -> Response:
+    """List executions, newest first. `since` and `until` filter by creation time."""
+    return page_response(await load_page(context.app.executions, query, context.mask))
 
 
 @router.get("/{metadata_id:row_id}", response_model=Metadata)
-async def get_execution(room: TheRoom, metadata_id: PathId) -> Response:
-    return one(shown(await room.app.executions.get(metadata_id), room.mask))
+async def get_execution(context: InjectedContext, metadata_id: PathId) -> Response:
+    """Get one execution."""
+    return run_response(mask_record(await context.app.executions.get(metadata_id), context.mask))
 
 
-@router.get("/{metadata_id:row_id}/logs", response_model=Page[LogLine])
-async def list_logs(room: TheRoom, metadata_id: PathId, after: After = None, limit: Limit = 100) -> Response:
-    """What the run logged, oldest first."""
-    await room.app.executions.get(metadata_id)
-    found = await room.app.executions.logs(metadata_id, after=after, limit=limit)
-    return lines(page(found, limit))
+@router.get("/{metadata_id:row_id}/logs", response_model=ApiPage[LogLine])
+async def list_logs(
+    context: InjectedContext, metadata_id: PathId, after: After = None, limit: Limit = 100
+) -> Response:
+    """List the log lines of one execution, oldest first."""
+    await context.app.executions.get(metadata_id)
+    log_lines = await context.app.executions.logs(metadata_id, after=after, limit=limit)
+    return lines_response(build_page(log_lines, limit))
 
 
 @router.post("/cancel", response_model=CancelledRuns)
-async def cancel_executions(room: TheRoom, body: Ids) -> Response:
-    """Stop those that are not over. One in progress is asked to, and ends within a heartbeat."""
-    stopped = await room.app.executions.cancel(body.ids)
+async def cancel_executions(context: InjectedContext, body: Ids) -> Response:
+    """Cancel executions that have not ended. One in progress stops within a heartbeat."""
+    stopped = await context.app.executions.cancel(body.ids)
     skipped = len(set(body.ids)) - len(stopped)
-    return cancelled(CancelledRuns(cancelled=list(stopped), skipped=skipped))
+    return cancel_response(CancelledRuns(cancelled=list(stopped), skipped=skipped))
 
 
 @router.post("/{metadata_id:row_id}/cancel", response_model=Metadata)
-async def cancel_execution(room: TheRoom, metadata_id: PathId) -> Response:
-    """Stop one that is not over; 409 if it is."""
-    stopped = await room.app.executions.cancel([metadata_id])
-    found = await room.app.executions.get(metadata_id)
+async def cancel_execution(context: InjectedContext, metadata_id: PathId) -> Response:
+    """Cancel one execution; 409 if it has already ended."""
+    stopped = await context.app.executions.cancel([metadata_id])
+    run = await context.app.executions.get(metadata_id)
     if not stopped:
-        raise Refusal(problem(409, f"execution {metadata_id} is {found.state} already"))
-    return one(shown(found, room.mask))
+        raise Refusal(problem(409, f"execution {metadata_id} is already {run.state}"))
+    return run_response(mask_record(run, context.mask))
 
 
 @router.post("/{metadata_id:row_id}/rerun", response_model=WorkQueueEntry, status_code=201)
-async def rerun_execution(room: TheRoom, metadata_id: PathId) -> Response:
-    """Queue the same train with the same input once more; 409 if its input or its train is not there."""
-    return entry(shown(await asked_again(room.app, metadata_id), room.mask), 201)
+async def rerun_execution(context: InjectedContext, metadata_id: PathId) -> Response:
+    """Enqueue the same train with the same input; 409 if its input or its train is not available."""
+    return entry_response(mask_record(await rerun(context.app, metadata_id), context.mask), 201)

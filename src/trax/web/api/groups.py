@@ -1,4 +1,4 @@
-"""Who shares a limit and a priority."""
+"""`/groups`: list, update, trigger and cancel manifest groups."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from starlette.responses import Response
 from trax.bounds import LONGEST_NAME
 from trax.records import ManifestGroup
 from trax.web.api.bodies import Body, JsonRoute
-from trax.web.api.manifests import Stopped
-from trax.web.api.paging import AfterName, Limit, Page, Priority, WholeNumber, page
-from trax.web.api.writing import Writes
-from trax.web.room import TheRoom
+from trax.web.api.manifests import CancelCount
+from trax.web.api.paging import AfterName, ApiPage, Limit, Priority, WholeNumber, build_page
+from trax.web.api.writing import JsonWriter
+from trax.web.room import InjectedContext
 
 router = APIRouter(prefix="/groups", tags=["groups"], route_class=JsonRoute)
 
@@ -22,48 +22,49 @@ GroupName = Annotated[str, Path(min_length=1, max_length=LONGEST_NAME)]
 
 
 class GroupChange(Body):
-    """What is left out stays as it is; `max_active_jobs: null` means no limit."""
+    """Changes of a group. Omitted fields stay unchanged; `max_active_jobs: null` means no limit."""
 
     max_active_jobs: WholeNumber | None = None
     priority: Priority = 0
     enabled: bool = True
 
 
-class Triggered(BaseModel):
-    """How many entries were written."""
+class TriggerCount(BaseModel):
+    """How many entries were enqueued."""
 
     triggered: int
 
 
-one, some = Writes(ManifestGroup), Writes(Page[ManifestGroup])
-triggered, stopped = Writes(Triggered), Writes(Stopped)
+group_response, page_response = JsonWriter(ManifestGroup), JsonWriter(ApiPage[ManifestGroup])
+trigger_response, cancel_response = JsonWriter(TriggerCount), JsonWriter(CancelCount)
 
 
-@router.get("", response_model=Page[ManifestGroup])
-async def list_groups(room: TheRoom, after: AfterName = None, limit: Limit = 50) -> Response:
-    """In the order of their names."""
-    found = await room.app.groups.list(after=after, limit=limit)
-    return some(page(found, limit, by="name"))
+@router.get("", response_model=ApiPage[ManifestGroup])
+async def list_groups(context: InjectedContext, after: AfterName = None, limit: Limit = 50) -> Response:
+    """List groups by name."""
+    groups = await context.app.groups.list(after=after, limit=limit)
+    return page_response(build_page(groups, limit, by="name"))
 
 
 @router.get("/{name:name}", response_model=ManifestGroup)
-async def get_group(room: TheRoom, name: GroupName) -> Response:
-    return one(await room.app.groups.get(name))
+async def get_group(context: InjectedContext, name: GroupName) -> Response:
+    """Get one group."""
+    return group_response(await context.app.groups.get(name))
 
 
 @router.patch("/{name:name}", response_model=ManifestGroup)
-async def update_group(room: TheRoom, name: GroupName, body: GroupChange) -> Response:
-    """Change its limit, its priority or its switch, on every server at once."""
-    return one(await room.app.groups.update(name, **body.model_dump(exclude_unset=True)))
+async def update_group(context: InjectedContext, name: GroupName, body: GroupChange) -> Response:
+    """Change the limit or priority of a group, or enable or disable it, for all servers."""
+    return group_response(await context.app.groups.update(name, **body.model_dump(exclude_unset=True)))
 
 
-@router.post("/{name:name}/trigger", response_model=Triggered)
-async def trigger_group(room: TheRoom, name: GroupName) -> Response:
-    """Start every enabled manifest of the group that depends on no other."""
-    return triggered(Triggered(triggered=await room.app.groups.trigger(name)))
+@router.post("/{name:name}/trigger", response_model=TriggerCount)
+async def trigger_group(context: InjectedContext, name: GroupName) -> Response:
+    """Trigger every enabled manifest of the group that has no parent."""
+    return trigger_response(TriggerCount(triggered=await context.app.groups.trigger(name)))
 
 
-@router.post("/{name:name}/cancel", response_model=Stopped)
-async def cancel_group(room: TheRoom, name: GroupName) -> Response:
-    """Ask all its runs in progress to stop."""
-    return stopped(Stopped(cancelled=await room.app.groups.cancel(name)))
+@router.post("/{name:name}/cancel", response_model=CancelCount)
+async def cancel_group(context: InjectedContext, name: GroupName) -> Response:
+    """Cancel all executions of the group that are in progress."""
+    return cancel_response(CancelCount(cancelled=await context.app.groups.cancel(name)))

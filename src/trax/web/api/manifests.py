@@ -1,4 +1,4 @@
-"""Which train runs when."""
+"""`/manifests`: list, enable, disable, trigger, cancel and delete manifests."""
 
 from __future__ import annotations
 
@@ -12,94 +12,106 @@ from starlette.responses import Response
 from trax.bounds import LONGEST_NAME
 from trax.records import Manifest, Reason, ScheduleType, WorkQueueEntry
 from trax.web.api.bodies import Body, JsonRoute
-from trax.web.api.paging import AskedByName, NameQuery, Page, Seconds, page_asked
-from trax.web.api.writing import Writes, shown
-from trax.web.room import TheRoom
+from trax.web.api.paging import ApiPage, ListQueryByName, NameQuery, Seconds, load_page
+from trax.web.api.writing import JsonWriter, mask_record
+from trax.web.room import InjectedContext
 
 router = APIRouter(prefix="/manifests", tags=["manifests"], route_class=JsonRoute)
 
-ExternalId = Annotated[str, Path(min_length=1, max_length=LONGEST_NAME, description="Its external id.")]
+ExternalId = Annotated[
+    str, Path(min_length=1, max_length=LONGEST_NAME, description="External id of the manifest.")
+]
 
 
-class ManifestsAsked(AskedByName):
-    """Which manifests."""
+class ManifestListQuery(ListQueryByName):
+    """Filters for manifests."""
 
     group: NameQuery = None
     train: NameQuery = None
     enabled: bool | None = None
     schedule_type: ScheduleType | None = None
     depends_on: NameQuery = None
-    text: Annotated[str | None, Query(max_length=200, description="Somewhere in its external id.")] = None
-    retired: Annotated[bool, Query(description="Only retired ones; otherwise they are left out.")] = False
+    text: Annotated[str | None, Query(max_length=200, description="Part of the external id.")] = None
+    retired: Annotated[bool, Query(description="Only retired manifests; by default they are left out.")] = (
+        False
+    )
 
 
-class Trigger(Body):
-    """When the extra run may begin."""
+class TriggerRequest(Body):
+    """An optional delay of the run."""
 
     delay_seconds: Seconds | None = None
 
 
-class Stopped(BaseModel):
-    """How many runs in progress were asked to stop."""
+class CancelCount(BaseModel):
+    """How many executions in progress were asked to stop."""
 
     cancelled: int
 
 
-one, some = Writes(Manifest), Writes(Page[Manifest])
-entry, stopped, reasons = Writes(WorkQueueEntry), Writes(Stopped), Writes(list[Reason])
+manifest_response, page_response = JsonWriter(Manifest), JsonWriter(ApiPage[Manifest])
+entry_response, cancel_response, reasons_response = (
+    JsonWriter(WorkQueueEntry),
+    JsonWriter(CancelCount),
+    JsonWriter(list[Reason]),
+)
 
 
-@router.get("", response_model=Page[Manifest])
-async def list_manifests(room: TheRoom, asked: Annotated[ManifestsAsked, Query()]) -> Response:
-    """In the order of their external ids."""
-    return some(await page_asked(room.app.manifests, asked, room.mask))
+@router.get("", response_model=ApiPage[Manifest])
+async def list_manifests(context: InjectedContext, query: Annotated[ManifestListQuery, Query()]) -> Response:
+    """List manifests by external id."""
+    return page_response(await load_page(context.app.manifests, query, context.mask))
 
 
 @router.get("/{external_id:name}/why", response_model=list[Reason])
-async def why_manifest(room: TheRoom, external_id: ExternalId) -> Response:
-    """What keeps it from running; what holds it now comes first."""
-    return reasons(await room.app.why(external_id))
+async def why_manifest(context: InjectedContext, external_id: ExternalId) -> Response:
+    """Reasons why the manifest is not running, the current one first."""
+    return reasons_response(await context.app.why(external_id))
 
 
 @router.get("/{external_id:name}", response_model=Manifest)
-async def get_manifest(room: TheRoom, external_id: ExternalId) -> Response:
-    return await _as_it_is(room, external_id)
+async def get_manifest(context: InjectedContext, external_id: ExternalId) -> Response:
+    """Get one manifest."""
+    return await _current_manifest(context, external_id)
 
 
 @router.post("/{external_id:name}/enable", response_model=Manifest)
-async def enable_manifest(room: TheRoom, external_id: ExternalId) -> Response:
-    await room.app.manifests.enable(external_id)
-    return await _as_it_is(room, external_id)
+async def enable_manifest(context: InjectedContext, external_id: ExternalId) -> Response:
+    """Enable a manifest."""
+    await context.app.manifests.enable(external_id)
+    return await _current_manifest(context, external_id)
 
 
 @router.post("/{external_id:name}/disable", response_model=Manifest)
-async def disable_manifest(room: TheRoom, external_id: ExternalId) -> Response:
-    """No new entries are written; those in the queue already are not withdrawn."""
-    await room.app.manifests.disable(external_id)
-    return await _as_it_is(room, external_id)
+async def disable_manifest(context: InjectedContext, external_id: ExternalId) -> Response:
+    """Disable a manifest. It enqueues no new entries; those already queued stay."""
+    await context.app.manifests.disable(external_id)
+    return await _current_manifest(context, external_id)
 
 
 @router.post("/{external_id:name}/trigger", response_model=WorkQueueEntry, status_code=201)
-async def trigger_manifest(room: TheRoom, external_id: ExternalId, body: Trigger | None = None) -> Response:
-    """An extra run, whatever the schedule says: now, or after a delay."""
+async def trigger_manifest(
+    context: InjectedContext, external_id: ExternalId, body: TriggerRequest | None = None
+) -> Response:
+    """Enqueue an extra run, now or after a delay, regardless of the schedule."""
     seconds = body.delay_seconds if body else None
     delay = None if seconds is None else timedelta(seconds=seconds)
-    queued = await room.app.manifests.trigger(external_id, delay=delay)
-    return entry(shown(queued, room.mask), 201)
+    queued = await context.app.manifests.trigger(external_id, delay=delay)
+    return entry_response(mask_record(queued, context.mask), 201)
 
 
-@router.post("/{external_id:name}/cancel", response_model=Stopped)
-async def cancel_manifest(room: TheRoom, external_id: ExternalId) -> Response:
-    """Ask its runs in progress to stop."""
-    return stopped(Stopped(cancelled=await room.app.manifests.cancel(external_id)))
+@router.post("/{external_id:name}/cancel", response_model=CancelCount)
+async def cancel_manifest(context: InjectedContext, external_id: ExternalId) -> Response:
+    """Cancel the executions of a manifest that are in progress."""
+    return cancel_response(CancelCount(cancelled=await context.app.manifests.cancel(external_id)))
 
 
 @router.delete("/{external_id:name}", status_code=204)
-async def delete_manifest(room: TheRoom, external_id: ExternalId) -> Response:
-    """Retire it: it stops firing, its entries are withdrawn, its history and dead letters stay."""
-    await room.app.manifests.delete(external_id)
+async def delete_manifest(context: InjectedContext, external_id: ExternalId) -> Response:
+    """Retire a manifest: it no longer fires and its queued entries are cancelled. Its history stays."""
+    await context.app.manifests.delete(external_id)
     return Response(status_code=204)
 
 
-async def _as_it_is(room: TheRoom, external_id: str) -> Response:
-    return one(shown(await room.app.manifests.get(external_id), room.mask))
+async def _current_manifest(context: InjectedContext, external_id: str) -> Response:
+    return manifest_response(mask_record(await context.app.manifests.get(external_id), context.mask))

@@ -1,6 +1,6 @@
-"""Long lists, a page at a time: each page says how to ask for the ones next to it.
+"""Pagination of lists, and the common query parameters.
 
-A list is brief: what may be long (inputs, outputs, stack traces) is not even read, unless it is asked for.
+Lists are brief: columns that may be long (inputs, outputs, stack traces) are not read unless requested.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from pydantic_core import PydanticCustomError
 from starlette.convertors import StringConvertor, register_url_convertor
 
 from trax.bounds import (
-    A_MOMENT,
     LARGEST_COUNT,
     LARGEST_ID,
     LONGEST_NAME,
     LONGEST_SECONDS,
+    MOMENT_TEXT,
     PRIORITY_MAX,
     is_moment,
 )
 from trax.records.count import Count
-from trax.records.page import Page as Found
-from trax.web.api.writing import brief
+from trax.records.page import RecordPage
+from trax.web.api.writing import summarize_record
 from trax.web.masking import Mask
 
 LONGEST_PAGE: Final = 200
@@ -34,20 +34,22 @@ T = TypeVar("T")
 
 
 def _check_moment(moment: datetime) -> datetime:
-    """An offset may carry a moment out of the calendar, which ends on both sides."""
+    """Check the range: a UTC offset may move a moment beyond the supported years."""
     if not is_moment(moment):
-        raise PydanticCustomError("moment", "must be {wanted}", {"wanted": A_MOMENT})
+        raise PydanticCustomError("moment", "must be {expected}", {"expected": MOMENT_TEXT})
     return moment
 
 
-Limit = Annotated[int, Query(ge=1, le=LONGEST_PAGE, description="How many at most.")]
-After = Annotated[int | None, Query(ge=0, le=LARGEST_ID, description="Read on: `next` of the page before.")]
-Before = Annotated[int | None, Query(ge=0, le=LARGEST_ID, description="Go back: `previous` of the page.")]
+Limit = Annotated[int, Query(ge=1, le=LONGEST_PAGE, description="Maximum number of items.")]
+After = Annotated[int | None, Query(ge=0, le=LARGEST_ID, description="Next page: `next` of the page before.")]
+Before = Annotated[
+    int | None, Query(ge=0, le=LARGEST_ID, description="Previous page: `previous` of the page.")
+]
 AfterName = Annotated[
-    str | None, Query(max_length=LONGEST_NAME, description="Read on: `next` of the page before.")
+    str | None, Query(max_length=LONGEST_NAME, description="Next page: `next` of the page before.")
 ]
 BeforeName = Annotated[
-    str | None, Query(max_length=LONGEST_NAME, description="Go back: `previous` of the page.")
+    str | None, Query(max_length=LONGEST_NAME, description="Previous page: `previous` of the page.")
 ]
 NameQuery = Annotated[str | None, Query(max_length=LONGEST_NAME)]
 Moment = Annotated[AwareDatetime, AfterValidator(_check_moment)]
@@ -55,12 +57,15 @@ Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
 WholeNumber = Annotated[int, Field(ge=0, le=LARGEST_COUNT)]
 Priority = Annotated[int, Field(ge=0, le=PRIORITY_MAX)]
 Seconds = Annotated[float, Field(ge=0, le=LONGEST_SECONDS)]
-WithTotal = Annotated[bool, Query(description="Also count them all: exactly to 10,000, beyond that about.")]
+WithTotal = Annotated[
+    bool, Query(description="Also return the total: exact up to 10,000, above that an estimate.")
+]
 Full = Annotated[
     bool,
     Query(
-        description="Else `input`, `output` and `stack_trace` are null, `junctions` is empty, and long "
-        "reasons are cut. What is very long gives way to a note even so: ask for the record itself."
+        description="Include long fields. By default `input`, `output` and `stack_trace` are null, "
+        "`junctions` is empty and long reasons are cut. Very long values are omitted in any case: "
+        "get the single record."
     ),
 ]
 RowId = Annotated[int, Field(ge=0, le=LARGEST_ID)]
@@ -68,9 +73,9 @@ PathId = Annotated[int, Path(ge=0, le=LARGEST_ID)]
 
 
 class RowIdConvertor(StringConvertor):
-    """A number in a path, written `{entry_id:row_id}`: `/queue/cancel` is no entry, and has its own methods.
+    """A number in a path, written `{entry_id:row_id}`, so that `/queue/cancel` does not match an entry.
 
-    Whether it can be an id is for `PathId` to say, which names it in the answer.
+    `PathId` validates the range, and names the field in the error.
     """
 
     regex = "-?[0-9]+"
@@ -80,17 +85,17 @@ register_url_convertor("row_id", RowIdConvertor())
 
 
 class Total(BaseModel):
-    """How many there are in all; beyond 10,000 an estimate, which is not `exact`."""
+    """The number of items in total; above 10,000 an estimate, with `exact` false."""
 
     count: int
     exact: bool
 
 
-class Page(BaseModel, Generic[T]):
-    """Some items, and where to go from here; null: there is nothing more that way.
+class ApiPage(BaseModel, Generic[T]):
+    """A page of items, with the cursors of the next and previous page; null: there is none.
 
-    A search that no index answers looks at a bounded number of rows. When it stopped there, `complete` is
-    false, and `next` goes on from where it stopped, however few items it found.
+    A search without an index reads a bounded number of rows. If it stopped there, `complete` is false, and
+    `next` continues from where it stopped, even if few items were found.
     """
 
     items: list[T]
@@ -100,57 +105,65 @@ class Page(BaseModel, Generic[T]):
     total: Total | None = None
 
 
-class Asked(BaseModel):
-    """What every long list can be asked; those of one noun add what narrows them."""
+class ListQuery(BaseModel):
+    """Query parameters of every list; subclasses add filters."""
 
     limit: Limit = 50
     total: WithTotal = False
     full: Full = False
 
     @property
-    def wanted(self) -> dict[str, Any]:
-        """What narrows the list."""
-        return self.model_dump(exclude={"after", "before", *Asked.model_fields})
+    def filters(self) -> dict[str, Any]:
+        """The filters, without the parameters of paging."""
+        return self.model_dump(exclude={"after", "before", *ListQuery.model_fields})
 
 
-class AskedById(Asked):
-    """A list whose newest items come first."""
+class ListQueryById(ListQuery):
+    """Query parameters of a list by id, newest first."""
 
     after: After = None
     before: Before = None
 
 
-class AskedByName(Asked):
-    """A list in the order of names."""
+class ListQueryByName(ListQuery):
+    """Query parameters of a list by name."""
 
     after: AfterName = None
     before: BeforeName = None
 
 
-async def page_asked(noun: Any, asked: AskedById | AskedByName, mask: Mask) -> Page[Any]:
-    """The page of a noun's resource that was asked for, with its items as they may be shown."""
-    is_by_id = isinstance(asked, AskedById)
-    down, up = (asked.after, asked.before) if is_by_id else (asked.before, asked.after)
-    found = await noun.page(before=down, after=up, limit=asked.limit, brief=not asked.full, **asked.wanted)
-    total = await noun.count(**asked.wanted) if asked.total else None
-    return page_of(found, [brief(one, mask) for one in found.items], total, newest_first=is_by_id)
+async def load_page(noun: Any, query: ListQueryById | ListQueryByName, mask: Mask) -> ApiPage[Any]:
+    """Load a page from a resource of the app, with secrets in its items masked."""
+    is_by_id = isinstance(query, ListQueryById)
+    down, up = (query.after, query.before) if is_by_id else (query.before, query.after)
+    found = await noun.page(before=down, after=up, limit=query.limit, brief=not query.full, **query.filters)
+    total = await noun.count(**query.filters) if query.total else None
+    return page_of(
+        found, [summarize_record(item, mask) for item in found.items], total, newest_first=is_by_id
+    )
 
 
-def page(found: Sequence[Any], limit: int, *, by: str = "id") -> Page[Any]:
-    """A page of a plain list, which is read in one direction."""
-    following = getattr(found[-1], by) if len(found) >= limit else None
-    return Page[Any].model_construct(items=list(found), next=following)
+def build_page(rows: Sequence[Any], limit: int, *, by: str = "id") -> ApiPage[Any]:
+    """Build a page from a list that has only a next page."""
+    following = getattr(rows[-1], by) if len(rows) >= limit else None
+    return ApiPage[Any].model_construct(items=list(rows), next=following)
 
 
 def page_of(
-    found: Found[Any], items: Iterable[Any], total: Count | None = None, *, newest_first: bool = True
-) -> Page[Any]:
-    """A page as it was found, with its items as they may be shown."""
-    onward, back = (found.older, found.newer) if newest_first else (found.newer, found.older)
-    return Page[Any].model_construct(
+    record_page: RecordPage[Any],
+    items: Iterable[Any],
+    total: Count | None = None,
+    *,
+    newest_first: bool = True,
+) -> ApiPage[Any]:
+    """Build an API page from a page of records and its masked items."""
+    onward, back = (
+        (record_page.older, record_page.newer) if newest_first else (record_page.newer, record_page.older)
+    )
+    return ApiPage[Any].model_construct(
         items=list(items),
         next=onward,
         previous=back,
-        complete=found.complete,
+        complete=record_page.complete,
         total=None if total is None else Total(count=total.number, exact=total.exact),
     )

@@ -1,4 +1,4 @@
-"""What waits at the gate, and what was let through it."""
+"""`/queue`: list and cancel entries of the work queue."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from starlette.responses import Response
 
 from trax.records import Origin, QueueStatus, Reason, WorkQueueEntry
 from trax.web.api.bodies import Ids, JsonRoute
-from trax.web.api.paging import AskedById, NameQuery, Page, PathId, page_asked
-from trax.web.api.writing import Writes, shown
+from trax.web.api.paging import ApiPage, ListQueryById, NameQuery, PathId, load_page
+from trax.web.api.writing import JsonWriter, mask_record
 from trax.web.problems import Refusal, problem
-from trax.web.room import TheRoom
+from trax.web.room import InjectedContext
 
 router = APIRouter(prefix="/queue", tags=["queue"], route_class=JsonRoute)
 
 
-class EntriesAsked(AskedById):
-    """Which entries."""
+class EntryListQuery(ListQueryById):
+    """Filters for entries."""
 
     status: QueueStatus | None = None
     train: NameQuery = None
@@ -29,45 +29,46 @@ class EntriesAsked(AskedById):
 
 
 class CancelledEntries(BaseModel):
-    """How many entries were withdrawn, and how many of those named were not queued any more."""
+    """How many entries were cancelled, and how many of the given ids were no longer queued."""
 
     cancelled: int
     skipped: int
 
 
-one, some = Writes(WorkQueueEntry), Writes(Page[WorkQueueEntry])
-cancelled, reasons = Writes(CancelledEntries), Writes(list[Reason])
+entry_response, page_response = JsonWriter(WorkQueueEntry), JsonWriter(ApiPage[WorkQueueEntry])
+cancel_response, reasons_response = JsonWriter(CancelledEntries), JsonWriter(list[Reason])
 
 
-@router.get("", response_model=Page[WorkQueueEntry])
-async def list_entries(room: TheRoom, asked: Annotated[EntriesAsked, Query()]) -> Response:
-    """Newest first."""
-    return some(await page_asked(room.app.work_queue, asked, room.mask))
+@router.get("", response_model=ApiPage[WorkQueueEntry])
+async def list_entries(context: InjectedContext, query: Annotated[EntryListQuery, Query()]) -> Response:
+    """List entries, newest first."""
+    return page_response(await load_page(context.app.work_queue, query, context.mask))
 
 
 @router.get("/{entry_id:row_id}", response_model=WorkQueueEntry)
-async def get_entry(room: TheRoom, entry_id: PathId) -> Response:
-    return one(shown(await room.app.work_queue.get(entry_id), room.mask))
+async def get_entry(context: InjectedContext, entry_id: PathId) -> Response:
+    """Get one entry."""
+    return entry_response(mask_record(await context.app.work_queue.get(entry_id), context.mask))
 
 
 @router.get("/{entry_id:row_id}/why", response_model=list[Reason])
-async def why_entry(room: TheRoom, entry_id: PathId) -> Response:
-    """What keeps it from running; what holds it now comes first."""
-    return reasons(await room.app.why(entry_id))
+async def why_entry(context: InjectedContext, entry_id: PathId) -> Response:
+    """Reasons why the entry is not running, the current one first."""
+    return reasons_response(await context.app.why(entry_id))
 
 
 @router.post("/cancel", response_model=CancelledEntries)
-async def cancel_entries(room: TheRoom, body: Ids) -> Response:
-    """Withdraw those that are still queued. What has passed the gate is a run: cancel that."""
-    count = await room.app.work_queue.cancel(body.ids)
-    return cancelled(CancelledEntries(cancelled=count, skipped=len(set(body.ids)) - count))
+async def cancel_entries(context: InjectedContext, body: Ids) -> Response:
+    """Cancel entries that are still queued. A dispatched entry has an execution: cancel that instead."""
+    count = await context.app.work_queue.cancel(body.ids)
+    return cancel_response(CancelledEntries(cancelled=count, skipped=len(set(body.ids)) - count))
 
 
 @router.post("/{entry_id:row_id}/cancel", response_model=WorkQueueEntry)
-async def cancel_entry(room: TheRoom, entry_id: PathId) -> Response:
-    """Withdraw one that is still queued; 409 if it is not."""
-    count = await room.app.work_queue.cancel([entry_id])
-    found = await room.app.work_queue.get(entry_id)
+async def cancel_entry(context: InjectedContext, entry_id: PathId) -> Response:
+    """Cancel one entry; 409 if it is no longer queued."""
+    count = await context.app.work_queue.cancel([entry_id])
+    entry = await context.app.work_queue.get(entry_id)
     if not count:
-        raise Refusal(problem(409, f"entry {entry_id} is {found.status} already"))
-    return one(shown(found, room.mask))
+        raise Refusal(problem(409, f"entry {entry_id} is already {entry.status}"))
+    return entry_response(mask_record(entry, context.mask))

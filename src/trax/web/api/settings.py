@@ -1,4 +1,4 @@
-"""What operators may change while servers run."""
+"""`/settings`: list, update and reset settings while servers run."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from trax.settings import SettingOrigin, Settings
 from trax.settings.kinds import Effective
 from trax.web.api import bodies
 from trax.web.api.paging import Name
-from trax.web.api.writing import Writes
-from trax.web.room import TheRoom
+from trax.web.api.writing import JsonWriter
+from trax.web.room import InjectedContext
 
 if TYPE_CHECKING:
-    from trax.web.room import Room
+    from trax.web.room import WebContext
 
 router = APIRouter(prefix="/settings", tags=["settings"], route_class=bodies.JsonRoute)
 
 
 class Setting(BaseModel):
-    """One setting: its value now, who says so, and when an edit of it counts."""
+    """One setting: its current value, where it comes from, and when an edit takes effect."""
 
     name: str
     value: Any
@@ -33,41 +33,43 @@ class Setting(BaseModel):
 
 
 class Reset(bodies.Body):
-    """Whose edits to undo; none named: all."""
+    """Names of the settings to reset; empty: all."""
 
     names: Annotated[list[Name], Field(max_length=len(Settings.model_fields))] = Field(
         default_factory=list[str]
     )
 
 
-some = Writes(list[Setting])
+settings_response = JsonWriter(list[Setting])
 
 
 @router.get("", response_model=list[Setting])
-async def list_settings(room: TheRoom) -> Response:
-    """All that can be edited, with their values now."""
-    return some(await settings_now(room))
+async def list_settings(context: InjectedContext) -> Response:
+    """List the editable settings with their current values."""
+    return settings_response(await load_settings(context))
 
 
 @router.patch("", response_model=list[Setting])
-async def update_settings(room: TheRoom, body: Annotated[dict[str, Any], Body(min_length=1)]) -> Response:
-    """Change these on every server, all of them or none; null means no limit, a number is seconds."""
-    await room.app.settings.update(**body)
-    return some(await settings_now(room))
+async def update_settings(
+    context: InjectedContext, body: Annotated[dict[str, Any], Body(min_length=1)]
+) -> Response:
+    """Change settings for all servers, all or none. Null means no limit; durations are seconds."""
+    await context.app.settings.update(**body)
+    return settings_response(await load_settings(context))
 
 
 @router.post("/reset", response_model=list[Setting])
-async def reset_settings(room: TheRoom, body: Reset) -> Response:
-    """Undo operators' edits: what code and environment say counts again."""
-    await room.app.settings.reset(*body.names)
-    return some(await settings_now(room))
+async def reset_settings(context: InjectedContext, body: Reset) -> Response:
+    """Reset edited settings to their values from code and environment."""
+    await context.app.settings.reset(*body.names)
+    return settings_response(await load_settings(context))
 
 
-async def settings_now(room: Room) -> list[Setting]:
-    """Those a process reads once are its own affair, and one of them may hold a password."""
+async def load_settings(context: WebContext) -> list[Setting]:
+    """The editable settings. Those read only at startup are left out; one may contain a password."""
     names = [name for name in Settings.model_fields if not Settings.is_fixed(name)]
-    values = (await room.app.settings.get()).spelled(names)
-    defaults, origins = Settings().spelled(names), await room.app.settings.origins()
+    values = (await context.app.settings.get()).to_json_values(names)
+    defaults, origins = Settings().to_json_values(names), await context.app.settings.origins()
     return [
         Setting.model_construct(
             name=name,

@@ -1,4 +1,4 @@
-"""How much runs, how well, how quickly."""
+"""`/stats`: throughput, durations, failures and states of executions."""
 
 from __future__ import annotations
 
@@ -21,20 +21,25 @@ from trax.records.stats import (
 from trax.records.tally import Span
 from trax.web.api.bodies import JsonRoute
 from trax.web.api.paging import AfterName, Limit, NameQuery
-from trax.web.api.writing import Writes
-from trax.web.room import TheRoom
+from trax.web.api.writing import JsonWriter
+from trax.web.room import InjectedContext
 
 router = APIRouter(prefix="/stats", tags=["stats"], route_class=JsonRoute)
 
-Admin = Annotated[bool, Query(description="With those of the administrative trains.")]
+Admin = Annotated[bool, Query(description="Include administrative trains.")]
 
-home, throughput, blocks, states = Writes(Home), Writes(Throughput), Writes(Blocks), Writes(States)
-durations, failing = Writes(list[TrainDuration]), Writes(list[FailingTrain])
-groups, graph = Writes(list[GroupStats]), Writes(GroupGraph)
+home_response, throughput_response, blocks_response, states_response = (
+    JsonWriter(Home),
+    JsonWriter(Throughput),
+    JsonWriter(Blocks),
+    JsonWriter(States),
+)
+durations_response, failing_response = JsonWriter(list[TrainDuration]), JsonWriter(list[FailingTrain])
+groups_response, graph_response = JsonWriter(list[GroupStats]), JsonWriter(GroupGraph)
 
 
 class Graph(BaseModel):
-    """Which groups wait for which. An edge is a pair: the second waits for the first."""
+    """Dependencies between groups. An edge is a pair: the second depends on the first."""
 
     groups: list[str]
     edges: list[Annotated[list[str], Field(min_length=2, max_length=2)]]
@@ -42,48 +47,48 @@ class Graph(BaseModel):
 
 
 @router.get("/home", response_model=Home)
-async def get_home(room: TheRoom, admin: Admin = False) -> Response:
-    """The numbers at the top; today means since midnight UTC."""
-    return home(await room.app.stats.home(admin=admin))
+async def get_home(context: InjectedContext, admin: Admin = False) -> Response:
+    """Key figures of the home page; today begins at midnight UTC."""
+    return home_response(await context.app.stats.home(admin=admin))
 
 
 @router.get("/throughput", response_model=Throughput)
-async def get_throughput(room: TheRoom, by: Span = Span.MINUTE, admin: Admin = False) -> Response:
-    """What ended in each minute of the last hour, or in each hour of the last day."""
-    return throughput(await room.app.stats.throughput(by, admin=admin))
+async def get_throughput(context: InjectedContext, by: Span = Span.MINUTE, admin: Admin = False) -> Response:
+    """Ended executions per minute of the last hour, or per hour of the last day."""
+    return throughput_response(await context.app.stats.throughput(by, admin=admin))
 
 
 @router.get("/durations", response_model=list[TrainDuration])
-async def get_durations(room: TheRoom, limit: Limit = 10, admin: Admin = False) -> Response:
-    """How long completed runs took within seven days, the slowest trains first."""
-    return durations(list(await room.app.stats.durations(limit=limit, admin=admin)))
+async def get_durations(context: InjectedContext, limit: Limit = 10, admin: Admin = False) -> Response:
+    """Durations of completed executions within seven days, slowest trains first."""
+    return durations_response(list(await context.app.stats.durations(limit=limit, admin=admin)))
 
 
 @router.get("/failing", response_model=list[FailingTrain])
-async def get_failing(room: TheRoom, limit: Limit = 10, admin: Admin = False) -> Response:
-    """Which trains failed most often within seven days."""
-    return failing(list(await room.app.stats.failing(limit=limit, admin=admin)))
+async def get_failing(context: InjectedContext, limit: Limit = 10, admin: Admin = False) -> Response:
+    """Trains with the most failures within seven days."""
+    return failing_response(list(await context.app.stats.top_failures(limit=limit, admin=admin)))
 
 
 @router.get("/blocks", response_model=Blocks)
-async def get_blocks(room: TheRoom, admin: Admin = False) -> Response:
-    """Seven days in blocks of six hours: the three busiest trains, and the others together."""
-    return blocks(await room.app.stats.blocks(admin=admin))
+async def get_blocks(context: InjectedContext, admin: Admin = False) -> Response:
+    """Executions of seven days in blocks of six hours: the three busiest trains, and the rest in sum."""
+    return blocks_response(await context.app.stats.blocks(admin=admin))
 
 
 @router.get("/states", response_model=States)
-async def get_states(room: TheRoom, admin: Admin = False) -> Response:
-    """Runs by state: those under way, and those that ended within seven days."""
-    return states(await room.app.stats.states(admin=admin))
+async def get_states(context: InjectedContext, admin: Admin = False) -> Response:
+    """Executions by state: active ones, and those that ended within seven days."""
+    return states_response(await context.app.stats.states(admin=admin))
 
 
 @router.get("/groups", response_model=list[GroupStats])
-async def get_group_stats(room: TheRoom, after: AfterName = None, limit: Limit = 50) -> Response:
-    """Groups with their counters, in the order of their names."""
-    return groups(await room.app.stats.groups(after=after, limit=limit))
+async def get_group_stats(context: InjectedContext, after: AfterName = None, limit: Limit = 50) -> Response:
+    """Groups with their counts, by name."""
+    return groups_response(await context.app.stats.groups(after=after, limit=limit))
 
 
 @router.get("/graph", response_model=Graph)
-async def get_graph(room: TheRoom, group: NameQuery = None) -> Response:
-    """Which groups wait for which: all of them, or those next to one."""
-    return graph(await room.app.stats.graph(group))
+async def get_graph(context: InjectedContext, group: NameQuery = None) -> Response:
+    """Dependencies between groups: all of them, or those around one group."""
+    return graph_response(await context.app.stats.graph(group))

@@ -1,4 +1,4 @@
-"""What can run: the trains of the app, as far as its code is here."""
+"""`/trains`: list trains, enqueue and run them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from trax.bounds import LONGEST_NAME
 from trax.host.by_name import run_by_name
 from trax.host.wishes import QueueKeywords
 from trax.records import Metadata, WorkQueueEntry
-from trax.web.api.asking import asked_for, has_code
+from trax.web.api.asking import enqueue, has_code
 from trax.web.api.bodies import Body, JsonRoute
 from trax.web.api.paging import Moment, Name, Priority, Seconds, WholeNumber
-from trax.web.api.writing import Writes, shown
-from trax.web.described import TrainSummary, TrainWithSchemas, described, with_schemas
+from trax.web.api.writing import JsonWriter, mask_record
+from trax.web.described import TrainSummary, TrainWithSchemas, summarize_train, train_with_schemas
 from trax.web.problems import Refusal, problem
-from trax.web.room import TheRoom
+from trax.web.room import InjectedContext
 
 router = APIRouter(prefix="/trains", tags=["trains"], route_class=JsonRoute)
 
@@ -27,21 +27,21 @@ TrainName = Annotated[str, Path(min_length=1, max_length=LONGEST_NAME)]
 
 
 class Trains(BaseModel):
-    """The trains whose code is here; `elsewhere` are the names of those that only other workers know."""
+    """The trains of this process; `elsewhere` names those that only other workers have."""
 
     items: list[TrainSummary]
     elsewhere: list[str]
     has_code: bool
 
 
-class ToRun(Body):
-    """What to run it with."""
+class RunRequest(Body):
+    """The input of a run."""
 
     input: Any = None
 
 
-class ToQueue(ToRun):
-    """What to run it with, and how it waits; what is left out, the train says."""
+class QueueRequest(RunRequest):
+    """The input and queue options; omitted options default to those of the train."""
 
     priority: Priority | None = None
     group: Name | None = None
@@ -51,30 +51,32 @@ class ToQueue(ToRun):
     max_retries: WholeNumber | None = None
 
 
-some, one = Writes(Trains), Writes(TrainWithSchemas)
-entry, record = Writes(WorkQueueEntry), Writes(Metadata)
+trains_response, train_response = JsonWriter(Trains), JsonWriter(TrainWithSchemas)
+entry_response, run_response = JsonWriter(WorkQueueEntry), JsonWriter(Metadata)
 
 
 @router.get("", response_model=Trains)
-async def list_trains(room: TheRoom) -> Response:
-    """In the order of their names."""
-    items = [described(room.app.trains.get(name)) for name in room.app.trains.names]
-    running = {name for view in await room.app.workers.list(jobs=1) for name in view.worker.trains}
-    elsewhere = sorted(name for name in running if name not in room.app.trains)
-    return some(Trains.model_construct(items=items, elsewhere=elsewhere, has_code=has_code(room.app)))
+async def list_trains(context: InjectedContext) -> Response:
+    """List trains by name."""
+    items = [summarize_train(context.app.trains.get(name)) for name in context.app.trains.names]
+    running = {name for view in await context.app.workers.list(jobs=1) for name in view.worker.trains}
+    elsewhere = sorted(name for name in running if name not in context.app.trains)
+    return trains_response(
+        Trains.model_construct(items=items, elsewhere=elsewhere, has_code=has_code(context.app))
+    )
 
 
 @router.get("/{name:segment}", response_model=TrainWithSchemas)
-async def get_train(room: TheRoom, name: TrainName) -> Response:
-    """With the JSON Schemas of its input and its output."""
-    return one(with_schemas(room.app.trains.get(name)))
+async def get_train(context: InjectedContext, name: TrainName) -> Response:
+    """Get one train with the JSON Schemas of its input and output."""
+    return train_response(train_with_schemas(context.app.trains.get(name)))
 
 
 @router.post("/{name:segment}/queue", response_model=WorkQueueEntry, status_code=201)
-async def queue_train(room: TheRoom, name: TrainName, body: ToQueue) -> Response:
-    """Ask for a run in the background. Without the app's code the input is checked by the worker."""
+async def queue_train(context: InjectedContext, name: TrainName, body: QueueRequest) -> Response:
+    """Enqueue a job. Without the app's code the input is validated only by the worker."""
     delay = None if body.delay_seconds is None else timedelta(seconds=body.delay_seconds)
-    how: QueueKeywords = {
+    options: QueueKeywords = {
         "priority": body.priority,
         "group": body.group,
         "delay": delay,
@@ -82,25 +84,25 @@ async def queue_train(room: TheRoom, name: TrainName, body: ToQueue) -> Response
         "unique": body.unique,
         "max_retries": body.max_retries,
     }
-    queued = await asked_for(room.app, name, _input(room, body), how)
-    return entry(shown(queued, room.mask), 201)
+    queued = await enqueue(context.app, name, _input(context, body), options)
+    return entry_response(mask_record(queued, context.mask), 201)
 
 
 @router.post("/{name:segment}/run", response_model=Metadata)
-async def run_train(room: TheRoom, name: TrainName, body: ToRun) -> Response:
-    """Run it here and now and wait for its end; the record says how it went, also when it failed."""
-    if not has_code(room.app):
+async def run_train(context: InjectedContext, name: TrainName, body: RunRequest) -> Response:
+    """Run a train in this process and wait for its end; a failure is part of the returned execution."""
+    if not has_code(context.app):
         raise Refusal(
             problem(
                 409,
-                "no train can run here: this process has none",
+                "this process has no trains to run",
                 hint="start it with the app: trax dashboard APP",
             )
         )
-    ran = await room.app.at_home(run_by_name(room.app.parts, name, _input(room, body)))
-    return record(shown(ran, room.mask))
+    run = await context.app.run_in_app_loop(run_by_name(context.app.parts, name, _input(context, body)))
+    return run_response(mask_record(run, context.mask))
 
 
-def _input(room: TheRoom, body: ToRun) -> Any:
-    """What was sent. The mark that stands for a hidden value is no value: a reader may have sent it back."""
-    return room.mask.restore(body.input, None)
+def _input(context: InjectedContext, body: RunRequest) -> Any:
+    """The input that was sent; rejects marks of hidden values that a client copied from a response."""
+    return context.mask.restore(body.input, None)

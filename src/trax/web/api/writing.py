@@ -1,4 +1,4 @@
-"""Records as JSON, written at once: they are right already, and need no second look."""
+"""JSON responses from records, without validating them again."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from trax.web.masking import Mask
 
 BRIEF_BYTES: Final = 4096
-"""In lists, an input or output that is longer gives way to a note: ask for the record itself."""
+"""Longer inputs and outputs are omitted from lists; the single record has them."""
 VALUES: Final = ("input", "output")
 
 
-class Writes:
-    """Writes values of one declared type as the body of an answer."""
+class JsonWriter:
+    """Serialises values of one type as a JSON response."""
 
     def __init__(self, kind: Any) -> None:
         self._adapter: TypeAdapter[Any] = TypeAdapter(kind)
@@ -27,18 +27,18 @@ class Writes:
         return Response(self._adapter.dump_json(value), status, media_type="application/json")
 
 
-def shown(record: Any, mask: Mask) -> Any:
-    """A record whose input and output are as they may be seen."""
+def mask_record(record: Any, mask: Mask) -> Any:
+    """Mask the secrets in a record's input and output."""
     return replace(record, **{name: mask(getattr(record, name)) for name in VALUES if hasattr(record, name)})
 
 
-def brief(record: Any, mask: Mask) -> Any:
-    """The same for a list: what is long is left out."""
+def summarize_record(record: Any, mask: Mask) -> Any:
+    """Mask a record for a list, and omit long values."""
     values = {name: getattr(record, name) for name in VALUES if hasattr(record, name)}
-    return replace(record, **{name: _shortened(mask(value)) for name, value in values.items()})
+    return replace(record, **{name: _shorten(mask(value)) for name, value in values.items()})
 
 
-def _shortened(value: Any) -> Any:
+def _shorten(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float)):
         return value
     size = len(to_json(value))

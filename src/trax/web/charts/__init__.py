@@ -1,7 +1,7 @@
-"""Drawings: values in, SVG markup out. No script, no colours: classes, which the style sheet follows.
+"""Charts as SVG markup, without scripts; the style sheet colours them by class.
 
-bars.py   columns over time, in layers
-ring.py   parts of a whole
-span.py   bars in a row of a table: a share, a stretch of time
-graph.py  who depends on whom, in layers from left to right
+bars.py   stacked columns over time
+ring.py   ring chart of parts of a whole
+span.py   bars in table rows: a share, or spans of time
+graph.py  dependency graph, in layers from left to right
 """

@@ -1,4 +1,4 @@
-"""Who depends on whom: layers from left to right, each node beside those it is connected to."""
+"""Dependency graphs: nodes in layers from left to right."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LETTERS: Final = 22
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """Something that can be opened. `kind` colours it; `detail` is a second, smaller line."""
+    """A linked node. `kind` sets its colour; `detail` is a second, smaller line."""
 
     key: str
     href: str
@@ -33,17 +33,17 @@ class Node:
 
 
 def layers_of(keys: Sequence[str], edges: Sequence[tuple[str, str]]) -> list[list[str]]:
-    """Every node to the right of all it depends on. What goes in a circle is broken where it closes."""
+    """Assign nodes to layers, each to the right of its parents. Cycles are broken where they close."""
     parents: Mapping[str, list[str]] = defaultdict(list)
     for parent, child in edges:
         parents[child].append(parent)
     depth: dict[str, int] = {}
     for key in keys:
-        _deepen(key, parents, depth)
+        _assign_depth(key, parents, depth)
     layers: list[list[str]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
     for key in keys:
         layers[depth[key]].append(key)
-    return _untangled(layers, edges)
+    return _reduce_crossings(layers, edges)
 
 
 def graph(nodes: Sequence[Node], edges: Sequence[tuple[str, str]], *, label: str) -> Markup:
@@ -67,23 +67,23 @@ def graph(nodes: Sequence[Node], edges: Sequence[tuple[str, str]], *, label: str
     )
 
 
-def _deepen(key: str, parents: Mapping[str, list[str]], depth: dict[str, int]) -> None:
-    """Walks upwards without recursion: a chain may be longer than Python's stack."""
+def _assign_depth(key: str, parents: Mapping[str, list[str]], depth: dict[str, int]) -> None:
+    """Compute the depth of a node without recursion: a chain may exceed Python's recursion limit."""
     waiting, entered = [key], set[str]()
     while waiting:
         current = waiting[-1]
-        open_ones = [one for one in parents[current] if one not in depth and one not in entered]
-        if current not in depth and current not in entered and open_ones:
+        unvisited = [each for each in parents[current] if each not in depth and each not in entered]
+        if current not in depth and current not in entered and unvisited:
             entered.add(current)
-            waiting += open_ones
+            waiting += unvisited
             continue
         waiting.pop()
         if current not in depth:
-            depth[current] = max((depth[one] + 1 for one in parents[current] if one in depth), default=0)
+            depth[current] = max((depth[each] + 1 for each in parents[current] if each in depth), default=0)
 
 
-def _untangled(layers: list[list[str]], edges: Sequence[tuple[str, str]]) -> list[list[str]]:
-    """Each node moves towards the middle of its neighbours, forth and back, so that few edges cross."""
+def _reduce_crossings(layers: list[list[str]], edges: Sequence[tuple[str, str]]) -> list[list[str]]:
+    """Sort each layer by the mean position of neighbours, in several sweeps, to reduce crossing edges."""
     neighbours: Mapping[str, list[str]] = defaultdict(list)
     for parent, child in edges:
         neighbours[child].append(parent)
@@ -91,14 +91,14 @@ def _untangled(layers: list[list[str]], edges: Sequence[tuple[str, str]]) -> lis
     row = {key: float(position) for layer in layers for position, key in enumerate(layer)}
     for sweep in range(SWEEPS):
         for layer in layers if sweep % 2 == 0 else reversed(layers):
-            middles = {key: _mean([row[one] for one in neighbours[key]], row[key]) for key in layer}
+            middles = {key: _mean([row[each] for each in neighbours[key]], row[key]) for key in layer}
             layer.sort(key=middles.__getitem__)
             row.update({key: float(position) for position, key in enumerate(layer)})
     return layers
 
 
-def _mean(values: Sequence[float], otherwise: float) -> float:
-    return sum(values) / len(values) if values else otherwise
+def _mean(values: Sequence[float], default: float) -> float:
+    return sum(values) / len(values) if values else default
 
 
 def _places(layers: Sequence[Sequence[str]], height: int) -> dict[str, tuple[int, int]]:
@@ -112,7 +112,7 @@ def _places(layers: Sequence[Sequence[str]], height: int) -> dict[str, tuple[int
 
 
 def _edges(ends: Sequence[tuple[tuple[int, int], tuple[int, int]]]) -> list[Markup]:
-    """All lines as one path, and all their tips as another."""
+    """Draw all edges as one path, and all arrow tips as another."""
     lines, tips = zip(*(_edge(start, end) for start, end in ends), strict=True) if ends else ((), ())
     return [element("path", class_="edge", d="".join(lines)), element("path", class_="tip", d="".join(tips))]
 
@@ -127,7 +127,7 @@ def _edge(start: tuple[int, int], end: tuple[int, int]) -> tuple[str, str]:
 
 def _node(node: Node, place: tuple[int, int]) -> Markup:
     x, y = place
-    lines = [element("text", _cut(node.key), x=x + 12, y=y + (17 if node.detail else 25))]
+    lines = [element("text", _truncate(node.key), x=x + 12, y=y + (17 if node.detail else 25))]
     if node.detail:
         lines.append(element("text", node.detail, class_="detail", x=x + 12, y=y + 32))
     return element(
@@ -141,5 +141,5 @@ def _node(node: Node, place: tuple[int, int]) -> Markup:
     )
 
 
-def _cut(text: str) -> str:
+def _truncate(text: str) -> str:
     return text if len(text) <= LETTERS else f"{text[: LETTERS - 1]}…"

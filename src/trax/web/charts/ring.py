@@ -1,4 +1,4 @@
-"""Parts of a whole, as a ring."""
+"""Ring charts: parts of a whole."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AROUND: Final = 2 * pi * RADIUS
 
 
 def ring(parts: Sequence[tuple[str, int]], *, label: str) -> Markup:
-    """`parts` are kinds with how many there are; the whole stands in the middle."""
+    """Draw a ring of kinds and counts, with the total in the middle."""
     whole = sum(count for _, count in parts)
     return element(
         "svg",

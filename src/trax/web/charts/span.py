@@ -1,4 +1,4 @@
-"""Bars that fit into a row: a share of a whole, or stretches of time one after the other."""
+"""Bars for table rows: a share of a whole, or consecutive spans of time."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 WIDTH: Final = 1000
 LEAST: Final = 2
-"""What took no time is drawn all the same."""
+"""Minimum width, so that a span without duration is visible."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """From one share of the whole to another, 0 to 1."""
+    """A part of the bar; start and end are fractions from 0 to 1."""
 
     kind: str
     start: float
@@ -33,7 +33,7 @@ def share(fraction: float, kind: str, *, label: str) -> Markup:
 
 
 def stretches(parts: Sequence[Stretch], *, label: str) -> Markup:
-    drawn = [
+    rectangles = [
         element(
             "rect",
             title(part.label or label),
@@ -47,7 +47,7 @@ def stretches(parts: Sequence[Stretch], *, label: str) -> Markup:
     ]
     return element(
         "svg",
-        *drawn,
+        *rectangles,
         class_="chart-span",
         viewBox=f"0 0 {WIDTH} 10",
         preserveAspectRatio="none",

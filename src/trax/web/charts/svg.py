@@ -1,4 +1,4 @@
-"""Elements of a drawing. Text and attributes are escaped, whatever they hold."""
+"""SVG elements, with escaped text and attributes."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ if TYPE_CHECKING:
 
 
 def element(name: str, *children: str, **attributes: object) -> Markup:
-    """`element("rect", class_="bar", x=1)`: a trailing underscore falls off, others become hyphens."""
-    written = "".join(
+    """`element("rect", class_="bar", x=1)`: a trailing underscore is dropped, others become hyphens."""
+    formatted = "".join(
         f' {_attribute(key)}="{_value(value)}"' for key, value in attributes.items() if value is not None
     )
-    inside = together(children)
-    return Markup(f"<{name}{written}>{inside}</{name}>" if children else f"<{name}{written}/>")  # noqa: S704
+    inside = join_elements(children)
+    return Markup(f"<{name}{formatted}>{inside}</{name}>" if children else f"<{name}{formatted}/>")  # noqa: S704
 
 
-def together(children: Iterable[str]) -> Markup:
+def join_elements(children: Iterable[str]) -> Markup:
     return Markup("").join(children)
 
 
 def title(text: str) -> Markup:
-    """What a browser shows beside the pointer, and a screen reader says."""
+    """A tooltip, which screen readers announce too."""
     return element("title", text)
 
 
@@ -33,7 +33,7 @@ def _attribute(key: str) -> str:
 
 
 def _value(value: object) -> str:
-    """Numbers short: a drawing holds thousands of them."""
+    """Format a value; numbers are kept short, since a drawing has thousands of them."""
     if isinstance(value, float):
         return f"{value:.2f}".rstrip("0").rstrip(".")
     return str(value) if isinstance(value, int) else escape(value)

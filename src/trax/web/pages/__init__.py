@@ -1,12 +1,15 @@
 """The pages of the dashboard.
 
-Each module is one noun: its handlers ask the app, make values of what it says (`Listing`, `Course`, …) and
-show a template. Changes are plain forms, sent to the page they are on, which is then shown again (`acts.py`).
+Each module is one noun: its handlers call the app, build values for display (`Listing`, …) and render a
+template. Changes are plain HTML forms that post to their own page, which is then shown again (`acts.py`).
 
-rendering.py   templates and what all of them know       listing.py    pages of long lists
-acts.py        forms, done in the visitor's name         messages.py   what is said once afterwards
-fields.py      a form from a JSON Schema                 filling.py    what is typed into it
-words.py       values spelled for people                 taste.py      what a viewer likes
+rendering.py     templates and their shared variables      listing.py    pagination of lists
+acts.py          form actions, audited                     messages.py   one-time messages after an action
+fields.py        form fields from a JSON Schema            filling.py    form texts to values and back
+words.py         formatting of values                      spelled.py    parsing of typed values
+coloured.py      JSON with syntax colours                  course.py     timeline of an execution
+taste.py         display preferences                       assets.py     static files
+problem_page.py  error pages
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What somebody does on a page: a form is sent, something happens, and the page that follows says what."""
+"""Form actions of pages: read the form, confirm, run the action, redirect with a message."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from trax.errors import StoreError, TraxError
 from trax.host.acting import acting
 from trax.records.audit import Actor, Via
 from trax.web import csrf
-from trax.web.pages.messages import Message, say
+from trax.web.pages.messages import Message, set_message
 from trax.web.pages.rendering import show
-from trax.web.pages.spelled import whole
+from trax.web.pages.spelled import parse_whole
 from trax.web.problems import Refusal, problem
-from trax.web.room import here, visitor_of
+from trax.web.room import current_url, visitor_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -25,69 +25,69 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-MOST_FIELDS: Final = 5000
+MAX_FIELDS: Final = 5000
 YES: Final = "yes"
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What was sent, in the order it was sent."""
+    """The fields of a submitted form, in order."""
 
     pairs: tuple[tuple[str, str], ...]
 
-    def get(self, name: str, otherwise: str = "") -> str:
-        """What was said under this name, the last word if there are several."""
-        return next((value.strip() for key, value in reversed(self.pairs) if key == name), otherwise)
+    def get(self, name: str, default: str = "") -> str:
+        """The last value of a field."""
+        return next((value.strip() for key, value in reversed(self.pairs) if key == name), default)
 
     def all(self, name: str) -> list[str]:
         return [value for key, value in self.pairs if key == name]
 
     @property
     def ids(self) -> list[int]:
-        """The rows that were chosen, where rows have numbers."""
-        return [number for word in self.all("ids") if (number := whole(word)) is not None]
+        """The ids of the selected rows, where ids are numbers."""
+        return [number for word in self.all("ids") if (number := parse_whole(word)) is not None]
 
 
-async def posted(request: Request) -> Form:
+async def read_form(request: Request) -> Form:
     body = (await request.body()).decode(errors="replace")
     try:
-        return Form(tuple(parse_qsl(body, keep_blank_values=True, max_num_fields=MOST_FIELDS)))
+        return Form(tuple(parse_qsl(body, keep_blank_values=True, max_num_fields=MAX_FIELDS)))
     except ValueError:
-        raise Refusal(problem(413, f"a form may have {MOST_FIELDS} fields")) from None
+        raise Refusal(problem(413, f"the form has more than {MAX_FIELDS} fields")) from None
 
 
-async def act(
+async def run_action(
     request: Request,
     form: Form,
-    deed: Callable[[], Awaitable[Message]],
+    action: Callable[[], Awaitable[Message]],
     *,
     question: str | None = None,
 ) -> Response:
-    """Do it in the visitor's name, and show the page again with what came of it.
+    """Run an action in the user's name and redirect to the page with its message.
 
-    With a question, it is asked first: by a dialog of the page, or, without scripts, by a page of its own.
-    What was refused is said where it was asked for: somebody else may simply have been quicker.
+    With a question, the user must confirm first: in a dialog, or without scripts on a page of its own. An
+    error is shown as a message on the same page: another operator may simply have been faster.
     """
     if question and form.get("confirmed") != YES:
-        return _asked(request, form, question)
+        return _confirm_page(request, form, question)
     try:
-        with in_name_of_visitor(request, form):
-            message = await deed()
+        with audit_as_visitor(request, form):
+            message = await action()
     except StoreError:
         raise
-    except TraxError as refused:
-        message = Message(str(refused), is_good=False)
-    answer = RedirectResponse(here(request), 303)
-    say(request, answer, message)
-    return answer
+    except TraxError as error:
+        message = Message(str(error), is_good=False)
+    response = RedirectResponse(current_url(request), 303)
+    set_message(request, response, message)
+    return response
 
 
-def in_name_of_visitor(request: Request, form: Form) -> AbstractContextManager[None]:
-    """What is changed within is in the audit under their name, with the reason they gave."""
+def audit_as_visitor(request: Request, form: Form) -> AbstractContextManager[None]:
+    """Changes in this block are audited under the user's name, with the reason from the form."""
     return acting(Actor(visitor_of(request).name, Via.DASHBOARD), reason=form.get("reason") or None)
 
 
-def _asked(request: Request, form: Form, question: str) -> Response:
-    kept = [(name, value) for name, value in form.pairs if name != csrf.FIELD]
+def _confirm_page(request: Request, form: Form, question: str) -> Response:
+    fields = [(name, value) for name, value in form.pairs if name != csrf.FIELD]
     token = [(csrf.FIELD, form.get(csrf.FIELD))]
-    return show(request, "confirm.html", question=question, fields=token + kept, back=here(request))
+    return show(request, "confirm.html", question=question, fields=token + fields, back=current_url(request))

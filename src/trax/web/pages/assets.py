@@ -1,4 +1,4 @@
-"""The files a page needs beside itself: each under an address that changes with its content."""
+"""Static files, each with a URL that changes with its content."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
 STATIC: Final = Path(__file__).parent.parent / "static"
-FOR_GOOD: Final = "public, max-age=31536000, immutable"
+IMMUTABLE: Final = "public, max-age=31536000, immutable"
 
 
 class Assets(StaticFiles):
-    """Serves them. What was asked for by its version never changes; anything else is asked for again."""
+    """Serves static files. Versioned URLs are immutable; others must be revalidated."""
 
     def __init__(self) -> None:
         super().__init__(directory=STATIC)
@@ -29,14 +29,14 @@ class Assets(StaticFiles):
     def file_response(
         self, full_path: Any, stat_result: Any, scope: Scope, status_code: int = 200
     ) -> Response:
-        answer = super().file_response(full_path, stat_result, scope, status_code)
+        response = super().file_response(full_path, stat_result, scope, status_code)
         is_versioned = scope.get("query_string", b"").startswith(b"v=")
-        answer.headers["Cache-Control"] = FOR_GOOD if is_versioned else "no-cache"
-        return answer
+        response.headers["Cache-Control"] = IMMUTABLE if is_versioned else "no-cache"
+        return response
 
 
 def asset(request: Request, name: str) -> str:
-    """The address of one; a browser may keep what it finds there for good."""
+    """The versioned URL of a static file; browsers may cache it forever."""
     return link(request, f"/static/{name}", v=_version(name))
 
 

@@ -1,4 +1,4 @@
-"""Audit: who did what, and undoing some of it."""
+"""Audit page: list actions, and undo some of them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from trax.errors import TraxError
-from trax.web.pages.acts import act, posted
-from trax.web.pages.listing import ROWS, by_id, number, word
+from trax.web.pages.acts import read_form, run_action
+from trax.web.pages.listing import ROWS, by_id, query_number, query_text
 from trax.web.pages.messages import Message
 from trax.web.pages.rendering import show
 from trax.web.pages.spelled import whole_number
-from trax.web.room import room_of
+from trax.web.room import context_of
 
 if TYPE_CHECKING:
     from trax.web.pages.acts import Form
@@ -24,19 +24,19 @@ router = APIRouter()
 
 @router.get("/audit")
 async def audit(request: Request) -> Response:
-    query = {name: word(request, name) for name in ("actor", "action", "target")}
-    found = await room_of(request).app.audit.list(
+    query = {name: query_text(request, name) for name in ("actor", "action", "target")}
+    entries = await context_of(request).app.audit.list(
         actor=query["actor"],
         action=query["action"],
         target=query["target"],
-        before=number(request, "before"),
+        before=query_number(request, "before"),
         limit=ROWS + 1,
     )
     return show(
         request,
         "audit.html",
         here="audit",
-        listing=by_id(request, found),
+        listing=by_id(request, entries),
         query=query,
         is_filtered=any(query.values()),
     )
@@ -44,14 +44,14 @@ async def audit(request: Request) -> Response:
 
 @router.post("/audit")
 async def undo(request: Request) -> Response:
-    form = await posted(request)
-    question = f"What was there before action {form.get('id')} will be put back."
-    return await act(request, form, lambda: _undone(request, form), question=question)
+    form = await read_form(request)
+    question = f"Action {form.get('id')} will be undone: the previous value is restored."
+    return await run_action(request, form, lambda: _undo(request, form), question=question)
 
 
-async def _undone(request: Request, form: Form) -> Message:
+async def _undo(request: Request, form: Form) -> Message:
     audit_id = whole_number("id", form.get("id"))
     if form.get("action") != "undo" or audit_id is None:
-        raise TraxError("an action in the audit can only be undone")
-    entry = await room_of(request).app.audit.undo(audit_id)
-    return Message(f"Undone: {entry.noun} {', '.join(entry.ids)} is as it was")
+        raise TraxError("invalid request; expected action undo with an id")
+    entry = await context_of(request).app.audit.undo(audit_id)
+    return Message(f"Undone: {entry.noun} {', '.join(entry.ids)} has its previous value again")

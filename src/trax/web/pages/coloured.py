@@ -1,4 +1,4 @@
-"""JSON as text in colour: pieces of text with the kind of each. The page escapes every one of them."""
+"""JSON with syntax colours: pieces of text with their kinds. The template escapes each piece."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ PIECES: Final = re.compile(
 )
 SHOWN_CHARACTERS: Final = 4_000
 SHOWN_PIECES: Final = 250
-"""More is cut: a page must open quickly, and the whole is one click away as plain JSON."""
+"""Longer values are cut, so that the page loads fast; the full JSON is one link away."""
 
 
 class Piece(NamedTuple):
-    """Some text, and what it is: a `k`ey, a `s`tring, a `n`umber, a `w`ord, or nothing of these."""
+    """A piece of text and its kind: `k`ey, `s`tring, `n`umber, `w`ord, or empty."""
 
     kind: str
     text: str
 
 
-def coloured(value: Any) -> list[Piece]:
-    """The value as indented JSON, piece by piece; what is long is cut."""
+def json_pieces(value: Any) -> list[Piece]:
+    """Format a value as indented JSON in pieces; long values are cut."""
     whole = json.dumps(value, indent=2, ensure_ascii=False, default=str)
     text = whole[:SHOWN_CHARACTERS]
     pieces: list[Piece] = []
     end = 0
     matches = list(islice(PIECES.finditer(text), SHOWN_PIECES + 1))
-    for found in matches[:SHOWN_PIECES]:
-        if found.start() > end:
-            pieces.append(Piece("", text[end : found.start()]))
-        pieces.append(Piece(found.lastgroup or "", found.group()))
-        end = found.end()
+    for match in matches[:SHOWN_PIECES]:
+        if match.start() > end:
+            pieces.append(Piece("", text[end : match.start()]))
+        pieces.append(Piece(match.lastgroup or "", match.group()))
+        end = match.end()
     if len(matches) <= SHOWN_PIECES:
         pieces.append(Piece("", text[end:]))
         end = len(text)

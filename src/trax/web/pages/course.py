@@ -1,4 +1,4 @@
-"""The course of one run: it waits, it runs, it ends; and what its junctions did meanwhile."""
+"""Timeline of one execution: waiting, running, end, and its junctions."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """Something that happened, when, and how long after the step before."""
+class TimelineStep:
+    """A step of the timeline: its time, and the duration since the previous step."""
 
     name: str
     at: datetime
@@ -27,8 +27,8 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Junction:
-    """One junction, and where in the run it stands."""
+class JunctionBar:
+    """A junction, with a bar that shows its share of the run."""
 
     name: str
     seconds: float
@@ -36,35 +36,37 @@ class Junction:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
-    """Everything there is to say about when."""
+class Timeline:
+    """The timeline of an execution."""
 
     drawing: Markup
-    steps: tuple[Step, ...]
-    junctions: tuple[Junction, ...]
+    steps: tuple[TimelineStep, ...]
+    junctions: tuple[JunctionBar, ...]
 
 
-def course_of(run: Metadata, now: datetime) -> Course:
+def timeline_of(run: Metadata, now: datetime) -> Timeline:
     end = max(run.ended_at or now, run.started_at or run.created_at)
-    return Course(_drawing(run, end), tuple(_steps(run, now)), tuple(_junctions(run, end)))
+    return Timeline(_draw_run(run, end), tuple(_steps(run, now)), tuple(_junctions(run, end)))
 
 
-def _steps(run: Metadata, now: datetime) -> list[Step]:
-    steps = [Step("let in", run.created_at)]
+def _steps(run: Metadata, now: datetime) -> list[TimelineStep]:
+    steps = [TimelineStep("dispatched", run.created_at)]
     if run.started_at is not None:
-        steps.append(Step("started", run.started_at, run.started_at - run.created_at, "waited for a worker"))
+        steps.append(
+            TimelineStep("started", run.started_at, run.started_at - run.created_at, "waited for a worker")
+        )
     if run.ended_at is not None:
         since = run.started_at or run.created_at
-        steps.append(Step(plain(run.state), run.ended_at, run.ended_at - since, "later"))
+        steps.append(TimelineStep(plain(run.state), run.ended_at, run.ended_at - since, "later"))
     elif run.state in ACTIVE:
         since = run.started_at or run.created_at
         words = "so far" if run.started_at else "waiting for a worker"
-        steps.append(Step("now", now, max(now - since, timedelta()), words))
+        steps.append(TimelineStep("now", now, max(now - since, timedelta()), words))
     return steps
 
 
-def _drawing(run: Metadata, end: datetime) -> Markup:
-    """Waiting and running, to scale. What took no time at all is one whole bar."""
+def _draw_run(run: Metadata, end: datetime) -> Markup:
+    """Draw waiting and running time to scale. A run without duration fills the bar."""
     whole = (end - run.created_at).total_seconds()
     start = run.started_at or end
     waited = (start - run.created_at).total_seconds() / whole if whole > 0 else 0.0
@@ -76,15 +78,15 @@ def _drawing(run: Metadata, end: datetime) -> Markup:
     return stretches(parts, label=f"waited {span(start - run.created_at)}, ran {span(end - start)}")
 
 
-def _junctions(run: Metadata, end: datetime) -> list[Junction]:
+def _junctions(run: Metadata, end: datetime) -> list[JunctionBar]:
     if run.started_at is None or not run.junctions:
         return []
     whole = max((end - run.started_at).total_seconds(), 1e-6)
-    drawn: list[Junction] = []
+    drawn: list[JunctionBar] = []
     for timing in run.junctions:
         begin = (timing.started_at - run.started_at).total_seconds() / whole
         stop = min(begin + timing.seconds / whole, 1.0)
         kind = "failed" if timing.name == run.failure_junction else "run"
         stretch = Stretch(kind, min(max(begin, 0.0), 1.0), stop, f"{timing.name}: {span(timing.seconds)}")
-        drawn.append(Junction(timing.name, timing.seconds, stretches([stretch], label=stretch.label)))
+        drawn.append(JunctionBar(timing.name, timing.seconds, stretches([stretch], label=stretch.label)))
     return drawn

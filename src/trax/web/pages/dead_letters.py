@@ -1,4 +1,4 @@
-"""Dead letters: what gave up and waits for a person."""
+"""Dead letter pages: list, requeue and acknowledge jobs that were given up."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from trax.errors import NotFound, TraxError
-from trax.records.page import Page
+from trax.records.page import RecordPage
 from trax.records.states import DeadLetterStatus, State
-from trax.web.pages.acts import act, posted
-from trax.web.pages.listing import by_id, number, one_of, word
+from trax.web.pages.acts import read_form, run_action
+from trax.web.pages.listing import by_id, query_choice, query_number, query_text
 from trax.web.pages.messages import Message
 from trax.web.pages.rendering import show
 from trax.web.pages.spelled import whole_number
 from trax.web.pages.words import many
-from trax.web.room import room_of
+from trax.web.room import context_of
 
 if TYPE_CHECKING:
     from trax.records import DeadLetter, Metadata
@@ -32,15 +32,19 @@ WAITING: Final = DeadLetterStatus.AWAITING_INTERVENTION
 
 @router.get("/dead-letters")
 async def dead_letters(request: Request) -> Response:
-    """Those that wait, unless the address asks for others; `status=` asks for all."""
-    letters = room_of(request).app.dead_letters
-    status = one_of(request, "status", DeadLetterStatus) if "status" in request.query_params else WAITING
+    """List those awaiting intervention; `status=` (empty) lists all."""
+    letters = context_of(request).app.dead_letters
+    status = (
+        query_choice(request, "status", DeadLetterStatus) if "status" in request.query_params else WAITING
+    )
     query = {
         "status": status,
-        "manifest": word(request, "manifest"),
-        "fingerprint": word(request, "fingerprint"),
+        "manifest": query_text(request, "manifest"),
+        "fingerprint": query_text(request, "fingerprint"),
     }
-    found = await letters.list(**query, before=number(request, "before"), limit=SHOWN_LETTERS + 1, brief=True)
+    rows = await letters.list(
+        **query, before=query_number(request, "before"), limit=SHOWN_LETTERS + 1, brief=True
+    )
     groups = await letters.groups(limit=SHOWN_KINDS + 1, brief=True)
     return show(
         request,
@@ -48,7 +52,7 @@ async def dead_letters(request: Request) -> Response:
         here="dead_letters",
         groups=groups[:SHOWN_KINDS],
         more_groups=len(groups) > SHOWN_KINDS,
-        listing=by_id(request, found, limit=SHOWN_LETTERS),
+        listing=by_id(request, rows, limit=SHOWN_LETTERS),
         query=query,
         is_filtered=bool(query["manifest"] or query["fingerprint"] or status != WAITING),
         statuses=list(DeadLetterStatus),
@@ -58,13 +62,15 @@ async def dead_letters(request: Request) -> Response:
 
 @router.post("/dead-letters")
 async def change_dead_letters(request: Request) -> Response:
-    form = await posted(request)
-    return await act(request, form, lambda: _done(request, form, form.ids), question=_question(form))
+    form = await read_form(request)
+    return await run_action(
+        request, form, lambda: _apply_action(request, form, form.ids), question=_question(form)
+    )
 
 
 @router.get("/dead-letters/{dead_letter_id}")
 async def dead_letter(request: Request, dead_letter_id: int) -> Response:
-    letter = await room_of(request).app.dead_letters.get(dead_letter_id)
+    letter = await context_of(request).app.dead_letters.get(dead_letter_id)
     failure = await _last_failure(request, letter)
     return show(
         request,
@@ -78,75 +84,77 @@ async def dead_letter(request: Request, dead_letter_id: int) -> Response:
 
 @router.post("/dead-letters/{dead_letter_id}")
 async def change_dead_letter(request: Request, dead_letter_id: int) -> Response:
-    form = await posted(request)
-    return await act(request, form, lambda: _done(request, form, [dead_letter_id]))
+    form = await read_form(request)
+    return await run_action(request, form, lambda: _apply_action(request, form, [dead_letter_id]))
 
 
 def _question(form: Form) -> str | None:
-    """Asked before many are touched; one as a trial, or with a note of its own, needs no question."""
+    """Confirm actions on many letters; requeueing a single one as a trial needs no confirmation."""
     is_trial = form.get("limit") == "1"
     if form.get("all"):
-        return "This is done to every dead letter that waits."
+        return "This applies to every dead letter awaiting intervention."
     if form.get("fingerprint") and form.get("action") == "requeue" and not is_trial:
-        return "All letters of this kind will be queued again."
+        return "All dead letters of this kind will be requeued."
     if form.ids and form.get("action") == "requeue":
-        return f"{many(len(form.ids), 'letter')} will be queued again, if still waiting."
+        return f"{many(len(form.ids), 'dead letter')} will be requeued, if still awaiting intervention."
     return None
 
 
-async def _done(request: Request, form: Form, ids: list[int]) -> Message:
-    letters, note = room_of(request).app.dead_letters, form.get("note") or None
+async def _apply_action(request: Request, form: Form, ids: list[int]) -> Message:
+    letters, note = context_of(request).app.dead_letters, form.get("note") or None
     fingerprint = form.get("fingerprint") or None
     match form.get("action"), form.get("all"):
         case "requeue", "yes":
-            return _requeued(await letters.requeue_all(note))
+            return _requeue_message(await letters.requeue_all(note))
         case "requeue", _ if fingerprint:
             limit = whole_number("limit", form.get("limit"))
-            return _requeued(await letters.requeue(fingerprint=fingerprint, limit=limit, note=note))
+            return _requeue_message(await letters.requeue(fingerprint=fingerprint, limit=limit, note=note))
         case "requeue", _:
-            return _requeued(await letters.requeue(ids, note))
+            return _requeue_message(await letters.requeue(ids, note))
         case "acknowledge", "yes":
-            return _acknowledged(await letters.acknowledge_all(_needed(note)))
+            return _acknowledge_message(await letters.acknowledge_all(_require_note(note)))
         case "acknowledge", _ if fingerprint:
-            return _acknowledged(await letters.acknowledge(fingerprint=fingerprint, note=_needed(note)))
+            return _acknowledge_message(
+                await letters.acknowledge(fingerprint=fingerprint, note=_require_note(note))
+            )
         case "acknowledge", _:
-            return _acknowledged(await letters.acknowledge(ids, _needed(note)))
+            return _acknowledge_message(await letters.acknowledge(ids, _require_note(note)))
         case other, _:
-            raise TraxError(f"a dead letter knows no action {other!r}")
+            raise TraxError(f"unknown action {other!r}; expected requeue or acknowledge")
 
 
-def _needed(note: str | None) -> str:
+def _require_note(note: str | None) -> str:
     if note is None:
-        raise TraxError("Say in the note how it was dealt with.")
+        raise TraxError("Acknowledging needs a note: how was it resolved?")
     return note
 
 
-def _requeued(count: int) -> Message:
+def _requeue_message(count: int) -> Message:
     if not count:
-        return Message("Nothing was queued: somebody else has resolved it meanwhile.", is_good=False)
-    return Message(f"{many(count, 'letter')} queued again", path="/queue")
+        return Message("Nothing was requeued: it is already resolved.", is_good=False)
+    return Message(f"{many(count, 'dead letter')} requeued", path="/queue")
 
 
-def _acknowledged(count: int) -> Message:
+def _acknowledge_message(count: int) -> Message:
     if not count:
-        return Message("Nothing was acknowledged: somebody else has resolved it meanwhile.", is_good=False)
-    return Message(f"{many(count, 'letter')} acknowledged")
+        return Message("Nothing was acknowledged: it is already resolved.", is_good=False)
+    return Message(f"{many(count, 'dead letter')} acknowledged")
 
 
 async def _last_failure(request: Request, letter: DeadLetter) -> Metadata | None:
     if letter.last_metadata_id is None:
         return None
     try:
-        return await room_of(request).app.executions.get(letter.last_metadata_id)
+        return await context_of(request).app.executions.get(letter.last_metadata_id)
     except NotFound:
         return None
 
 
-async def _failures(request: Request, letter: DeadLetter, failure: Metadata | None) -> Page[Metadata]:
-    """The failed runs of its manifest; of a job without one, only the last is known."""
+async def _failures(request: Request, letter: DeadLetter, failure: Metadata | None) -> RecordPage[Metadata]:
+    """The failed executions of its manifest; without a manifest, only the last one."""
     if letter.manifest is None:
-        return Page(items=(failure,) if failure else ())
-    executions = room_of(request).app.executions
+        return RecordPage(items=(failure,) if failure else ())
+    executions = context_of(request).app.executions
     return await executions.page(
         manifest=letter.manifest, state=State.FAILED, limit=SHOWN_RUNS, admin=True, brief=True
     )

@@ -1,4 +1,4 @@
-"""A form for any input: fields from a JSON Schema. What no field can hold is edited as JSON, in its place."""
+"""Form fields from a JSON Schema. Values without a suitable field are edited as JSON."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     Schema = Mapping[str, Any]
 
 DEEPEST: Final = 6
-"""A type may hold itself. Below this it is edited as JSON."""
+"""Maximum depth, since types may be recursive; deeper values are edited as JSON."""
 
 
 class Kind(StrEnum):
-    """What somebody types into, or ticks."""
+    """Kind of form control."""
 
     TEXT = "text"
     SECRET = "password"  # noqa: S105
@@ -41,15 +41,15 @@ PLAIN: Final = {
     "string": Kind.TEXT,
 }
 HINTS: Final = {
-    "date-time": "as 2027-03-01T12:00:00Z",
-    "duration": "as PT90S or 00:01:30",
-    "uuid": "as 00000000-0000-0000-0000-000000000000",
+    "date-time": "for example 2027-03-01T12:00:00Z",
+    "duration": "for example PT90S or 00:01:30",
+    "uuid": "for example 00000000-0000-0000-0000-000000000000",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
-    """One place to put a value. `path` is where it goes: "lines.0.sku"; that of the whole input is empty."""
+class FormField:
+    """A form field. `path` is the place of its value: "lines.0.sku"; empty for the whole input."""
 
     path: str
     kind: Kind
@@ -58,31 +58,31 @@ class Field:
     is_required: bool = True
     choices: tuple[Any, ...] = ()
     default: Any = None
-    children: tuple[Field, ...] = ()
-    """The fields of a group; of a list, the one that each item looks like."""
+    children: tuple[FormField, ...] = ()
+    """The fields of a group, or the field of a list's items."""
 
 
-def form_of(schema: Schema) -> Field:
-    """The whole input as one field, which may be a group of others. A bare list is edited as JSON."""
+def form_of(schema: Schema) -> FormField:
+    """Build the field of a whole input, usually a group. A list at the top is edited as JSON."""
     whole = _field(schema, schema.get("$defs", {}), path="", label="Input", is_required=True, depth=0)
     return replace(whole, kind=Kind.JSON, children=()) if whole.kind is Kind.LIST else whole
 
 
-def item_of(field: Field, position: int) -> Field:
+def item_of(field: FormField, position: int) -> FormField:
     """The field for one item of a list."""
-    return _moved(field.children[0], f"{field.path}.{position}", f"{field.label} {position + 1}")
+    return _move_field(field.children[0], f"{field.path}.{position}", f"{field.label} {position + 1}")
 
 
-def _moved(field: Field, path: str, label: str | None = None) -> Field:
-    """The same field in another place, with all below it."""
-    children = tuple(_moved(child, path + child.path[len(field.path) :]) for child in field.children)
+def _move_field(field: FormField, path: str, label: str | None = None) -> FormField:
+    """Copy a field and its children to another path."""
+    children = tuple(_move_field(child, path + child.path[len(field.path) :]) for child in field.children)
     return replace(field, path=path, label=label or field.label, children=children)
 
 
 def _field(
     schema: Schema, known: Mapping[str, Any], *, path: str, label: str, is_required: bool, depth: int
-) -> Field:
-    schema, may_be_null = _resolved(schema, known)
+) -> FormField:
+    schema, may_be_null = _resolve(schema, known)
     about: dict[str, Any] = {
         "path": path,
         "label": label,
@@ -102,10 +102,10 @@ def _field(
             depth=depth + 1,
         )
         about["children"] = (item,)
-    return Field(kind=kind, choices=tuple(_choices(schema)), hint=_hint(schema, kind), **about)
+    return FormField(kind=kind, choices=tuple(_choices(schema)), hint=_hint(schema, kind), **about)
 
 
-def _properties(schema: Schema, known: Mapping[str, Any], path: str, depth: int) -> tuple[Field, ...]:
+def _properties(schema: Schema, known: Mapping[str, Any], path: str, depth: int) -> tuple[FormField, ...]:
     required: Sequence[str] = schema.get("required", ())
     return tuple(
         _field(
@@ -120,17 +120,17 @@ def _properties(schema: Schema, known: Mapping[str, Any], path: str, depth: int)
     )
 
 
-def _resolved(schema: Schema, known: Mapping[str, Any]) -> tuple[Schema, bool]:
-    """What stands behind references and "or nothing"; what is said beside them stays."""
+def _resolve(schema: Schema, known: Mapping[str, Any]) -> tuple[Schema, bool]:
+    """Resolve references and optional types; the default and description beside them are kept."""
     beside = {word: schema[word] for word in ("default", "description") if word in schema}
     if "$ref" in schema:
         target = known.get(str(schema["$ref"]).rpartition("/")[2], {})
-        inner, may_be_null = _resolved(target, known)
+        inner, may_be_null = _resolve(target, known)
         return {**inner, **beside}, may_be_null
     options = schema.get("anyOf", ())
     real = [option for option in options if option.get("type") != "null"]
     if options and len(real) == 1:
-        inner, _ = _resolved(real[0], known)
+        inner, _ = _resolve(real[0], known)
         return {**inner, **beside}, len(real) < len(options)
     return schema, False
 

@@ -1,4 +1,4 @@
-"""Manifest groups: who shares a limit and a priority, and who waits for whom."""
+"""Manifest group pages: limits, priorities and dependencies of groups."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from trax.errors import TraxError
 from trax.schedule.declaration import UNSET
 from trax.web.charts.graph import Node
 from trax.web.charts.graph import graph as drawing_of
-from trax.web.pages.acts import act, posted
-from trax.web.pages.listing import ROWS, onwards, word
+from trax.web.pages.acts import read_form, run_action
+from trax.web.pages.listing import ROWS, from_start, query_text
 from trax.web.pages.messages import Message
 from trax.web.pages.rendering import show
 from trax.web.pages.spelled import whole_number
 from trax.web.pages.words import many
-from trax.web.room import link, room_of
+from trax.web.room import context_of, link
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -32,116 +32,126 @@ if TYPE_CHECKING:
 router = APIRouter()
 SHOWN_RUNS: Final = 15
 SHOWN_MANIFESTS: Final = 25
-MOST_DRAWN: Final = 60
-"""How many groups a drawing shows."""
+MAX_GROUPS_DRAWN: Final = 60
+"""Maximum number of groups in a drawing."""
 
 
 @router.get("/groups")
 async def groups(request: Request) -> Response:
-    stats = room_of(request).app.stats
-    found = await stats.groups(after=word(request, "after"), limit=ROWS + 1)
-    graph = readable(await stats.graph())
+    stats = context_of(request).app.stats
+    rows = await stats.groups(after=query_text(request, "after"), limit=ROWS + 1)
+    graph = limit_graph(await stats.graph())
     return show(
         request,
         "groups.html",
         here="groups",
-        listing=onwards(request, found, limit=ROWS, key=lambda one: one.group.name),
+        listing=from_start(request, rows, limit=ROWS, key=lambda row: row.group.name),
         graph=graph,
-        drawing=drawn(request, graph),
+        drawing=draw_groups(request, graph),
     )
 
 
 @router.post("/groups")
 async def change_groups(request: Request) -> Response:
-    form = await posted(request)
-    question = "What runs in these groups will be asked to stop." if form.get("action") == "cancel" else None
-    return await act(request, form, lambda: _done(request, form, form.all("ids")), question=question)
+    form = await read_form(request)
+    question = (
+        "All executions in progress of these groups will be cancelled."
+        if form.get("action") == "cancel"
+        else None
+    )
+    return await run_action(
+        request, form, lambda: _apply_action(request, form, form.all("ids")), question=question
+    )
 
 
 @router.get("/groups/{name:name}")
 async def group(request: Request, name: str) -> Response:
-    app = room_of(request).app
-    (found,) = await app.stats.groups(name=name)
+    app = context_of(request).app
+    (stats,) = await app.stats.groups(name=name)
     manifests = await app.manifests.page(group=name, limit=SHOWN_MANIFESTS, brief=True)
-    near = readable(await app.stats.graph(name))
+    near = limit_graph(await app.stats.graph(name))
     return show(
         request,
         "group.html",
         here="groups",
-        group=found.group,
-        stats=found,
+        group=stats.group,
+        stats=stats,
         manifests=manifests.items,
         more_manifests=manifests.newer is not None,
         graph=near,
-        drawing=drawn(request, near, here=name),
+        drawing=draw_groups(request, near, here=name),
         runs=await app.executions.page(group=name, limit=SHOWN_RUNS, brief=True),
     )
 
 
 @router.post("/groups/{name:name}")
 async def change_group(request: Request, name: str) -> Response:
-    form = await posted(request)
+    form = await read_form(request)
     if form.get("action") == "save":
-        return await act(request, form, lambda: _saved(request, form, name))
-    question = "What runs in this group will be asked to stop." if form.get("action") == "cancel" else None
-    return await act(request, form, lambda: _done(request, form, [name]), question=question)
+        return await run_action(request, form, lambda: _save_limits(request, form, name))
+    question = (
+        "All executions in progress of this group will be cancelled."
+        if form.get("action") == "cancel"
+        else None
+    )
+    return await run_action(request, form, lambda: _apply_action(request, form, [name]), question=question)
 
 
-def readable(found: GroupGraph) -> GroupGraph:
-    """As much of it as one can take in: a wall of hundreds of boxes tells nothing."""
+def limit_graph(graph: GroupGraph) -> GroupGraph:
+    """Limit the graph to a readable number of groups."""
     shown: set[str] = set()
     edges: list[tuple[str, str]] = []
-    for edge in found.edges:
-        if len(shown.union(edge)) > MOST_DRAWN:
-            return replace(found, edges=tuple(edges), exact=False)
+    for edge in graph.edges:
+        if len(shown.union(edge)) > MAX_GROUPS_DRAWN:
+            return replace(graph, edges=tuple(edges), exact=False)
         shown.update(edge)
         edges.append(edge)
-    return found
+    return graph
 
 
-def drawn(request: Request, found: GroupGraph, here: str | None = None) -> Markup | None:
-    """Only those that wait for others, or others for them: the rest would be a wall of boxes."""
-    linked = {name for edge in found.edges for name in edge}
+def draw_groups(request: Request, graph: GroupGraph, here: str | None = None) -> Markup | None:
+    """Draw the groups that have dependencies; the others are left out."""
+    linked = {name for edge in graph.edges for name in edge}
     nodes = [
         Node(
             key=name, href=link(request, f"/groups/{name}"), kind="plain is-here" if name == here else "plain"
         )
-        for name in found.groups
+        for name in graph.groups
         if name in linked
     ]
-    return drawing_of(nodes, found.edges, label="Which groups wait for which") if nodes else None
+    return drawing_of(nodes, graph.edges, label="Dependencies between groups") if nodes else None
 
 
-async def _saved(request: Request, form: Form, name: str) -> Message:
-    limit = whole_number("Runs at once", form.get("max_active_jobs"))
+async def _save_limits(request: Request, form: Form, name: str) -> Message:
+    limit = whole_number("Max active jobs", form.get("max_active_jobs"))
     priority = whole_number("Priority", form.get("priority"))
-    changed = await room_of(request).app.groups.update(
+    changed = await context_of(request).app.groups.update(
         name, max_active_jobs=limit, priority=UNSET if priority is None else priority
     )
-    said = (
+    limit_text = (
         "no limit"
         if changed.max_active_jobs is None
-        else f"at most {many(changed.max_active_jobs, 'run')} at once"
+        else f"at most {many(changed.max_active_jobs, 'active job')}"
     )
-    return Message(f"{name}: {said}, priority {changed.priority}")
+    return Message(f"{name}: {limit_text}, priority {changed.priority}")
 
 
-async def _done(request: Request, form: Form, names: Sequence[str]) -> Message:
-    groups, action = room_of(request).app.groups, form.get("action")
+async def _apply_action(request: Request, form: Form, names: Sequence[str]) -> Message:
+    groups, action = context_of(request).app.groups, form.get("action")
 
     async def switch(name: str) -> Any:
         return await groups.update(name, enabled=action == "enable")
 
     verbs: dict[str, tuple[Callable[[str], Awaitable[Any]], str]] = {
-        "trigger": (groups.trigger, "asked to run"),
+        "trigger": (groups.trigger, "triggered"),
         "enable": (switch, "resumed"),
         "disable": (switch, "paused"),
-        "cancel": (groups.cancel, "asked to stop what runs"),
+        "cancel": (groups.cancel, "cancelled"),
     }
     if action not in verbs:
-        raise TraxError(f"a group knows no action {action!r}")
-    verb, said = verbs[action]
-    answers = [await verb(name) for name in names]
-    counted = [answer for answer in answers if isinstance(answer, int)]
-    tail = f" ({many(sum(counted), 'run')})" if counted else ""
-    return Message(f"{many(len(answers), 'group')} {said}{tail}")
+        raise TraxError(f"unknown action {action!r}; expected one of {', '.join(verbs)}")
+    verb, outcome = verbs[action]
+    results = [await verb(name) for name in names]
+    counts = [result for result in results if isinstance(result, int)]
+    tail = f" ({many(sum(counts), 'run')})" if counts else ""
+    return Message(f"{many(len(results), 'group')} {outcome}{tail}")

@@ -1,4 +1,4 @@
-"""Home: how it goes, at a glance."""
+"""Home page: key figures and charts."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from starlette.responses import Response
 from trax.host.status import status
 from trax.records.status import problems
 from trax.records.tally import Span
-from trax.web.charts.bars import Column, stacked, ticks, top_of
+from trax.web.charts.bars import Column, bar_chart, ticks, top_of
 from trax.web.charts.ring import ring
 from trax.web.charts.span import share
-from trax.web.pages.listing import one_of
+from trax.web.pages.listing import query_choice
 from trax.web.pages.rendering import LIVE, show
-from trax.web.pages.taste import Taste
+from trax.web.pages.taste import Preferences
 from trax.web.pages.words import share as percent
 from trax.web.pages.words import span
-from trax.web.room import room_of
+from trax.web.room import context_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     from trax.records.stats import Blocks, FailingTrain, Overview, States, Throughput, TrainDuration
 
 router = APIRouter()
-ENDINGS: Final = ("completed", "failed", "cancelled")
+END_STATES: Final = ("completed", "failed", "cancelled")
 SERIES: Final = ("first", "second", "third")
 OTHERS: Final = "rest"
 LABELS: Final = 7
 SHOWN_TRAINS: Final = 8
-STARTED: Final = time.monotonic()
+STARTED_AT: Final = time.monotonic()
 
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Columns with their scale, from the top down, and the times below."""
+    """A column chart with its scale, top down, and its time labels."""
 
     drawing: Markup
     scale: tuple[str, ...]
@@ -51,55 +51,63 @@ class Plot:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
-    """A row with a bar."""
+class BarRow:
+    """A table row with a bar."""
 
-    of: Any
+    stats: Any
     drawing: Markup
 
 
 @router.get("/")
 async def home(request: Request) -> Response:
-    taste = Taste.of(request)
-    by = Span(one_of(request, "by", Span) or Span.MINUTE)
-    found, wrong = await _overview(request, taste, by)
+    preferences = Preferences.of(request)
+    by = Span(query_choice(request, "by", Span) or Span.MINUTE)
+    overview, errors = await _overview(request, preferences, by)
     return show(
         request,
         "home.html",
         here="home",
         by=by,
-        home=found.home,
+        home=overview.home,
         server=this_server(),
-        problems=wrong,
-        **_blocks(found, by),
+        problems=errors,
+        **_draw_blocks(overview, by),
     )
 
 
-async def _overview(request: Request, taste: Taste, by: Span) -> tuple[Overview, list[str]]:
-    """Asked once for all who watch; for somebody who has just come, or just done something, anew."""
-    room = room_of(request)
-    stats = partial(room.app.stats.overview, by, limit=SHOWN_TRAINS, without=taste.hidden, admin=taste.admin)
+async def _overview(request: Request, preferences: Preferences, by: Span) -> tuple[Overview, list[str]]:
+    """Load the numbers, shared between live refreshes; other requests always read anew."""
+    context = context_of(request)
+    stats = partial(
+        context.app.stats.overview,
+        by,
+        limit=SHOWN_TRAINS,
+        without=preferences.hidden,
+        admin=preferences.admin,
+    )
 
-    async def ask() -> tuple[Overview, list[str]]:
-        return await stats(), problems(await status(room.app.parts))
+    async def read() -> tuple[Overview, list[str]]:
+        return await stats(), problems(await status(context.app.parts))
 
-    if LIVE in request.headers and room.fanout.is_watching:
-        return await room.shared.answer(room.fanout.mark, (by, taste.hidden, taste.admin), ask)
-    return await ask()
+    if LIVE in request.headers and context.fanout.is_watching:
+        return await context.shared.get(
+            context.fanout.last_event_id, (by, preferences.hidden, preferences.admin), read
+        )
+    return await read()
 
 
-def _blocks(found: Overview, by: Span) -> dict[str, Any]:
-    """What the viewer wants to see, drawn."""
+def _draw_blocks(found: Overview, by: Span) -> dict[str, Any]:
+    """The charts and tables that are enabled in the preferences."""
     values: dict[str, Any] = {}
     if found.throughput is not None:
         values["throughput"] = throughput_plot(found.throughput, by)
     if found.states is not None:
-        values["states"] = counted = states_of(found.states)
-        values["ring"] = ring(counted, label="Executions by state")
+        values["states"] = counts = states_of(found.states)
+        values["ring"] = ring(counts, label="Executions by state")
     if found.durations is not None:
-        values["durations"] = drawn_durations(found.durations)
+        values["durations"] = duration_rows(found.durations)
     if found.failing is not None:
-        values["failing"] = drawn_failures(found.failing)
+        values["failing"] = failure_rows(found.failing)
     if found.blocks is not None:
         values["blocks"] = blocks_plot(found.blocks)
         values["busiest"] = legend_of(found.blocks)
@@ -111,7 +119,7 @@ def throughput_plot(found: Throughput, by: Span) -> Plot:
         Column(f"{point.at:%H:%M}", (point.completed, point.failed, point.cancelled))
         for point in found.points
     ]
-    return plot(columns, ENDINGS, f"Executions that ended, by {by}")
+    return plot(columns, END_STATES, f"Ended executions by {by}")
 
 
 def blocks_plot(found: Blocks) -> Plot:
@@ -121,11 +129,11 @@ def blocks_plot(found: Blocks) -> Plot:
         Column(f"{start:%a %d %b %H:%M}", counts, f"{start:%a %d}")
         for start, counts in zip(found.starts, zip(*rows, strict=True), strict=True)
     ]
-    return plot(columns, (*SERIES, OTHERS), "Executions that ended, by train, in blocks of six hours")
+    return plot(columns, (*SERIES, OTHERS), "Ended executions by train, in blocks of six hours")
 
 
 def legend_of(found: Blocks) -> list[tuple[str, str]]:
-    """Which colour is which train."""
+    """Colours and train names."""
     named = [(kind, one.train) for kind, one in zip(SERIES, found.series, strict=False)]
     return [*named, (OTHERS, "others")] if any(found.other) else named
 
@@ -134,7 +142,7 @@ def plot(columns: Sequence[Column], kinds: Sequence[str], label: str) -> Plot:
     top = top_of(columns)
     marks = [top * quarter / 4 for quarter in (4, 3, 2, 1, 0)]
     return Plot(
-        stacked(columns, kinds, label=label),
+        bar_chart(columns, kinds, label=label),
         tuple(f"{mark:,.0f}" if mark == int(mark) else "" for mark in marks),
         tuple(ticks(columns, LABELS)),
     )
@@ -150,33 +158,33 @@ def states_of(found: States) -> list[tuple[str, int]]:
     ]
 
 
-def drawn_durations(found: Sequence[TrainDuration]) -> list[Drawn]:
+def duration_rows(found: Sequence[TrainDuration]) -> list[BarRow]:
     longest = max((one.average_seconds for one in found), default=0.0) or 1.0
     return [
-        Drawn(one, share(one.average_seconds / longest, "plain", label=span(one.average_seconds)))
+        BarRow(one, share(one.average_seconds / longest, "plain", label=span(one.average_seconds)))
         for one in found
     ]
 
 
-def drawn_failures(found: Sequence[FailingTrain]) -> list[Drawn]:
-    return [Drawn(one, share(one.failure_rate, "failed", label=percent(one.failure_rate))) for one in found]
+def failure_rows(found: Sequence[FailingTrain]) -> list[BarRow]:
+    return [BarRow(one, share(one.failure_rate, "failed", label=percent(one.failure_rate))) for one in found]
 
 
 def this_server() -> list[tuple[str, str]]:
-    """How the process that shows this page is."""
+    """Facts about the process that serves this page."""
     return [
         ("Process", str(os.getpid())),
-        ("Up for", span(time.monotonic() - STARTED)),
-        ("Processor time", span(time.process_time())),
+        ("Uptime", span(time.monotonic() - STARTED_AT)),
+        ("CPU time", span(time.process_time())),
         *_memory(),
     ]
 
 
 def _memory() -> list[tuple[str, str]]:
-    """The most it ever had; on Windows nobody is asked."""
+    """Peak memory; not available on Windows."""
     if sys.platform == "win32":
         return []
     from resource import RUSAGE_SELF, getrusage
 
     unit = 1024 * 1024 if sys.platform == "darwin" else 1024
-    return [("Memory at most", f"{getrusage(RUSAGE_SELF).ru_maxrss / unit:.0f} MB")]
+    return [("Peak memory", f"{getrusage(RUSAGE_SELF).ru_maxrss / unit:.0f} MB")]

@@ -1,4 +1,4 @@
-"""What is said once on the page that follows an action, and then forgotten."""
+"""One-time messages, shown on the page that follows an action."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-COOKIE: Final = "trax_said"
+MESSAGES_COOKIE: Final = "trax_said"
 SECONDS: Final = 60
 CHARACTERS: Final = 600
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One sentence; `path` leads to what it is about."""
+    """A message; `path` links to the item it is about."""
 
     text: str
     is_good: bool = True
     path: str | None = None
 
 
-def say(request: Request, answer: Response, message: Message) -> None:
-    kept = {**asdict(message), "text": message.text[:CHARACTERS]}
-    written = urlsafe_b64encode(json.dumps(kept).encode()).decode()
-    answer.headers.append("Set-Cookie", cookie(request, COOKIE, written, seconds=SECONDS))
+def set_message(request: Request, response: Response, message: Message) -> None:
+    content = {**asdict(message), "text": message.text[:CHARACTERS]}
+    encoded = urlsafe_b64encode(json.dumps(content).encode()).decode()
+    response.headers.append("Set-Cookie", cookie(request, MESSAGES_COOKIE, encoded, seconds=SECONDS))
 
 
-def said(request: Request) -> list[Message]:
-    """The browser only carries it: whatever else it may send is shown as text, or not at all."""
+def read_messages(request: Request) -> list[Message]:
+    """Read the message from the cookie. It is untrusted: shown as plain text, or ignored if invalid."""
     try:
-        found: Any = load_json(urlsafe_b64decode(request.cookies.get(COOKIE, "")))
-        return [Message(str(found["text"]), found["is_good"] is True, _ours(found["path"]))]
+        content: Any = load_json(urlsafe_b64decode(request.cookies.get(MESSAGES_COOKIE, "")))
+        return [Message(str(content["text"]), content["is_good"] is True, _own_path(content["path"]))]
     except (ValueError, KeyError, TypeError):
         return []
 
 
-def forget(request: Request, answer: Response) -> None:
-    if COOKIE in request.cookies:
-        answer.headers.append("Set-Cookie", cookie(request, COOKIE, "", seconds=0))
+def clear_message(request: Request, response: Response) -> None:
+    if MESSAGES_COOKIE in request.cookies:
+        response.headers.append("Set-Cookie", cookie(request, MESSAGES_COOKIE, "", seconds=0))
 
 
-def _ours(path: Any) -> str | None:
+def _own_path(path: Any) -> str | None:
     return path if isinstance(path, str) and path == safe_next(path) else None

@@ -1,4 +1,4 @@
-"""What a person is told when a page cannot be shown."""
+"""Error pages."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from starlette.responses import RedirectResponse
 
-from trax.web.pages.rendering import show_plainly
-from trax.web.room import here
+from trax.web.pages.rendering import show_plain
+from trax.web.room import current_url
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
 
     from trax.web.problems import Problem
 
-ELSEWHERE: Final = range(300, 400)
-PASSING: Final = (429, 500, 503)
-"""What may go better in a moment."""
-OUTSIDE: Final = ("not_authenticated", "not_allowed")
-"""Nobody is led home who may not enter."""
+REDIRECTS: Final = range(300, 400)
+RETRYABLE: Final = (429, 500, 503)
+"""Statuses for which the page offers a retry."""
+ACCESS_CODES: Final = ("not_authenticated", "not_allowed")
+"""Codes of clients without access: the page has no link to the home page."""
 
 
-async def problem_page(request: Request, told: Problem) -> Response:
-    """Whoever asks may be anybody: nothing is on it but the problem."""
-    if told.status in ELSEWHERE:
-        return RedirectResponse("", told.status)  # where to is said by whoever refused
-    return show_plainly(
+async def problem_page(request: Request, problem: Problem) -> Response:
+    """Build an error page. The client may be unauthenticated, so it shows only the problem."""
+    if problem.status in REDIRECTS:
+        return RedirectResponse("", problem.status)  # the Location header comes with the Refusal
+    return show_plain(
         request,
         "problem.html",
-        status=told.status,
-        problem=told,
-        again=here(request) if told.status in PASSING and request.method == "GET" else None,
-        is_inside=told.code not in OUTSIDE,
+        status=problem.status,
+        problem=problem,
+        again=current_url(request) if problem.status in RETRYABLE and request.method == "GET" else None,
+        is_inside=problem.code not in ACCESS_CODES,
     )

@@ -1,4 +1,4 @@
-"""The work queue: everything that wants to run."""
+"""Work queue pages: the list of entries, and one entry."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from trax.records.states import Origin, QueueStatus
-from trax.web.pages.acts import act, posted
-from trax.web.pages.listing import newest_of, one_of, word
+from trax.web.pages.acts import read_form, run_action
+from trax.web.pages.listing import load_newest, query_choice, query_text
 from trax.web.pages.messages import Message
 from trax.web.pages.rendering import show
 from trax.web.pages.words import many
-from trax.web.room import room_of
+from trax.web.room import context_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,17 +27,17 @@ router = APIRouter()
 @router.get("/queue")
 async def queue(request: Request) -> Response:
     query: EntryKeywords = {
-        "status": one_of(request, "status", QueueStatus),
-        "origin": one_of(request, "origin", Origin),
-        "train": word(request, "train"),
-        "manifest": word(request, "manifest"),
-        "group": word(request, "group"),
+        "status": query_choice(request, "status", QueueStatus),
+        "origin": query_choice(request, "origin", Origin),
+        "train": query_text(request, "train"),
+        "manifest": query_text(request, "manifest"),
+        "group": query_text(request, "group"),
     }
     return show(
         request,
         "queue.html",
         here="queue",
-        listing=await newest_of(request, room_of(request).app.work_queue, **query),
+        listing=await load_newest(request, context_of(request).app.work_queue, **query),
         query=query,
         is_filtered=any(query.values()),
         statuses=list(QueueStatus),
@@ -47,27 +47,27 @@ async def queue(request: Request) -> Response:
 
 @router.post("/queue")
 async def change_queue(request: Request) -> Response:
-    form = await posted(request)
-    question = f"{many(len(form.ids), 'entry', 'entries')} will be withdrawn, if still waiting."
-    return await act(request, form, lambda: _withdrawn(request, form.ids), question=question)
+    form = await read_form(request)
+    question = f"{many(len(form.ids), 'entry', 'entries')} will be cancelled, if still queued."
+    return await run_action(request, form, lambda: _cancel(request, form.ids), question=question)
 
 
 @router.get("/queue/{entry_id}")
 async def entry(request: Request, entry_id: int) -> Response:
-    app = room_of(request).app
-    found = await app.work_queue.get(entry_id)
-    return show(request, "entry.html", here="queue", entry=found, reasons=await app.why(entry_id))
+    app = context_of(request).app
+    entry = await app.work_queue.get(entry_id)
+    return show(request, "entry.html", here="queue", entry=entry, reasons=await app.why(entry_id))
 
 
 @router.post("/queue/{entry_id}")
 async def change_entry(request: Request, entry_id: int) -> Response:
-    form = await posted(request)
-    question = f"Entry {entry_id} will be withdrawn, if still waiting."
-    return await act(request, form, lambda: _withdrawn(request, [entry_id]), question=question)
+    form = await read_form(request)
+    question = f"Entry {entry_id} will be cancelled, if still queued."
+    return await run_action(request, form, lambda: _cancel(request, [entry_id]), question=question)
 
 
-async def _withdrawn(request: Request, ids: Sequence[int]) -> Message:
-    count = await room_of(request).app.work_queue.cancel(ids)
+async def _cancel(request: Request, ids: Sequence[int]) -> Message:
+    count = await context_of(request).app.work_queue.cancel(ids)
     skipped = len(set(ids)) - count
-    tail = f"; {skipped} skipped, no longer waiting" if skipped else ""
-    return Message(f"{many(count, 'entry', 'entries')} withdrawn{tail}", is_good=count > 0)
+    tail = f"; {skipped} skipped: no longer queued" if skipped else ""
+    return Message(f"{many(count, 'entry', 'entries')} cancelled{tail}", is_good=count > 0)

@@ -1,4 +1,4 @@
-"""Pages from templates. Whatever is put into one is escaped; nothing is ever passed through as HTML."""
+"""Render pages from templates. Every value is escaped; nothing is passed through as HTML."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from trax.clock import utc_now
 from trax.escapes import visible_text
 from trax.web.pages import messages, words
 from trax.web.pages.assets import asset
-from trax.web.pages.coloured import coloured
-from trax.web.pages.taste import Taste
-from trax.web.room import csrf_token, link, room_of, visitor_of
+from trax.web.pages.coloured import json_pieces
+from trax.web.pages.taste import Preferences
+from trax.web.room import context_of, csrf_token, link, visitor_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 LIVE: Final = "x-trax-live"
-"""A request of a page that renews itself: it takes nothing that was meant for a reader."""
+"""Header of live refreshes, which do not consume one-time messages."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
-    """One stop of the navigation."""
+class NavigationItem:
+    """An item of the navigation."""
 
     key: str
     label: str
@@ -38,70 +38,70 @@ class Stop:
 
 
 NAVIGATION: Final = (
-    Stop("home", "Home", "/", "home"),
-    Stop("trains", "Trains", "/trains", "trains"),
-    Stop("groups", "Manifest groups", "/groups", "groups"),
-    Stop("manifests", "Manifests", "/manifests", "manifests"),
-    Stop("queue", "Work queue", "/queue", "queue"),
-    Stop("executions", "Executions", "/executions", "executions"),
-    Stop("dead_letters", "Dead letters", "/dead-letters", "letters"),
+    NavigationItem("home", "Home", "/", "home"),
+    NavigationItem("trains", "Trains", "/trains", "trains"),
+    NavigationItem("groups", "Manifest groups", "/groups", "groups"),
+    NavigationItem("manifests", "Manifests", "/manifests", "manifests"),
+    NavigationItem("queue", "Work queue", "/queue", "queue"),
+    NavigationItem("executions", "Executions", "/executions", "executions"),
+    NavigationItem("dead_letters", "Dead letters", "/dead-letters", "letters"),
     None,
-    Stop("workers", "Workers", "/workers", "workers"),
-    Stop("logs", "Logs", "/logs", "logs"),
-    Stop("audit", "Audit", "/audit", "audit"),
-    Stop("sessions", "Sessions", "/sessions", "sessions"),
-    Stop("settings", "Settings", "/settings", "settings"),
+    NavigationItem("workers", "Workers", "/workers", "workers"),
+    NavigationItem("logs", "Logs", "/logs", "logs"),
+    NavigationItem("audit", "Audit", "/audit", "audit"),
+    NavigationItem("sessions", "Sessions", "/sessions", "sessions"),
+    NavigationItem("settings", "Settings", "/settings", "settings"),
 )
 
 
 def show(
     request: Request, template: str, *, here: str = "", status: int = 200, **values: Any
 ) -> HTMLResponse:
-    """A whole page for somebody who was let in."""
-    room, taste = room_of(request), Taste.of(request)
+    """Render a page for an authenticated user."""
+    context, preferences = context_of(request), Preferences.of(request)
     is_live = LIVE in request.headers
     page = _environment().get_template(template)
     body = page.render(
-        room=room,
+        context=context,
         visitor=visitor_of(request),
         csrf=csrf_token(request),
         link=partial(link, request),
         asset=partial(asset, request),
         here=here,
         navigation=NAVIGATION,
-        messages=[] if is_live else messages.said(request),
-        taste=taste,
-        admin=taste.admin,
-        trains=room.app.trains,
-        mask=room.mask,
-        now=moment_now(request),
+        messages=[] if is_live else messages.read_messages(request),
+        preferences=preferences,
+        admin=preferences.admin,
+        trains=context.app.trains,
+        mask=context.mask,
+        now=current_time(request),
         **values,
     )
-    answer = HTMLResponse(body, status)
+    response = HTMLResponse(body, status)
     if not is_live:
-        messages.forget(request, answer)
+        messages.clear_message(request, response)
     if "admin" in request.query_params:
-        taste.remember(request, answer)
-    return answer
+        preferences.save(request, response)
+    return response
 
 
-def moment_now(request: Request) -> datetime:
-    """The moment to compare others with: that of the store, where a test has set it."""
-    return (room_of(request).app.parts.store.clock or utc_now)()
+def current_time(request: Request) -> datetime:
+    """The current time, from the clock of the store if a test has set it."""
+    return (context_of(request).app.parts.store.clock or utc_now)()
 
 
-def show_plainly(request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
-    """A page for anybody: it knows nothing about who asks."""
+def show_plain(request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
+    """Render a page for unauthenticated clients, without user data."""
     page = _environment().get_template(template)
     body = page.render(
-        room=room_of(request), link=partial(link, request), asset=partial(asset, request), **values
+        context=context_of(request), link=partial(link, request), asset=partial(asset, request), **values
     )
     return HTMLResponse(body, status)
 
 
 @cache
 def _environment() -> Environment:
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("trax.web"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -109,10 +109,10 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters = cast("dict[str, Any]", made.filters)
+    filters = cast("dict[str, Any]", environment.filters)
     filters.update(
         ago=words.ago,
-        coloured=coloured,
+        json_pieces=json_pieces,
         exact=words.exact,
         excerpt=words.excerpt,
         iso=words.iso,
@@ -123,16 +123,16 @@ def _environment() -> Environment:
         share=words.share,
         short=words.short,
         span=words.span,
-        took=words.took,
+        run_duration=words.run_duration,
         changes=words.changes,
         typed=escape,
     )
-    return made
+    return environment
 
 
 def _visible(value: Any) -> Any:
-    """What a job or its input says must not reorder the line it stands in.
+    """Make control characters visible, so that a job's text cannot reorder its line.
 
-    A field that somebody edits holds what was typed, unchanged: it says `|typed`.
+    Form fields must keep the text unchanged: they use the filter `typed`.
     """
     return visible_text(value, keep="\n\r\t") if type(value) is str else value

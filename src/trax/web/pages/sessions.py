@@ -1,4 +1,4 @@
-"""Sessions: who is signed in, where, and signing them out."""
+"""Session page: list and end browser sessions."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from starlette.responses import Response
 
 from trax.errors import TraxError
 from trax.web.api.sessions import sessions_for
-from trax.web.pages.acts import act, posted
-from trax.web.pages.listing import ROWS, by_id, number, word
+from trax.web.pages.acts import read_form, run_action
+from trax.web.pages.listing import ROWS, by_id, query_number, query_text
 from trax.web.pages.messages import Message
 from trax.web.pages.rendering import show
 from trax.web.pages.spelled import whole_number
 from trax.web.pages.words import many
-from trax.web.room import room_of, visitor_of
+from trax.web.room import context_of, visitor_of
 
 if TYPE_CHECKING:
     from trax.web.pages.acts import Form
@@ -26,23 +26,27 @@ router = APIRouter()
 
 @router.get("/sessions")
 async def sessions(request: Request) -> Response:
-    user = word(request, "user")
-    found = await sessions_for(
-        room_of(request), visitor_of(request), user=user, before=number(request, "before"), limit=ROWS + 1
+    user = query_text(request, "user")
+    rows = await sessions_for(
+        context_of(request),
+        visitor_of(request),
+        user=user,
+        before=query_number(request, "before"),
+        limit=ROWS + 1,
     )
-    return show(request, "sessions.html", here="sessions", listing=by_id(request, found), user=user)
+    return show(request, "sessions.html", here="sessions", listing=by_id(request, rows), user=user)
 
 
 @router.post("/sessions")
 async def end(request: Request) -> Response:
-    form = await posted(request)
-    whose = f"of {form.get('user')}" if form.get("user") else "of everybody, yours too,"
+    form = await read_form(request)
+    whose = f"of {form.get('user')}" if form.get("user") else "of all users, including yours,"
     question = f"All sessions {whose} will be ended." if form.get("action") == "end_all" else None
-    return await act(request, form, lambda: _end(request, form), question=question)
+    return await run_action(request, form, lambda: _end(request, form), question=question)
 
 
 async def _end(request: Request, form: Form) -> Message:
-    app = room_of(request).app
+    app = context_of(request).app
     match form.get("action"):
         case "end":
             session_id = whole_number("id", form.get("id"))

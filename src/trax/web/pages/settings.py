@@ -1,4 +1,4 @@
-"""Settings: how the installation behaves, for all; and how pages look, for one browser."""
+"""Settings page: settings of the installation, and display preferences of this browser."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from starlette.responses import RedirectResponse, Response
 
 from trax.errors import TraxError
 from trax.settings import SettingOrigin, Settings
-from trax.web.api.settings import Setting, settings_now
-from trax.web.pages.acts import act, posted
+from trax.web.api.settings import Setting, load_settings
+from trax.web.pages.acts import read_form, run_action
 from trax.web.pages.fields import Kind, form_of
-from trax.web.pages.messages import Message, say
+from trax.web.pages.messages import Message, set_message
 from trax.web.pages.rendering import show
 from trax.web.pages.spelled import duration
-from trax.web.pages.taste import BLOCKS, Taste
-from trax.web.room import link, room_of
+from trax.web.pages.taste import BLOCKS, Preferences
+from trax.web.room import context_of, link
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from trax.web.pages.acts import Form
-    from trax.web.pages.fields import Field
+    from trax.web.pages.fields import FormField
 
 router = APIRouter()
 SECTIONS: Final = {
-    "manifest_manager_enabled": "The loops",
-    "max_active_jobs": "The gate",
-    "default_max_retries": "Failing and trying again",
-    "recover_stuck_jobs_on_startup": "Starting",
-    "local_worker_count": "The workers",
-    "save_inputs": "The records",
+    "manifest_manager_enabled": "Loops",
+    "max_active_jobs": "Dispatcher",
+    "default_max_retries": "Failures and retries",
+    "recover_stuck_jobs_on_startup": "Startup",
+    "local_worker_count": "Workers",
+    "save_inputs": "Records",
 }
-"""With which setting a section begins."""
+"""The first setting of each section."""
 SWITCH: Final = {"on": True, "off": False}
 NONE: Final = "none"
-LENGTH: Final = TypeAdapter(timedelta)
+DURATION: Final = TypeAdapter(timedelta)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """A setting as it is shown and typed."""
+class SettingRow:
+    """A setting as shown and edited."""
 
     setting: Setting
     text: str
@@ -57,10 +57,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Settings that belong together."""
+    """A section of related settings."""
 
     label: str
-    rows: tuple[Row, ...]
+    rows: tuple[SettingRow, ...]
 
     @property
     def key(self) -> str:
@@ -69,53 +69,55 @@ class Section:
 
 @router.get("/settings")
 async def settings(request: Request) -> Response:
-    found = await settings_now(room_of(request))
-    edited = sum(one.origin is SettingOrigin.OPERATOR for one in found)
+    rows = await load_settings(context_of(request))
+    edited = sum(row.origin is SettingOrigin.OPERATOR for row in rows)
     return show(
-        request, "settings.html", here="settings", sections=sections_of(found), edited=edited, blocks=BLOCKS
+        request, "settings.html", here="settings", sections=sections_of(rows), edited=edited, blocks=BLOCKS
     )
 
 
 @router.post("/settings")
 async def change_settings(request: Request) -> Response:
-    form = await posted(request)
+    form = await read_form(request)
     is_all = form.get("action") == "reset" and not form.get("name")
-    question = "All edits will be undone: what code and environment say counts again." if is_all else None
-    return await act(request, form, lambda: _done(request, form), question=question)
+    question = (
+        "All edited settings will be reset to their values from code and environment." if is_all else None
+    )
+    return await run_action(request, form, lambda: _apply_action(request, form), question=question)
 
 
 @router.post("/settings/yours")
-async def change_taste(request: Request) -> Response:
-    form = await posted(request)
-    chosen = Taste.chosen(dict(form.pairs), frozenset(form.all("shown")))
-    answer = RedirectResponse(link(request, "/settings"), 303)
-    chosen.remember(request, answer)
-    say(request, answer, Message("Kept in this browser."))
-    return answer
+async def change_preferences(request: Request) -> Response:
+    form = await read_form(request)
+    preferences = Preferences.from_form(dict(form.pairs), frozenset(form.all("shown")))
+    response = RedirectResponse(link(request, "/settings"), 303)
+    preferences.save(request, response)
+    set_message(request, response, Message("Saved in this browser."))
+    return response
 
 
 def sections_of(found: Sequence[Setting]) -> list[Section]:
-    rows: dict[str, list[Row]] = {}
+    rows: dict[str, list[SettingRow]] = {}
     label = ""
     for setting in found:
         label = SECTIONS.get(setting.name, label)
         rows.setdefault(label, []).append(row_of(setting))
-    return [Section(label, tuple(its)) for label, its in rows.items()]
+    return [Section(label, tuple(section_rows)) for label, section_rows in rows.items()]
 
 
-def row_of(setting: Setting) -> Row:
+def row_of(setting: Setting) -> SettingRow:
     field = _fields()[setting.name]
-    return Row(
+    return SettingRow(
         setting=setting,
-        text=spelled(setting.name, setting.value),
-        default=spelled(setting.name, setting.default) or NONE,
+        text=format_setting(setting.name, setting.value),
+        default=format_setting(setting.name, setting.default) or NONE,
         choices=_choices(setting.name, field),
         placeholder=NONE if _may_be_none(setting.name) else "",
     )
 
 
-def spelled(name: str, value: Any) -> str:
-    """A stored value as somebody would type it."""
+def format_setting(name: str, value: Any) -> str:
+    """Format a setting's value for editing."""
     field = _fields()[name]
     match value:
         case None:
@@ -124,42 +126,42 @@ def spelled(name: str, value: Any) -> str:
             return "on" if value else "off"
         case list():
             return ", ".join(str(word) for word in cast("list[Any]", value))
-        case _ if _is_length(name):
-            return _length(LENGTH.validate_python(value))
+        case _ if _is_duration(name):
+            return _format_duration(DURATION.validate_python(value))
         case _:
             return str(value)
 
 
-def typed(name: str, text: str) -> Any:
-    """The value that was typed. Whether it can work is for the settings themselves to say."""
+def parse_setting(name: str, text: str) -> Any:
+    """Parse an edited value; the settings validate it."""
     if not text or text == NONE:
         return None
-    if name in _fields() and _is_length(name):
+    if name in _fields() and _is_duration(name):
         return duration(name, text)
     return SWITCH.get(text, text)
 
 
-async def _done(request: Request, form: Form) -> Message:
-    app, name = room_of(request).app, form.get("name")
+async def _apply_action(request: Request, form: Form) -> Message:
+    app, name = context_of(request).app, form.get("name")
     match form.get("action"):
         case "save":
-            await app.settings.update(**{name: typed(name, form.get("value"))})
-            now = spelled(name, (await app.settings.get()).spelled([name])[name])
-            return Message(f"{name} is {now or NONE} now")
+            await app.settings.update(**{name: parse_setting(name, form.get("value"))})
+            now = format_setting(name, (await app.settings.get()).to_json_values([name])[name])
+            return Message(f"{name} is now {now or NONE}")
         case "reset":
             await app.settings.reset(*([name] if name else []))
-            return Message(f"{name or 'Every setting'} is what code and environment say")
+            return Message(f"{name or 'All settings'} reset to the value from code and environment")
         case other:
-            raise TraxError(f"a setting knows no action {other!r}")
+            raise TraxError(f"unknown action {other!r}; expected save or reset")
 
 
 @cache
-def _fields() -> Mapping[str, Field]:
+def _fields() -> Mapping[str, FormField]:
     return {field.path: field for field in form_of(Settings.model_json_schema()).children}
 
 
 @cache
-def _is_length(name: str) -> bool:
+def _is_duration(name: str) -> bool:
     return isinstance(getattr(Settings(), name), timedelta)
 
 
@@ -167,15 +169,15 @@ def _may_be_none(name: str) -> bool:
     return type(None) in get_args(Settings.model_fields[name].annotation)
 
 
-def _choices(name: str, field: Field) -> tuple[str, ...]:
+def _choices(name: str, field: FormField) -> tuple[str, ...]:
     if field.kind is Kind.TICK:
         return tuple(SWITCH)
     more = (NONE,) if field.choices and _may_be_none(name) else ()
     return (*map(str, field.choices), *more)
 
 
-def _length(value: timedelta) -> str:
-    """In the largest unit that needs no fraction."""
+def _format_duration(value: timedelta) -> str:
+    """Format in the largest unit that needs no fraction."""
     seconds = value.total_seconds()
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= size and seconds % size == 0:

@@ -1,4 +1,4 @@
-"""Trains: what can run, and a form to run it with."""
+"""Train pages: the list of trains, and the form to run one."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from starlette.responses import RedirectResponse, Response
 
 from trax.bounds import load_json
 from trax.errors import InvalidInput, NotFound, StoreError, TraxError
-from trax.web.api.asking import asked_for
-from trax.web.described import described, schema_of
-from trax.web.pages.acts import in_name_of_visitor, posted
+from trax.web.api.asking import enqueue
+from trax.web.described import schema_of, summarize_train
+from trax.web.pages.acts import audit_as_visitor, read_form
 from trax.web.pages.fields import form_of
-from trax.web.pages.filling import beginning, shown, spread, value_of, with_item, without_item
-from trax.web.pages.listing import word
-from trax.web.pages.messages import Message, say
+from trax.web.pages.filling import default_texts, render_form, texts_of, value_of, with_item, without_item
+from trax.web.pages.listing import query_text
+from trax.web.pages.messages import Message, set_message
 from trax.web.pages.rendering import show
-from trax.web.pages.spelled import duration, whole, whole_number
+from trax.web.pages.spelled import duration, parse_whole, whole_number
 from trax.web.pages.words import patience, span
-from trax.web.room import link, room_of
+from trax.web.room import context_of, link
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from trax.train import Train
     from trax.web.described import TrainSummary
     from trax.web.pages.acts import Form
-    from trax.web.pages.fields import Field
+    from trax.web.pages.fields import FormField
 
 router = APIRouter()
 PREFIX: Final = "in:"
@@ -42,74 +42,74 @@ SHOWN_RUNS: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """What somebody is about to run a train with: the fields as typed, or JSON, and how it waits."""
+    """The unsent form of a train: its field texts or JSON, and the queue options."""
 
     typed: dict[str, str]
     as_json: bool = False
     json_text: str = ""
     like: str = ""
-    """The id of the run whose input it was filled with: what is hidden is kept from there."""
+    """Id of the run whose input filled the form; hidden values are restored from it."""
     priority: str = ""
     delay: str = ""
     group: str = ""
 
-    def value(self, field: Field) -> Any:
+    def value(self, field: FormField) -> Any:
         if not self.as_json:
             return value_of(field, self.typed)
         try:
             return load_json(self.json_text or "null")
-        except ValueError as wrong:
-            raise TraxError(f"this is not JSON that can be read here: {wrong}") from None
+        except ValueError as error:
+            raise TraxError(f"invalid JSON: {error}") from None
 
 
 @router.get("/trains")
 async def trains(request: Request) -> Response:
-    known, text = room_of(request).app.trains, word(request, "text")
+    known, text = context_of(request).app.trains, query_text(request, "text")
     names = [name for name in known.names if text is None or text.casefold() in name.casefold()]
-    rows = [described(known.get(name)) for name in names]
+    rows = [summarize_train(known.get(name)) for name in names]
     return show(request, "trains.html", here="trains", rows=rows, text=text)
 
 
 @router.get("/trains/{name:name}")
 async def train(request: Request, name: str) -> Response:
-    found = room_of(request).app.trains.get(name)
-    field = _form(found)
-    draft = Draft(typed=beginning(field), as_json=word(request, "as") == "json")
-    if (run := await _like(request, found, word(request, "like"))) is not None:
-        value = room_of(request).mask.mark(run.input)
-        typed = spread(field, value) or draft.typed
+    selected = context_of(request).app.trains.get(name)
+    field = _form(selected)
+    draft = Draft(typed=default_texts(field), as_json=query_text(request, "as") == "json")
+    if (run := await _source_run(request, selected, query_text(request, "like"))) is not None:
+        value = context_of(request).mask.mark(run.input)
+        typed = texts_of(field, value) or draft.typed
         draft = replace(draft, like=str(run.id), typed=typed, json_text=_json(value))
-    return await _shown(request, found, draft)
+    return await _show_train(request, selected, draft)
 
 
 @router.post("/trains/{name:name}")
 async def run_train(request: Request, name: str) -> Response:
-    found = room_of(request).app.trains.get(name)
-    field = _form(found)
-    form = await posted(request)
+    selected = context_of(request).app.trains.get(name)
+    field = _form(selected)
+    form = await read_form(request)
     draft = _draft(form)
     if form.get("action") != "queue":
-        return await _shown(request, found, _changed(form, draft, field))
+        return await _show_train(request, selected, _change_draft(form, draft, field))
     try:
-        with in_name_of_visitor(request, form):
-            entry = await _queued(request, found, draft, field)
+        with audit_as_visitor(request, form):
+            entry = await _enqueue(request, selected, draft, field)
     except StoreError:
         raise
-    except InvalidInput as refused:
-        return await _shown(request, found, draft, refused.errors)
-    except TraxError as refused:
-        return await _shown(request, found, draft, problems=[str(refused)])
-    answer = RedirectResponse(link(request, f"/queue/{entry.id}"), 303)
-    say(request, answer, Message(f"{found.name} is queued as entry {entry.id}"))
-    return answer
+    except InvalidInput as error:
+        return await _show_train(request, selected, draft, error.errors)
+    except TraxError as error:
+        return await _show_train(request, selected, draft, problems=[str(error)])
+    response = RedirectResponse(link(request, f"/queue/{entry.id}"), 303)
+    set_message(request, response, Message(f"{selected.name} is queued as entry {entry.id}"))
+    return response
 
 
-async def _queued(request: Request, train: Train[Any, Any], draft: Draft, field: Field) -> QueuedEntry:
-    room, run = room_of(request), await _like(request, train, draft.like)
-    return await asked_for(
-        room.app,
+async def _enqueue(request: Request, train: Train[Any, Any], draft: Draft, field: FormField) -> QueuedEntry:
+    context, run = context_of(request), await _source_run(request, train, draft.like)
+    return await enqueue(
+        context.app,
         train.name,
-        room.mask.restore(draft.value(field), run and run.input),
+        context.mask.restore(draft.value(field), run and run.input),
         {
             "priority": whole_number("Priority", draft.priority),
             "delay": duration("Delay", draft.delay),
@@ -118,11 +118,11 @@ async def _queued(request: Request, train: Train[Any, Any], draft: Draft, field:
     )
 
 
-async def _like(request: Request, train: Train[Any, Any], like: str | None) -> Metadata | None:
-    """The run of this train whose input is to be changed a little; another train gets no secrets of it."""
-    metadata_id = whole(like or "")
+async def _source_run(request: Request, train: Train[Any, Any], like: str | None) -> Metadata | None:
+    """The run whose input fills the form; None for a run of another train, which must not get its secrets."""
+    metadata_id = parse_whole(like or "")
     try:
-        run = None if metadata_id is None else await room_of(request).app.executions.get(metadata_id)
+        run = None if metadata_id is None else await context_of(request).app.executions.get(metadata_id)
     except NotFound:
         return None
     return run if run and run.train in {train.name, *train.options.aliases} else None
@@ -140,8 +140,8 @@ def _draft(form: Form) -> Draft:
     )
 
 
-def _changed(form: Form, draft: Draft, field: Field) -> Draft:
-    """The form with an item more or less, or turned from fields to JSON and back: nothing typed is lost."""
+def _change_draft(form: Form, draft: Draft, field: FormField) -> Draft:
+    """Add or remove an item, or switch between fields and JSON; typed texts are kept."""
     if path := form.get("add"):
         return replace(draft, typed=with_item(path, draft.typed))
     if path := form.get("remove"):
@@ -149,35 +149,35 @@ def _changed(form: Form, draft: Draft, field: Field) -> Draft:
     if form.get("turn") == "json":
         return replace(draft, as_json=True, json_text=_json(value_of(field, draft.typed)))
     try:
-        return replace(draft, as_json=False, typed=spread(field, draft.value(field)))
+        return replace(draft, as_json=False, typed=texts_of(field, draft.value(field)))
     except TraxError:
         return draft
 
 
-async def _shown(
+async def _show_train(
     request: Request,
     train: Train[Any, Any],
     draft: Draft,
     errors: Sequence[FieldError] = (),
     problems: Sequence[str] = (),
 ) -> Response:
-    form = shown(_form(train), draft.typed, () if draft.as_json else errors)
+    form = render_form(_form(train), draft.typed, () if draft.as_json else errors)
     if errors and draft.as_json:
-        problems = [f"{error.path or 'the value itself'}: {error.message}" for error in errors]
+        problems = [f"{error.path or 'input'}: {error.message}" for error in errors]
     elif errors:
-        problems = ["Some fields need another look."]
+        problems = ["Some fields are invalid."]
     return show(
         request,
         "train.html",
         here="trains",
         status=422 if problems else 200,
         train=train,
-        about=described(train),
-        facts=_facts(described(train)),
+        about=summarize_train(train),
+        facts=_facts(summarize_train(train)),
         form=form,
         draft=draft,
         problems=problems,
-        runs=await room_of(request).app.executions.page(train=train.name, limit=SHOWN_RUNS, brief=True),
+        runs=await context_of(request).app.executions.page(train=train.name, limit=SHOWN_RUNS, brief=True),
     )
 
 
@@ -185,17 +185,17 @@ def _json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
-def _form(train: Train[Any, Any]) -> Field:
+def _form(train: Train[Any, Any]) -> FormField:
     return form_of(schema_of(train.input_type) or {})
 
 
 def _facts(about: TrainSummary) -> list[tuple[str, str]]:
     return [
         ("Route", about.route),
-        ("Also known as", ", ".join(about.aliases)),
+        ("Aliases", ", ".join(about.aliases)),
         ("Priority", str(about.priority)),
         ("Group", about.group or ""),
         ("Gives up after", "" if about.max_retries is None else patience(about.max_retries)),
         ("Timeout", span(about.timeout) if about.timeout else ""),
-        ("Executed by", about.submitter or ("a process of its own" if about.cpu else "")),
+        ("Executed by", about.submitter or ("own process" if about.cpu else "")),
     ]

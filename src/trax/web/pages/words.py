@@ -1,4 +1,4 @@
-"""How values are spelled for people: lengths of time, moments, sizes, shares."""
+"""Format values for people: durations, times, counts, percentages."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from trax.records.audit import AuditEntry
 
 UNITS: Final = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
-NOTHING: Final = "\N{EN DASH}"
+NO_VALUE: Final = "\N{EN DASH}"
 MOMENT: Final = timedelta(seconds=1)
 TENTHS_BELOW: Final = 10
-LEAST_SAID: Final = 0.1
+LEAST_MILLISECONDS: Final = 0.1
 NEARLY_ONE: Final = 0.9995
 BRIEF: Final = 120
 HEAD: Final = 500
@@ -26,7 +26,7 @@ TAIL: Final = 3_000
 def span(length: timedelta | float | None) -> str:
     """`2 h 5 min`, `1.4 s`, `12 ms`, `0.4 ms`: precise enough to compare, short enough for a table."""
     if length is None:
-        return NOTHING
+        return NO_VALUE
     seconds = length.total_seconds() if isinstance(length, timedelta) else float(length)
     if seconds < NEARLY_ONE:
         return _milliseconds(seconds * 1000)
@@ -44,30 +44,30 @@ def span(length: timedelta | float | None) -> str:
 
 
 def _milliseconds(number: float) -> str:
-    """Something that took time never took none."""
-    if 0 < number < LEAST_SAID:
-        return f"<{LEAST_SAID} ms"
+    """Never round a positive duration to 0 ms."""
+    if 0 < number < LEAST_MILLISECONDS:
+        return f"<{LEAST_MILLISECONDS} ms"
     return f"{number:.0f} ms" if number >= TENTHS_BELOW else f"{number:.1f} ms".replace(".0 ms", " ms")
 
 
 def ago(moment: datetime | None, now: datetime) -> str:
-    """`5 min ago`, `in 2 h`: only the largest unit, for it ticks."""
+    """`5 min ago`, `in 2 h`: only the largest unit, since it is updated live."""
     if moment is None:
-        return NOTHING
+        return NO_VALUE
     apart = abs(now - moment)
     if apart < MOMENT:
         return "now"
     seconds = int(apart.total_seconds())
-    said = next(f"{seconds // size} {name}" for name, size in UNITS if seconds >= size)
-    return f"{said} ago" if moment < now else f"in {said}"
+    text = next(f"{seconds // size} {name}" for name, size in UNITS if seconds >= size)
+    return f"{text} ago" if moment < now else f"in {text}"
 
 
 def exact(moment: datetime | None) -> str:
-    return NOTHING if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return NO_VALUE if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def short(moment: datetime) -> str:
-    """`Mon 16 Nov 05:30`, with seconds only where there are some."""
+    """`Mon 16 Nov 05:30`, with seconds only if not zero."""
     return f"{moment:%a %d %b %H:%M:%S}" if moment.second else f"{moment:%a %d %b %H:%M}"
 
 
@@ -81,9 +81,9 @@ def plain(word: object) -> str:
 
 
 def share(part: float | None) -> str:
-    """0.984 as `98.4 %`; never rounded up to a hundred that it is not."""
+    """0.984 as `98.4 %`; never rounded up to 100 %."""
     if part is None:
-        return NOTHING
+        return NO_VALUE
     percent = min(part * 100, 99.9) if part < 1 else 100.0
     return f"{percent:.1f} %".replace(".0 %", " %")
 
@@ -93,40 +93,40 @@ def many(count: int, noun: str, plural: str | None = None) -> str:
 
 
 def patience(max_retries: int) -> str:
-    """After how many failures a job is given up."""
+    """After how many failures a job becomes a dead letter."""
     return "the first failure" if max_retries <= 1 else f"{max_retries:,} failures in a row"
 
 
 def sentence(text: str) -> str:
-    """What is told to programs in small letters, told to a person."""
+    """Capitalise a problem's text and end it with a full stop."""
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?", "…")) else ".")
 
 
 def excerpt(text: str) -> str:
-    """A long text by its beginning and its end: what a traceback is about stands there."""
+    """The beginning and end of a long text, where a traceback is informative."""
     more = len(text) - HEAD - TAIL
     if more <= 0:
         return text
     return f"{text[:HEAD]}\n… {more:,} characters more …\n{text[-TAIL:]}"
 
 
-def took(run: Metadata, now: datetime) -> str:
-    """How long a run took, or takes so far."""
+def run_duration(run: Metadata, now: datetime) -> str:
+    """The duration of a run, so far if it has not ended."""
     if run.started_at is None:
-        return NOTHING
+        return NO_VALUE
     return span(max((run.ended_at or now) - run.started_at, timedelta()))
 
 
 def changes(entry: AuditEntry) -> Iterator[tuple[str, str, str]]:
-    """What an action changed: names with what was there before and after. What stayed is left out."""
-    before, after = _named(entry.before), _named(entry.after)
+    """The names an action changed, with their values before and after."""
+    before, after = _as_dict(entry.before), _as_dict(entry.after)
     for name in dict.fromkeys([*before, *after]):
         old, new = before.get(name), after.get(name)
         if old != new:
             yield str(name), _brief(old), _brief(new)
 
 
-def _named(side: Any) -> dict[str, Any]:
+def _as_dict(side: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", side) if isinstance(side, dict) else {"": side}
 
 

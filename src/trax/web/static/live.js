@@ -1,11 +1,11 @@
-// Hears what changed, fetches the page again, and puts in place only what differs: where somebody is, what they
-// have typed and chosen stays as it is.
+// Live refresh: on a change event, fetch the page again and replace only what differs. Scroll position, edited
+// fields and selected rows are kept.
 
 const body = document.body;
 const pace = Number(body.dataset.pace || 3) * 1000;
 const SLOWEST = 30_000;
 const SETTLED = 1000;
-const PATIENCE = 4000; // a stream is renewed now and then; that is no loss
+const PATIENCE = 4000; // the stream reconnects now and then; that is not an outage
 const seen = new Map();
 
 let source = null;
@@ -60,13 +60,13 @@ function signal(state, text) {
   document.getElementById("stale").hidden = state !== "lost";
 }
 
-// Something may have changed between the making of the page and the moment from which changes are told.
+// Something may have changed between rendering the page and connecting the stream.
 function lookAgain() {
   changed.add("everything");
   plan();
 }
 
-// Several changes are one look; a page that nobody sees waits until somebody does.
+// Changes are batched into one refresh; a hidden page waits until it is visible.
 function plan() {
   if (planned || isLooking || document.hidden || !changed.size) return;
   planned = setTimeout(look, Math.max(0, lookedAt + pace - Date.now()));
@@ -80,7 +80,7 @@ async function look() {
   isLooking = true;
   try {
     const answer = await fetch(location.href, { headers: { "X-Trax-Live": "1" } });
-    if (answer.redirected) location.reload(); // the session has ended: log in, and come back
+    if (answer.redirected) location.reload(); // the session has ended: reload to log in
     if (answer.ok) put(new DOMParser().parseFromString(await answer.text(), "text/html"));
   } catch {
     for (const tag of tags) changed.add(tag);
@@ -109,7 +109,7 @@ function put(page) {
   }
 }
 
-// Rows that somebody has chosen do not move under their hand.
+// Selected rows do not move.
 function isHeld(section) {
   return section.querySelector("input[name=ids]:checked, details.menu[open]") || document.querySelector("dialog[open]");
 }

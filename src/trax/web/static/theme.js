@@ -1,7 +1,7 @@
-// Runs before anything is painted, so that nobody sees the wrong colours first.
+// Runs before the first paint, to avoid a flash of the wrong colours.
 try {
   const theme = localStorage.getItem("trax.theme");
   if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
 } catch {
-  // No storage, no choice: the system's own is followed.
+  // Without storage the system's colours apply.
 }

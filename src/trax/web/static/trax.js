@@ -1,4 +1,4 @@
-// What makes a page live and quick to use. Every page can be read, and every single action done, without it.
+// Convenience scripts. Every page and every single action also works without them.
 
 const body = document.body;
 const skew = Date.parse(body.dataset.now) - Date.now();
@@ -16,7 +16,7 @@ function ago(moment, now) {
   return moment < now ? `${said} ago` : `in ${said}`;
 }
 
-// As the server writes the other columns: `Mon 16 Nov 05:30`, with seconds only where there are some.
+// Same format as the server: `Mon 16 Nov 05:30`, with seconds only if not zero.
 function short(moment) {
   const said = Object.fromEntries(parts.formatToParts(moment).map(({ type, value }) => [type, value]));
   const seconds = said.second === "00" ? "" : `:${said.second}`;
@@ -50,7 +50,7 @@ function say(text) {
   setTimeout(() => toast.remove(), 4000);
 }
 
-// Colours: as the system, light, dark, and round again.
+// Colour themes in turn: system, light, dark.
 function switchTheme() {
   const root = document.documentElement;
   const next = { undefined: "dark", dark: "light", light: undefined }[root.dataset.theme];
@@ -60,12 +60,12 @@ function switchTheme() {
     if (next) localStorage.setItem("trax.theme", next);
     else localStorage.removeItem("trax.theme");
   } catch {
-    // Without storage the choice lasts as long as the page.
+    // Without storage the theme lasts until the page is closed.
   }
-  say(next ? `Colours: ${next}` : "Colours: as the system");
+  say(next ? `Colours: ${next}` : "Colours: system");
 }
 
-// Rows that are chosen, and the buttons that act on them.
+// Selected rows, and the buttons that act on them.
 function count(form) {
   const boxes = [...form.querySelectorAll("input[name=ids]")];
   const chosen = boxes.filter((box) => box.checked);
@@ -111,7 +111,7 @@ document.addEventListener("click", (event) => {
   const copy = event.target.closest("[data-copy]");
   if (copy) {
     const text = document.getElementById(copy.dataset.copy).textContent;
-    navigator.clipboard.writeText(text).then(() => say("Copied"), () => say("The browser does not let this page copy"));
+    navigator.clipboard.writeText(text).then(() => say("Copied"), () => say("Copying is blocked by the browser"));
   }
 });
 
@@ -119,7 +119,7 @@ document.addEventListener("change", (event) => {
   if (event.target.matches("[data-submit]")) event.target.form.requestSubmit();
 });
 
-// What cannot be taken back is asked about once more.
+// Confirmation dialog for destructive actions.
 const dialog = document.getElementById("confirm");
 document.addEventListener("submit", (event) => {
   const button = event.submitter;
@@ -135,7 +135,7 @@ document.addEventListener("submit", (event) => {
   dialog.showModal();
   dialog.addEventListener("close", () => {
     if (dialog.returnValue !== "yes") return;
-    for (const old of form.querySelectorAll("[data-added]")) old.remove(); // somebody may have come back
+    for (const old of form.querySelectorAll("[data-added]")) old.remove(); // left over if the user navigated back
     const add = (name, value) => {
       const field = form.appendChild(document.createElement("input"));
       Object.assign(field, { type: "hidden", name, value });
@@ -161,7 +161,7 @@ document.addEventListener("keydown", (event) => {
 const theme = document.getElementById("theme");
 theme.hidden = false;
 theme.addEventListener("click", switchTheme);
-const current = document.querySelector(".nav [aria-current]"); // on a phone the navigation is a strip
+const current = document.querySelector(".nav [aria-current]"); // on phones the navigation scrolls sideways
 if (current) current.parentElement.scrollLeft = current.offsetLeft - 60;
 enhance(document);
 setInterval(tick, 1000);

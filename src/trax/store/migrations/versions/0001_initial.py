@@ -1,8 +1,8 @@
-"""The first tables."""
+"""Create all tables."""
 
 from __future__ import annotations
 
-from trax.store.migrations.sql import run_beside
+from trax.store.migrations.sql import run_sql_file
 
 revision = "0001"
 down_revision = None
@@ -11,4 +11,4 @@ depends_on = None
 
 
 def upgrade() -> None:
-    run_beside(__file__)
+    run_sql_file(__file__)

@@ -14,11 +14,11 @@ from sqlalchemy import text
 from bench.databases import database, settle
 from bench.figures import goal
 from bench.options import Options
-from trax.admin.job_dispatcher import run_dispatch_cycle
-from trax.dispatch.routing import Routing
+from trax.engine.job_dispatcher import run_dispatch_cycle
+from trax.engine.routing import Routing
 from trax.settings import Settings
 from trax.store import Store
-from trax.store.copying import bulk_copy
+from trax.store.pipeline import bulk_copy
 from trax.store.schema import tables
 from trax.testing import postgres
 

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import psycopg
 
 from bench.filling import GLOBAL_LIMIT
-from trax.admin.finishing import RunResult, finish
-from trax.admin.job_dispatcher import run_dispatch_cycle
-from trax.dispatch.routing import Routing
-from trax.records.ended import ResultKind
+from trax.engine.finish import RunResult, finish
+from trax.engine.job_dispatcher import run_dispatch_cycle
+from trax.engine.routing import Routing
 from trax.records.metadata import ResultRow
+from trax.records.result import ResultKind
 from trax.records.states import State
 from trax.settings import Settings
-from trax.store.claim import ClaimRequest
+from trax.store.runs.claim import ClaimRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trax.store import Connection, Store
-    from trax.store.claim import Claimed
+    from trax.store.runs.claim import Claimed
 
 WORKER = 1
 SETTINGS = Settings.load({"max_active_jobs": GLOBAL_LIMIT}, {})

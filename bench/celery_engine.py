@@ -18,7 +18,7 @@ from bench.celery_far_side import celery_app
 from bench.children import child
 from bench.engines import Figures, Sizes, ours, timed
 from bench.railway import railway
-from trax.submitters.celery import CeleryWorkers
+from trax.remote.celery import CeleryWorkers
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -12,7 +12,7 @@ from celery import Celery, signals
 
 from bench.children import say
 from bench.railway import railway
-from trax.submitters.celery import celery_task
+from trax.remote.celery import celery_task
 
 PROCESSES: Final = 4
 

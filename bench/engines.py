@@ -22,7 +22,7 @@ from bench.figures import percentile, row, spread
 from bench.http_far_side import SECRET
 from bench.options import Options
 from bench.railway import Job, railway
-from trax.submitters import HttpWorkers
+from trax.remote.http.workers import HttpWorkers
 from trax.testing import postgres
 
 if TYPE_CHECKING:

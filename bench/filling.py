@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import func, select, text
 
-from trax.records.external_id import new_external_id
 from trax.records.states import Origin
-from trax.records.work_queue_entry import NewEntry
-from trax.store import manifest_groups, work_queue
+from trax.records.work_queue_entry import NewEntry, new_external_id
+from trax.store import groups
+from trax.store.queue import work_queue
 from trax.store.schema import tables
 from trax.store.schema.metadata import ACTIVE
 from trax.store.schema.work_queue import QUEUED
@@ -43,11 +43,9 @@ def fill(connection: Connection, store: Store, jobs: int, *, limited: bool) -> N
 
 def _groups(connection: Connection, store: Store) -> list[int]:
     now = store.now(connection)
-    named = manifest_groups.get_or_create(
-        connection, [f"group-{number:02}" for number in range(GROUPS)], now=now
-    )
+    named = groups.get_or_create(connection, [f"group-{number:02}" for number in range(GROUPS)], now=now)
     for name in named:
-        manifest_groups.change(connection, name, {"max_active_jobs": GROUP_LIMIT}, now=now)
+        groups.change(connection, name, {"max_active_jobs": GROUP_LIMIT}, now=now)
     return sorted(group.id for group in named.values())
 
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from sqlalchemy import text
 
 from trax import Trax, junction
-from trax.store import tallies
+from trax.store import stats
 
 if TYPE_CHECKING:
     from trax.store import Connection, Store
@@ -110,7 +110,7 @@ def fill(store: Store, size: Size) -> None:
     """Write it, and add up what has ended, as a server would have done meanwhile."""
     store.run(_written, size)
     while (step := store.read(_next_step, store)) is not None:
-        store.run(tallies.add, step)
+        store.run(stats.add, step)
 
 
 def _written(connection: Connection, size: Size) -> None:
@@ -131,8 +131,8 @@ def _written(connection: Connection, size: Size) -> None:
         connection.execute(text(statement.replace(":", r"\:")))
 
 
-def _next_step(connection: Connection, store: Store) -> tallies.TallyStep | None:
-    return tallies.next_step(connection, now=store.now(connection))
+def _next_step(connection: Connection, store: Store) -> stats.TallyStep | None:
+    return stats.next_step(connection, now=store.now(connection))
 
 
 Columns = tuple[str, dict[str, str]]

@@ -8,7 +8,7 @@ import os
 from bench.children import say, words
 from bench.history import long_app
 from trax.web import Access
-from trax.web.serving import ListenAddress, WebListener
+from trax.web.serve import ListenAddress, WebListener
 
 
 async def main() -> None:

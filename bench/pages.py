@@ -22,7 +22,7 @@ from bench.history import FAMOUS, Size, fill
 from bench.options import Options
 from bench.processes import PROC
 from bench.viewers import VIEWERS, cost
-from trax.store import Connection, Store, gauges, pulse
+from trax.store import Connection, Store, status
 from trax.testing import postgres
 
 if TYPE_CHECKING:
@@ -91,8 +91,8 @@ LONG: Final = Size.beside(1_000_000)
 TENTH: Final = Size.beside(100_000)
 SHORT: Final = Size.beside(5_000)
 OFTEN: Final[dict[str, Callable[[Connection], Any]]] = {
-    "what has changed": pulse.read_change_marks,
-    "what is measured": lambda connection: gauges.load_gauges(
+    "what has changed": status.read_change_marks,
+    "what is measured": lambda connection: status.load_gauges(
         connection, now=datetime.now(UTC), tallied_to=None
     ),
 }

@@ -13,7 +13,7 @@ from tests.support.ray_cluster import Cluster
 from bench.children import child
 from bench.engines import Figures, Sizes, ours
 from bench.railway import railway
-from trax.submitters.ray import RayWorkers
+from trax.remote.ray.workers import RayWorkers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

@@ -16,12 +16,12 @@ from sqlalchemy import bindparam, text
 from bench.databases import database, settle
 from bench.figures import goal, spread
 from trax import Trax, every
-from trax.admin.cycle import run_manager_cycle
-from trax.admin.manifest_manager import ManagerInput
-from trax.host.startup import start
+from trax.engine.cycle import run_manager_cycle
+from trax.engine.manifest_manager import ManagerInput
+from trax.server.start import start
 from trax.settings import Settings
 from trax.store import Store
-from trax.store.copying import bulk_copy
+from trax.store.pipeline import bulk_copy
 from trax.store.schema import tables
 from trax.testing import postgres
 

@@ -12,7 +12,7 @@ from bench.children import child
 from bench.engines import Figures, Sizes, ours, timed
 from bench.railway import railway
 from bench.sqs_far_side import client
-from trax.submitters.sqs import SqsWorkers
+from trax.remote.sqs.workers import SqsWorkers
 
 TEN: Final = 10
 

@@ -12,7 +12,7 @@ from moto.server import ThreadedMotoServer
 
 from bench.children import say, words
 from bench.railway import railway
-from trax.submitters.sqs import SqsConsumer
+from trax.remote.sqs.consumer import SqsConsumer
 
 
 def client(endpoint: str) -> Any:

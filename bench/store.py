@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from trax.records import Origin
-from trax.records.external_id import new_external_id
-from trax.records.work_queue_entry import NewEntry
-from trax.store import Store, work_queue
+from trax.records.work_queue_entry import NewEntry, new_external_id
+from trax.store import Store
+from trax.store.queue import work_queue
 from trax.testing import postgres
 
 if TYPE_CHECKING:

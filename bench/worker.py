@@ -7,7 +7,7 @@ import time
 
 from bench.children import say, words
 from bench.railway import Job, railway
-from trax.host.collector import freeze_loaded_objects
+from trax.worker.loop import freeze_loaded_objects
 
 
 async def main() -> None:

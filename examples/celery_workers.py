@@ -9,7 +9,7 @@ from pathlib import Path
 from celery import Celery  # pyright: ignore[reportMissingTypeStubs]
 
 from trax import Trax
-from trax.submitters.celery import CeleryWorkers, celery_task
+from trax.remote.celery import CeleryWorkers, celery_task
 
 HERE = Path(__file__)
 FOLDERS = {

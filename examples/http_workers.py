@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import uvicorn
 
 from trax import Trax, current
-from trax.submitters import HttpWorkers
+from trax.remote.http.workers import HttpWorkers
 
 SECRET = "change me: secrets.token_urlsafe() makes one"  # noqa: S105
 

@@ -28,7 +28,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trax.dispatch.submit import Refused, Submission, Submitter
+    from trax.app.app import Trax
+    from trax.engine.actor import acting
+    from trax.engine.submitter import Refused, Submission, Submitter
     from trax.errors import (
         Conflict,
         EntryCancelled,
@@ -39,11 +41,9 @@ if TYPE_CHECKING:
         RunTimedOut,
         TraxError,
     )
-    from trax.host.acting import acting
-    from trax.host.app import Trax
     from trax.records import DeadLetter, LogLine, Manifest, ManifestGroup, Metadata, Reason, WorkQueueEntry
     from trax.records.audit import Actor
-    from trax.records.when import Calendar
+    from trax.records.schedule import Calendar
     from trax.schedule import Group, Item, cron, every, exclude, fire_all
     from trax.train import (
         Cancel,
@@ -118,14 +118,14 @@ __all__ = [
 ]
 
 _HOMES = {
-    "trax.dispatch.submit": "Refused Submission Submitter",
+    "trax.engine.submitter": "Refused Submission Submitter",
     "trax.errors": "Conflict EntryCancelled InvalidInput NotFound RunCancelled RunInterrupted RunTimedOut "
     "TraxError",
-    "trax.host.acting": "acting",
-    "trax.host.app": "Trax",
+    "trax.engine.actor": "acting",
+    "trax.app.app": "Trax",
     "trax.records": "DeadLetter LogLine Manifest ManifestGroup Metadata Reason WorkQueueEntry",
     "trax.records.audit": "Actor",
-    "trax.records.when": "Calendar",
+    "trax.records.schedule": "Calendar",
     "trax.schedule": "Group Item cron every exclude fire_all",
 }
 

@@ -31,12 +31,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from difflib import get_close_matches
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from trax.masking import HIDDEN, hide_in_text, hide_secrets, is_secret_name, mask_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from types import ModuleType
+
 
 MAX_VALUE_CHARACTERS = 80
 
@@ -223,3 +226,17 @@ def format_value(value: Any) -> str:
     except ValueError:  # Python does not print an int of more than 4,300 digits
         text = f"a number of {value.bit_length()} bits" if isinstance(value, int) else type(value).__name__
     return text if len(text) <= MAX_VALUE_CHARACTERS else text[: MAX_VALUE_CHARACTERS - 1] + "…"
+
+
+def import_extra(module: str, *, extra: str, feature: str) -> ModuleType:
+    """Import `module`, which the feature `by` needs and the extra `extra` installs.
+
+    The module may be one of Trax's own that imports the packages of the extra.
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as missing:
+        absent = (missing.name or module).partition(".")[0]
+        if absent == "trax":
+            raise  # nothing to install: a bug in Trax itself
+        raise MissingExtra(feature, extra, absent) from missing

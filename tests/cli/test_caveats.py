@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from trax.cli.caveats import database_warnings
-from trax.host.roles import ProcessRole
+from trax.cli.serve import database_warnings
+from trax.server.roles import ProcessRole
 
 FILE = "sqlite:///trax.db"
 SERVER = "postgresql://trax@db/jobs"

@@ -21,8 +21,9 @@ from tests.support.waiting import until
 
 from trax.records import State
 from trax.records.metadata import NewRun, ResultRow
-from trax.store import Store, metadata, tallies
-from trax.web.passwords import matches
+from trax.store import Store, stats
+from trax.store.runs import metadata
+from trax.web.access import matches
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -142,7 +143,7 @@ def test_a_dashboard_adds_up_what_has_ended_where_no_scheduler_runs(folder: Path
     store.run(metadata.finish, [ending], now=long_ago)
 
     with serving(folder, "dashboard", "--port", "0", "--database-url", address):
-        until(lambda: store.read(tallies.load_totals_end) is not None)
+        until(lambda: store.read(stats.load_totals_end) is not None)
     store.close()
 
 

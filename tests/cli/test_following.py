@@ -12,9 +12,9 @@ import pytest
 
 from trax.clock import utc_now
 from trax.records import LogLevel, State
-from trax.records.log_line import NewLogLine
-from trax.records.metadata import NewRun, ResultRow
-from trax.store import Store, logs, metadata
+from trax.records.metadata import NewLogLine, NewRun, ResultRow
+from trax.store import Store
+from trax.store.runs import metadata, run_log
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -40,7 +40,7 @@ class UnderWay:
             logger="jobs",
             message=message,
         )
-        self.store.run(logs.add, [line])
+        self.store.run(run_log.add, [line])
 
     def ends(self, state: State) -> None:
         ending = ResultRow(metadata_id=self.id, worker_id=None, state=state)

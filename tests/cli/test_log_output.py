@@ -69,7 +69,7 @@ def test_every_line_is_a_json_document(folder: Path, words: list[str], environme
     assert found[0]["message"].startswith("all roles: 1 train and 1 schedule on sqlite:///trax.db")
     assert found[-1]["message"] == "stopped"
     by_logger = {one["logger"]: one for one in found}
-    jobs, runs = by_logger["jobs"], by_logger["trax.host.job"]
+    jobs, runs = by_logger["jobs"], by_logger["trax.worker.job_runner"]
     assert (jobs["level"], jobs["message"]) == ("error", "on \x1b[31mfire\nnow")
     assert (jobs["extras"]["number"], jobs["extras"]["train"]) == (7, "complain")
     assert runs["message"].endswith("of train 'complain' failed: RuntimeError: no luck")

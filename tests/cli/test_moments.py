@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from trax.cli.moments import moment, relative, span
+from trax.cli.output import moment, relative, span
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 

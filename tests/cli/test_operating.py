@@ -290,7 +290,7 @@ def test_completion_is_installed_for_the_shell(tmp_path: Path) -> None:
 
 def test_help_imports_no_database_and_no_command() -> None:
     asked = "import sys; from trax.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
-    heavy = "print([m for m in sys.modules if m in {'sqlalchemy', 'pydantic', 'trax.host.app'}])"
+    heavy = "print([m for m in sys.modules if m in {'sqlalchemy', 'pydantic', 'trax.app.app'}])"
 
     helped = subprocess.run([sys.executable, "-c", asked + heavy], capture_output=True, text=True, check=True)
 

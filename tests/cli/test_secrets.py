@@ -10,9 +10,9 @@ from pydantic import BaseModel, SecretStr
 from tests.support.operator import Operator
 
 from trax import Retry, Trax
-from trax.admin.doctor import secret_finding
+from trax.inspect.doctor import secret_finding
 from trax.testing import Harness
-from trax.train.keyring import VARIABLE, generate_key, load_keyring
+from trax.train.secrets import VARIABLE, generate_key, load_keyring
 
 if TYPE_CHECKING:
     from pathlib import Path

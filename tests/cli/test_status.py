@@ -10,7 +10,8 @@ from tests.support.operator import register
 from trax.clock import utc_now
 from trax.records.states import Origin
 from trax.records.work_queue_entry import NewEntry
-from trax.store import Store, work_queue
+from trax.store import Store
+from trax.store.queue import work_queue
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support import listing
 
-from trax.cli.serving import stop_message
+from trax.cli.serve import stop_message
 from trax.records import QueueStatus, State
 from trax.store import Store
 

@@ -96,7 +96,11 @@ def test_a_person_who_wants_no_view_gets_lines(folder: Path, how: dict[str, str]
     (folder / "go").touch()
 
     with terminal([TRAX, "run", "jobs.py:app"], folder=folder, environment=how) as seen:
-        seen.shows("INFO trax: all roles: 2 trains", "WARNING jobs: about to fail", "INFO trax.host.job: run")
+        seen.shows(
+            "INFO trax: all roles: 2 trains",
+            "WARNING jobs: about to fail",
+            "INFO trax.worker.job_runner: run",
+        )
         seen.types(CTRL_C)
         assert seen.ended() == 0
 

@@ -15,12 +15,11 @@ from tests.support.statuses import NOTHING_WRONG
 from tests.support.waiting import until
 
 from trax import Retry, Trax, every
-from trax.cli.log_setup import RecentLines, ViewLine
-from trax.cli.picture import render
-from trax.cli.view import TerminalView, pause_after, read_live_view
+from trax.cli.live_view import TerminalView, pause_after, read_live_view, render
+from trax.cli.logs import RecentLines, ViewLine
 from trax.errors import StoreError
-from trax.records.glance import LastFailure, LiveView, NextDue, RunningTrain
-from trax.records.status import COUNT_LIMIT
+from trax.records.listing import COUNT_LIMIT
+from trax.records.stats import LastFailure, LiveView, NextDue, RunningTrain
 from trax.records.worker import WorkerRecord
 from trax.testing import Harness
 
@@ -176,7 +175,7 @@ def test_an_error_in_the_view_ends_the_view_and_lines_take_its_place(
 ) -> None:
     lines, logger = RecentLines(), logging.getLogger("tests.view")
     logger.addHandler(lines)
-    logging.getLogger("trax.cli.view").addHandler(lines)
+    logging.getLogger("trax.cli.live_view").addHandler(lines)
 
     def read() -> LiveView:
         raise ArithmeticError("of the view")
@@ -188,7 +187,7 @@ def test_an_error_in_the_view_ends_the_view_and_lines_take_its_place(
     view.close()
 
     logger.removeHandler(lines)
-    logging.getLogger("trax.cli.view").removeHandler(lines)
+    logging.getLogger("trax.cli.live_view").removeHandler(lines)
     assert "WARNING tests.view: the server goes on\n" in capsys.readouterr().err
     assert screen.text.endswith("\x1b[?25h")
 

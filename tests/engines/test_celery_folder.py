@@ -12,7 +12,7 @@ from celery import Celery
 from kombu.transport.filesystem import Channel
 
 from trax import Submission
-from trax.submitters.celery import CeleryWorkers
+from trax.remote.celery import CeleryWorkers
 
 RUNS = [Submission(metadata_id=number, external_id=f"e{number}", train="work") for number in (7, 8)]
 

@@ -16,7 +16,7 @@ from kombu.exceptions import OperationalError
 
 from trax import NotFound, Submission, Trax
 from trax.errors import DefinitionError, MissingExtra
-from trax.submitters.celery import TASK, CeleryWorkers, broker_priority, celery_task
+from trax.remote.celery import TASK, CeleryWorkers, broker_priority, celery_task
 from trax.testing import Harness
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from tests.support.waiting import until
 
 from trax import Submission
 from trax.errors import DefinitionError
-from trax.submitters.ray import RayWorkers
+from trax.remote.ray.workers import RayWorkers
 from trax.testing.submitter_contract import SCENARIOS, Scenario, Workspace, name_of, play, scenarios, yard
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def cluster(one_cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 @pytest.fixture
 def site(postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
-    monkeypatch.setattr(yard, "PATIENCE_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(yard, "STOP_WARNING_SECONDS", PATIENCE_SECONDS)
     return Workspace(postgres_url, tmp_path)
 
 

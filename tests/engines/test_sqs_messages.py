@@ -15,7 +15,8 @@ from tests.support.waiting import until
 
 from trax import Refused, Submission, Trax
 from trax.errors import MissingExtra
-from trax.submitters.sqs import SqsConsumer, SqsWorkers, lambda_handler
+from trax.remote.sqs.consumer import SqsConsumer, lambda_handler
+from trax.remote.sqs.workers import SqsWorkers
 from trax.testing import Harness
 
 if TYPE_CHECKING:

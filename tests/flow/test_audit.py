@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from trax import Conflict, NotFound, Trax, TraxError, acting, every
+from trax.engine.actor import actor_context
 from trax.errors import DefinitionError
-from trax.host.acting import actor_context
 from trax.records.audit import Actor, Via
 from trax.testing import Harness
 

@@ -100,7 +100,7 @@ async def test_without_a_manifest_a_synchronous_junction_wakes_nobody(
     async with h:
         assert await h.app.run(scan, "scan") == 0
 
-        assert "it has no dependents to activate" in caplog.text
+        assert "no dependents to activate" in caplog.text
 
 
 async def scanning(h: Yard, *wanted: tuple[str, Any], force: bool = False) -> None:

@@ -9,9 +9,10 @@ from tests.support import listing
 
 from trax import Refused, Submission, Trax, every
 from trax.errors import StoreUnavailable
-from trax.host.handing_over import HandOver
 from trax.records import QueueStatus, State
-from trax.store import why, work_queue
+from trax.remote.hand_over import HandOver
+from trax.store import inspect
+from trax.store.queue import work_queue
 from trax.testing import Harness
 
 if TYPE_CHECKING:
@@ -226,7 +227,7 @@ async def test_an_entry_that_goes_back_has_the_priority_its_group_has_by_then(ya
     yard.remote.error = OSError("no route")
     await yard.h.cycle("hand_over")
 
-    line = await (await yard.app.parts.store.open()).ask(why.load_position, entry.id)
+    line = await (await yard.app.parts.store.open()).ask(inspect.load_position, entry.id)
     assert line is not None
     assert line.group_priority == 20
 
@@ -331,7 +332,7 @@ async def test_an_answer_that_cannot_be_written_is_asked_for_again(
 
     await yard.queue(1)
     with monkeypatch.context() as patch:
-        patch.setattr("trax.host.handing_over.note_answers", gone)
+        patch.setattr("trax.remote.hand_over.record_submission_results", gone)
         await yard.cycle()
     await yard.h.cycle("hand_over")
     assert yard.remote.seen == [1]

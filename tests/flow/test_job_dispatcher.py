@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support import listing
 
-from trax.admin.job_dispatcher import MAX_ENTRIES_PER_CYCLE, DispatchResult, run_dispatch_cycle
-from trax.dispatch.routing import Routing
+from trax.engine.job_dispatcher import MAX_ENTRIES_PER_CYCLE, DispatchResult, run_dispatch_cycle
+from trax.engine.routing import Routing
 from trax.records import Origin, QueueStatus, State
-from trax.records.external_id import new_external_id
-from trax.records.work_queue_entry import NewEntry
+from trax.records.work_queue_entry import NewEntry, new_external_id
 from trax.settings import Settings
-from trax.store import Store, manifest_groups, metadata, work_queue
-from trax.store.claim import ClaimRequest
+from trax.store import Store, groups
+from trax.store.queue import work_queue
+from trax.store.runs import metadata
+from trax.store.runs.claim import ClaimRequest
 from trax.store.schema import tables
 
 if TYPE_CHECKING:
@@ -31,13 +32,13 @@ class Gate:
         self.names: dict[int, str] = {}
 
     def group(self, name: str, *, queued: int = 0, active: int = 0, **settings: Any) -> None:
-        self.store.run(manifest_groups.get_or_create, [name], now=self.now)
-        self.store.run(manifest_groups.change, name, {"enabled": True, **settings}, now=self.now)
+        self.store.run(groups.get_or_create, [name], now=self.now)
+        self.store.run(groups.change, name, {"enabled": True, **settings}, now=self.now)
         self.queue(name, queued)
         self.active(name, active)
 
     def queue(self, group: str | None, count: int, **options: Any) -> None:
-        found = self.store.read(manifest_groups.get, group) if group else None
+        found = self.store.read(groups.get, group) if group else None
         letter = group or "manual"
         entries = [
             NewEntry(
@@ -77,7 +78,7 @@ class Gate:
 def _insert_runs(
     connection: Connection, group: str | None, count: int, state: State, columns: Any, now: datetime
 ) -> None:
-    found = manifest_groups.get(connection, group) if group else None
+    found = groups.get(connection, group) if group else None
     ended = now if state not in (State.PENDING, State.IN_PROGRESS) else None
     row = {"external_id": "x", "train": "t", "state": state, "created_at": now, "started_at": now}
     row |= {"ended_at": ended, "group_id": found.id if found else None, **columns}
@@ -232,7 +233,7 @@ def test_a_disabled_group_waits_until_it_is_enabled(gate: Gate) -> None:
     gate.group("a", enabled=False, queued=2)
 
     assert gate.cycle() == []
-    gate.store.run(manifest_groups.change, "a", {"enabled": True}, now=gate.now)
+    gate.store.run(groups.change, "a", {"enabled": True}, now=gate.now)
     assert gate.cycle() == ["a1", "a2"]
 
 

@@ -14,9 +14,9 @@ from tests.support.flow_manager import Yard
 from tests.support.waiting import until
 
 from trax import Trax, every
-from trax.host.worker import Worker
 from trax.records import State
 from trax.store import workers
+from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

@@ -12,12 +12,12 @@ from tests.support.flow_manager import MANAGER, Yard
 from tests.support.running import run_queued
 
 from trax import Group, current, every, exclude, fire_all
-from trax.admin import manifest_manager
+from trax.engine import manifest_manager
 from trax.records import Origin, State
-from trax.records.external_id import new_external_id
-from trax.records.work_queue_entry import NewEntry
-from trax.store import manifest_looks, work_queue
+from trax.records.work_queue_entry import NewEntry, new_external_id
+from trax.store.manifests import manifest_due
 from trax.store.pipeline import run_together
+from trax.store.queue import work_queue
 
 if TYPE_CHECKING:
     from trax.store import Connection
@@ -520,7 +520,7 @@ async def test_an_entry_that_is_refused_does_not_keep_out_the_others(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     h = yard(url, "a", "taken", "z")
-    read = manifest_looks.load_states
+    read = manifest_due.load_states
 
     def read_then_raced(connection: Connection, *args: Any, **options: Any) -> Any:
         standings = read(connection, *args, **options)
@@ -530,7 +530,7 @@ async def test_an_entry_that_is_refused_does_not_keep_out_the_others(
 
     async with h:
         with monkeypatch.context() as patch:
-            patch.setattr(manifest_looks, "standings", read_then_raced)
+            patch.setattr(manifest_due, "load_states", read_then_raced)
             assert await h.manage() == ["a", "z"]
 
         assert len(h.queued("taken")) == 1
@@ -693,8 +693,8 @@ async def test_with_fewer_places_than_groups_each_gets_its_turn(url: str) -> Non
 
 async def test_a_cycle_that_left_somebody_waiting_asks_for_another(url: str) -> None:
     async with groups(url, 2, A=(0, 3)) as h:
-        assert (await h.cycle("manifest_manager")).more
-        assert not (await h.cycle("manifest_manager")).more
+        assert (await h.cycle("manifest_manager")).run_again
+        assert not (await h.cycle("manifest_manager")).run_again
 
 
 # cost
@@ -748,9 +748,9 @@ def _recorded(connection: Connection, seen: list[tuple[str, Any]], due: list[int
 
     event.listen(connection, "before_cursor_execute", note)
     try:
-        (waiting,) = run_together(connection, (manifest_looks.select_due("postgresql"), {"now": TEN}))
+        (waiting,) = run_together(connection, (manifest_due.select_due("postgresql"), {"now": TEN}))
         assert len(waiting) == len(due) == 5
-        standings = manifest_looks.load_states(connection, due, default_threshold=timedelta(0))
+        standings = manifest_due.load_states(connection, due, default_threshold=timedelta(0))
     finally:
         event.remove(connection, "before_cursor_execute", note)
     assert len(standings) == 5

@@ -12,13 +12,13 @@ import pytest
 from sqlalchemy import insert, select, text
 from tests.support.flow_manager import MANAGER, Yard
 
-from trax import admin, every
-from trax.admin.metadata_cleanup import ADMINISTRATIVE_TRAINS, MetadataCleanupResult
-from trax.host.duties import clean_metadata_now
-from trax.records.external_id import new_external_id
+from trax import engine, every
+from trax.engine.metadata_cleanup import ADMINISTRATIVE_TRAINS, MetadataCleanupResult
 from trax.records.metadata import ADMINISTRATIVE_PREFIX as PREFIX
+from trax.records.work_queue_entry import new_external_id
+from trax.server.loops import clean_metadata_now
 from trax.store import dialect
-from trax.store.metadata_cleanup import select_ended
+from trax.store.runs.cleanup import select_ended
 from trax.store.schema import tables
 from trax.train import Train
 
@@ -231,8 +231,8 @@ async def test_it_is_off_until_somebody_wants_it_and_can_be_switched_on(url: str
 
 def test_every_administrative_train_is_among_those_that_are_cleaned() -> None:
     modules = [
-        importlib.import_module(f"{admin.__name__}.{each.name}")
-        for each in pkgutil.iter_modules(admin.__path__)
+        importlib.import_module(f"{engine.__name__}.{each.name}")
+        for each in pkgutil.iter_modules(engine.__path__)
     ]
     found = {value.name for module in modules for value in vars(module).values() if isinstance(value, Train)}
 

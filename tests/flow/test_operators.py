@@ -6,7 +6,7 @@ import pytest
 
 from trax import Trax, every
 from trax.errors import DefinitionError, StoreUnavailable, TraxError
-from trax.host.startup import retry_transient
+from trax.server.start import retry_transient
 from trax.testing import Harness
 
 if TYPE_CHECKING:

@@ -9,23 +9,22 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from trax import Group, Trax, every
-from trax.admin.parking import FleetCache
-from trax.admin.runtime import schedule
-from trax.host import bare
-from trax.host.duties import dispatch_now
-from trax.host.status import status
+from trax.app import queue
+from trax.engine.parking import FleetCache
+from trax.engine.schedule import schedule
+from trax.inspect.status import status
 from trax.records import State
-from trax.records.health import Condition, health_of
-from trax.records.status import problems
-from trax.store import why, workers
+from trax.records.status import Condition, health_of, problems
+from trax.server.loops import dispatch_now
+from trax.store import inspect, workers
 from trax.store.schema import tables
 from trax.testing import Harness
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from trax.host.entry import QueuedEntry
     from trax.store import Connection
+    from trax.worker.entry import QueuedEntry
 
 
 class Yard:
@@ -43,7 +42,7 @@ class Yard:
         self.greet = greet
 
     async def queue(self, train: str, value: Any = None, **how: Any) -> QueuedEntry:
-        return await bare.queue(self.app.parts, train, value, how)  # pyright: ignore[reportArgumentType]
+        return await queue.queue(self.app.parts, train, value, how)  # pyright: ignore[reportArgumentType]
 
     async def register(self, *trains: str, groups: list[str] | None = None, **columns: Any) -> int:
         """A worker of another process."""
@@ -57,7 +56,7 @@ class Yard:
 
     async def places(self) -> int:
         store = await self.app.parts.store.open()
-        return sum((await store.ask(why.count_active_runs)).values())
+        return sum((await store.ask(inspect.count_active_runs)).values())
 
 
 @pytest.fixture

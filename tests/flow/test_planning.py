@@ -7,10 +7,9 @@ import pytest
 from tests.support.flow_seeding import register_server
 
 from trax import Item, Trax, cron, every, fire_all
-from trax.admin.planning import Difference, PlannedChange, StoredTimetable, load_stored, plan
 from trax.errors import DefinitionError
-from trax.host.planning import plan_start
-from trax.store.seeding import ManifestUsage
+from trax.inspect.plan import Difference, PlannedChange, StoredTimetable, load_stored, plan, plan_start
+from trax.store.manifests.manifest_seed import ManifestUsage
 from trax.testing import Harness
 
 

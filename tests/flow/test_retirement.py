@@ -22,7 +22,7 @@ from tests.support.flow_seeding import (
 from tests.support.running import run_queued
 
 from trax import Item, cron, every
-from trax.admin.seeding import declaration_digest, retire_undeclared
+from trax.engine.seed import declaration_digest, retire_undeclared
 from trax.errors import Conflict, DefinitionError
 from trax.testing import Harness
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from trax import Trax
-    from trax.admin.seeding import RetirementResult
+    from trax.engine.seed import RetirementResult
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 FIVE_MINUTES = every(minutes=5)

@@ -11,14 +11,14 @@ from tests.support.flow_manager import Yard
 from tests.support.running import run_queued
 
 from trax import Cancel, Retry, RetryAfter, cron, current, every, exclude, junction
-from trax.admin.cycle import run_manager_cycle
-from trax.admin.manifest_manager import ManagerInput
+from trax.engine.cycle import run_manager_cycle
+from trax.engine.manifest_manager import ManagerInput
 from trax.records import Origin, State
 
 if TYPE_CHECKING:
     from typing import Any, Unpack
 
-    from trax.schedule.options import ScheduleKeywords
+    from trax.schedule.declaration import ScheduleKeywords
 
 TEN = datetime(2027, 3, 1, 10, tzinfo=UTC)
 FIVE_MINUTES = every(minutes=5)

@@ -25,7 +25,7 @@ from tests.support.running import run_queued
 
 from trax import Group, InvalidInput, Item, NotFound, cron, every
 from trax.errors import DefinitionError, StoreError
-from trax.store import seeding
+from trax.store.manifests import manifest_seed
 from trax.testing import Harness
 from trax.train import train_of
 
@@ -163,7 +163,7 @@ async def test_a_batch_that_the_database_breaks_off_leaves_nothing(
     def break_off(*_: Any, **__: Any) -> None:
         raise StoreError("the disk is full")
 
-    monkeypatch.setattr(seeding, "retire", break_off)
+    monkeypatch.setattr(manifest_seed, "retire", break_off)
     with pytest.raises(StoreError, match="the disk is full"):
         await app.manifests.schedule_many(
             app.sync, "sync", {"1": ORDERS, "9": ORDERS}, FIVE_MINUTES, group=Group("etl", priority=3)

@@ -12,13 +12,13 @@ from pydantic import BaseModel, Secret, SecretStr
 from sqlalchemy import select, text
 
 from trax import InvalidInput, Retry, Trax, TraxError, current, every
-from trax.host.by_name import run_by_name
-from trax.host.planning import plan_start
-from trax.host.secrets import rotate
+from trax.app.queue import run_by_name
+from trax.app.secrets import rotate
+from trax.inspect.plan import plan_start
 from trax.masking import HIDDEN
 from trax.store.schema import tables
 from trax.testing import Harness
-from trax.train.keyring import VARIABLE, generate_key
+from trax.train.secrets import VARIABLE, generate_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable

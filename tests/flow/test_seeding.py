@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from pathlib import Path
 
-    from trax.records.when import Cron
+    from trax.records.schedule import Cron
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 FIVE_MINUTES = every(minutes=5)

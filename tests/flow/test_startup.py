@@ -13,14 +13,14 @@ from tests.support.flow_seeding import USERS, Railway, Table, in_memory, insert,
 
 from trax import Group, Item, every
 from trax.errors import DefinitionError, StoreError, StoreUnavailable
-from trax.host.startup import start
+from trax.server.start import start
 from trax.store import Store
 from trax.testing import Harness
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trax.admin.seeding import SeedPlan
+    from trax.engine.seed import SeedPlan
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 FIVE_MINUTES = every(minutes=5)

@@ -13,11 +13,11 @@ from tests.support.plans import rows_read, steps_taken
 from tests.support.running import run_queued
 
 from trax import Cancel, Item, Retry, Snooze, cron, current, every, exclude
-from trax.host import duties
-from trax.host.duties import repair_now
 from trax.records import ScheduleType
-from trax.store import manifest_looks
+from trax.server import loops
+from trax.server.loops import repair_now
 from trax.store.dialect import is_sqlite
+from trax.store.manifests import manifest_due
 from trax.store.schema import tables
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ async def test_what_this_server_cannot_evaluate_is_looked_at_too(yard: Yard) -> 
 async def test_it_looks_right_at_the_start_and_every_five_minutes(yard: Yard) -> None:
     silence(yard, "hourly")
 
-    loop = duties.watchdog(yard.app.parts, yard.store)
+    loop = loops.watchdog(yard.app.parts, yard.store)
     await loop._turn()  # pyright: ignore[reportPrivateUsage]
 
     assert (await yard.manifest("hourly")).next_due_at == TEN
@@ -238,10 +238,10 @@ def many(connection: Connection, count: int, **columns: Any) -> None:
 
 def effort(store: Store) -> int:
     if store.read(is_sqlite):
-        return steps_taken(store, manifest_looks.find_without_next_due)
+        return steps_taken(store, manifest_due.find_without_next_due)
     store.run(lambda connection: connection.execute(text("ANALYZE")))
     return rows_read(
-        store, manifest_looks.find_without_next_due, of={"manifest", "metadata", "work_queue", "dead_letter"}
+        store, manifest_due.find_without_next_due, of={"manifest", "metadata", "work_queue", "dead_letter"}
     )
 
 

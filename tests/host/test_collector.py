@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from trax.host.collector import YOUNG_THRESHOLD, freeze_loaded_objects
+from trax.worker.loop import YOUNG_THRESHOLD, freeze_loaded_objects
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -14,19 +14,18 @@ from pydantic import SecretStr
 from tests.support import heavy
 from tests.support.waiting import until
 
-from trax.admin.job_dispatcher import run_dispatch_cycle
-from trax.dispatch.routing import Routing
+from trax.engine.job_dispatcher import run_dispatch_cycle
+from trax.engine.routing import Routing
 from trax.errors import DefinitionError
-from trax.host.worker import Worker
 from trax.masking import HIDDEN
 from trax.records import Metadata, State
-from trax.store import metadata_sweeps
+from trax.store.runs import rescue
 from trax.testing import Harness
 from trax.train import Cancelled, Done, Failed
-from trax.train.keyring import VARIABLE, generate_key
-from trax.work import processes
-from trax.work.messages import pack_outcome, unpack_outcome
-from trax.work.reference import TrainReference, reference_to
+from trax.train.secrets import VARIABLE, generate_key
+from trax.worker import processes
+from trax.worker.messages import TrainReference, pack_outcome, reference_to, unpack_outcome
+from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -144,7 +143,7 @@ async def test_a_cancelled_run_ends_with_its_process_and_the_next_gets_a_new_one
 ) -> None:
     run_id = await shed.begin(train, tmp_path / "began")
 
-    await shed.store.call(metadata_sweeps.request_cancel, [run_id])
+    await shed.store.call(rescue.request_cancel, [run_id])
     await shed.worker.send_heartbeat()
     async with asyncio.timeout(60):
         while not await shed.worker.flush():  # noqa: ASYNC110 - nothing tells of it
@@ -160,7 +159,7 @@ async def test_a_run_that_listens_may_tidy_up(
     monkeypatch.setattr(processes, "GRACE_SECONDS", 60.0)
     run_id = await shed.begin(heavy.listen, tmp_path / "began")
 
-    await shed.store.call(metadata_sweeps.request_cancel, [run_id])
+    await shed.store.call(rescue.request_cancel, [run_id])
     await shed.worker.send_heartbeat()
     async with asyncio.timeout(60):
         await shed.worker.drain(60)
@@ -303,7 +302,7 @@ def test_how_a_run_ended_travels_even_when_its_guests_cannot(caplog: pytest.LogC
 
 
 def _described() -> Any:
-    from trax.train.failure import describe
+    from trax.train.outcome import describe
 
     return describe(heavy.Refusal("a", "b"), train="fail", external_id="0" * 32, junction=None)
 

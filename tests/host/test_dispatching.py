@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from trax import Trax
-from trax.admin.job_dispatcher import DispatchResult
-from trax.host.duties import DispatchLoop
+from trax.engine.job_dispatcher import DispatchResult
+from trax.server.loops import DispatchLoop
 
 if TYPE_CHECKING:
     from collections.abc import Callable

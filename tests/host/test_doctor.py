@@ -9,8 +9,8 @@ from tests.store.test_claim import WORKER, pending
 from tests.support.flow_seeding import USERS, Railway, register_server
 
 from trax import every
-from trax.host.doctor import examine
-from trax.store import Connection, Store, dialect, doctor, workers
+from trax.inspect.doctor import examine
+from trax.store import Connection, Store, dialect, inspect, workers
 from trax.testing import Harness
 
 if TYPE_CHECKING:
@@ -83,8 +83,8 @@ def test_a_database_without_tables_says_how_to_make_them(empty_url: str) -> None
 def test_the_oldest_transaction_is_that_of_somebody_else(postgres_url: str) -> None:
     holding, looking = Store(postgres_url), Store(postgres_url)
 
-    def held_open(connection: Connection) -> tuple[int, doctor.OldTransaction | None]:
-        return doctor.backend_pid(connection), looking.read(doctor.load_postgresql_state).oldest
+    def held_open(connection: Connection) -> tuple[int, inspect.OldTransaction | None]:
+        return inspect.backend_pid(connection), looking.read(inspect.load_postgresql_state).oldest
 
     try:
         pid, oldest = holding.read(held_open)

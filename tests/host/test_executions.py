@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import select
 
 from trax import InvalidInput, NotFound, Retry, Trax, TraxError, every
-from trax.admin.policies import policy_of
+from trax.engine.retry import policy_of
 from trax.errors import DefinitionError, UnknownTrain
 from trax.events import Topic
 from trax.records import Origin, State

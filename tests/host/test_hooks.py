@@ -8,7 +8,7 @@ import pytest
 from trax import Cancel, Metadata, Retry, Trax
 from trax.errors import DefinitionError
 from trax.records import State
-from trax.store import metadata
+from trax.store.runs import metadata
 from trax.testing import Harness
 
 if TYPE_CHECKING:

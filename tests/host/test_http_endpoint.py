@@ -13,13 +13,13 @@ from fastapi import FastAPI
 
 from trax import Trax, current
 from trax.errors import StoreUnavailable
-from trax.host.receiving import Receiver
-from trax.submitters.signing import NONCE, SIGNATURE, ResponseKey, call_headers
+from trax.remote.http.signing import NONCE, SIGNATURE, ResponseKey, call_headers
+from trax.remote.receiver import Receiver
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from trax.submitters.http_endpoint import HttpEndpoint
+    from trax.remote.http.endpoint import HttpEndpoint
 
 SECRET = "a secret for the tests"
 MOST = 2000

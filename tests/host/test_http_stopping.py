@@ -11,7 +11,7 @@ import uvicorn
 from tests.support.served import free_port
 
 from trax import Trax, current
-from trax.submitters import HttpWorkers
+from trax.remote.http.workers import HttpWorkers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

@@ -17,9 +17,9 @@ import pytest
 from trax import Refused, Retry, RetryAfter, RunTimedOut, Submission, Trax, current, junction
 from trax.errors import DefinitionError, MissingExtra, RemoteFailure, RemoteLost
 from trax.records import QueueStatus, State
-from trax.submitters import CallRetry, HttpWorkers
-from trax.submitters.retrying import RETRY_STATUSES
-from trax.submitters.signing import NONCE, CallVerifier, ResponseKey, check_body
+from trax.remote.http.client import RETRY_STATUSES, CallRetry
+from trax.remote.http.signing import NONCE, CallVerifier, ResponseKey, check_body
+from trax.remote.http.workers import HttpWorkers
 from trax.testing import Harness
 
 if TYPE_CHECKING:

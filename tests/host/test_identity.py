@@ -3,8 +3,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trax import Trax
-from trax.host.worker import Worker
 from trax.store import workers
+from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
     import pytest

@@ -9,16 +9,17 @@ from sqlalchemy import event
 from tests.support import listing
 
 from trax import Trax, every
-from trax.host import duties
-from trax.host.worker import Worker
 from trax.records import QueueStatus
+from trax.server import loops as server_loops
+from trax.worker import loops as worker_loops
+from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from trax.host.loop import Loop
     from trax.records import WorkQueueEntry
     from trax.store import Connection, Store
+    from trax.worker.loop import Loop
 
 A_FEW = 5.0
 
@@ -59,13 +60,13 @@ async def test_an_idle_server_asks_a_few_questions_a_second_in_all_roles_togethe
     store, parts = await app.parts.store.open(), app.parts
     worker = await Worker.start(parts, store)
     counter = Counter(store)
-    dispatching = duties.DispatchLoop(parts, store)
+    dispatching = server_loops.DispatchLoop(parts, store)
     loops = [
-        duties.manager(parts, store),
+        server_loops.manager(parts, store),
         dispatching.loop,
-        duties.claimer(parts, worker),
-        duties.finisher(parts, store, worker, dispatching),
-        duties.heartbeat(parts, worker),
+        worker_loops.claimer(parts, worker),
+        worker_loops.finisher(parts, store, worker, wake_dispatcher=dispatching.on_runs_ended),
+        worker_loops.heartbeat(parts, worker),
     ]
 
     a_second = 0.0
@@ -81,7 +82,7 @@ async def test_an_idle_dispatcher_leaves_the_gate_to_others_and_asks_twice_at_th
     store = await app.parts.store.open()
     counter = Counter(store)
 
-    assert await counter.of_a_poll(duties.DispatchLoop(app.parts, store).loop) <= 2
+    assert await counter.of_a_poll(server_loops.DispatchLoop(app.parts, store).loop) <= 2
 
     assert not [statement for statement in counter.statements if "advisory" in statement]
 
@@ -91,7 +92,7 @@ async def test_a_poll_finds_what_no_wake_up_told_of(app: Trax) -> None:
     await Worker.start(app.parts, store)
     await app.queue(app.trains.get("note"), "x")
 
-    await Counter(store).of_a_poll(duties.DispatchLoop(app.parts, store).loop)
+    await Counter(store).of_a_poll(server_loops.DispatchLoop(app.parts, store).loop)
 
     (entry,) = await store.ask(_dispatched)
     assert entry.metadata_id is not None

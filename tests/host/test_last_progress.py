@@ -12,7 +12,7 @@ import pytest
 from tests.support.waiting import until
 
 from trax import Trax, current
-from trax.submitters import HttpWorkers
+from trax.remote.http.workers import HttpWorkers
 from trax.testing import Harness
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import pytest
 from pydantic import BaseModel
 
 from trax import Trax
-from trax.host import lint_queued
-from trax.host.lint_queued import UnreadableInputs
+from trax.inspect import lint
+from trax.inspect.lint import UnreadableInputs
 from trax.records import QueueStatus
 from trax.store.schema import tables
 from trax.testing import Harness
@@ -42,7 +42,7 @@ async def test_entries_and_pending_runs_are_read_and_equal_troubles_counted(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In pages of two, so that a page ends among the entries and another among the runs."""
-    monkeypatch.setattr(lint_queued, "PAGE", 2)
+    monkeypatch.setattr(lint, "PAGE", 2)
     old = app_at(url, Old, "leave")
     async with Harness(old) as h:
         await old.queue_many("greet", [{"name": "Ada"}] * 4)
@@ -50,7 +50,7 @@ async def test_entries_and_pending_runs_are_read_and_equal_troubles_counted(
         await h.cycle("job_dispatcher")
 
     progress: list[int] = []
-    looked = lint_queued.lint_queued(app_at(url, New).parts, on_progress=progress.append)
+    looked = lint.lint_queued(app_at(url, New).parts, on_progress=progress.append)
 
     fields = (
         "name: Input should be a valid integer, unable to parse string as an integer",
@@ -74,7 +74,7 @@ async def test_so_many_are_read_and_no_more(url: str) -> None:
     async with Harness(old):
         await old.queue_many("greet", [{"name": "Ada"}] * 5)
 
-    some, all_of_them = (lint_queued.lint_queued(app_at(url, Old).parts, limit=most) for most in (3, 9))
+    some, all_of_them = (lint.lint_queued(app_at(url, Old).parts, limit=most) for most in (3, 9))
 
     assert (some.count, some.is_all, some.unreadable) == (3, False, [])
     assert (all_of_them.count, all_of_them.is_all) == (5, True)
@@ -94,7 +94,7 @@ async def test_a_type_whose_own_code_fails_is_told_too(url: str) -> None:
         store = await old.parts.store.open()
         before = await store.ask(_entries)
 
-    (found,) = lint_queued.lint_queued(app_at(url, Broken).parts).unreadable
+    (found,) = lint.lint_queued(app_at(url, Broken).parts).unreadable
 
     assert "RuntimeError: no town hall" in str(found)
     async with Harness(old):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from trax import Item, Trax, cron, every, exclude
-from trax.host.linting import lint
+from trax.inspect.lint import lint
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,10 +11,10 @@ import pytest
 from tests.support.waiting import until
 
 from trax.events import Events, Topic
-from trax.host.listen import Listener
+from trax.server.listen import Listener
 from trax.store import Store
-from trax.store.announcing import Announcer, announce
-from trax.store.listening import LISTENER_NAME
+from trax.store.announce import Announcer, announce
+from trax.store.listen import LISTENER_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -102,7 +102,7 @@ def test_a_lost_line_is_made_anew_and_everything_is_looked_at_once(
         heard = told.get(timeout=30)
 
     assert heard is Topic.PENDING
-    said = [record.getMessage() for record in caplog.records if record.name == "trax.host.listen"]
+    said = [record.getMessage() for record in caplog.records if record.name == "trax.server.listen"]
     assert [message.partition(":")[0] for message in said] == [
         "listener is not connected; this process relies on polling",
         "listener connected again",

@@ -11,10 +11,10 @@ from tests.support.waiting import until
 
 from trax import Trax, current
 from trax.errors import DefinitionError
-from trax.host import capture
 from trax.records import LogLevel, State
-from trax.store import logs
+from trax.store.runs import run_log
 from trax.testing import Harness
+from trax.worker import capture
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -236,7 +236,7 @@ async def test_lines_that_could_not_be_written_with_an_ending_wait_on(
 
     async with Harness(app):
         with monkeypatch.context() as patch:
-            patch.setattr(logs, "add", _broken)
+            patch.setattr(run_log, "add", _broken)
             with pytest.raises(OSError, match="no disk"):
                 await app.run(work, 1)
         await app.run(work, 2)
@@ -261,7 +261,7 @@ async def test_a_run_that_goes_on_shows_its_lines_meanwhile(app: Trax) -> None:
     running = asyncio.create_task(app.run(work, 1))
     store = await app.parts.store.open()
     await asyncio.to_thread(
-        until, lambda: [one.message for one in store.read(logs.load_by_run, 1)] == ["begun"]
+        until, lambda: [one.message for one in store.read(run_log.load_by_run, 1)] == ["begun"]
     )
 
     done.set()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from trax import NotFound, Trax, every
-from trax.records.count import Count
+from trax.records.listing import Count
 from trax.testing import Harness
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trax.errors import StoreUnavailable
-from trax.host import loop as loops
-from trax.host.loop import Loop
+from trax.worker import loop as loops
+from trax.worker.loop import Loop
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

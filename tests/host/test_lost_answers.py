@@ -13,13 +13,14 @@ import pytest
 
 from trax import Metadata, Retry, Trax, every
 from trax.errors import StoreUnavailable
-from trax.host import startup
-from trax.host import worker as worker_module
-from trax.host.duties import dispatch_now
-from trax.host.worker import Worker
 from trax.records import QueueStatus, State
-from trax.store import metadata_sweeps, workers
+from trax.server import start
+from trax.server.loops import dispatch_now
+from trax.store import workers
+from trax.store.runs import rescue
 from trax.testing import Harness
+from trax.worker import worker as worker_module
+from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator
@@ -174,7 +175,7 @@ async def test_a_stray_that_somebody_cancelled_is_not_run_again(yard: Yard) -> N
     with yard.answers(lost), pytest.raises(StoreUnavailable):
         await yard.worker.claim()
     (stray,) = await yard.records()
-    await yard.store.call(metadata_sweeps.request_cancel, [stray.id])
+    await yard.store.call(rescue.request_cancel, [stray.id])
 
     await yard.beat(2)
     await yard.h.run_until_idle()
@@ -264,7 +265,7 @@ async def test_an_ending_that_was_written_before_is_told_once_and_alarms_nobody(
 async def test_a_worker_that_did_not_hear_that_it_is_registered_registers_again(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(startup, "PAUSES", (0,))
+    monkeypatch.setattr(start, "PAUSES", (0,))
     app = Trax(url)
     store = await app.parts.store.open()
     run: Any = store.run

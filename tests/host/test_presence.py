@@ -13,7 +13,7 @@ from tests.support.waiting import until
 from trax import Metadata, Trax
 from trax.records import State
 from trax.records.worker import HeartbeatStreak
-from trax.store import why, workers
+from trax.store import inspect, workers
 from trax.testing import Harness
 
 if TYPE_CHECKING:
@@ -91,13 +91,13 @@ async def test_the_place_of_a_run_whose_process_died_is_free_as_soon_as_its_sile
 
     await office.h.advance(seconds=19)
     await office.h.cycle("manifest_manager")
-    assert sum((await store.ask(why.count_active_runs)).values()) == 1
+    assert sum((await store.ask(inspect.count_active_runs)).values()) == 1
     await office.h.advance(seconds=2)
     await office.h.cycle("manifest_manager")
 
     record = await office.record()
     assert (record.state, record.failure_exception) == (State.FAILED, "WorkerLost")
-    assert await store.ask(why.count_active_runs) == {}
+    assert await store.ask(inspect.count_active_runs) == {}
     office.go_on.set()
     assert await run == 7
     assert await office.record() == record

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.waiting import until
 
-from trax.host.processes import WorkerProcesses
+from trax.server.processes import WorkerProcesses
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from tests.support.waiting import until
 
 from trax import Metadata, RunCancelled, Trax, TraxError, current, junction
 from trax.records import State
-from trax.store import metadata
+from trax.store.runs import metadata
 from trax.testing import Harness
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ async def test_a_wish_from_the_same_process_reaches_a_run_without_a_worker_at_on
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     just_started = SimpleNamespace(monotonic=lambda: 1.0, time=time.time)  # a machine, a second ago
-    monkeypatch.setattr("trax.host.notebook.time", just_started)
+    monkeypatch.setattr("trax.worker.run_log.time", just_started)
     app = Trax(url, heartbeat_interval=timedelta(hours=1), worker_lost_after=timedelta(hours=2))
     started = asyncio.Event()
 

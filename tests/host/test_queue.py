@@ -9,10 +9,12 @@ from tests.support import listing
 from trax import Metadata, Trax
 from trax.errors import DefinitionError
 from trax.records import Origin, QueueStatus, State
-from trax.store import Store, work_queue
+from trax.store.queue import work_queue
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+
+    from trax.store import Store
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 from trax import Metadata, NotFound, Trax, every
 from trax.errors import UnknownTrain
 from trax.records import State
+from trax.remote.inline import Inline
 from trax.store.schema import tables
-from trax.submitters import Inline
 from trax.testing import Harness
 
 if TYPE_CHECKING:

@@ -12,16 +12,16 @@ from tests.support.backends import listening
 from tests.support.waiting import until
 
 from trax import Trax
-from trax.host import duties
-from trax.host.worker import Worker
+from trax.server import loops
+from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from trax import Train
-    from trax.admin.job_dispatcher import DispatchResult
-    from trax.host.parts import Parts
+    from trax.engine.job_dispatcher import DispatchResult
     from trax.store import Connection, Store
+    from trax.worker.parts import Parts
 
 
 class Town:
@@ -66,7 +66,7 @@ class Town:
 
     def watch(self, patch: pytest.MonkeyPatch) -> None:
         """Notice who refuses somebody, and when a worker drains."""
-        home, dispatch_now, drain = asyncio.get_running_loop(), duties.dispatch_now, Worker.drain
+        home, dispatch_now, drain = asyncio.get_running_loop(), loops.dispatch_now, Worker.drain
 
         def dispatch(connection: Connection, store: Store, parts: Parts, *taker: Any) -> DispatchResult:
             dispatched = dispatch_now(connection, store, parts, *taker)
@@ -78,7 +78,7 @@ class Town:
             self._draining.set()
             await drain(worker, seconds)
 
-        patch.setattr(duties, "dispatch_now", dispatch)
+        patch.setattr(loops, "dispatch_now", dispatch)
         patch.setattr(Worker, "drain", drained)
 
     @asynccontextmanager

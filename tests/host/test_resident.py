@@ -11,7 +11,7 @@ import pytest
 
 from trax import NotFound, Trax
 from trax.errors import StoreError
-from trax.submitters.resident import ThreadReceiver
+from trax.remote.receiver import ThreadReceiver
 from trax.testing import Harness
 
 if TYPE_CHECKING:

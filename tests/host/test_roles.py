@@ -10,9 +10,10 @@ from tests.support.waiting import until
 
 from trax import Trax, every
 from trax.errors import DefinitionError, InvalidUrl, TraxError
-from trax.host import duties
 from trax.records import State
-from trax.store import manifests, workers
+from trax.server import loops
+from trax.store import workers
+from trax.store.manifests import manifest_rows
 
 if TYPE_CHECKING:
     from trax.store import Store
@@ -217,8 +218,8 @@ async def test_a_server_says_what_it_declares_and_retires_the_rest_once_others_h
 ) -> None:
     if url == "memory://":
         return  # another app cannot see it
-    monkeypatch.setattr(duties, "TIDY_AFTER_SECONDS", 0)
-    monkeypatch.setattr(duties, "RETIRE_SECONDS", 0.1)
+    monkeypatch.setattr(loops, "HOUSEKEEPING_DELAY_SECONDS", 0)
+    monkeypatch.setattr(loops, "RETIRE_SECONDS", 0.1)
     old, new = (Trax(url, name="shop", polling_interval=timedelta(hours=1)) for _ in range(2))
     for app, names in ((old, ("stays", "goes")), (new, ("stays",))):
 
@@ -243,4 +244,4 @@ async def test_a_server_says_what_it_declares_and_retires_the_rest_once_others_h
 
 
 def _live_manifests(store: Store) -> list[str]:
-    return [one.external_id for one in store.read(manifests.load_list)]
+    return [one.external_id for one in store.read(manifest_rows.load_list)]

@@ -14,9 +14,9 @@ from trax import InvalidInput, Retry, Trax, current
 from trax.errors import DefinitionError
 from trax.masking import HIDDEN
 from trax.records import State
-from trax.submitters import HttpWorkers
+from trax.remote.http.workers import HttpWorkers
 from trax.testing import Harness
-from trax.train.keyring import VARIABLE, generate_key
+from trax.train.secrets import VARIABLE, generate_key
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping

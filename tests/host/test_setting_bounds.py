@@ -13,14 +13,14 @@ from tests.support.visitor import Page
 
 from trax.cli import main
 from trax.errors import InvalidSetting
-from trax.host.duties import repair_now
-from trax.host.status import status
-from trax.host.worker import Worker
+from trax.inspect.status import status
+from trax.server.loops import repair_now
 from trax.settings import Settings
 from trax.store import settings as rows
-from trax.store.suspended import end_suspended
+from trax.store.runs.rescue import end_suspended
 from trax.testing import Harness
 from trax.web import Access
+from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

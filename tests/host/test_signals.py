@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from trax import Trax
-from trax.host.signals import STOP_SIGNALS, StopSignals
+from trax.worker.loop import STOP_SIGNALS, StopSignals
 
 
 @pytest.mark.parametrize("number", STOP_SIGNALS)

@@ -11,10 +11,10 @@ from sqlalchemy import select
 from tests.support.waiting import until
 
 from trax import Cancel, NotFound, Trax, every, junction
-from trax.host.duties import NO_SCHEDULER_AFTER, update_totals
-from trax.records.count import Count
+from trax.records.listing import Count
 from trax.records.stats import Point
-from trax.store import stats, tallies
+from trax.server.loops import NO_SCHEDULER_AFTER, update_totals
+from trax.store import stats
 from trax.store.schema import tables
 from trax.testing import Harness
 
@@ -244,11 +244,11 @@ async def test_of_two_servers_that_add_up_the_same_one_is_too_late(h: Yard) -> N
     await h.runs(completed=3)
     await h.advance(minutes=5)
     store = await h.app.parts.store.open()
-    step = await store.ask(tallies.next_step, now=h.now)
+    step = await store.ask(stats.next_step, now=h.now)
     assert step
 
-    assert await store.call(tallies.add, step)
-    assert not await store.call(tallies.add, step)
+    assert await store.call(stats.add, step)
+    assert not await store.call(stats.add, step)
 
     assert (await h.app.stats.home()).executions_today == 3
 
@@ -259,11 +259,11 @@ async def test_who_only_looks_leaves_to_schedulers_what_they_may_still_add(h: Ya
 
     await h.advance(minutes=2)
     await update_totals(store, min_age=NO_SCHEDULER_AFTER)
-    assert await store.ask(tallies.load_totals_end) is None
+    assert await store.ask(stats.load_totals_end) is None
 
     await h.advance(minutes=3)
     await update_totals(store, min_age=NO_SCHEDULER_AFTER)
-    assert await store.ask(tallies.load_totals_end) == NOON + timedelta(minutes=1)
+    assert await store.ask(stats.load_totals_end) == NOON + timedelta(minutes=1)
     assert (await h.app.stats.home()).executions_today == 3
 
 
@@ -276,7 +276,7 @@ async def test_who_looks_for_a_while_keeps_the_sums_up(h: Yard) -> None:
 
     async with h.app.stats.keep_up_in_background():
         all_of_it = NOON + timedelta(hours=3, minutes=1)
-        await asyncio.to_thread(until, lambda: store.read(tallies.load_totals_end) == all_of_it)
+        await asyncio.to_thread(until, lambda: store.read(stats.load_totals_end) == all_of_it)
 
     assert (await h.app.stats.home()).executions_today == 5
 
@@ -324,7 +324,7 @@ async def test_while_nothing_ends_nothing_is_written(h: Yard) -> None:
 
     await h.advance(hours=1)
 
-    assert await store.ask(tallies.next_step, now=h.now) is None
+    assert await store.ask(stats.next_step, now=h.now) is None
 
 
 async def test_an_overview_says_what_each_question_would(h: Yard) -> None:

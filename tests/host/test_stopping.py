@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from trax import Item, Metadata, RunInterrupted, Trax, current, every
-from trax.admin.finishing import finish
+from trax.engine.finish import finish
 from trax.errors import StoreUnavailable
-from trax.host.worker import Worker
 from trax.records import QueueStatus, State
 from trax.testing import Harness
+from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -229,7 +229,7 @@ async def test_a_second_less_patient_drain_cuts_the_first_one_short(clocked: Clo
 async def test_a_thread_that_does_not_listen_is_put_back_uncounted_and_cannot_write_any_more(
     clocked: Clocked, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("trax.host.worker.INTERRUPT_SECONDS", 0.0)
+    monkeypatch.setattr("trax.worker.worker.INTERRUPT_SECONDS", 0.0)
     started, go_on, over = asyncio.Event(), threading.Event(), threading.Event()
     loop = asyncio.get_running_loop()
 
@@ -265,7 +265,7 @@ async def test_a_thread_that_does_not_listen_is_put_back_uncounted_and_cannot_wr
 async def test_a_thread_that_was_left_to_itself_wakes_nobody(
     clocked: Clocked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trax.host.worker.INTERRUPT_SECONDS", 0.0)
+    monkeypatch.setattr("trax.worker.worker.INTERRUPT_SECONDS", 0.0)
     app, loop = clocked.app, asyncio.get_running_loop()
     started, go_on, over = asyncio.Event(), threading.Event(), threading.Event()
     raised: list[Exception] = []
@@ -313,8 +313,8 @@ async def test_a_worker_that_leaves_tries_again_to_write_what_has_ended(
             raise error
         return finish(*given, **more)
 
-    monkeypatch.setattr("trax.host.worker.finish", unsure)
-    monkeypatch.setattr("trax.host.worker.FLUSH_PAUSES", (0.0, 0.0, 0.0))
+    monkeypatch.setattr("trax.worker.worker.finish", unsure)
+    monkeypatch.setattr("trax.worker.worker.FLUSH_PAUSES", (0.0, 0.0, 0.0))
     await clocked.app.queue(quick, 7)
     await clocked.begin()
 

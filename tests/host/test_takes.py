@@ -9,11 +9,11 @@ import pytest
 
 from trax import Trax
 from trax.errors import DefinitionError, UnknownTrain
-from trax.host.duties import dispatch_now
-from trax.host.takes import WorkFilter, WorkFilterKeywords
-from trax.host.worker import Worker
 from trax.records import State
+from trax.server.loops import dispatch_now
 from trax.testing import Harness
+from trax.worker.work_filter import WorkFilter, WorkFilterKeywords
+from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

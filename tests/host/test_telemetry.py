@@ -16,8 +16,8 @@ from tests.support import heavy
 from tests.support.listener import Listener, id_of, parent_of
 
 from trax import Cancel, Retry, Trax, current, every, junction
-from trax.host.worker import Worker
 from trax.testing import Harness
+from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

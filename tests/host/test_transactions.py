@@ -16,7 +16,7 @@ from tests.support import listing
 from trax import Trax
 from trax.errors import DefinitionError, SchemaNotMigrated, StoreError
 from trax.events import Topic
-from trax.store import work_queue
+from trax.store.queue import work_queue
 from trax.store.url import parse_url
 
 if TYPE_CHECKING:

@@ -17,14 +17,13 @@ from tests.support.backends import cut_off
 
 from trax import Metadata, Trax
 from trax.errors import AccessDenied, SchemaNotMigrated, StoreError, StoreUnavailable
-from trax.host import recorded
-from trax.host import worker as worker_module
-from trax.host.worker import Worker
 from trax.records import State
-from trax.store import metadata
-from trax.store.faults import Fault, fault_of
-from trax.store.savepoint import RowsRefused
+from trax.store.faults import Fault, RowsRefused, fault_of
+from trax.store.runs import metadata
 from trax.testing import Harness
+from trax.worker import recorded_run
+from trax.worker import worker as worker_module
+from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
@@ -237,7 +236,7 @@ async def test_app_run_waits_with_its_ending_until_it_can_be_written(
             raise faults.pop()
         return finish(*what, **how)
 
-    monkeypatch.setattr(recorded, "PAUSES", (0,))
+    monkeypatch.setattr(recorded_run, "PAUSES", (0,))
     monkeypatch.setattr(metadata, "finish", late)
     ran: list[int] = []
 
@@ -256,7 +255,7 @@ async def test_but_not_for_ever(app: Trax, monkeypatch: pytest.MonkeyPatch) -> N
     def never(*_: Any, **__: Any) -> Any:
         raise AccessDenied("is read-only")
 
-    monkeypatch.setattr(recorded, "PAUSES", (app.parts.settings.worker_lost_after.total_seconds() + 1,))
+    monkeypatch.setattr(recorded_run, "PAUSES", (app.parts.settings.worker_lost_after.total_seconds() + 1,))
     monkeypatch.setattr(metadata, "finish", never)
 
     @app.train

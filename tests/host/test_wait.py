@@ -12,7 +12,7 @@ import pytest
 from trax import EntryCancelled, NotFound, Retry, Trax, TraxError, WorkQueueEntry, every
 from trax.errors import DefinitionError
 from trax.records import State
-from trax.store import entry_endings
+from trax.store.queue import queue_lists
 from trax.store.schema import tables
 from trax.testing import Harness
 
@@ -51,7 +51,7 @@ async def test_waiting_gives_the_run_of_a_job_that_is_over(h: Harness) -> None:
 async def test_whoever_waits_is_told_when_the_ending_is_written(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trax.host.waiting.POLL_SECONDS", 3600)  # only the event can tell
+    monkeypatch.setattr("trax.worker.entry.POLL_SECONDS", 3600)  # only the event can tell
     app, may_end = Trax(url, local_worker_count=2), asyncio.Event()
 
     @app.train
@@ -138,7 +138,7 @@ async def test_an_entry_that_was_deleted_ends_the_wait(h: Harness) -> None:
 
 async def test_many_who_wait_share_one_question(h: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    ended = entry_endings.load_ended
+    ended = queue_lists.load_ended
 
     def counted(connection: Connection, ids: list[int]) -> Any:
         asked.append(len(ids))
@@ -146,7 +146,7 @@ async def test_many_who_wait_share_one_question(h: Harness, monkeypatch: pytest.
 
     entries = await h.app.queue_many("greet", [f"{number}" for number in range(50)])
     await h.run_until_idle()
-    monkeypatch.setattr(entry_endings, "ended", counted)
+    monkeypatch.setattr(queue_lists, "load_ended", counted)
 
     runs = await asyncio.gather(*(entry.wait() for entry in [*entries, *entries]))
 

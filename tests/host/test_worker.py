@@ -10,15 +10,17 @@ import pytest
 from tests.support.waiting import until
 
 from trax import Cancel, Metadata, Retry, Trax, current
-from trax.admin.finishing import finish
-from trax.admin.job_dispatcher import run_dispatch_cycle
-from trax.dispatch.routing import Routing
+from trax.engine.finish import finish
+from trax.engine.job_dispatcher import run_dispatch_cycle
+from trax.engine.routing import Routing
 from trax.errors import StoreUnavailable
-from trax.host import worker as worker_module
-from trax.host.worker import Worker
 from trax.records import QueueStatus, State
-from trax.store import metadata_sweeps, work_queue, workers
-from trax.work.watch import LoopWatch
+from trax.store import workers
+from trax.store.queue import work_queue
+from trax.store.runs import rescue
+from trax.worker import worker as worker_module
+from trax.worker.watchdog import LoopWatch
+from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -164,7 +166,7 @@ async def test_cancelling_by_record_reaches_a_running_job(station: Station) -> N
     await started.wait()
     (record,) = await station.records()
 
-    await station.store.call(metadata_sweeps.request_cancel, [record.id])
+    await station.store.call(rescue.request_cancel, [record.id])
     await worker.send_heartbeat()
     async with asyncio.timeout(30):
         await worker.drain(30)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trax import Metadata, Retry, Trax, every
-from trax.host.worker import Worker
 from trax.records import State
 from trax.store import workers
 from trax.testing import Harness
+from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

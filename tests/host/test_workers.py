@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trax import NotFound, Trax
-from trax.host.worker import Worker
 from trax.testing import Harness
+from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from trax.records.worker_view import WorkerView
+    from trax.records.worker import WorkerView
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 

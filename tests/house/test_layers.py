@@ -15,7 +15,7 @@ PROJECT = Path(__file__).parent.parent.parent
 PACKAGE = Path(trax.__file__).parent
 HOMES = {
     "store": {"alembic", "psycopg", "sqlalchemy", "sqlite3"},
-    "host": {"opentelemetry"},
+    "worker": {"opentelemetry"},
     "web": {"fastapi", "jinja2", "prometheus_client", "starlette", "uvicorn"},
     "cli": {"cyclopts", "rich"},
 }

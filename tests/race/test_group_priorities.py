@@ -10,8 +10,8 @@ from sqlalchemy import create_engine, select
 from tests.support.waiting import until
 
 from trax import Trax
-from trax.host import duties
-from trax.store import manifest_groups
+from trax.server import loops
+from trax.store import groups
 from trax.store.schema import tables
 from trax.store.url import parse_url
 from trax.testing import Harness
@@ -51,7 +51,7 @@ class Railway(Harness):
         return self.store.read(asked)
 
     def apply(self) -> int:
-        return self.store.run(manifest_groups.apply_priorities, now=self.now)
+        return self.store.run(groups.apply_priorities, now=self.now)
 
     def apply_to_the_end(self) -> None:
         """Other databases of the same server have transactions, too: wait for those that are open."""
@@ -133,7 +133,7 @@ async def test_who_begins_after_the_change_does_not_prolong_it(railway: Railway,
 
 
 async def test_the_managers_loop_applies_it(railway: Railway, callers: Engine) -> None:
-    loop = duties.manager(railway.app.parts, railway.store)
+    loop = loops.manager(railway.app.parts, railway.store)
     with callers.connect() as lent:
         railway.app.sync.queue("greet", "lent", connection=lent)
         await railway.app.groups.update("mail", priority=20)

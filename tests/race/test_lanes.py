@@ -11,7 +11,8 @@ from tests.support.waiting import until
 
 from trax import Trax
 from trax.errors import StoreUnavailable
-from trax.store import unique_entries, workers
+from trax.store import workers
+from trax.store.queue import work_queue
 from trax.store.url import parse_url
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ async def test_a_job_still_runs_and_the_worker_beats_while_ten_callers_wait_for_
 async def test_callers_give_up_a_key_that_is_held_for_too_long_and_say_which(
     postgres_url: str, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unique_entries, "WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(work_queue, "WAIT_SECONDS", 0.2)
     app = app_on(postgres_url)
     with engine.connect() as mine, engine.connect() as theirs:
         first = app.sync.queue("greet", "Ada", unique="ada", connection=mine)

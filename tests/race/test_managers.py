@@ -12,15 +12,15 @@ from tests.support.held import PATIENCE_SECONDS, Held, someone_waits
 from tests.support.running import run_queued
 
 from trax import Item, every
-from trax.admin import activation, resolutions
-from trax.admin.cycle import run_manager_cycle
-from trax.admin.endings import apply_results
-from trax.admin.manifest_manager import ManagerInput
+from trax.engine import dead_letters, trigger
+from trax.engine.cycle import run_manager_cycle
+from trax.engine.finish import apply_results
+from trax.engine.manifest_manager import ManagerInput
 from trax.records import Origin, State
-from trax.records.ended import ManifestResult, ResultKind
-from trax.store import manifest_endings, manifests
+from trax.records.result import ManifestResult, ResultKind
 from trax.store.dead_letters import LetterSelection
-from trax.store.manifest_locks import lock
+from trax.store.manifests import manifest_results, manifest_rows
+from trax.store.manifests.manifest_rows import lock
 from trax.store.schema import tables
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ async def test_the_end_of_a_run_locks_dependents_in_the_order_of_their_ids(
     h.schedule(h.job, "last", "last", FIVE_MINUTES)
     async with h:
         parent, child, last = (h.manifest_id(name) for name in ("parent", "child", "last"))
-        holding = Held(h, threads, lambda connection: manifest_endings.reset_failures(connection, [child]))
+        holding = Held(h, threads, lambda connection: manifest_results.reset_failures(connection, [child]))
         ends = [
             ManifestResult(manifest_id=one, kind=ResultKind.SUCCESS, ended_at=TEN) for one in (last, parent)
         ]
@@ -179,9 +179,7 @@ async def test_two_runs_that_wake_the_same_dormant_dependent_write_one_entry(
     def waking(*names: str) -> Callable[[Connection], int]:
         wanted = [(name, '"now"') for name in names]
         settings = h.app.parts.settings
-        return lambda connection: activation.activate(
-            connection, "scan", wanted, settings, force=False, now=TEN
-        )
+        return lambda connection: trigger.activate(connection, "scan", wanted, settings, force=False, now=TEN)
 
     async with h:
         first = Held(h, threads, waking("load-a", "load-b"))
@@ -203,7 +201,7 @@ async def test_a_manager_beside_a_requeue_writes_no_second_entry(
         await h.app.manifests.enable("sync")  # has the manager look
 
         def requeue(connection: Connection) -> list[int]:
-            return resolutions.requeue(connection, LetterSelection([letter.id]), note=None, now=h.now)
+            return dead_letters.requeue(connection, LetterSelection([letter.id]), note=None, now=h.now)
 
         requeueing = Held(h, threads, requeue)
         managing = threads.submit(h.store.run, cycle(h))
@@ -243,7 +241,7 @@ async def test_looking_at_a_group_locks_its_manifests_in_order(
         await locks_in_order(
             h,
             threads,
-            lambda connection: manifests.mark_group_due(connection, group_id, now=h.now),
+            lambda connection: manifest_rows.mark_group_due(connection, group_id, now=h.now),
             first="many-a",
             second="many-b",
         )
@@ -261,7 +259,7 @@ async def test_enabling_a_manifest_locks_it_and_its_dependents_in_order(
         await locks_in_order(
             h,
             threads,
-            lambda connection: manifests.set_enabled(connection, "parent", enabled=True, now=h.now),
+            lambda connection: manifest_rows.set_enabled(connection, "parent", enabled=True, now=h.now),
             first="child",
             second="parent",
         )

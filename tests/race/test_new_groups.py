@@ -11,7 +11,8 @@ from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from trax import Trax
-from trax.store import manifest_groups, seeding
+from trax.store import groups
+from trax.store.manifests import manifest_seed
 from trax.store.url import parse_url
 from trax.testing import Harness
 
@@ -87,10 +88,10 @@ async def test_a_server_that_starts_neither_waits_for_it_nor_prunes_it(
         with engine.connect() as mine:
             await app.queue("greet", "Ada", group="new", connection=mine)
             await h.seed()
-            assert store.run(seeding.delete_empty_groups, ()) == 0
+            assert store.run(manifest_seed.delete_empty_groups, ()) == 0
             mine.commit()
         await h.run_until_idle()
         (entry,) = await app.work_queue.list()
         assert entry.group == "new"
-        assert store.run(seeding.delete_empty_groups, ()) == 1
-        assert store.read(manifest_groups.get, "new") is None
+        assert store.run(manifest_seed.delete_empty_groups, ()) == 1
+        assert store.read(groups.get, "new") is None

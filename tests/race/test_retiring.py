@@ -15,16 +15,17 @@ from tests.support.flow_manager import Yard
 from tests.support.held import PATIENCE_SECONDS, Held, someone_waits
 
 from trax import every
-from trax.admin import activation, resolutions, runtime, startup, triggers
-from trax.admin.cycle import run_manager_cycle
-from trax.admin.job_dispatcher import run_dispatch_cycle
-from trax.admin.manifest_manager import ManagerInput
-from trax.dispatch.routing import Routing
+from trax.engine import dead_letters, schedule, trigger
+from trax.engine.cycle import run_manager_cycle
+from trax.engine.job_dispatcher import run_dispatch_cycle
+from trax.engine.manifest_manager import ManagerInput
+from trax.engine.routing import Routing
 from trax.errors import Conflict
 from trax.schedule.builder import Declarations
-from trax.store import manifests
+from trax.server import start as start_server
 from trax.store.dead_letters import LetterSelection
-from trax.store.manifest_locks import lock
+from trax.store.manifests import manifest_rows
+from trax.store.manifests.manifest_rows import lock
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -48,24 +49,24 @@ def h(postgres_url: str) -> Yard:
 
 
 async def triggering(h: Yard) -> Work:
-    return lambda connection: triggers.trigger(connection, "load", delay=None, now=h.now)
+    return lambda connection: trigger.trigger(connection, "load", delay=None, now=h.now)
 
 
 async def triggering_its_group(h: Yard) -> Work:
     group = (await h.manifest("load")).group
-    return lambda connection: triggers.trigger_group(connection, group, now=h.now)
+    return lambda connection: trigger.trigger_group(connection, group, now=h.now)
 
 
 async def requeueing_its_letter(h: Yard) -> Work:
     chosen = LetterSelection([(await h.dead_letter("load")).id])
-    return lambda connection: resolutions.requeue(connection, chosen, note=None, now=h.now)
+    return lambda connection: dead_letters.requeue(connection, chosen, note=None, now=h.now)
 
 
 async def waking_it(h: Yard) -> Work:
     parent = await h.app.manifests.schedule(h.job, "scan", "scan", FIVE_MINUTES)
     h.change_manifest("load", schedule_type="dormant_dependent", depends_on_id=parent.id)
     wanted, settings = [("load", "1")], h.app.parts.settings
-    return lambda connection: activation.activate(connection, "scan", wanted, settings, force=True, now=h.now)
+    return lambda connection: trigger.activate(connection, "scan", wanted, settings, force=True, now=h.now)
 
 
 REFUSED = [triggering, triggering_its_group, waking_it]
@@ -73,7 +74,7 @@ WRITERS = [*REFUSED, requeueing_its_letter]
 
 
 def retiring(connection: Connection) -> None:
-    runtime.delete(connection, "load", now=TEN)
+    schedule.delete(connection, "load", now=TEN)
 
 
 def entries_of(h: Yard, manifest_id: int) -> int:
@@ -182,7 +183,7 @@ async def test_a_retirement_waits_for_the_gate_and_lets_the_run_go_on(
 
 
 def disabling(connection: Connection) -> None:
-    manifests.set_enabled(connection, "load", enabled=False, now=TEN)
+    manifest_rows.set_enabled(connection, "load", enabled=False, now=TEN)
 
 
 def planning_its_next_run(connection: Connection) -> None:
@@ -204,7 +205,8 @@ async def test_a_start_that_changes_a_manifest_leaves_what_others_change_meanwhi
         operator = Held(h, threads, disabling)
 
         start = threads.submit(
-            h.store.run, lambda connection: startup.start_up(connection, h.store, code.timetable(), settings)
+            h.store.run,
+            lambda connection: start_server.start_up(connection, h.store, code.timetable(), settings),
         )
         someone_waits(h)
         operator.let_go()
@@ -225,7 +227,8 @@ async def test_a_start_leaves_the_moment_that_the_end_of_a_run_sets_meanwhile(
         ending = Held(h, threads, planning_its_next_run)
 
         start = threads.submit(
-            h.store.run, lambda connection: startup.start_up(connection, h.store, code.timetable(), settings)
+            h.store.run,
+            lambda connection: start_server.start_up(connection, h.store, code.timetable(), settings),
         )
         someone_waits(h)
         ending.let_go()

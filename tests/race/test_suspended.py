@@ -15,9 +15,9 @@ from tests.support.waiting import until
 
 from trax import Trax
 from trax.errors import StoreUnavailable
-from trax.host import duties
+from trax.server import loops
 from trax.store import Store, dialect
-from trax.store.suspended import end_suspended
+from trax.store.runs.rescue import end_suspended
 from trax.testing import Harness
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ async def test_the_gate_of_a_suspended_process_is_opened_for_the_others(
     async with Harness(app) as h:
         await app.queue(work, 1)
         store = await app.parts.store.open()
-        rescue = duties.rescuer(app.parts, store)
+        rescue = loops.rescuer(app.parts, store)
 
         async with asyncio.timeout(30):
             while store.read(is_there, suspended):

@@ -12,10 +12,10 @@ from tests.support import listing
 from tests.support.waiting import until
 
 from trax import Trax, every
-from trax.admin.withdrawal import cancel_runs, withdraw
-from trax.host.duties import dispatch_now
+from trax.engine.cancel import cancel_runs, withdraw
 from trax.records import State
-from trax.store import claim, metadata
+from trax.server.loops import dispatch_now
+from trax.store.runs import claim, metadata
 from trax.testing import Harness
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from tests.support.waiting import until
 
 from trax.records import State
 from trax.settings import Settings
-from trax.store import Store, metadata, workers
+from trax.store import Store, workers
+from trax.store.runs import metadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -35,7 +36,7 @@ def store(postgres_url: str) -> Generator[Store]:
 
 
 def rescue(connection: Connection) -> None:
-    from trax.admin.startup import recover
+    from trax.server.start import recover
 
     recover(connection, Settings(), now=NOON)
 

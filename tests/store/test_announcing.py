@@ -9,9 +9,10 @@ from sqlalchemy import create_engine
 from trax.events import Events, Topic
 from trax.records.states import Origin
 from trax.records.work_queue_entry import NewEntry
-from trax.store import Store, work_queue
-from trax.store.announcing import Announcer, announce
-from trax.store.listening import ListenConnection, Waker
+from trax.store import Store
+from trax.store.announce import Announcer, announce
+from trax.store.listen import ListenConnection, Waker
+from trax.store.queue import work_queue
 from trax.store.url import parse_url
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ import pytest
 from trax.records import State, WorkerRecord
 from trax.records.metadata import ResultRow
 from trax.records.states import CancelReason
-from trax.store import Store, claim, metadata, metadata_sweeps, workers
-from trax.store.claim import ClaimRequest
+from trax.store import Store, workers
+from trax.store.runs import claim, metadata, rescue
+from trax.store.runs.claim import ClaimRequest
 from trax.store.schema import tables
 
 if TYPE_CHECKING:
@@ -124,11 +125,9 @@ def test_the_runs_of_a_silent_worker_are_failed_and_its_late_result_is_refused(
     store.run(pending, 2, now)
     (long_one,) = take(store, 1, now - timedelta(days=2), worker_id=alive)
     (lost,) = take(store, 1, now, worker_id=silent)
-    why = metadata_sweeps.ReapCause("rescue", "WorkerLost", "its worker is gone")
+    why = rescue.ReapCause("rescue", "WorkerLost", "its worker is gone")
 
-    swept = store.run(
-        metadata_sweeps.fail_runs_of_lost_workers, why, alive_since=now - timedelta(seconds=20), now=now
-    )
+    swept = store.run(rescue.fail_runs_of_lost_workers, why, alive_since=now - timedelta(seconds=20), now=now)
 
     assert [run.metadata_id for run in swept] == [lost]
     late = ResultRow(metadata_id=lost, worker_id=silent, state=State.COMPLETED)
@@ -141,7 +140,7 @@ def test_a_worker_sees_what_it_holds_and_which_of_that_to_stop(store: Store, now
     mine = take(store, 2, now, worker_id=1)
     others = take(store, 1, now, worker_id=2)
 
-    store.run(metadata_sweeps.request_cancel, [mine[0], *others])
+    store.run(rescue.request_cancel, [mine[0], *others])
 
     held = {run.metadata_id: run.cancel_reason for run in store.read(claim.load_held_runs, 1)}
     assert held == {mine[0]: CancelReason.REQUESTED, mine[1]: None}

@@ -13,8 +13,9 @@ from tests.support.waiting import until
 
 from trax.clock import utc_now
 from trax.settings import Settings
-from trax.store import Store, dialect, leading
-from trax.store.copying import bulk_copy
+from trax.store import Store, dialect
+from trax.store.manifests import manifest_due
+from trax.store.pipeline import bulk_copy
 from trax.store.schema import tables
 from trax.store.types import BigId, JsonText, Utc
 
@@ -50,7 +51,7 @@ KINDS: dict[str, Any] = {
 
 
 def leads(connection: Connection) -> bool:
-    return leading.start_cycle(connection, Settings.load({}, {}), now=utc_now()).is_leader
+    return manifest_due.start_cycle(connection, Settings.load({}, {}), now=utc_now()).is_leader
 
 
 @pytest.fixture

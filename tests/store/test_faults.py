@@ -13,10 +13,10 @@ from sqlalchemy import make_url, text
 from sqlalchemy.exc import DBAPIError
 
 from trax.errors import AccessDenied, InvalidUrl, SchemaNotMigrated, StoreError, StoreUnavailable
-from trax.store import Store, manifest_groups, work_queue
+from trax.store import Store, groups
 from trax.store import engine as store_engine
-from trax.store.faults import translate_errors
-from trax.store.savepoint import RowsRefused, savepoint
+from trax.store.faults import RowsRefused, savepoint, translate_errors
+from trax.store.queue import work_queue
 from trax.store.url import choose_url
 
 if TYPE_CHECKING:
@@ -116,13 +116,13 @@ def test_missing_tables_say_how_to_make_them(empty_url: str, now: datetime) -> N
     store = Store(empty_url)
 
     with pytest.raises(SchemaNotMigrated, match="trax db migrate"):
-        store.run(manifest_groups.get_or_create, ["a"], now=now)
+        store.run(groups.get_or_create, ["a"], now=now)
     store.close()
 
 
 def test_a_moment_without_a_zone_is_the_callers_mistake(store: Store) -> None:
     with pytest.raises(ValueError, match="no time zone"):
-        store.run(manifest_groups.get_or_create, ["a"], now=datetime(2027, 1, 1))  # noqa: DTZ001
+        store.run(groups.get_or_create, ["a"], now=datetime(2027, 1, 1))  # noqa: DTZ001
 
 
 def test_a_file_that_may_only_be_read_is_named(tmp_path: Path, now: datetime) -> None:
@@ -133,7 +133,7 @@ def test_a_file_that_may_only_be_read_is_named(tmp_path: Path, now: datetime) ->
     readonly = Store(f"sqlite:///file:{file}?mode=ro&uri=true")
 
     with pytest.raises(AccessDenied, match="permissions"):
-        readonly.run(manifest_groups.get_or_create, ["a"], now=now)
+        readonly.run(groups.get_or_create, ["a"], now=now)
     readonly.close()
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.gatehouse import Gatehouse
 
-from trax.dispatch.routing import Routing
+from trax.engine.routing import Routing
 from trax.records import QueueStatus, State
-from trax.store import work_queue
+from trax.store.queue import work_queue
 
 if TYPE_CHECKING:
     from datetime import datetime

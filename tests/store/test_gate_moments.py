@@ -8,12 +8,13 @@ import pytest
 from sqlalchemy import event
 from tests.support.gatehouse import Gatehouse
 
-from trax.admin.job_dispatcher import DispatchResult, run_dispatch_cycle
-from trax.dispatch.routing import Routing
+from trax.engine.job_dispatcher import DispatchResult, run_dispatch_cycle
+from trax.engine.routing import Routing
 from trax.records.metadata import ResultRow
 from trax.records.states import State
 from trax.settings import Settings
-from trax.store import Store, metadata
+from trax.store import Store
+from trax.store.runs import metadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

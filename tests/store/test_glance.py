@@ -6,9 +6,10 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from trax.records import State
-from trax.records.glance import LastFailure, LiveView, RunningTrain
 from trax.records.metadata import NewRun, ProgressUpdate, ResultRow
-from trax.store import glance, metadata, progress
+from trax.records.stats import LastFailure, LiveView, RunningTrain
+from trax.store import status
+from trax.store.runs import metadata, run_log
 
 if TYPE_CHECKING:
     from trax.store import Connection, Store
@@ -17,7 +18,7 @@ SECOND = timedelta(seconds=1)
 
 
 def read(store: Store, now: datetime, *trains: str) -> LiveView:
-    return store.read(glance.read_live_view, trains, now=now, lost_after=20 * SECOND)
+    return store.read(status.read_live_view, trains, now=now, lost_after=20 * SECOND)
 
 
 def begun(connection: Connection, train: str, now: datetime) -> int:
@@ -49,7 +50,7 @@ def test_what_runs_is_counted_by_train_the_busiest_first(store: Store, now: date
 def test_how_far_a_train_has_come_is_shown(store: Store, now: datetime) -> None:
     run = store.run(begun, "roast", now)
     note = ProgressUpdate(metadata_id=run, current_junction=None, junction_started_at=None, progress=0.25)
-    store.run(progress.write, [note])
+    store.run(run_log.write, [note])
 
     assert read(store, now).running == (RunningTrain("roast", 1, 0.25),)
 

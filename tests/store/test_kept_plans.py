@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sqlalchemy import text
 
-from trax.admin.job_dispatcher import run_dispatch_cycle
-from trax.dispatch.routing import Routing
-from trax.queue import EnqueueRequest, enqueue_plain
+from trax.engine.enqueue import EnqueueRequest, enqueue_plain
+from trax.engine.job_dispatcher import run_dispatch_cycle
+from trax.engine.routing import Routing
 from trax.records import WorkQueueEntry
-from trax.records.external_id import new_external_id
 from trax.records.metadata import ResultRow
 from trax.records.states import State
+from trax.records.work_queue_entry import new_external_id
 from trax.settings import Settings
-from trax.store import Store, metadata
-from trax.store.claim import ClaimRequest
+from trax.store import Store
 from trax.store.dialect import allow_broad_plans
 from trax.store.engine import PREPARE_AFTER, keep_plans
+from trax.store.runs import metadata
+from trax.store.runs.claim import ClaimRequest
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import text
 
-from trax.store import Store, manifest_groups
+from trax.store import Store, groups
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -41,9 +41,9 @@ def languages_of_text(connection: Connection) -> set[str]:
 
 
 def test_names_are_in_one_order_whatever_the_language_of_the_server(english: Store) -> None:
-    english.run(manifest_groups.get_or_create, NAMES, now=NOW)
+    english.run(groups.get_or_create, NAMES, now=NOW)
 
-    listed = [group.name for group in english.run(manifest_groups.load_list)]
+    listed = [group.name for group in english.run(groups.load_list)]
 
     assert listed == sorted(NAMES)
 

@@ -16,11 +16,12 @@ from tests.support.chaos_proxy import proxy_to
 
 from trax import Trax
 from trax.errors import InvalidSetting, StoreUnavailable
-from trax.store import Store, dialect, work_queue
+from trax.store import Store, dialect
 from trax.store import engine as store_engine
 from trax.store import store as store_module
 from trax.store.engine import Timeouts, limit_statements, open_engine, session_name
-from trax.store.listening import open_connection
+from trax.store.listen import open_connection
+from trax.store.queue import work_queue
 from trax.store.url import parse_url
 
 if TYPE_CHECKING:

@@ -11,8 +11,10 @@ from sqlalchemy import text
 from tests.support.plans import rows_read
 
 from trax.records import QueueStatus, State
-from trax.records.filters import EntryFilter, RunFilter
-from trax.store import Store, queue_pages, run_pages, status, why
+from trax.records.listing import EntryFilter, RunFilter
+from trax.store import Store, inspect, status
+from trax.store.queue import queue_lists
+from trax.store.runs import run_lists
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -51,13 +53,13 @@ def history(postgres_databases: Any) -> Generator[Store]:
 
 @pytest.mark.parametrize("state", [None, *State])
 def test_runs_of_any_state_are_found_without_walking_history(history: Store, state: State | None) -> None:
-    assert rows_read(history, partial(run_pages.load_list, record_filter=RunFilter(state=state))) <= 200
+    assert rows_read(history, partial(run_lists.load_list, record_filter=RunFilter(state=state))) <= 200
 
 
 def test_runs_of_a_manifest_are_found_without_walking_history(history: Store) -> None:
-    assert rows_read(history, partial(run_pages.load_list, record_filter=RunFilter(manifest="m7"))) <= 200
+    assert rows_read(history, partial(run_lists.load_list, record_filter=RunFilter(manifest="m7"))) <= 200
     assert (
-        rows_read(history, lambda connection: run_pages.load_list(connection, RunFilter(manifest="nobody")))
+        rows_read(history, lambda connection: run_lists.load_list(connection, RunFilter(manifest="nobody")))
         <= 200
     )
 
@@ -66,8 +68,8 @@ def test_runs_of_a_frequent_train_and_group_are_found_without_walking_history(hi
     wanted = RunFilter(train="greet", group="g")
 
     assert (
-        rows_read(history, partial(run_pages.load_list, record_filter=wanted))
-        <= run_pages.RARE_TRAIN_RUNS + 200
+        rows_read(history, partial(run_lists.load_list, record_filter=wanted))
+        <= run_lists.RARE_TRAIN_RUNS + 200
     )
 
 
@@ -76,19 +78,19 @@ def test_entries_of_any_status_are_found_without_walking_history(
     history: Store, status: QueueStatus | None
 ) -> None:
     assert (
-        rows_read(history, lambda connection: queue_pages.load_list(connection, EntryFilter(status=status)))
+        rows_read(history, lambda connection: queue_lists.load_list(connection, EntryFilter(status=status)))
         <= 200
     )
 
 
 def test_entries_of_a_manifest_are_found_without_walking_history(history: Store) -> None:
     assert (
-        rows_read(history, lambda connection: queue_pages.load_list(connection, EntryFilter(manifest="m7")))
+        rows_read(history, lambda connection: queue_lists.load_list(connection, EntryFilter(manifest="m7")))
         <= 200
     )
     assert (
         rows_read(
-            history, lambda connection: queue_pages.load_list(connection, EntryFilter(manifest="nobody"))
+            history, lambda connection: queue_lists.load_list(connection, EntryFilter(manifest="nobody"))
         )
         <= 200
     )
@@ -97,7 +99,7 @@ def test_entries_of_a_manifest_are_found_without_walking_history(history: Store)
 def test_runs_of_a_rare_train_are_found_by_its_own_index(history: Store) -> None:
     wanted = RunFilter(train="nobody")
 
-    assert rows_read(history, partial(run_pages.load_list, record_filter=wanted)) <= 200
+    assert rows_read(history, partial(run_lists.load_list, record_filter=wanted)) <= 200
 
 
 def test_how_the_whole_stands_is_found_without_walking_history(history: Store) -> None:
@@ -110,11 +112,11 @@ def test_how_the_whole_stands_is_found_without_walking_history(history: Store) -
 @pytest.mark.parametrize(
     "question",
     [
-        why.find_active_runs,
-        partial(why.find_active_runs, group_id=1),
-        why.count_active_runs,
-        partial(why.load_activity, manifest_id=7),
-        partial(why.count_used_slots, worker_ids=[1], most=10),
+        inspect.find_active_runs,
+        partial(inspect.find_active_runs, group_id=1),
+        inspect.count_active_runs,
+        partial(inspect.load_activity, manifest_id=7),
+        partial(inspect.count_used_slots, worker_ids=[1], most=10),
     ],
 )
 def test_what_holds_a_job_is_found_without_walking_history(

@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import delete
 
-from trax.records.external_id import new_external_id
-from trax.records.log_line import NewLogLine
-from trax.records.metadata import NewRun
+from trax.records.metadata import NewLogLine, NewRun
 from trax.records.states import LogLevel
-from trax.store import logs, metadata
+from trax.records.work_queue_entry import new_external_id
+from trax.store.runs import metadata, run_log
 from trax.store.schema import tables
 
 if TYPE_CHECKING:
@@ -39,10 +38,10 @@ def test_the_lines_of_a_run_are_read_in_order_and_page_by_page(store: Store, now
         for number in range(500)
     ]
 
-    store.run(logs.add, told)
+    store.run(run_log.add, told)
 
-    first = store.read(logs.load_by_run, run, limit=200)
-    rest = store.read(logs.load_by_run, run, after=first[-1].id, limit=200)
+    first = store.read(run_log.load_by_run, run, limit=200)
+    rest = store.read(run_log.load_by_run, run, after=first[-1].id, limit=200)
     assert [one.message for one in first + rest] == [str(number) for number in range(1, 500, 2)]
     assert {one.metadata_id for one in first + rest} == {run}
     assert (rest[-1].created_at, rest[-1].logger) == (now + timedelta(seconds=499), "etl.load")
@@ -51,28 +50,28 @@ def test_the_lines_of_a_run_are_read_in_order_and_page_by_page(store: Store, now
 def test_text_that_the_database_cannot_hold_is_kept_as_far_as_it_can_be(store: Store, now: datetime) -> None:
     run = begun(store, now)
 
-    store.run(logs.add, [line(run, "raw \x00 bytes \udcff and é", now)])
+    store.run(run_log.add, [line(run, "raw \x00 bytes \udcff and é", now)])
 
-    (kept,) = store.read(logs.load_by_run, run)
+    (kept,) = store.read(run_log.load_by_run, run)
     assert kept.message == "raw \N{REPLACEMENT CHARACTER} bytes ? and é"
 
 
 def test_a_line_of_a_run_that_is_gone_is_passed_over(store: Store, now: datetime) -> None:
     run = begun(store, now)
 
-    store.run(logs.add, [line(999_999, "too late", now), line(run, "in time", now)])
+    store.run(run_log.add, [line(999_999, "too late", now), line(run, "in time", now)])
 
-    assert [one.message for one in store.read(logs.load_by_run, run)] == ["in time"]
-    assert store.read(logs.load_by_run, 999_999) == []
+    assert [one.message for one in store.read(run_log.load_by_run, run)] == ["in time"]
+    assert store.read(run_log.load_by_run, 999_999) == []
 
 
 def test_the_lines_of_a_run_go_with_its_record(store: Store, now: datetime) -> None:
     run = begun(store, now)
-    store.run(logs.add, [line(run, "hello", now)])
+    store.run(run_log.add, [line(run, "hello", now)])
 
     store.run(_forget)
 
-    assert store.read(logs.load_by_run, run) == []
+    assert store.read(run_log.load_by_run, run) == []
 
 
 def _forget(connection: Connection) -> None:

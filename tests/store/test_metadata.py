@@ -7,13 +7,15 @@ import pytest
 
 from trax.records import Metadata, State
 from trax.records.metadata import NewRun, ResultRow
-from trax.store import Store, metadata
+from trax.store.runs import metadata
 from trax.store.schema import tables
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from sqlalchemy import Connection
+
+    from trax.store import Store
 
 RUN = NewRun(external_id="3f", train="greet", input='{"name": "Ada"}', host="box", timeout_seconds=2.5)
 

@@ -9,9 +9,12 @@ import pytest
 from sqlalchemy import insert
 
 from trax.records import LogLevel, QueueStatus, State
-from trax.records.count import Count
-from trax.records.filters import EntryFilter, LogFilter, ManifestFilter, RunFilter
-from trax.store import counting, log_pages, manifest_groups, manifest_pages, paging, queue_pages, run_pages
+from trax.records.listing import Count, EntryFilter, LogFilter, ManifestFilter, RunFilter
+from trax.store import groups as groups_store
+from trax.store import listing
+from trax.store.manifests import manifest_rows
+from trax.store.queue import queue_lists
+from trax.store.runs import run_lists, run_log
 from trax.store.schema import tables
 
 if TYPE_CHECKING:
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from trax.records.page import RecordPage
+    from trax.records.listing import RecordPage
     from trax.store import Store
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
@@ -40,7 +43,7 @@ def write(store: Store, table: str, rows: Sequence[dict[str, Any]]) -> None:
 def runs(
     store: Store, *, before: int | None = None, after: int | None = None, limit: int = 3, **wanted: Any
 ) -> Any:
-    return store.read(run_pages.page, RunFilter(**wanted), before=before, after=after, limit=limit)
+    return store.read(run_lists.page, RunFilter(**wanted), before=before, after=after, limit=limit)
 
 
 def ids(page: RecordPage[Any]) -> list[int]:
@@ -68,7 +71,7 @@ def test_a_page_that_is_just_full_is_the_last(store: Store) -> None:
 
 
 def test_runs_are_narrowed_in_every_way(store: Store, now: datetime) -> None:
-    group = store.run(manifest_groups.get_or_create, ["etl"], now=now)["etl"]
+    group = store.run(groups_store.get_or_create, ["etl"], now=now)["etl"]
     write(
         store,
         "metadata",
@@ -117,8 +120,8 @@ def test_a_run_is_found_by_the_beginning_of_its_entrys_name(store: Store) -> Non
 def test_a_search_that_no_index_answers_stops_and_says_where(
     store: Store, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(paging, "WINDOW", 4)
-    group = store.run(manifest_groups.get_or_create, ["etl"], now=now)["etl"]
+    monkeypatch.setattr(listing, "WINDOW", 4)
+    group = store.run(groups_store.get_or_create, ["etl"], now=now)["etl"]
     its_own = {2: group.id, 9: group.id}
     write(store, "metadata", [row(number, group_id=its_own.get(number)) for number in range(1, 11)])
 
@@ -134,14 +137,14 @@ def test_a_search_that_no_index_answers_stops_and_says_where(
 def test_counts_are_exact_where_that_is_cheap_and_estimates_elsewhere(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (paging, counting):
-        monkeypatch.setattr(module, "COUNTED_TO", 50)
+    for module in (listing, listing):
+        monkeypatch.setattr(module, "COUNT_LIMIT", 50)
     write(store, "metadata", [row(number, train=("job", "other")[number % 2]) for number in range(200)])
     write(store, "metadata", [row(number, state="failed") for number in range(7)])
     analyze(store)
 
     def count(**wanted: Any) -> Count:
-        return store.read(run_pages.count, RunFilter(**wanted))
+        return store.read(run_lists.count, RunFilter(**wanted))
 
     assert count(state=State.FAILED) == count(state=State.FAILED, admin=True) == Count(7)
     assert count(state=State.CANCELLED) == count(manifest="nobody") == Count(0)
@@ -154,11 +157,11 @@ def test_counts_are_exact_where_that_is_cheap_and_estimates_elsewhere(
 def test_what_no_index_answers_is_counted_exactly_to_the_bound(
     store: Store, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (paging, counting):
-        monkeypatch.setattr(module, "COUNTED_TO", 50)
-    monkeypatch.setattr(paging, "WINDOW", 20)
-    monkeypatch.setattr(paging, "SPARSE_WINDOW", 5)
-    groups = store.run(manifest_groups.get_or_create, ["few", "fifty", "many"], now=now)
+    for module in (listing, listing):
+        monkeypatch.setattr(module, "COUNT_LIMIT", 50)
+    monkeypatch.setattr(listing, "WINDOW", 20)
+    monkeypatch.setattr(listing, "SPARSE_WINDOW", 5)
+    groups = store.run(groups_store.get_or_create, ["few", "fifty", "many"], now=now)
     of_group = ["few"] * 3 + ["fifty"] * 50 + ["many"] * 147  # the newest last: they hide the others
     rows = [
         row(number, group_id=groups[name].id, state=("completed", "failed")[number % 2])
@@ -169,7 +172,7 @@ def test_what_no_index_answers_is_counted_exactly_to_the_bound(
     analyze(store)
 
     def count(**wanted: Any) -> Count:
-        return store.read(run_pages.count, RunFilter(**wanted))
+        return store.read(run_lists.count, RunFilter(**wanted))
 
     assert count(group="few") == Count(3)
     assert count(group="fifty") == Count(50)
@@ -177,7 +180,7 @@ def test_what_no_index_answers_is_counted_exactly_to_the_bound(
     beyond = count(group="many")
     assert (beyond.exact, beyond.number > 50) == (False, True)
     assert count(since=NOON, until=NOON + timedelta(minutes=40)) == Count(40)  # and none that administers
-    quick = store.read(run_pages.count, RunFilter(group="few"), quick=True)
+    quick = store.read(run_lists.count, RunFilter(group="few"), quick=True)
     assert (quick.exact, quick.number) == (False, 0)
 
 
@@ -200,7 +203,7 @@ def entry(number: int, **columns: Any) -> dict[str, Any]:
 
 
 def test_entries_are_narrowed_and_counted(store: Store, now: datetime) -> None:
-    group = store.run(manifest_groups.get_or_create, ["etl"], now=now)["etl"]
+    group = store.run(groups_store.get_or_create, ["etl"], now=now)["etl"]
     write(
         store,
         "work_queue",
@@ -214,8 +217,8 @@ def test_entries_are_narrowed_and_counted(store: Store, now: datetime) -> None:
 
     def found(**wanted: Any) -> list[int]:
         wanted_entries = EntryFilter(**wanted)
-        page = store.read(queue_pages.page, wanted_entries, before=None, after=None, limit=10)
-        assert store.read(queue_pages.count, wanted_entries) == Count(len(page.items))
+        page = store.read(queue_lists.page, wanted_entries, before=None, after=None, limit=10)
+        assert store.read(queue_lists.count, wanted_entries) == Count(len(page.items))
         return ids(page)
 
     assert found() == [4, 3, 2, 1]
@@ -228,20 +231,20 @@ def test_entries_are_narrowed_and_counted(store: Store, now: datetime) -> None:
 
 
 def test_a_long_queue_is_estimated(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counting, "COUNTED_TO", 50)
-    monkeypatch.setattr(counting, "PROBES", 100)
+    monkeypatch.setattr(listing, "COUNT_LIMIT", 50)
+    monkeypatch.setattr(listing, "PROBES", 100)
     done = {"status": "dispatched", "dispatched_at": NOON}
     write(store, "work_queue", [entry(number, **(done if number % 2 else {})) for number in range(400)])
     analyze(store)
 
-    about = store.read(counting.count_queued)
+    about = store.read(listing.count_queued)
 
     assert not about.exact
     assert about.number == pytest.approx(200, rel=0.15)
 
 
 def test_log_lines_are_searched_by_level_and_text(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paging, "WINDOW", 4)
+    monkeypatch.setattr(listing, "WINDOW", 4)
     write(store, "metadata", [row(1), row(2)])
     levels = ("error", "information", "warning", "information", "critical", "information")
     lines = [
@@ -258,7 +261,7 @@ def test_log_lines_are_searched_by_level_and_text(store: Store, monkeypatch: pyt
 
     def found(**wanted: Any) -> Any:
         return store.read(
-            log_pages.page, LogFilter(**wanted), before=wanted.pop("before", None), after=None, limit=3
+            run_log.page, LogFilter(**wanted), before=wanted.pop("before", None), after=None, limit=3
         )
 
     assert ids(found()) == [6, 5, 4]
@@ -277,7 +280,7 @@ def manifest(number: int, group_id: int, **columns: Any) -> dict[str, Any]:
 
 
 def test_manifests_are_paged_by_their_names(store: Store, now: datetime) -> None:
-    groups = store.run(manifest_groups.get_or_create, ["etl", "mail"], now=now)
+    groups = store.run(groups_store.get_or_create, ["etl", "mail"], now=now)
     etl, mail = groups["etl"].id, groups["mail"].id
     write(
         store,
@@ -293,7 +296,7 @@ def test_manifests_are_paged_by_their_names(store: Store, now: datetime) -> None
 
     def page(*, before: str | None = None, after: str | None = None, limit: int = 10, **wanted: Any) -> Any:
         return store.read(
-            manifest_pages.page, ManifestFilter(**wanted), before=before, after=after, limit=limit
+            manifest_rows.page, ManifestFilter(**wanted), before=before, after=after, limit=limit
         )
 
     def names(found: Any) -> list[str]:
@@ -310,14 +313,14 @@ def test_manifests_are_paged_by_their_names(store: Store, now: datetime) -> None
     assert [names(one) for one in (first, second, last)] == [["m1", "m2"], ["m3", "m4"], ["m5"]]
     assert (first.older, last.newer) == (None, None)
     assert names(page(before=last.older, limit=2)) == ["m3", "m4"]
-    assert store.read(manifest_pages.count, ManifestFilter(group="etl")) == Count(3)
+    assert store.read(manifest_rows.count, ManifestFilter(group="etl")) == Count(3)
 
 
 def test_a_moment_is_found_among_ids_with_gaps(store: Store) -> None:
     write(store, "metadata", [row(number, id=number * 7) for number in range(1, 50)])
 
     def first_from(connection: Connection, minute: int) -> int:
-        return paging.id_at(connection, tables(connection).metadata, NOON + timedelta(minutes=minute))
+        return listing.id_at(connection, tables(connection).metadata, NOON + timedelta(minutes=minute))
 
     for minute in range(1, 50):
         assert 7 * (minute - 1) < store.read(first_from, minute) <= 7 * minute

@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sqlalchemy import event, text
 
-from trax.admin.job_dispatcher import run_dispatch_cycle
-from trax.dispatch.routing import Routing
+from trax.engine.job_dispatcher import run_dispatch_cycle
+from trax.engine.routing import Routing
 from trax.records.metadata import ResultRow
 from trax.records.states import State
 from trax.settings import Settings
-from trax.store import Store, claim, metadata, metadata_sweeps, run_times, work_queue
-from trax.store.claim import ClaimRequest
+from trax.store import Store
 from trax.store.dialect import take_gate_lock
 from trax.store.pipeline import run_together
+from trax.store.queue import work_queue
+from trax.store.runs import claim, metadata, rescue, run_lists
+from trax.store.runs.claim import ClaimRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -233,7 +235,7 @@ def test_runs_are_ended_one_by_one_and_not_by_walking_the_batch_for_each(store: 
 
 
 def test_the_times_of_runs_are_found_one_by_one(store: Store) -> None:
-    (look,) = sent_by(store, lambda connection: run_times.load_run_times(connection, range(1, 501)))
+    (look,) = sent_by(store, lambda connection: run_lists.load_run_times(connection, range(1, 501)))
 
     plan = plan_of(store, look, at_the_gate=False)
 
@@ -262,7 +264,7 @@ def test_whether_anything_is_pending_is_known_from_its_index(store: Store) -> No
 
 
 def test_looking_for_trouble_reads_only_what_goes_on(store: Store) -> None:
-    step = metadata_sweeps.build_maintenance_check(
+    step = rescue.build_maintenance_check(
         "postgresql",
         default=timedelta(hours=1),
         stale_after=timedelta(hours=1),

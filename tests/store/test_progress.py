@@ -2,11 +2,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trax.records.external_id import new_external_id
 from trax.records.metadata import Metadata, NewRun, ProgressUpdate, ResultRow
 from trax.records.states import CancelReason, State
-from trax.store import Store, metadata, progress
-from trax.store.metadata_sweeps import request_cancel
+from trax.records.work_queue_entry import new_external_id
+from trax.store import Store
+from trax.store.runs import metadata, run_log
+from trax.store.runs.rescue import request_cancel
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -36,7 +37,7 @@ def note(metadata_id: int, *told: float | str | None, now: datetime) -> Progress
 def test_many_runs_show_how_far_they_have_come(store: Store, now: datetime) -> None:
     first, second = begun(store, now), begun(store, now)
 
-    written = store.run(progress.write, [note(first, 0.5, "half", now=now), note(second, now=now)])
+    written = store.run(run_log.write, [note(first, 0.5, "half", now=now), note(second, now=now)])
 
     half, silent = record(store, first), record(store, second)
     assert written == {first, second}
@@ -49,12 +50,12 @@ def test_a_note_without_a_fraction_leaves_what_was_told_and_one_with_it_replaces
     store: Store, now: datetime
 ) -> None:
     run = begun(store, now)
-    store.run(progress.write, [note(run, 0.5, "half", now=now)])
+    store.run(run_log.write, [note(run, 0.5, "half", now=now)])
 
-    store.run(progress.write, [note(run, now=now)])
+    store.run(run_log.write, [note(run, now=now)])
     assert (record(store, run).progress, record(store, run).progress_message) == (0.5, "half")
 
-    store.run(progress.write, [note(run, 0.6, None, now=now)])
+    store.run(run_log.write, [note(run, 0.6, None, now=now)])
     assert (record(store, run).progress, record(store, run).progress_message) == (0.6, None)
 
 
@@ -63,7 +64,7 @@ def test_a_run_that_is_over_shows_nothing_new(store: Store, now: datetime) -> No
     ending = ResultRow(metadata_id=run, worker_id=None, state=State.COMPLETED)
     store.run(metadata.finish, [ending], now=now)
 
-    assert store.run(progress.write, [note(run, 0.5, "half", now=now)]) == set()
+    assert store.run(run_log.write, [note(run, 0.5, "half", now=now)]) == set()
 
     assert (record(store, run).current_junction, record(store, run).progress) == (None, None)
 
@@ -74,7 +75,7 @@ def test_a_run_whose_row_is_held_by_somebody_else_is_passed_over(postgres_url: s
 
     def write_meanwhile(connection: object) -> set[int]:
         request_cancel(connection, [held])  # pyright: ignore[reportArgumentType]
-        return store.run(progress.write, [note(held, now=now), note(free, now=now)])
+        return store.run(run_log.write, [note(held, now=now), note(free, now=now)])
 
     assert store.run(write_meanwhile) == {free}
     store.close()
@@ -84,6 +85,6 @@ def test_those_that_are_to_stop_are_found(store: Store, now: datetime) -> None:
     stopping, going_on = begun(store, now), begun(store, now)
     store.run(request_cancel, [stopping])
 
-    asked = store.read(progress.find_cancel_requests, [stopping, going_on])
+    asked = store.read(run_log.find_cancel_requests, [stopping, going_on])
 
     assert asked == {stopping: CancelReason.REQUESTED}

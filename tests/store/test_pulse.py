@@ -8,16 +8,16 @@ import pytest
 from pydantic import BaseModel
 
 from trax import Retry, Trax, every
-from trax.host.acting import acting
+from trax.engine.actor import acting
 from trax.records.audit import Actor
-from trax.records.pulse import ChangeTag, find_changes
-from trax.store import pulse
+from trax.records.status import ChangeTag, find_changes
+from trax.store import status
 from trax.testing import Harness
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable
 
-    from trax.records.pulse import ChangeMarks
+    from trax.records.status import ChangeMarks
 
 
 class Order(BaseModel):
@@ -34,7 +34,7 @@ class Watched:
 
     async def look(self) -> frozenset[ChangeTag]:
         store = await self.app.parts.store.open()
-        before, self._last = self._last, await store.ask(pulse.read_change_marks)
+        before, self._last = self._last, await store.ask(status.read_change_marks)
         return find_changes(before, self._last)
 
     async def after(self, *work: Awaitable[object]) -> frozenset[ChangeTag]:

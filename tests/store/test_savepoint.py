@@ -11,11 +11,12 @@ from tests.support.steps import adding
 from trax.events import Topic
 from trax.records.states import Origin
 from trax.records.work_queue_entry import NewEntry
-from trax.store import Store, work_queue
-from trax.store.announcing import announce
-from trax.store.listening import ListenConnection, Waker
+from trax.store import Store
+from trax.store.announce import announce
+from trax.store.faults import RowsRefused, savepoint, try_together
+from trax.store.listen import ListenConnection, Waker
 from trax.store.pipeline import run_together
-from trax.store.savepoint import RowsRefused, savepoint, try_together
+from trax.store.queue import work_queue
 from trax.store.schema import tables
 
 if TYPE_CHECKING:

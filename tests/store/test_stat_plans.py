@@ -11,22 +11,12 @@ from sqlalchemy import text
 from tests.support.plans import rows_read
 
 from trax.records import QueueStatus, State
-from trax.records.filters import EntryFilter, LogFilter, ManifestFilter, RunFilter
-from trax.store import (
-    Store,
-    counting,
-    group_stats,
-    letter_groups,
-    log_pages,
-    manifest_groups,
-    manifest_pages,
-    queue_pages,
-    run_pages,
-    stats,
-    tallies,
-    worker_views,
-)
-from trax.store.paging import SPARSE_WINDOW, WINDOW
+from trax.records.listing import EntryFilter, LogFilter, ManifestFilter, RunFilter
+from trax.store import Store, dead_letters, groups, listing, stats, workers
+from trax.store.listing import SPARSE_WINDOW, WINDOW
+from trax.store.manifests import manifest_rows
+from trax.store.queue import queue_lists
+from trax.store.runs import run_lists, run_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -64,8 +54,8 @@ def history(postgres_databases: Any) -> Generator[Store]:
     with postgres_databases.database() as address:
         store = Store(address)
         store.run(lambda connection: [connection.execute(text(one), {"now": NOW}) for one in HISTORY])
-        while step := store.read(tallies.next_step, now=NOW):
-            assert store.run(tallies.add, step)
+        while step := store.read(stats.next_step, now=NOW):
+            assert store.run(stats.add, step)
         store.run(lambda connection: connection.execute(text("ANALYZE")))
         yield store
         store.close()
@@ -76,7 +66,7 @@ def a_week(connection: Connection) -> None:
     by_train = endings.by_train(NOW - timedelta(days=7))
     assert sum(one.total for one in by_train.values()) > RUNS - 100
     endings.by_hour_of(["greet1"], NOW - timedelta(days=7))
-    group_stats.load_stats(connection, manifest_groups.load_list(connection), endings.latest)
+    groups.load_stats(connection, groups.load_list(connection), endings.latest)
 
 
 def test_a_week_of_history_is_read_from_its_sums(history: Store) -> None:
@@ -92,7 +82,7 @@ def test_percentiles_look_at_the_latest_runs(history: Store) -> None:
 
 @pytest.mark.parametrize(
     "question",
-    [counting.count_running, counting.count_pending, counting.count_dead_letters, letter_groups.load_groups],
+    [listing.count_running, listing.count_pending, listing.count_dead_letters, dead_letters.load_groups],
 )
 def test_what_is_under_way_is_counted_without_walking_history(
     history: Store, question: Callable[[Connection], Any]
@@ -101,12 +91,12 @@ def test_what_is_under_way_is_counted_without_walking_history(
 
 
 def test_a_long_queue_is_not_counted_to_its_end(history: Store) -> None:
-    assert rows_read(history, counting.count_queued) <= 10_100
+    assert rows_read(history, listing.count_queued) <= 10_100
 
 
 def test_workers_are_shown_without_walking_history(history: Store) -> None:
     def question(connection: Connection) -> None:
-        worker_views.load_views(connection, now=NOW, lost_after=timedelta(seconds=20), jobs=10)
+        workers.load_views(connection, now=NOW, lost_after=timedelta(seconds=20), jobs=10)
 
     assert rows_read(history, question) <= 200
 
@@ -132,7 +122,7 @@ def test_a_page_of_runs_looks_at_a_bounded_number_of_rows(
     history: Store, wanted: RunFilter, at_most: int
 ) -> None:
     def question(connection: Connection) -> None:
-        run_pages.page(connection, wanted, before=None, after=None, limit=50)
+        run_lists.page(connection, wanted, before=None, after=None, limit=50)
 
     assert rows_read(history, question) <= at_most
 
@@ -142,20 +132,20 @@ def test_a_page_of_entries_looks_at_a_bounded_number_of_rows(
     history: Store, status: QueueStatus | None
 ) -> None:
     def question(connection: Connection) -> None:
-        queue_pages.page(connection, EntryFilter(status=status), before=None, after=None, limit=50)
+        queue_lists.page(connection, EntryFilter(status=status), before=None, after=None, limit=50)
 
     assert rows_read(history, question) <= 2 * WINDOW + 300
 
 
 def test_a_search_of_the_logs_looks_at_a_bounded_number_of_lines(history: Store) -> None:
     def question(connection: Connection) -> None:
-        log_pages.page(connection, LogFilter(text="nowhere"), before=None, after=None, limit=50)
+        run_log.page(connection, LogFilter(text="nowhere"), before=None, after=None, limit=50)
 
     assert rows_read(history, question, of={"log"}) <= 2 * WINDOW + 100
 
 
 def test_manifests_are_paged_along_their_names(history: Store) -> None:
     def question(connection: Connection) -> None:
-        manifest_pages.page(connection, ManifestFilter(), before=None, after="m2", limit=20)
+        manifest_rows.page(connection, ManifestFilter(), before=None, after="m2", limit=20)
 
     assert rows_read(history, question, of={"manifest"}) <= 200

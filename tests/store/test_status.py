@@ -9,7 +9,9 @@ from trax.records import State
 from trax.records.metadata import NewRun, ResultRow
 from trax.records.states import Origin
 from trax.records.work_queue_entry import NewEntry
-from trax.store import dead_letters, metadata, status, work_queue, workers
+from trax.store import dead_letters, status, workers
+from trax.store.queue import work_queue
+from trax.store.runs import metadata
 
 if TYPE_CHECKING:
     import pytest
@@ -60,7 +62,7 @@ def test_what_waits_is_counted_apart_from_what_is_delayed(store: Store, now: dat
 def test_counting_stops_where_it_would_cost_too_much(
     store: Store, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(status, "COUNTED_TO", 3)
+    monkeypatch.setattr(status, "COUNT_LIMIT", 3)
     store.run(entries, 5, now)
 
     assert read(store, now).ready == 3

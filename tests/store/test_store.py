@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import func, select
 
-from trax.store import Store, manifest_groups
+from trax.store import Store, groups
 from trax.store import engine as store_engine
 from trax.store.schema import tables
 
@@ -32,7 +32,7 @@ def count_groups(connection: Connection) -> int:
 
 def test_what_a_function_did_is_undone_when_it_raises(store: Store, now: datetime) -> None:
     def fail(connection: Connection) -> None:
-        manifest_groups.get_or_create(connection, ["a"], now=now)
+        groups.get_or_create(connection, ["a"], now=now)
         raise LookupError("original")
 
     with pytest.raises(LookupError, match="original"):
@@ -43,7 +43,7 @@ def test_what_a_function_did_is_undone_when_it_raises(store: Store, now: datetim
 
 async def test_async_code_makes_one_hop_a_transaction(store: Store, now: datetime) -> None:
     def who(connection: Connection) -> tuple[str, str]:
-        manifest_groups.get_or_create(connection, ["a"], now=now)
+        groups.get_or_create(connection, ["a"], now=now)
         return threading.current_thread().name, flavour.get()
 
     flavour.set("sweet")
@@ -62,7 +62,7 @@ async def test_a_cancelled_caller_does_not_abandon_a_transaction_that_has_begun(
     def slow(connection: Connection) -> None:
         begun.set()
         go_on.wait()
-        manifest_groups.get_or_create(connection, ["a"], now=now)
+        groups.get_or_create(connection, ["a"], now=now)
 
     caller = asyncio.create_task(store.call(slow))
     await asyncio.to_thread(begun.wait)
@@ -77,7 +77,7 @@ async def test_a_cancelled_caller_does_not_abandon_a_transaction_that_has_begun(
 
 
 async def test_many_callers_at_once_each_get_their_turn(store: Store, now: datetime) -> None:
-    await asyncio.gather(*(store.call(manifest_groups.get_or_create, [f"g{n}"], now=now) for n in range(30)))
+    await asyncio.gather(*(store.call(groups.get_or_create, [f"g{n}"], now=now) for n in range(30)))
 
     assert store.read(count_groups) == 30
 
@@ -85,11 +85,11 @@ async def test_many_callers_at_once_each_get_their_turn(store: Store, now: datet
 ADD_GROUPS = """
 import sys
 from datetime import UTC, datetime
-from trax.store import Store, manifest_groups
+from trax.store import Store, groups
 store = Store(sys.argv[1])
 store.open()
 for number in range(50):
-    store.run(manifest_groups.named, [f"{sys.argv[2]}-{number}"], now=datetime.now(UTC))
+    store.run(groups.get_or_create, [f"{sys.argv[2]}-{number}"], now=datetime.now(UTC))
 store.close()
 """
 
@@ -124,7 +124,7 @@ def test_a_reader_does_not_wait_for_a_writer_in_sqlite(tmp_path: Path, now: date
     store.open()
 
     def read_while_writing(connection: Connection) -> int:
-        manifest_groups.get_or_create(connection, ["a"], now=now)
+        groups.get_or_create(connection, ["a"], now=now)
         return store.read(count_groups)
 
     assert store.run(read_while_writing) == 0

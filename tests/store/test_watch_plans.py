@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Text, cast, false, insert, literal, select, text, true
 from tests.support.plans import rows_read, steps_taken
 
-from trax.store import Store, gauges, pulse, status
+from trax.store import Store, status
 from trax.store.dialect import is_sqlite
 from trax.store.schema import tables
 
@@ -26,17 +26,17 @@ BOUND = 500
 MUCH = 6 * BOUND
 GROUP: dict[str, Any] = {"name": "g", "created_at": NOW, "updated_at": NOW}
 QUESTIONS: dict[str, Callable[[Connection], Any]] = {
-    "pulse": pulse.read_change_marks,
-    "gauges": partial(gauges.load_gauges, now=NOW, tallied_to=NOW),
+    "pulse": status.read_change_marks,
+    "gauges": partial(status.load_gauges, now=NOW, tallied_to=NOW),
     "status": partial(status.load_status, now=NOW, lost_after=timedelta(seconds=20)),
 }
 
 
 @pytest.fixture(autouse=True)
 def _small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name in ((gauges, "RECENT_RUNS"), (gauges, "COUNTED_TO"), (status, "COUNTED_TO")):
+    for module, name in ((status, "RECENT_RUNS"), (status, "COUNT_LIMIT"), (status, "COUNT_LIMIT")):
         monkeypatch.setattr(module, name, BOUND)
-    assert pulse.MAX_ROWS == BOUND
+    assert status.MAX_ROWS == BOUND
 
 
 def write(connection: Connection, count: int) -> None:

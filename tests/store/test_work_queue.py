@@ -7,9 +7,9 @@ import pytest
 
 from trax.errors import StoreError
 from trax.records import Origin, QueueStatus, WorkQueueEntry
-from trax.records.external_id import new_external_id
-from trax.records.work_queue_entry import NewEntry
-from trax.store import Store, manifest_groups, work_queue
+from trax.records.work_queue_entry import NewEntry, new_external_id
+from trax.store import Store, groups
+from trax.store.queue import work_queue
 from trax.store.schema import tables
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def ready_ids(connection: Connection) -> list[int]:
 
 @pytest.mark.parametrize("others", [0, BULK])
 def test_an_entry_comes_back_as_it_was_written(store: Store, now: datetime, others: int) -> None:
-    group = store.run(manifest_groups.get_or_create, ["etl"], now=now)["etl"]
+    group = store.run(groups.get_or_create, ["etl"], now=now)["etl"]
     given = entry(
         input='{"name": "Ada"}',
         priority=7,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 
 from trax.store.engine import NAME_SUFFIX
-from trax.store.listening import LISTENER_NAME
+from trax.store.listen import LISTENER_NAME
 
 HERE = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 

@@ -10,8 +10,8 @@ from sqlalchemy import func, select
 from tests.support import celery_far
 
 from trax.records.states import State
+from trax.remote.celery import CeleryWorkers
 from trax.store.schema import tables
-from trax.submitters.celery import CeleryWorkers
 from trax.testing.submitter_contract import ProcessEngine
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 import billiard.pool
 from celery import Celery, signals
 
-from trax.submitters.celery import BROKER_PRIORITY_MAX, celery_task
+from trax.remote.celery import BROKER_PRIORITY_MAX, celery_task
 from trax.testing.submitter_contract import Workspace
 
 BROKER = "TRAX_TEST_BROKER"

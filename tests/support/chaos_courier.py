@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trax import Trax
-from trax.host import handing_over
-from trax.submitters import Inline
+from trax.remote import hand_over
+from trax.remote.inline import Inline
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +41,7 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def take_and_die(self: handing_over.HandOver, connection: Any, most: int) -> Any:
+def take_and_die(self: hand_over.HandOver, connection: Any, most: int) -> Any:
     """There is something to hand over, and nobody has been told that it is taken."""
     taken = take(self, connection, most)
     return die() if taken[0] else taken
@@ -55,7 +55,7 @@ async def work(name: str) -> str:
     return name
 
 
-setattr(handing_over, "GRACE", timedelta(seconds=1))  # noqa: B010 - a constant, but nobody has a minute
-take: Any = handing_over.HandOver._claim_runs  # pyright: ignore[reportPrivateUsage]
+setattr(hand_over, "GRACE", timedelta(seconds=1))  # noqa: B010 - a constant, but nobody has a minute
+take: Any = hand_over.HandOver._claim_runs  # pyright: ignore[reportPrivateUsage]
 if DIES == "before it has taken":
-    setattr(handing_over.HandOver, "_claim_runs", take_and_die)  # noqa: B010 - typed otherwise
+    setattr(hand_over.HandOver, "_claim_runs", take_and_die)  # noqa: B010 - typed otherwise

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from trax import Group, Retry, Trax, every
 from trax.testing import Harness
 from trax.web import Access, Role, Token, User, create
-from trax.web.passwords import hash_password
+from trax.web.access import hash_password
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator

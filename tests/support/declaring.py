@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from trax.records.when import Interval
+from trax.records.schedule import Interval
 from trax.train import train_of
 
 if TYPE_CHECKING:

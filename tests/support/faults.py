@@ -17,20 +17,21 @@ from pydantic import BaseModel
 from sqlalchemy import delete, select, text, update
 
 from trax import Item, Retry, Trax, cron, every, junction
-from trax.admin.cycle import repair_silent_manifests
-from trax.admin.finishing import RunResult, finish
-from trax.admin.manifest_manager import ManagerInput
-from trax.admin.parking import FleetCache
+from trax.app import queue
+from trax.engine.cycle import repair_silent_manifests
+from trax.engine.finish import RunResult, finish
+from trax.engine.manifest_manager import ManagerInput
+from trax.engine.parking import FleetCache
 from trax.errors import TraxError
-from trax.host import bare
-from trax.host.duties import dispatch_now, manage_now
-from trax.host.startup import start
-from trax.records.ended import ResultKind
 from trax.records.metadata import ResultRow
+from trax.records.result import ResultKind
 from trax.records.states import State
 from trax.schedule.builder import Declarations
-from trax.store import claim, workers
-from trax.store.claim import ClaimRequest
+from trax.server.loops import dispatch_now, manage_now
+from trax.server.start import start
+from trax.store import workers
+from trax.store.runs import claim
+from trax.store.runs.claim import ClaimRequest
 from trax.store.schema import tables
 from trax.train import Run
 
@@ -132,7 +133,7 @@ class Site:
     def queue(self, train: str, *, unique: str | None, group: str | None, minutes: int) -> None:
         delay = timedelta(minutes=minutes) if minutes else None
         how: Any = {"unique": unique, "group": group, "delay": delay}
-        self.accepted.add(self.do(bare.queue(self.app.parts, train, {}, how)).id)
+        self.accepted.add(self.do(queue.queue(self.app.parts, train, {}, how)).id)
 
     def act(self, verb: Coroutine[Any, Any, Any]) -> None:
         """What an operator does; a refusal is an answer, too."""

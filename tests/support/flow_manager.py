@@ -10,8 +10,8 @@ from tests.support.running import run_queued
 
 from trax import Group, Trax, every
 from trax.records import DeadLetterStatus, QueueStatus, State
-from trax.records.external_id import new_external_id
-from trax.store import work_queue
+from trax.records.work_queue_entry import new_external_id
+from trax.store.queue import work_queue
 from trax.store.schema import Tables, tables
 from trax.testing import Harness
 

@@ -11,15 +11,16 @@ from sqlalchemy import event, select, text
 from tests.support import listing
 
 from trax import Trax, junction
-from trax.host.startup import start
-from trax.store import work_queue, workers
+from trax.server.start import start
+from trax.store import workers
+from trax.store.queue import work_queue
 from trax.store.schema import tables
 
 if TYPE_CHECKING:
     from collections.abc import Generator
     from datetime import datetime
 
-    from trax.admin.seeding import SeedPlan
+    from trax.engine.seed import SeedPlan
     from trax.records import WorkQueueEntry
     from trax.store import Connection, Store
     from trax.testing import Harness

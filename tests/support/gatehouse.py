@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 from tests.store.test_claim import WORKER, pending
 from tests.support import listing
 
-from trax.admin.job_dispatcher import DispatchResult, run_dispatch_cycle
-from trax.dispatch.routing import Routing
-from trax.host.live_settings import LiveSettings
+from trax.engine.job_dispatcher import DispatchResult, run_dispatch_cycle
+from trax.engine.live_settings import LiveSettings
+from trax.engine.routing import Routing
 from trax.records import Origin, QueueStatus
-from trax.records.external_id import new_external_id
-from trax.records.work_queue_entry import NewEntry
-from trax.store import manifest_groups, settings, work_queue, workers
-from trax.store.claim import ClaimRequest
+from trax.records.work_queue_entry import NewEntry, new_external_id
+from trax.store import groups, settings, workers
+from trax.store.queue import work_queue
+from trax.store.runs.claim import ClaimRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,13 +32,13 @@ class Gatehouse:
         self.now = now
 
     def group(self, name: str, **values: Any) -> None:
-        self.store.run(manifest_groups.get_or_create, [name], now=self.now)
-        self.store.run(manifest_groups.change, name, {"enabled": True, **values}, now=self.now)
+        self.store.run(groups.get_or_create, [name], now=self.now)
+        self.store.run(groups.change, name, {"enabled": True, **values}, now=self.now)
 
     def queue(
         self, count: int, *, train: str = "work", group: str | None = None, **options: Any
     ) -> list[int]:
-        found = self.store.read(manifest_groups.get, group) if group else None
+        found = self.store.read(groups.get, group) if group else None
         given: dict[str, Any] = {"train": train, "origin": Origin.QUEUE, "input": "{}", **options}
         if found:
             given |= {"group_id": found.id, "group_priority": found.priority}
@@ -69,7 +69,7 @@ class Gatehouse:
         """One visit of our worker with so many free slots, by a server that knows of this global limit."""
         live = LiveSettings.load({"max_active_jobs": limit}, {})
         taker = ClaimRequest(7, "box", slots, frozenset(trains), **cpu)
-        how: dict[str, Any] = {"accept": live.accept, "taker": taker}
+        how: dict[str, Any] = {"settings_from_rows": live.accept, "claim_request": taker}
         return self.store.run(run_dispatch_cycle, self.store, live.current, routing or Routing(), **how)
 
     def runs(self, state: str | None = None) -> list[Metadata]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Literal
 from tests.support import http_far_side
 from tests.support.served import free_port
 
-from trax.submitters import CallRetry, HttpWorkers
+from trax.remote.http.client import CallRetry
+from trax.remote.http.workers import HttpWorkers
 from trax.testing.submitter_contract import ProcessEngine
 
 if TYPE_CHECKING:

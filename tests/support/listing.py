@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trax.records.filters import EntryFilter, RunFilter
-from trax.store import queue_pages, run_pages
+from trax.records.listing import EntryFilter, RunFilter
+from trax.store.queue import queue_lists
+from trax.store.runs import run_lists
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 
 
 def entries(connection: Connection, *, limit: int = 50, **wanted: Any) -> list[WorkQueueEntry]:
-    return queue_pages.ENTRIES.load_list(connection, EntryFilter(**wanted), limit=limit)
+    return queue_lists.ENTRIES.load_list(connection, EntryFilter(**wanted), limit=limit)
 
 
 def runs(connection: Connection, *, limit: int = 50, **wanted: Any) -> list[Metadata]:
-    return run_pages.RUNS.load_list(connection, RunFilter(**wanted), limit=limit)
+    return run_lists.RUNS.load_list(connection, RunFilter(**wanted), limit=limit)

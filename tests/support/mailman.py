@@ -11,7 +11,7 @@ from trax.testing.submitter_contract import Workspace
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trax.host.receiving import Receiver
+    from trax.remote.receiver import Receiver
 
 
 async def main() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tests.support.reference import code, table
 
 import trax
-from trax.host.telemetry import instruments, metrics, spans
+from trax.worker import otel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,8 +40,8 @@ SPANS = (
     ("the train", "INTERNAL", "one `app.run` of it"),
     ("the junction", "INTERNAL", "one junction of such a run, if it has more than one"),
     ("`queue` and the train", "PRODUCER", "one `app.queue` or `queue_many`, also of `app.sync`"),
-    (code(instruments.MANAGER_SPAN), "INTERNAL", "a cycle of the manager that changed something"),
-    (code(instruments.DISPATCHER_SPAN), "INTERNAL", "a cycle of the gate that let something through"),
+    (code(otel.MANAGER_SPAN), "INTERNAL", "a cycle of the manager that changed something"),
+    (code(otel.DISPATCHER_SPAN), "INTERNAL", "a cycle of the gate that let something through"),
 )
 ATTRIBUTES = {
     "trax.train": "the name of the train",
@@ -83,16 +83,16 @@ What lines carry beside their text, as attributes of the record:
 {glossary("Attribute", checked(ATTRIBUTES, attributes()))}
 ## Metrics
 
-{measured("Counters", metrics.COUNTERS)}
-{measured("Histograms", metrics.HISTOGRAMS)}
-{measured("Gauges", metrics.GAUGES)}"""
+{measured("Counters", otel.COUNTERS)}
+{measured("Histograms", otel.HISTOGRAMS)}
+{measured("Gauges", otel.GAUGES)}"""
 
 
 def glossary(head: str, words: dict[str, str]) -> str:
     return table((head, "Meaning"), ((code(word), meaning) for word, meaning in words.items()))
 
 
-def measured(kind: str, told: tuple[metrics.Metric, ...]) -> str:
+def measured(kind: str, told: tuple[otel.Metric, ...]) -> str:
     rows = (
         (code(one.name), code(one.unit), " ".join(map(code, one.attributes)), one.description) for one in told
     )
@@ -149,11 +149,11 @@ def attributes() -> set[str]:
     """Every attribute that a span is given."""
     texts = {
         str(node.value)
-        for module in (spans, instruments)
+        for module in (otel, otel)
         for node in ast.walk(ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
-    others = {one.name for one in metrics.METRICS} | {instruments.MANAGER_SPAN, instruments.DISPATCHER_SPAN}
+    others = {one.name for one in otel.METRICS} | {otel.MANAGER_SPAN, otel.DISPATCHER_SPAN}
     return {text for text in texts if text.startswith("trax.")} - others
 
 

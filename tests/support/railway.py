@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tests.support.model import MINUTE, Model, What, group_of
 from tests.support.stepwise import End
 
-from trax.records.ended import ResultKind
+from trax.records.result import ResultKind
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.support.model import Job, Plan
     from tests.support.stepwise import Engine
 
-    from trax.admin.manifest_manager import ManagerResult
+    from trax.engine.manifest_manager import ManagerResult
 
 NAMES: Final = ("a1", "a2", "b1", "b2")
 """Who depends on somebody depends on one of those before it, so that nothing goes in a circle."""

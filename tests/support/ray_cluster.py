@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from tests.support.waiting import until
 
-from trax.submitters.ray import RayWorkers
+from trax.remote.ray.workers import RayWorkers
 from trax.testing.submitter_contract import Workspace
 
 if TYPE_CHECKING:

@@ -17,17 +17,16 @@ from tests.support.reference import code, defaults_of, fields_table, signature, 
 import trax
 from trax import cron, errors, exclude
 from trax.cli import command
-from trax.host.hooks import HOOK_NAMES, Hooks
-from trax.host.wishes import QueueKeywords
+from trax.engine.enqueue import QueueKeywords
 from trax.records import DeadLetter, LogLine, Manifest, ManifestGroup, Metadata, Reason, WorkQueueEntry
 from trax.schedule.builder import Declarations
 from trax.schedule.cron import CronWriter
-from trax.schedule.declaration import Group, Item
+from trax.schedule.declaration import Group, Item, ScheduleKeywords
 from trax.schedule.every import every
 from trax.schedule.misfire import fire_all
-from trax.schedule.options import ScheduleKeywords
 from trax.train import Retry
 from trax.train.options import TrainKeywords, TrainOptions
+from trax.worker.hooks import HOOK_NAMES, Hooks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

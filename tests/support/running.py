@@ -11,6 +11,6 @@ if TYPE_CHECKING:
 async def run_queued(h: Harness) -> int:
     """Let entries through the gate and run them, until nothing is left that may run at this moment."""
     done = 0
-    while (await h.cycle("job_dispatcher")).changed:
+    while (await h.cycle("job_dispatcher")).has_changes:
         done += await h.work()
     return done

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from tests.support.roastery import Roastery
 
 from trax.web import Access
-from trax.web.serving import ListenAddress, WebListener
+from trax.web.serve import ListenAddress, WebListener
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

@@ -11,9 +11,9 @@ from typing import Any
 import boto3.session
 from botocore.config import Config
 
-from trax.host.signals import StopSignals
-from trax.submitters.sqs import SqsConsumer
+from trax.remote.sqs.consumer import SqsConsumer
 from trax.testing.submitter_contract import Workspace
+from trax.worker.loop import StopSignals
 
 ENDPOINT = "TRAX_TEST_SQS_ENDPOINT"
 QUEUE = "TRAX_TEST_SQS_QUEUE"

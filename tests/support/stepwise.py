@@ -12,15 +12,16 @@ from tests.support.model import BOOST, MADE_UP, START, Plan, group_of
 from tests.support.take import take
 
 from trax import Trax, cron, every, exclude, fire_all, junction
-from trax.admin.cycle import run_manager_cycle
-from trax.admin.endings import apply_results
-from trax.admin.manifest_manager import ManagerInput, ManagerResult
-from trax.host.startup import start
-from trax.records.ended import ManifestResult, ResultKind
+from trax.engine.cycle import run_manager_cycle
+from trax.engine.finish import apply_results
+from trax.engine.manifest_manager import ManagerInput, ManagerResult
 from trax.records.metadata import ResultRow
+from trax.records.result import ManifestResult, ResultKind
 from trax.records.states import State
 from trax.schedule.builder import Declarations
-from trax.store import metadata, seeding
+from trax.server.start import start
+from trax.store.manifests import manifest_seed
+from trax.store.runs import metadata
 from trax.store.schema import tables
 
 if TYPE_CHECKING:
@@ -222,7 +223,7 @@ def _forget_retired(connection: Connection, kept_groups: Collection[str] | None)
         connection.execute(delete(table).where(table.c.manifest_id.in_(ids)))
     connection.execute(delete(t.manifest).where(t.manifest.c.id.in_(ids)))
     if kept_groups is not None:
-        seeding.delete_empty_groups(connection, kept_groups)
+        manifest_seed.delete_empty_groups(connection, kept_groups)
 
 
 def _add_worker(connection: Connection, heartbeat_at: datetime) -> int:

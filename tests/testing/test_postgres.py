@@ -21,9 +21,16 @@ import pytest
 
 import trax
 from trax.testing import postgres
-from trax.testing.postgres import PostgresFailed, PostgresNotFound, postgres_server
-from trax.testing.postgres_binaries import find_binaries, usable_binaries, validate_binaries
-from trax.testing.postgres_owner import ServerOwner, server_owner
+from trax.testing.postgres import (
+    PostgresFailed,
+    PostgresNotFound,
+    ServerOwner,
+    find_binaries,
+    postgres_server,
+    server_owner,
+    usable_binaries,
+    validate_binaries,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -32,7 +39,7 @@ if TYPE_CHECKING:
 
 # The name of the module is also the name of the function that stands for it in the package.
 MODULE = import_module("trax.testing.postgres")
-BINARIES_MODULE = import_module("trax.testing.postgres_binaries")
+BINARIES_MODULE = import_module("trax.testing.postgres")
 SHORT = Path("/tmp")  # noqa: S108 - where sockets always fit
 
 WAITING = """
@@ -55,7 +62,7 @@ from pathlib import Path
 import psycopg
 import trax
 from trax.testing import postgres
-from trax.testing.postgres_binaries import installed_binaries
+from trax.testing.postgres import installed_binaries
 
 best, *_ = installed_binaries()
 with postgres(binaries=best) as url, psycopg.connect(url) as connection:
@@ -264,7 +271,7 @@ def test_programs_out_of_reach_are_copied_and_their_folder_stays_private(tmp_pat
 def test_a_temporary_folder_too_deep_for_a_socket_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(SHORT / "deep" / ("e" * 80)))
 
-    assert MODULE._unused_folder(server_owner()).parent == SHORT
+    assert MODULE._new_folder(server_owner()).parent == SHORT
 
 
 def test_a_temporary_folder_closed_to_the_owner_is_not_used(
@@ -275,14 +282,14 @@ def test_a_temporary_folder_closed_to_the_owner_is_not_used(
 
     is_usable = server_owner() == ServerOwner()
 
-    assert MODULE._unused_folder(server_owner()).parent == (open_folder if is_usable else SHORT)
+    assert MODULE._new_folder(server_owner()).parent == (open_folder if is_usable else SHORT)
 
 
 def test_without_an_installation_the_error_names_the_ways_to_get_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("TRAX_TEST_DATABASE_URL", raising=False)
-    monkeypatch.setattr(BINARIES_MODULE, "installed_binaries", lambda: iter(()))
+    monkeypatch.setattr(BINARIES_MODULE, "usable_binaries", lambda: iter(()))
 
     with pytest.raises(PostgresNotFound) as raised, postgres():
         pass

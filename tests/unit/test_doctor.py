@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from trax.admin.doctor import (
+from trax.inspect.doctor import (
     autovacuum_finding,
     bloat_findings,
     clock_finding,
@@ -12,7 +12,7 @@ from trax.admin.doctor import (
     sqlite_findings,
     transaction_finding,
 )
-from trax.store.doctor import Bloat, OldTransaction, SqliteState
+from trax.store.inspect import Bloat, OldTransaction, SqliteState
 
 WELL = SqliteState("wal", 2, pages=100, free_pages=0, page_bytes=4096)
 

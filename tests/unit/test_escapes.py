@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trax.escapes import visible_json, visible_text
-from trax.host.log_formats import JsonLines, TextLines
+from trax.worker.capture import JsonLines, TextLines
 
 STEERING = {
     "\x00": r"\x00",

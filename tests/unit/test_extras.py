@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from trax.errors import MissingExtra
-from trax.host.extras import import_extra
+from trax.errors import MissingExtra, import_extra
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trax.records.fingerprint import FINGERPRINT_CHARACTERS, fingerprint, normalise
+from trax.records.dead_letter import FINGERPRINT_CHARACTERS, fingerprint, normalise
 
 words = st.text(string.ascii_letters + " ", min_size=1).filter(str.strip)
 quotable = st.text(st.characters(exclude_characters="'\"`\n«»", exclude_categories=("Cs",)), max_size=50)

@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from trax.host.identity import Identity
 from trax.settings import Settings
+from trax.worker.heartbeat import Identity
 
 HERE = f"{socket.gethostname()}-{os.getpid()}"
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from trax.host.log_formats import JsonLines, TextLines
 from trax.train.context import Run, enter_run
+from trax.worker.capture import JsonLines, TextLines
 
 MOMENT = 1_798_804_800.25
 

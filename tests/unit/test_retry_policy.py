@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trax import Retry, TraxError
-from trax.admin.policies import policy_of
+from trax.engine.retry import policy_of
 from trax.records.retry_policy import LONGEST_DURATION, RetryPolicy
 
 NOTHING = timedelta(0)

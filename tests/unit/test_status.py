@@ -5,7 +5,8 @@ from datetime import timedelta
 
 from tests.support.statuses import NOTHING_WRONG
 
-from trax.records.status import COUNT_LIMIT, problems
+from trax.records.listing import COUNT_LIMIT
+from trax.records.status import problems
 from trax.records.worker import WorkerRecord
 
 NOW = NOTHING_WRONG.now

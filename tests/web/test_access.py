@@ -25,9 +25,9 @@ from tests.support.control_room import (
 
 from trax.errors import DefinitionError, StoreUnavailable
 from trax.web import Access, Role, Token, User, Visitor, create
+from trax.web.access import hash_password, matches
 from trax.web.headers import HEADERS
 from trax.web.login import safe_next
-from trax.web.passwords import hash_password, matches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -233,7 +233,7 @@ async def test_a_database_that_is_gone_is_said_so(web: FastAPI, monkeypatch: pyt
     def gone() -> None:
         raise StoreUnavailable("cannot reach postgresql://secret@db")
 
-    monkeypatch.setattr(web.state.context.app.parts.store, "opened", gone)
+    monkeypatch.setattr(web.state.context.app.parts.store, "open", gone)
     async with browser(web, token=OPERATOR) as program:
         health, alive = await program.get("/health"), await program.get("/health/live")
 

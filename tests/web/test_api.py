@@ -9,7 +9,7 @@ import pytest
 from tests.support.control_room import control_room, railway
 
 from trax import Trax
-from trax.store import paging
+from trax.store import listing
 from trax.web import create
 
 if TYPE_CHECKING:
@@ -398,8 +398,8 @@ async def test_a_list_can_be_counted_and_read_backwards(room: ControlRoom) -> No
 async def test_a_total_is_exact_to_the_bound_whatever_the_filter(
     room: ControlRoom, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(paging, "COUNTED_TO", 4)
-    monkeypatch.setattr(paging, "WINDOW", 2)
+    monkeypatch.setattr(listing, "COUNT_LIMIT", 4)
+    monkeypatch.setattr(listing, "WINDOW", 2)
     for group in ("few", "many", "many", "few", *["many"] * 5):
         await room.app.queue("serve_coffee", {"customer": "Eve"}, group=group)
 

@@ -9,11 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trax.records.stats import GroupGraph
-from trax.web.charts.bars import Column, bar_chart, ticks, top_of
-from trax.web.charts.graph import Node, graph, layers_of
-from trax.web.charts.ring import ring
-from trax.web.charts.span import Stretch, share, stretches
-from trax.web.charts.svg import element
+from trax.web.charts import (
+    Column,
+    Node,
+    Stretch,
+    bar_chart,
+    element,
+    graph,
+    layers_of,
+    ring,
+    share,
+    stretches,
+    ticks,
+    top_of,
+)
 from trax.web.pages.groups import MAX_GROUPS_DRAWN, limit_graph
 
 EVIL = '<script>alert("1")</script>'

@@ -12,11 +12,11 @@ import pytest
 from tests.support.control_room import OPERATOR, VIEWER, access, railway
 from tests.support.waiting import until
 
-from trax.host import watching
-from trax.records.pulse import ChangeTag
+from trax.records.status import ChangeTag
+from trax.server import watch
 from trax.web import WebLimits, events
 from trax.web.events import Fanout, Subscriber
-from trax.web.serving import ListenAddress, WebListener
+from trax.web.serve import ListenAddress, WebListener
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
@@ -29,7 +29,7 @@ PROGRAM = {"Authorization": f"Bearer {OPERATOR}"}
 
 @pytest.fixture(autouse=True)
 def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "POLL_SECONDS", 0.02)
+    monkeypatch.setattr(watch, "POLL_SECONDS", 0.02)
     monkeypatch.setattr(events, "CALMEST_SECONDS", 0.01)
     monkeypatch.setattr(events, "SECONDS_FOR_EACH", 0.0)
 
@@ -103,13 +103,13 @@ async def test_a_page_hears_what_another_process_changes_without_a_word(tmp_path
 @pytest.fixture
 def may_look(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Nobody has looked for changes before this is set."""
-    allowed, look = asyncio.Event(), watching.ChangeWatcher.check
+    allowed, look = asyncio.Event(), watch.ChangeWatcher.check
 
-    async def held_back(self: watching.ChangeWatcher) -> frozenset[ChangeTag]:
+    async def held_back(self: watch.ChangeWatcher) -> frozenset[ChangeTag]:
         await allowed.wait()
         return await look(self)
 
-    monkeypatch.setattr(watching.ChangeWatcher, "look", held_back)
+    monkeypatch.setattr(watch.ChangeWatcher, "check", held_back)
     return allowed
 
 
@@ -177,13 +177,13 @@ async def test_who_comes_back_from_another_time_hears_that_anything_may_have_cha
 
 async def test_many_pages_cost_one_question(app: Trax, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[object] = []
-    begin = watching.ChangeWatcher.start.__func__  # pyright: ignore[reportFunctionMemberAccess]
+    begin = watch.ChangeWatcher.start.__func__  # pyright: ignore[reportFunctionMemberAccess]
 
     async def counted(cls: Any, *args: Any, **how: Any) -> Any:
         begun.append(cls)
         return await begin(cls, *args, **how)
 
-    monkeypatch.setattr(watching.ChangeWatcher, "begun", classmethod(counted))
+    monkeypatch.setattr(watch.ChangeWatcher, "start", classmethod(counted))
     fanout = Fanout(app)
     async with fanout.subscribe(None) as one, fanout.subscribe(None) as other:
         await asyncio.sleep(0)

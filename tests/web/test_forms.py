@@ -9,8 +9,8 @@ import pytest
 from pydantic import BaseModel, Field, SecretStr, TypeAdapter
 
 from trax.errors import FieldError
-from trax.web.pages import fields, filling
-from trax.web.pages.fields import Kind, form_of
+from trax.web.pages import forms
+from trax.web.pages.forms import Kind, form_of
 
 
 class Customer(BaseModel):
@@ -41,11 +41,11 @@ class Tree(BaseModel):
     children: list[Tree] = []
 
 
-def form(declared: Any) -> fields.FormField:
+def form(declared: Any) -> forms.FormField:
     return form_of(TypeAdapter(declared).json_schema())
 
 
-def by_path(field: fields.FormField) -> dict[str, fields.FormField]:
+def by_path(field: forms.FormField) -> dict[str, forms.FormField]:
     found = {field.path: field}
     for child in field.children:
         found |= by_path(child)
@@ -127,7 +127,7 @@ def test_what_is_typed_is_what_the_train_gets() -> None:
         "extra": '{"a": 1}',
     }
 
-    value = filling.value_of(form(Order), typed)
+    value = forms.value_of(form(Order), typed)
 
     assert value == {
         "customer": {"name": "Ada"},
@@ -153,20 +153,20 @@ def test_a_value_can_be_typed_again_and_stays_the_same() -> None:
         "extra": {"a": 1},
     }
 
-    typed = filling.texts_of(form(Order), value)
+    typed = forms.texts_of(form(Order), value)
 
-    assert filling.value_of(form(Order), typed) == value
+    assert forms.value_of(form(Order), typed) == value
 
 
 def test_a_fresh_form_holds_the_defaults() -> None:
-    typed = filling.default_texts(form(Order))
+    typed = forms.default_texts(form(Order))
 
     assert (typed["kind"], typed["weight"], typed["is_gift"]) == ("shop", "1.5", "")
     assert "customer.name" not in typed
 
 
 def test_a_number_that_is_none_stays_as_it_was_typed() -> None:
-    assert filling.value_of(form(Line), {"sku": "a", "bags": "many"}) == {"sku": "a", "bags": "many"}
+    assert forms.value_of(form(Line), {"sku": "a", "bags": "many"}) == {"sku": "a", "bags": "many"}
 
 
 def test_what_is_wrong_is_said_at_its_field() -> None:
@@ -177,7 +177,7 @@ def test_what_is_wrong_is_said_at_its_field() -> None:
         FieldError("nowhere", "odd", None),
     ]
 
-    shown = filling.render_form(form(Order), typed, errors)
+    shown = forms.render_form(form(Order), typed, errors)
 
     places = {child.field.path: child for child in shown.children}
     (line,) = places["lines"].children
@@ -192,15 +192,15 @@ def test_what_is_wrong_is_said_at_its_field() -> None:
 def test_items_come_and_go_and_the_others_keep_what_was_typed() -> None:
     typed = {"lines.size": "2", "lines.0.sku": "a", "lines.1.sku": "b", "lines.1.bags": "2", "kind": "shop"}
 
-    more = filling.with_item("lines", typed)
-    less = filling.without_item("lines.0", more)
+    more = forms.with_item("lines", typed)
+    less = forms.without_item("lines.0", more)
 
     assert more["lines.size"] == "3"
     assert less == {"lines.size": "2", "lines.0.sku": "b", "lines.0.bags": "2", "kind": "shop"}
 
 
 def test_nobody_can_ask_for_a_million_items() -> None:
-    shown = filling.render_form(form(Order), {"lines.size": "1000000"})
+    shown = forms.render_form(form(Order), {"lines.size": "1000000"})
 
     assert max(len(child.children) for child in shown.children) == 100
 
@@ -212,16 +212,16 @@ class Parcel(BaseModel):
 
 
 def test_a_group_that_may_be_left_out_is_unless_somebody_touches_it() -> None:
-    untouched = filling.default_texts(form(Parcel))
+    untouched = forms.default_texts(form(Parcel))
     touched = {**untouched, "line.sku": "a", "weight": "0"}
 
-    assert filling.value_of(form(Parcel), untouched) == {"weight": 0, "sealed": True}
-    assert filling.value_of(form(Parcel), touched)["line"] == {"sku": "a", "bags": 1}
+    assert forms.value_of(form(Parcel), untouched) == {"weight": 0, "sealed": True}
+    assert forms.value_of(form(Parcel), touched)["line"] == {"sku": "a", "bags": 1}
 
 
 def test_choices_are_shown_as_they_are_typed() -> None:
-    shown = filling.render_form(form(Parcel), {"sealed": "false"})
+    shown = forms.render_form(form(Parcel), {"sealed": "false"})
 
     (sealed,) = [child for child in shown.children if child.field.path == "sealed"]
     assert sealed.options == ("true", "false")
-    assert filling.value_of(form(Parcel), {"sealed": "false"})["sealed"] is False
+    assert forms.value_of(form(Parcel), {"sealed": "false"})["sealed"] is False

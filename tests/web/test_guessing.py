@@ -19,8 +19,9 @@ from tests.support.control_room import (
     railway,
 )
 
-from trax.web import Role, User, Visitor, create, passwords
-from trax.web.passwords import PasswordChecks, TooManyChecks, hash_password, is_hash, is_outdated, matches
+from trax.web import Role, User, Visitor, create
+from trax.web import access as access_web
+from trax.web.access import PasswordChecks, TooManyChecks, hash_password, is_hash, is_outdated, matches
 from trax.web.throttle import KEYS_KEPT, WRONG_SECRETS_KEPT, Attempt, Throttle
 
 if TYPE_CHECKING:
@@ -85,9 +86,9 @@ async def test_a_guess_is_counted_before_it_is_checked(web: FastAPI, monkeypatch
         checked.append(password)
         return False
 
-    monkeypatch.setattr(passwords, "matches", check)
-    monkeypatch.setattr(passwords, "WAITING_FROM_ONE_ADDRESS", 1000)
-    monkeypatch.setattr(passwords, "WAITING_AT_MOST", 1000)
+    monkeypatch.setattr(access_web, "matches", check)
+    monkeypatch.setattr(access_web, "WAITING_FROM_ONE_ADDRESS", 1000)
+    monkeypatch.setattr(access_web, "WAITING_AT_MOST", 1000)
     async with browser(web) as client:
         token = await csrf_token_on(client, "/login")
         forms = [
@@ -225,17 +226,17 @@ async def test_passwords_are_checked_one_at_a_time_and_the_loop_goes_on(
         running -= 1
         return True
 
-    monkeypatch.setattr(passwords, "matches", check)
+    monkeypatch.setattr(access_web, "matches", check)
     waiting = [
         asyncio.create_task(checks.is_right("guess", HASH, address=f"192.0.2.{number}"))
-        for number in range(passwords.WAITING_AT_MOST)
+        for number in range(access_web.WAITING_AT_MOST)
     ]
     await asyncio.sleep(0)
     with pytest.raises(TooManyChecks):
         await checks.is_right("guess", HASH, address="198.51.100.1")
     released.set()
 
-    assert await asyncio.gather(*waiting) == [True] * passwords.WAITING_AT_MOST
+    assert await asyncio.gather(*waiting) == [True] * access_web.WAITING_AT_MOST
     assert set(at_once) == {1}
     assert await checks.is_right("guess", HASH, address="198.51.100.1")
 
@@ -246,10 +247,10 @@ async def test_one_address_cannot_take_the_whole_queue(monkeypatch: pytest.Monke
     def check(_password: str, _configured: str) -> bool:
         return released.wait(30)
 
-    monkeypatch.setattr(passwords, "matches", check)
+    monkeypatch.setattr(access_web, "matches", check)
     waiting = [
         asyncio.create_task(checks.is_right("guess", HASH, address="192.0.2.1"))
-        for _ in range(passwords.WAITING_FROM_ONE_ADDRESS)
+        for _ in range(access_web.WAITING_FROM_ONE_ADDRESS)
     ]
     await asyncio.sleep(0)
     with pytest.raises(TooManyChecks):
@@ -265,7 +266,7 @@ async def test_who_comes_while_too_many_wait_is_told_so_and_loses_no_attempt(
 ) -> None:
     async with browser(web) as client:
         with monkeypatch.context() as patch:
-            patch.setattr(passwords, "WAITING_AT_MOST", 0)
+            patch.setattr(access_web, "WAITING_AT_MOST", 0)
             busy = await statuses(client, 10, password=PASSWORD)
         await log_in(client, "olga")
 
@@ -281,7 +282,7 @@ async def test_a_name_that_nobody_has_is_checked_at_the_same_cost(
         checked.append(configured)
         return False
 
-    monkeypatch.setattr(passwords, "matches", check)
+    monkeypatch.setattr(access_web, "matches", check)
     web = create(app, access=access(users={"olga": User(HASH, Role.OPERATOR)}))
     async with browser(web) as client:
         known, unknown = await guess(client), await guess(client, name="nobody")

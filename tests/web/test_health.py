@@ -11,9 +11,8 @@ from tests.support.control_room import control_room, railway
 from tests.support.flow_seeding import register_server
 from tests.support.waiting import until
 
-from trax.records import health
-from trax.records.health import Condition, health_of
-from trax.records.status import Status
+from trax.records import status as status_records
+from trax.records.status import Condition, Status, health_of
 from trax.store import status as store_status
 from trax.web import metrics
 from trax.web.metrics import quantile
@@ -81,8 +80,8 @@ async def test_health_tells_four_numbers(url: str) -> None:
 
 
 async def test_health_says_which_numbers_may_be_greater(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_status, "COUNTED_TO", 2)
-    monkeypatch.setattr(health, "COUNTED_TO", 2)
+    monkeypatch.setattr(store_status, "COUNT_LIMIT", 2)
+    monkeypatch.setattr(status_records, "COUNT_LIMIT", 2)
     async with control_room(url) as room:
         await room.app.queue("serve_coffee", {"customer": "Eve"})
         few = (await room.api.get("/health")).json()

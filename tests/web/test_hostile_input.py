@@ -15,7 +15,7 @@ from tests.support.hostile import BODIES, IN_ADDRESSES, IN_BODIES
 from tests.support.visitor import Page
 
 from trax import Trax
-from trax.host import bare
+from trax.app import queue
 from trax.settings import Settings
 from trax.web import Access, create
 from trax.web.api.bodies import JsonRoute
@@ -316,7 +316,7 @@ async def test_what_is_wrong_is_told_without_marks_of_direction(room: ControlRoo
 
 async def test_half_of_a_pair_in_a_row_is_shown_as_a_question_mark(room: ControlRoom) -> None:
     """Written by somebody who had no code to check it; its worker refuses it, and people look at it."""
-    entry = await bare.queue(room.app.parts, "serve_coffee", {"customer": "a\ud800b"}, {})
+    entry = await queue.queue(room.app.parts, "serve_coffee", {"customer": "a\ud800b"}, {})
 
     shown = [(await room.get(f"/queue/{entry.id}"))["input"]]
     await room.harness.run_until_idle()

@@ -15,9 +15,9 @@ from tests.support.control_room import BASE, OPERATOR, access, browser, railway
 from tests.support.waiting import until
 
 from trax.errors import DefinitionError
-from trax.host.log_limit import LogLimit
-from trax.web import WebLimits, connections, create, serving
-from trax.web.serving import ListenAddress, WebListener
+from trax.web import WebLimits, create, serve
+from trax.web.serve import ListenAddress, WebListener
+from trax.worker.capture import LogLimit
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -114,7 +114,7 @@ async def test_a_body_that_does_not_arrive_is_answered_and_its_connection_closed
 async def test_a_body_that_nobody_reads_does_not_hold_a_connection(
     app: Trax, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "MOMENT_SECONDS", 0.0)
+    monkeypatch.setattr(serve, "MOMENT_SECONDS", 0.0)
     stream = HALF_A_HEAD.replace(b"/health/live", b"/api/v1/events")
     said = stream + SIGNED + b"Content-Length: 10\r\n\r\n"
 
@@ -139,7 +139,7 @@ async def test_whoever_takes_none_of_an_answer_is_let_go(
     def build(*_: Any, **__: Any) -> Any:
         return web
 
-    monkeypatch.setattr(serving, "create", build)
+    monkeypatch.setattr(serve, "create", build)
     async with served(app, send_seconds=0.2) as address:
         caller = Caller(address, HEAD)
         await asyncio.to_thread(until, lambda: "its response took too long" in caplog.text)
@@ -168,7 +168,7 @@ async def test_a_body_that_is_too_large_is_refused_also_where_it_is_mounted(app:
 async def test_a_visitor_gets_in_though_all_connections_are_half_open(
     app: Trax, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(connections, "FULL_SHARE", 0.0)
+    monkeypatch.setattr(serve, "FULL_SHARE", 0.0)
     half = HALF_A_HEAD, POST + b"Content-Length: 10\r\n\r\n{"
     async with served(app, connections=4, head_seconds=600, body_seconds=600) as address:
         idle = [Caller(address, half[number % 2]) for number in range(12)]
@@ -184,7 +184,7 @@ async def test_a_visitor_gets_in_though_all_connections_are_half_open(
 async def test_what_cannot_be_accepted_is_one_line_in_the_log_and_tried_again(
     app: Trax, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(connections, "ACCEPT_SECONDS", 0.0)
+    monkeypatch.setattr(serve, "ACCEPT_SECONDS", 0.0)
     failures = iter(range(50))
     accept = socket.socket.accept
 
@@ -229,7 +229,7 @@ async def test_whoever_leaves_in_the_middle_of_a_body_leaves_no_trace(
 async def test_the_end_waits_for_no_request_that_has_not_arrived(
     app: Trax, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(connections, "LAST_SECONDS", 600)
+    monkeypatch.setattr(serve, "LAST_SECONDS", 600)
     async with served(app) as address:
         caller = Caller(address, POST + b"Content-Length: 10\r\nExpect: 100-continue\r\n\r\n")
         assert await caller.answer() == b"HTTP/1.1 100 Continue\r\n\r\n"

@@ -13,7 +13,7 @@ from tests.support.roastery import Roastery
 from tests.support.visitor import Reader, inside
 
 from trax import Trax
-from trax.host.workers import Workers
+from trax.app.workers import Workers
 from trax.testing import Harness
 from trax.web import Access, Role, Token, create
 

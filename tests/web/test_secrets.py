@@ -13,7 +13,7 @@ from tests.support.visitor import Reader
 from trax import Retry, Trax
 from trax.masking import HIDDEN
 from trax.testing import Harness
-from trax.train.keyring import VARIABLE, generate_key
+from trax.train.secrets import VARIABLE, generate_key
 from trax.web import Access, create
 
 if TYPE_CHECKING:

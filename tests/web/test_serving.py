@@ -13,11 +13,10 @@ from tests.support.control_room import access
 from tests.support.waiting import until
 
 from trax import Trax
-from trax.host.opening import use_web_lane
+from trax.engine.open_store import use_web_lane
 from trax.store import Store
-from trax.web import Access, Role, serving
-from trax.web.connections import HttpConnection, WebServer
-from trax.web.serving import ListenAddress, WebListener
+from trax.web import Access, Role, serve
+from trax.web.serve import HttpConnection, ListenAddress, WebListener, WebServer
 
 if TYPE_CHECKING:
     from asyncio import Transport
@@ -98,7 +97,7 @@ async def test_a_dashboard_that_stands_still_delays_neither_a_job_nor_a_beat(app
 async def test_the_end_waits_only_so_long_for_a_dashboard_that_stands_still(
     app: Trax, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(serving, "STOP_SECONDS", 0.1)
+    monkeypatch.setattr(serve, "STOP_SECONDS", 0.1)
     door = Blocked()
     async with httpx2.AsyncClient(timeout=60) as client:
         async with WebListener(ListenAddress(0), door.access).serve(app) as address:
@@ -114,7 +113,7 @@ async def test_the_end_waits_only_so_long_for_a_dashboard_that_stands_still(
 async def test_a_dashboard_that_fails_is_reported_and_comes_back(
     app: Trax, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(serving, "PAUSES", (0.0,))
+    monkeypatch.setattr(serve, "PAUSES", (0.0,))
     failures, turn = iter([RuntimeError("out of luck"), SystemExit(1)]), WebServer.main_loop
 
     async def fail(self: WebServer) -> None:

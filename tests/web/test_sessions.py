@@ -10,14 +10,14 @@ from tests.support.control_room import HASH, NOON, OPERATOR, PASSWORD, access, b
 from tests.support.visitor import Reader
 
 from trax import Trax, acting
+from trax.app import sessions as host_sessions
 from trax.errors import StoreUnavailable
-from trax.host import sessions as host_sessions
 from trax.records.audit import Actor
 from trax.records.web_session import NewWebSession
 from trax.store import web_sessions
 from trax.testing import Harness
 from trax.web import Access, Role, User, create
-from trax.web.passwords import hash_password
+from trax.web.access import hash_password
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -328,7 +328,7 @@ async def test_a_database_that_is_away_is_no_logout(
             raise StoreUnavailable("cannot reach it")
 
         with monkeypatch.context() as patch:
-            patch.setattr(h.app.parts.store, "opened", is_away)
+            patch.setattr(h.app.parts.store, "open", is_away)
             page, api, live = [await olga.get(path) for path in ("/", "/api/v1/groups", "/health/live")]
             style = await olga.get("/static/trax.css")
         after = await is_in(olga)

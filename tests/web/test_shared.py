@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from trax.web import shared
-from trax.web.shared import SharedReads
+from trax.web import context
+from trax.web.context import SharedReads
 
 if TYPE_CHECKING:
     import pytest
@@ -44,7 +44,7 @@ async def test_news_and_another_question_are_asked_anew() -> None:
 
 
 async def test_an_answer_grows_old_though_nothing_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared, "LASTS_SECONDS", -1.0)
+    monkeypatch.setattr(context, "LASTS_SECONDS", -1.0)
     answers, ask = SharedReads(), Asked()
     ask.may_answer.set()
 

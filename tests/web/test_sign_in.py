@@ -16,7 +16,7 @@ from trax.errors import DefinitionError
 from trax.testing import Harness
 from trax.web import Access, create
 from trax.web.peer import TrustedProxies, network_of
-from trax.web.serving import ListenAddress, WebListener
+from trax.web.serve import ListenAddress, WebListener
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

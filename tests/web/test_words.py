@@ -11,12 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trax.errors import TraxError
-from trax.records.when import Calendar, DateRange, Dates, DaysOfWeek, Exclusion, TimeWindow
+from trax.records.schedule import Calendar, DateRange, Dates, DaysOfWeek, Exclusion, TimeWindow
 from trax.settings import Settings
-from trax.web.pages import words
-from trax.web.pages.coloured import json_pieces
+from trax.web.pages import formats
+from trax.web.pages.formats import describe_exclusion, duration, json_pieces, whole_number
 from trax.web.pages.settings import format_setting, parse_setting
-from trax.web.pages.spelled import describe_exclusion, duration, whole_number
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 
@@ -24,7 +23,7 @@ NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 @pytest.mark.parametrize(
     ("seconds", "said"),
     [
-        (None, words.NO_VALUE),
+        (None, formats.NO_VALUE),
         (0.0, "0 ms"),
         (0.00001, "<0.1 ms"),
         (0.00042, "0.4 ms"),
@@ -40,7 +39,7 @@ NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
     ],
 )
 def test_a_length_of_time_is_short_and_precise_enough(seconds: float | None, said: str) -> None:
-    assert words.span(seconds) == said
+    assert formats.span(seconds) == said
 
 
 @pytest.mark.parametrize(
@@ -53,15 +52,15 @@ def test_a_length_of_time_is_short_and_precise_enough(seconds: float | None, sai
     ],
 )
 def test_a_moment_is_told_by_how_far_it_is(apart: timedelta, said: str) -> None:
-    assert words.ago(NOON + apart, NOON) == said
+    assert formats.ago(NOON + apart, NOON) == said
 
 
 @pytest.mark.parametrize(
     ("part", "said"),
-    [(None, words.NO_VALUE), (1.0, "100 %"), (0.9999, "99.9 %"), (0.8, "80 %"), (0.0, "0 %")],
+    [(None, formats.NO_VALUE), (1.0, "100 %"), (0.9999, "99.9 %"), (0.8, "80 %"), (0.0, "0 %")],
 )
 def test_a_share_is_never_rounded_up_to_all(part: float | None, said: str) -> None:
-    assert words.share(part) == said
+    assert formats.share(part) == said
 
 
 json_values = st.recursive(
@@ -102,12 +101,12 @@ def test_a_very_long_value_is_cut_and_says_so() -> None:
 
 def test_a_long_traceback_is_shown_by_its_beginning_and_its_end() -> None:
     whole = "first line\n" + "frame\n" * 5_000 + "ValueError: no"
-    shown = words.excerpt(whole)
+    shown = formats.excerpt(whole)
 
     assert shown.startswith("first line")
     assert shown.endswith("ValueError: no")
     assert len(shown) < 5_100
-    assert words.excerpt("short") == "short"
+    assert formats.excerpt("short") == "short"
 
 
 @pytest.mark.parametrize(
@@ -172,11 +171,11 @@ def test_a_setting_that_only_works_beside_another_is_shown_all_the_same() -> Non
     ("max_retries", "said"), [(0, "the first failure"), (1, "the first failure"), (3, "3 failures in a row")]
 )
 def test_how_patient_a_job_is(max_retries: int, said: str) -> None:
-    assert words.patience(max_retries) == said
+    assert formats.patience(max_retries) == said
 
 
 def test_a_moment_in_a_table_has_seconds_only_where_there_are_some() -> None:
     moment = datetime(2027, 3, 1, 5, 30, tzinfo=UTC)
 
-    assert words.short(moment) == "Mon 01 Mar 05:30"
-    assert words.short(moment.replace(second=7)) == "Mon 01 Mar 05:30:07"
+    assert formats.short(moment) == "Mon 01 Mar 05:30"
+    assert formats.short(moment.replace(second=7)) == "Mon 01 Mar 05:30:07"

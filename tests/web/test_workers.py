@@ -9,11 +9,11 @@ from tests.support.control_room import NOON, browser, railway
 from tests.support.flow_seeding import register_server
 from tests.support.visitor import Reader
 
-from trax.host.takes import WorkFilter, WorkFilterKeywords
-from trax.host.worker import Worker
 from trax.testing import Harness
 from trax.web import Access, create
-from trax.web.pages import workers as page
+from trax.web.pages import home as page
+from trax.worker.work_filter import WorkFilter, WorkFilterKeywords
+from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

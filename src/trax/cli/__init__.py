@@ -49,14 +49,14 @@ command.command(
     Runs until Ctrl-C or SIGTERM.""",
 )
 command.command(
-    "trax.cli.scheduler:scheduler",
+    "trax.cli.run:scheduler",
     name="scheduler",
     help="""Enqueue scheduled jobs and dispatch queued ones; run no job.
 
     Runs until Ctrl-C or SIGTERM. Start `trax worker` to run the jobs, on this machine or another.""",
 )
 command.command(
-    "trax.cli.worker:worker",
+    "trax.cli.run:worker",
     name="worker",
     help="""Run queued jobs, in one or more processes.
 
@@ -70,7 +70,7 @@ command.command(
     Runs until Ctrl-C or SIGTERM. It needs only the database, and runs no job.""",
 )
 command.command(
-    "trax.cli.why:why",
+    "trax.cli.status:why",
     name="why",
     help="""Explain why a manifest or a queued entry is not running.
 
@@ -89,7 +89,7 @@ command.command(
     help="Convert jobs of cron, Celery beat or APScheduler into manifests.",
 )
 command.command(
-    "trax.cli.lint:lint",
+    "trax.cli.plan:lint",
     name="lint",
     help="""Check an app for mistakes, without a database.
 
@@ -118,7 +118,7 @@ command.command(
     "trax.cli.settings:settings", name="settings", help="Read and change settings while servers run."
 )
 command.command(
-    "trax.cli.secrets:secrets",
+    "trax.cli.sessions:secrets",
     name="secrets",
     help="Generate and rotate the key that encrypts secret inputs.",
 )

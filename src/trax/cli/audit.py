@@ -6,8 +6,8 @@ from typing import Annotated, Final
 
 from cyclopts import App, Parameter
 
-from trax.cli.operating import AsJson, Before, DatabaseUrl, Id, Limit, Reason, operate
-from trax.cli.showing import say, show_list, show_one
+from trax.cli.operators import AsJson, Before, DatabaseUrl, Id, Limit, Reason, operate
+from trax.cli.output import say, show_list, show_one
 
 LISTED: Final = ("id", "at", "actor", "via", "action", "ids", "count", "reason", "undone_by")
 

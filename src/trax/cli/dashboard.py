@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from trax.cli.doorway import LOOPBACK, InsecureLocal, Port, WebHost, open_doorway, sign_in_hint
 from trax.cli.loading import APP_VARIABLE, load_app
-from trax.cli.operating import DatabaseUrl, bare_app, usage_error
-from trax.cli.showing import say
-from trax.host.extras import import_extra
-from trax.host.signals import StopSignals
+from trax.cli.operators import DatabaseUrl, bare_app, usage_error
+from trax.cli.output import say
+from trax.cli.serve import LOOPBACK, InsecureLocal, Port, WebHost, open_doorway, sign_in_hint
+from trax.errors import import_extra
+from trax.worker.loop import StopSignals
 
 if TYPE_CHECKING:
-    from trax.host.app import Trax
-    from trax.web.serving import WebListener
+    from trax.app.app import Trax
+    from trax.web.serve import WebListener
 
 AppName = Annotated[
     str | None,
@@ -78,4 +78,4 @@ def _password_hash() -> str:
     password = getpass.getpass("Password: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
     if not password:
         raise usage_error("The password must not be empty.", "dashboard")
-    return import_extra("trax.web.passwords", extra="web", feature="trax dashboard").hashed(password)
+    return import_extra("trax.web.access", extra="web", feature="trax dashboard").hash_password(password)

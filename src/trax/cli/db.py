@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
+from trax.cli.operators import AsJson, DatabaseUrl  # noqa: TC001 - cyclopts reads them
+from trax.cli.output import as_mapping, say, show_json
 from trax.store import Store
 from trax.store.migrations import compare_revision
 from trax.store.migrations import migrate as bring_up_to_date
 from trax.store.migrations import status as found_status
-from trax.store.url import URL_VARIABLE, choose_url, has_no_file_yet
+from trax.store.url import choose_url, has_no_file_yet
 
 if TYPE_CHECKING:
     from trax.store.migrations import SchemaStatus
@@ -19,10 +21,6 @@ if TYPE_CHECKING:
 NEEDS_MIGRATION = 2
 
 db = App(name="db", help="Migrate and check the database.")
-
-DatabaseUrl = Annotated[
-    str | None, Parameter(help=f"The database; default: ${URL_VARIABLE}, or sqlite:///trax.db.")
-]
 
 
 @db.command
@@ -42,7 +40,7 @@ def migrate(*, database_url: DatabaseUrl = None) -> None:
 def status(
     *,
     database_url: DatabaseUrl = None,
-    as_json: Annotated[bool, Parameter("--json", help="One JSON document.")] = False,
+    as_json: AsJson = False,
 ) -> int:
     """Show the version of the tables; exit with 0 if it is current, otherwise with 2."""
     address = choose_url(database_url)
@@ -55,7 +53,22 @@ def status(
     return 0 if found.state == "current" else NEEDS_MIGRATION
 
 
-db.command("trax.cli.doctor:doctor", name="doctor")
+@db.command
+def doctor(*, database_url: DatabaseUrl = None, as_json: AsJson = False) -> int:
+    """Check the database: tables, clocks, vacuum, notifications, leftovers.
+
+    Changes nothing. Exits with 1 if there is a problem; each problem says what to do.
+    """
+    from trax.inspect.doctor import examine
+
+    findings = examine(choose_url(database_url))
+    is_wrong = any(finding.is_wrong for finding in findings)
+    if as_json:
+        show_json({"findings": [{**as_mapping(each), "is_wrong": each.is_wrong} for each in findings]})
+        return 1 if is_wrong else 0
+    for finding in findings:
+        say(f"WRONG  {finding.text}\n       {finding.fix}" if finding.is_wrong else f"ok     {finding.text}")
+    return 1 if is_wrong else 0
 
 
 def _document(address: str, schema: SchemaStatus) -> str:

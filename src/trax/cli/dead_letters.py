@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import App, Parameter
 
-from trax.cli.operating import (
+from trax.cli.operators import (
     PAGE_RANGE,
     AsJson,
     Before,
@@ -22,10 +22,10 @@ from trax.cli.operating import (
     operate,
     usage_error,
 )
-from trax.cli.showing import say, show_json, show_list, show_one, show_rows, single_line
+from trax.cli.output import say, show_json, show_list, show_one, show_rows, single_line
 
 if TYPE_CHECKING:
-    from trax.host.app import Trax
+    from trax.app.app import Trax
     from trax.records import DeadLetter
 
 LISTED: Final = ("id", "train", "manifest", "status", "retry_count", "dead_lettered_at", "reason")

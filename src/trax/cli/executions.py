@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
-from trax.cli.operating import (
+from trax.cli.operators import (
     ID_RANGE,
     AsJson,
     Before,
@@ -21,13 +21,13 @@ from trax.cli.operating import (
     operate,
     usage_error,
 )
-from trax.cli.showing import say, show_json, show_list, show_one
+from trax.cli.output import say, show_json, show_list, show_one
 from trax.records.states import ACTIVE, State
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trax.host.app import Trax
+    from trax.app.app import Trax
     from trax.records import LogLine, Metadata
 
 LISTED: Final = ("id", "train", "state", "manifest", "attempt", "created_at", "ended_at", "failure_reason")

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
 
-from trax.cli.operating import After, AsJson, DatabaseUrl, Limit, Reason, Yes, confirm, operate, usage_error
-from trax.cli.showing import say, show_list, show_one
+from trax.cli.operators import After, AsJson, DatabaseUrl, Limit, Reason, Yes, confirm, operate, usage_error
+from trax.cli.output import say, show_list, show_one
 
 if TYPE_CHECKING:
-    from trax.host.app import Trax
+    from trax.app.app import Trax
 
 LISTED: Final = ("name", "priority", "max_active_jobs", "enabled")
 

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
-from trax.cli.importing import apscheduler, celery_beat, crontab, plan
-from trax.cli.importing.comparing import compare
-from trax.cli.importing.foreign import with_unique_ids
-from trax.cli.importing.module import python_module
+from trax.cli.importing import apscheduler, celery_beat, crontab, output
+from trax.cli.importing.foreign import compare, with_unique_ids
+from trax.cli.importing.output import python_module
 from trax.cli.loading import load_object
-from trax.cli.operating import AsJson  # noqa: TC001 - cyclopts reads it
-from trax.cli.showing import say, show_json, show_rows
+from trax.cli.operators import AsJson  # noqa: TC001 - cyclopts reads it
+from trax.cli.output import say, show_json, show_rows
 from trax.clock import utc_now
 from trax.errors import DefinitionError
 from trax.store.foreign_jobs import apscheduler_jobs
@@ -113,10 +112,10 @@ def _show(
     results = compare(found, now)
     python = python_module(found, source)
     if as_json:
-        manifests: list[dict[str, Any]] = [plan.document(result) for result in results]
+        manifests: list[dict[str, Any]] = [output.document(result) for result in results]
         show_json({"manifests": manifests, "remarks": general_remarks, "python": python})
         return
     say(python.rstrip())
-    show_rows(plan.HEADER, plan.rows(results), to=sys.stderr)
-    for line in (*plan.lines(results), "in general:", *(f"  - {remark}" for remark in general_remarks)):
+    show_rows(output.HEADER, output.rows(results), to=sys.stderr)
+    for line in (*output.lines(results), "in general:", *(f"  - {remark}" for remark in general_remarks)):
         sys.stderr.write(f"{line}\n")

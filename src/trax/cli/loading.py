@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import trax
+from trax.app.app import Trax
 from trax.cli import AppImportError
 from trax.errors import DefinitionError, TraxError, did_you_mean
-from trax.host.app import Trax
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 from cyclopts import App, Parameter
 
-from trax.cli.operating import (
+from trax.cli.operators import (
     After,
     AsJson,
     DatabaseUrl,
@@ -19,7 +19,7 @@ from trax.cli.operating import (
     confirm,
     operate,
 )
-from trax.cli.showing import say, show_list, show_one
+from trax.cli.output import say, show_list, show_one
 
 LISTED: Final = ("external_id", "train", "group", "schedule", "enabled", "failure_count", "next_due_at")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from cyclopts import App, Parameter
 
 from trax.bounds import load_json
-from trax.cli.operating import (
+from trax.cli.operators import (
     AppOption,
     AsJson,
     Before,
@@ -26,15 +26,15 @@ from trax.cli.operating import (
     operate,
     usage_error,
 )
-from trax.cli.showing import say, show_list, show_one, single_line
+from trax.cli.output import say, show_list, show_one, single_line
 from trax.errors import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from trax.host.app import Trax
-    from trax.host.entry import QueuedEntry
-    from trax.host.wishes import QueueKeywords
+    from trax.app.app import Trax
+    from trax.engine.enqueue import QueueKeywords
+    from trax.worker.entry import QueuedEntry
 
 LISTED: Final = (
     "id",
@@ -96,9 +96,11 @@ def _enqueue_call(
     async def enqueue(app: Trax) -> tuple[QueuedEntry, str | None]:
         if has_code:
             return await app.queue(train, value, **options), None
-        from trax.host import bare
+        from trax.app import queue as queue_app
 
-        return await bare.queue(app.parts, train, value, options), await _unknown_train_warning(app, train)
+        return await queue_app.queue(app.parts, train, value, options), await _unknown_train_warning(
+            app, train
+        )
 
     return enqueue
 

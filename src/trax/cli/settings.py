@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Parameter
 
 from trax.bounds import load_json
-from trax.cli.operating import AppOption, AsJson, DatabaseUrl, Reason, Yes, confirm, operate, usage_error
-from trax.cli.showing import say, show_json, show_rows, single_line
+from trax.cli.operators import AppOption, AsJson, DatabaseUrl, Reason, Yes, confirm, operate, usage_error
+from trax.cli.output import say, show_json, show_rows, single_line
+from trax.engine.live_settings import check_known
 from trax.errors import InvalidSetting
-from trax.host.live_settings import check_known
 from trax.settings import Settings
 from trax.settings.kinds import Effective
 
 if TYPE_CHECKING:
-    from trax.host.app import Trax
+    from trax.app.app import Trax
 
 settings = App(name="settings", help="Read and change settings while servers run.")
 

@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from trax.cli.moments import moment, relative
-from trax.cli.operating import AsJson, DatabaseUrl, operate
-from trax.cli.showing import as_mapping, say, show_json, show_rows, single_line
-from trax.host.status import status as read_status
-from trax.records.status import COUNT_LIMIT, Status, problems
+from trax.cli.operators import AppOption, AsJson, DatabaseUrl, operate
+from trax.cli.output import as_mapping, moment, relative, say, show_json, show_rows, single_line
+from trax.inspect.status import status as read_status
+from trax.records.listing import COUNT_LIMIT
+from trax.records.status import Status, problems
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+    from trax.app.app import Trax
+    from trax.records import Reason
+
 
 Check = Annotated[
     bool, Parameter(negative=(), help="Print only problems, one per line; exit with 1 if there is one.")
@@ -80,3 +84,27 @@ def _when(at: datetime | None, current: Status) -> str:
 
 def _number(value: Any) -> str:
     return f"{value}+" if isinstance(value, int) and value >= COUNT_LIMIT else str(value)
+
+
+ID_HELP = "A manifest, entry or run: its external id or number; run:7 means run 7."
+TargetId = Annotated[str, Parameter(name="ID", help=ID_HELP)]
+
+
+def why(
+    what: TargetId, /, *, app: AppOption = None, database_url: DatabaseUrl = None, as_json: AsJson = False
+) -> None:
+    """Explain why a manifest, entry or run is not running; the reason that blocks it now comes first.
+
+    Without --app it uses the settings, trains and routes that live servers publish.
+    """
+
+    async def explain(app: Trax) -> list[Reason]:
+        app.parts.store.migrates = False
+        return await app.why(what)
+
+    reasons = operate(database_url, explain, app=app)
+    if as_json:
+        show_json({"id": what, "reasons": reasons})
+        return
+    for reason in reasons:
+        say(reason.text)

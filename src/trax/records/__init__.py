@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from trax.records.dead_letter import DeadLetter
-from trax.records.junction_timing import JunctionTiming
-from trax.records.log_line import LogLine
 from trax.records.manifest import Manifest, ManifestGroup
-from trax.records.metadata import Metadata
-from trax.records.reason import Reason
+from trax.records.metadata import JunctionTiming, LogLine, Metadata
 from trax.records.states import (
     DeadLetterStatus,
     LogLevel,
@@ -18,6 +15,7 @@ from trax.records.states import (
     ScheduleType,
     State,
 )
+from trax.records.status import Reason
 from trax.records.work_queue_entry import WorkQueueEntry
 from trax.records.worker import WorkerRecord
 

@@ -1,13 +1,74 @@
-"""Runs: each is one attempt to run a train."""
+"""How long the junctions of a run took, and their stored form."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Final, NamedTuple
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from trax.records.junction_timing import JunctionTiming
-from trax.records.states import State
+from trax.records.states import LogLevel, State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@dataclass(frozen=True, slots=True)
+class JunctionTiming:
+    """One junction of a run: when it started, and how long it took."""
+
+    name: str
+    started_at: datetime
+    seconds: float
+
+
+def timings_to_json(steps: Iterable[tuple[str, float, float]]) -> str:
+    """Steps are (name, seconds since the start of the run, duration in seconds)."""
+    rows = [[name, round(after, 6), round(seconds, 6)] for name, after, seconds in steps]
+    return json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
+
+
+def timings_from_json(text: str | None, started_at: datetime | None) -> tuple[JunctionTiming, ...]:
+    if text is None or started_at is None:
+        return ()
+    return tuple(
+        JunctionTiming(name, started_at + timedelta(seconds=after), seconds)
+        for name, after, seconds in json.loads(text)
+    )
+
+
+MESSAGE_CHARACTERS: Final = 4000
+LOGGER_CHARACTERS: Final = 500
+EXCEPTION_CHARACTERS: Final = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewLogLine:
+    """A log line to be written; long text is already cut."""
+
+    metadata_id: int
+    """The run that logged it."""
+    created_at: datetime
+    """When, by the database's clock."""
+    level: LogLevel
+    """The log level."""
+    logger: str
+    """The name of the logger."""
+    message: str
+    """The message."""
+    exception: str | None = None
+    """The exception logged with it."""
+    stack_trace: str | None = None
+    """The traceback of the exception."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLine(NewLogLine):
+    """One log line of a run."""
+
+    id: int
+    """Its id; pass it to read the lines after it."""
+
 
 ADMINISTRATIVE_PREFIX: Final = "trax."
 """The prefix of the names of administrative trains."""

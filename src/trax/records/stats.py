@@ -1,12 +1,53 @@
-"""Statistics of the dashboard's home page and of groups."""
+"""Totals of ended runs per minute and per hour."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
 
-from trax.records.count import Count
+from trax.records.listing import Count
 from trax.records.manifest import ManifestGroup
+from trax.records.status import Status
+
+
+class Span(StrEnum):
+    """The length of time that one total covers."""
+
+    MINUTE = "minute"
+    HOUR = "hour"
+
+
+SPAN_LENGTH: Final = {Span.MINUTE: timedelta(minutes=1), Span.HOUR: timedelta(hours=1)}
+
+
+@dataclass(frozen=True, slots=True)
+class RunTotals:
+    """The numbers of ended runs by result; `seconds` is the total duration of the completed ones."""
+
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    seconds: float = 0.0
+
+    @property
+    def total(self) -> int:
+        return self.completed + self.failed + self.cancelled
+
+    def __add__(self, other: RunTotals) -> RunTotals:
+        return RunTotals(
+            self.completed + other.completed,
+            self.failed + other.failed,
+            self.cancelled + other.cancelled,
+            self.seconds + other.seconds,
+        )
+
+
+def span_start(moment: datetime, span: Span) -> datetime:
+    """The start of the minute or hour of this moment."""
+    minute = 0 if span is Span.HOUR else moment.minute
+    return moment.replace(minute=minute, second=0, microsecond=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,3 +188,76 @@ def success_rate(completed: int, failed: int) -> float | None:
     """Completed runs divided by completed and failed ones; cancelled runs do not count."""
     total = completed + failed
     return completed / total if total else None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupQueue:
+    """The number of ready entries in one group, or in none (""): at most 10,000, less with many groups.
+
+    `oldest_at` is since when the oldest of the next entries of each priority has been waiting.
+    """
+
+    group: str
+    ready: int
+    oldest_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class RecentRun:
+    """How long one of the latest runs waited for a worker, and how long it took; None: not yet known."""
+
+    train: str
+    state: str
+    pickup_seconds: float | None
+    duration_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gauges:
+    """All gauges read from the database at one time."""
+
+    now: datetime
+    queues: tuple[GroupQueue, ...]
+    recent: tuple[RecentRun, ...]
+    ended: tuple[tuple[str, RunTotals], ...]
+    """The totals of each train added since the last read, minute by minute."""
+    tallied_to: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunningTrain:
+    """The runs of one train that are in progress; `progress` is that of the most advanced run."""
+
+    train: str
+    count: int
+    progress: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NextDue:
+    """A manifest and its next due time."""
+
+    manifest: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class LastFailure:
+    """The last failed run."""
+
+    metadata_id: int
+    train: str
+    at: datetime
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveView:
+    """The status, running trains, runs ended in the last minute, next due manifests and the last failure."""
+
+    status: Status
+    running: tuple[RunningTrain, ...]
+    completed: int
+    failed: int
+    next_due: tuple[NextDue, ...]
+    last_failure: LastFailure | None

@@ -109,3 +109,30 @@ def declaration_conflicts(workers: Iterable[WorkerRecord]) -> list[str]:
 def _server_names(servers: Iterable[WorkerRecord]) -> str:
     """Host and process of each server."""
     return ", ".join(f"{server.host} (process {server.pid})" for server in servers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningJob:
+    """One run that a worker holds now."""
+
+    id: int
+    train: str
+    manifest: str | None
+    started_at: datetime
+    current_junction: str | None = None
+    progress: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerView:
+    """A worker, the time since its last heartbeat, and its first runs; `running` counts all its runs."""
+
+    worker: WorkerRecord
+    silent_for: timedelta
+    is_lost: bool
+    running: int
+    jobs: tuple[RunningJob, ...] = ()
+
+    @property
+    def free_slots(self) -> int:
+        return max(0, self.worker.concurrency - self.running)

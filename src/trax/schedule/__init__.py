@@ -32,20 +32,16 @@ Display                describe     schedules in words
 
 from __future__ import annotations
 
-from trax.records.exclusions import exclusions_from_json, exclusions_to_json
-from trax.records.when import Calendar
+from trax.records.schedule import Calendar, exclusions_from_json, exclusions_to_json
 from trax.schedule import exclude
-from trax.schedule.answers import DueStatus, Fire, Never, Wait
 from trax.schedule.builder import Declarations
-from trax.schedule.cron import cron
+from trax.schedule.cron import cron, latest_occurrence, next_occurrence, occurrences
 from trax.schedule.declaration import UNSET, Group, Item
-from trax.schedule.describe import explain, to_cron_expression
 from trax.schedule.due import NextRun, after_cancellation, after_success, check_due, first_scheduled_run
-from trax.schedule.every import every, with_variance
+from trax.schedule.every import add_jitter, every, with_variance
 from trax.schedule.exclusions import first_allowed, is_excluded
-from trax.schedule.misfire import OnMisfire, fire_all, policy_and_limit
-from trax.schedule.occurrences import latest_occurrence, next_occurrence, occurrences
-from trax.schedule.variance import add_jitter
+from trax.schedule.misfire import DueStatus, Fire, Never, OnMisfire, Wait, fire_all, policy_and_limit
+from trax.schedule.preview import explain, to_cron_expression
 
 __all__ = [
     "UNSET",

@@ -1,22 +1,183 @@
-"""Collect the manifests, groups and calendars that an app declares. No database access."""
+"""Declare manifests in a chain: schedule(…).include(…).then_include(…)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from trax.errors import DefinitionError
-from trax.records.when import Calendar
-from trax.schedule.cursor import Cursor
-from trax.schedule.declaration import UNSET, Group
-from trax.schedule.ledger import DeclarationRegistry
-from trax.schedule.requirement import LABEL
+from trax.records.schedule import Calendar
+from trax.schedule.declaration import UNSET, AfterManifest, Group, Once, options_of, parse_when
+from trax.schedule.declare import Batch, DeclarationRegistry, build_declaration, check_train
+from trax.schedule.validate import DURATION, LABEL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+    from typing import Unpack
 
-    from trax.records.when import Window
-    from trax.schedule.declaration import Timetable, Unset
-    from trax.schedule.ledger import CodecOf
+    from trax.records.schedule import Window
+    from trax.schedule.declaration import Item, Occasion, ScheduleKeywords, Timetable, Unset, When
+    from trax.schedule.declare import CodecOf, ConfigureEach, Items
+    from trax.train import Train
+
+
+In = TypeVar("In")
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """A position in a chain: `include` depends on `root`, `then_include` depends on `last`.
+
+    Immutable: every call returns a new cursor, so a chain can branch.
+    """
+
+    registry: DeclarationRegistry
+    root: str | None = None
+    last: str | None = None
+
+    def schedule(
+        self,
+        train: Train[In, Any],
+        external_id: str,
+        input: In,  # noqa: A002 - the public name
+        when: When,
+        **options: Unpack[ScheduleKeywords],
+    ) -> Cursor:
+        """Run a train on a schedule. Manifests included next depend on this one."""
+        occasion = parse_when(f"manifest {external_id!r}", when)
+        self._declare(train, external_id, input, occasion, options)
+        return Cursor(self.registry, root=external_id, last=external_id)
+
+    def include(
+        self,
+        train: Train[In, Any],
+        external_id: str,
+        input: In,  # noqa: A002
+        **options: Unpack[ScheduleKeywords],
+    ) -> Cursor:
+        """Run a train after each success of the root manifest of this chain."""
+        if self.root is None:
+            raise DefinitionError(
+                f"include {external_id!r} has no root to depend on: it must follow schedule(…) in one chain; "
+                f"after schedule_many or schedule_once use include_many with Item(…, depends_on=…)"
+            )
+        self._declare(train, external_id, input, AfterManifest(self.root), options)
+        return replace(self, last=external_id)
+
+    def then_include(
+        self,
+        train: Train[In, Any],
+        external_id: str,
+        input: In,  # noqa: A002
+        **options: Unpack[ScheduleKeywords],
+    ) -> Cursor:
+        """Run a train after each success of the previous manifest in this chain."""
+        if self.last is None:
+            raise DefinitionError(
+                f"then_include {external_id!r} has no single manifest before it to depend on: it must follow "
+                f"schedule, include or then_include in one chain; after a batch use then_include_many with "
+                f"Item(…, depends_on=…)"
+            )
+        self._declare(train, external_id, input, AfterManifest(self.last), options)
+        return replace(self, last=external_id)
+
+    def schedule_many(
+        self,
+        train: Train[In, Any],
+        name: str | None,
+        items: Items[In],
+        when: When,
+        *,
+        configure_each: ConfigureEach[In] | None = None,
+        **options: Unpack[ScheduleKeywords],
+    ) -> Cursor:
+        """Run a train on a schedule for each item. External ids are `name-id`; the batch `name` owns them."""
+        batch = Batch(train, name, options, configure_each)
+        occasion = parse_when(batch.place, when)
+        self._declare_batch(batch, items, lambda item: _require_no_parent(item, occasion))
+        return Cursor(self.registry)
+
+    def include_many(
+        self,
+        train: Train[In, Any],
+        name: str | None,
+        items: Items[In],
+        *,
+        configure_each: ConfigureEach[In] | None = None,
+        **options: Unpack[ScheduleKeywords],
+    ) -> Cursor:
+        """Run a train for each item after each success of its `depends_on`, or else of the root manifest."""
+        batch = Batch(train, name, options, configure_each)
+        self._declare_batch(batch, items, lambda item: _require_parent(item, "include_many", self.root))
+        return replace(self, last=None)
+
+    def then_include_many(
+        self,
+        train: Train[In, Any],
+        name: str | None,
+        items: Items[In],
+        *,
+        configure_each: ConfigureEach[In] | None = None,
+        **options: Unpack[ScheduleKeywords],
+    ) -> Cursor:
+        """Run a train for each item after each success of its `depends_on`."""
+        batch = Batch(train, name, options, configure_each)
+        self._declare_batch(batch, items, lambda item: _require_parent(item, "then_include_many"))
+        return replace(self, last=None)
+
+    def schedule_once(
+        self,
+        train: Train[In, Any],
+        external_id: str,
+        input: In,  # noqa: A002
+        delay: timedelta = timedelta(),
+        **options: Unpack[ScheduleKeywords],
+    ) -> Cursor:
+        """Run a train once, `delay` after the app starts."""
+        DURATION(f"manifest {external_id!r}: delay", delay)
+        self._declare(train, external_id, input, Once(delay), options)
+        return Cursor(self.registry)
+
+    def _declare(
+        self,
+        train: Train[Any, Any],
+        external_id: str,
+        value: Any,
+        occasion: Occasion,
+        keywords: ScheduleKeywords,
+    ) -> None:
+        place = f"manifest {external_id!r}"
+        check_train(place, train)
+        options, codec = options_of(place, keywords), self.registry.codec_of(train)
+        manifest = build_declaration(train, external_id, value, occasion, options, codec=codec)
+        self.registry.add([(manifest, options)])
+
+    def _declare_batch(
+        self, batch: Batch[Any], items: Items[Any], occasion_for: Callable[[Item[Any]], Occasion]
+    ) -> None:
+        check_train(batch.place, batch.train)
+        codec = self.registry.codec_of(batch.train)
+        self.registry.add(batch.build_declarations(items, occasion_for, codec))
+
+
+def _require_no_parent(item: Item[Any], occasion: Occasion) -> Occasion:
+    if item.depends_on is not None:
+        raise DefinitionError(
+            f"schedule_many: item {item.id!r} depends on {item.depends_on!r}, but has a schedule of its own; "
+            f"use include_many for items that run after another manifest"
+        )
+    return occasion
+
+
+def _require_parent(item: Item[Any], verb: str, default: str | None = None) -> AfterManifest:
+    parent = item.depends_on or default
+    if parent is None:
+        raise DefinitionError(
+            f"{verb}: item {item.id!r} has nothing to depend on; write Item({item.id!r}, …, depends_on=…) "
+            f"with the full external id of its parent"
+        )
+    return AfterManifest(parent)
 
 
 class Declarations:

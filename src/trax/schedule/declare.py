@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
 from trax.errors import DefinitionError, InvalidInput, format_value
+from trax.records.schedule import Cron, Interval, Schedule
 from trax.records.states import ScheduleType
-from trax.records.when import Cron, Interval, Schedule
-from trax.schedule.declaration import Declaration
-from trax.schedule.occasion import AfterManifest, Once, schedule_type_of
-from trax.schedule.variance import variance_seconds
-from trax.train import Train
-from trax.train.names import check_name
+from trax.schedule.declaration import (
+    UNSET,
+    AfterManifest,
+    Declaration,
+    GroupDeclaration,
+    Item,
+    Once,
+    ScheduleKeywords,
+    Timetable,
+    options_of,
+    schedule_type_of,
+)
+from trax.schedule.every import variance_seconds
+from trax.schedule.graph import Dag, check_graph, group_edges, parents_first
+from trax.train import Train, input_codec
+from trax.train.options import check_name
 
 if TYPE_CHECKING:
-    from trax.schedule.occasion import Occasion
-    from trax.schedule.options import ScheduleOptions
-    from trax.train import Retry
+    from collections.abc import Sequence
+
+    from trax.schedule.declaration import Group, Occasion, ScheduleOptions
+    from trax.schedule.graph import Edge
+    from trax.train import Codec, Retry
 
 
 class Encoder(Protocol):
@@ -125,3 +139,162 @@ def _max_retries(train: Train[Any, Any], options: ScheduleOptions) -> int | None
 def _retry(train: Train[Any, Any], options: ScheduleOptions) -> Retry | None:
     retry, max_retries = options.retry or train.options.retry, _max_retries(train, options)
     return replace(retry, max_retries=max_retries) if retry and max_retries is not None else retry
+
+
+CodecOf: TypeAlias = Callable[[Train[Any, Any]], Encoder]
+
+
+class DeclarationRegistry:
+    """The declarations so far, in the order in which they were written."""
+
+    def __init__(self, codec_of: CodecOf | None = None) -> None:
+        self._manifests: dict[str, Declaration] = {}
+        self._groups: dict[str, GroupDeclaration] = {}
+        self._implied_priorities: dict[str, int] = {}
+        self._manifest_graph = Dag()
+        self._group_graph = Dag()
+        self._codecs: dict[Train[Any, Any], Codec[Any]] = {}
+        self.codec_of = codec_of or self._default_codec
+
+    def add(self, declarations: Sequence[tuple[Declaration, ScheduleOptions]]) -> None:
+        """Add declarations: all, or none if an external id is taken or a dependency cycle would result."""
+        new: dict[str, Declaration] = {}
+        for manifest, _ in declarations:
+            self._refuse_duplicate(manifest, new)
+            new[manifest.external_id] = manifest
+        self._connect(new)
+        self._manifests |= new
+        for manifest, options in declarations:
+            self.merge_group(manifest.group, options.group)
+            if manifest.priority or options.priority is not None:
+                self._implied_priorities[manifest.group] = manifest.priority
+
+    def merge_group(self, name: str, group: Group) -> None:
+        """Merge options of a group into those declared before."""
+        known = self._groups.get(name) or GroupDeclaration(name=name)
+        self._groups[name] = known.merge(group)
+
+    def timetable(self) -> Timetable:
+        """All declarations so far. Cycles were refused when they were added."""
+        self._refuse_wrong_renames()
+        groups = tuple(self._with_implied_priority(group) for group in self._groups.values())
+        return Timetable(manifests=parents_first(self._manifests.values()), groups=groups)
+
+    def _connect(self, new: dict[str, Declaration]) -> None:
+        """Add the dependencies of new manifests; refuse cycles. A parent may follow its children."""
+        edges = [(each.depends_on, name) for name, each in new.items() if each.depends_on is not None]
+        waiting = [(name, child) for name in new for child in self._manifest_graph.children_of(name)]
+        between = self._edges_between_groups([*edges, *waiting], new)
+        if self._manifest_graph.creates_cycle(edges) or self._group_graph.creates_cycle(between):
+            check_graph((*self._manifests.values(), *new.values()))
+        self._manifest_graph.add(edges)
+        self._group_graph.add(between)
+
+    def _edges_between_groups(self, edges: list[Edge], new: dict[str, Declaration]) -> list[Edge]:
+        known = (new.get(name) or self._manifests.get(name) for edge in edges for name in edge)
+        return group_edges(edges, {each.external_id: each.group for each in known if each is not None})
+
+    def _refuse_duplicate(self, manifest: Declaration, new: dict[str, Declaration]) -> None:
+        external_id = manifest.external_id
+        holder = self._manifests.get(external_id) or new.get(external_id)
+        if holder is not None:
+            raise DefinitionError(
+                f"external id {external_id!r} is declared twice: for train {holder.train!r} and for "
+                f"train {manifest.train!r}; give one of them another id"
+            )
+
+    def _refuse_wrong_renames(self) -> None:
+        """Refuse a former external id that is still declared, or that two manifests claim."""
+        taken: dict[str, str] = {}
+        for external_id, manifest in self._manifests.items():
+            for old in manifest.renamed_from:
+                if old in self._manifests:
+                    raise DefinitionError(
+                        f"manifest {external_id!r} is renamed from {old!r}, which is still declared; "
+                        f"remove one of the two"
+                    )
+                if taken.setdefault(old, external_id) != external_id:
+                    raise DefinitionError(
+                        f"manifests {taken[old]!r} and {external_id!r} are both renamed from {old!r}; "
+                        f"only one can take over its history"
+                    )
+
+    def _with_implied_priority(self, group: GroupDeclaration) -> GroupDeclaration:
+        """A group without a declared priority gets that of its last manifest with one."""
+        if group.priority is not UNSET or group.name not in self._implied_priorities:
+            return group
+        return replace(group, priority=self._implied_priorities[group.name])
+
+    def _default_codec(self, train: Train[Any, Any]) -> Codec[Any]:
+        if train not in self._codecs:
+            self._codecs[train] = input_codec(train)
+        return self._codecs[train]
+
+
+In = TypeVar("In")
+
+Items: TypeAlias = Mapping[str, In] | Mapping[int, In] | Iterable[Item[In]]
+"""Inputs by id, or `Item` values, which can also name the manifest they depend on."""
+
+ConfigureEach: TypeAlias = Callable[[Item[In]], ScheduleKeywords | None]
+"""Returns options for one item of a batch; they override those of the batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch(Generic[In]):
+    """What the manifests of a batch share. `name` is the prefix of their external ids and owns them."""
+
+    train: Train[In, Any]
+    name: str | None
+    keywords: ScheduleKeywords
+    configure_each: ConfigureEach[In] | None = None
+
+    def __post_init__(self) -> None:
+        if self.name is not None:
+            check_name(self.name, "a batch's name")
+
+    @property
+    def place(self) -> str:
+        return "a batch" if self.name is None else f"batch {self.name!r}"
+
+    def build_declarations(
+        self, items: Items[In], occasion_of: Callable[[Item[In]], Occasion], codec: Encoder
+    ) -> list[tuple[Declaration, ScheduleOptions]]:
+        """One declaration for each item, with its options."""
+        listed = self._list_items(items)
+        shared = options_of(self.place, self.keywords)
+        group = self.name or (self._id_of(listed[0]) if listed else None)
+        declarations: list[tuple[Declaration, ScheduleOptions]] = []
+        for item in listed:
+            options = self._item_options(item) if self.configure_each else shared
+            declaration = build_declaration(
+                self.train,
+                self._id_of(item),
+                item.input,
+                occasion_of(item),
+                options,
+                codec=codec,
+                group=group,
+                batch=self.name,
+            )
+            declarations.append((declaration, options))
+        return declarations
+
+    def _list_items(self, items: Any) -> list[Item[In]]:
+        if isinstance(items, Mapping):
+            return [Item(key, value) for key, value in cast("Mapping[Any, In]", items).items()]
+        listed = list(cast("Iterable[Any]", items)) if isinstance(items, Iterable) else [items]
+        for each in listed:
+            if not isinstance(each, Item):
+                raise DefinitionError(
+                    f"{self.place} needs a mapping from ids to inputs, or an Item(id, input) for each "
+                    f"(got {format_value(each)})"
+                )
+        return listed
+
+    def _id_of(self, item: Item[In]) -> str:
+        return str(item.id) if self.name is None else f"{self.name}-{item.id}"
+
+    def _item_options(self, item: Item[In]) -> ScheduleOptions:
+        own = self.configure_each(item) if self.configure_each else None
+        return options_of(f"manifest {self._id_of(item)!r}", {**self.keywords, **(own or {})})

@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from trax.errors import DefinitionError
 from trax.records.states import ScheduleType
-from trax.schedule.answers import DueStatus, Fire, Never, Wait
+from trax.schedule.every import add_jitter
 from trax.schedule.exclusions import first_allowed
-from trax.schedule.pace import schedule_moments
-from trax.schedule.regular import base_time, check_regular
-from trax.schedule.variance import add_jitter
+from trax.schedule.misfire import DueStatus, Fire, Never, Wait, base_time, check_regular, schedule_moments
 
 if TYPE_CHECKING:
     from datetime import datetime
     from random import Random
 
-    from trax.records.when import Timing
+    from trax.records.schedule import Timing
 
 __all__ = [
     "UNREADABLE_RECHECK_DELAY",

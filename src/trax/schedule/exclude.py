@@ -6,8 +6,8 @@ from dataclasses import replace
 from datetime import date, datetime, time
 
 from trax.errors import DefinitionError, format_value
-from trax.records.when import Calendar, DateRange, Dates, DaysOfWeek, TimeWindow
-from trax.schedule.days import DAYS, day_number
+from trax.records.schedule import Calendar, DateRange, Dates, DaysOfWeek, TimeWindow
+from trax.schedule.cron import DAYS, day_number
 
 
 def days_of_week(*days: int | str) -> DaysOfWeek:

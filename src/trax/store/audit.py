@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from sqlalchemy import delete, insert, select, update
 
 from trax.records.audit import MAX_IDS, AuditEntry, Via, to_stored_json
-from trax.store.json import parse_json
 from trax.store.schema import tables
-from trax.store.text import storable
+from trax.store.types import parse_json, storable
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row, Select
 
     from trax.records.audit import Actor, NewAudit
-    from trax.records.filters import AuditFilter
+    from trax.records.listing import AuditFilter
 
 MAX_SEARCHED: Final = 10_000
 """How many entries a search by target reads: targets are not indexed."""

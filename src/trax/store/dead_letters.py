@@ -1,28 +1,109 @@
-"""Read, insert, resolve and purge dead letters."""
+"""Load the last failure of dead letters, and the input of the run that failed."""
 
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import bindparam, delete, insert, select, text, update
+from sqlalchemy import Integer, bindparam, delete, func, insert, select, text, update
 
-from trax.records.dead_letter import DeadLetter
-from trax.records.states import DeadLetterStatus
-from trax.store.dialect import among, document, id_document, rows_of
-from trax.store.failures import add_failures
-from trax.store.json import parse_json
-from trax.store.lists import shorten
-from trax.store.names import manifest_id
+from trax.records.dead_letter import DeadLetter, DeadLetterGroup, fingerprint
+from trax.records.states import DeadLetterStatus, State
+from trax.store.dialect import among, document, id_document, ids_of, rows_of
+from trax.store.listing import manifest_id, shorten
 from trax.store.schema import tables, tables_for
-from trax.store.text import storable
-from trax.store.types import Utc, sql_literal
+from trax.store.types import BigId, Utc, parse_json, sql_literal, storable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from sqlalchemy import Connection, Insert, Row, Select, Table
+
+
+MAX_REASON_CHARACTERS: Final = 1_000
+"""How much of a failure reason a letter keeps; the run has the whole."""
+
+
+def add_failures(connection: Connection, letters: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Add to each letter its last failure, the fingerprint, and the input of the run that failed.
+
+    The run is `last_metadata_id` of the letter, else the last failed run of the manifest. Letters are rare,
+    so an extra query is fine.
+    """
+    rows_wanted = [
+        {
+            "place": position,
+            "manifest_id": letter["manifest_id"] if letter["retry_count"] else None,
+            "metadata_id": letter.get("last_metadata_id"),
+        }
+        for position, letter in enumerate(letters)
+    ]
+    rows = connection.execute(
+        _select_last_failures(connection.dialect.name), {"letters": document(rows_wanted)}
+    )
+    runs = {row.place: row for row in rows}
+    return [_add_failure(letter, runs.get(position)) for position, letter in enumerate(letters)]
+
+
+def load_failed_inputs(connection: Connection, manifest_ids: Sequence[int]) -> dict[int, str | None]:
+    """The input of the last failed run of each manifest, by manifest id, as JSON text."""
+    if not manifest_ids:
+        return {}
+    rows = connection.execute(
+        _select_failed_inputs(connection.dialect.name), {"ids": id_document(manifest_ids)}
+    )
+    return {row.id: row.input for row in rows}
+
+
+def _add_failure(letter: Mapping[str, Any], run: Row[Any] | None) -> dict[str, Any]:
+    """Add the failure of `run` to a letter; without a run, the letter's reason is the failure.
+
+    The input comes from the run's entry, which has all of it; without an entry the letter's input stays.
+    """
+    exception, junction, reason = (
+        (run.failure_exception, run.failure_junction, run.failure_reason) if run else (None, None, None)
+    )
+    own_input = run.entry_input if run else None
+    return {
+        **letter,
+        "input": letter["input"] if own_input is None else own_input,
+        "last_metadata_id": run.id if run else None,
+        "failure_exception": exception,
+        "failure_junction": junction,
+        "failure_reason": storable(reason[:MAX_REASON_CHARACTERS]) if reason else None,
+        "fingerprint": fingerprint(letter["train"], exception, junction, reason or letter["reason"]),
+    }
+
+
+@cache
+def _select_last_failures(dialect: str) -> Select[*tuple[Any, ...]]:
+    run, entry = tables_for(dialect).metadata, tables_for(dialect).work_queue
+    kinds = {"place": Integer(), "manifest_id": BigId, "metadata_id": BigId}
+    letters = rows_of(dialect, "letters", kinds)
+    failed = run.alias("failed")
+    of_manifest = (
+        select(func.max(failed.c.id))
+        .where(failed.c.manifest_id == letters.c.manifest_id, failed.c.state == sql_literal(State.FAILED))
+        .scalar_subquery()
+    )
+    last = func.coalesce(letters.c.metadata_id, of_manifest)
+    columns = (run.c.id, run.c.failure_exception, run.c.failure_junction, run.c.failure_reason)
+    source = letters.join(run, run.c.id == last).outerjoin(entry, entry.c.external_id == run.c.external_id)
+    return select(letters.c.place, *columns, entry.c.input.label("entry_input")).select_from(source)
+
+
+@cache
+def _select_failed_inputs(dialect: str) -> Select[*tuple[Any, ...]]:
+    """Select the input from the entry: the run may have none, or a truncated one."""
+    t, wanted = tables_for(dialect), ids_of(dialect)
+    return (
+        select(wanted.c.id, t.work_queue.c.input)
+        .select_from(wanted.join(t.manifest, t.manifest.c.id == wanted.c.id))
+        .join(t.metadata, t.metadata.c.id == t.manifest.c.failed_metadata_id)
+        .join(t.work_queue, t.work_queue.c.external_id == t.metadata.c.external_id)
+    )
+
 
 AWAITING = "status = 'awaiting_intervention'"
 INSERT_COLUMNS = (
@@ -200,3 +281,44 @@ def _record(row: Row[Any]) -> DeadLetter:
         failure_reason=row.failure_reason,
         fingerprint=row.fingerprint,
     )
+
+
+MAX_LETTERS: Final = 50_000
+"""How many awaiting letters are grouped, the newest first."""
+
+
+def load_groups(connection: Connection, *, limit: int = 50, brief: bool = False) -> list[DeadLetterGroup]:
+    """Groups of awaiting dead letters, the largest first."""
+    rows = _count_by_fingerprint(connection, limit)
+    ids = [row.last_id for row in rows] + [row.first_id for row in rows]
+    letters = load_by_ids(connection, ids, brief=brief)
+    return [
+        DeadLetterGroup(
+            fingerprint=row.fingerprint,
+            train=letters[row.last_id].train,
+            count=row.letters,
+            first_at=letters[row.first_id].dead_lettered_at,
+            last_at=letters[row.last_id].dead_lettered_at,
+            sample=letters[row.last_id],
+        )
+        for row in rows
+    ]
+
+
+def _count_by_fingerprint(connection: Connection, limit: int) -> Sequence[Any]:
+    letter = tables(connection).dead_letter
+    awaiting = (
+        select(letter.c.id, letter.c.fingerprint)
+        .where(letter.c.status == sql_literal(DeadLetterStatus.AWAITING_INTERVENTION))
+        .order_by(letter.c.id.desc())
+        .limit(MAX_LETTERS)
+        .subquery()
+    )
+    letters, last = func.count().label("letters"), func.max(awaiting.c.id).label("last_id")
+    query = (
+        select(awaiting.c.fingerprint, letters, func.min(awaiting.c.id).label("first_id"), last)
+        .group_by(awaiting.c.fingerprint)
+        .order_by(letters.desc(), last.desc())
+        .limit(limit)
+    )
+    return connection.execute(query).all()

@@ -16,8 +16,7 @@ from sqlalchemy import Float, Text, bindparam, cast, column, func, literal_colum
 from sqlalchemy.dialects import postgresql, sqlite
 
 from trax.clock import utc_now
-from trax.store.text import searchable
-from trax.store.types import SQLITE, BigId, Json, Utc, utc_text
+from trax.store.types import SQLITE, BigId, Json, Utc, searchable, utc_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

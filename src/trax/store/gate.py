@@ -9,27 +9,47 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import Boolean, bindparam, func, or_, select, text, true, update
+from sqlalchemy import Boolean, bindparam, case, func, insert, or_, select, text, true, update
 
-from trax.store.claim import PENDING_HERE, Claimed, claim_statements, group_statements, parse_claimed
-from trax.store.dialect import document, gate_lock, now_parameter, rows_of, select_now
-from trax.store.pipeline import run_together
-from trax.store.schema import tables_for
+from trax.events import Topic
+from trax.records.states import QueueStatus, State
+from trax.store.announce import announce, notifications
+from trax.store.dialect import (
+    document,
+    gate_lock,
+    is_sqlite,
+    next_id,
+    now_parameter,
+    quick_document,
+    reserve_ids,
+    rows_of,
+    select_now,
+)
+from trax.store.pipeline import commit_together, run_together
+from trax.store.runs.claim import (
+    PENDING_HERE,
+    Claimed,
+    claim_columns,
+    claim_statements,
+    group_statements,
+    parse_claimed,
+)
+from trax.store.schema import tables, tables_for
 from trax.store.schema.manifest import BOUND
 from trax.store.schema.metadata import UNDER_LIMITS
 from trax.store.schema.work_queue import DELAYED, PARKED, READY
 from trax.store.settings import select_edited
-from trax.store.types import SQLITE, BigId, in_utc
+from trax.store.types import SQLITE, BigId, Utc, in_utc, sql_literal
 from trax.store.workers import FleetMark, fleet_mark
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from sqlalchemy import ColumnElement, Connection, Select, Table, Update
+    from sqlalchemy import ColumnElement, Connection, Insert, Select, Table, Update
 
-    from trax.store.claim import ClaimRequest
     from trax.store.pipeline import BoundStatement, Rows
+    from trax.store.runs.claim import ClaimRequest
 
 
 MAX_PENDING_COUNTED: Final = 1000
@@ -296,4 +316,164 @@ def _heads_of(queue: Any, open_groups: Any) -> Select[Any]:
         .where(text(READY), queue.c.group_id == open_groups.c.group_id)
         .order_by(*_order(queue)[1:])
         .limit(bindparam("per_group"))
+    )
+
+
+COPIED_COLUMNS = (
+    "external_id",
+    "train",
+    "input",
+    "manifest_id",
+    "group_id",
+    "priority",
+    "attempt",
+    "scheduled_for",
+    "timeout_seconds",
+)
+"""Columns copied from the entry to its run."""
+
+ADMISSION_COLUMNS = ("metadata_id", "submitter", "exempt", "worker_id", "host")
+"""Columns of a run that come from its admission."""
+
+
+class Admission(NamedTuple):
+    """An entry to admit: its submitter, and whether it is exempt from the limits.
+
+    With a worker the run starts at once, claimed by that worker on its host; without one it is pending.
+    """
+
+    entry_id: int
+    submitter: str
+    exempt: bool = False
+    worker_id: int | None = None
+    host: str | None = None
+    from_dead_letter: bool = False
+
+
+class AdmissionResult(NamedTuple):
+    """The ids of the inserted runs in order, and the runs that a worker claimed at once."""
+
+    metadata_ids: list[int]
+    claimed: list[Claimed]
+
+
+def admit(connection: Connection, admissions: Sequence[Admission], *, now: datetime) -> AdmissionResult:
+    """Mark the entries dispatched, insert their runs, and commit.
+
+    Ids rise in the order of admission: workers claim runs of equal priority by id.
+    """
+    if not admissions:
+        return AdmissionResult([], [])
+    dialect = connection.dialect.name
+    if any(admission.worker_id is None for admission in admissions):
+        announce(connection, Topic.PENDING)
+    parameters = {"rows": quick_document(dialect, _rows(connection, admissions)), "now": now}
+    mark: list[BoundStatement] = [(_mark_dispatched(dialect), parameters)] if is_sqlite(connection) else []
+    link_letters: list[BoundStatement] = (
+        [(_link_dead_letters(dialect), parameters)] if _has_dead_letter_retry(admissions) else []
+    )
+    notify = notifications(connection)
+    results = commit_together(connection, *mark, (_insert_runs(dialect), parameters), *link_letters, *notify)
+    rows = sorted(results[len(mark)])
+    return AdmissionResult(
+        metadata_ids=[row[0] for row in rows],
+        claimed=[Claimed._make(row[:-1]) for row in rows if row[-1] is not None],
+    )
+
+
+def _has_dead_letter_retry(admissions: Sequence[Admission]) -> bool:
+    return any(admission.from_dead_letter for admission in admissions)
+
+
+def _rows(connection: Connection, admissions: Sequence[Admission]) -> list[dict[str, Any]]:
+    rows = [
+        {
+            "id": admission.entry_id,
+            "place": position,
+            "submitter": admission.submitter,
+            "exempt": admission.exempt,
+            "worker_id": admission.worker_id,
+            "host": admission.host,
+        }
+        for position, admission in enumerate(admissions)
+    ]
+    if is_sqlite(connection):
+        ids = reserve_ids(connection, tables(connection).metadata, len(rows))
+        for row, metadata_id in zip(rows, ids, strict=True):
+            row["metadata_id"] = metadata_id
+    return rows
+
+
+def _admission_rows(dialect: str) -> Any:
+    """The admissions with the ids of their runs; PostgreSQL assigns the ids here, in order of admission."""
+    t = tables_for(dialect)
+    kinds: dict[str, Any] = {"id": BigId, "place": BigId, "worker_id": BigId}
+    kinds |= {name: t.metadata.c[name].type for name in ("submitter", "exempt", "host")}
+    if dialect == SQLITE:
+        return rows_of(dialect, "rows", kinds | {"metadata_id": BigId})
+    rows = rows_of(dialect, "rows", kinds)
+    in_order = select(rows).order_by(rows.c.place).subquery("in_order")
+    return select(in_order, next_id(t.metadata).label("metadata_id")).cte("given")
+
+
+def _build_mark(dialect: str, admissions: Any) -> Any:
+    queue = tables_for(dialect).work_queue
+    return (
+        update(queue)
+        .where(queue.c.id == admissions.c.id, text("status = 'queued'"))
+        .values(
+            status=sql_literal(QueueStatus.DISPATCHED),
+            metadata_id=admissions.c.metadata_id,
+            dispatched_at=bindparam("now", type_=Utc),
+        )
+    )
+
+
+@cache
+def _mark_dispatched(dialect: str) -> Update:
+    return _build_mark(dialect, _admission_rows(dialect))
+
+
+def _run_source(dialect: str) -> Any:
+    """The dispatched entries joined to their admissions; on PostgreSQL this is the update that marks them."""
+    queue, admissions = tables_for(dialect).work_queue, _admission_rows(dialect)
+    columns: list[Any] = [
+        *(queue.c[name] for name in COPIED_COLUMNS),
+        *(admissions.c[name] for name in ADMISSION_COLUMNS),
+    ]
+    if dialect != SQLITE:
+        return _build_mark(dialect, admissions).returning(*columns).cte("marked")
+    joined = select(*columns).join_from(queue, admissions, admissions.c.id == queue.c.id)
+    return joined.where(queue.c.metadata_id == admissions.c.metadata_id).subquery("marked")
+
+
+@cache
+def _insert_runs(dialect: str) -> Insert:
+    metadata, source = tables_for(dialect).metadata, _run_source(dialect)
+    now = bindparam("now", type_=Utc)
+    is_claimed = source.c.worker_id.is_not(None)
+    columns: dict[str, Any] = {name: source.c[name] for name in (*COPIED_COLUMNS, *ADMISSION_COLUMNS[1:])} | {
+        "id": source.c.metadata_id,
+        "state": case((is_claimed, sql_literal(State.IN_PROGRESS)), else_=sql_literal(State.PENDING)),
+        "created_at": now,
+        "started_at": case((is_claimed, now)),
+    }
+    rows = select(*columns.values()).order_by(source.c.metadata_id)
+    statement = insert(metadata).from_select(list(columns), rows)
+    return statement.returning(*claim_columns(dialect), metadata.c.worker_id)
+
+
+@cache
+def _link_dead_letters(dialect: str) -> Update:
+    """Record on each requeued dead letter the run of its entry."""
+    t = tables_for(dialect)
+    entries = rows_of(dialect, "rows", {"id": BigId})
+    return (
+        update(t.dead_letter)
+        .where(
+            t.dead_letter.c.id == t.work_queue.c.dead_letter_id,
+            t.work_queue.c.id == entries.c.id,
+            t.work_queue.c.metadata_id.is_not(None),
+        )
+        .values(retry_metadata_id=t.work_queue.c.metadata_id)
     )

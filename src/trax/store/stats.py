@@ -1,28 +1,244 @@
-"""Read statistics of ended runs: from the totals, and from runs not yet included in them."""
+"""Totals of the runs that ended between two times, by minute, train and group.
+
+There is no index on `ended_at` alone: every finish would pay for it. The cleanup has one on (train,
+ended_at). So the train names are read first, one index step each, and then the ended runs of each train.
+"""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import Connection, bindparam, case, func, select
+from sqlalchemy import Connection, bindparam, case, delete, func, select, true
 
 from trax.records.metadata import ADMINISTRATIVE_PREFIX
 from trax.records.states import State
-from trax.records.tally import RunTotals, Span, span_start
-from trax.store import ended, tallies
-from trax.store.dialect import seconds_between
-from trax.store.ended import MinuteTotals, build_totals
+from trax.records.stats import SPAN_LENGTH, RunTotals, Span, span_start
+from trax.store import dialect
+from trax.store.dialect import seconds_between, start_of_span
 from trax.store.schema import tables, tables_for
 from trax.store.types import Utc, sql_literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sqlalchemy import Select
+    from sqlalchemy import CTE, ColumnElement, Select, Table
+
+
+class MinuteTotals(NamedTuple):
+    """Totals of the runs of a train and group that ended in one minute, and when the last one ended."""
+
+    at: datetime
+    train: str
+    group_id: int | None
+    totals: RunTotals
+    last_at: datetime
+
+
+def load_totals(
+    connection: Connection, since: datetime, until: datetime, *, at_most: int | None = None
+) -> list[MinuteTotals]:
+    """Totals of the runs that ended from `since` until before `until`; reads at most `at_most` runs."""
+    query = _select_between(connection.dialect.name).limit(at_most)
+    rows = connection.execute(_sum_runs(connection.dialect.name, query), {"since": since, "until": until})
+    return [MinuteTotals(row[0], row[1], row[2], build_totals(row[3:7]), row[7]) for row in rows]
+
+
+def build_totals(row: Sequence[Any]) -> RunTotals:
+    """Convert four sums of the database, which are decimals on PostgreSQL."""
+    completed, failed, cancelled, seconds = row
+    return RunTotals(int(completed), int(failed), int(cancelled), float(seconds))
+
+
+def first_end_since(connection: Connection, since: datetime) -> datetime | None:
+    """When the first run ended, from this time on."""
+    return connection.execute(_select_first_since(connection.dialect.name), {"since": since}).scalar()
+
+
+@cache
+def _select_between(dialect: str) -> Select[*tuple[Any, ...]]:
+    run, names = tables_for(dialect).metadata, train_names(dialect)
+    since, until = bindparam("since", type_=Utc), bindparam("until", type_=Utc)
+    in_period = (run.c.train == names.c.name) & (run.c.ended_at >= since) & (run.c.ended_at < until)
+    minute = start_of_span(dialect, run.c.ended_at, Span.MINUTE).label("at")
+    of_run = (run.c.train, run.c.group_id, run.c.state, run.c.started_at, run.c.ended_at)
+    return select(minute, *of_run).select_from(names).join(run, in_period)
+
+
+def _sum_runs(dialect: str, runs: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
+    ended = runs.subquery("ended")
+    completed = ended.c.state == sql_literal(State.COMPLETED)
+    duration = seconds_between(dialect, ended.c.started_at, ended.c.ended_at)
+    key = (ended.c.at, ended.c.train, ended.c.group_id)
+    return select(
+        *key,
+        _count_where(completed),
+        _count_where(ended.c.state == sql_literal(State.FAILED)),
+        _count_where(ended.c.state == sql_literal(State.CANCELLED)),
+        func.sum(case((completed, duration), else_=0.0)),
+        func.max(ended.c.ended_at, type_=Utc),
+    ).group_by(*key)
+
+
+@cache
+def _select_first_since(dialect: str) -> Select[Any]:
+    run, names = tables_for(dialect).metadata, train_names(dialect)
+    first = (
+        select(func.min(run.c.ended_at, type_=Utc))
+        .where(run.c.train == names.c.name, run.c.ended_at >= bindparam("since", type_=Utc))
+        .correlate(names)
+        .scalar_subquery()
+    )
+    firsts = select(first.label("at")).select_from(names).subquery("firsts")
+    return select(func.min(firsts.c.at, type_=Utc))
+
+
+@cache
+def train_names(dialect: str) -> CTE:
+    """The names of all trains with an ended run, each found by one index step."""
+    run = tables_for(dialect).metadata
+    ended = run.c.ended_at.is_not(None)
+    first = select(func.min(run.c.train).label("name")).where(ended).cte("names", recursive=True)
+    following = select(func.min(run.c.train)).where(ended, run.c.train > first.c.name).correlate(first)
+    return first.union_all(select(following.scalar_subquery()).where(first.c.name.is_not(None)))
+
+
+def _count_where(condition: ColumnElement[bool]) -> ColumnElement[int]:
+    return func.sum(case((condition, 1), else_=0))
+
+
+RETENTION: Final = {Span.MINUTE: timedelta(hours=2), Span.HOUR: timedelta(days=8)}
+LOOKBACK: Final = timedelta(days=7)
+SETTLE_TIME: Final = timedelta(minutes=1)
+"""`ended_at` is set shortly before the commit: after this time, all runs of a minute are committed."""
+MAX_STEP: Final = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class TallyStep:
+    """Totals to add, if the newest minute is still `after`. `more`: another step follows.
+
+    Minutes before `minutes_from` are too old to store; they only count in their hours.
+    """
+
+    after: datetime | None
+    totals: tuple[MinuteTotals, ...]
+    minutes_from: datetime
+    more: bool
+
+
+def load_totals_end(connection: Connection) -> datetime | None:
+    """Return the end of the last minute in the totals; None if they are empty."""
+    newest = _newest_minute(connection)
+    return None if newest is None else newest + SPAN_LENGTH[Span.MINUTE]
+
+
+def next_step(connection: Connection, *, now: datetime, min_age: timedelta = SETTLE_TIME) -> TallyStep | None:
+    """Read the next totals to add, one hour at most; None when there is nothing to add.
+
+    Returns None if everything not yet added ended less than `min_age` ago: another server may add it.
+    """
+    after = _newest_minute(connection)
+    floor = span_start(now - LOOKBACK, Span.HOUR)
+    since = floor if after is None else max(floor, after + SPAN_LENGTH[Span.MINUTE])
+    over = span_start(now - SETTLE_TIME, Span.MINUTE)
+    first = first_end_since(connection, since)
+    if first is None or first >= span_start(now - min_age, Span.MINUTE):
+        return None
+    dialect.lift_limits(connection)
+    start = span_start(first, Span.MINUTE)
+    until = min(start + MAX_STEP, over)
+    sums = tuple(load_totals(connection, start, until))
+    return TallyStep(after, sums, minutes_from=over - RETENTION[Span.MINUTE], more=until < over)
+
+
+def add(connection: Connection, step: TallyStep) -> bool:
+    """Write a step and delete old totals. Returns False if another server has already written it."""
+    dialect.take_tally_lock(connection)
+    if _newest_minute(connection) != step.after:
+        return False
+    newest = max(total.at for total in step.totals)
+    recent = [total for total in step.totals if total.at >= min(newest, step.minutes_from)]
+    _add_spans(connection, Span.MINUTE, recent)
+    _add_spans(connection, Span.HOUR, step.totals)
+    _add_groups(connection, step.totals)
+    _delete_old(connection, newest=newest)
+    return True
+
+
+def _newest_minute(connection: Connection) -> datetime | None:
+    tally = tables(connection).tally
+    query = select(func.max(tally.c.at, type_=tally.c.at.type)).where(
+        tally.c.span == sql_literal(Span.MINUTE)
+    )
+    return connection.execute(query).scalar()
+
+
+def _add_spans(connection: Connection, span: Span, sums: Sequence[MinuteTotals]) -> None:
+    merged: defaultdict[tuple[datetime, str], RunTotals] = defaultdict(RunTotals)
+    for ended_sum in sums:
+        merged[span_start(ended_sum.at, span), ended_sum.train] += ended_sum.totals
+    rows = [
+        {"span": span.value, "at": at, "train": train, **asdict(total)}
+        for (at, train), total in sorted(merged.items())
+    ]
+    _upsert_totals(connection, tables(connection).tally, rows, key=("span", "at", "train"))
+
+
+def _add_groups(connection: Connection, sums: Sequence[MinuteTotals]) -> None:
+    rows = [
+        {"group_id": group_id, **asdict(total), "last_run_at": last_at}
+        for group_id, (total, last_at) in sorted(sum_by_group(sums).items())
+    ]
+    _upsert_totals(connection, tables(connection).group_tally, rows, key=("group_id",))
+
+
+def sum_by_group(sums: Iterable[MinuteTotals]) -> dict[int, tuple[RunTotals, datetime]]:
+    """Merge the totals by group, each with the time of its last ended run."""
+    merged: dict[int, tuple[RunTotals, datetime]] = {}
+    for ended_sum in sums:
+        if ended_sum.group_id is not None:
+            total, last_at = merged.get(ended_sum.group_id, (RunTotals(), ended_sum.last_at))
+            merged[ended_sum.group_id] = total + ended_sum.totals, max(last_at, ended_sum.last_at)
+    return merged
+
+
+def _upsert_totals(
+    connection: Connection, table: Table, rows: Sequence[dict[str, Any]], *, key: Sequence[str]
+) -> None:
+    """Insert rows, or add to existing ones: numbers are summed, times take the later value."""
+    source = dialect.rows_of(
+        connection.dialect.name, "rows", {column.name: column.type for column in table.c}
+    )
+    # SQLite parses "FROM … ON" as a join unless there is a WHERE in between.
+    values = select(*(source.c[column.name] for column in table.c)).where(true())
+    statement = dialect.insert(connection, table).from_select([column.name for column in table.c], values)
+    new = statement.excluded
+    changes = {
+        column.name: _later(column, new[column.name])
+        if isinstance(column.type, Utc)
+        else column + new[column.name]
+        for column in table.c
+        if column.name not in key
+    }
+    upsert = statement.on_conflict_do_update(index_elements=list(key), set_=changes)
+    connection.execute(upsert, {"rows": dialect.document(rows)})
+
+
+def _later(one: Any, other: Any) -> Any:
+    return case((one > other, one), else_=other)
+
+
+def _delete_old(connection: Connection, *, newest: datetime) -> None:
+    """Delete totals past their retention. The newest minute always stays: it marks how far the totals go."""
+    tally = tables(connection).tally
+    for span, retention in RETENTION.items():
+        is_old = (tally.c.span == sql_literal(span)) & (tally.c.at < newest - retention)
+        connection.execute(delete(tally).where(is_old))
+
 
 LATEST_AT_MOST: Final = 10_000
 """The most runs read that are not in the totals yet; there are more only under high load."""
@@ -104,10 +320,10 @@ class EndedTotals:
 
 def read_totals(connection: Connection, *, now: datetime, admin: bool) -> EndedTotals:
     """Read the totals. Call it first in its transaction, so that all later reads see the same moment."""
-    totals_end = tallies.load_totals_end(connection)
-    floor = span_start(now - tallies.LOOKBACK, Span.HOUR)
+    totals_end = load_totals_end(connection)
+    floor = span_start(now - LOOKBACK, Span.HOUR)
     since = floor if totals_end is None else max(floor, totals_end)
-    latest = ended.load_totals(connection, since, now + CLOCK_SKEW, at_most=LATEST_AT_MOST + 1)
+    latest = load_totals(connection, since, now + CLOCK_SKEW, at_most=LATEST_AT_MOST + 1)
     exact = sum(total.totals.total for total in latest) <= LATEST_AT_MOST
     visible = [total for total in latest if admin or not total.train.startswith(ADMINISTRATIVE_PREFIX)]
     return EndedTotals(

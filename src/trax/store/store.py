@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 from trax.clock import utc_now
 from trax.errors import StoreUnavailable
 from trax.store import dialect
-from trax.store.announcing import ANNOUNCEMENTS_OPTION, Announcements, Announcer
+from trax.store.announce import ANNOUNCEMENTS_OPTION, Announcements, Announcer
 from trax.store.engine import LAST_SECONDS, READ_ONLY_OPTION, Timeouts, WaitLimits, open_engine
 from trax.store.faults import is_read_only, translate_errors
 from trax.store.migrations import ensure_current, migrate

@@ -10,7 +10,7 @@ from sqlalchemy import delete, insert, select, update
 from trax.records.web_session import SignIn, WebSession
 from trax.store.dialect import among, id_document
 from trax.store.schema import tables
-from trax.store.text import storable
+from trax.store.types import storable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

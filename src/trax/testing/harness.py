@@ -6,24 +6,24 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
 
-from trax.admin.dead_letter_cleanup import clean_dead_letters
-from trax.admin.manifest_manager import ManagerInput
-from trax.admin.parking import FleetCache
-from trax.dispatch.fleet import AcceptedWork, WorkerFleet
-from trax.dispatch.submit import open_submitter
+from trax.engine.dead_letters import clean_dead_letters
+from trax.engine.manifest_manager import ManagerInput
+from trax.engine.parking import FleetCache
+from trax.engine.routing import AcceptedWork, WorkerFleet
+from trax.engine.submitter import open_submitter
 from trax.errors import TraxError, did_you_mean
-from trax.host.duties import clean_metadata_now, dispatch_now, manage_now, update_totals
-from trax.host.handing_over import HandOver
-from trax.host.startup import start
-from trax.host.worker import Worker
+from trax.remote.hand_over import HandOver
+from trax.server.loops import clean_metadata_now, dispatch_now, manage_now, update_totals
+from trax.server.start import start
+from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from trax.admin.job_dispatcher import DispatchResult
-    from trax.admin.manifest_manager import ManagerResult
-    from trax.admin.metadata_cleanup import MetadataCleanupResult
-    from trax.host.app import Trax
+    from trax.app.app import Trax
+    from trax.engine.job_dispatcher import DispatchResult
+    from trax.engine.manifest_manager import ManagerResult
+    from trax.engine.metadata_cleanup import MetadataCleanupResult
     from trax.records.worker import HeartbeatStreak
 
 

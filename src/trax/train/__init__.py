@@ -33,21 +33,29 @@ Around it              registry, names   all trains of an app
 from __future__ import annotations
 
 from trax.train.cancellation import Cancellation
-from trax.train.check import check_route
 from trax.train.codec import Codec, input_codec, output_codec
 from trax.train.context import Run, current, enter_run
-from trax.train.define import DefinitionKeywords, train, train_of
-from trax.train.failure import TrainExceptionData
-from trax.train.journey import TrainRunKeywords
 from trax.train.junction import Junction, junction
-from trax.train.keys import wired
+from trax.train.memory import wired
 from trax.train.options import Hook, Retry, TrainKeywords, TrainOptions
-from trax.train.outcome import Cancelled, Done, Failed, Interrupted, Outcome, error_of, result_of
+from trax.train.outcome import (
+    Cancel,
+    Cancelled,
+    Done,
+    Failed,
+    Interrupted,
+    Outcome,
+    RetryAfter,
+    Snooze,
+    TrainExceptionData,
+    error_of,
+    result_of,
+)
 from trax.train.registry import Registry
-from trax.train.requests import Cancel, RetryAfter, Snooze
-from trax.train.route import Route, Segment, ShortCircuit, extract, short_circuit, unchecked
+from trax.train.route import Route, Segment, ShortCircuit, check_route, extract, short_circuit, unchecked
+from trax.train.run import TrainRunKeywords
 from trax.train.services import Services
-from trax.train.train import Train
+from trax.train.train import DefinitionKeywords, Train, train, train_of
 
 __all__ = [
     "Cancel",

@@ -7,10 +7,9 @@ from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, Protocol, overload
 
 from trax.errors import DefinitionError, format_value
-from trax.train.memory import MISSING
+from trax.train.annotations import Scope
+from trax.train.memory import MISSING, Parameter, Signature, code_of, constructor_of, signature_of
 from trax.train.route import In, In_contra, Out, Out_co, RouteStop, Segment
-from trax.train.scope import Scope
-from trax.train.signature import Parameter, Signature, code_of, constructor_of, signature_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

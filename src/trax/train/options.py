@@ -1,4 +1,4 @@
-"""Options of a train: retries, timeout, priority, limits, hooks; and `Retry`, the retry policy."""
+"""Validate names of trains, manifests and batches: they appear in rows, log lines and URLs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,34 @@ from typing import Any, TypeAlias, TypedDict, cast
 from trax.bounds import (
     LARGEST_COUNT,
     LARGEST_MULTIPLIER,
+    LONGEST_NAME,
     MAX_SLOTS,
     PRIORITY_MAX,
     is_duration,
     is_integer,
     is_number,
 )
-from trax.errors import InvalidArgument
-from trax.train.names import check_name
+from trax.errors import DefinitionError, InvalidArgument, format_value
+from trax.records.metadata import ADMINISTRATIVE_PREFIX
+
+
+def check_name(name: Any, what: str = "a train's name") -> None:
+    if not isinstance(name, str) or not name:
+        raise DefinitionError(f"{what} must be non-empty text (got {format_value(name)})")
+    if len(name) > LONGEST_NAME:
+        raise DefinitionError(
+            f"{what} must have at most {LONGEST_NAME} characters (got {len(name)}: {format_value(name)})"
+        )
+    if any(character.isspace() or not character.isprintable() for character in name):
+        raise DefinitionError(
+            f"{what} must not contain spaces or control characters (got {format_value(name)})"
+        )
+
+
+def check_not_reserved(name: str) -> None:
+    if name.startswith(ADMINISTRATIVE_PREFIX):
+        raise DefinitionError(f"names that start with {ADMINISTRATIVE_PREFIX!r} are reserved (got {name!r})")
+
 
 Hook: TypeAlias = Callable[..., Any]
 

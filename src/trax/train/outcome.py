@@ -1,13 +1,116 @@
-"""The outcome of a run, as a value: `Done | Failed | Cancelled | Interrupted`."""
+"""Error details attached to an exception that leaves a train: `trax_data` and a note."""
 
 from __future__ import annotations
 
+import traceback
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Generic, TypeAlias, TypeVar, assert_never
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, assert_never
 
-from trax.errors import RunCancelled, RunInterrupted, RunTimedOut
-from trax.train.failure import TrainExceptionData
+from trax.bounds import is_duration
+from trax.errors import InvalidArgument, RemoteFailure, RunCancelled, RunInterrupted, RunTimedOut, TraxError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+
+PACKAGE = __name__.rpartition(".")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainExceptionData:
+    """A failure as plain values: the train, the junction, and the exception."""
+
+    train_name: str
+    train_external_id: str
+    type: str
+    junction: str | None
+    message: str
+    stack_trace: str
+
+
+def describe(
+    error: BaseException, *, train: str, external_id: str, junction: str | None
+) -> TrainExceptionData:
+    """Describe a failure of this train, and attach the description to the exception as `trax_data`.
+
+    An exception that passes through several trains keeps the description of the innermost one.
+    """
+    is_remote = isinstance(error, RemoteFailure)  # then the details of the remote error are the useful ones
+    failure = TrainExceptionData(
+        train_name=train,
+        train_external_id=external_id,
+        type=error.type if is_remote else type(error).__name__,
+        junction=error.junction if is_remote else junction,
+        message=_message(error),
+        stack_trace=error.stack_trace if is_remote else _stack_trace(error),
+    )
+    with suppress(Exception):  # an exception class may refuse new attributes
+        if getattr(error, "trax_data", None) is None:
+            error.trax_data = failure  # pyright: ignore[reportAttributeAccessIssue]
+        error.add_note(_note(failure))
+    return failure
+
+
+def _note(failure: TrainExceptionData) -> str:
+    where = f"junction {failure.junction!r} of " if failure.junction else ""
+    return f"in {where}train {failure.train_name!r} (run {failure.train_external_id})"
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - a broken __str__ must not hide the failure
+        return f"<{type(error).__name__} without a readable message>"
+
+
+def _stack_trace(error: BaseException) -> str:
+    """The traceback without the frames of Trax above the junction."""
+    return "".join(traceback.format_exception(type(error), error, _from_junction(error.__traceback__)))
+
+
+def _from_junction(trace: TracebackType | None) -> TracebackType | None:
+    first = trace
+    while trace is not None and str(trace.tb_frame.f_globals.get("__name__")).startswith(PACKAGE):
+        trace = trace.tb_next
+    return trace or first
+
+
+class Cancel(RunCancelled):
+    """Raise this in a junction to end the run as cancelled, with a reason."""
+
+
+class DelayRequest(TraxError):
+    """A request to run again after `delay`; use `RetryAfter` or `Snooze`."""
+
+    def __init__(self, delay: timedelta, reason: str | None = None) -> None:
+        self.delay = _validate_delay(type(self).__name__, delay)
+        super().__init__(reason or f"requested to run again after {delay.total_seconds():g} s")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.delay, str(self))
+
+
+class RetryAfter(DelayRequest):
+    """Raise this in a junction to fail, and to be retried after `delay` instead of the policy's delay.
+
+    It counts like any other failure: after `max_retries` the job becomes a dead letter.
+    """
+
+
+class Snooze(DelayRequest, RunInterrupted):
+    """Raise this in a junction to stop now and run the same job again after `delay`.
+
+    It is not a failure and does not count towards `max_retries`: the job could not be done yet.
+    """
+
+
+def _validate_delay(name: str, delay: Any) -> timedelta:
+    if not is_duration(delay):
+        raise InvalidArgument(f"the delay of {name}", "a timedelta from 0 to 68 years", delay)
+    return delay
+
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

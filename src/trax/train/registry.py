@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trax.errors import DefinitionError, UnknownTrain
-from trax.train.names import check_name, check_not_reserved
+from trax.train.options import check_name, check_not_reserved
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -1,15 +1,82 @@
-"""Routes: junctions joined with `>>`; `short_circuit`, `extract` and `unchecked`."""
+"""The `extract` step: read one attribute of a value in memory."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast, overload
 
-from trax.errors import DefinitionError, format_value
-from trax.train.extract import Extract
-from trax.train.scope import Scope
+from trax.errors import (
+    DefinitionError,
+    FieldError,
+    InvalidInput,
+    RouteError,
+    RunCancelled,
+    RunInterrupted,
+    WiringError,
+    did_you_mean,
+    format_value,
+)
+from trax.train.annotations import Scope, accepts_none, field_hints, is_unit, name_of, parts_of
+from trax.train.cancellation import Cancellation
+from trax.train.memory import (
+    MISSING,
+    Key,
+    Memory,
+    Parameter,
+    Store,
+    TypeRequest,
+    key_of,
+    matches,
+    parameter_keys,
+    recall,
+    request_for,
+    static_keys,
+    writer,
+)
+from trax.train.outcome import RetryAfter
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from trax.train.junction import Junction
+    from trax.train.services import Services
+
+
+class Extract:
+    """Reads the first public attribute of `source` that is declared as exactly `target`."""
+
+    __slots__ = ("_attribute", "_scope", "name", "source", "target")
+
+    def __init__(self, source: type, target: Any, scope: Scope) -> None:
+        self.name = f"extract({name_of(source)}, {name_of(target)})"
+        self.source = source
+        self.target = target
+        self._scope = scope
+        self._attribute: Any = MISSING
+
+    async def __call__(self, source: Any) -> Any:
+        """Async only to avoid a thread for reading an attribute; it never awaits."""
+        attribute = self.attribute
+        value = None if attribute is None else getattr(source, attribute, None)
+        if value is None:
+            raise WiringError(
+                f"{self.name} found no {name_of(self.target)} in {name_of(self.source)}: it takes the first "
+                "public attribute declared with exactly that type, and its value must not be None"
+            )
+        return value
+
+    @property
+    def attribute(self) -> str | None:
+        """Name of the attribute; resolved on first use, since names in annotations may be defined later."""
+        if self._attribute is MISSING:
+            key, hints = key_of(self.target), field_hints(self.source, self._scope)
+            public = (name for name in hints if not name.startswith("_"))
+            self._attribute = next((name for name in public if key_of(hints[name]) == key), None)
+            self._scope.close()
+        return self._attribute
+
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -101,3 +168,217 @@ def _couple(
     if not isinstance(cast("object", second), Segment | ShortCircuit):
         raise DefinitionError(f"{format_value(second)} cannot be part of a route; decorate it with @junction")
     return Route((*first.stops, *second.stops))
+
+
+SHORT_CIRCUIT = object()
+NO_QUICK_KEYS = (object(),)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStep:
+    """One executable step: where its arguments are, what to call, and how to store the result.
+
+    `keys` find the arguments in memory directly. They never match when more is needed: a class to
+    instantiate, a keyword argument, a tuple to build.
+    """
+
+    name: str
+    call: Callable[..., Any]
+    keys: tuple[Key, ...]
+    parameters: tuple[Parameter, ...]
+    store: Store
+    is_async: bool
+    constructor: tuple[Parameter, ...] | None = None
+    is_short_circuit: bool = False
+
+    def swallows(self, error: BaseException) -> bool:
+        """Whether the route continues after this error: a short circuit that raises has no result."""
+        if not self.is_short_circuit or isinstance(error, RunCancelled | RunInterrupted | RetryAfter):
+            return False
+        return isinstance(error, Exception)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All steps of a train, with its input and output."""
+
+    name: str
+    steps: tuple[PlanStep, ...]
+    input_type: Any
+    output_type: Any
+    first_async: str | None
+    parameter_keys: frozenset[Key]
+    _store_input: Store = field(repr=False)
+    _output: TypeRequest = field(repr=False)
+
+    def store_input(self, memory: Memory, value: Any) -> None:
+        """Store the input in memory."""
+        if value is None and not accepts_none(self.input_type):
+            message = f"input is None, expected {name_of(self.input_type)}"
+            raise InvalidInput(f"train {self.name!r}: invalid input", [FieldError("", message, None)])
+        self._store_input(memory, value)
+
+    def result(self, memory: Memory) -> Any:
+        """The result of the train, or MISSING; the result of a short circuit comes first."""
+        value = memory.get(SHORT_CIRCUIT, MISSING)
+        if value is not MISSING:
+            return value
+        return None if is_unit(self.output_type) else recall(memory, self._output)
+
+
+def build_plan(name: str, route: Route[Any, Any], *, input_type: Any, output_type: Any) -> Plan:
+    steps = tuple(_step(stop, output_type) for stop in route.stops)
+    return Plan(
+        name,
+        steps,
+        input_type,
+        output_type,
+        next((stop.action.name for stop in route.stops if _is_async(stop)), None),
+        frozenset(
+            key for step in steps for key in parameter_keys((*step.parameters, *(step.constructor or ())))
+        ),
+        writer(input_type, f"the input of train {name!r}"),
+        request_for(output_type),
+    )
+
+
+def input_of(route: Route[Any, Any]) -> Any:
+    """The type of the first parameter of the first step."""
+    first = route.stops[0].action
+    if isinstance(first, Extract):
+        return first.source
+    parameters = first.signature.parameters
+    return parameters[0].request.declared if parameters else None
+
+
+def output_of(route: Route[Any, Any]) -> Any:
+    """The return type of the last step that is not a short circuit; if all are, of the first step."""
+    whole = [stop for stop in route.stops if not stop.is_short_circuit]
+    last = (whole[-1] if whole else route.stops[0]).action
+    return last.target if isinstance(last, Extract) else last.signature.returns
+
+
+def _step(stop: RouteStop, output_type: Any) -> PlanStep:
+    does = stop.action
+    if isinstance(does, Extract):
+        parameters = (Parameter("source", request_for(does.source)),)
+        return PlanStep(
+            does.name,
+            does,
+            parameters[0].request.keys[:1],
+            parameters,
+            writer(does.target, does.name),
+            is_async=True,
+        )
+    signature = does.signature
+    store = writer(signature.returns, f"junction {does.name!r}")
+    return PlanStep(
+        name=does.name,
+        call=does.function,
+        keys=NO_QUICK_KEYS if does.is_class else _quick_keys(signature.parameters),
+        parameters=signature.parameters,
+        store=_short_circuit_store(store, output_type) if stop.is_short_circuit else store,
+        is_async=signature.is_async,
+        constructor=does.constructor if does.is_class else None,
+        is_short_circuit=stop.is_short_circuit,
+    )
+
+
+def _is_async(stop: RouteStop) -> bool:
+    return not isinstance(stop.action, Extract) and stop.action.signature.is_async
+
+
+def _quick_keys(parameters: tuple[Parameter, ...]) -> tuple[Key, ...]:
+    if any(parameter.is_keyword or parameter.request.parts for parameter in parameters):
+        return NO_QUICK_KEYS
+    return tuple(parameter.request.keys[0] for parameter in parameters)
+
+
+def _short_circuit_store(store: Store, output_type: Any) -> Store:
+    """Store the result like any junction; if it matches the train's output it is also the train's result."""
+
+    def store_result(memory: Memory, value: Any) -> None:
+        if value is None:
+            return
+        store(memory, value)
+        if matches(value, output_type):
+            memory[SHORT_CIRCUIT] = value
+
+    return store_result
+
+
+BUILT_IN = (logging.Logger, Cancellation)
+
+
+def check_route(
+    name: str,
+    route: Route[Any, Any],
+    *,
+    input_type: Any,
+    output_type: Any,
+    services: Services | None = None,
+    extra: Iterable[Any] = (),
+) -> list[RouteError]:
+    """All problems of a route: CHAIN001 for an input that nothing produces, CHAIN002 for the output."""
+    return list(_RouteChecker(name, services, extra).problems(route, input_type, output_type))
+
+
+class _RouteChecker:
+    """Collects the types that are available at each step of a route."""
+
+    def __init__(self, train: str, services: Services | None, extra: Iterable[Any]) -> None:
+        self._train = train
+        self._keys: set[Key] = {key_of(kind) for kind in BUILT_IN}
+        self._names: set[str] = set()
+        for kind in [*extra, *(services.kinds if services else ())]:
+            self._add(kind, {key_of(kind)})
+
+    def problems(self, route: Route[Any, Any], input_type: Any, output_type: Any) -> Iterator[RouteError]:
+        self._add(input_type, static_keys(input_type))
+        for stop in route.stops:
+            yield from self._problems_at(stop)
+            returns = (
+                stop.action.target if isinstance(stop.action, Extract) else stop.action.signature.returns
+            )
+            self._add(returns, static_keys(returns))
+        for missing in () if is_unit(output_type) else self._find_missing(request_for(output_type)):
+            yield RouteError("CHAIN002", self._output_message(name_of(missing.declared)))
+
+    def _problems_at(self, stop: RouteStop) -> Iterator[RouteError]:
+        if isinstance(stop.action, Extract) or not stop.is_checked:
+            return
+        for parameter in (*stop.action.constructor, *stop.action.signature.parameters):
+            for missing in () if parameter.is_optional else self._find_missing(parameter.request):
+                yield RouteError("CHAIN001", self._input_message(stop, parameter, name_of(missing.declared)))
+
+    def _find_missing(self, request: TypeRequest) -> Iterator[TypeRequest]:
+        if request.parts:
+            for part in request.parts:
+                yield from self._find_missing(part)
+        elif not self._keys.intersection(request.keys):
+            yield request
+
+    def _input_message(self, stop: RouteStop, parameter: Parameter, missing: str) -> str:
+        needs = f"junction {stop.action.name!r} needs {missing} (parameter {parameter.name!r})"
+        available = self._available(missing)
+        return (
+            f"train {self._train!r}: {needs}, but no earlier junction produces it; "
+            f"{available}{'' if available.endswith('?') else '.'} "
+            f"If {missing} is a service, declare it first: app.provide({missing}, …)"
+        )
+
+    def _output_message(self, missing: str) -> str:
+        return (
+            f"train {self._train!r} must return {missing}, but no junction of its route produces it; "
+            f"{self._available(missing)}"
+        )
+
+    def _available(self, missing: str) -> str:
+        names = ", ".join(sorted(self._names)) or "nothing"
+        if missing in self._names:
+            return f"available: {names}, where {missing} is another type of the same name"
+        return f"available: {names}{did_you_mean(missing, self._names)}"
+
+    def _add(self, declared: Any, keys: set[Key]) -> None:
+        self._keys |= keys
+        self._names.update(name_of(part) for part in parts_of(declared) or (declared,) if not is_unit(part))

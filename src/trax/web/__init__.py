@@ -29,9 +29,8 @@ connections.py   that server's connection limits and timeouts; limits.py: `WebLi
 
 from __future__ import annotations
 
-from trax.web.access import Access, Means, Role, Token, User, Visitor
+from trax.web.access import Access, Means, Role, Token, User, Visitor, hash_password
 from trax.web.application import create
 from trax.web.limits import WebLimits
-from trax.web.passwords import hash_password
 
 __all__ = ["Access", "Means", "Role", "Token", "User", "Visitor", "WebLimits", "create", "hash_password"]

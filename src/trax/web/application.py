@@ -14,27 +14,25 @@ from starlette.middleware import Middleware
 from trax.errors import TraxError
 from trax.web import api, health, pages
 from trax.web.access import Access
-from trax.web.answers import error_response
 from trax.web.api.document import document
-from trax.web.csrf import Signer
+from trax.web.context import SharedReads, WebContext
+from trax.web.error_pages import error_response
 from trax.web.events import Fanout
 from trax.web.guard import Guard
+from trax.web.headers import HeadersMiddleware
 from trax.web.limits import WebLimits
 from trax.web.masking import Mask
 from trax.web.metrics import PrometheusMetrics
-from trax.web.pages.assets import Assets
+from trax.web.pages.rendering import Assets
 from trax.web.peer import TrustedProxies
 from trax.web.problems import Refusal
-from trax.web.room import WebContext
-from trax.web.sessions import BrowserSessions
-from trax.web.shared import SharedReads
-from trax.web.skin import HeadersMiddleware
+from trax.web.sessions import BrowserSessions, Signer
 from trax.web.throttle import Throttle
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from trax.host.app import Trax
+    from trax.app.app import Trax
 
 TITLE: Final = "Trax"
 

@@ -18,8 +18,8 @@ from starlette.responses import Response
 
 from trax.clock import is_set_within
 from trax.errors import TraxError
-from trax.host.watching import ChangeWatcher
-from trax.records.pulse import ChangeTag
+from trax.records.status import ChangeTag
+from trax.server.watch import ChangeWatcher
 from trax.web.limits import WebLimits
 from trax.web.problems import problem, problem_response
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope, Send
 
-    from trax.host.app import Trax
+    from trax.app.app import Trax
     from trax.web.problems import Problem
 
 logger = logging.getLogger(__name__)

@@ -14,23 +14,22 @@ from urllib.parse import parse_qsl
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 
-from trax.host.acting import acting
+from trax.engine.actor import acting
 from trax.records.audit import Actor, Via
-from trax.web import csrf
+from trax.web import sessions
 from trax.web.access import LOCAL, Means, Role, Visitor
-from trax.web.addresses import plain_path
-from trax.web.answers import error_response
-from trax.web.cookies import cookie
+from trax.web.context import is_for_program, link, path_of
+from trax.web.error_pages import error_response
 from trax.web.login import throttle_refusal
-from trax.web.peer import is_local_request
+from trax.web.peer import is_local_request, plain_path
 from trax.web.problems import Refusal, problem
-from trax.web.room import is_for_program, link, path_of
+from trax.web.sessions import cookie
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from trax.web.context import WebContext
     from trax.web.limits import WebLimits
-    from trax.web.room import WebContext
 
 READ_METHODS: Final = ("GET", "HEAD", "OPTIONS")
 LOGIN_PATHS: Final = ("/login", "/logout")
@@ -65,8 +64,8 @@ class Guard:
             return
         self._context.proxies.apply_to(scope)
         request = Request(scope, receive)
-        browser = request.cookies.get(csrf.CSRF_COOKIE) or csrf.new_browser_id()
-        is_known = csrf.CSRF_COOKIE in request.cookies or is_for_program(request) or _is_static(request)
+        browser = request.cookies.get(sessions.CSRF_COOKIE) or sessions.new_browser_id()
+        is_known = sessions.CSRF_COOKIE in request.cookies or is_for_program(request) or _is_static(request)
         send = send if is_known else _with_browser_cookie(browser, request, send)
         try:
             visitor = request.state.visitor = await self._admit(request)
@@ -154,15 +153,15 @@ class Guard:
         """Check a changing request and read its whole body, since a form carries its CSRF token there."""
         visitor: Visitor = request.state.visitor
         is_program = visitor.means is Means.TOKEN
-        if not is_program and csrf.is_cross_origin(request.headers):
+        if not is_program and sessions.is_cross_origin(request.headers):
             raise Refusal(
                 problem(403, "requests from another origin may not make changes", code="other_origin")
             )
         body = await _read_body(request, self._context.limits)
         form = _parse_form(request, body)
-        token = request.headers.get(csrf.HEADER) or form.get(csrf.FIELD, "")
+        token = request.headers.get(sessions.HEADER) or form.get(sessions.FIELD, "")
         is_ours = self._context.signer.is_token_for(request.state.csrf_binding, token)
-        if not is_program and csrf.is_from_browser(request.headers) and not is_ours:
+        if not is_program and sessions.is_from_browser(request.headers) and not is_ours:
             raise Refusal(
                 problem(
                     403,
@@ -252,7 +251,7 @@ def _with_browser_cookie(browser: str, request: Request, send: Send) -> Send:
     async def send_with_cookie(message: Message) -> None:
         if message["type"] == "http.response.start":
             MutableHeaders(raw=message["headers"]).append(
-                "Set-Cookie", cookie(request, csrf.CSRF_COOKIE, browser)
+                "Set-Cookie", cookie(request, sessions.CSRF_COOKIE, browser)
             )
         await send(message)
 

@@ -5,9 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from starlette.datastructures import MutableHeaders
+from starlette.requests import ClientDisconnect, Request
+
+from trax.web.error_pages import error_response
+from trax.web.peer import build_route_scope, channels_for
 
 if TYPE_CHECKING:
-    from starlette.types import Message
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
 
 POLICY: Final = (
     "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'; "
@@ -31,3 +36,35 @@ def add_headers(message: Message) -> None:
     for name, value in HEADERS.items():
         headers[name] = value
     headers.setdefault("Cache-Control", NO_STORE)
+
+
+class HeadersMiddleware:
+    """Adds security headers, and turns unexpected exceptions into a 500 that reveals nothing."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        receive, send = channels_for(scope, receive, send)
+        scope = build_route_scope(scope)
+        has_started = False
+
+        async def send_safely(message: Message) -> None:
+            nonlocal has_started
+            if message["type"] == "http.response.start":
+                has_started = True
+                add_headers(message)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_safely)
+        except ClientDisconnect:
+            return  # the client is gone
+        except Exception as error:
+            if has_started:
+                raise  # the response has begun; it can only be aborted
+            response = await error_response(Request(scope), error)
+            await response(scope, receive, send_safely)

@@ -8,11 +8,11 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from trax.host.status import status
-from trax.records.health import Condition, health_of
-from trax.web.api.writing import JsonWriter
+from trax.inspect.status import status
+from trax.records.status import Condition, health_of
+from trax.web.api.paging import JsonWriter
+from trax.web.context import InjectedContext
 from trax.web.metrics import MEDIA_TYPE
-from trax.web.room import InjectedContext
 
 router = APIRouter(tags=["health"])
 

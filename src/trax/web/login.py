@@ -6,9 +6,9 @@ import logging
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from trax.web.passwords import CHECKS, TooManyChecks, is_outdated
+from trax.web.access import CHECKS, TooManyChecks, is_outdated
+from trax.web.context import context_of
 from trax.web.problems import Refusal, problem
-from trax.web.room import context_of
 from trax.web.throttle import Attempt
 
 if TYPE_CHECKING:

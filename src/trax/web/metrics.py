@@ -16,10 +16,10 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from trax.host.odometer import BUCKET_BOUNDS
-from trax.host.status import status
-from trax.records.tally import RunTotals
-from trax.store import gauges
+from trax.inspect.status import status
+from trax.records.stats import RunTotals
+from trax.store import status as status_store
+from trax.worker.parts import BUCKET_BOUNDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
     from prometheus_client.metrics_core import Metric
 
-    from trax.host.app import Trax
-    from trax.host.odometer import SecondsHistogram
-    from trax.records.gauges import Gauges, RecentRun
+    from trax.app.app import Trax
+    from trax.records.stats import Gauges, RecentRun
     from trax.records.status import Status
     from trax.store import Connection, Store
+    from trax.worker.parts import SecondsHistogram
 
 FRESH_SECONDS: Final = 5.0
 MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -95,7 +95,7 @@ class _ReadMetrics(Collector):
 
 
 def _read_gauges(connection: Connection, store: Store, tallied_to: datetime | None) -> Gauges:
-    return gauges.load_gauges(connection, now=store.now(connection), tallied_to=tallied_to)
+    return status_store.load_gauges(connection, now=store.now(connection), tallied_to=tallied_to)
 
 
 def _store_metrics(readings: Gauges, current: Status) -> Iterator[Metric]:

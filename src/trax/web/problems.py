@@ -28,7 +28,7 @@ from trax.errors import (
     format_value,
 )
 from trax.escapes import visible_text
-from trax.host.log_limit import LogLimit
+from trax.worker.capture import LogLimit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ from typing import assert_type
 from pydantic import BaseModel
 
 from trax import Metadata, Train, Trax, WorkQueueEntry, junction
-from trax.host.entry import QueuedEntry
+from trax.worker.entry import QueuedEntry
 
 
 class SyncTable(BaseModel):

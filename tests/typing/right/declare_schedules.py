@@ -3,14 +3,13 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, assert_type
 
-from trax.records.when import Cron, Interval
-from trax.schedule.builder import Declarations
-from trax.schedule.cursor import Cursor
+from trax.records.schedule import Cron, Interval
+from trax.schedule.builder import Cursor, Declarations
 from trax.schedule.declaration import Group, Item
 from trax.train import train_of
 
 if TYPE_CHECKING:
-    from trax.schedule.options import ScheduleKeywords
+    from trax.schedule.declaration import ScheduleKeywords
 
 
 class SyncTable: ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trax import Refused, Submission, Submitter, Trax
-from trax.submitters import Inline
+from trax.remote.inline import Inline
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

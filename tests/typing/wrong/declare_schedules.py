@@ -2,13 +2,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trax.records.when import Interval
+from trax.records.schedule import Interval
 from trax.schedule.builder import Declarations
 from trax.schedule.declaration import Group, Item
 from trax.train import train_of
 
 if TYPE_CHECKING:
-    from trax.schedule.options import ScheduleKeywords
+    from trax.schedule.declaration import ScheduleKeywords
 
 
 class SyncTable: ...

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from trax.dispatch.calling import SubmitCall
-from trax.dispatch.submit import Refused, Submission
+from trax.engine.submitter import Refused, Submission
+from trax.remote.hand_over import SubmitCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trax.dispatch.capacity import Capacity, select_within
+from trax.engine.capacity import Capacity, select_within
 
 A, B = 1, 2
 

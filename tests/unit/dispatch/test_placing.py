@@ -5,10 +5,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trax.dispatch.placing import build_admissions
-from trax.dispatch.routing import Routing
-from trax.store.claim import Claimed, ClaimRequest
+from trax.engine.job_dispatcher import build_admissions
+from trax.engine.routing import Routing
 from trax.store.gate import Candidate
+from trax.store.runs.claim import Claimed, ClaimRequest
 
 ELSEWHERE = Routing(submitters={"far": "cluster"}, exempt=frozenset({"small"}))
 HEAVY = frozenset({"heavy"})
@@ -55,15 +55,15 @@ def test_what_goes_elsewhere_or_is_not_known_takes_no_slot() -> None:
 def test_slots_that_are_filled_already_are_not_given_twice() -> None:
     taker = worker(2, "work")
 
-    assert places(waiting("work", "work"), Routing(), taker, taken=taken("work")) == [7, None]
-    assert places(waiting("work"), Routing(), taker, taken=taken("work", "work", "work")) == [None]
+    assert places(waiting("work", "work"), Routing(), taker, claimed=taken("work")) == [7, None]
+    assert places(waiting("work"), Routing(), taker, claimed=taken("work", "work", "work")) == [None]
 
 
 def test_cpu_trains_get_as_many_slots_as_there_are_processes_left() -> None:
     taker = worker(4, "heavy", "work", cpu_slots=2)
 
     assert places(waiting("heavy", "heavy", "heavy", "work"), Routing(), taker) == [7, 7, None, 7]
-    assert places(waiting("heavy", "heavy"), Routing(), taker, taken=taken("heavy")) == [7, None]
+    assert places(waiting("heavy", "heavy"), Routing(), taker, claimed=taken("heavy")) == [7, None]
 
 
 def test_what_takes_no_place_and_what_answers_a_letter_is_noted() -> None:

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from trax.dispatch.submit import Refused, Submission, check_submitter, pause_after, validate_results
+from trax.engine.submitter import Refused, Submission, check_submitter, pause_after, validate_results
 from trax.errors import DefinitionError
 
 BATCH = [Submission(metadata_id=number, external_id=str(number), train="work") for number in (1, 2)]
-PACE: Any = {"most": 5, "interval": timedelta(seconds=2), "longest": timedelta(seconds=30)}
+PACE: Any = {"max_attempts": 5, "interval": timedelta(seconds=2), "max_pause": timedelta(seconds=30)}
 
 
 class Named:
@@ -54,11 +54,11 @@ def test_the_pauses_double_up_to_the_longest_and_then_it_is_given_up() -> None:
 
 
 def test_with_no_attempts_allowed_the_first_refusal_is_the_last() -> None:
-    assert pause_after(1, **PACE | {"most": 0}) is None
+    assert pause_after(1, **PACE | {"max_attempts": 0}) is None
 
 
 def test_a_great_many_refusals_wait_the_longest() -> None:
-    assert pause_after(5_000, **PACE | {"most": 10_000}) == timedelta(seconds=30)
+    assert pause_after(5_000, **PACE | {"max_attempts": 10_000}) == timedelta(seconds=30)
 
 
 @pytest.mark.parametrize(

@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support import apscheduler_store
 
-from trax.cli.importing.apscheduler import read_jobs
-from trax.cli.importing.comparing import compare
-from trax.cli.importing.inert import LONGEST, PickleStub, parse_pickle
+from trax.cli.importing.apscheduler import LONGEST, PickleStub, parse_pickle, read_jobs
+from trax.cli.importing.foreign import compare
 from trax.errors import DefinitionError, StoreError
-from trax.records.when import Cron, DaysOfWeek, Interval
+from trax.records.schedule import Cron, DaysOfWeek, Interval
 from trax.schedule import fire_all
 from trax.store.foreign_jobs import StoredJob, apscheduler_jobs
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trax.cli.importing.comparing import Comparison
-    from trax.cli.importing.foreign import ImportedJob
+    from trax.cli.importing.foreign import Comparison, ImportedJob
 
 NOW = datetime(2027, 3, 20, 12, 0, 17, tzinfo=UTC)
 

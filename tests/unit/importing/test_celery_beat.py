@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from trax.cli.importing.celery_beat import read_beat
-from trax.cli.importing.comparing import Comparison, compare
-from trax.cli.importing.foreign import NO_LIMIT
+from trax.cli.importing.foreign import NO_LIMIT, Comparison, compare
 from trax.errors import DefinitionError
-from trax.records.when import Cron, DaysOfWeek, Interval
+from trax.records.schedule import Cron, DaysOfWeek, Interval
 
 schedules: Any = import_module("celery.schedules")  # it has no types
 crontab, schedule, solar = schedules.crontab, schedules.schedule, schedules.solar

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trax.cli.importing.comparing import compare
 from trax.cli.importing.crontab import Crontab, is_system_crontab
-from trax.cli.importing.foreign import Command, ImportedJob, with_unique_ids
+from trax.cli.importing.foreign import Command, ImportedJob, compare, with_unique_ids
 from trax.errors import DefinitionError
-from trax.records.when import Cron
+from trax.records.schedule import Cron
 
 NOW = datetime(2027, 3, 20, 12, 0, 17, tzinfo=UTC)
 

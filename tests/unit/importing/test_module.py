@@ -8,7 +8,7 @@ import pytest
 
 from trax import Trax, cron, every, exclude, fire_all
 from trax.cli.importing.foreign import NO_LIMIT, Command, ImportedJob
-from trax.cli.importing.module import python_module
+from trax.cli.importing.output import python_module
 from trax.schedule.every import with_variance
 from trax.testing import Harness
 
@@ -23,7 +23,7 @@ def run(*found: ImportedJob) -> Any:
 
 
 def foreign(name: str, **more: Any) -> ImportedJob:
-    said: dict[str, Any] = {"task": f"shop.{name}", "written": "as it was", **more}
+    said: dict[str, Any] = {"task": f"shop.{name}", "schedule_text": "as it was", **more}
     return ImportedJob(external_id=name, **said)
 
 
@@ -98,7 +98,9 @@ def test_what_others_wrote_cannot_become_code() -> None:
     hostile = 'x\nraise SystemExit("""'
 
     module = run(
-        foreign("a", task=hostile, written=hostile, remarks=(hostile, "\x1b[2J"), input={hostile: hostile})
+        foreign(
+            "a", task=hostile, schedule_text=hostile, remarks=(hostile, "\x1b[2J"), input={hostile: hostile}
+        )
     )
 
     assert list(declared(module)) == ["a"]

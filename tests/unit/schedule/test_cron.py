@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trax.errors import DefinitionError
-from trax.records.when import Cron
+from trax.records.schedule import Cron
 from trax.schedule import cron, next_occurrence, occurrences
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from trax.records.manifest import ManifestState, ParentState, ToDeadLetter, ToDefer, ToEnqueue, ToRest, ToWait
 from trax.records.retry_policy import RetryPolicy
-from trax.records.standing import ManifestState, ParentState, ToDeadLetter, ToDefer, ToEnqueue, ToRest, ToWait
+from trax.records.schedule import Cron, DateRange, DaysOfWeek, Interval, TimeWindow, Timing
 from trax.records.states import Origin, ScheduleType
-from trax.records.when import Cron, DateRange, DaysOfWeek, Interval, TimeWindow, Timing
 from trax.schedule.decide import Rules, decide
 
 TEN = datetime(2027, 3, 1, 10, tzinfo=UTC)  # a Monday
@@ -352,13 +352,13 @@ OVERLAPPING: dict[str, Any] = {"max_instances": 2, "last_scheduled_for": TEN - 5
 @pytest.mark.parametrize(
     ("changes", "decision"),
     [
-        ({}, DUE._replace(look_again_at=TEN + 5 * MINUTE)),
-        ({"active_runs": 1}, DUE._replace(look_again_at=TEN + 5 * MINUTE)),
+        ({}, DUE._replace(next_due_at=TEN + 5 * MINUTE)),
+        ({"active_runs": 1}, DUE._replace(next_due_at=TEN + 5 * MINUTE)),
         ({"active_runs": 2}, ToRest("2 of at most 2 runs are active")),
         ({"has_queued_entry": True}, ToWait(TEN + 5 * MINUTE)),
         (
             {"active_runs": 1, "latest_attempt": 2, "failure_count": 1},
-            DUE._replace(look_again_at=TEN + 5 * MINUTE),
+            DUE._replace(next_due_at=TEN + 5 * MINUTE),
         ),
     ],
 )

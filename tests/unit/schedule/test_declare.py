@@ -20,8 +20,8 @@ from tests.support.declaring import (
 )
 
 from trax.errors import DefinitionError, InvalidInput
+from trax.records.schedule import Cron, Dates, DaysOfWeek, Interval, TimeWindow
 from trax.records.states import MisfirePolicy, ScheduleType
-from trax.records.when import Cron, Dates, DaysOfWeek, Interval, TimeWindow
 from trax.schedule import cron, every, exclude
 from trax.schedule.builder import Declarations
 from trax.schedule.declaration import Declaration

@@ -22,7 +22,7 @@ from trax.schedule.builder import Declarations
 from trax.schedule.declaration import Group, Item
 
 if TYPE_CHECKING:
-    from trax.schedule.options import ScheduleKeywords
+    from trax.schedule.declaration import ScheduleKeywords
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from trax.records.when import Cron, Interval, Schedule
+from trax.records.schedule import Cron, Interval, Schedule
 from trax.schedule import cron, every, explain, to_cron_expression
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trax.records.schedule import Cron, Interval, Misfire, Schedule, Timing
 from trax.records.states import MisfirePolicy, ScheduleType
-from trax.records.when import Cron, Interval, Misfire, Schedule, Timing
 from trax.schedule import (
     DueStatus,
     Fire,

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from trax.records.ended import LockedManifest, ManifestChange, ManifestResult, ResultKind
+from trax.records.result import LockedManifest, ManifestChange, ManifestResult, ResultKind
 from trax.records.retry_policy import RetryPolicy
+from trax.records.schedule import Cron, DaysOfWeek, Interval, Misfire, Timing
 from trax.records.states import MisfirePolicy, ScheduleType
-from trax.records.when import Cron, DaysOfWeek, Interval, Misfire, Timing
 from trax.schedule import Fire, Wait, check_due
-from trax.schedule.ending import change_after
+from trax.schedule.decide import change_after
 
 TEN = datetime(2027, 3, 1, 10, tzinfo=UTC)  # a Monday
 MINUTE = timedelta(minutes=1)

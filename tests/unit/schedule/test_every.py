@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trax.errors import DefinitionError
-from trax.records.when import Interval
+from trax.records.schedule import Interval
 from trax.schedule import add_jitter, cron, every, with_variance
 
 TEN = datetime(2027, 3, 1, 10, tzinfo=UTC)

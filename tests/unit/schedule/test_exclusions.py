@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trax.errors import DefinitionError
-from trax.records.when import Calendar, DateRange, Dates, DaysOfWeek, Exclusion, TimeWindow, Window
+from trax.records.schedule import Calendar, DateRange, Dates, DaysOfWeek, Exclusion, TimeWindow, Window
 from trax.schedule import exclude, exclusions_from_json, exclusions_to_json, first_allowed, is_excluded
 
 WEEKEND = exclude.days_of_week("sat", "sun")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trax.schedule.fair import DueCandidate, select_fairly
+from trax.schedule.decide import DueCandidate, select_fairly
 
 Demand = dict[str, tuple[int, int]]
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from trax.records.schedule import Timing
 from trax.records.states import ScheduleType
-from trax.records.when import Timing
 from trax.schedule import cron, every, exclude
 from trax.schedule.preview import preview_runs
 

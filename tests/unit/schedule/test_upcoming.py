@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from trax.records.schedule import Cron, Schedule, Timing
 from trax.records.states import ScheduleType
-from trax.records.when import Cron, Schedule, Timing
 from trax.schedule import (
     Fire,
     NextRun,

@@ -9,9 +9,8 @@ import httpx2
 import pytest
 
 from trax.errors import DefinitionError
-from trax.submitters import HttpWorkers
-from trax.submitters.http_client import EndpointClient
-from trax.submitters.retrying import CallRetry
+from trax.remote.http.client import CallRetry, EndpointClient
+from trax.remote.http.workers import HttpWorkers
 
 SECRET = "0123456789abcdef"
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from trax.submitters import http_streams
-from trax.submitters.http_requests import EndpointRequest
-from trax.submitters.http_streams import RunStream
-from trax.submitters.signing import ResponseKey
+from trax.remote.http import requests
+from trax.remote.http.requests import EndpointRequest, RunStream
+from trax.remote.http.signing import ResponseKey
 
 if TYPE_CHECKING:
     import pytest
@@ -28,7 +27,7 @@ async def test_of_what_was_too_much_the_last_progress_is_told_with_the_end(
             telling.put_event("log", "a line")
         return b"the end"
 
-    monkeypatch.setattr(http_streams, "MOST_LINES", 0)
+    monkeypatch.setattr(requests, "MOST_LINES", 0)
     key = ResponseKey(b"0123456789abcdef", "abc")
     telling = RunStream(EndpointRequest({}, asyncio.Event().wait, send, key))
 

@@ -13,7 +13,8 @@ from tests.support import ray_echo
 
 from trax import Refused, Submission
 from trax.errors import DefinitionError, MissingExtra, TraxError
-from trax.submitters.ray import RayWorkers, driver, link, workers, yard
+from trax.remote.ray import driver, workers
+from trax.remote.ray.workers import RayWorkers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -36,7 +37,7 @@ def spec(monkeypatch: pytest.MonkeyPatch) -> Mock:
 @pytest.fixture
 def near(monkeypatch: pytest.MonkeyPatch) -> Generator[RayWorkers]:
     """The near side, with a stand-in for the process that speaks to Ray."""
-    monkeypatch.setattr(link, "PROGRAM", ray_echo.__name__)
+    monkeypatch.setattr(workers, "PROGRAM", ray_echo.__name__)
     made = RayWorkers("jobs:app", resources=WISHES)
     yield made
     made.close()
@@ -83,7 +84,7 @@ def test_after_something_went_wrong_another_process_does(
 def test_a_process_that_does_not_answer_is_replaced(
     near: RayWorkers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link, "LEAVE_SECONDS", 0.01)
+    monkeypatch.setattr(workers, "EXIT_SECONDS", 0.01)
     near.submit([run(1)])
     near.timeout = timedelta(seconds=0.05)
     with pytest.raises(TraxError, match=r"Ray did not respond within 0.05 s"):
@@ -150,7 +151,7 @@ class Cluster:
         self.cancelled: list[int] = []
 
     def remote(self, what: Callable[..., Any]) -> Any:
-        assert what is yard.execute
+        assert what is driver.execute
         self.functions += 1
         return SimpleNamespace(options=self._options)
 
@@ -183,12 +184,12 @@ CONFIG: dict[str, Any] = {"app": "jobs:app", "runtime_env": {}}
 @pytest.fixture
 def ray(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     made = Cluster()
-    monkeypatch.setattr(yard, "needed", Mock(return_value=made))
+    monkeypatch.setattr(driver, "import_extra", Mock(return_value=made))
     return made
 
 
 def test_each_run_becomes_a_task_with_the_resources_of_its_train(ray: Cluster) -> None:
-    answer = yard.TaskOwner().hand_over(CONFIG, [(1, {"num_gpus": 1}), (2, {}), (3, {"num_gpus": -1})])
+    answer = driver.TaskOwner().hand_over(CONFIG, [(1, {"num_gpus": 1}), (2, {}), (3, {"num_gpus": -1})])
 
     assert [(options.get("num_gpus"), said) for options, said in ray.asked] == [
         (1, ("jobs:app", 1)),
@@ -200,7 +201,7 @@ def test_each_run_becomes_a_task_with_the_resources_of_its_train(ray: Cluster) -
 
 
 def test_all_runs_are_tasks_of_one_function_so_that_they_share_processes(ray: Cluster) -> None:
-    far = yard.TaskOwner()
+    far = driver.TaskOwner()
 
     far.hand_over(CONFIG, [(1, {}), (2, {})])
     far.hand_over(CONFIG, [(3, {})])
@@ -209,7 +210,7 @@ def test_all_runs_are_tasks_of_one_function_so_that_they_share_processes(ray: Cl
 
 
 def test_a_run_that_waits_already_gets_no_second_task(ray: Cluster) -> None:
-    far = yard.TaskOwner()
+    far = driver.TaskOwner()
 
     far.hand_over(CONFIG, [(1, {})])
     far.hand_over(CONFIG, [(1, {})])
@@ -220,7 +221,7 @@ def test_a_run_that_waits_already_gets_no_second_task(ray: Cluster) -> None:
 
 
 def test_tasks_that_failed_are_told_once_and_cancelled_ones_not_at_all(ray: Cluster) -> None:
-    far = yard.TaskOwner()
+    far = driver.TaskOwner()
     far.hand_over(CONFIG, [(1, {}), (2, {}), (3, {})])
 
     far.withdraw(CONFIG, [2, 9])
@@ -236,12 +237,12 @@ def test_tasks_that_failed_are_told_once_and_cancelled_ones_not_at_all(ray: Clus
 )
 def test_an_app_that_cannot_be_found_is_told(app: str, error: type[Exception]) -> None:
     with pytest.raises(error):
-        yard.execute(app, 1)
+        driver.execute(app, 1)
 
 
 def test_a_failure_is_an_answer_too() -> None:
     class Broken:
-        def answer(self, verb: str, what: list[Any]) -> dict[str, Any]:
+        def call(self, verb: str, what: list[Any]) -> dict[str, Any]:
             raise ValueError(f"{verb} {what}")
 
     answers = io.StringIO()
@@ -254,6 +255,6 @@ def test_a_failure_is_an_answer_too() -> None:
 def test_a_yard_that_has_died_is_asked_for_anew() -> None:
     ray: Any = SimpleNamespace(is_initialized=lambda: True, exceptions=Cluster.exceptions)
     cluster: Any = driver.RayCluster(ray, CONFIG)
-    cluster._asked = Mock(side_effect=[ActorDied(), {"refused": {}}])
+    cluster._call_owner = Mock(side_effect=[ActorDied(), {"refused": {}}])
 
-    assert cluster.answer("hand_over", []) == {"refused": {}}
+    assert cluster.call("hand_over", []) == {"refused": {}}

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from trax.errors import DefinitionError
-from trax.submitters.retrying import CallRetry
+from trax.remote.http.client import CallRetry
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 

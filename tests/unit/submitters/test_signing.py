@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from trax.errors import DefinitionError
-from trax.submitters.signing import (
+from trax.remote.http.signing import (
     BODY_HASH,
     KEY,
     NONCE,

@@ -9,8 +9,8 @@ import pytest
 
 from trax import Cancel, Cancelled, Done, Failed, Interrupted, RetryAfter, RunTimedOut, Snooze
 from trax.errors import RemoteFailure
-from trax.submitters.telling import outcome_line, outcome_of, parse_log_record, parse_outcome
-from trax.train.failure import describe
+from trax.remote.http.protocol import outcome_line, outcome_of, parse_log_record, parse_outcome
+from trax.train.outcome import describe
 
 
 def travelled(outcome: Any) -> Any:

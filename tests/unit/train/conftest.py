@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from trax.train import keys
+from trax.train import memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def _only_own_protocols() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
     """Protocols are wired for the whole process; a test must not see those of another."""
-    before = dict(keys._wired_protocols)  # pyright: ignore[reportPrivateUsage]
+    before = dict(memory._wired_protocols)  # pyright: ignore[reportPrivateUsage]
     yield
-    keys._wired_protocols.clear()  # pyright: ignore[reportPrivateUsage]
-    keys._wired_protocols.update(before)  # pyright: ignore[reportPrivateUsage]
-    keys.runtime_keys.cache_clear()
+    memory._wired_protocols.clear()  # pyright: ignore[reportPrivateUsage]
+    memory._wired_protocols.update(before)  # pyright: ignore[reportPrivateUsage]
+    memory.runtime_keys.cache_clear()

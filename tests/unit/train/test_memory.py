@@ -25,10 +25,18 @@ from typing_extensions import TypeAliasType
 
 from trax.errors import DefinitionError, RouteError, WiringError
 from trax.train import Cancellation, Junction, junction, train, wired
-from trax.train.declared import name_of
-from trax.train.instances import matches
-from trax.train.keys import key_of, runtime_keys, static_keys
-from trax.train.memory import MISSING, Memory, recall, request_for, writer
+from trax.train.annotations import name_of
+from trax.train.memory import (
+    MISSING,
+    Memory,
+    key_of,
+    matches,
+    recall,
+    request_for,
+    runtime_keys,
+    static_keys,
+    writer,
+)
 
 T = TypeVar("T")
 Source = Annotated[str, "source"]

@@ -23,8 +23,15 @@ from typing_extensions import TypedDict
 from trax.errors import DefinitionError, InvalidInput, MissingExtra, SecretUnreadable
 from trax.masking import HIDDEN
 from trax.train import Codec
-from trax.train.keyring import VARIABLE, Keyring, generate_key, key_id, load_keyring
-from trax.train.secrets import hide_words, secret_words_of
+from trax.train.secrets import (
+    VARIABLE,
+    Keyring,
+    generate_key,
+    hide_words,
+    key_id,
+    load_keyring,
+    secret_words_of,
+)
 
 PLAIN = "hunter-2"
 

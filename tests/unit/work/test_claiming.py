@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from trax.work.claiming import ClaimTracker
+from trax.worker.worker import ClaimTracker
 
 
 async def test_what_is_held_and_known_is_no_stray() -> None:

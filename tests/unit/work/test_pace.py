@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trax.work.pace import Pace
+from trax.worker.worker import Pace
 
 
 class Clock:

@@ -11,8 +11,7 @@ import pytest
 from trax.errors import RunTimedOut
 from trax.train import Cancellation, Done, junction, train
 from trax.train.cancellation import await_cancellable
-from trax.work.deadlines import STOP_WARNING_SECONDS
-from trax.work.pool import RESULTS_PER_WRITE, START_SLICE, Pool
+from trax.worker.pool import RESULTS_PER_WRITE, START_SLICE, STOP_WARNING_SECONDS, Pool
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator

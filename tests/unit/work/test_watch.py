@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 from tests.support.waiting import until
 
-from trax.work.running import ActiveRun
-from trax.work.watch import LoopWatch
+from trax.worker.pool import ActiveRun
+from trax.worker.watchdog import LoopWatch
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -36,7 +36,7 @@ class Heard(logging.Handler):
 
 @pytest.fixture
 def heard() -> Generator[Heard]:
-    made, logger = Heard(), logging.getLogger("trax.work.watch")
+    made, logger = Heard(), logging.getLogger("trax.worker.watchdog")
     logger.addHandler(made)
     yield made
     logger.removeHandler(made)

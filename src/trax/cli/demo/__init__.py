@@ -19,25 +19,30 @@ from rich.console import Console
 
 from trax.bounds import LONGEST_SECONDS
 from trax.cli.demo.company import build_company
-from trax.cli.demo.reading import database_now, load_records
-from trax.cli.demo.story import dead_letter_steps, introduction, summary, table
-from trax.cli.demo.telling import LineOutput
-from trax.cli.doorway import LOOPBACK, PORT_RANGE, InsecureLocal, open_doorway
-from trax.cli.faces import TerminalOutput
-from trax.cli.log_setup import LogOptions
-from trax.cli.moments import span
-from trax.cli.serving import ServerProcess, count_noun
+from trax.cli.demo.report import dead_letter_steps, introduction, summary, table
+from trax.cli.demo.watch import LineOutput, database_now, load_records
+from trax.cli.logs import LogOptions
+from trax.cli.output import span
+from trax.cli.serve import (
+    LOOPBACK,
+    PORT_RANGE,
+    InsecureLocal,
+    ServerProcess,
+    TerminalOutput,
+    count_noun,
+    open_doorway,
+)
 from trax.clock import utc_now
 from trax.errors import TraxError
-from trax.host.roles import ProcessRole
+from trax.server.roles import ProcessRole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from trax.cli.demo.company import Company
     from trax.cli.demo.report import Records
-    from trax.cli.faces import ServerOutput
-    from trax.web.serving import WebListener
+    from trax.cli.serve import ServerOutput
+    from trax.web.serve import WebListener
 
 NAME_WIDTH: Final = 18
 PIPE_WIDTH: Final = 110

@@ -1,30 +1,286 @@
-"""Read the jobs of an APScheduler 3 job store in a database.
+"""Parse a pickle without running it.
 
-Jobs are pickles, and unpickling runs code. So they are parsed without running anything, which is enough for
-most jobs; they are unpickled only with `--trust`.
+A pickle is a program: `pickle.loads` imports modules and calls what it names. Here every name becomes a stub,
+and calling a stub only records the arguments. Nothing is imported, and no foreign code runs.
 """
 
 from __future__ import annotations
 
+import datetime as dt
+import io
 import pickle
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta, tzinfo
 from importlib.util import find_spec
 from math import ceil
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
-from trax.cli.importing.comparing import MOMENTS_COMPARED
-from trax.cli.importing.foreign import ImportedJob, task_input
-from trax.cli.importing.inert import PickleStub, parse_pickle
-from trax.cli.importing.trigger import ApschedulerTrigger, trigger_of
-from trax.errors import DefinitionError, MissingExtra
-from trax.host.extras import import_extra
+from trax.cli.importing.cron_rules import cron_for_both_days
+from trax.cli.importing.foreign import MOMENTS_COMPARED, ImportedJob, interval_schedule, task_input
+from trax.errors import DefinitionError, MissingExtra, import_extra
+from trax.records.schedule import Schedule
+from trax.schedule.cron import DAYS
+from trax.schedule.every import AnySchedule, with_variance
 from trax.schedule.misfire import MAX_CATCH_UP, fire_all
+from trax.schedule.zones import zone_named
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from zoneinfo import ZoneInfo
 
     from trax.store.foreign_jobs import StoredJob
+
+
+LONGEST: Final = 1 << 20
+DEPTH: Final = 4
+"""How deep a zone name is searched in a stub: a pickle may contain itself."""
+PLAIN: Final = {"date": dt.date, "time": dt.time, "timedelta": dt.timedelta, "timezone": dt.timezone}
+
+
+class PickleStub:
+    """A stub for an object in a pickle: its origin, call arguments and attributes."""
+
+    origin = ""
+
+    def __init__(self, *arguments: Any) -> None:
+        self.arguments = arguments
+        self.state: dict[str, Any] = {}
+
+    def __new__(cls, *_arguments: Any) -> Self:
+        return super().__new__(cls)
+
+    def __call__(self, *arguments: Any) -> PickleStub:
+        return PickleStub(self, *arguments)
+
+    def __setstate__(self, state: Any) -> None:
+        """Attributes come as a mapping, or as two mappings for a class with slots."""
+        parts = cast("tuple[Any, ...]", state if isinstance(state, tuple) else (state,))
+        self.state = {}
+        for part in parts:
+            if isinstance(part, dict):
+                self.state |= cast("dict[str, Any]", part)
+
+    def __repr__(self) -> str:
+        return self.origin or "…"
+
+
+def parse_pickle(document: bytes) -> Any:
+    """The plain values of a pickle, with a stub for every other object."""
+    if len(document) > LONGEST:
+        raise DefinitionError(f"pickle of {len(document)} bytes is too large (at most {LONGEST})")
+    try:
+        return _Reader(io.BytesIO(document)).load()
+    except Exception as error:  # noqa: BLE001 - a broken or hostile pickle can raise anything
+        raise DefinitionError(f"pickle cannot be read without running it ({error})") from None
+
+
+def find_zone(value: Any) -> ZoneInfo | dt.timezone | None:
+    """The time zone in a stub, of any library: the first text in it that names a zone."""
+    if isinstance(value, dt.timezone):
+        return value
+    for text in _texts(value):
+        try:
+            return zone_named(text)
+        except DefinitionError:
+            continue
+    return None
+
+
+class _Reader(pickle.Unpickler):
+    def find_class(self, module_name: str, global_name: str, /) -> Any:
+        if module_name == "datetime":
+            return _moment if global_name == "datetime" else PLAIN.get(global_name, PickleStub)
+        return type("Note", (PickleStub,), {"origin": f"{module_name}:{global_name}"})
+
+
+def _moment(state: bytes, zone: Any = None) -> dt.datetime:
+    """Build a datetime; a stub of a time zone becomes a real one."""
+    moment: Any = dt.datetime
+    return moment(state, find_zone(zone))
+
+
+def _texts(value: Any, depth: int = DEPTH) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, PickleStub) and depth:
+        for argument in (*value.arguments, *value.state.values()):
+            yield from _texts(argument, depth - 1)
+
+
+INTERVAL_REMARK: Final = (
+    "APScheduler counts intervals from the start date, Trax from the creation of the manifest"
+)
+UNSUPPORTED_FIELDS: Final = ("year", "week")
+ORDER: Final = ("second", "minute", "hour", "day", "month", "day_of_week")
+POSITIONS: Final = ("1st", "2nd", "3rd", "4th", "5th", "last")
+LAST: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApschedulerTrigger:
+    """A trigger as a schedule, with the arguments to build it again for comparison.
+
+    `when` is None if it cannot be converted; the remarks say why.
+    """
+
+    schedule_text: str
+    kind: str | None = None
+    constructor_arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    when: Schedule | datetime | None = None
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    remarks: tuple[str, ...] = ()
+
+
+def trigger_of(note: Any) -> ApschedulerTrigger:
+    """Convert an interval, cron or date trigger; others get a remark."""
+    origin = note.origin if isinstance(note, PickleStub) else ""
+    if read := READERS.get(origin):
+        return read(note.state)
+    name = origin.partition(":")[2] or "an unknown trigger"
+    return ApschedulerTrigger(
+        schedule_text=name, remarks=(f"{name} cannot be converted; runs on demand only",)
+    )
+
+
+def _interval_trigger(state: Mapping[str, Any]) -> ApschedulerTrigger:
+    interval: timedelta = state["interval"]
+    when, remarks = interval_schedule(interval)
+    makings = {
+        "seconds": interval.total_seconds(),
+        **_present_values(state, "start_date", "end_date", "jitter"),
+    }
+    return ApschedulerTrigger(
+        schedule_text=f"interval[{interval}]",
+        kind="interval",
+        constructor_arguments={**makings, "timezone": _zone(state)},
+        when=_with_jitter(when, state),
+        options={"start": "next_occurrence"},
+        remarks=(INTERVAL_REMARK, *remarks, *_bounds(state)),
+    )
+
+
+def _cron_trigger(state: Mapping[str, Any]) -> ApschedulerTrigger:
+    notes = {each.state["name"]: each.state["expressions"] for each in state["fields"]}
+    theirs = {name: ",".join(_their_expression(each) for each in parts) for name, parts in notes.items()}
+    set_fields = {name: text for name, text in theirs.items() if text != "*"}
+    zone = _zone(state)
+    trigger = ApschedulerTrigger(
+        schedule_text=f"cron[{', '.join(f'{name}={text!r}' for name, text in set_fields.items())}]",
+        kind="cron",
+        constructor_arguments={
+            **theirs,
+            **_present_values(state, "start_date", "end_date", "jitter"),
+            "timezone": zone,
+        },
+    )
+    try:
+        when, options, remarks = cron_for_both_days(_our_fields(theirs, notes), _zone_name(zone))
+    except DefinitionError as error:
+        return replace(trigger, remarks=(f"cannot be converted: {error}; runs on demand only",))
+    return replace(
+        trigger,
+        when=_with_jitter(when, state),
+        options=options,
+        remarks=(*remarks, *_bounds(state)),
+    )
+
+
+def _date_trigger(state: Mapping[str, Any]) -> ApschedulerTrigger:
+    moment: datetime = state["run_date"]
+    return ApschedulerTrigger(
+        schedule_text=f"date[{moment}]", kind="date", constructor_arguments={"run_date": moment}, when=moment
+    )
+
+
+READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], ApschedulerTrigger]]] = {
+    "apscheduler.triggers.interval:IntervalTrigger": _interval_trigger,
+    "apscheduler.triggers.cron:CronTrigger": _cron_trigger,
+    "apscheduler.triggers.date:DateTrigger": _date_trigger,
+}
+
+
+def _our_fields(theirs: Mapping[str, str], notes: Mapping[str, list[PickleStub]]) -> list[str]:
+    """The cron fields, with seconds if they are not 0.
+
+    Positions such as `2nd fri` are in the day field of APScheduler, in the weekday field of Trax.
+    """
+    for name in UNSUPPORTED_FIELDS:
+        if theirs.get(name, "*") != "*":
+            raise DefinitionError(f"cron has no field for the {name} ({theirs[name]})")
+    fields = {name: theirs.get(name, "*") for name in ORDER}
+    fields["day_of_week"] = ",".join(_our_weekdays(each) for each in notes["day_of_week"])
+    positions = [each for each in notes["day"] if "weekday" in each.state]
+    if positions:
+        if len(positions) < len(notes["day"]) or fields["day_of_week"] != "*":
+            raise DefinitionError(f"day={theirs['day']} mixes dates and weekdays")
+        fields["day"], fields["day_of_week"] = "*", ",".join(map(_our_position, positions))
+    fields["day"] = fields["day"].replace("last", "L")
+    if fields["second"] == "0":
+        del fields["second"]
+    return list(fields.values())
+
+
+def _their_expression(note: PickleStub) -> str:
+    """One part of a field in APScheduler's syntax."""
+    state, kind = note.state, note.origin.partition(":")[2]
+    if kind == "LastDayOfMonthExpression":
+        return "last"
+    if "weekday" in state:
+        return f"{POSITIONS[state['option_num']]} {DAYS[state['weekday']][:3]}"
+    step = f"/{state['step']}" if state.get("step") else ""
+    if "first" not in state:
+        return f"*{step}"
+    ends: list[int] = [end for end in (state["first"], state["last"]) if end is not None]
+    words = [DAYS[end][:3] if kind == "WeekdayRangeExpression" else str(end) for end in ends]
+    return "-".join(dict.fromkeys(words)) + step
+
+
+def _our_weekdays(note: PickleStub) -> str:
+    """Weekdays by name: APScheduler's week begins on Monday, so its numbers differ from cron's."""
+    if "first" not in note.state and not note.state.get("step"):
+        return "*"
+    first, last = note.state.get("first", 0), note.state.get("last", len(DAYS) - 1)
+    last = len(DAYS) - 1 if last is None else last
+    if not note.state.get("step"):
+        return "-".join(dict.fromkeys(DAYS[day][:3] for day in (first, last)))
+    return ",".join(DAYS[day][:3] for day in range(first, last + 1, note.state["step"]))
+
+
+def _our_position(note: PickleStub) -> str:
+    weekday = (note.state["weekday"] + 1) % len(DAYS)
+    position = note.state["option_num"]
+    return f"{weekday}L" if position == LAST else f"{weekday}#{position + 1}"
+
+
+def _zone(state: Mapping[str, Any]) -> tzinfo:
+    return find_zone(state["timezone"]) or UTC
+
+
+def _zone_name(zone: tzinfo) -> str:
+    """The zone name; a fixed offset of whole hours is Etc/GMT with the sign reversed."""
+    name = getattr(zone, "key", None)
+    if name is not None:
+        return name
+    hours, rest = divmod(zone.utcoffset(None) or timedelta(), timedelta(hours=1))
+    if rest:
+        raise DefinitionError(f"time zone {zone} has no name")
+    return f"Etc/GMT{-hours:+d}" if hours else "UTC"
+
+
+def _with_jitter(schedule: AnySchedule, state: Mapping[str, Any]) -> AnySchedule:
+    jitter = state.get("jitter")
+    return with_variance(schedule, timedelta(seconds=ceil(jitter))) if jitter else schedule
+
+
+def _present_values(state: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: state[name] for name in names if state.get(name) is not None}
+
+
+def _bounds(state: Mapping[str, Any]) -> tuple[str, ...]:
+    end = state.get("end_date")
+    return () if end is None else (f"it ends on {end}; in Trax it continues until it is disabled or deleted",)
+
 
 LATE_SECONDS: Final = 60
 """A run this late counts as missed in Trax, unless misfire_threshold is set."""

@@ -11,11 +11,9 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from trax.cli.importing import cron_rules
-from trax.cli.importing.comparing import MOMENTS_COMPARED
-from trax.cli.importing.days import cron_for_both_days
-from trax.cli.importing.foreign import NO_LIMIT, ImportedJob, interval_schedule, task_input
-from trax.errors import DefinitionError, format_value
-from trax.host.extras import import_extra
+from trax.cli.importing.cron_rules import cron_for_both_days
+from trax.cli.importing.foreign import MOMENTS_COMPARED, NO_LIMIT, ImportedJob, interval_schedule, task_input
+from trax.errors import DefinitionError, format_value, import_extra
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

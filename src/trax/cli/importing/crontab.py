@@ -10,12 +10,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from trax.cli.importing.comparing import MOMENTS_COMPARED
 from trax.cli.importing.cron_rules import CrontabLine, shorten_names
-from trax.cli.importing.foreign import Command, ImportedJob
+from trax.cli.importing.foreign import MOMENTS_COMPARED, Command, ImportedJob
 from trax.errors import DefinitionError, did_you_mean
-from trax.schedule.cron import cron
-from trax.schedule.expression import ALIASES
+from trax.schedule.cron import ALIASES, cron
 from trax.schedule.zones import zone_named
 
 if TYPE_CHECKING:

@@ -19,15 +19,12 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import MetaData, Table
 
-from trax.store.schema.audit import audit
 from trax.store.schema.dead_letter import dead_letter
 from trax.store.schema.define import Definer
 from trax.store.schema.manifest import manifest, manifest_group
 from trax.store.schema.metadata import log, metadata
-from trax.store.schema.tally import group_tally, tally
-from trax.store.schema.web import web_link, web_session
+from trax.store.schema.operations import audit, group_tally, setting, tally, web_link, web_session, worker
 from trax.store.schema.work_queue import work_queue
-from trax.store.schema.worker import setting, worker
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

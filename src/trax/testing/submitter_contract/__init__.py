@@ -12,9 +12,8 @@ scenarios    one test each
 
 from __future__ import annotations
 
-from trax.testing.submitter_contract.engine import Engine, EngineProcess, ProcessEngine
+from trax.testing.submitter_contract.engine import Engine, EngineProcess, ProcessEngine, Workspace
 from trax.testing.submitter_contract.scenarios import SCENARIOS, Scenario, name_of, play
-from trax.testing.submitter_contract.site import Workspace
 from trax.testing.submitter_contract.yard import ContractBroken, ScenarioHarness
 
 __all__ = [

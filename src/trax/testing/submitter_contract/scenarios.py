@@ -7,15 +7,14 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from trax.records.states import State
-from trax.testing.submitter_contract.site import FAST_SETTINGS, GROUPS
+from trax.testing.submitter_contract.engine import FAST_SETTINGS, GROUPS
 from trax.testing.submitter_contract.yard import ScenarioHarness, expect
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trax.dispatch.submit import Submission, Submitter
-    from trax.testing.submitter_contract.engine import Engine
-    from trax.testing.submitter_contract.site import Workspace
+    from trax.engine.submitter import Submission, Submitter
+    from trax.testing.submitter_contract.engine import Engine, Workspace
 
 Scenario: TypeAlias = Callable[[ScenarioHarness], Awaitable[None]]
 

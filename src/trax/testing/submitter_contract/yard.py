@@ -8,18 +8,17 @@ from collections import Counter
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from trax.host.duties import dispatch_now
-from trax.records.filters import RunFilter
+from trax.records.listing import RunFilter
 from trax.records.states import State
-from trax.store.run_pages import RUNS
+from trax.server.loops import dispatch_now
+from trax.store.runs.run_lists import RUNS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 
-    from trax.dispatch.submit import Submitter
+    from trax.engine.submitter import Submitter
     from trax.records.metadata import Metadata
-    from trax.testing.submitter_contract.engine import Engine
-    from trax.testing.submitter_contract.site import Workspace
+    from trax.testing.submitter_contract.engine import Engine, Workspace
 
 PATIENCE_SECONDS: Final = 120
 ALL: Final = 100_000

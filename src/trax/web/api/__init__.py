@@ -14,18 +14,14 @@ from trax.web.api import (
     audit,
     bodies,
     dead_letters,
-    events,
     executions,
     groups,
-    logs,
     manifests,
     queue,
     sessions,
     settings,
     stats,
     trains,
-    why,
-    workers,
 )
 from trax.web.api.document import get_document
 
@@ -37,14 +33,14 @@ ROUTERS: Final = (
     queue.router,
     executions.router,
     dead_letters.router,
-    logs.logs_router,
-    workers.workers_router,
+    executions.logs_router,
+    stats.workers_router,
     settings.router,
     stats.router,
-    why.why_router,
+    executions.why_router,
     audit.router,
     sessions.router,
-    events.events_router,
+    stats.events_router,
 )
 
 

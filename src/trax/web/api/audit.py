@@ -7,9 +7,8 @@ from starlette.responses import Response
 
 from trax.records.audit import AuditEntry
 from trax.web.api.bodies import Body, JsonRoute
-from trax.web.api.paging import After, ApiPage, Limit, Moment, NameQuery, PathId, build_page
-from trax.web.api.writing import JsonWriter
-from trax.web.room import InjectedContext
+from trax.web.api.paging import After, ApiPage, JsonWriter, Limit, Moment, NameQuery, PathId, build_page
+from trax.web.context import InjectedContext
 
 router = APIRouter(prefix="/audit", tags=["audit"], route_class=JsonRoute)
 

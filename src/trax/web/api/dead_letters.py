@@ -13,10 +13,21 @@ from starlette.responses import Response
 from trax.records import DeadLetter, DeadLetterStatus
 from trax.records.dead_letter import DeadLetterGroup
 from trax.web.api.bodies import Body, DeadLetterSelection, JsonRoute, Note
-from trax.web.api.paging import LONGEST_PAGE, After, ApiPage, Full, Limit, NameQuery, PathId, build_page
-from trax.web.api.writing import JsonWriter, mask_record, summarize_record
+from trax.web.api.paging import (
+    LONGEST_PAGE,
+    After,
+    ApiPage,
+    Full,
+    JsonWriter,
+    Limit,
+    NameQuery,
+    PathId,
+    build_page,
+    mask_record,
+    summarize_record,
+)
+from trax.web.context import InjectedContext
 from trax.web.problems import Refusal, problem
-from trax.web.room import InjectedContext
 
 router = APIRouter(prefix="/dead-letters", tags=["dead letters"], route_class=JsonRoute)
 

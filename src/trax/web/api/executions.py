@@ -8,12 +8,14 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from trax.records import LogLine, Metadata, State, WorkQueueEntry
-from trax.web.api.asking import rerun
+from trax.bounds import LARGEST_ID, LONGEST_NAME
+from trax.records import LogLevel, LogLine, Metadata, Reason, State, WorkQueueEntry
 from trax.web.api.bodies import Ids, JsonRoute
 from trax.web.api.paging import (
     After,
     ApiPage,
+    Before,
+    JsonWriter,
     Limit,
     ListQueryById,
     Moment,
@@ -22,10 +24,12 @@ from trax.web.api.paging import (
     RowId,
     build_page,
     load_page,
+    mask_record,
+    page_of,
 )
-from trax.web.api.writing import JsonWriter, mask_record
-from trax.web.problems import Refusal, problem
-from trax.web.room import InjectedContext
+from trax.web.api.trains import rerun
+from trax.web.context import InjectedContext
+from trax.web.problems import FieldProblem, Refusal, problem
 
 router = APIRouter(prefix="/executions", tags=["executions"], route_class=JsonRoute)
 
@@ -107,3 +111,47 @@ async def cancel_execution(context: InjectedContext, metadata_id: PathId) -> Res
 async def rerun_execution(context: InjectedContext, metadata_id: PathId) -> Response:
     """Enqueue the same train with the same input; 409 if its input or its train is not available."""
     return entry_response(mask_record(await rerun(context.app, metadata_id), context.mask), 201)
+
+
+logs_router = APIRouter(prefix="/logs", tags=["logs"], route_class=JsonRoute)
+
+logs_response = JsonWriter(ApiPage[LogLine])
+
+
+@logs_router.get("", response_model=ApiPage[LogLine])
+async def list_log_lines(
+    context: InjectedContext,
+    level: Annotated[LogLevel | None, Query(description="This level or higher.")] = None,
+    text: Annotated[str | None, Query(max_length=200, description="Part of the message.")] = None,
+    metadata_id: Annotated[RowId | None, Query()] = None,
+    after: After = None,
+    before: Before = None,
+    limit: Limit = 50,
+) -> Response:
+    """List log lines, newest first. A text search reads a bounded number of lines; see `complete`."""
+    found = await context.app.logs.page(
+        level=level, text=text, metadata_id=metadata_id, before=after, after=before, limit=limit
+    )
+    return logs_response(page_of(found, found.items))
+
+
+why_router = APIRouter(prefix="/why", tags=["why"], route_class=JsonRoute)
+
+reasons_response = JsonWriter(list[Reason])
+
+
+@why_router.get("", response_model=list[Reason])
+async def why(
+    context: InjectedContext,
+    manifest: Annotated[str | None, Query(min_length=1, max_length=LONGEST_NAME)] = None,
+    entry: Annotated[int | None, Query(ge=0, le=LARGEST_ID)] = None,
+) -> Response:
+    """Reasons why a manifest or an entry is not running, the current one first."""
+    target = entry if manifest is None else manifest
+    if target is None or (manifest is not None and entry is not None):
+        fields = tuple(
+            FieldProblem(f"query.{name}", "give exactly one of manifest and entry")
+            for name in ("manifest", "entry")
+        )
+        raise Refusal(problem(422, "give either a manifest or an entry", fields=fields))
+    return reasons_response(await context.app.why(target))

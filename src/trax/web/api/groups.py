@@ -12,9 +12,8 @@ from trax.bounds import LONGEST_NAME
 from trax.records import ManifestGroup
 from trax.web.api.bodies import Body, JsonRoute
 from trax.web.api.manifests import CancelCount
-from trax.web.api.paging import AfterName, ApiPage, Limit, Priority, WholeNumber, build_page
-from trax.web.api.writing import JsonWriter
-from trax.web.room import InjectedContext
+from trax.web.api.paging import AfterName, ApiPage, JsonWriter, Limit, Priority, WholeNumber, build_page
+from trax.web.context import InjectedContext
 
 router = APIRouter(prefix="/groups", tags=["groups"], route_class=JsonRoute)
 

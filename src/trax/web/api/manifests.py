@@ -12,9 +12,16 @@ from starlette.responses import Response
 from trax.bounds import LONGEST_NAME
 from trax.records import Manifest, Reason, ScheduleType, WorkQueueEntry
 from trax.web.api.bodies import Body, JsonRoute
-from trax.web.api.paging import ApiPage, ListQueryByName, NameQuery, Seconds, load_page
-from trax.web.api.writing import JsonWriter, mask_record
-from trax.web.room import InjectedContext
+from trax.web.api.paging import (
+    ApiPage,
+    JsonWriter,
+    ListQueryByName,
+    NameQuery,
+    Seconds,
+    load_page,
+    mask_record,
+)
+from trax.web.context import InjectedContext
 
 router = APIRouter(prefix="/manifests", tags=["manifests"], route_class=JsonRoute)
 

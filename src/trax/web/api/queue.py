@@ -10,10 +10,9 @@ from starlette.responses import Response
 
 from trax.records import Origin, QueueStatus, Reason, WorkQueueEntry
 from trax.web.api.bodies import Ids, JsonRoute
-from trax.web.api.paging import ApiPage, ListQueryById, NameQuery, PathId, load_page
-from trax.web.api.writing import JsonWriter, mask_record
+from trax.web.api.paging import ApiPage, JsonWriter, ListQueryById, NameQuery, PathId, load_page, mask_record
+from trax.web.context import InjectedContext
 from trax.web.problems import Refusal, problem
-from trax.web.room import InjectedContext
 
 router = APIRouter(prefix="/queue", tags=["queue"], route_class=JsonRoute)
 

@@ -13,9 +13,8 @@ from trax.errors import NotFound
 from trax.records.web_session import WebSession
 from trax.web.access import Means, Visitor
 from trax.web.api.bodies import Body, JsonRoute
-from trax.web.api.paging import After, ApiPage, Limit, NameQuery, PathId, build_page
-from trax.web.api.writing import JsonWriter
-from trax.web.room import InjectedContext, InjectedVisitor, WebContext
+from trax.web.api.paging import After, ApiPage, JsonWriter, Limit, NameQuery, PathId, build_page
+from trax.web.context import InjectedContext, InjectedVisitor, WebContext
 
 router = APIRouter(prefix="/sessions", tags=["sessions"], route_class=JsonRoute)
 

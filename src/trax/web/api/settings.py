@@ -11,12 +11,11 @@ from starlette.responses import Response
 from trax.settings import SettingOrigin, Settings
 from trax.settings.kinds import Effective
 from trax.web.api import bodies
-from trax.web.api.paging import Name
-from trax.web.api.writing import JsonWriter
-from trax.web.room import InjectedContext
+from trax.web.api.paging import JsonWriter, Name
+from trax.web.context import InjectedContext
 
 if TYPE_CHECKING:
-    from trax.web.room import WebContext
+    from trax.web.context import WebContext
 
 router = APIRouter(prefix="/settings", tags=["settings"], route_class=bodies.JsonRoute)
 

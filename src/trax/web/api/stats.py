@@ -4,25 +4,29 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Header, Query
 from pydantic import BaseModel, Field
+from starlette.requests import Request
 from starlette.responses import Response
 
+from trax.bounds import LARGEST_ID
 from trax.records.stats import (
     Blocks,
     FailingTrain,
     GroupGraph,
     GroupStats,
     Home,
+    Span,
     States,
     Throughput,
     TrainDuration,
 )
-from trax.records.tally import Span
+from trax.records.worker import WorkerView
+from trax.web.access import Means
 from trax.web.api.bodies import JsonRoute
-from trax.web.api.paging import AfterName, Limit, NameQuery
-from trax.web.api.writing import JsonWriter
-from trax.web.room import InjectedContext
+from trax.web.api.paging import LONGEST_PAGE, AfterName, JsonWriter, Limit, NameQuery, PathId
+from trax.web.context import InjectedContext, InjectedVisitor
+from trax.web.events import EventStream
 
 router = APIRouter(prefix="/stats", tags=["stats"], route_class=JsonRoute)
 
@@ -92,3 +96,55 @@ async def get_group_stats(context: InjectedContext, after: AfterName = None, lim
 async def get_graph(context: InjectedContext, group: NameQuery = None) -> Response:
     """Dependencies between groups: all of them, or those around one group."""
     return graph_response(await context.app.stats.graph(group))
+
+
+workers_router = APIRouter(prefix="/workers", tags=["workers"], route_class=JsonRoute)
+
+AfterWorker = Annotated[
+    int | None, Query(ge=0, le=LARGEST_ID, description="Next page: id of the last worker.")
+]
+
+worker_response, workers_response = JsonWriter(WorkerView), JsonWriter(list[WorkerView])
+
+
+@workers_router.get("", response_model=list[WorkerView])
+async def list_workers(
+    context: InjectedContext, after: AfterWorker = None, limit: Limit = LONGEST_PAGE
+) -> Response:
+    """List workers with their work filter and first jobs. `is_lost`: it missed its heartbeat."""
+    return workers_response(await context.app.workers.list(after=after, limit=limit))
+
+
+@workers_router.get("/{worker_id:row_id}", response_model=WorkerView)
+async def get_worker(context: InjectedContext, worker_id: PathId) -> Response:
+    """Get one worker."""
+    return worker_response(await context.app.workers.get(worker_id))
+
+
+events_router = APIRouter(prefix="/events", tags=["events"], route_class=JsonRoute)
+
+MARK = r"^[\w-]{1,100}$"
+LAST = Query(pattern=MARK, description="Same as the header, for clients that cannot send it.")
+
+
+@events_router.get(
+    "",
+    response_class=Response,
+    responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
+)
+async def list_events(
+    request: Request,
+    context: InjectedContext,
+    visitor: InjectedVisitor,
+    last_event_id: Annotated[str | None, LAST] = None,
+    last_seen: Annotated[str | None, Header(alias="Last-Event-ID", pattern=MARK)] = None,
+) -> Response:
+    """Server-sent events: `change` with the tags of what has changed, such as `{"tags": ["queue"]}`.
+
+    A client that reconnects with the id of its last event receives what it missed. 503 or 429: too many
+    streams are open, in total or for this client.
+    """
+    client = f"{visitor.means}:{visitor.name}"
+    if visitor.means is Means.ANONYMOUS:
+        client = request.client.host if request.client else ""
+    return EventStream(context.fanout, last_seen or last_event_id, client)

@@ -1,25 +1,52 @@
-"""`/trains`: list trains, enqueue and run them."""
+"""Enqueue and rerun jobs from the API and the dashboard, with or without the app's code."""
 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Path
 from pydantic import BaseModel
 from starlette.responses import Response
 
+from trax.app import queue
+from trax.app.queue import run_by_name
 from trax.bounds import LONGEST_NAME
-from trax.host.by_name import run_by_name
-from trax.host.wishes import QueueKeywords
+from trax.engine.enqueue import QueueKeywords
+from trax.errors import InvalidInput, NotFound, StoreError, TraxError
 from trax.records import Metadata, WorkQueueEntry
-from trax.web.api.asking import enqueue, has_code
 from trax.web.api.bodies import Body, JsonRoute
-from trax.web.api.paging import Moment, Name, Priority, Seconds, WholeNumber
-from trax.web.api.writing import JsonWriter, mask_record
-from trax.web.described import TrainSummary, TrainWithSchemas, summarize_train, train_with_schemas
+from trax.web.api.paging import JsonWriter, Moment, Name, Priority, Seconds, WholeNumber, mask_record
+from trax.web.context import InjectedContext
 from trax.web.problems import Refusal, problem
-from trax.web.room import InjectedContext
+from trax.web.train_schema import TrainSummary, TrainWithSchemas, summarize_train, train_with_schemas
+
+if TYPE_CHECKING:
+    from trax.app.app import Trax
+    from trax.worker.entry import QueuedEntry
+
+
+def has_code(app: Trax) -> bool:
+    """Whether trains are registered in this process; `trax dashboard` without an app has none."""
+    return len(app.trains) > 0
+
+
+async def enqueue(app: Trax, train: str, value: Any, options: QueueKeywords) -> QueuedEntry:
+    """Enqueue a job. Without the app's code the input is validated only by the worker."""
+    if has_code(app):
+        return await app.run_in_app_loop(app.queue(train, value, **options))
+    return await queue.queue(app.parts, train, value, options)
+
+
+async def rerun(app: Trax, metadata_id: int) -> QueuedEntry:
+    """Enqueue the job of a run again; 409 if the run exists but cannot be repeated."""
+    try:
+        return await app.run_in_app_loop(app.executions.rerun(metadata_id))
+    except (NotFound, InvalidInput, StoreError):
+        raise
+    except TraxError as error:
+        raise Refusal(problem(409, str(error), code="cannot_rerun")) from error
+
 
 router = APIRouter(prefix="/trains", tags=["trains"], route_class=JsonRoute)
 

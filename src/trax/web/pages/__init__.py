@@ -23,30 +23,13 @@ from trax.web.pages import (
     groups,
     home,
     login,
-    logs,
     manifests,
     queue,
-    sessions,
     settings,
     trains,
-    workers,
 )
 
-NOUNS = (
-    home,
-    trains,
-    groups,
-    manifests,
-    queue,
-    executions,
-    dead_letters,
-    workers,
-    logs,
-    audit,
-    sessions,
-    settings,
-    login,
-)
+NOUNS = (home, trains, groups, manifests, queue, executions, dead_letters, audit, login, settings)
 
 router = APIRouter(include_in_schema=False)
 for noun in NOUNS:

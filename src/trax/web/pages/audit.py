@@ -9,15 +9,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from trax.errors import TraxError
-from trax.web.pages.acts import read_form, run_action
+from trax.web.context import context_of
+from trax.web.pages.actions import read_form, run_action
+from trax.web.pages.formats import whole_number
 from trax.web.pages.listing import ROWS, by_id, query_number, query_text
-from trax.web.pages.messages import Message
-from trax.web.pages.rendering import show
-from trax.web.pages.spelled import whole_number
-from trax.web.room import context_of
+from trax.web.pages.rendering import Message, show
 
 if TYPE_CHECKING:
-    from trax.web.pages.acts import Form
+    from trax.web.pages.actions import Form
 
 router = APIRouter()
 

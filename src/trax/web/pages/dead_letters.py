@@ -9,19 +9,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from trax.errors import NotFound, TraxError
-from trax.records.page import RecordPage
+from trax.records.listing import RecordPage
 from trax.records.states import DeadLetterStatus, State
-from trax.web.pages.acts import read_form, run_action
+from trax.web.context import context_of
+from trax.web.pages.actions import read_form, run_action
+from trax.web.pages.formats import many, whole_number
 from trax.web.pages.listing import by_id, query_choice, query_number, query_text
-from trax.web.pages.messages import Message
-from trax.web.pages.rendering import show
-from trax.web.pages.spelled import whole_number
-from trax.web.pages.words import many
-from trax.web.room import context_of
+from trax.web.pages.rendering import Message, show
 
 if TYPE_CHECKING:
     from trax.records import DeadLetter, Metadata
-    from trax.web.pages.acts import Form
+    from trax.web.pages.actions import Form
 
 router = APIRouter()
 SHOWN_KINDS: Final = 12

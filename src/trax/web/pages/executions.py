@@ -1,34 +1,111 @@
-"""Execution pages: the list, and one execution in detail."""
+"""Timeline of one execution: waiting, running, end, and its junctions."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import APIRouter
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
 from trax.errors import TraxError
 from trax.records.metadata import ADMINISTRATIVE_PREFIX
-from trax.records.states import State
-from trax.web.api.asking import rerun
-from trax.web.pages.acts import read_form, run_action
-from trax.web.pages.course import timeline_of
-from trax.web.pages.listing import load_newest, query_choice, query_number, query_text
-from trax.web.pages.messages import Message
-from trax.web.pages.rendering import current_time, show
-from trax.web.pages.taste import Preferences
-from trax.web.pages.words import many
-from trax.web.room import context_of
+from trax.records.states import ACTIVE, LogLevel, State
+from trax.web.api.trains import rerun
+from trax.web.charts import Stretch, stretches
+from trax.web.context import context_of
+from trax.web.pages.actions import read_form, run_action
+from trax.web.pages.formats import many, plain, span
+from trax.web.pages.listing import ROWS, load_newest, newest_first, query_choice, query_number, query_text
+from trax.web.pages.rendering import Message, Preferences, current_time, show
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trax.host.executions import ExecutionKeywords
+    from trax.app.executions import ExecutionKeywords
     from trax.records import LogLine, Metadata
-    from trax.web.pages.acts import Form
+    from trax.web.pages.actions import Form
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineStep:
+    """A step of the timeline: its time, and the duration since the previous step."""
+
+    name: str
+    at: datetime
+    after: timedelta | None = None
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JunctionBar:
+    """A junction, with a bar that shows its share of the run."""
+
+    name: str
+    seconds: float
+    drawing: Markup
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The timeline of an execution."""
+
+    drawing: Markup
+    steps: tuple[TimelineStep, ...]
+    junctions: tuple[JunctionBar, ...]
+
+
+def timeline_of(run: Metadata, now: datetime) -> Timeline:
+    end = max(run.ended_at or now, run.started_at or run.created_at)
+    return Timeline(_draw_run(run, end), tuple(_steps(run, now)), tuple(_junctions(run, end)))
+
+
+def _steps(run: Metadata, now: datetime) -> list[TimelineStep]:
+    steps = [TimelineStep("dispatched", run.created_at)]
+    if run.started_at is not None:
+        steps.append(
+            TimelineStep("started", run.started_at, run.started_at - run.created_at, "waited for a worker")
+        )
+    if run.ended_at is not None:
+        since = run.started_at or run.created_at
+        steps.append(TimelineStep(plain(run.state), run.ended_at, run.ended_at - since, "later"))
+    elif run.state in ACTIVE:
+        since = run.started_at or run.created_at
+        words = "so far" if run.started_at else "waiting for a worker"
+        steps.append(TimelineStep("now", now, max(now - since, timedelta()), words))
+    return steps
+
+
+def _draw_run(run: Metadata, end: datetime) -> Markup:
+    """Draw waiting and running time to scale. A run without duration fills the bar."""
+    whole = (end - run.created_at).total_seconds()
+    start = run.started_at or end
+    waited = (start - run.created_at).total_seconds() / whole if whole > 0 else 0.0
+    waited = min(max(waited, 0.0), 1.0)
+    ended = "run" if run.ended_at is None else str(run.state)
+    parts = [Stretch("wait", 0.0, waited, f"waited {span(start - run.created_at)}")] if waited else []
+    if run.started_at is not None:
+        parts.append(Stretch(ended, waited, 1.0, f"ran {span(end - start)}"))
+    return stretches(parts, label=f"waited {span(start - run.created_at)}, ran {span(end - start)}")
+
+
+def _junctions(run: Metadata, end: datetime) -> list[JunctionBar]:
+    if run.started_at is None or not run.junctions:
+        return []
+    whole = max((end - run.started_at).total_seconds(), 1e-6)
+    drawn: list[JunctionBar] = []
+    for timing in run.junctions:
+        begin = (timing.started_at - run.started_at).total_seconds() / whole
+        stop = min(begin + timing.seconds / whole, 1.0)
+        kind = "failed" if timing.name == run.failure_junction else "run"
+        stretch = Stretch(kind, min(max(begin, 0.0), 1.0), stop, f"{timing.name}: {span(timing.seconds)}")
+        drawn.append(JunctionBar(timing.name, timing.seconds, stretches([stretch], label=stretch.label)))
+    return drawn
+
 
 router = APIRouter()
 WITHIN: Final = {
@@ -140,3 +217,30 @@ def _can_rerun(run: Metadata, request: Request) -> bool:
         run.train in app.trains or not len(app.trains)
     )
     return app.parts.settings.save_inputs and not is_cut and is_ours
+
+
+LONGEST_TEXT: Final = 200
+
+
+@router.get("/logs")
+async def logs(request: Request) -> Response:
+    text, execution = query_text(request, "text"), query_number(request, "execution")
+    level = query_choice(request, "level", LogLevel)
+    lines = await context_of(request).app.logs.page(
+        level=level,
+        text=text[:LONGEST_TEXT] if text else None,
+        metadata_id=execution,
+        before=query_number(request, "before"),
+        after=query_number(request, "after"),
+        limit=ROWS,
+        brief=True,
+    )
+    return show(
+        request,
+        "logs.html",
+        here="logs",
+        listing=newest_first(request, lines),
+        query={"text": text, "level": level, "execution": execution},
+        is_filtered=bool(text or level or execution),
+        levels=list(LogLevel),
+    )

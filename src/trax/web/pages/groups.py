@@ -11,15 +11,13 @@ from starlette.responses import Response
 
 from trax.errors import TraxError
 from trax.schedule.declaration import UNSET
-from trax.web.charts.graph import Node
-from trax.web.charts.graph import graph as drawing_of
-from trax.web.pages.acts import read_form, run_action
+from trax.web.charts import Node
+from trax.web.charts import graph as drawing_of
+from trax.web.context import context_of, link
+from trax.web.pages.actions import read_form, run_action
+from trax.web.pages.formats import many, whole_number
 from trax.web.pages.listing import ROWS, from_start, query_text
-from trax.web.pages.messages import Message
-from trax.web.pages.rendering import show
-from trax.web.pages.spelled import whole_number
-from trax.web.pages.words import many
-from trax.web.room import context_of, link
+from trax.web.pages.rendering import Message, show
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
     from trax.records.stats import GroupGraph
-    from trax.web.pages.acts import Form
+    from trax.web.pages.actions import Form
 
 router = APIRouter()
 SHOWN_RUNS: Final = 15

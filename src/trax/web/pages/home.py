@@ -14,23 +14,22 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
-from trax.host.status import status
+from trax.inspect.status import status
+from trax.records.stats import Span
 from trax.records.status import problems
-from trax.records.tally import Span
-from trax.web.charts.bars import Column, bar_chart, ticks, top_of
-from trax.web.charts.ring import ring
-from trax.web.charts.span import share
-from trax.web.pages.listing import query_choice
-from trax.web.pages.rendering import LIVE, show
-from trax.web.pages.taste import Preferences
-from trax.web.pages.words import share as percent
-from trax.web.pages.words import span
-from trax.web.room import context_of
+from trax.records.worker import declaration_conflicts
+from trax.web.charts import Column, bar_chart, ring, share, ticks, top_of
+from trax.web.context import context_of
+from trax.web.pages.formats import share as percent
+from trax.web.pages.formats import span
+from trax.web.pages.listing import from_start, query_choice, query_number
+from trax.web.pages.rendering import LIVE, Preferences, show
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trax.records.stats import Blocks, FailingTrain, Overview, States, Throughput, TrainDuration
+
 
 router = APIRouter()
 END_STATES: Final = ("completed", "failed", "cancelled")
@@ -188,3 +187,18 @@ def _memory() -> list[tuple[str, str]]:
 
     unit = 1024 * 1024 if sys.platform == "darwin" else 1024
     return [("Peak memory", f"{getrusage(RUSAGE_SELF).ru_maxrss / unit:.0f} MB")]
+
+
+SHOWN_WORKERS: Final = 25
+SHOWN_JOBS: Final = 5
+
+
+@router.get("/workers")
+async def workers(request: Request) -> Response:
+    rows = await context_of(request).app.workers.list(
+        jobs=SHOWN_JOBS, after=query_number(request, "after"), limit=SHOWN_WORKERS + 1
+    )
+    listing = from_start(request, rows, limit=SHOWN_WORKERS, key=lambda view: view.worker.id)
+    servers = (await status(context_of(request).app.parts)).servers
+    wrong = declaration_conflicts(servers)
+    return show(request, "workers.html", here="workers", listing=listing, disagreements=wrong)

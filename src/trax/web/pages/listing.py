@@ -6,17 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from trax.records.count import Count
-from trax.web.pages.spelled import parse_whole
-from trax.web.pages.words import many
-from trax.web.room import link, path_of
+from trax.records.listing import Count
+from trax.web.context import link, path_of
+from trax.web.pages.formats import many, parse_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from starlette.requests import Request
 
-    from trax.records.page import RecordPage
+    from trax.records.listing import RecordPage
 
 ROWS: Final = 50
 CURSORS: Final = ("before", "after")

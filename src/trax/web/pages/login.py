@@ -8,16 +8,22 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from trax.errors import TraxError
 from trax.web.access import Means
+from trax.web.api.sessions import sessions_for
+from trax.web.context import context_of, csrf_token, link, visitor_of
 from trax.web.login import log_in, log_in_by_link, safe_next
-from trax.web.pages.acts import read_form
-from trax.web.pages.rendering import show_plain
+from trax.web.pages.actions import read_form, run_action
+from trax.web.pages.formats import many, whole_number
+from trax.web.pages.listing import ROWS, by_id, query_number, query_text
+from trax.web.pages.rendering import Message, show, show_plain
 from trax.web.problems import Refusal
-from trax.web.room import context_of, csrf_token, link, visitor_of
 from trax.web.sessions import delete_cookie, set_cookie
 
 if TYPE_CHECKING:
+    from trax.web.pages.actions import Form
     from trax.web.problems import Problem
+
 
 router = APIRouter()
 LONGEST_PASSWORD: Final = 1000
@@ -102,3 +108,37 @@ def _form(request: Request, onward: str, *, name: str = "", problem: str = "", s
         name=name,
         problem=problem,
     )
+
+
+@router.get("/sessions")
+async def sessions(request: Request) -> Response:
+    user = query_text(request, "user")
+    rows = await sessions_for(
+        context_of(request),
+        visitor_of(request),
+        user=user,
+        before=query_number(request, "before"),
+        limit=ROWS + 1,
+    )
+    return show(request, "sessions.html", here="sessions", listing=by_id(request, rows), user=user)
+
+
+@router.post("/sessions")
+async def end(request: Request) -> Response:
+    form = await read_form(request)
+    whose = f"of {form.get('user')}" if form.get("user") else "of all users, including yours,"
+    question = f"All sessions {whose} will be ended." if form.get("action") == "end_all" else None
+    return await run_action(request, form, lambda: _end(request, form), question=question)
+
+
+async def _end(request: Request, form: Form) -> Message:
+    app = context_of(request).app
+    match form.get("action"):
+        case "end":
+            session_id = whole_number("id", form.get("id"))
+            ids = [] if session_id is None else await app.sessions.end([session_id])
+        case "end_all":
+            ids = await app.sessions.end_all(user=form.get("user") or None)
+        case other:
+            raise TraxError(f"unknown action {other!r}; expected end or end_all")
+    return Message(f"Ended: {many(len(ids), 'session')}", is_good=bool(ids))

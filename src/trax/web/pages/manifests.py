@@ -8,20 +8,16 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from trax.app.manifests import ManifestKeywords, timing_of
 from trax.errors import TraxError
-from trax.host.manifests import ManifestKeywords
-from trax.host.timing import timing_of
 from trax.records.states import ScheduleType
-from trax.schedule.describe import explain
-from trax.schedule.preview import preview_runs
-from trax.web.charts.graph import Node, graph
-from trax.web.pages.acts import read_form, run_action
+from trax.schedule.preview import explain, preview_runs
+from trax.web.charts import Node, graph
+from trax.web.context import context_of, link
+from trax.web.pages.actions import read_form, run_action
+from trax.web.pages.formats import describe_exclusion, exact, many
 from trax.web.pages.listing import ROWS, by_name, query_choice, query_text
-from trax.web.pages.messages import Message
-from trax.web.pages.rendering import show
-from trax.web.pages.spelled import describe_exclusion
-from trax.web.pages.words import exact, many
-from trax.web.room import context_of, link
+from trax.web.pages.rendering import Message, show
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -29,8 +25,8 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
     from trax.records import Manifest
-    from trax.records.when import Timing
-    from trax.web.pages.acts import Form
+    from trax.records.schedule import Timing
+    from trax.web.pages.actions import Form
 
 router = APIRouter()
 SWITCH: Final[dict[str, ManifestKeywords]] = {

@@ -9,17 +9,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from trax.records.states import Origin, QueueStatus
-from trax.web.pages.acts import read_form, run_action
+from trax.web.context import context_of
+from trax.web.pages.actions import read_form, run_action
+from trax.web.pages.formats import many
 from trax.web.pages.listing import load_newest, query_choice, query_text
-from trax.web.pages.messages import Message
-from trax.web.pages.rendering import show
-from trax.web.pages.words import many
-from trax.web.room import context_of
+from trax.web.pages.rendering import Message, show
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trax.host.work_queue import EntryKeywords
+    from trax.app.work_queue import EntryKeywords
 
 router = APIRouter()
 

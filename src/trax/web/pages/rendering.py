@@ -1,27 +1,150 @@
-"""Render pages from templates. Every value is escaped; nothing is passed through as HTML."""
+"""Static files, each with a URL that changes with its content."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from dataclasses import asdict, dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self, cast
+from urllib.parse import parse_qsl
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import escape
 from starlette.responses import HTMLResponse
+from starlette.staticfiles import StaticFiles
 
+from trax.bounds import load_json
 from trax.clock import utc_now
 from trax.escapes import visible_text
-from trax.web.pages import messages, words
-from trax.web.pages.assets import asset
-from trax.web.pages.coloured import json_pieces
-from trax.web.pages.taste import Preferences
-from trax.web.room import context_of, csrf_token, link, visitor_of
+from trax.web.context import context_of, csrf_token, link, visitor_of
+from trax.web.login import safe_next
+from trax.web.pages import formats
+from trax.web.pages.formats import json_pieces, parse_whole
+from trax.web.sessions import cookie
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.types import Scope
+
+
+STATIC: Final = Path(__file__).parent.parent / "static"
+IMMUTABLE: Final = "public, max-age=31536000, immutable"
+
+
+class Assets(StaticFiles):
+    """Serves static files. Versioned URLs are immutable; others must be revalidated."""
+
+    def __init__(self) -> None:
+        super().__init__(directory=STATIC)
+
+    def file_response(
+        self, full_path: Any, stat_result: Any, scope: Scope, status_code: int = 200
+    ) -> Response:
+        response = super().file_response(full_path, stat_result, scope, status_code)
+        is_versioned = scope.get("query_string", b"").startswith(b"v=")
+        response.headers["Cache-Control"] = IMMUTABLE if is_versioned else "no-cache"
+        return response
+
+
+def asset(request: Request, name: str) -> str:
+    """The versioned URL of a static file; browsers may cache it forever."""
+    return link(request, f"/static/{name}", v=_version(name))
+
+
+@cache
+def _version(name: str) -> str:
+    return sha256((STATIC / name).read_bytes()).hexdigest()[:12]
+
+
+PREFERENCES_COOKIE: Final = "trax_taste"
+BLOCKS: Final = ("tiles", "throughput", "states", "durations", "failing", "blocks")
+"""The blocks of the home page."""
+DEFAULT_PACE: Final = 3
+SLOWEST_PACE: Final = 300
+YEAR: Final = 365 * 24 * 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    """Display preferences. `pace`: minimum seconds between two refreshes of a live page."""
+
+    admin: bool = False
+    pace: int = DEFAULT_PACE
+    hidden: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, request: Request) -> Self:
+        """Read the cookie; the query parameter `admin` takes precedence."""
+        words = dict(parse_qsl(request.cookies.get(PREFERENCES_COOKIE, "")))
+        admin = request.query_params.get("admin", words.get("admin", ""))
+        return cls(
+            admin=admin == "1",
+            pace=_pace(words.get("pace", "")),
+            hidden=frozenset(words.get("hidden", "").split(".")) & frozenset(BLOCKS),
+        )
+
+    @classmethod
+    def from_form(cls, form: Mapping[str, str], shown: frozenset[str]) -> Self:
+        return cls(
+            admin=form.get("admin") == "1",
+            pace=_pace(form.get("pace", "")),
+            hidden=frozenset(BLOCKS) - shown,
+        )
+
+    def save(self, request: Request, response: Response) -> None:
+        value = f"admin={int(self.admin)}&pace={self.pace}&hidden={'.'.join(sorted(self.hidden))}"
+        response.headers.append("Set-Cookie", cookie(request, PREFERENCES_COOKIE, value, seconds=YEAR))
+
+
+def _pace(text: str) -> int:
+    pace = parse_whole(text)
+    return DEFAULT_PACE if pace is None else min(max(pace, 1), SLOWEST_PACE)
+
+
+MESSAGES_COOKIE: Final = "trax_said"
+SECONDS: Final = 60
+CHARACTERS: Final = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message; `path` links to the item it is about."""
+
+    text: str
+    is_good: bool = True
+    path: str | None = None
+
+
+def set_message(request: Request, response: Response, message: Message) -> None:
+    content = {**asdict(message), "text": message.text[:CHARACTERS]}
+    encoded = urlsafe_b64encode(json.dumps(content).encode()).decode()
+    response.headers.append("Set-Cookie", cookie(request, MESSAGES_COOKIE, encoded, seconds=SECONDS))
+
+
+def read_messages(request: Request) -> list[Message]:
+    """Read the message from the cookie. It is untrusted: shown as plain text, or ignored if invalid."""
+    try:
+        content: Any = load_json(urlsafe_b64decode(request.cookies.get(MESSAGES_COOKIE, "")))
+        return [Message(str(content["text"]), content["is_good"] is True, _own_path(content["path"]))]
+    except (ValueError, KeyError, TypeError):
+        return []
+
+
+def clear_message(request: Request, response: Response) -> None:
+    if MESSAGES_COOKIE in request.cookies:
+        response.headers.append("Set-Cookie", cookie(request, MESSAGES_COOKIE, "", seconds=0))
+
+
+def _own_path(path: Any) -> str | None:
+    return path if isinstance(path, str) and path == safe_next(path) else None
+
 
 LIVE: Final = "x-trax-live"
 """Header of live refreshes, which do not consume one-time messages."""
@@ -69,7 +192,7 @@ def show(
         asset=partial(asset, request),
         here=here,
         navigation=NAVIGATION,
-        messages=[] if is_live else messages.read_messages(request),
+        messages=[] if is_live else read_messages(request),
         preferences=preferences,
         admin=preferences.admin,
         trains=context.app.trains,
@@ -79,7 +202,7 @@ def show(
     )
     response = HTMLResponse(body, status)
     if not is_live:
-        messages.clear_message(request, response)
+        clear_message(request, response)
     if "admin" in request.query_params:
         preferences.save(request, response)
     return response
@@ -111,20 +234,20 @@ def _environment() -> Environment:
     )
     filters = cast("dict[str, Any]", environment.filters)
     filters.update(
-        ago=words.ago,
+        ago=formats.ago,
         json_pieces=json_pieces,
-        exact=words.exact,
-        excerpt=words.excerpt,
-        iso=words.iso,
-        many=words.many,
-        patience=words.patience,
-        plain=words.plain,
-        sentence=words.sentence,
-        share=words.share,
-        short=words.short,
-        span=words.span,
-        run_duration=words.run_duration,
-        changes=words.changes,
+        exact=formats.exact,
+        excerpt=formats.excerpt,
+        iso=formats.iso,
+        many=formats.many,
+        patience=formats.patience,
+        plain=formats.plain,
+        sentence=formats.sentence,
+        share=formats.share,
+        short=formats.short,
+        span=formats.span,
+        run_duration=formats.run_duration,
+        changes=formats.changes,
         typed=escape,
     )
     return environment

@@ -15,19 +15,17 @@ from starlette.responses import RedirectResponse, Response
 from trax.errors import TraxError
 from trax.settings import SettingOrigin, Settings
 from trax.web.api.settings import Setting, load_settings
-from trax.web.pages.acts import read_form, run_action
-from trax.web.pages.fields import Kind, form_of
-from trax.web.pages.messages import Message, set_message
-from trax.web.pages.rendering import show
-from trax.web.pages.spelled import duration
-from trax.web.pages.taste import BLOCKS, Preferences
-from trax.web.room import context_of, link
+from trax.web.context import context_of, link
+from trax.web.pages.actions import read_form, run_action
+from trax.web.pages.formats import duration
+from trax.web.pages.forms import Kind, form_of
+from trax.web.pages.rendering import BLOCKS, Message, Preferences, set_message, show
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trax.web.pages.acts import Form
-    from trax.web.pages.fields import FormField
+    from trax.web.pages.actions import Form
+    from trax.web.pages.forms import FormField
 
 router = APIRouter()
 SECTIONS: Final = {

@@ -12,28 +12,33 @@ from starlette.responses import RedirectResponse, Response
 
 from trax.bounds import load_json
 from trax.errors import InvalidInput, NotFound, StoreError, TraxError
-from trax.web.api.asking import enqueue
-from trax.web.described import schema_of, summarize_train
-from trax.web.pages.acts import audit_as_visitor, read_form
-from trax.web.pages.fields import form_of
-from trax.web.pages.filling import default_texts, render_form, texts_of, value_of, with_item, without_item
+from trax.web.api.trains import enqueue
+from trax.web.context import context_of, link
+from trax.web.pages.actions import audit_as_visitor, read_form
+from trax.web.pages.formats import duration, parse_whole, patience, span, whole_number
+from trax.web.pages.forms import (
+    default_texts,
+    form_of,
+    render_form,
+    texts_of,
+    value_of,
+    with_item,
+    without_item,
+)
 from trax.web.pages.listing import query_text
-from trax.web.pages.messages import Message, set_message
-from trax.web.pages.rendering import show
-from trax.web.pages.spelled import duration, parse_whole, whole_number
-from trax.web.pages.words import patience, span
-from trax.web.room import context_of, link
+from trax.web.pages.rendering import Message, set_message, show
+from trax.web.train_schema import schema_of, summarize_train
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trax.errors import FieldError
-    from trax.host.entry import QueuedEntry
     from trax.records import Metadata
     from trax.train import Train
-    from trax.web.described import TrainSummary
-    from trax.web.pages.acts import Form
-    from trax.web.pages.fields import FormField
+    from trax.web.pages.actions import Form
+    from trax.web.pages.forms import FormField
+    from trax.web.train_schema import TrainSummary
+    from trax.worker.entry import QueuedEntry
 
 router = APIRouter()
 PREFIX: Final = "in:"

@@ -1,0 +1,316 @@
+"""`Trax`, the app object: declare trains and schedules, enqueue, run, start and stop."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Concatenate, Protocol, Self, TypeVar, overload
+
+from trax.app.audit import Audit
+from trax.app.dead_letters import DeadLetters
+from trax.app.executions import AppLogs, Executions
+from trax.app.groups import Groups
+from trax.app.manifests import Manifests
+from trax.app.queue import Enqueuer
+from trax.app.sessions import Sessions
+from trax.app.settings import AppSettings
+from trax.app.stats import Stats
+from trax.app.sync import Sync
+from trax.app.work_queue import WorkQueue
+from trax.app.workers import Workers
+from trax.engine.live_settings import LiveSettings
+from trax.engine.seed import declaration_digest
+from trax.errors import TraxError, import_extra
+from trax.inspect.why import why
+from trax.records.worker import HeartbeatStreak
+from trax.remote.receiver import run_receiver
+from trax.schedule.validate import SLOTS_OR_NONE
+from trax.server.loops import RetirementPlan
+from trax.server.roles import ProcessDuties, ProcessRole
+from trax.server.start import retry_transient, start
+from trax.store.url import choose_url
+from trax.train import train as train_over
+from trax.train import train_of
+from trax.train.options import check_name
+from trax.worker.loop import StopSignals, run_in_loop
+from trax.worker.parts import Parts
+from trax.worker.recorded_run import RecordedRun, run_on
+from trax.worker.work_filter import WorkFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+    from contextlib import AbstractAsyncContextManager
+    from typing import Unpack
+
+    from trax.engine.enqueue import ManyKeywords, QueueKeywords
+    from trax.engine.submitter import Submitter
+    from trax.records.status import Reason
+    from trax.remote.receiver import Receiver
+    from trax.train import Segment, Train, TrainKeywords
+    from trax.train.services import FactoryResult, ManagedResult
+    from trax.worker.entry import QueuedEntry
+    from trax.worker.loop import Loop
+    from trax.worker.recorded_run import Remote, RemoteExecutor
+    from trax.worker.work_filter import WorkFilterKeywords
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+T = TypeVar("T")
+
+
+class TrainDecorator(Protocol):
+    """The decorator that `@app.train(…)` with options returns."""
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[In, ...], Awaitable[Out]], /) -> Train[In, Out]: ...
+    @overload
+    def __call__(self, function: Callable[[], Awaitable[Out]], /) -> Train[None, Out]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[In, ...], Out], /) -> Train[In, Out]: ...
+    @overload
+    def __call__(self, function: Callable[[], Out], /) -> Train[None, Out]: ...
+
+
+class Trax:
+    """An app: its trains, their services, and its database.
+
+    Declaring does not touch the database. It is opened and migrated on first use.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        name: str = "default",
+        submitter: Submitter | None = None,
+        **settings: Any,
+    ) -> None:
+        """`name` distinguishes apps that share a database: each retires only manifests it declared itself."""
+        check_name(name, "an app's name")
+        self.parts = Parts.build(choose_url(url), LiveSettings.load(settings), name)
+        """Shared parts of the app, for the processes that run it."""
+        self._queueing = Enqueuer(self.parts)
+        self.trains = self.parts.trains
+        self.submitters = self.parts.submitters
+        if submitter is not None:
+            self.submitters.default = submitter
+        self.schedule = self.parts.declarations.schedule
+        self.schedule_many = self.parts.declarations.schedule_many
+        self.schedule_once = self.parts.declarations.schedule_once
+        self.group = self.parts.declarations.group
+        self.calendar = self.parts.declarations.calendar
+        self.on_queue = self.parts.hooks.on_queue
+        self.on_started = self.parts.hooks.on_started
+        self.on_completed = self.parts.hooks.on_completed
+        self.on_failed = self.parts.hooks.on_failed
+        self.on_cancelled = self.parts.hooks.on_cancelled
+        self.on_state_changed = self.parts.hooks.on_state_changed
+        self.limit_runs = self.parts.limits.set
+        self.manifests = Manifests(self.parts)
+        self.groups = Groups(self.parts)
+        self.dead_letters = DeadLetters(self.parts)
+        self.settings = AppSettings(self.parts)
+        self.executions = Executions(self.parts, self._queueing)
+        self.work_queue = WorkQueue(self.parts)
+        self.workers = Workers(self.parts)
+        self.stats = Stats(self.parts)
+        self.audit = Audit(self.parts)
+        self.sessions = Sessions(self.parts)
+        self.logs = AppLogs(self.parts)
+        self.sync = Sync(self, self._queueing)
+        self._running: ProcessDuties | None = None
+
+    @overload
+    def train(
+        self, name: str, route: Segment[In, Out], /, **options: Unpack[TrainKeywords]
+    ) -> Train[In, Out]: ...
+    @overload
+    def train(self, /, **options: Unpack[TrainKeywords]) -> TrainDecorator: ...
+    @overload
+    def train(self, function: Callable[Concatenate[In, ...], Awaitable[Out]], /) -> Train[In, Out]: ...
+    @overload
+    def train(self, function: Callable[[], Awaitable[Out]], /) -> Train[None, Out]: ...
+    @overload
+    def train(self, function: Callable[Concatenate[In, ...], Out], /) -> Train[In, Out]: ...
+    @overload
+    def train(self, function: Callable[[], Out], /) -> Train[None, Out]: ...
+    def train(self, what: Any = None, route: Any = None, /, **options: Any) -> Any:
+        """Define a train: a name and a route, or one function (`@app.train`, `@app.train(max_retries=5)`)."""
+        if what is None:
+            return partial(self._define, **options)
+        return self._define(what, route, **options)
+
+    def _define(self, name_or_function: Any, route: Any = None, **options: Any) -> Train[Any, Any]:
+        options["services"] = self.parts.services
+        defined = (
+            train_of(name_or_function, **options)
+            if route is None
+            else train_over(name_or_function, route, **options)
+        )
+        self.parts.parameters.input_codec(defined)
+        self.trains.add(defined)
+        if defined.options.group is not None:
+            self.group(defined.options.group)
+        return defined
+
+    def provide(
+        self,
+        kind: type[T],
+        factory: T | Callable[..., FactoryResult[T] | ManagedResult[T]],
+        *,
+        close: bool = True,
+    ) -> None:
+        """Provide the service `kind` to junctions: built by `factory`, at most once a run."""
+        self.parts.services.provide(kind, factory, close=close)
+
+    def route(self, *trains: Train[Any, Any], to: Submitter | str) -> None:
+        """Execute these trains through a submitter (or its name); "local" is Trax's own workers."""
+        for train in trains:
+            self.parts.parameters.codec_of_registered(train)
+            self.submitters.route(train.name, to)
+
+    def receiver(
+        self, *, concurrency: int | None = None, executor: RemoteExecutor | None = None
+    ) -> AbstractAsyncContextManager[Receiver]:
+        """Execute runs that a submitter handed to this process: `await receiver.claim_by_id(metadata_id)`."""
+        return run_receiver(self.parts, concurrency=concurrency, executor=executor)
+
+    def http_endpoint(self, secrets: str | Mapping[str, str], **options: Any) -> Any:
+        """An ASGI application that executes what `HttpWorkers` hands over. Serve it or mount it."""
+        endpoints = import_module("trax.remote.http.endpoint")  # a layer above this one
+        return endpoints.HttpEndpoint(self.parts, secrets, **options)
+
+    async def run(self, train: Train[In, Out], value: In, *, on: Remote | None = None) -> Out:
+        """Run the train now, in this process, with a record. Its exceptions reach the caller unchanged.
+
+        With `on` it runs remotely and the caller waits; an exception there is a RemoteFailure here.
+        """
+        if on is not None:
+            return await run_on(on, self.parts, train, value)
+        return await RecordedRun(self.parts, await self.parts.store.open(), train).run(value)
+
+    async def queue(
+        self, train: Train[In, Any] | str, value: In, **options: Unpack[QueueKeywords]
+    ) -> QueuedEntry:
+        """Enqueue a job. For a train given by name, the input is plain data."""
+        return await self._queueing.enqueue_one(train, value, options)
+
+    async def queue_many(
+        self, train: Train[In, Any] | str, values: Iterable[In], **options: Unpack[ManyKeywords]
+    ) -> list[QueuedEntry]:
+        """Enqueue any number of jobs in one transaction."""
+        return await self._queueing.enqueue_many(train, values, options)
+
+    async def why(self, what: str | int) -> list[Reason]:
+        """Why a manifest (its external id), an entry or a run does not run; the first reason first.
+
+        A number is an entry id, else a run id; `"run:7"` is always a run.
+        """
+        return await why(self.parts, what)
+
+    async def __aenter__(self) -> Self:
+        """Open the store, seed the declared manifests, and run every role."""
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(
+        self,
+        roles: str = "all",
+        *,
+        concurrency: int | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
+        **only: Unpack[WorkFilterKeywords],
+    ) -> None:
+        """Start as `async with` does, for "all" roles, or only as "scheduler" or "worker".
+
+        A worker runs `concurrency` jobs at once; `trains` and `groups` limit which ones it accepts.
+        `on_progress` is called with the progress of seeding.
+        """
+        if self._running is not None:
+            raise TraxError("this app is already running; an app runs one role at a time per process")
+        SLOTS_OR_NONE("concurrency", concurrency)
+        parts, role = self.parts, ProcessRole.parse(roles)
+        parts.telemetry.reset()
+        timetable = parts.declarations.timetable()
+        self.submitters.check(self.trains)
+        takes = WorkFilter.parse(self.trains, only)
+        retiring: RetirementPlan | None = None
+        try:
+            store = (await retry_transient(parts.store.open)).engine_lane
+            if role.schedules:
+                parts.heartbeat.declares = declaration_digest(timetable)
+                watch = parts.heartbeat.watch or HeartbeatStreak.empty()
+                plan = await start(
+                    store,
+                    timetable,
+                    parts.settings,
+                    app=parts.name,
+                    on_progress=on_progress,
+                    watch=watch,
+                )
+                if plan.retired.postponed:
+                    retiring = RetirementPlan(timetable, plan.retired.postponed)
+            options: dict[str, Any] = {"slots": concurrency, "work_filter": takes, "retiring": retiring}
+            self._running = await retry_transient(lambda: ProcessDuties.start(parts, store, role, **options))
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def is_running(self) -> bool:
+        """Whether this process runs a role of the app."""
+        return self._running is not None
+
+    async def run_in_app_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await this in the event loop that runs the app, from any loop; in this loop if none does.
+
+        User code keeps things, such as connection pools, that belong to that loop.
+        """
+        home = self._running.event_loop if self._running else asyncio.get_running_loop()
+        return await run_in_loop(home, work)
+
+    @property
+    def loops(self) -> list[Loop]:
+        """The background loops that run in this process now."""
+        return self._running.loops if self._running else []
+
+    @property
+    def active_trains(self) -> list[str]:
+        """The trains of the runs that execute in this process now, one item a run."""
+        return self._running.active_trains if self._running else []
+
+    async def stop(self, hurry: asyncio.Event | None = None) -> None:
+        """Drain, then close the database. Setting `hurry` interrupts the runs still executing."""
+        running, self._running = self._running, None
+        self.parts.store.hurry()
+        try:
+            if running is not None:
+                await running.stop(hurry)
+        finally:
+            self.close()
+
+    async def serve(
+        self, roles: str = "all", *, concurrency: int | None = None, **only: Unpack[WorkFilterKeywords]
+    ) -> None:
+        """Run until SIGTERM or SIGINT, then drain. A second signal interrupts the runs still executing."""
+        with StopSignals() as signals:
+            starting = self.start(roles, concurrency=concurrency, **only)
+            await signals.run_until_stopped(starting, hurry=self.parts.store.hurry)
+            try:
+                await signals.stop_requested.wait()
+            finally:
+                await self.stop(signals.hurry_requested)
+
+    def web(self, **options: Any) -> Any:
+        """The dashboard and HTTP API as an ASGI application, to serve or to mount: see `trax.web.create`."""
+        return import_extra("trax.web", extra="web", feature="app.web()").create(self, **options)
+
+    def close(self) -> None:
+        """Close the database. It is opened again on next use."""
+        self.parts.run_log.shut_down()
+        self.parts.heartbeat.close()
+        self.parts.store.close()

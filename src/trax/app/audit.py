@@ -1,0 +1,104 @@
+"""`app.audit`: list what operators changed, and undo changes to settings and groups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trax.app import groups, settings
+from trax.engine.actor import acting, actor_context
+from trax.errors import Conflict, NotFound, TraxError
+from trax.records.audit import Actor
+from trax.records.listing import AuditFilter
+from trax.schedule.validate import ID, ID_OR_NONE, PAGE, check_moments, check_names
+from trax.store import audit
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from trax.engine.live_settings import LiveSettings
+    from trax.records.audit import AuditEntry
+    from trax.store import Connection, Store
+    from trax.store.audit import UndoableEntry
+    from trax.worker.parts import Parts
+
+
+class Audit:
+    """The audit log: actor, action, target, values before and after, reason."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._store = parts.store
+        self._live = parts.live
+
+    async def get(self, audit_id: int) -> AuditEntry:
+        store = await self._store.open()
+        found = await store.ask(audit.get, ID("audit_id", audit_id))
+        if found is None:
+            raise _not_found(audit_id)
+        return found
+
+    async def list(
+        self,
+        *,
+        actor: str | None = None,
+        action: str | None = None,
+        noun: str | None = None,
+        target: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        before: int | None = None,
+        limit: int = 50,
+    ) -> list[AuditEntry]:
+        """List audit entries, newest first. For the next page, pass the last id as `before`.
+
+        `action` is a noun and a verb, such as "groups.update"; `target` is the id or name of what changed.
+        """
+        check_moments(since=since, until=until)
+        check_names(actor=actor, action=action, noun=noun, target=target)
+        store = await self._store.open()
+        wanted = AuditFilter(actor=actor, action=action, noun=noun, target=target, since=since, until=until)
+        before, limit = ID_OR_NONE("before", before), PAGE("limit", limit)
+        return await store.ask(audit.load_list, wanted, before=before, limit=limit)
+
+    async def undo(self, audit_id: int, *, force: bool = False) -> AuditEntry:
+        """Restore the values that a change to settings or a group replaced; return the new audit entry.
+
+        Raises Conflict if the values have changed again since; `force` overwrites them anyway.
+        """
+        wanted = ID("audit_id", audit_id)
+        store = await self._store.open()
+        if actor_context() is not None:
+            return await store.call(_undo, store, self._live, wanted, force=force)
+        with acting(Actor("python")):  # an undo is always recorded: `undone_by` refers to its entry
+            return await store.call(_undo, store, self._live, wanted, force=force)
+
+
+def _undo(
+    connection: Connection, store: Store, live: LiveSettings, audit_id: int, *, force: bool
+) -> AuditEntry:
+    found = audit.load_undoable(connection, audit_id)
+    if found is None:
+        raise _not_found(audit_id)
+    _check_undoable(found)
+    if found.entry.noun == settings.NOUN:
+        made = settings.restore(connection, store, live, found, force=force)
+    else:
+        made = groups.restore(connection, store, found, force=force)
+    if not audit.mark_undone(connection, audit_id, by=made):
+        raise Conflict(f"conflict: audit entry {audit_id} was undone concurrently")
+    entry = audit.get(connection, made)
+    assert entry is not None  # noqa: S101 - it was written in this transaction
+    return entry
+
+
+def _check_undoable(undoable: UndoableEntry) -> None:
+    entry = undoable.entry
+    if entry.undone_by is not None:
+        raise Conflict(f"conflict: audit entry {entry.id} was already undone by entry {entry.undone_by}")
+    if undoable.restores is None:
+        raise TraxError(
+            f"audit entry {entry.id} ({entry.action}) cannot be undone; only settings and group changes can"
+        )
+
+
+def _not_found(audit_id: int) -> NotFound:
+    return NotFound(f"there is no audit entry {audit_id}")

@@ -1,0 +1,150 @@
+"""`app.groups`: change limits, priority and state of groups at run time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from trax.engine import trigger
+from trax.engine.actor import record_audit
+from trax.errors import Conflict, NotFound, format_value
+from trax.events import Topic
+from trax.schedule.declaration import UNSET, Group, Unset
+from trax.schedule.validate import NAME, PAGE, check_names
+from trax.store import groups
+from trax.store.announce import announce
+from trax.store.manifests import manifest_rows
+from trax.store.runs import rescue
+
+if TYPE_CHECKING:
+    from trax.records import ManifestGroup
+    from trax.store import Connection, Store
+    from trax.store.audit import UndoableEntry
+    from trax.worker.parts import Parts
+
+NOUN: Final = "group"
+
+
+class Groups:
+    """Groups of manifests. Changes take effect on every server within one cycle."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._store = parts.store
+
+    async def update(
+        self,
+        name: str,
+        *,
+        max_active_jobs: int | Unset | None = UNSET,
+        priority: int | Unset = UNSET,
+        enabled: bool | Unset = UNSET,
+    ) -> ManifestGroup:
+        """Change the given fields. An omitted one is unchanged; None means no limit."""
+        group = Group(name, max_active_jobs=max_active_jobs, priority=priority, enabled=enabled)
+        fields = {field: getattr(group, field) for field in ("max_active_jobs", "priority", "enabled")}
+        changes = {field: value for field, value in fields.items() if value is not UNSET}
+        store = await self._store.open()
+        return await store.call(_update, store, name, changes)
+
+    async def trigger(self, name: str) -> int:
+        """Enqueue every enabled manifest of the group that depends on no other; return how many."""
+        NAME("name", name)
+        store = await self._store.open()
+        return await store.call(_trigger, store, name)
+
+    async def cancel(self, name: str) -> int:
+        """Request cancellation of all runs of the group; return how many."""
+        NAME("name", name)
+        store = await self._store.open()
+        return await store.call(_cancel, store, name)
+
+    async def get(self, name: str) -> ManifestGroup:
+        NAME("name", name)
+        store = await self._store.open()
+        found = await store.ask(groups.get, name)
+        if found is None:
+            raise _not_found(name)
+        return found
+
+    async def list(self, *, after: str | None = None, limit: int = 50) -> list[ManifestGroup]:
+        """List groups by name. For the next page, pass the last name as `after`."""
+        check_names(after=after)
+        size = PAGE("limit", limit)
+        store = await self._store.open()
+        return await store.ask(groups.load_list, after=after, limit=size)
+
+
+def restore(connection: Connection, store: Store, undoable: UndoableEntry, *, force: bool) -> int:
+    """Restore the values a change replaced, unless they changed again; return the id of the audit entry."""
+    (name,) = undoable.entry.ids
+    group = groups.load_for_update(connection, name)
+    if group is None:
+        raise _not_found(name)
+    changed = {
+        field: getattr(group, field)
+        for field, value in undoable.expects.items()
+        if getattr(group, field) != value
+    }
+    if changed and not force:
+        differences = ", ".join(f"{field} is now {format_value(value)}" for field, value in changed.items())
+        raise Conflict(
+            f"conflict: group {name!r} has changed since: {differences}; pass force=True to undo anyway"
+        )
+    return _change(connection, store, group, undoable.restores, undoes=undoable.entry.id) or 0
+
+
+def _update(connection: Connection, store: Store, name: str, changes: dict[str, Any]) -> ManifestGroup:
+    group = groups.load_for_update(connection, name)
+    if group is None:
+        raise _not_found(name)
+    if changes:
+        _change(connection, store, group, changes)
+    return replace(group, **changes)
+
+
+def _change(
+    connection: Connection,
+    store: Store,
+    group: ManifestGroup,
+    changes: dict[str, Any],
+    undoes: int | None = None,
+) -> int | None:
+    now = store.now(connection)
+    groups.change(connection, group.name, changes, now=now)
+    if changes.get("enabled"):
+        manifest_rows.mark_group_due(connection, group.id, now=now)
+    announce(connection, Topic.MANIFEST, Topic.WORK_QUEUE)
+    before = {field: getattr(group, field) for field in changes}
+    values = {"before": before, "after": changes, "restores": before, "expects": changes}
+    return record_audit(connection, "groups.update", NOUN, [group.name], now=now, undoes=undoes, **values)
+
+
+def _trigger(connection: Connection, store: Store, name: str) -> int:
+    _check_exists(connection, name)
+    now = store.now(connection)
+    count = trigger.trigger_group(connection, name, now=now)
+    record_audit(connection, "groups.trigger", NOUN, [name], now=now, after={"entries": count})
+    return count
+
+
+def _cancel(connection: Connection, store: Store, name: str) -> int:
+    _check_exists(connection, name)
+    asked = rescue.request_cancel(connection, manifest_rows.load_running_ids(connection, group=name))
+    record_audit(
+        connection,
+        "groups.cancel",
+        NOUN,
+        [name],
+        now=store.now(connection),
+        after={"asked_to_stop": len(asked)},
+    )
+    return len(asked)
+
+
+def _check_exists(connection: Connection, name: str) -> None:
+    if groups.get(connection, name) is None:
+        raise _not_found(name)
+
+
+def _not_found(name: str) -> NotFound:
+    return NotFound(f"there is no group {name!r}")

@@ -1,0 +1,333 @@
+"""`app.manifests`: schedule, trigger, enable, disable, cancel, delete and list manifests at run time."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
+
+from trax.app.lists import parse_choice
+from trax.engine import schedule, trigger
+from trax.engine.actor import record_audit
+from trax.engine.seed import seed, with_code_defaults
+from trax.engine.trigger import manifest_not_found, manifest_retired_conflict
+from trax.events import Topic
+from trax.records.listing import ManifestFilter
+from trax.records.states import ScheduleType
+from trax.records.work_queue_entry import new_external_id
+from trax.schedule.builder import Declarations
+from trax.schedule.validate import DURATION, NAME, PAGE, check_names
+from trax.store import dialect
+from trax.store.announce import announce
+from trax.store.manifests import manifest_due, manifest_rows
+from trax.store.runs import rescue
+from trax.worker.entry import QueuedEntry
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from typing import Unpack
+
+    from trax.records import Manifest, WorkQueueEntry
+    from trax.records.listing import Count, RecordPage
+    from trax.records.schedule import Timing
+    from trax.schedule.declaration import ScheduleKeywords, Timetable, When
+    from trax.schedule.declare import ConfigureEach, Items
+    from trax.settings import Settings
+    from trax.store import Connection, Store
+    from trax.train import Train
+    from trax.worker.parts import Parts
+
+
+In = TypeVar("In")
+
+NOUN: Final = "manifest"
+
+
+class ManifestKeywords(TypedDict, total=False):
+    """Filters for manifests; an omitted one matches all.
+
+    `text` is part of the external id; `depends_on` is the parent's. Retired manifests are omitted, unless
+    `retired` is True (only those) or None (all).
+    """
+
+    group: str | None
+    train: str | None
+    enabled: bool | None
+    schedule_type: ScheduleType | str | None
+    depends_on: str | None
+    text: str | None
+    retired: bool | None
+
+
+class Manifests:
+    """The verbs of declaration, each in one transaction, and those of operators."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._store = parts.store
+        self._parameters = parts.parameters
+        self._live = parts.live
+        self._declared = parts.declarations
+        self._waiting = parts.entry_waiter
+        self._app = parts.name
+
+    async def schedule(
+        self,
+        train: Train[In, Any],
+        external_id: str,
+        value: In,
+        when: When,
+        **options: Unpack[ScheduleKeywords],
+    ) -> Manifest:
+        declarations = self._new_declarations()
+        declarations.schedule(train, external_id, value, when, **options)
+        return (await self._write(declarations))[0]
+
+    async def schedule_many(
+        self,
+        train: Train[In, Any],
+        name: str | None,
+        items: Items[In],
+        when: When,
+        *,
+        configure_each: ConfigureEach[In] | None = None,
+        **options: Unpack[ScheduleKeywords],
+    ) -> list[Manifest]:
+        """Schedule all or none. Manifests of this batch that this call no longer names are retired."""
+        declarations = self._new_declarations()
+        declarations.schedule_many(train, name, items, when, configure_each=configure_each, **options)
+        return await self._write(declarations, batch=name)
+
+    async def schedule_once(
+        self,
+        train: Train[In, Any],
+        external_id: str | None,
+        value: In,
+        delay: timedelta = timedelta(),
+        **options: Unpack[ScheduleKeywords],
+    ) -> Manifest:
+        """Schedule a single run after `delay`. Without an external id, one is generated."""
+        name = f"once-{new_external_id()}" if external_id is None else external_id
+        declarations = self._new_declarations()
+        declarations.schedule_once(train, name, value, delay, **options)
+        return (await self._write(declarations))[0]
+
+    async def schedule_dependent(
+        self,
+        train: Train[In, Any],
+        external_id: str,
+        value: In,
+        depends_on: str,
+        **options: Unpack[ScheduleKeywords],
+    ) -> Manifest:
+        declarations = self._new_declarations()
+        declarations.after(depends_on).then_include(train, external_id, value, **options)
+        return (await self._write(declarations))[0]
+
+    async def enable(self, external_id: str) -> None:
+        await self._switch(external_id, enabled=True)
+
+    async def disable(self, external_id: str) -> None:
+        """Stop writing new entries. Entries already queued are not withdrawn."""
+        await self._switch(external_id, enabled=False)
+
+    async def trigger(self, external_id: str, *, delay: timedelta | None = None) -> QueuedEntry:
+        """Enqueue an extra run, now or after a delay, independent of the schedule."""
+        _check_trigger(external_id, delay)
+        store = await self._store.open()
+        entry = await store.call(_trigger, store, external_id, delay)
+        return QueuedEntry(**entry.as_fields()).with_wait_function(self._waiting)
+
+    def trigger_blocking(self, external_id: str, *, delay: timedelta | None = None) -> QueuedEntry:
+        """`trigger` for blocking code: `app.sync.trigger`."""
+        _check_trigger(external_id, delay)
+        store = self._store.open_blocking()
+        entry = store.run(_trigger, store, external_id, delay)
+        return QueuedEntry(**entry.as_fields()).with_wait_function(self._waiting)
+
+    async def cancel(self, external_id: str) -> int:
+        """Request cancellation of its runs in progress; return how many."""
+        NAME("external_id", external_id)
+        store = await self._store.open()
+        return await store.call(_cancel, store, external_id)
+
+    async def delete(self, external_id: str) -> None:
+        """Retire it: it stops firing, its entries are withdrawn, its history and dead letters stay.
+
+        Scheduling the same external id again reactivates it. If code still declares it, the next start does.
+        """
+        NAME("external_id", external_id)
+        store = await self._store.open()
+        await store.call(_delete, store, external_id)
+
+    async def reset_operator_overrides(self) -> None:
+        """Undo what operators enabled, disabled or limited: fields not set in code get their default."""
+        store = await self._store.open()
+        timetable = with_code_defaults(self._declared.timetable())
+        await store.call(_seed, store, timetable, self._live.current, self._app)
+
+    async def get(self, external_id: str) -> Manifest:
+        NAME("external_id", external_id)
+        store = await self._store.open()
+        found = await store.ask(manifest_rows.get, external_id)
+        if found is None:
+            raise manifest_not_found(external_id)
+        return found
+
+    async def list(
+        self,
+        *,
+        group: str | None = None,
+        train: str | None = None,
+        enabled: bool | None = None,
+        schedule_type: ScheduleType | str | None = None,
+        retired: bool | None = False,
+        after: str | None = None,
+        limit: int = 50,
+    ) -> list[Manifest]:
+        """List manifests by external id. For the next page, pass the last external id as `after`.
+
+        Retired ones are omitted, unless `retired` is True (only those) or None (all).
+        """
+        check_names(group=group, train=train, after=after)
+        kind, size = parse_choice(ScheduleType, schedule_type), PAGE("limit", limit)
+        filters: dict[str, Any] = {"group": group, "train": train, "enabled": enabled, "schedule_type": kind}
+        filters["retired"] = retired
+        store = await self._store.open()
+        return await store.ask(manifest_rows.load_list, after=after, limit=size, **filters)
+
+    async def page(
+        self,
+        *,
+        before: str | None = None,
+        after: str | None = None,
+        limit: int = 50,
+        brief: bool = False,
+        **filters: Unpack[ManifestKeywords],
+    ) -> RecordPage[Manifest]:
+        """Like `list`, with cursors: `older` is for `before`, `newer` for `after`.
+
+        With `brief`, inputs are omitted.
+        """
+        check_names(before=before, after=after)
+        found, size = _build_filter(filters), PAGE("limit", limit)
+        store = await self._store.open()
+        return await store.ask(manifest_rows.page, found, before=before, after=after, limit=size, brief=brief)
+
+    async def count(self, *, quick: bool = False, **filters: Unpack[ManifestKeywords]) -> Count:
+        """Count manifests: exact up to ten thousand, an estimate beyond.
+
+        A filter without an index, such as a train, scans the whole table. A `quick` count reads a bounded
+        number of rows, as a page does, and may be an estimate below ten thousand.
+        """
+        found = _build_filter(filters)
+        store = await self._store.open()
+        return await store.ask(manifest_rows.count, found, quick=quick)
+
+    def _new_declarations(self) -> Declarations:
+        return Declarations(self._parameters.input_writer)
+
+    async def _write(self, declarations: Declarations, batch: str | None = None) -> list[Manifest]:
+        timetable = declarations.timetable()
+        store = await self._store.open()
+        return await store.call(_schedule, store, timetable, self._live.current, batch, self._app)
+
+    async def _switch(self, external_id: str, *, enabled: bool) -> None:
+        NAME("external_id", external_id)
+        store = await self._store.open()
+        await store.call(_set_enabled, store, external_id, enabled=enabled)
+
+
+def _build_filter(filters: ManifestKeywords) -> ManifestFilter:
+    check_names(**{name: filters.get(name) for name in ("group", "train", "depends_on", "text")})
+    kind = parse_choice(ScheduleType, filters.get("schedule_type"))
+    fields: dict[str, Any] = {**filters, "schedule_type": kind}
+    return ManifestFilter(**fields)
+
+
+def _check_trigger(external_id: str, delay: timedelta | None) -> None:
+    NAME("external_id", external_id)
+    if delay is not None:
+        DURATION("delay", delay)
+
+
+def _schedule(
+    connection: Connection,
+    store: Store,
+    timetable: Timetable,
+    settings: Settings,
+    batch: str | None,
+    app: str,
+) -> list[Manifest]:
+    written = schedule.schedule(connection, store, timetable, settings, batch, app)
+    names = [manifest.external_id for manifest in written]
+    record_audit(connection, "manifests.schedule", NOUN, names, now=store.now(connection))
+    return written
+
+
+def _trigger(
+    connection: Connection, store: Store, external_id: str, delay: timedelta | None
+) -> WorkQueueEntry:
+    now = store.now(connection)
+    entry = trigger.trigger(connection, external_id, delay=delay, now=now)
+    assert entry is not None  # noqa: S101 - it was written in this transaction
+    record_audit(connection, "manifests.trigger", NOUN, [external_id], now=now, after={"entry_id": entry.id})
+    return entry
+
+
+def _seed(connection: Connection, store: Store, timetable: Timetable, settings: Settings, app: str) -> None:
+    dialect.take_leader_lock(connection)
+    now = store.now(connection)
+    seed(connection, timetable, settings, now=now, app=app)
+    announce(connection, Topic.MANIFEST)
+    names = [each.external_id for each in timetable.manifests]
+    record_audit(connection, "manifests.reset_operator_overrides", NOUN, names, now=now)
+
+
+def _cancel(connection: Connection, store: Store, external_id: str) -> int:
+    if not manifest_rows.load_ids(connection, [external_id]):
+        raise manifest_not_found(external_id)
+    runs = manifest_rows.load_running_ids(connection, external_id=external_id)
+    asked = rescue.request_cancel(connection, runs)
+    after = {"asked_to_stop": len(asked)}
+    record_audit(connection, "manifests.cancel", NOUN, [external_id], now=store.now(connection), after=after)
+    return len(asked)
+
+
+def _delete(connection: Connection, store: Store, external_id: str) -> None:
+    manifest, now = manifest_rows.get(connection, external_id), store.now(connection)
+    schedule.delete(connection, external_id, now=now)
+    before = _summary(manifest)
+    record_audit(connection, "manifests.delete", NOUN, [external_id], now=now, before=before)
+
+
+def _set_enabled(connection: Connection, store: Store, external_id: str, *, enabled: bool) -> None:
+    now = store.now(connection)
+    before = manifest_rows.get(connection, external_id)
+    if before is None:
+        raise manifest_not_found(external_id)
+    if manifest_rows.set_enabled(connection, external_id, enabled=enabled, now=now) is None:
+        raise manifest_retired_conflict(external_id, before.retired_at or now)
+    announce(connection, Topic.MANIFEST)
+    verb, was = "enable" if enabled else "disable", {"enabled": before.enabled}
+    record_audit(
+        connection, f"manifests.{verb}", NOUN, [external_id], now=now, before=was, after={"enabled": enabled}
+    )
+
+
+def _summary(manifest: Manifest | None) -> dict[str, Any] | None:
+    """The fields to audit for a retired manifest. Not its input, which may contain secrets."""
+    fields = ("train", "group", "schedule", "schedule_type", "enabled", "depends_on")
+    return {name: getattr(manifest, name) for name in fields} if manifest else None
+
+
+async def timing_of(parts: Parts, manifest: Manifest) -> tuple[Timing, datetime]:
+    """The timing, and the database time it was read at."""
+    store = await parts.store.open()
+    return await store.ask(_read, store, parts, manifest)
+
+
+def _read(connection: Connection, store: Store, parts: Parts, manifest: Manifest) -> tuple[Timing, datetime]:
+    threshold = parts.settings.default_misfire_threshold
+    found = manifest_due.load_states_unlocked(connection, [manifest.id], default_threshold=threshold)
+    if not found:
+        raise manifest_not_found(manifest.external_id)
+    return found[0].timing, store.now(connection)

@@ -1,0 +1,204 @@
+"""`app.sessions`: dashboard sessions: list, create and end them."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+
+from trax.engine.actor import record_audit
+from trax.errors import StoreError
+from trax.schedule.validate import ID_OR_NONE, PAGE, validate_ids
+from trax.store import web_sessions
+from trax.store.web_sessions import StoredSession
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from trax.records.web_session import NewWebSession, WebSession
+    from trax.store import Connection, Store
+    from trax.worker.parts import Parts
+
+NOUN: Final = "session"
+LINK_LIFETIME: Final = timedelta(hours=1)
+MARK_SEEN_EVERY: Final = timedelta(minutes=1)
+"""Minimum time between two updates of a session's last_seen_at."""
+FRESH_SECONDS: Final = 3.0
+"""Cache time: a session that another process ended may be valid here for this long."""
+MAX_CACHED_SESSIONS: Final = 1_000
+
+
+class Sessions:
+    """Browsers that are signed in, one row each. Only the browser has the secret."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._store = parts.store
+        self.cache = SessionCache()
+
+    async def list(
+        self, *, user: str | None = None, before: int | None = None, limit: int = 50
+    ) -> list[WebSession]:
+        """Newest first. To read on, pass the id of the last one as `before`."""
+        before, limit = ID_OR_NONE("before", before), PAGE("limit", limit)
+        store = await self._store.open()
+        return await store.ask(_load_page, store, user, before, limit)
+
+    async def end(self, ids: Iterable[int]) -> list[int]:
+        """End these sessions; returns the ids of those that existed."""
+        return await self._end(_end_ids, validate_ids(ids))
+
+    async def end_all(self, *, user: str | None = None) -> list[int]:
+        """End all sessions, or all of one user; returns their ids."""
+        return await self._end(_end_all, user)
+
+    async def create_link(self) -> str:
+        """A token that signs one browser in, once and within an hour, where no access is configured.
+
+        Open it as `http://127.0.0.1:8080/login?token=…`.
+        """
+        token = secrets.token_urlsafe(32)
+        store = await self._store.open()
+        await store.call(_insert_link, store, digest(token))
+        return token
+
+    async def begin(self, new: NewWebSession, *, lifetime: timedelta, replaces: str | None) -> WebSession:
+        """Sign a browser in. `replaces` is the secret of its previous session, which ends."""
+        store = await self._store.open()
+        session = await store.call(_insert_session, store, new, lifetime, digest(replaces or ""))
+        self.cache.clear()
+        return session
+
+    async def begin_by_link(
+        self, token: str, new: NewWebSession, *, lifetime: timedelta
+    ) -> WebSession | None:
+        """Sign a browser in that opened a link; None if the link was used or has expired."""
+        store = await self._store.open()
+        return await store.call(_claim_link, store, digest(token), new, lifetime)
+
+    async def find(self, secret: str) -> StoredSession | None:
+        """The session with this secret. Called for every request, so cached."""
+        key = digest(secret)
+        if (known := self.cache.get(key)) is not None:
+            return known.session
+        version, store = self.cache.version, await self._store.open()
+        found = await store.ask(_load, store, key)
+        session = None if found is None else found.session
+        self.cache.put(key, session, version)
+        if found is not None and found.needs_seen_mark:
+            await _mark_seen(store, found.session.session.id)
+        return session
+
+    async def _end(self, verb: Callable[..., list[int]], selection: object) -> list[int]:
+        store = await self._store.open()
+        try:
+            return await store.call(verb, store, selection)
+        finally:
+            self.cache.clear()
+
+
+def digest(secret: str) -> str:
+    """The hash that is stored for a secret. The secret is long and random, so no salt is needed."""
+    return sha256(secret.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class _CachedSession:
+    session: StoredSession | None
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class _LoadedSession:
+    session: StoredSession
+    needs_seen_mark: bool
+
+
+@dataclass(slots=True)
+class SessionCache:
+    """Sessions read in the last seconds, so that the requests of one page need one query."""
+
+    clock: Callable[[], float] = time.monotonic
+    version: int = 0
+    _sessions: dict[str, _CachedSession] = field(default_factory=dict[str, _CachedSession])
+
+    def get(self, key: str) -> _CachedSession | None:
+        known = self._sessions.get(key)
+        return known if known is not None and self.clock() < known.until else None
+
+    def put(self, key: str, session: StoredSession | None, version: int) -> None:
+        """Cache a session, unless one was ended since `version`: it may be this one."""
+        if version != self.version:
+            return
+        if len(self._sessions) >= MAX_CACHED_SESSIONS:
+            self._sessions.clear()
+        self._sessions[key] = _CachedSession(session, self.clock() + FRESH_SECONDS)
+
+    def clear(self) -> None:
+        self.version += 1
+        self._sessions.clear()
+
+
+def _load(connection: Connection, store: Store, key: str) -> _LoadedSession | None:
+    now = store.now(connection)
+    found = web_sessions.load(connection, key, now=now)
+    return (
+        None if found is None else _LoadedSession(found, now - found.session.last_seen_at >= MARK_SEEN_EVERY)
+    )
+
+
+def _load_page(
+    connection: Connection, store: Store, user: str | None, before: int | None, limit: int
+) -> list[WebSession]:
+    now = store.now(connection)
+    return web_sessions.load_page(connection, user=user, before=before, limit=limit, now=now)
+
+
+async def _mark_seen(store: Store, session_id: int) -> None:
+    """Update last_seen_at; a failure must not fail the request."""
+    try:
+        await store.call(_write_seen, store, session_id)
+    except StoreError:
+        return
+
+
+def _write_seen(connection: Connection, store: Store, session_id: int) -> None:
+    web_sessions.mark_seen(connection, session_id, now=store.now(connection))
+
+
+def _insert_session(
+    connection: Connection, store: Store, new: NewWebSession, lifetime: timedelta, replaced: str
+) -> WebSession:
+    web_sessions.delete_key(connection, replaced)
+    return web_sessions.insert_session(connection, new, now=store.now(connection), lifetime=lifetime)
+
+
+def _insert_link(connection: Connection, store: Store, key: str) -> None:
+    now = store.now(connection)
+    web_sessions.insert_link(connection, key, now=now, lifetime=LINK_LIFETIME)
+    record_audit(connection, "sessions.create_link", NOUN, [], now=now, count=1)
+
+
+def _claim_link(
+    connection: Connection, store: Store, key: str, new: NewWebSession, lifetime: timedelta
+) -> WebSession | None:
+    now = store.now(connection)
+    if not web_sessions.redeem_link(connection, key, now=now):
+        return None
+    return web_sessions.insert_session(connection, new, now=now, lifetime=lifetime)
+
+
+def _end_ids(connection: Connection, store: Store, ids: list[int]) -> list[int]:
+    ended = web_sessions.delete_ids(connection, ids)
+    record_audit(connection, "sessions.end", NOUN, ended, now=store.now(connection))
+    return ended
+
+
+def _end_all(connection: Connection, store: Store, user: str | None) -> list[int]:
+    ended = web_sessions.delete_all(connection, user=user)
+    after = {} if user is None else {"user": user}
+    record_audit(connection, "sessions.end_all", NOUN, ended, now=store.now(connection), after=after or None)
+    return ended

@@ -1,0 +1,115 @@
+"""`app.work_queue`: list, count and cancel entries of the work queue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from trax.app.lists import RecordLists, parse_choice
+from trax.engine.actor import record_audit
+from trax.engine.cancel import withdraw
+from trax.errors import NotFound
+from trax.records.listing import EntryFilter
+from trax.records.states import Origin, QueueStatus
+from trax.schedule.validate import ID, check_names, validate_ids
+from trax.store.queue import queue_lists, work_queue
+from trax.worker.entry import QueuedEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Unpack
+
+    from trax.records import WorkQueueEntry
+    from trax.records.listing import Count, RecordPage
+    from trax.settings import Settings
+    from trax.store import Connection, Store
+    from trax.worker.parts import Parts
+
+
+class EntryKeywords(TypedDict, total=False):
+    """Filters of entries; an omitted one matches all."""
+
+    status: QueueStatus | str | None
+    train: str | None
+    manifest: str | None
+    group: str | None
+    origin: Origin | str | None
+
+
+class WorkQueue:
+    """Entries that are queued, dispatched or cancelled."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._store = parts.store
+        self._lists = RecordLists(parts.store, queue_lists.ENTRIES)
+        self._live = parts.live
+        self._entry_waiter = parts.entry_waiter
+
+    async def get(self, entry_id: int) -> QueuedEntry:
+        store = await self._store.open()
+        found = await store.ask(work_queue.get, ID("entry_id", entry_id))
+        if found is None:
+            raise NotFound(f"there is no entry {entry_id} in the work queue")
+        return self._with_waiter(found)
+
+    async def list(
+        self,
+        *,
+        before: int | None = None,
+        limit: int = 50,
+        brief: bool = False,
+        **filters: Unpack[EntryKeywords],
+    ) -> list[QueuedEntry]:
+        """Newest first. To read on, pass the id of the last one as `before`.
+
+        With `brief` inputs are omitted.
+        """
+        found = await self._lists.load_list(_build_filter(filters), before=before, limit=limit, brief=brief)
+        return [self._with_waiter(entry) for entry in found]
+
+    async def page(
+        self,
+        *,
+        before: int | None = None,
+        after: int | None = None,
+        limit: int = 50,
+        brief: bool = False,
+        **filters: Unpack[EntryKeywords],
+    ) -> RecordPage[WorkQueueEntry]:
+        """The same as `list`, with cursors to the pages before and after, at a bounded cost."""
+        found = _build_filter(filters)
+        return await self._lists.page(found, before=before, after=after, limit=limit, brief=brief)
+
+    async def count(self, *, quick: bool = False, **filters: Unpack[EntryKeywords]) -> Count:
+        """The number of entries: exact up to ten thousand, an estimate above.
+
+        A filter without an index, such as a group, reads all rows. A `quick` count reads a bounded number of
+        rows, as a page does, and may be an estimate below ten thousand.
+        """
+        return await self._lists.count(_build_filter(filters), quick=quick)
+
+    async def cancel(self, ids: Iterable[int]) -> int:
+        """Cancel those of these entries that are still queued; returns their number.
+
+        A dispatched entry is a run: cancel it with `app.executions.cancel`.
+        """
+        wanted = validate_ids(ids)
+        store = await self._store.open()
+        return await store.call(_withdraw, store, wanted, self._live.current)
+
+    def _with_waiter(self, entry: WorkQueueEntry) -> QueuedEntry:
+        return QueuedEntry(**entry.as_fields()).with_wait_function(self._entry_waiter)
+
+
+def _build_filter(filters: EntryKeywords) -> EntryFilter:
+    check_names(**{name: filters.get(name) for name in ("train", "manifest", "group")})
+    status = parse_choice(QueueStatus, filters.get("status"))
+    origin = parse_choice(Origin, filters.get("origin"))
+    values: dict[str, Any] = {**filters, "status": status, "origin": origin}
+    return EntryFilter(**values)
+
+
+def _withdraw(connection: Connection, store: Store, ids: list[int], settings: Settings) -> int:
+    now = store.now(connection)
+    withdrawn = withdraw(connection, ids, settings, now=now)
+    record_audit(connection, "work_queue.cancel", "entry", withdrawn, now=now, after={"asked": len(ids)})
+    return len(withdrawn)

@@ -1,0 +1,129 @@
+"""Shared options and helpers of operator commands, which need a database but not the app's code."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import sys
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+
+from cyclopts import CycloptsError, Parameter, validators
+
+from trax.app.app import Trax
+from trax.bounds import LARGEST_ID, LONGEST_SECONDS
+from trax.engine.actor import acting
+from trax.errors import SchemaNotMigrated
+from trax.records.audit import Actor, Via
+from trax.records.states import DeadLetterStatus, Origin, QueueStatus, ScheduleType, State
+from trax.schedule.validate import LONGEST_PAGE
+from trax.store.url import URL_VARIABLE, choose_url, has_no_file_yet
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+T = TypeVar("T")
+
+UNKNOWN_USER: Final = "unknown"
+
+DatabaseUrl = Annotated[
+    str | None, Parameter(help=f"The database; default: ${URL_VARIABLE}, or sqlite:///trax.db.")
+]
+AsJson = Annotated[bool, Parameter("--json", negative=(), help="One JSON document.")]
+Yes = Annotated[bool, Parameter("--yes", negative=(), help="Do not ask for confirmation.")]
+Everything = Annotated[bool, Parameter("--all", negative=(), help="Apply to all.")]
+AppOption = Annotated[
+    str | None, Parameter("--app", help="Load the app, module:app or file.py:app, and use its database.")
+]
+Reason = Annotated[str | None, Parameter(help="The reason, recorded in the audit log.")]
+PAGE_RANGE: Final = validators.Number(gte=1, lte=LONGEST_PAGE)
+Limit = Annotated[int, Parameter(help="At most this many.", validator=PAGE_RANGE)]
+Delay = Annotated[
+    float | None,
+    Parameter(help="Seconds from now.", validator=validators.Number(gte=0, lte=LONGEST_SECONDS)),
+]
+ID_RANGE: Final = validators.Number(gte=0, lte=LARGEST_ID)
+Before = Annotated[
+    int | None,
+    Parameter(help="Continue after this id: the last one of the previous page.", validator=ID_RANGE),
+]
+After = Annotated[str | None, Parameter(help="Continue after this name: the last one of the previous page.")]
+Id = Annotated[int, Parameter(validator=ID_RANGE)]
+Ids = Annotated[int, Parameter(name="IDS", validator=ID_RANGE)]
+RunState = Annotated[State | None, Parameter(help="Only this state.", name_transform=str.lower)]
+EntryStatus = Annotated[QueueStatus | None, Parameter(help="Only this status.")]
+EntryOrigin = Annotated[Origin | None, Parameter(help="Only entries of this origin.")]
+LetterStatus = Annotated[
+    DeadLetterStatus | None, Parameter(help="Only this status.", name_transform=str.lower)
+]
+ScheduleKind = Annotated[
+    ScheduleType | None, Parameter("--schedule-type", help="Only this type.", name_transform=str.lower)
+]
+
+
+def operate(
+    database_url: str | None,
+    action: Callable[[Trax], Awaitable[T]],
+    *,
+    app: str | None = None,
+    reason: str | None = None,
+) -> T:
+    """Run one operation on the named database, or on that of an app.
+
+    Changes are audited under the login name of this machine's user.
+    """
+    operated = bare_app(database_url) if app is None else _load_app(app, database_url)
+    try:
+        with acting(Actor(_user(), Via.CLI), reason=reason):
+            return asyncio.run(_call(action, operated))
+    finally:
+        operated.close()
+
+
+def usage_error(message: str, *command: str) -> CycloptsError:
+    """An error for options that are valid alone but not together."""
+    return CycloptsError(message, command_chain=command)
+
+
+def confirm(question: str, *, yes: bool, command: Sequence[str]) -> bool:
+    """Ask for confirmation on the terminal; without a terminal, `--yes` is required."""
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise usage_error(f"{question}? There is no terminal to confirm on; give --yes.", *command)
+    sys.stderr.write(f"{question}? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() in {"y", "yes"}:
+        return True
+    sys.stderr.write("trax: cancelled; nothing was changed\n")
+    return False
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser() or UNKNOWN_USER
+    except (KeyError, OSError):  # the user id may have no name
+        return UNKNOWN_USER
+
+
+async def _call(action: Callable[[Trax], Awaitable[T]], app: Trax) -> T:
+    return await action(app)
+
+
+def bare_app(database_url: str | None) -> Trax:
+    """An app without trains. It does not migrate: servers and `trax db migrate` do."""
+    address = choose_url(database_url)
+    if has_no_file_yet(address):
+        raise SchemaNotMigrated(
+            f"database {address} does not exist yet; start the app, run `trax db migrate`, or choose another "
+            f"with --database-url or ${URL_VARIABLE}"
+        )
+    settings: dict[str, Any] = {"skip_migrations": True}
+    return Trax(address, **settings)
+
+
+def _load_app(app: str, database_url: str | None) -> Trax:
+    from trax.cli.loading import load_app
+
+    if database_url is not None:
+        raise usage_error("Give either --app or --database-url: an app has its own database.")
+    return load_app(app)

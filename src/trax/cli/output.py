@@ -1,0 +1,131 @@
+"""Format moments and durations for people: exact and relative."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+from pydantic_core import to_json
+from rich.console import Console
+from rich.table import Table
+
+from trax.clock import utc_now
+from trax.escapes import visible_json, visible_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+
+UNITS: Final = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+
+
+def moment(value: datetime, now: datetime) -> str:
+    """`2027-03-01 12:00:00Z (5 min ago)`."""
+    exact = f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
+    return f"{exact} ({relative(value, now)})"
+
+
+def relative(value: datetime, now: datetime) -> str:
+    apart = abs(now - value)
+    if apart < timedelta(seconds=1):
+        return "now"
+    return f"{span(apart)} ago" if value < now else f"in {span(apart)}"
+
+
+def span(length: timedelta) -> str:
+    """The largest unit that fits and the one below it: `2 h 5 min`, `40 s`, `0.3 s`."""
+    seconds = length.total_seconds()
+    if seconds < 1:
+        return f"{seconds:.3g} s"
+    whole = int(seconds)
+    for position, (name, size) in enumerate(UNITS):
+        if whole >= size:
+            below = UNITS[position + 1 : position + 2]
+            rest = [(whole % size // smaller, unit) for unit, smaller in below]
+            return " ".join([f"{whole // size} {name}", *(f"{many} {unit}" for many, unit in rest if many)])
+    return f"{whole} s"
+
+
+BLANKS: Final = re.compile(r"[ \t\r\n]+")
+
+
+def show_list(records: Sequence[Any], names: Sequence[str], *, as_json: bool) -> None:
+    """Print one record per line with the named values; as JSON, all values."""
+    if as_json:
+        show_json([as_mapping(record) for record in records])
+        return
+    in_cell = table_cell if sys.stdout.isatty() else single_line
+    rows = [[in_cell(getattr(record, name)) for name in names] for record in records]
+    show_rows([name.replace("_", " ") for name in names], rows)
+
+
+def show_rows(header: Sequence[str], rows: Iterable[Sequence[str]], *, to: TextIO | None = None) -> None:
+    """Print a table; in a pipe, columns are separated by tabs, for `cut`."""
+    out = to or sys.stdout
+    if not out.isatty():
+        for row in (header, *rows):
+            print("\t".join(map(visible_text, row)), file=out, flush=True)
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in header:
+        table.add_column(name, overflow="fold")  # a cut id could not be copied
+    for row in rows:
+        table.add_row(*map(visible_text, row))
+    Console(file=out, markup=False, highlight=False, emoji=False).print(table)
+
+
+def show_one(record: Any, *, as_json: bool) -> None:
+    """Print every value of one record, one per line; text of several lines goes below its name."""
+    values = as_mapping(record)
+    if as_json:
+        show_json(values)
+        return
+    width = max(map(len, values)) + 2
+    for name, value in values.items():
+        text = format_value(value)
+        below = "\n  " + text.replace("\n", "\n  ") if "\n" in text else text
+        say(f"{name + ':':{width}}{below}".rstrip())
+
+
+def show_json(value: Any) -> None:
+    say(visible_json(to_json(value, indent=2).decode()))
+
+
+def say(text: str) -> None:
+    """Print lines, with control characters of jobs and inputs made visible."""
+    print(visible_text(text, keep="\n\t"), flush=True)  # noqa: T201 - a command's output; flushed for pipes
+
+
+def as_mapping(record: Any) -> Mapping[str, Any]:
+    """The values of a record by field name."""
+    if is_dataclass(record):
+        return {each.name: getattr(record, each.name) for each in fields(record)}
+    return record
+
+
+def format_value(value: Any) -> str:
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case datetime():
+            return moment(value, utc_now())
+        case timedelta():
+            return span(value)
+        case str():
+            return str(value)
+        case _:
+            return to_json(value).decode()
+
+
+def single_line(value: Any) -> str:
+    return visible_text(BLANKS.sub(" ", format_value(value)).strip(" "))
+
+
+def table_cell(value: Any) -> str:
+    """A value as a table cell: a moment is shown relative to now, to save space."""
+    return relative(value, utc_now()) if isinstance(value, datetime) else single_line(value)

@@ -1,0 +1,350 @@
+"""Build admissions: assign entries to the worker of this cycle while it has free slots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from trax.engine.capacity import Capacity, select_within
+from trax.engine.parking import FleetCache, park_unstartable, unpark_startable
+from trax.engine.routing import LOCAL, Routing, WorkerFleet, add_fleet_routes
+from trax.settings import Settings
+from trax.store import Connection, gate
+from trax.store.gate import Admission, Candidate, GateSnapshot
+from trax.store.runs.claim import Claimed, ClaimRequest
+from trax.train import junction, train
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from trax.store import Store
+
+
+def build_admissions(
+    entries: Sequence[Candidate],
+    routing: Routing,
+    claim_request: ClaimRequest | None,
+    *,
+    claimed: Sequence[Claimed] = (),
+    groups: frozenset[int] | None = None,
+) -> list[Admission]:
+    """Assign entries to the worker, in order, until its slots are full; `claimed` are runs it has already.
+
+    With `groups` it gets only entries of these groups. Any worker may claim the entries that are not
+    assigned.
+    """
+    free = claim_request.slots - len(claimed) if claim_request else 0
+    cpu_free = (
+        claim_request.cpu_slots - sum(run.train in claim_request.cpu_trains for run in claimed)
+        if claim_request
+        else 0
+    )
+    kinds: dict[str, _TrainPlacement] = {}
+    placements: list[Admission] = []
+    for entry in entries:
+        kind = kinds.get(entry.train) or kinds.setdefault(
+            entry.train, _train_placement(entry.train, routing, claim_request)
+        )
+        worker_id, host = None, None
+        is_wanted = groups is None or entry.group_id in groups
+        if (
+            claim_request is not None
+            and kind.fits_worker
+            and is_wanted
+            and free > 0
+            and (not kind.is_cpu or cpu_free > 0)
+        ):
+            worker_id, host = claim_request.worker_id, claim_request.host
+            free, cpu_free = free - 1, cpu_free - kind.is_cpu
+        answers = entry.dead_letter_id is not None
+        placements.append(Admission(entry.id, kind.submitter, kind.exempt, worker_id, host, answers))
+    return placements
+
+
+class _TrainPlacement(NamedTuple):
+    """What all entries of a train have in common. `fits_worker`: the worker could run them."""
+
+    submitter: str
+    exempt: bool
+    fits_worker: bool
+    is_cpu: bool
+
+
+def _train_placement(train: str, routing: Routing, claim_request: ClaimRequest | None) -> _TrainPlacement:
+    submitter = routing.submitter_of(train)
+    is_takers = claim_request is not None and submitter == LOCAL and train in claim_request.trains
+    is_cpu = claim_request is not None and train in claim_request.cpu_trains
+    return _TrainPlacement(submitter, train in routing.exempt, is_takers, is_cpu)
+
+
+MAX_ENTRIES_PER_CYCLE: Final = 500
+"""The maximum number of entries that one cycle admits; a longer queue takes several cycles."""
+
+MAX_ENTRIES_FOR_WORKER: Final = 1_000
+"""The maximum for a worker with that many free slots: in larger batches each run costs less."""
+
+READ_MARGIN: Final = 50
+"""How many entries to read beyond the free slots, at least: some entries may not be able to start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatchInput:
+    """The input of one dispatch cycle. `now` is None for the database's clock; `claim_request` is a worker's.
+
+    `settings` are those known so far; `settings_from_rows` returns those in effect for the rows read at the
+    gate. With `needs_free_slot` no entry is admitted without a free slot in a worker: it stays in the queue,
+    where entries of higher priority can still overtake it.
+    """
+
+    now: datetime | None
+    settings: Settings
+    settings_from_rows: Callable[[dict[str, str]], Settings] | None = None
+    claim_request: ClaimRequest | None = None
+    needs_free_slot: bool = False
+    fleets: FleetCache | None = None
+    """The cache of what live workers accept; None: entries are admitted without checking for a worker."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueWindow:
+    """The first entries of the queue, in order. `has_more`: there are more.
+
+    `has_changed`: parked entries came back to the queue, so another cycle is needed.
+    """
+
+    candidates: list[Candidate]
+    has_more: bool
+    has_changed: bool = False
+    fleet: WorkerFleet | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityCandidates:
+    """The entries to apply the limits to; `fitting` are those that fit, where that is already known."""
+
+    candidates: list[Candidate]
+    fitting: list[Candidate] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedEntries:
+    """The entries that fit under the limits."""
+
+    candidates: list[Candidate]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatchResult:
+    """What one cycle did: the runs it created, in order, and `claimed`, the runs that the worker got.
+
+    `is_limited`: some entry or run could not start for lack of capacity or slots, so dispatch again when a
+    run ends; `is_out_of_slots`: the worker's slots are all in use. `run_again`: run another cycle at once.
+    `next_in_seconds`: seconds until the next delayed entry may run.
+    """
+
+    metadata_ids: list[int]
+    entry_ids: list[int]
+    claimed: list[Claimed]
+    is_limited: bool
+    is_out_of_slots: bool
+    run_again: bool
+    next_in_seconds: float | None
+    has_waiting_entries: bool = False
+    """Whether entries stay in the queue that could run now if there were capacity or a free slot."""
+
+    @property
+    def has_changes(self) -> bool:
+        return bool(self.metadata_ids)
+
+
+@junction
+def load_queued_jobs(
+    dispatch_input: DispatchInput, connection: Connection
+) -> tuple[GateSnapshot, Settings, QueueWindow]:
+    """Lock the gate, claim runs for the worker, read the first entries, and park or unpark entries.
+
+    Delayed entries that are due now become ready, and the settings of this cycle are read here.
+    """
+    limit = _read_limit(dispatch_input)
+    is_bound = dispatch_input.settings.max_active_jobs is not None
+    snapshot = gate.read_gate(
+        connection,
+        limit=limit,
+        has_global_limit=is_bound,
+        now=dispatch_input.now,
+        claim_request=dispatch_input.claim_request,
+    )
+    settings = (
+        dispatch_input.settings_from_rows(snapshot.settings)
+        if dispatch_input.settings_from_rows
+        else dispatch_input.settings
+    )
+    candidates = snapshot.candidates if settings.job_dispatcher_enabled else []
+    is_cut = len(candidates) == limit
+    if dispatch_input.fleets is None:
+        return snapshot, settings, QueueWindow(candidates, is_cut)
+    fleets, fleet = dispatch_input.fleets, dispatch_input.fleets.current(connection, snapshot.fleet_mark)
+    unparked = unpark_startable(connection, fleets, fleet, now=snapshot.now) if snapshot.has_parked else 0
+    startable = park_unstartable(connection, fleets, fleet, candidates, has_more=is_cut, now=snapshot.now)
+    has_changed = bool(unparked) or len(startable) > limit
+    return snapshot, settings, QueueWindow(startable[:limit], is_cut, has_changed=has_changed, fleet=fleet)
+
+
+@junction
+def load_dispatch_capacity(
+    dispatch_input: DispatchInput,
+    snapshot: GateSnapshot,
+    queue_window: QueueWindow,
+    connection: Connection,
+    settings: Settings,
+) -> tuple[Capacity, CapacityCandidates]:
+    """Build the capacity from limits and active runs; read more entries if full groups fill the window."""
+    active = snapshot.active
+    if active is None:
+        # Not counted, because there was no limit; the settings just read may have set one.
+        active = {} if settings.max_active_jobs is None else gate.count_active_runs(connection)
+    capacity = build_capacity(
+        settings, snapshot.limits, active, max_total=_free_slots(dispatch_input, snapshot)
+    )
+    contenders = _load_candidates(connection, queue_window, capacity, limit=_read_limit(dispatch_input))
+    if dispatch_input.fleets is None or contenders.candidates is queue_window.candidates:
+        return capacity, contenders
+    fleet, heads = dispatch_input.fleets.current(connection, snapshot.fleet_mark), contenders.candidates
+    heads = park_unstartable(
+        connection, dispatch_input.fleets, fleet, heads, has_more=False, now=snapshot.now
+    )
+    return capacity, CapacityCandidates(heads)
+
+
+@junction
+def apply_capacity_limits(capacity: Capacity, candidates: CapacityCandidates) -> SelectedEntries:
+    fitting = candidates.fitting
+    return SelectedEntries(select_within(capacity, candidates.candidates) if fitting is None else fitting)
+
+
+@junction
+def dispatch_jobs(
+    dispatch_input: DispatchInput,
+    snapshot: GateSnapshot,
+    queue_window: QueueWindow,
+    capacity: Capacity,
+    candidates: CapacityCandidates,
+    selected: SelectedEntries,
+    connection: Connection,
+    routing: Routing,
+) -> DispatchResult:
+    """Create runs for the selected entries, mark the entries dispatched, and commit."""
+    entries, claimed = selected.candidates, len(snapshot.claimed)
+    routing = routing if queue_window.fleet is None else add_fleet_routes(routing, queue_window.fleet)
+    admissions = build_admissions(
+        entries,
+        routing,
+        dispatch_input.claim_request,
+        claimed=snapshot.claimed,
+        groups=snapshot.accepted_group_ids,
+    )
+    admitted = gate.admit(connection, admissions, now=snapshot.now)
+    next_delayed = snapshot.next_delayed_at
+    leaves_some = queue_window.has_more or len(entries) < len(candidates.candidates)
+    is_full = (
+        dispatch_input.claim_request is not None
+        and claimed + len(admitted.claimed) >= dispatch_input.claim_request.slots
+    )
+    return DispatchResult(
+        metadata_ids=admitted.metadata_ids,
+        entry_ids=[entry.id for entry in entries],
+        claimed=[*snapshot.claimed, *admitted.claimed],
+        is_limited=is_full or leaves_some,
+        is_out_of_slots=is_full,
+        run_again=queue_window.has_changed
+        or (bool(entries) and (queue_window.has_more or len(entries) == capacity.max_total)),
+        next_in_seconds=None
+        if next_delayed is None
+        else max(0.0, (next_delayed - snapshot.now).total_seconds()),
+        has_waiting_entries=leaves_some,
+    )
+
+
+job_dispatcher = train(
+    "trax.job_dispatcher",
+    load_queued_jobs >> load_dispatch_capacity >> apply_capacity_limits >> dispatch_jobs,
+    extra=(Connection, Routing),
+    exclude_from_max_active_jobs=True,
+)
+
+
+def run_dispatch_cycle(
+    connection: Connection,
+    store: Store,
+    settings: Settings,
+    routing: Routing,
+    *,
+    settings_from_rows: Callable[[dict[str, str]], Settings] | None = None,
+    claim_request: ClaimRequest | None = None,
+    fleets: FleetCache | None = None,
+) -> DispatchResult:
+    """Run one dispatch cycle, which may commit.
+
+    With `claim_request` only as many entries are admitted as there are free slots, unless some trains go to
+    other submitters or this worker accepts only some of them.
+    """
+    visit = DispatchInput(
+        now=store.statement_now(connection),
+        settings=settings,
+        settings_from_rows=settings_from_rows,
+        claim_request=claim_request,
+        needs_free_slot=claim_request is not None and routing.is_local and not claim_request.has_filter,
+        fleets=fleets,
+    )
+    return job_dispatcher.run_blocking(visit, extra={Connection: connection, Routing: routing})
+
+
+def build_capacity(
+    settings: Settings,
+    limits: Mapping[int, int],
+    active: Mapping[int | None, int],
+    *,
+    max_total: int | None = None,
+) -> Capacity:
+    """The capacity from settings, group limits and the numbers of active runs."""
+    return Capacity(
+        limit=settings.max_active_jobs,
+        active=sum(active.values()),
+        limits=limits,
+        active_by_group={group: count for group, count in active.items() if group is not None},
+        max_per_group=settings.max_queued_jobs_per_cycle,
+        max_total=max_total,
+    )
+
+
+def _read_limit(dispatch_input: DispatchInput) -> int:
+    """How many entries to read: fewer for a worker with few free slots."""
+    if dispatch_input.claim_request is None or not dispatch_input.needs_free_slot:
+        return MAX_ENTRIES_PER_CYCLE
+    slots = dispatch_input.claim_request.slots
+    return min(MAX_ENTRIES_FOR_WORKER, slots + slots // 4 + READ_MARGIN)
+
+
+def _free_slots(dispatch_input: DispatchInput, snapshot: GateSnapshot) -> int | None:
+    """The number of free slots in all workers; None if they do not limit this cycle."""
+    if not dispatch_input.needs_free_slot or dispatch_input.claim_request is None:
+        return None
+    return max(0, dispatch_input.claim_request.slots - len(snapshot.claimed)) + snapshot.slots_elsewhere
+
+
+def _load_candidates(
+    connection: Connection, queue_window: QueueWindow, capacity: Capacity, *, limit: int
+) -> CapacityCandidates:
+    """The entries of the window; if those of full groups fill it, the first of each group with capacity."""
+    if not queue_window.has_more:
+        return CapacityCandidates(queue_window.candidates)
+    fitting = select_within(capacity, queue_window.candidates)
+    if len(fitting) == len(queue_window.candidates) or capacity.is_full(len(fitting)):
+        return CapacityCandidates(queue_window.candidates, fitting)
+    share = capacity.max_per_group or limit
+    heads = gate.load_group_heads(
+        connection, capacities=capacity.remaining_by_group, per_group=min(share, limit), limit=limit
+    )
+    return CapacityCandidates(heads)

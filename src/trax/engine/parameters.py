@@ -1,0 +1,123 @@
+"""Encode the inputs and outputs of trains as JSON: validate, limit the size, mask secrets."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from trax.errors import DefinitionError, FieldError, InvalidInput
+from trax.masking import HIDDEN
+from trax.train import input_codec, output_codec
+from trax.train.secrets import load_keyring
+
+if TYPE_CHECKING:
+    from trax.engine.live_settings import LiveSettings
+    from trax.settings import Settings
+    from trax.train import Codec, Registry, Train
+    from trax.train.secrets import SecretMode
+
+logger = logging.getLogger(__name__)
+
+
+class Parameters:
+    """The codecs of an app's trains, each built once, and the rules for what records store."""
+
+    def __init__(self, live: LiveSettings, trains: Registry) -> None:
+        self._live = live
+        self._trains = trains
+        self._inputs: dict[str, Codec[Any]] = {}
+        self._outputs: dict[str, Codec[Any] | None] = {}
+
+    def input_codec(self, train: Train[Any, Any]) -> Codec[Any]:
+        """The codec of the train's input. Raises DefinitionError for a type that JSON cannot represent."""
+        if train.name not in self._inputs:
+            self._inputs[train.name] = input_codec(train)
+        return self._inputs[train.name]
+
+    def codec_of_registered(self, train: Train[Any, Any]) -> Codec[Any]:
+        """The same, for a train that workers look up by name: it must be registered in this app."""
+        if train.name not in self._trains or self._trains.get(train.name) is not train:
+            raise DefinitionError(
+                f"train {train.name!r} is not registered in this app; define it with app.train, so that "
+                "workers find it by name"
+            )
+        return self.input_codec(train)
+
+    def input_writer(self, train: Train[Any, Any]) -> InputWriter:
+        """The encoder for inputs that are queued later: by a schedule, or by a run that activates another."""
+        return InputWriter(self.codec_of_registered(train), train, self._live)
+
+    def input_to_save(self, text: str) -> str | None:
+        return self._truncate(text) if self._live.current.save_inputs else None
+
+    def output_to_save(self, train: Train[Any, Any], value: Any) -> str | None:
+        """The output for the record, or None. An output that cannot be saved does not fail the run."""
+        text = self.encode_output(train, value) if self._live.current.save_outputs else None
+        return None if text is None else self._truncate(text)
+
+    def encode_output(
+        self, train: Train[Any, Any], value: Any, *, secrets: SecretMode = "masked"
+    ) -> str | None:
+        """The whole output as JSON text; None if there is none or it cannot be encoded."""
+        codec = self._output_codec(train)
+        try:
+            return None if codec is None else codec.encode(value, secrets=secrets)
+        except InvalidInput as error:
+            logger.warning("%s; the output is not saved", error, extra={"train": train.name})
+            return None
+
+    def output_to_send(self, train: Train[Any, Any], value: Any) -> str | None:
+        """The same for a remote caller: secrets are encrypted if a key is set, else masked."""
+        return self.encode_output(train, value, secrets=secret_mode())
+
+    def _output_codec(self, train: Train[Any, Any]) -> Codec[Any] | None:
+        if train.name not in self._outputs:
+            self._outputs[train.name] = _find_output_codec(train)
+        return self._outputs[train.name]
+
+    def _truncate(self, text: str) -> str:
+        limit = self._live.current.max_parameter_bytes
+        if limit is None or _size(text, limit) <= limit:
+            return text
+        return f'{{"_truncated": true, "_maxBytes": {limit}}}'
+
+
+class InputWriter:
+    """Encodes the inputs of one train; raises InvalidInput for one over `max_input_bytes`."""
+
+    def __init__(self, codec: Codec[Any], train: Train[Any, Any], live: LiveSettings) -> None:
+        self._codec = codec
+        self._train = train
+        self._live = live
+
+    def encode(self, value: Any) -> str:
+        text = self._codec.encode(value, secrets="steady")  # equal inputs, equal text: seeding compares
+        return check_input_size(text, self._train, self._live.current)
+
+
+def check_input_size(text: str, train: Train[Any, Any], settings: Settings) -> str:
+    """Return the text unchanged; raises InvalidInput if it is over `max_input_bytes`."""
+    limit = settings.max_input_bytes
+    if limit is None or (size := _size(text, limit)) <= limit:
+        return text
+    message = f"the JSON has {size} bytes; max_input_bytes is {limit}"
+    raise InvalidInput(f"train {train.name!r}: invalid input", [FieldError("", message, HIDDEN)])
+
+
+def secret_mode() -> SecretMode:
+    """How to store secrets that nothing needs to read again: a missing key must not fail the run."""
+    return "masked" if load_keyring() is None else "sealed"
+
+
+def _size(text: str, limit: int) -> int:
+    """Size in bytes, or an upper bound if that is within the limit: a character has at most 4 bytes."""
+    at_most = 4 * len(text)
+    return at_most if at_most <= limit else len(text.encode())
+
+
+def _find_output_codec(train: Train[Any, Any]) -> Codec[Any] | None:
+    try:
+        return output_codec(train)
+    except DefinitionError as error:
+        logger.debug("train %r: its outputs are not saved: %s", train.name, error)
+        return None

@@ -1,0 +1,221 @@
+"""Park entries whose train or group no live worker accepts, and unpark them when a worker registers.
+
+A parked entry uses no capacity. The dispatcher parks and unparks; an entry parked for too long becomes a dead
+letter. A pending run whose last possible worker is gone goes back to the queue.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from trax.clock import format_duration
+from trax.engine.routing import AcceptedWork, WorkerFleet
+from trax.events import Topic
+from trax.store import dead_letters, gate, workers
+from trax.store.announce import announce
+from trax.store.queue import parking, requeue
+from trax.store.runs import hand_over
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+
+    from trax.settings import Settings
+    from trax.store import Connection
+    from trax.store.gate import Candidate
+    from trax.store.workers import FleetMark
+
+logger = logging.getLogger(__name__)
+
+BATCH_SIZE: Final = 5_000
+"""The maximum number of entries that one dispatch cycle parks or unparks."""
+PARKED_CHECK_INTERVAL: Final = timedelta(seconds=2)
+"""How often parked entries are checked although the workers have not changed: a group may be new."""
+SWEEP_INTERVAL: Final = timedelta(seconds=5)
+"""How often the manager searches for jobs that no worker accepts; not in every cycle, to save work."""
+
+
+class FleetCache:
+    """A cache of the fleet, read again when a worker has registered or left.
+
+    `extra_fleet` returns workers that have no rows: tests have workers only while they work.
+    """
+
+    def __init__(self, extra_fleet: Callable[[], WorkerFleet] | None = None) -> None:
+        self._extra_fleet = extra_fleet
+        self._mark: FleetMark | None = None
+        self._fleet = WorkerFleet()
+        self._group_names: dict[int, str] = {}
+        self._parked_checked_at: datetime | None = None
+        self._swept_at: datetime | None = None
+        self._warned: set[str] = set()
+
+    def current(self, connection: Connection, mark: FleetMark) -> WorkerFleet:
+        if mark != self._mark:
+            self._fleet, self._mark, self._parked_checked_at = load_fleet(connection), mark, None
+        return self._fleet if self._extra_fleet is None else self._extra_fleet().merge(self._fleet)
+
+    def load(self, connection: Connection) -> WorkerFleet:
+        """Read the fleet from the database, without the cache."""
+        fleet = load_fleet(connection)
+        return fleet if self._extra_fleet is None else self._extra_fleet().merge(fleet)
+
+    def group_names(self, connection: Connection, entries: Sequence[Candidate]) -> dict[int, str]:
+        """The names of these entries' groups, by id. A group never changes its name, so each is read once."""
+        ids = {entry.group_id for entry in entries if entry.group_id is not None}
+        unknown = ids - self._group_names.keys()
+        if unknown:
+            self._group_names |= parking.group_names(connection, unknown)
+        return self._group_names
+
+    def is_parked_check_due(self, now: datetime) -> bool:
+        """Whether to check parked entries now: after a change of workers, or every PARKED_CHECK_INTERVAL."""
+        if _is_recent(self._parked_checked_at, PARKED_CHECK_INTERVAL, now):
+            return False
+        self._parked_checked_at = now
+        return True
+
+    def is_sweep_due(self, now: datetime) -> bool:
+        """Whether to search now for entries parked too long and for runs that no worker accepts."""
+        if _is_recent(self._swept_at, SWEEP_INTERVAL, now):
+            return False
+        self._swept_at = now
+        return True
+
+    def warn_missing(self, fleet: WorkerFleet, keys: set[str]) -> None:
+        """Log each missing train or group once, and again if it disappears a second time."""
+        for key in sorted(keys - self._warned):
+            text = "%s; its entries are parked until a worker that accepts them registers"
+            logger.warning(text, fleet.describe_missing(key), extra={"train": parking.train_of(key)})
+        self._warned |= keys
+
+    def note_available(self, keys: set[str]) -> None:
+        self._warned -= keys
+
+
+def load_fleet(connection: Connection) -> WorkerFleet:
+    """Read what live workers accept and what servers route."""
+    rows = workers.load_fleet(connection)
+    return WorkerFleet(
+        workers=tuple(
+            AcceptedWork(
+                frozenset((*json.loads(row.trains), *json.loads(row.aliases or "[]"))),
+                None if row.groups is None else frozenset(json.loads(row.groups)),
+            )
+            for row in rows
+            if row.kind == "worker"
+        ),
+        routes={train: to for row in rows for train, to in json.loads(row.routes or "{}").items()},
+    )
+
+
+def park_unstartable(
+    connection: Connection,
+    fleets: FleetCache,
+    fleet: WorkerFleet,
+    candidates: list[Candidate],
+    *,
+    has_more: bool,
+    now: datetime,
+) -> list[Candidate]:
+    """Park the entries that no worker or submitter can start; returns the others.
+
+    If the window was cut, more entries are read, so that a flood is parked in a few cycles. Without any
+    worker or submitter nothing is parked: there is nothing that these entries could block.
+    """
+    startable = _select_startable(connection, fleets, fleet, candidates)
+    if len(startable) == len(candidates):
+        return candidates
+    if fleet.is_empty:
+        return []
+    if has_more:
+        candidates = gate.load_first(connection, limit=BATCH_SIZE)
+        startable = _select_startable(connection, fleets, fleet, candidates)
+    names = fleets.group_names(connection, candidates)
+    startable_ids = {entry.id for entry in startable}
+    keys = {
+        entry.id: fleet.parking_key(entry.train, names.get(entry.group_id or 0))
+        for entry in candidates
+        if entry.id not in startable_ids
+    }
+    parking.park(connection, keys, now=now)
+    fleets.warn_missing(fleet, set(keys.values()))
+    return startable
+
+
+def unpark_startable(connection: Connection, fleets: FleetCache, fleet: WorkerFleet, *, now: datetime) -> int:
+    """Put parked entries back in the queue that a worker now accepts; returns how many."""
+    if fleet.is_empty or not fleets.is_parked_check_due(now):
+        return 0
+    available = {key for key in parking.keys(connection) if fleet.is_available(key)}
+    if not available:
+        return 0
+    fleets.note_available(available)
+    return parking.unpark(connection, available, limit=BATCH_SIZE)
+
+
+def expire_parked(
+    connection: Connection, fleet: WorkerFleet, settings: Settings, *, now: datetime
+) -> list[int]:
+    """Write dead letters for entries that were parked for too long; returns the entries' ids."""
+    timeout = settings.unknown_train_timeout or settings.stale_pending_timeout
+    late = parking.expire(connection, parked_before=now - timeout)
+    waited = format_duration(timeout)
+    reasons = {
+        entry.id: f"{fleet.describe_missing(entry.parked)}; it was parked for {waited} and never ran"
+        for entry in late
+    }
+    alone = [
+        dead_letters.build_from_entry(entry, reasons[entry.id], retry_count=0)
+        for entry in late
+        if entry.manifest_id is None
+    ]
+    dead_letters.add(connection, alone, now=now)
+    of_manifests = {
+        entry.manifest_id: (reasons[entry.id], None) for entry in late if entry.manifest_id is not None
+    }
+    if of_manifests:
+        hand_over.give_up_manifests(connection, of_manifests, now=now)
+        announce(connection, Topic.MANIFEST)
+    for entry in late:
+        extra = {"entry_id": entry.id, "train": entry.train}
+        logger.warning("entry %s became a dead letter: %s", entry.id, reasons[entry.id], extra=extra)
+    if late:
+        announce(connection, Topic.FINISHED)
+    return [entry.id for entry in late]
+
+
+def requeue_runs_without_worker(
+    connection: Connection, fleet: WorkerFleet, settings: Settings, *, now: datetime
+) -> list[int]:
+    """Put pending runs back in the queue that no live worker accepts any more; returns their ids."""
+    if fleet.is_empty:
+        return []
+    pending = parking.load_unclaimed(connection, created_before=now - settings.worker_lost_after)
+    ids = [run.id for run in pending if not fleet.can_start(run.train, run.group)]
+    if not ids:
+        return []
+    reason = "no live worker accepts it any more; it was put back in the queue"
+    names = parking.cancel_unclaimed(connection, ids, reason=reason, now=now)
+    requeue.put_back(connection, dict.fromkeys(names), attempts=0)
+    logger.warning("runs %s were put back in the queue: no live worker accepts them any more", ids)
+    return ids
+
+
+def _is_recent(moment: datetime | None, period: timedelta, now: datetime) -> bool:
+    return moment is not None and timedelta() <= now - moment < period
+
+
+def _select_startable(
+    connection: Connection, fleets: FleetCache, fleet: WorkerFleet, candidates: list[Candidate]
+) -> list[Candidate]:
+    if fleet.accepts_any:
+        return candidates
+    if not fleet.is_by_group:
+        trains = fleet.trains
+        return [entry for entry in candidates if entry.train in trains]
+    names = fleets.group_names(connection, candidates)
+    return [entry for entry in candidates if fleet.can_start(entry.train, names.get(entry.group_id or 0))]

@@ -1,0 +1,98 @@
+"""Create and delete manifests at run time: the same declarations as in code, written at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trax.engine.seed import find_renames, rename, retire, seed
+from trax.engine.trigger import manifest_not_found, manifest_retired_conflict
+from trax.errors import DefinitionError
+from trax.events import Topic
+from trax.records.states import ManifestOrigin
+from trax.schedule.graph import check_graph
+from trax.store import dialect
+from trax.store.announce import announce
+from trax.store.manifests import manifest_rows, manifest_seed
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from datetime import datetime
+
+    from trax.records import Manifest
+    from trax.schedule.declaration import Timetable
+    from trax.settings import Settings
+    from trax.store import Connection, Store
+
+
+def schedule(
+    connection: Connection,
+    store: Store,
+    timetable: Timetable,
+    settings: Settings,
+    batch: str | None = None,
+    app: str = "default",
+) -> list[Manifest]:
+    """Write manifests at run time, all or none; manifests that are no longer in the `batch` are retired."""
+    if not timetable.manifests:
+        return []
+    dialect.take_leader_lock(connection)
+    now = store.now(connection)
+    _refuse_declared(connection, find_renames(connection, timetable))
+    rename(connection, timetable, now=now)
+    check_stored_graph(connection, timetable)
+    seed(connection, timetable, settings, now=now, app=app, origin=ManifestOrigin.RUNTIME)
+    names = [each.external_id for each in timetable.manifests]
+    if batch is not None:
+        left = manifest_seed.find_undeclared(connection, names, app=app, batch=batch)
+        retire(connection, list(left.values()), now=now)
+    announce(connection, Topic.MANIFEST)
+    return manifest_rows.load_by_names(connection, names)
+
+
+def delete(connection: Connection, external_id: str, *, now: datetime) -> None:
+    """Retire a manifest: it stops firing and its entries are withdrawn; history and dead letters stay."""
+    dialect.take_leader_lock(connection)  # the manager must not write an entry for it meanwhile
+    found = manifest_rows.get(connection, external_id)
+    if found is None:
+        raise manifest_not_found(external_id)
+    if found.retired_at is not None:
+        raise manifest_retired_conflict(external_id, found.retired_at)
+    retire(connection, [found.id], now=now)
+
+
+def check_stored_graph(
+    connection: Connection,
+    timetable: Timetable,
+    *,
+    gone: Collection[str] = (),
+    renamed: Mapping[str, str] | None = None,
+) -> None:
+    """Refuse cycles of dependencies, also those through stored manifests, except those that will be `gone`.
+
+    A retired parent that is not declared is ignored. `renamed` has the new external ids of stored manifests.
+    """
+    new = renamed or {}
+    declared = {each.external_id for each in timetable.manifests}
+    parents_of: dict[str, str | None] = {}
+    groups: dict[str, str] = {}
+    for row in manifest_seed.dependencies(connection):
+        child, parent = new.get(row.child, row.child), new.get(row.parent, row.parent)
+        is_gone = row.parent_is_retired and parent not in declared
+        if not is_gone and not {child, parent} & {*gone}:
+            parents_of[child] = parent
+            groups |= {child: row.child_group, parent: row.parent_group}
+    parents = [each.depends_on for each in timetable.manifests if each.depends_on is not None]
+    groups |= {
+        parent.external_id: parent.group for parent in manifest_rows.load_by_names(connection, parents)
+    }
+    check_graph(timetable.manifests, stored_parents=parents_of, stored_groups=groups)
+
+
+def _refuse_declared(connection: Connection, renamed: Mapping[str, str]) -> None:
+    """Refuse to rename a manifest that code declares: the next start would declare it again."""
+    for row in manifest_seed.load_existing(connection, renamed).values():
+        if row.origin == ManifestOrigin.DECLARED and row.retired_at is None:
+            raise DefinitionError(
+                f"manifest {renamed[row.external_id]!r} is renamed from {row.external_id!r}, which is "
+                f"declared in code; rename it there"
+            )

@@ -1,0 +1,18 @@
+"""Submitters: run jobs outside Trax's own workers.
+
+inline    in this process, during the hand-over
+http      in processes with an HTTP endpoint
+celery    in Celery workers
+ray       in tasks of a Ray cluster
+sqs       in consumers of an Amazon SQS queue
+
+Write your own with `trax.Submitter`: a name, and a function that submits a batch.
+"""
+
+from __future__ import annotations
+
+from trax.remote.http.client import CallRetry
+from trax.remote.http.workers import HttpWorkers
+from trax.remote.inline import Inline
+
+__all__ = ["CallRetry", "HttpWorkers", "Inline"]

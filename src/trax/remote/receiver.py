@@ -1,0 +1,253 @@
+"""Receive runs from a submitter: a worker that claims runs only by id."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from concurrent.futures import Future
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from trax.engine.submitter import open_submitter
+from trax.errors import NotFound, StoreError, TraxError, UnknownTrain
+from trax.events import Topic
+from trax.records.worker import WorkerKind
+from trax.schedule.validate import SLOTS_OR_NONE
+from trax.store.runs.claim import claim_by_id, trains_of
+from trax.worker import loops
+from trax.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from trax.engine.submitter import Submitter
+    from trax.store import Connection
+    from trax.store.runs.claim import Claimed
+    from trax.worker.parts import Parts
+    from trax.worker.recorded_run import RemoteExecutor
+
+
+class ReceivingApp(Protocol):
+    """What a submitter's worker side needs of an app."""
+
+    def receiver(
+        self, *, concurrency: int | None = None, executor: RemoteExecutor | None = None
+    ) -> AbstractAsyncContextManager[Receiver]: ...
+
+    def close(self) -> None: ...
+
+
+class Receiver(Worker):
+    """Claims runs by id. A run is executed once, however often and wherever it is handed over."""
+
+    kind = WorkerKind.RECEIVER
+
+    def __init__(self, *args: Any, executor: RemoteExecutor | None = None, **more: Any) -> None:
+        self._executor = executor
+        super().__init__(*args, **more)
+        self._writing = asyncio.Lock()
+
+    async def claim_by_id(self, metadata_id: int) -> bool:
+        """Start a run and return; False if it was started elsewhere or has ended.
+
+        Raises NotFound for a run that does not exist, and UnknownTrain for one that this process has no code
+        for: it stays pending, and the submitter gets the error. A missing or invalid input is recorded as a
+        failed run.
+        """
+        (taken,) = await self.claim_by_ids([metadata_id])
+        if isinstance(taken, TraxError):
+            raise taken
+        return taken
+
+    async def claim_by_ids(self, metadata_ids: Sequence[int]) -> list[bool | TraxError]:
+        """The same for several runs in one transaction; an error of a run is its element of the result."""
+        if self._is_stopping or self._has_missed_heartbeats():
+            raise TraxError(f"worker {self.id} claims no runs: it is stopping, or missed its heartbeat")
+        async with self._claims:
+            jobs, refused = await self._store.call(self._claim_ids, metadata_ids)
+            await self._pool.start(jobs)
+        taken = {job.metadata_id for job in jobs}
+        return [refused.get(run_id) or run_id in taken for run_id in metadata_ids]
+
+    async def execute(self, metadata_id: int) -> bool:
+        """Start a run and wait until its result is written; other runs may run at the same time."""
+        if not await self.claim_by_id(metadata_id):
+            return False
+        while metadata_id in self._pool.job_ids:
+            runs = {run.job.metadata_id: run.task for run in self._pool.runs if run.task is not None}
+            its_own = runs.get(metadata_id)  # None while it waits for a slot
+            await asyncio.wait([its_own] if its_own else runs.values(), return_when=asyncio.FIRST_COMPLETED)
+        await self.flush()
+        await self._results.wait_for_hooks()
+        return True
+
+    async def wait_until_idle(self) -> None:
+        """Wait until all claimed runs have ended and their results are written."""
+        await self._pool.wait_until_idle()
+        await self.flush()
+        await self._results.wait_for_hooks()
+
+    async def flush(self) -> int:
+        async with self._writing:  # `execute` returns only after the result is written
+            return await super().flush()
+
+    def _claim_ids(
+        self, connection: Connection, metadata_ids: Sequence[int]
+    ) -> tuple[list[Claimed], dict[int, TraxError]]:
+        trains, known = trains_of(connection, metadata_ids), self._parts.trains
+        refused: dict[int, TraxError] = {
+            run_id: UnknownTrain(train, known.names_and_aliases)
+            for run_id, train in trains.items()
+            if train not in known
+        }
+        absent = set(metadata_ids) - trains.keys()
+        refused |= {run_id: NotFound(f"there is no execution {run_id}") for run_id in absent}
+        fit, host = set(metadata_ids) - refused.keys(), self._parts.identity.host
+        now = self._store.now(connection)
+        return claim_by_id(connection, fit, worker_id=self.id, host=host, now=now) if fit else [], refused
+
+
+@asynccontextmanager
+async def run_receiver(
+    parts: Parts, *, concurrency: int | None = None, executor: RemoteExecutor | None = None
+) -> AsyncGenerator[Receiver]:
+    """Run a receiver in the block, with its heartbeat and result loops; then drain it.
+
+    With an `executor` the trains are executed there, and only their records are kept here.
+    """
+    SLOTS_OR_NONE("concurrency", concurrency)
+    store = (await parts.store.open()).engine_lane
+    receiver = await Receiver.start(parts, store, concurrency, executor=executor)
+    receiver.start_heartbeat()
+    finisher = loops.finisher(parts, store, receiver)
+    heartbeat = loops.heartbeat(parts, receiver)
+    wakes = (
+        parts.events.listen(Topic.ENDED, finisher.wake),
+        parts.events.listen(Topic.CANCEL, heartbeat.wake),
+    )
+    tasks = [asyncio.create_task(loop.run(), name=f"trax {loop.name}") for loop in (finisher, heartbeat)]
+    try:
+        yield receiver
+    finally:
+        await receiver.drain(parts.settings.shutdown_timeout.total_seconds())
+        for loop in (finisher, heartbeat):
+            loop.stop()
+        await asyncio.gather(*tasks)
+        for unsubscribe in wakes:
+            unsubscribe()
+        await receiver.unregister()
+
+
+logger = logging.getLogger(__name__)
+
+
+class OpenSubmitters:
+    """The open submitters of one server, from its start to its stop."""
+
+    def __init__(self) -> None:
+        self._stack = AsyncExitStack()
+        self.receivers: list[Receiver] = []
+        """Receivers that keep the records of runs executed in processes without a database."""
+
+    @classmethod
+    async def open(cls, submitters: Iterable[Submitter], parts: Parts) -> Self:
+        """Open all of them; if one fails, close those already open."""
+        self = cls()
+        try:
+            for submitter in submitters:
+                opening = open_submitter(submitter, partial(run_receiver, parts))
+                receiver = await self._stack.enter_async_context(opening)
+                self.receivers += [] if receiver is None else [receiver]
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def close(self) -> None:
+        """Close all. Without a database, the rows of receivers stay until they miss their heartbeat."""
+        try:
+            await self._stack.aclose()
+        except StoreError as error:
+            logger.warning("submitters could not be closed cleanly: %s", error)
+
+
+class ThreadReceiver:
+    """Claims runs by id and executes them in this process. Its thread starts with the first run.
+
+    A forked process starts its own thread, as another worker. `slots` is how many runs execute at once;
+    further ones wait, and are not claimed before a slot is free.
+    """
+
+    def __init__(self, app: ReceivingApp, slots: Callable[[], int] = lambda: 1) -> None:
+        self._app = app
+        self._slots = slots
+        self._moving = Lock()
+        self._room: _ReceiverThread | None = None
+
+    def execute(self, metadata_id: int) -> bool:
+        """Claim a run and return when it has ended; False if it was started elsewhere or has ended.
+
+        Raises what `claim_by_id` raises: then the run was not claimed.
+        """
+        return self._open_thread().execute(metadata_id).result()
+
+    def close(self) -> None:
+        """Wait for active runs, as a stopping worker does, and end the thread."""
+        with self._moving:
+            room, self._room = self._room, None
+        if room is not None and room.is_ours:
+            room.close()
+
+    def _open_thread(self) -> _ReceiverThread:
+        with self._moving:
+            if self._room is None or not self._room.is_ours:
+                self._room = _ReceiverThread(self._app, self._slots())
+            return self._room
+
+
+class _ReceiverThread:
+    """A thread with an event loop and a receiver."""
+
+    def __init__(self, app: ReceivingApp, slots: int) -> None:
+        self._app = app
+        self._slots = slots
+        self._pid = os.getpid()
+        self._closing = asyncio.Event()
+        self._free = asyncio.Semaphore(slots)
+        self._ready: Future[tuple[asyncio.AbstractEventLoop, Receiver]] = Future()
+        self._thread = Thread(target=self._run, name="trax-receiving", daemon=True)
+        self._thread.start()
+        self._loop, self._receiver = self._ready.result()
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the thread is alive in this process: threads do not survive a fork."""
+        return self._pid == os.getpid() and self._thread.is_alive()
+
+    def execute(self, metadata_id: int) -> Future[bool]:
+        return asyncio.run_coroutine_threadsafe(self._execute(metadata_id), self._loop)
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._closing.set)
+        self._thread.join()
+
+    async def _execute(self, metadata_id: int) -> bool:
+        async with self._free:
+            return await self._receiver.execute(metadata_id)
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._receive())
+        except BaseException as error:
+            if self._ready.done():
+                raise
+            self._ready.set_exception(error)  # raised in __init__, which waits for it
+
+    async def _receive(self) -> None:
+        async with self._app.receiver(concurrency=self._slots) as receiver:
+            self._ready.set_result((asyncio.get_running_loop(), receiver))
+            await self._closing.wait()

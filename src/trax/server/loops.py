@@ -1,0 +1,331 @@
+"""The background loops of a server: what one turn does, which loop it wakes, and when the next is due.
+
+manager ──queued──► dispatcher ──admitted──► claimer ──ended──► finisher ──► the three before it
+
+Where dispatcher and worker share a process there is no claimer: the worker claims in the gate transaction.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from time import time_ns
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from trax.engine.cycle import repair_silent_manifests, run_manager_cycle
+from trax.engine.dead_letters import clean_dead_letters
+from trax.engine.job_dispatcher import run_dispatch_cycle
+from trax.engine.manifest_manager import ManagerInput
+from trax.engine.metadata_cleanup import DisposableTrains, clean_metadata
+from trax.engine.parking import FleetCache
+from trax.engine.seed import retire_undeclared
+from trax.events import Topic
+from trax.records.worker import HeartbeatStreak
+from trax.store import groups, stats
+from trax.store.announce import announce
+from trax.store.dialect import take_leader_lock
+from trax.store.manifests import manifest_due
+from trax.store.queue import work_queue
+from trax.store.runs import claim
+from trax.store.runs.rescue import end_suspended
+from trax.worker.loop import Loop
+from trax.worker.loops import interval_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection
+    from datetime import datetime
+
+    from trax.engine.job_dispatcher import DispatchResult
+    from trax.engine.manifest_manager import ManagerResult
+    from trax.engine.metadata_cleanup import MetadataCleanupResult
+    from trax.engine.seed import RetirementResult
+    from trax.schedule.declaration import Timetable
+    from trax.store import Connection, Store
+    from trax.store.runs.claim import ClaimRequest
+    from trax.worker.parts import Parts
+    from trax.worker.worker import Worker
+
+logger = logging.getLogger(__name__)
+
+CLEAN_UP_SECONDS: Final = 3600
+RETIRE_SECONDS: Final = 60
+HOUSEKEEPING_DELAY_SECONDS: Final = 2
+"""Housekeeping loops start this late, so that queued jobs come first when a server starts."""
+TOTALS_SECONDS: Final = 20
+WATCHDOG_SECONDS: Final = 300
+NO_SCHEDULER_AFTER: Final = timedelta(minutes=3)
+"""If ended runs are not in the totals after this long, no scheduler is running."""
+LOST_RACE_SECONDS: Final = 0.05
+"""When to try again after another server held the lock: it may have read before a change."""
+
+
+def manager(parts: Parts, store: Store) -> Loop:
+    turns, fleets = 0, FleetCache(parts.own_routes)
+
+    async def turn() -> float | None:
+        nonlocal turns
+        turns += 1
+        turn = ManagerInput(turns, parts.heartbeat.watch or HeartbeatStreak.empty(), fleets)
+        managed = await store.call(manage_now, store, parts, turn)
+        if not parts.settings.manifest_manager_enabled:
+            return None
+        if managed is not None and managed.stale_priorities:
+            await store.call(_apply_priorities, store)
+        if managed is not None and managed.run_again:
+            return 0
+        seconds = await store.ask(_seconds_to_next_due, store)
+        return seconds if managed is not None or seconds is None else max(seconds, LOST_RACE_SECONDS)
+
+    return Loop(
+        "manifest_manager", turn, poll_seconds=lambda: interval_seconds(parts, "manifest_manager_polling")
+    )
+
+
+class DispatchLoop:
+    """The job dispatcher's loop. Freed capacity wakes it only if the last cycle had to refuse an entry."""
+
+    def __init__(self, parts: Parts, store: Store, worker: Worker | None = None) -> None:
+        self._parts = parts
+        self._store = store
+        self._worker = worker
+        self._ended_count = 0
+        self._has_refused = False
+        self._has_leftovers = False
+        self._awaits_slots = False
+        self._fleets = FleetCache(parts.own_routes)
+        self.loop = Loop(
+            "job_dispatcher",
+            self._turn,
+            poll_seconds=lambda: interval_seconds(parts, "job_dispatcher_polling"),
+        )
+
+    def on_runs_ended(self) -> bool:
+        """Call after the end of runs is committed. False once the loop stops: other servers must be told."""
+        if self.loop.is_stopping:
+            return False
+        self._ended_count += 1
+        if self._has_refused:
+            self.loop.wake()
+        return True
+
+    def on_slots_free(self) -> None:
+        """Call when the worker has free slots; the capacity of its last runs may not be free yet."""
+        if self._awaits_slots:
+            self.loop.wake()
+
+    async def _turn(self) -> float | None:
+        if self._worker is not None and self._worker.has_enough_backlog:
+            self._awaits_slots = True
+            return None
+        if not self.loop.is_requested:
+            seconds = await self._store.ask(_seconds_to_next_entry, self._store, self._worker is not None)
+            if seconds != 0:
+                return seconds  # nothing is ready: do not take the gate lock
+        frees = self._ended_count
+        dispatched = await (
+            self._worker.dispatch_and_claim(self._dispatch) if self._worker else self._dispatch()
+        )
+        self._has_refused, self._awaits_slots = dispatched.is_limited, dispatched.is_out_of_slots
+        await self._announce_leftovers(dispatched)
+        is_outdated = (
+            dispatched.is_limited and frees != self._ended_count
+        )  # the cycle may have counted active runs before these ended
+        if dispatched.run_again or is_outdated:
+            return 0
+        return dispatched.next_in_seconds
+
+    async def _announce_leftovers(self, dispatched: DispatchResult) -> None:
+        """Announce once that ready entries are left: other servers may have a slot, or free capacity next.
+
+        Entries queued by this process are not announced otherwise, since it dispatches them itself.
+        """
+        is_news = dispatched.has_waiting_entries and not self._has_leftovers
+        self._has_leftovers = dispatched.has_waiting_entries
+        if is_news:
+            await self._store.call(self._store.announcer.notify_others, Topic.WORK_QUEUE)
+
+    async def _dispatch(self, claim_request: ClaimRequest | None = None) -> DispatchResult:
+        return await self._store.call(dispatch_now, self._store, self._parts, claim_request, self._fleets)
+
+
+def rescuer(parts: Parts, store: Store) -> Loop:
+    """Ends database sessions of suspended processes. It takes no lock, so it never waits for one."""
+
+    async def turn() -> None:
+        ended = await store.ask(end_suspended, idle_for=parts.settings.worker_lost_after)
+        if ended:
+            text = "loop rescuer: ended %s database sessions that were idle in a transaction"
+            logger.warning(text, ended, extra={"sessions": ended})
+
+    return _housekeeping_loop("rescuer", turn, lambda: interval_seconds(parts, "heartbeat"))
+
+
+def watchdog(parts: Parts, store: Store) -> Loop:
+    """Repairs manifests that have lost their next due time: at the start, and every few minutes."""
+
+    async def turn() -> None:
+        await store.call(repair_now, store, parts)
+
+    return Loop("watchdog", turn, poll_seconds=lambda: WATCHDOG_SECONDS)
+
+
+class RetirementPlan(NamedTuple):
+    """The timetable of a server, and the undeclared manifests whose retirement it postponed at start."""
+
+    timetable: Timetable
+    postponed: Collection[str]
+
+
+def retirer(parts: Parts, store: Store, plan: RetirementPlan) -> Loop:
+    """Retires undeclared manifests, once the servers that may still declare them have stopped."""
+    waiting = set(plan.postponed)
+
+    async def turn() -> None:
+        if waiting:
+            result = await store.call(retire_now, store, parts, RetirementPlan(plan.timetable, waiting))
+            waiting.intersection_update(result.postponed)
+            if result.retired:
+                text = "retired %s manifests that no server declares any more: %s"
+                logger.info(text, len(result.retired), ", ".join(sorted(result.retired)))
+
+    return _housekeeping_loop("retirer", turn, lambda: RETIRE_SECONDS)
+
+
+def retire_now(connection: Connection, store: Store, parts: Parts, plan: RetirementPlan) -> RetirementResult:
+    take_leader_lock(connection)
+    timetable, only = plan
+    now = store.now(connection)
+    return retire_undeclared(connection, timetable, parts.settings, app=parts.name, now=now, only=only)
+
+
+def dead_letter_cleaner(parts: Parts, store: Store) -> Loop:
+    async def turn() -> None:
+        await store.call(clean_dead_letters, store, parts.settings)
+
+    return _housekeeping_loop("dead_letter_cleanup", turn, lambda: CLEAN_UP_SECONDS)
+
+
+def metadata_cleaner(parts: Parts, store: Store) -> Loop:
+    async def turn() -> float | None:
+        cleaned = await store.call(clean_metadata_now, store, parts)
+        return 0 if cleaned.run_again else None
+
+    return _housekeeping_loop("metadata_cleanup", turn, lambda: interval_seconds(parts, "metadata_cleanup"))
+
+
+def totals_updater(store: Store, *, min_age: timedelta = stats.SETTLE_TIME) -> Loop:
+    async def turn() -> float | None:
+        return 0 if await update_totals(store, min_age=min_age) else None
+
+    return _housekeeping_loop("tally", turn, lambda: TOTALS_SECONDS)
+
+
+async def update_totals(store: Store, *, min_age: timedelta = stats.SETTLE_TIME) -> bool:
+    """Add the next ended runs to the per-minute totals, at most one hour of them; True when there are more.
+
+    A slow read first, then a short write transaction, so that no lock is held while reading.
+    """
+    step = await store.ask(_next_totals_step, store, min_age)
+    return step is not None and await store.call(stats.add, step) and step.more
+
+
+def _housekeeping_loop(
+    name: str, turn: Callable[[], Awaitable[float | None]], poll_seconds: Callable[[], float]
+) -> Loop:
+    return Loop(name, turn, poll_seconds=poll_seconds, first_after=HOUSEKEEPING_DELAY_SECONDS)
+
+
+def manage_now(
+    connection: Connection, store: Store, parts: Parts, turn: ManagerInput
+) -> ManagerResult | None:
+    """One manager cycle with the current settings, read in its own transaction; None when disabled."""
+    began_ns = time_ns()
+    managed = run_manager_cycle(connection, store, parts.settings, turn, settings_from_rows=parts.live.accept)
+    if parts.telemetry.now is not None:
+        parts.telemetry.now.record_manager_cycle(began_ns, managed, connection)
+    if managed is not None:
+        parts.counters.dead_letters += len(managed.dead_letters)
+        parts.counters.lost_workers += managed.lost_workers
+        _warn_of_deferred(parts, managed)
+    if managed is not None and managed.dead_letters:
+        ids = managed.dead_letters
+        logger.warning(
+            "%s new dead letters: %s; requeue or acknowledge them", len(ids), ids, extra={"dead_letters": ids}
+        )
+    if managed is not None and managed.reaped:
+        text = "runs %s were failed: their workers missed the heartbeat, or no worker claimed them in time"
+        logger.warning(text, managed.reaped, extra={"lost_workers": managed.lost_workers})
+        announce(connection, Topic.WORK_QUEUE)  # the capacity of those runs is free
+    return managed
+
+
+def repair_now(connection: Connection, store: Store, parts: Parts) -> list[str]:
+    """Make manifests without a next due time due again, and count them; return which."""
+    repaired = repair_silent_manifests(connection, parts.settings, now=store.now(connection))
+    parts.counters.repaired_manifests += len(repaired)
+    return repaired
+
+
+def _apply_priorities(connection: Connection, store: Store) -> None:
+    groups.apply_priorities(connection, now=store.now(connection))
+
+
+def _warn_of_deferred(parts: Parts, managed: ManagerResult) -> None:
+    """Warn once for each manifest and reason: it is evaluated again every few minutes."""
+    for name, reason in managed.deferred:
+        if parts.counters.count_deferred(name, reason):
+            text = "manifest %r: this server cannot evaluate its schedule and leaves it to others: %s"
+            logger.warning(text, name, reason, extra={"manifest": name})
+
+
+def dispatch_now(
+    connection: Connection,
+    store: Store,
+    parts: Parts,
+    claim_request: ClaimRequest | None = None,
+    fleets: FleetCache | None = None,
+) -> DispatchResult:
+    """One dispatch cycle; the current settings are read in the same transaction."""
+    began_ns, accept = time_ns(), parts.live.accept
+    dispatched = run_dispatch_cycle(
+        connection,
+        store,
+        parts.settings,
+        parts.routing,
+        settings_from_rows=accept,
+        claim_request=claim_request,
+        fleets=fleets,
+    )
+    parts.counters.admitted += len(dispatched.metadata_ids)
+    if parts.telemetry.now is not None:
+        parts.telemetry.now.record_dispatch_cycle(began_ns, dispatched)
+    return dispatched
+
+
+def clean_metadata_now(connection: Connection, store: Store, parts: Parts) -> MetadataCleanupResult:
+    settings = parts.live.refresh(connection)
+    names = parts.trains.synonyms(settings.metadata_cleanup_trains)
+    return clean_metadata(connection, store, settings, DisposableTrains(names))
+
+
+def _next_totals_step(connection: Connection, store: Store, min_age: timedelta) -> stats.TallyStep | None:
+    return stats.next_step(connection, now=store.now(connection), min_age=min_age)
+
+
+def _seconds_to_next_due(connection: Connection, store: Store) -> float | None:
+    return _seconds_until(manifest_due.load_next_due(connection), store, connection)
+
+
+def _seconds_to_next_delayed_entry(connection: Connection, store: Store) -> float | None:
+    return _seconds_until(work_queue.next_delayed_at(connection), store, connection)
+
+
+def _seconds_to_next_entry(connection: Connection, store: Store, has_worker: bool) -> float | None:  # noqa: FBT001
+    """0 when an entry is ready now, else the time until the first delayed one is."""
+    if work_queue.is_any_waiting(connection) or (has_worker and claim.has_pending(connection)):
+        return 0
+    return _seconds_to_next_delayed_entry(connection, store)
+
+
+def _seconds_until(moment: datetime | None, store: Store, connection: Connection) -> float | None:
+    return None if moment is None else max(0.0, (moment - store.now(connection)).total_seconds())

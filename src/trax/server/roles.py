@@ -1,0 +1,257 @@
+"""Roles of a process (all, scheduler, worker): start, run and stop its loops."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from enum import StrEnum
+from typing import TYPE_CHECKING, Self
+
+from trax.errors import DefinitionError, StoreError
+from trax.events import Topic
+from trax.records.worker import WorkerKind
+from trax.remote.hand_over import HandOver, build_hand_over
+from trax.remote.receiver import OpenSubmitters
+from trax.server import loops
+from trax.server.listen import Listener
+from trax.store import workers
+from trax.train.secrets import load_keyring
+from trax.worker import loops as worker_loops
+from trax.worker.work_filter import ANY_WORK
+from trax.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from trax.server.loops import RetirementPlan
+    from trax.store import Store
+    from trax.worker.loop import Loop
+    from trax.worker.parts import Parts
+    from trax.worker.work_filter import WorkFilter
+
+logger = logging.getLogger(__name__)
+
+
+class ProcessRole(StrEnum):
+    """The role of this process."""
+
+    ALL = "all"
+    SCHEDULER = "scheduler"
+    WORKER = "worker"
+
+    @classmethod
+    def parse(cls, name: str) -> Self:
+        try:
+            return cls(name)
+        except ValueError:
+            raise DefinitionError(f"invalid role {name!r}; expected one of {', '.join(cls)}") from None
+
+    @property
+    def schedules(self) -> bool:
+        return self is not ProcessRole.WORKER
+
+    @property
+    def works(self) -> bool:
+        return self is not ProcessRole.SCHEDULER
+
+
+class ProcessDuties:
+    """The loops of one process, from start to stop."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        store: Store,
+        role: ProcessRole,
+        worker: Worker | None,
+        submitters: OpenSubmitters,
+        listen_address: str | None,
+        *,
+        scheduler_id: int | None = None,
+        retiring: RetirementPlan | None = None,
+    ) -> None:
+        self._parts = parts
+        self._store = store
+        self._worker = worker
+        self._scheduler_id = scheduler_id
+        """The worker row of a process without a worker."""
+        self._submitters = submitters
+        self._undo: list[Callable[[], None]] = []
+        self._stop_answering: list[Callable[[], None]] = []
+        """Callbacks that stop this process from answering announcements."""
+        self._intake_loops: list[Loop] = []
+        """Loops that bring new work: they stop first."""
+        self._result_loops: list[Loop] = []
+        """Loops that active runs need until they have drained: results and heartbeat."""
+        self._hand_overs: list[HandOver] = []
+        self._dispatcher: loops.DispatchLoop | None = None
+        if role.schedules:
+            self._add_scheduler_loops(store)
+        if retiring is not None:
+            self._intake_loops.append(loops.retirer(parts, store, retiring))
+        if worker is not None:
+            self._add_worker_loops(store, worker)
+        self.event_loop = asyncio.get_running_loop()
+        """The event loop of this process's loops and runs."""
+        self._tasks = {
+            loop: asyncio.create_task(loop.run(), name=f"trax {loop.name}") for loop in self._loops
+        }
+        self._listener = None
+        if listen_address is not None:
+            self._listener = Listener(listen_address, store.announcer, timeouts=store.timeouts)
+
+    @classmethod
+    async def start(
+        cls,
+        parts: Parts,
+        store: Store,
+        role: ProcessRole,
+        *,
+        slots: int | None = None,
+        work_filter: WorkFilter = ANY_WORK,
+        retiring: RetirementPlan | None = None,
+    ) -> Self:
+        """Register this process and start its loops; `retiring` is what the startup postponed."""
+        load_keyring()  # an invalid key fails the start, not each run
+        listen_address = parts.store.listen_address
+        is_needed = role is ProcessRole.WORKER or parts.submitters.has_local_work(parts.trains)
+        worker = None
+        if role.works and is_needed:
+            await store.ask(work_filter.warn_about_missing_groups)
+            worker = await Worker.start(
+                parts, store, slots, dispatches=role.schedules, work_filter=work_filter
+            )
+            worker.start_heartbeat()
+        scheduler_id = None if worker else await _register_scheduler(parts, store)
+        try:
+            opened = await OpenSubmitters.open(parts.submitters if role.schedules else (), parts)
+        except BaseException:
+            await _leave(parts, store, worker, scheduler_id)
+            raise
+        arguments = (parts, store, role, worker, opened, listen_address)
+        return cls(*arguments, scheduler_id=scheduler_id, retiring=retiring)
+
+    @property
+    def loops(self) -> list[Loop]:
+        """The loops of this process."""
+        return [*self._loops]
+
+    @property
+    def active_trains(self) -> list[str]:
+        return [train for worker in self._workers for train in worker.active_trains]
+
+    async def stop(self, hurry: asyncio.Event | None = None) -> None:
+        """Start nothing new and drain active runs; `hurry` returns them to the queue at once."""
+        if self._listener is not None:
+            await asyncio.to_thread(self._listener.close)
+        try:
+            await self._stop_loops(self._intake_loops)
+            for stop_answering in self._stop_answering:
+                stop_answering()
+            await self._drain_all(hurry or asyncio.Event())
+        finally:
+            await self._submitters.close()
+            await self._stop_loops(self._loops)
+            for undo in self._undo:
+                undo()
+        await _leave(self._parts, self._store, self._worker, self._scheduler_id)
+
+    @property
+    def _workers(self) -> list[Worker]:
+        """The worker and the receivers: all that record runs here."""
+        return [*([self._worker] if self._worker else []), *self._submitters.receivers]
+
+    @property
+    def _loops(self) -> list[Loop]:
+        return [*self._intake_loops, *self._result_loops]
+
+    def _add_scheduler_loops(self, store: Store) -> None:
+        parts = self._parts
+        self._dispatcher = loops.DispatchLoop(parts, store, self._worker)
+        manager, dispatcher = loops.manager(parts, store), self._dispatcher.loop
+        cleaner = loops.metadata_cleaner(parts, store)
+        self._intake_loops += [manager, dispatcher, cleaner, loops.dead_letter_cleaner(parts, store)]
+        self._intake_loops += [loops.rescuer(parts, store), loops.totals_updater(store)]
+        self._intake_loops.append(loops.watchdog(parts, store))
+        self._wake_on(Topic.MANIFEST, manager)
+        self._wake_on(Topic.WORK_QUEUE, dispatcher)
+        self._wake_on(Topic.SETTING, manager, dispatcher, cleaner)
+        for submitter in parts.submitters:
+            handing, hand_over = build_hand_over(parts, store, submitter)
+            self._hand_overs.append(handing)
+            self._intake_loops.append(hand_over)
+            self._wake_on(Topic.PENDING, hand_over)
+            self._wake_on(Topic.SETTING, hand_over)
+        answer = store.announcer.handle_locally
+        self._stop_answering += [
+            answer(Topic.MANIFEST, lambda: parts.settings.manifest_manager_enabled),
+            answer(Topic.WORK_QUEUE, lambda: parts.settings.job_dispatcher_enabled),
+        ]
+
+    def _add_worker_loops(self, store: Store, worker: Worker) -> None:
+        parts = self._parts
+        heartbeat = worker_loops.heartbeat(parts, worker)
+        intake = self._dispatcher.loop if self._dispatcher else worker_loops.claimer(parts, worker)
+        wake = {"wake_dispatcher": self._dispatcher.on_runs_ended} if self._dispatcher else {}
+        finisher = worker_loops.finisher(parts, store, worker, **wake)
+        if self._dispatcher is None:
+            self._intake_loops.append(intake)
+        self._result_loops += [finisher, heartbeat]
+        self._wake_on(Topic.PENDING, intake)
+        self._wake_on(Topic.ENDED, finisher)
+        if self._dispatcher is not None:
+            vacate = self._dispatcher.on_slots_free
+            self._undo += [parts.events.listen(topic, vacate) for topic in (Topic.ENDED, Topic.VACANT)]
+        self._wake_on(Topic.CANCEL, heartbeat)
+        self._wake_on(Topic.SETTING, intake, heartbeat)
+
+    def _wake_on(self, topic: Topic, *loops: Loop) -> None:
+        self._undo += [self._parts.events.listen(topic, loop.wake) for loop in loops]
+
+    async def _stop_loops(self, loops: Iterable[Loop]) -> None:
+        loops = list(loops)
+        for loop in loops:
+            loop.stop()
+        await asyncio.gather(*(self._tasks[loop] for loop in loops))
+
+    async def _drain_all(self, hurry: asyncio.Event) -> None:
+        """Drain calls to submitters first: they may bring runs to a receiver. One timeout for all."""
+        until = asyncio.get_running_loop().time() + self._parts.settings.shutdown_timeout.total_seconds()
+        working = [self._worker] if self._worker else []
+        await asyncio.gather(*(self._drain(one, hurry, until) for one in (*self._hand_overs, *working)))
+        await asyncio.gather(*(self._drain(one, hurry, until) for one in self._submitters.receivers))
+
+    async def _drain(self, worker: Worker | HandOver, hurry: asyncio.Event, until: float) -> None:
+        seconds = max(0.0, until - asyncio.get_running_loop().time())
+        draining = asyncio.create_task(worker.drain(seconds))
+        hurrying = asyncio.create_task(hurry.wait())
+        try:
+            await asyncio.wait({draining, hurrying}, return_when=asyncio.FIRST_COMPLETED)
+            if not draining.done():
+                await worker.drain(0)
+        finally:
+            hurrying.cancel()
+            await draining
+
+
+async def _register_scheduler(parts: Parts, store: Store) -> int:
+    """Insert the row of a process without a worker: who declares workers lost needs a heartbeat too."""
+    row = {"kind": WorkerKind.SCHEDULER, "dispatches": True, "routes": parts.routes_json}
+    scheduler_id = await store.call(parts.heartbeat.register, store, row)
+    parts.heartbeat.add(scheduler_id)
+    return scheduler_id
+
+
+async def _leave(parts: Parts, store: Store, worker: Worker | None, scheduler_id: int | None) -> None:
+    """Remove the worker row. Without a database it expires when heartbeats are missing."""
+    row_id = scheduler_id if worker is None else worker.id
+    try:
+        if worker is not None:
+            await store.call(worker_loops.announce_capacity)
+            await worker.unregister()
+        elif scheduler_id is not None:
+            parts.heartbeat.remove(scheduler_id)
+            await store.call(workers.remove, scheduler_id)
+    except StoreError as error:
+        text = "worker %s could not remove its row: %s"
+        logger.warning(text, row_id, error, extra={"worker": row_id})

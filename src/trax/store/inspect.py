@@ -1,0 +1,306 @@
+"""Read the facts for `why` (why does an entry, run or manifest not run?). All reads are bounded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from sqlalchemy import and_, func, select, text
+
+from trax.store.dialect import among, id_document
+from trax.store.gate import active_by_group, select_first
+from trax.store.listen import open_connection
+from trax.store.queue import parking
+from trax.store.runs.claim import PENDING_HERE
+from trax.store.schema import tables
+from trax.store.schema.define import SCHEMA
+from trax.store.schema.metadata import ACTIVE, UNDER_LIMITS
+from trax.store.schema.work_queue import PARKED, QUEUED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+
+    from sqlalchemy import ColumnElement, Connection, Select, Table, TextClause
+
+
+FAILURES_READ: Final = 1_000
+MAX_IDS: Final = 10
+"""The most ids returned per list."""
+
+
+class ManifestActivity(NamedTuple):
+    """Queued entries, active runs and open dead letters of a manifest."""
+
+    entry_ids: tuple[int, ...]
+    metadata_ids: tuple[int, ...]
+    dead_letter_ids: tuple[int, ...]
+
+
+def load_activity(connection: Connection, manifest_id: int) -> ManifestActivity:
+    t = tables(connection)
+    conditions = (
+        (t.work_queue, QUEUED),
+        (t.metadata, ACTIVE),
+        (t.dead_letter, "status = 'awaiting_intervention'"),
+    )
+    return ManifestActivity(
+        *(
+            _ids(connection, table.c.id, table.c.manifest_id == manifest_id, text(condition))
+            for table, condition in conditions
+        )
+    )
+
+
+def find_active_runs(connection: Connection, group_id: int | None = None) -> tuple[int, ...]:
+    """Ids of active runs that count against the limits, of one group or of all."""
+    metadata = tables(connection).metadata
+    of_group = () if group_id is None else (metadata.c.group_id == group_id,)
+    return _ids(connection, metadata.c.id, text(UNDER_LIMITS), *of_group)
+
+
+def count_active_runs(connection: Connection) -> dict[int | None, int]:
+    """Count the active runs that count against the limits, by group."""
+    metadata = tables(connection).metadata
+    query = select(metadata.c.group_id, func.count()).where(text(UNDER_LIMITS)).group_by(metadata.c.group_id)
+    return active_by_group([tuple(row) for row in connection.execute(query)])
+
+
+class QueuePosition(NamedTuple):
+    """The values that decide an entry's position in the queue."""
+
+    group_priority: int
+    priority: int
+    created_at: datetime
+    id: int
+    group_id: int | None
+
+    @property
+    def rank(self) -> tuple[int, int, datetime, int]:
+        return -self.group_priority, -self.priority, self.created_at, self.id
+
+
+def load_position(connection: Connection, entry_id: int) -> QueuePosition | None:
+    queue = tables(connection).work_queue
+    columns = [queue.c[name] for name in QueuePosition._fields]
+    row = connection.execute(select(*columns).where(queue.c.id == entry_id)).one_or_none()
+    return QueuePosition(*row) if row else None
+
+
+def find_ahead_of(connection: Connection, position: QueuePosition, *, most: int) -> list[QueuePosition]:
+    """Return the entries ahead of this one, among the first `most` of the queue.
+
+    The head of the queue is compared in Python: a condition in SQL would also scan all later entries.
+    """
+    rows = connection.execute(select_first(connection.dialect.name, QueuePosition._fields), {"most": most})
+    return [entry for entry in (QueuePosition(*row) for row in rows) if entry.rank < position.rank]
+
+
+def count_used_slots(
+    connection: Connection, worker_ids: Sequence[int], *, most: int, waiting_trains: Iterable[str] = ()
+) -> int:
+    """Count the slots in use on these workers, up to `most`.
+
+    Pending runs of the trains in `waiting_trains` are included: they will take a slot soon.
+    """
+    metadata = tables(connection).metadata
+    is_running = and_(text("state = 'in_progress'"), among(connection, metadata.c.worker_id))
+    running = _count(connection, metadata.c.id, is_running, most=most, ids=worker_ids)
+    if not (trains := sorted(waiting_trains)):
+        return running
+    is_pending = and_(text(PENDING_HERE), metadata.c.train.in_(trains))
+    return running + _count(connection, metadata.c.id, is_pending, most=most)
+
+
+class EntryFacts(NamedTuple):
+    """Columns missing in `WorkQueueEntry`: the attempt, and what a parked entry waits for."""
+
+    attempt: int
+    parked: str | None
+
+
+def load_entry_facts(connection: Connection, entry_id: int) -> EntryFacts:
+    queue = tables(connection).work_queue
+    row = connection.execute(select(queue.c.attempt, queue.c.parked).where(queue.c.id == entry_id)).one()
+    return EntryFacts(*row)
+
+
+def last_failure(connection: Connection, external_id: str) -> str | None:
+    """Return the exception and reason of an entry's last failed run."""
+    run = tables(connection).metadata
+    query = (
+        select(run.c.failure_exception, run.c.failure_reason)
+        .where(run.c.id.in_(_runs_of(run, external_id)), text("state = 'failed'"))
+        .order_by(run.c.id.desc())
+        .limit(1)
+    )
+    row = connection.execute(query).one_or_none()
+    return f"{row.failure_exception}: {row.failure_reason}" if row else None
+
+
+def find_entry_id(connection: Connection, external_id: str) -> int | None:
+    queue = tables(connection).work_queue
+    return connection.execute(select(queue.c.id).where(queue.c.external_id == external_id)).scalar()
+
+
+def find_run_id(connection: Connection, external_id: str) -> int | None:
+    """Find an active run without an entry by its external id, which has no index."""
+    run = tables(connection).metadata
+    query = select(run.c.id).where(text(ACTIVE), run.c.external_id == external_id)
+    return connection.execute(query.limit(1)).scalar()
+
+
+def is_handed_over(connection: Connection, metadata_id: int) -> bool:
+    """Whether this run was handed over to a submitter."""
+    run = tables(connection).metadata
+    query = select(run.c.submitted_at.is_not(None)).where(run.c.id == metadata_id)
+    return bool(connection.execute(query).scalar())
+
+
+def _runs_of(run: Table, external_id: str) -> Select[Any]:
+    """Select the runs of one entry among the latest failures; `external_id` has no index."""
+    newest = select(run.c.id).where(text("state = 'failed'")).order_by(run.c.id.desc()).limit(FAILURES_READ)
+    some = newest.subquery("newest")
+    return select(some.c.id).join(run, run.c.id == some.c.id).where(run.c.external_id == external_id)
+
+
+def _count(
+    connection: Connection,
+    column: ColumnElement[int],
+    condition: ColumnElement[bool] | TextClause,
+    *,
+    most: int,
+    ids: Sequence[int] = (),
+) -> int:
+    matches = select(column).where(condition).limit(most).subquery("some")
+    parameters = {"ids": id_document(ids)} if ids else {}
+    return connection.execute(select(func.count()).select_from(matches), parameters).scalar_one()
+
+
+def _ids(
+    connection: Connection, column: ColumnElement[int], *conditions: ColumnElement[bool] | TextClause
+) -> tuple[int, ...]:
+    """Return some matching ids, sorted in Python: with ORDER BY the planner may scan the whole history."""
+    query = select(column).where(*conditions).limit(MAX_IDS)
+    return tuple(sorted(connection.execute(query).scalars()))
+
+
+LISTEN_SECONDS: Final = 2.0
+CHANNEL: Final = "trax_doctor"
+COUNTED_AT_MOST: Final = 1000
+
+OLDEST_TRANSACTION: Final = text("""
+    SELECT pid, extract(epoch FROM clock_timestamp() - xact_start)::float, query_start, application_name
+    FROM pg_stat_activity
+    WHERE datname = current_database() AND xact_start IS NOT NULL AND pid <> pg_backend_pid()
+      AND backend_type = 'client backend'
+    ORDER BY xact_start LIMIT 1
+""")
+BLOAT: Final = text("""
+    SELECT relname, n_live_tup, n_dead_tup FROM pg_stat_user_tables
+    WHERE schemaname = :schema ORDER BY n_dead_tup DESC
+""")
+
+
+class OldTransaction(NamedTuple):
+    """The oldest open transaction: vacuum cannot remove rows that it may still see."""
+
+    pid: int
+    age_seconds: float
+    query_started_at: datetime | None
+    application: str
+
+
+class Bloat(NamedTuple):
+    """Live rows of a table, and dead rows not yet vacuumed."""
+
+    table: str
+    live: int
+    dead: int
+
+
+class PostgresqlState(NamedTuple):
+    """Health data of a PostgreSQL database."""
+
+    oldest: OldTransaction | None
+    bloat: list[Bloat]
+    autovacuum: bool
+    backend_pid: int
+
+
+class SqliteState(NamedTuple):
+    """Health data of an SQLite file."""
+
+    journal_mode: str
+    synchronous: int
+    pages: int
+    free_pages: int
+    page_bytes: int
+
+
+class Leftovers(NamedTuple):
+    """Workers without a heartbeat, pending runs not claimed in time, and parked entries; bounded."""
+
+    worker_ids: tuple[int, ...]
+    pending_ids: tuple[int, ...]
+    parked_ids: tuple[int, ...] = ()
+    parked_trains: tuple[str, ...] = ()
+
+
+def load_postgresql_state(connection: Connection) -> PostgresqlState:
+    oldest = connection.execute(OLDEST_TRANSACTION).one_or_none()
+    bloat = connection.execute(BLOAT, {"schema": SCHEMA})
+    return PostgresqlState(
+        oldest=OldTransaction(*oldest) if oldest else None,
+        bloat=[Bloat(*row) for row in bloat],
+        autovacuum=connection.execute(text("SHOW autovacuum")).scalar_one() == "on",
+        backend_pid=backend_pid(connection),
+    )
+
+
+def backend_pid(connection: Connection) -> int:
+    return connection.execute(select(func.pg_backend_pid())).scalar_one()
+
+
+def load_sqlite_state(connection: Connection) -> SqliteState:
+    names = ("journal_mode", "synchronous", "page_count", "freelist_count", "page_size")
+    return SqliteState(*(_pragma(connection, name) for name in names))
+
+
+def load_leftovers(connection: Connection, *, silent_since: datetime, created_before: datetime) -> Leftovers:
+    t = tables(connection)
+    silent = select(t.worker.c.id).where(t.worker.c.heartbeat_at < silent_since)
+    waiting = select(t.metadata.c.id).where(
+        text("state = 'pending'"), t.metadata.c.created_at < created_before
+    )
+    parked = select(t.work_queue.c.id).where(text(PARKED))
+    silent_ids, waiting_ids, parked_ids = (
+        tuple(connection.execute(query.limit(COUNTED_AT_MOST)).scalars())
+        for query in (silent, waiting, parked)
+    )
+    trains = dict.fromkeys(map(parking.train_of, parking.keys(connection)))
+    return Leftovers(silent_ids, waiting_ids, parked_ids, tuple(trains))
+
+
+def dependents_of_retired(connection: Connection) -> list[str]:
+    """Enabled manifests whose parent is retired; bounded."""
+    manifest = tables(connection).manifest
+    parent = manifest.alias("parent")
+    query = (
+        select(manifest.c.external_id)
+        .join(parent, parent.c.id == manifest.c.depends_on_id)
+        .where(parent.c.retired_at.is_not(None), manifest.c.retired_at.is_(None), manifest.c.enabled)
+        .order_by(manifest.c.external_id)
+    )
+    return list(connection.execute(query.limit(COUNTED_AT_MOST)).scalars())
+
+
+def can_receive_notifications(address: str, *, seconds: float = LISTEN_SECONDS) -> bool:
+    """Whether LISTEN works: a pooler in transaction mode accepts it but delivers nothing."""
+    with open_connection(address) as listener, open_connection(address) as notifier:
+        listener.execute(f"LISTEN {CHANNEL}".encode())
+        notifier.execute(f"NOTIFY {CHANNEL}".encode())
+        return any(True for _ in listener.notifies(timeout=seconds, stop_after=1))
+
+
+def _pragma(connection: Connection, name: str) -> Any:
+    return connection.exec_driver_sql(f"PRAGMA {name}").scalar()

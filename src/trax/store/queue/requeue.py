@@ -1,0 +1,112 @@
+"""Put entries back to the queue after a run: for a retry, or because the run was interrupted."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sqlalchemy import case, select, text, update
+
+from trax.events import Topic
+from trax.records.states import Origin, QueueStatus
+from trax.store.announce import announce
+from trax.store.dialect import among, document, id_document, rows_of
+from trax.store.groups import priority_now
+from trax.store.schema import tables, tables_for
+from trax.store.schema.work_queue import QUEUED
+from trax.store.types import Utc, sql_literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from sqlalchemy import Connection, Row, Select, Update
+
+
+def load_by_runs(connection: Connection, external_ids: Iterable[str]) -> dict[str, Row[Any]]:
+    """The entries of these runs, by their common external id."""
+    names = document({"external_id": external_id} for external_id in external_ids)
+    rows = connection.execute(_select_by_runs(connection.dialect.name), {"names": names})
+    return {row.external_id: row for row in rows}
+
+
+def put_back(connection: Connection, moments: Mapping[str, datetime | None], *, attempts: int) -> list[int]:
+    """Queue these entries again, at once (None) or at a time. `attempts` is added to their attempt count.
+
+    A scheduled entry comes back with origin requeue: a manifest can have only one scheduled entry, and the
+    next one may exist already. The group priority is read again, since it may have changed.
+    """
+    if not moments:
+        return []
+    announce(connection, Topic.WORK_QUEUE)
+    rows: Sequence[dict[str, Any]] = [
+        {"external_id": external_id, "scheduled_at": moment, "ready": moment is None, "attempts": attempts}
+        for external_id, moment in moments.items()
+    ]
+    statement = _put_back(connection.dialect.name)
+    return list(connection.execute(statement, {"rows": document(rows)}).scalars())
+
+
+@cache
+def _select_by_runs(dialect: str) -> Select[Any]:
+    queue = tables_for(dialect).work_queue
+    names = rows_of(dialect, "names", {"external_id": queue.c.external_id.type})
+    return select(queue).join(names, names.c.external_id == queue.c.external_id)
+
+
+@cache
+def _put_back(dialect: str) -> Update:
+    queue, group = tables_for(dialect).work_queue, tables_for(dialect).manifest_group
+    kinds: dict[str, Any] = {
+        "external_id": queue.c.external_id.type,
+        "scheduled_at": Utc(),
+        "ready": queue.c.ready.type,
+        "attempts": queue.c.attempt.type,
+    }
+    rows = rows_of(dialect, "rows", kinds)
+    return (
+        update(queue)
+        .where(queue.c.external_id == rows.c.external_id, text("status = 'dispatched'"))
+        .values(
+            status=sql_literal(QueueStatus.QUEUED),
+            origin=case(
+                (text("origin IN ('schedule', 'retry')"), Origin.REQUEUE.value), else_=queue.c.origin
+            ),
+            ready=rows.c.ready,
+            scheduled_at=rows.c.scheduled_at,
+            group_priority=priority_now(queue, group),
+            attempt=queue.c.attempt + rows.c.attempts,
+            metadata_id=None,
+            dispatched_at=None,
+        )
+        .returning(queue.c.id)
+    )
+
+
+class WithdrawnEntry(NamedTuple):
+    """A queued entry that was cancelled."""
+
+    id: int
+    manifest_id: int | None
+    attempt: int
+    origin: str
+
+
+def manifests_of(connection: Connection, ids: Sequence[int]) -> list[int]:
+    """Load the manifest ids of the queued entries among these."""
+    queue = tables(connection).work_queue
+    query = select(queue.c.manifest_id).distinct()
+    query = query.where(among(connection, queue.c.id), text(QUEUED), queue.c.manifest_id.is_not(None))
+    return list(connection.execute(query, {"ids": id_document(ids)}).scalars())
+
+
+def withdraw(connection: Connection, ids: Sequence[int]) -> list[WithdrawnEntry]:
+    """Cancel the queued entries among these. Returns them."""
+    queue = tables(connection).work_queue
+    statement = (
+        update(queue)
+        .where(among(connection, queue.c.id), text(QUEUED))
+        .values(status=sql_literal(QueueStatus.CANCELLED))
+        .returning(*(queue.c[name] for name in WithdrawnEntry._fields))
+    )
+    return [WithdrawnEntry(*row) for row in connection.execute(statement, {"ids": id_document(ids)})]

@@ -1,0 +1,157 @@
+"""`QueuedEntry`: a work queue entry whose job can be awaited."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from datetime import timedelta
+from time import monotonic
+from typing import TYPE_CHECKING, Final, Protocol, Self
+from weakref import WeakKeyDictionary
+
+from trax.errors import EntryCancelled, NotFound, TraxError
+from trax.events import Topic
+from trax.records.states import QueueStatus
+from trax.records.work_queue_entry import WorkQueueEntry
+from trax.schedule.validate import Requirement
+from trax.store.queue import queue_lists
+from trax.worker.loop import Loop
+
+if TYPE_CHECKING:
+    from trax.engine.open_store import LazyStore
+    from trax.events import Events
+    from trax.records import Metadata
+    from trax.store.queue.queue_lists import EntryResult
+
+
+class WaitFunction(Protocol):
+    """Waits until an entry's job is over; returns its last run."""
+
+    async def __call__(self, entry: WorkQueueEntry, at_most: float | timedelta | None) -> Metadata: ...
+
+
+class QueuedEntry(WorkQueueEntry):
+    """A work queue entry with `wait`. It equals a plain `WorkQueueEntry` of the same fields."""
+
+    __slots__ = ("_waits",)
+
+    def with_wait_function(self, wait_function: WaitFunction) -> Self:
+        """Set how to wait, and return the entry; its creator must call this at once."""
+        object.__setattr__(self, "_waits", wait_function)
+        return self
+
+    async def wait(self, timeout: float | timedelta | None = None) -> Metadata:  # noqa: ASYNC109 - promised
+        """Wait until the job is over (completed, cancelled, failed after its retries); return its last run.
+
+        Raises TimeoutError after `timeout` (the job continues), and EntryCancelled if the entry is withdrawn.
+        Retries of a manifest's run are separate entries.
+        """
+        waits: WaitFunction | None = getattr(self, "_waits", None)
+        if waits is None:
+            raise TraxError(
+                f"entry {self.id}: this copy is detached from its app; use app.work_queue.get({self.id})"
+            )
+        return await waits(self, timeout)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, WorkQueueEntry) and self.as_fields() == other.as_fields()
+
+    __hash__ = WorkQueueEntry.__hash__
+
+
+POLL_SECONDS: Final = 0.25
+"""Poll interval: a job that ends in this process wakes its waiters at once, others within this time."""
+
+TIMEOUT: Final = Requirement(
+    "a number of seconds, 0 or more, or a timedelta, or None",
+    lambda value: (
+        value is None or (isinstance(value, int | float) and not isinstance(value, bool) and value >= 0)
+    ),
+)
+
+
+class EntryWaiter:
+    """Waits for entries on behalf of callers in any event loop."""
+
+    def __init__(self, store: LazyStore, events: Events) -> None:
+        self._store = store
+        self._events = events
+        self._pollers: WeakKeyDictionary[asyncio.AbstractEventLoop, EntryPoller] = WeakKeyDictionary()
+
+    async def __call__(self, entry: WorkQueueEntry, at_most: float | timedelta | None) -> Metadata:
+        seconds = TIMEOUT("timeout", at_most.total_seconds() if isinstance(at_most, timedelta) else at_most)
+        home = asyncio.get_running_loop()
+        room = self._pollers.get(home)
+        if room is None:
+            room = self._pollers[home] = EntryPoller(self._store, self._events)
+        try:
+            async with asyncio.timeout(seconds):
+                end = await room.wait_for(entry.id)
+        except TimeoutError:
+            raise TimeoutError(
+                f"entry {entry.id} of train {entry.train!r} has not ended after {seconds} s; it continues"
+            ) from None
+        return _run_of(entry, end)
+
+
+class EntryPoller:
+    """The waiters of one event loop, and the loop that polls while there are any."""
+
+    def __init__(self, store: LazyStore, events: Events) -> None:
+        self._store = store
+        self._events = events
+        self._waiters: defaultdict[int, set[asyncio.Future[EntryResult]]] = defaultdict(set)
+        self._polling: tuple[Loop, asyncio.Task[None]] | None = None
+
+    async def wait_for(self, entry_id: int) -> EntryResult:
+        guest: asyncio.Future[EntryResult] = asyncio.get_running_loop().create_future()
+        self._waiters[entry_id].add(guest)
+        self._poll_now()
+        try:
+            return await guest
+        finally:
+            self._remove(entry_id, guest)
+
+    def _poll_now(self) -> None:
+        """Poll now: the job may have ended already."""
+        if self._polling is None:
+            loop = Loop("waiting", self._poll, poll_seconds=lambda: POLL_SECONDS)
+            self._polling = loop, asyncio.create_task(self._run(loop), name="trax waiting")
+        self._polling[0].wake()
+
+    async def _run(self, loop: Loop) -> None:
+        unsubscribe = self._events.listen(Topic.FINISHED, loop.wake)
+        try:
+            await loop.run()
+        finally:
+            unsubscribe()
+
+    async def _poll(self) -> None:
+        began = monotonic()
+        store = await self._store.open()
+        for end in await store.ask(queue_lists.load_ended, list(self._waiters)):
+            for guest in self._waiters.get(end.entry_id, ()):
+                if not guest.done():
+                    guest.set_result(end)
+        # Sleep as long as the query took: polling uses at most half of the database's time.
+        await asyncio.sleep(monotonic() - began)
+
+    def _remove(self, entry_id: int, waiter: asyncio.Future[EntryResult]) -> None:
+        self._waiters[entry_id].discard(waiter)
+        if not self._waiters[entry_id]:
+            del self._waiters[entry_id]
+        if not self._waiters and self._polling is not None:
+            self._polling[0].stop()
+            self._polling = None
+
+
+def _run_of(entry: WorkQueueEntry, end: EntryResult) -> Metadata:
+    if end.status == QueueStatus.CANCELLED:
+        raise EntryCancelled(f"entry {entry.id} of train {entry.train!r} was withdrawn from the work queue")
+    if end.status is None:
+        raise NotFound(
+            f"there is no entry {entry.id}: it was deleted, or its transaction has not committed yet"
+        )
+    if end.run is None:
+        raise NotFound(f"entry {entry.id} has run, but its execution was deleted")
+    return end.run

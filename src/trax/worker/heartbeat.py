@@ -1,0 +1,240 @@
+"""Identify this process: host name, environment (Kubernetes, Lambda, …) and instance id."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import os
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from threading import Event, Lock, Thread
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from trax.events import Topic
+from trax.records.worker import HeartbeatStreak, WorkerKind
+from trax.store import workers
+from trax.store.announce import announce
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from trax.engine.live_settings import LiveSettings
+    from trax.engine.open_store import LazyStore
+    from trax.settings import Settings
+    from trax.store import Connection, Store
+
+
+ENVIRONMENTS: Final = (
+    ("AWS_LAMBDA_FUNCTION_NAME", "lambda", "AWS_LAMBDA_LOG_STREAM_NAME"),
+    ("ECS_CONTAINER_METADATA_URI_V4", "ecs", "HOSTNAME"),
+    ("ECS_CONTAINER_METADATA_URI", "ecs", "HOSTNAME"),
+    ("KUBERNETES_SERVICE_HOST", "kubernetes", "HOSTNAME"),
+    ("WEBSITE_SITE_NAME", "azure-app-service", "WEBSITE_INSTANCE_ID"),
+)
+"""The variable that reveals an environment, its name, the variable with the instance id. First match wins."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Host, environment and instance of this process; detected once, when an app is created."""
+
+    host: str
+    environment: str
+    instance_id: str
+    labels: Mapping[str, str]
+
+    @classmethod
+    def detect(cls, settings: Settings, environment: Mapping[str, str] | None = None) -> Self:
+        """Take the settings, and fill what they omit from the environment variables."""
+        environment = os.environ if environment is None else environment
+        host = _host_name()
+        place, instance_id = _detect_environment(environment)
+        return cls(
+            host=host,
+            environment=settings.host_environment or place,
+            instance_id=settings.host_instance_id or instance_id or f"{host}-{os.getpid()}",
+            labels=settings.host_labels,
+        )
+
+
+def _detect_environment(environment: Mapping[str, str]) -> tuple[str, str | None]:
+    for variable, name, instance in ENVIRONMENTS:
+        if environment.get(variable):
+            return name, environment.get(instance)
+    return "server", None
+
+
+def _host_name() -> str:
+    try:
+        return socket.gethostname() or "unknown"
+    except OSError:
+        return "unknown"
+
+
+@cache
+def own_version() -> str:
+    """The version of Trax; empty when it is not installed as a package."""
+    try:
+        return version("trax-scheduler")
+    except PackageNotFoundError:
+        return ""
+
+
+logger = logging.getLogger(__name__)
+
+CLOSE_SECONDS: Final = 2.0
+RETRY_SECONDS: Final = 1.0
+"""Pause after a failed heartbeat, if the interval is not shorter."""
+
+
+class Heartbeat:
+    """The worker rows that this process renews. Thread-safe."""
+
+    def __init__(self, opening: LazyStore, live: LiveSettings, identity: Identity, app: str) -> None:
+        self._opening = opening
+        self._app = app
+        self.declares: str | None = None
+        """Digest of the manifests that this process declares; set when it schedules."""
+        self._live = live
+        self._identity = identity
+        self.is_manual = False
+        """Set by tests that control the clock: no thread is started, they call `record_heartbeats`."""
+        self.watch: HeartbeatStreak | None = None
+        """Since when the heartbeat has had no gap; None without a heartbeat thread."""
+        self._lock = Lock()
+        self._registering = Lock()
+        self._ids: set[int] = set()
+        self._last_heartbeat_at: dict[int, float] = {}
+        self.caller_id: int | None = None
+        """Id of the row that owns the runs of `app.run`, if it exists."""
+        self._failures = 0
+        self._stopped = Event()
+        self._thread: Thread | None = None
+
+    def add(self, worker_id: int) -> None:
+        """Start to renew this row."""
+        with self._lock:
+            self._ids.add(worker_id)
+            self._last_heartbeat_at[worker_id] = time.monotonic()  # its row is new
+            if self._thread is None and not self.is_manual:
+                self.watch, self._stopped = HeartbeatStreak.empty(), Event()
+                self._thread = Thread(
+                    target=self._run, args=(self._stopped,), name="trax heartbeat", daemon=True
+                )
+                self._thread.start()
+                atexit.register(self.close)
+
+    def remove(self, worker_id: int) -> None:
+        """Stop renewing this row."""
+        with self._lock:
+            self._ids.discard(worker_id)
+            self._last_heartbeat_at.pop(worker_id, None)
+
+    def replace(self, old_id: int, new_id: int) -> None:
+        """Renew the new row instead of the old one, if the old one was renewed."""
+        if old_id in self._ids:
+            self.remove(old_id)
+            self.add(new_id)
+
+    def last_heartbeat_at(self, worker_id: int) -> float | None:
+        """Monotonic time of this row's last heartbeat; None if it is not renewed here."""
+        return self._last_heartbeat_at.get(worker_id)
+
+    def ensure_caller_row(self, store: Store) -> int:
+        """Id of the row that owns the runs of `app.run` in this process; inserted if it is missing."""
+        with self._registering:
+            if self.caller_id is None:
+                caller_id = store.run(self.register, store, {"kind": WorkerKind.CALLER})
+                self.caller_id = caller_id
+                self.add(caller_id)
+            return self.caller_id
+
+    def register(self, connection: Connection, store: Store, row: Mapping[str, Any]) -> int:
+        """Insert a worker row with the given columns and those of this process; returns its id."""
+        identity, settings = self._identity, self._live.current
+        columns = {
+            "host": identity.host,
+            "host_environment": identity.environment,
+            "host_instance_id": identity.instance_id,
+            "host_labels": json.dumps(identity.labels) if identity.labels else None,
+            "pid": os.getpid(),
+            "version": own_version(),
+            "app_version": settings.app_version or "",
+            "app": self._app,
+            "declares": self.declares if row.get("dispatches") else None,
+            "concurrency": 0,
+            "trains": "[]",
+            **row,
+        }
+        if columns["kind"] in (WorkerKind.WORKER, WorkerKind.SCHEDULER):
+            columns["settings"] = self._live.base_as_json()
+            announce(connection, Topic.WORK_QUEUE)  # the dispatcher may now admit what this worker accepts
+        return workers.register(connection, columns, now=store.now(connection))
+
+    def record_heartbeats(self, connection: Connection, now: datetime) -> None:
+        """Renew all rows. Drop the row of `app.run` if it is gone: it was declared lost."""
+        with self._lock:
+            ids = set(self._ids)
+        renewed = workers.record_heartbeats(connection, ids, now=now) if ids else set[int]()
+        at = time.monotonic()
+        with self._lock:
+            for worker_id in ids & self._ids:
+                if worker_id in renewed:
+                    self._last_heartbeat_at[worker_id] = at
+                elif worker_id == self.caller_id:
+                    text = "worker %s missed its heartbeat; its runs of app.run were ended"
+                    logger.warning(text, worker_id)
+                    self.caller_id = None
+                    self._ids.discard(worker_id)
+
+    def close(self) -> None:
+        """Stop the heartbeat and remove the row of `app.run`."""
+        atexit.unregister(self.close)
+        with self._lock:
+            thread, self._thread = self._thread, None
+            self._ids.clear()
+        self._stopped.set()
+        if thread is not None:
+            thread.join(CLOSE_SECONDS)
+        self.caller_id, self.watch = None, None
+
+    def _run(self, stopped: Event) -> None:
+        with self._opening.separate_store() as store:
+            while not stopped.wait(self._send(store)):
+                pass
+            self._remove_caller(store)
+
+    def _send(self, store: Store) -> float:
+        """Send one heartbeat; returns the seconds until the next."""
+        settings = self._live.current
+        interval = settings.heartbeat_interval.total_seconds()
+        try:
+            now = store.run(self._record_now, store)
+        except Exception as error:  # noqa: BLE001 - the next heartbeat may succeed
+            self._failures += 1
+            level = logging.WARNING if self._failures == 1 else logging.DEBUG  # one warning per outage
+            logger.log(level, "heartbeat failed, trying again: %s", error)
+            return min(interval, RETRY_SECONDS)
+        if self._failures:
+            logger.info("heartbeat works again after %s failures", self._failures)
+            self._failures = 0
+        longest = max(settings.worker_lost_after / 2, settings.heartbeat_interval * 1.5)
+        self.watch = (self.watch or HeartbeatStreak.empty()).after_heartbeat(now, longest)
+        return interval
+
+    def _record_now(self, connection: Connection, store: Store) -> datetime:
+        now = store.now(connection)
+        self.record_heartbeats(connection, now)
+        return now
+
+    def _remove_caller(self, store: Store) -> None:
+        if self.caller_id is not None:
+            try:
+                store.run(workers.remove, self.caller_id)
+            except Exception as error:  # noqa: BLE001 - the row expires without heartbeats
+                logger.debug("worker %s could not remove its row: %s", self.caller_id, error)

@@ -1,0 +1,206 @@
+"""Garbage collector settings for a process that only runs an app."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+from random import Random
+from threading import Event
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+from trax.clock import is_set_within
+from trax.engine.open_store import use_web_lane
+from trax.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
+
+YOUNG_THRESHOLD: Final = 10_000
+"""New objects before the young generation is collected; Python's default is 700."""
+
+
+def freeze_loaded_objects() -> None:
+    """Exclude everything loaded so far (modules, models, statements) from future collections.
+
+    A job allocates hundreds of objects without cycles. With Python's defaults the collector scans everything
+    ever imported every few thousand jobs, and the process stops meanwhile.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG_THRESHOLD, *gc.get_threshold()[1:])
+
+
+STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+class StopSignals:
+    """Handles stop signals while the block lasts.
+
+    The first signal drains: active runs may end. The second interrupts them and returns them to the queue.
+    The third exits the process at once.
+    """
+
+    def __init__(self) -> None:
+        self.stop_requested = asyncio.Event()
+        self.hurry_requested = asyncio.Event()
+
+    def __enter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        for number in STOP_SIGNALS:
+            loop.add_signal_handler(number, self._handle_signal, number)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        loop = asyncio.get_running_loop()
+        for number in STOP_SIGNALS:
+            loop.remove_signal_handler(number)
+
+    async def run_until_stopped(
+        self, work: Coroutine[Any, Any, None], *, hurry: Callable[[], None] = lambda: None
+    ) -> None:
+        """Run this until it is done or a stop signal comes, then cancel it; `hurry` is called before that."""
+        doing, asked = asyncio.create_task(work), asyncio.create_task(self.stop_requested.wait())
+        try:
+            await asyncio.wait({doing, asked}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not doing.done():
+                hurry()
+            for task in (doing, asked):
+                task.cancel()  # no effect on a task that is done
+            await asyncio.wait({doing, asked})
+        if not doing.cancelled():
+            await doing
+
+    def _handle_signal(self, number: int) -> None:
+        if self.hurry_requested.is_set():
+            os._exit(128 + number)
+        (self.hurry_requested if self.stop_requested.is_set() else self.stop_requested).set()
+
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+_random: Final = Random()  # noqa: S311 - for jitter; its own instance, since a train may call random.seed
+JITTER: Final = 0.2
+PAUSES: Final = (0.5, 1.0, 2.0, 5.0)
+"""Seconds to wait after failed turns, if the poll is not sooner."""
+
+
+class Loop:
+    """Calls `turn` repeatedly. Turns never overlap, and a failed one does not end the loop.
+
+    A turn returns the seconds until the next one: 0 for at once, None for the next poll. A wake-up ends the
+    wait. The first turn starts `first_after` seconds after the start.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        turn: Callable[[], Awaitable[float | None]],
+        *,
+        poll_seconds: Callable[[], float],
+        first_after: float = 0,
+    ) -> None:
+        self.name = name
+        self._extra = {"loop": name}
+        self.is_requested = True
+        """Whether this turn was woken or requested by the last one. If not, it is only a poll."""
+        self.turns = 0
+        self.failed_turns = 0
+        self._turn = turn
+        self._poll_seconds = poll_seconds
+        self._first_after = first_after
+        self._wake_event = asyncio.Event()
+        self._stopping = False
+        self._failures = 0
+        self._last_failure: type[Exception] | None = None
+        self._event_loop = asyncio.get_running_loop()
+
+    def wake(self) -> None:
+        """Request a turn now. Thread-safe."""
+        if self._wake_event.is_set() or self._event_loop.is_closed():
+            return
+        self._event_loop.call_soon_threadsafe(self._wake_event.set)
+
+    def stop(self) -> None:
+        """Finish the current turn, and start no other."""
+        self._stopping = True
+        self.wake()
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping
+
+    async def run(self) -> None:
+        await self._sleep(self._first_after)
+        while not self._stopping:
+            self._wake_event.clear()  # before the turn, so that a wake-up during it is not lost
+            await self._sleep(await self._run_turn())
+
+    async def _run_turn(self) -> float | None:
+        self.turns += 1
+        try:
+            seconds_to_next = await self._turn()
+        except Exception as error:  # noqa: BLE001 - the next turn may succeed
+            self._log_failure(error)
+            return PAUSES[min(self._failures, len(PAUSES)) - 1]
+        if self._failures:
+            text = "loop %s: recovered after %s failed turns"
+            logger.info(text, self.name, self._failures, extra=self._extra)
+            self._failures = 0
+        return seconds_to_next
+
+    def _log_failure(self, error: Exception) -> None:
+        """Log a kind of failure once: a long outage must not flood the log."""
+        is_known = self._failures > 0 and type(error) is self._last_failure
+        self._failures += 1
+        self.failed_turns += 1
+        self._last_failure = type(error)
+        if is_known:
+            logger.debug("loop %s: failed again: %s", self.name, error, extra=self._extra)
+        elif isinstance(error, StoreError):
+            logger.warning("loop %s: a turn failed; trying again: %s", self.name, error, extra=self._extra)
+        else:
+            logger.error("loop %s: a turn failed; trying again", self.name, exc_info=error, extra=self._extra)
+
+    async def _sleep(self, seconds_to_next: float | None) -> None:
+        poll = self._poll_seconds() * _random.uniform(1 - JITTER, 1)
+        seconds = poll if seconds_to_next is None else min(seconds_to_next, poll)
+        self.is_requested = seconds_to_next is not None and seconds_to_next <= poll
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        if await is_set_within(self._wake_event, seconds):
+            self.is_requested = True
+
+
+async def run_in_loop(event_loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T]) -> T:
+    """Await this in another thread's event loop, with the context of this task."""
+    if event_loop is asyncio.get_running_loop() or event_loop.is_closed():
+        return await coroutine
+    tasks: list[asyncio.Task[Any]] = []
+    cancelled = Event()
+
+    async def run_there() -> T:
+        tasks.extend(filter(None, [asyncio.current_task()]))
+        if cancelled.is_set():
+            coroutine.close()
+            raise asyncio.CancelledError
+        use_web_lane(is_for_web=False)
+        return await coroutine
+
+    future = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(run_there(), event_loop))
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        # Cancel the task there and wait until it has ended: it may have something to write.
+        cancelled.set()
+        event_loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
+        future.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        await asyncio.wait([future])
+        raise

@@ -1,0 +1,397 @@
+"""Execute trains in remote processes without a database; the records are kept here."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import replace
+from itertools import chain, repeat
+from threading import Lock
+from time import monotonic, perf_counter
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+from trax.engine.actor import record_audit
+from trax.engine.parameters import secret_mode
+from trax.errors import DefinitionError, format_value
+from trax.records.metadata import NewRun
+from trax.records.work_queue_entry import new_external_id
+from trax.store.faults import Fault, fault_of
+from trax.store.runs import metadata
+from trax.train import Cancellation, Cancelled, Run, current, enter_run, result_of
+from trax.train.options import LIMIT, is_limit
+from trax.worker.hooks import HookTarget
+from trax.worker.job_runner import handle_log_record, hide_in_outcome, result_row_of, unwritable_result
+from trax.worker.loop import PAUSES
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Coroutine
+
+    from trax.engine.live_settings import LiveSettings
+    from trax.records.metadata import ResultRow
+    from trax.store import Connection, Store
+    from trax.train import Outcome, Train
+    from trax.train.run import Observer
+    from trax.worker.messages import RequestHandlers
+    from trax.worker.otel import RunSpan
+    from trax.worker.parts import Parts
+    from trax.worker.run_log import FinalBatch, RunProgress
+
+
+Out = TypeVar("Out")
+
+
+class RemoteExecutor(Protocol):
+    """Executes one run remotely. Its progress, log lines and activations arrive through the desk."""
+
+    def attempt(
+        self, train: Train[Any, Any], text: str, run: Run, desk: RequestHandlers
+    ) -> Awaitable[Outcome[Any]]: ...
+
+
+@runtime_checkable
+class Remote(RemoteExecutor, Protocol):
+    """The target of `app.run(…, on=remote)`: it keeps the record itself, or the caller's process does."""
+
+    @property
+    def keeps_records(self) -> bool: ...
+
+    def run(
+        self, train: Train[Any, Any], text: str, parent_id: int | None, token: Cancellation
+    ) -> Awaitable[Outcome[Any]]: ...
+
+
+async def run_on(remote: Remote, parts: Parts, train: Train[Any, Out], value: Any) -> Out:
+    """Run the train remotely and wait. It occupies the slots that limit `app.run` in this process."""
+    if not remote.keeps_records:
+        return await RecordedRun(parts, await parts.store.open(), train, executor=remote).run(value)
+    text, parent = parts.parameters.input_codec(train).encode(value), current()
+    async with parts.limits.slot(train):
+        token = parent.cancellation if parent else Cancellation()
+        return result_of(await remote.run(train, text, parent.metadata_id if parent else None, token))
+
+
+_slots_in_use: ContextVar[frozenset[RunSlots]] = ContextVar("trax_held_slots", default=frozenset())
+"""The slots of the enclosing runs: a nested run must not wait for its own parent."""
+
+
+class RunLimits:
+    """The limits of an app: for each train, and in total."""
+
+    def __init__(self, live: LiveSettings) -> None:
+        self._live = live
+        self._overrides: dict[str, int] = {}
+        self._trains: dict[str, RunSlots] = {}
+        self._all = RunSlots()
+
+    def set(self, train: Train[Any, Any], limit: int) -> None:
+        """Override the train's own limit."""
+        if not is_limit(limit):
+            raise DefinitionError(
+                f"the limit of train {train.name!r} must be {LIMIT} (got {format_value(limit)})"
+            )
+        self._overrides[train.name] = limit
+
+    @asynccontextmanager
+    async def slot(self, train: Train[Any, Any]) -> AsyncGenerator[None]:
+        """Hold a slot of the train, and one of the total, while the block runs."""
+        limit = self._overrides.get(train.name, train.options.concurrency_limit)
+        total_limit = self._live.current.max_concurrent_runs
+        if limit is None and total_limit is None:
+            yield
+            return
+        async with self._slots_of(train).hold(limit), self._all.hold(total_limit):
+            yield
+
+    def _slots_of(self, train: Train[Any, Any]) -> RunSlots:
+        return self._trains.setdefault(train.name, RunSlots())
+
+
+class RunSlots:
+    """A fair semaphore across event loops and threads, with a limit that may change."""
+
+    def __init__(self) -> None:
+        self._limit: int | None = None
+        self._taken = 0
+        self._waiting: deque[_Waiter] = deque()
+        self._lock = Lock()
+
+    @asynccontextmanager
+    async def hold(self, limit: int | None) -> AsyncGenerator[None]:
+        """Hold a slot while the block runs. None: no limit. `limit` may differ from call to call."""
+        outer = _slots_in_use.get()
+        if limit is None or self in outer:
+            yield
+            return
+        await self._acquire(limit)
+        token = _slots_in_use.set(outer | {self})
+        try:
+            yield
+        finally:
+            _slots_in_use.reset(token)
+            self._release()
+
+    async def _acquire(self, limit: int) -> None:
+        with self._lock:
+            self._limit = limit
+            if self._taken < limit and not self._waiting:
+                self._taken += 1
+                return
+            waiter = _Waiter()
+            self._waiting.append(waiter)
+        try:
+            await waiter.turn
+        except asyncio.CancelledError:
+            self._abandon(waiter)
+            raise
+
+    def _abandon(self, waiter: _Waiter) -> None:
+        """The caller was cancelled. If it got the slot at the same moment, pass the slot on."""
+        with self._lock:
+            if waiter in self._waiting:
+                self._waiting.remove(waiter)
+                return
+        self._release()
+
+    def _release(self) -> None:
+        with self._lock:
+            self._taken -= 1
+            while self._waiting and (self._limit is None or self._taken < self._limit):
+                if self._waiting.popleft().wake():
+                    self._taken += 1
+
+
+class _Waiter:
+    """A caller that waits for a slot in its own event loop."""
+
+    __slots__ = ("_loop", "turn")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.turn = self._loop.create_future()
+
+    def wake(self) -> bool:
+        """Wake the caller, from any thread; False when its event loop is closed."""
+        try:
+            self._loop.call_soon_threadsafe(self._end_wait)
+        except RuntimeError:
+            return False
+        return True
+
+    def _end_wait(self) -> None:
+        if not self.turn.done():
+            self.turn.set_result(None)
+
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class RemoteCaller(NamedTuple):
+    """The caller of a run in another process: its parent run, if any, and its cancellation."""
+
+    metadata_id: int | None
+    cancellation: Cancellation
+
+
+class RecordedRun(Generic[Out]):
+    """One run of a train and its record."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        store: Store,
+        train: Train[Any, Out],
+        *,
+        executor: RemoteExecutor | None = None,
+        caller: RemoteCaller | None = None,
+    ) -> None:
+        self._parts = parts
+        self._store = store
+        self._train = train
+        self._executor = executor
+        self._caller = caller
+        self.metadata_id: int | None = None
+        """The id of its record, once that is inserted."""
+        self._worker_id: int | None = None
+        self._span: RunSpan | None = None
+        self._began = 0.0
+
+    async def run(self, input_value: Any) -> Out:
+        """Run the train and record the result; an error is raised unchanged."""
+        codec = self._parts.parameters.input_codec(self._train)
+        # A remote side reads the text; a record only stores it.
+        is_kept = codec.holds_secrets and self._executor is None
+        text = codec.encode(input_value, secrets=secret_mode() if is_kept else "sealed")
+        async with self._parts.limits.slot(self._train):
+            run = await self._start_run(text)
+            self._began = perf_counter()
+            progress = self._parts.run_log.open_run(
+                self._store, run.metadata_id, run.external_id, run.cancellation, is_held=False
+            )
+            target = HookTarget(self._train, run.metadata_id, text)
+            telemetry = self._parts.telemetry.now
+            self._span = None if telemetry is None else telemetry.start_run(run)
+            try:
+                with enter_run(replace(run, reporter=progress.report)) as run:
+                    await self._parts.hooks.call_start_hooks(self._store, target)
+                    value = codec.copy(input_value) if is_kept else codec.decode(text)
+                    run.secret_words = codec.secret_words(value)
+                    attempt = (
+                        self._attempt(value, progress)
+                        if self._executor is None
+                        else self._attempt_remotely(run, text, progress)
+                    )
+                    outcome = await self._wait_for_outcome(target, progress, attempt)
+                    outcome = hide_in_outcome(outcome, run.secret_words)
+                    return await self._end(target, progress, outcome)
+            finally:
+                self._parts.run_log.close_run(progress)
+                if self._span is not None:
+                    self._span.leave()
+                    self._span.end(None)
+
+    async def _start_run(self, text: str) -> Run:
+        """Insert the record and build the Run. A nested run has the manifest of its parent."""
+        around = None if self._caller else current()
+        parent = self._caller or around
+        presence = self._parts.heartbeat
+        self._worker_id = presence.caller_id or await asyncio.to_thread(
+            presence.ensure_caller_row, self._store
+        )
+        new = NewRun(
+            external_id=new_external_id(),
+            train=self._train.name,
+            input=self._parts.parameters.input_to_save(text),
+            parent_id=parent.metadata_id if parent else None,
+            timeout_seconds=_seconds(self._train),
+            host=self._parts.identity.host,
+            worker_id=self._worker_id,
+            exempt=self._train.options.exclude_from_max_active_jobs,
+        )
+        self.metadata_id = await self._store.call(self._insert_run, new)
+        return Run(
+            metadata_id=self.metadata_id,
+            external_id=new.external_id,
+            train=new.train,
+            manifest=around.manifest if around else None,
+            parent_id=new.parent_id,
+            cancellation=parent.cancellation if parent else Cancellation(),
+            activator=around.activator if around else None,
+        )
+
+    def _attempt(self, value: Any, progress: RunProgress) -> Awaitable[Outcome[Out]]:
+        return self._train.attempt(
+            value,
+            cancellation=progress.token,
+            external_id=progress.external_id,
+            on_junction=self._observer(progress),
+        )
+
+    def _attempt_remotely(self, run: Run, text: str, progress: RunProgress) -> Awaitable[Outcome[Out]]:
+        assert self._executor is not None  # noqa: S101 - checked by the caller
+        observer = self._observer(progress) or progress.enter
+        handlers = {"progress": progress.report, "junction": observer, "log": handle_log_record}
+        return self._executor.attempt(self._train, text, run, handlers)
+
+    def _observer(self, progress: RunProgress) -> Observer | None:
+        observer = progress.enter if self._parts.settings.junction_progress else None
+        if self._span is None:
+            return observer
+        return self._span.observer(self._train, observer, progress.token, is_here=self._executor is None)
+
+    async def _wait_for_outcome(
+        self, target: HookTarget, progress: RunProgress, attempt: Awaitable[Outcome[Out]]
+    ) -> Outcome[Out]:
+        try:
+            return await attempt
+        except asyncio.CancelledError:
+            stopped = Cancelled("the caller was cancelled")
+            await _finish_despite_cancel(self._end(target, progress, stopped, raises=False))
+            raise
+
+    async def _end(
+        self, target: HookTarget, progress: RunProgress, outcome: Outcome[Out], *, raises: bool = True
+    ) -> Any:
+        """Write the result, call the hooks, and return or raise what the caller gets."""
+        junctions = self._parts.run_log.end_run(progress)
+        self._parts.counters.count_run(self._train.name, perf_counter() - self._began)
+        if self._span is not None:
+            self._span.stop(outcome)
+        ending = result_row_of(
+            outcome,
+            self._train,
+            self._parts.parameters,
+            metadata_id=target.metadata_id,
+            worker_id=self._worker_id,
+            junctions=junctions,
+        )
+        await _finish_despite_cancel(self._write_with_retries(ending))
+        if self._parts.telemetry.now is not None:
+            await self._parts.telemetry.now.finish_runs(self._store, {target.metadata_id: self._span})
+        await self._parts.hooks.call_end_hooks(self._store, target, outcome)
+        return result_of(outcome) if raises else None
+
+    async def _write_with_retries(self, result: ResultRow) -> None:
+        """Write the result; retry for up to `worker_lost_after`, while the caller waits.
+
+        If the database rejects the content, a failure is written instead, and the error is raised.
+        """
+        until = monotonic() + self._parts.settings.worker_lost_after.total_seconds()
+        for pause in chain(PAUSES, repeat(PAUSES[-1])):
+            try:
+                await self._write(result)
+            except Exception as error:
+                if fault_of(error) is Fault.CONTENT:
+                    await self._write(unwritable_result(result, error))
+                    raise
+                if monotonic() + pause > until:
+                    raise
+                text = "run %s: its result could not be written, trying again in %s s: %s"
+                extra = {"metadata_id": result.metadata_id, "train": self._train.name}
+                logger.warning(text, result.metadata_id, pause, error, extra=extra)
+            else:
+                return
+            await asyncio.sleep(pause)
+
+    async def _write(self, result: ResultRow) -> None:
+        with self._parts.run_log.final_batch([result.metadata_id]) as final_batch:
+            await self._store.call(self._finish, result, final_batch)
+
+    def _insert_run(self, connection: Connection, new: NewRun) -> int:
+        now = self._store.now(connection)
+        metadata_id = metadata.begin(connection, new, now=now)
+        record_audit(
+            connection, "trains.run", "train", [new.train], now=now, after={"execution_id": metadata_id}
+        )
+        return metadata_id
+
+    def _finish(self, connection: Connection, result: ResultRow, final_batch: FinalBatch | None) -> None:
+        now = self._store.now(connection)
+        if final_batch is not None:
+            final_batch.write(connection, now=now)
+        if not metadata.finish(connection, [result], now=now):
+            logger.warning(
+                "run %s: its result (%s) came too late; worker %s missed its heartbeat and the run was ended",
+                result.metadata_id,
+                result.state,
+                result.worker_id,
+                extra={"metadata_id": result.metadata_id, "train": self._train.name},
+            )
+
+
+def _seconds(train: Train[Any, Any]) -> float | None:
+    return train.options.timeout.total_seconds() if train.options.timeout else None
+
+
+async def _finish_despite_cancel(work: Coroutine[Any, Any, T]) -> T:
+    """Finish this even if the caller is cancelled: a result must not be lost."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise

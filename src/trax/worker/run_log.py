@@ -1,0 +1,415 @@
+"""Progress of one run: its junctions and reports, kept in memory until they are written."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from threading import Event, Lock, Thread
+from time import perf_counter
+from typing import TYPE_CHECKING, Final
+
+from trax.errors import StoreError
+from trax.events import Topic
+from trax.records.metadata import ProgressUpdate, timings_to_json
+from trax.records.states import CancelReason
+from trax.store.faults import RowsRefused, savepoint
+from trax.store.runs import run_log
+from trax.worker.capture import Capture
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+    from datetime import datetime
+
+    from trax.engine.live_settings import LiveSettings
+    from trax.events import Events
+    from trax.store import Connection, Store
+    from trax.train import Cancellation, Run
+    from trax.worker.capture import CapturedLine
+
+
+logger = logging.getLogger(__name__)
+
+CHECK_SECONDS: Final = 0.5
+"""How old the last check for a stop request may be when a junction begins."""
+
+STOP_REASONS: Final = {
+    CancelReason.REQUESTED: "cancelled by request",
+    CancelReason.TIMEOUT: "timed out",
+}
+"""The reason that a stopped run gets."""
+
+MAX_TIMINGS: Final = 100
+MESSAGE_CHARACTERS: Final = 500
+
+
+class RunProgress:
+    """The current junction and last report of a run. Any thread may read; only the run itself writes.
+
+    A junction costs two clock reads. The database is checked for a stop request between two junctions, if the
+    last check is older than `CHECK_SECONDS` or this process has just requested a stop.
+    """
+
+    __slots__ = (
+        "_began",
+        "_steps",
+        "_store",
+        "current",
+        "external_id",
+        "is_held",
+        "last_report",
+        "metadata_id",
+        "next_check_at",
+        "replaced_input",
+        "saved_state",
+        "token",
+    )
+
+    def __init__(
+        self, store: Store, metadata_id: int, external_id: str, token: Cancellation, *, is_held: bool
+    ) -> None:
+        self._store = store
+        self.metadata_id = metadata_id
+        self.external_id = external_id
+        self.token = token
+        self.is_held = is_held
+        """Whether a worker holds the run, and checks for stop requests."""
+        self._began = perf_counter()
+        self._steps: list[tuple[str, float]] = []
+        self.current: tuple[str, float] | None = None
+        self.last_report: tuple[float, str | None] | None = None
+        self.saved_state: tuple[object, object] = (None, None)
+        self.replaced_input: tuple[str | None] | None = None
+        """What the record stores instead of the input, after the run has read it."""
+        self.next_check_at = self._began + CHECK_SECONDS
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the run started."""
+        return perf_counter() - self._began
+
+    @property
+    def state(self) -> tuple[object, object]:
+        """What to write; compared with `saved_state`."""
+        return self.current, self.last_report
+
+    def enter(self, junction: str) -> Awaitable[None] | None:
+        """Note that a junction begins; await the result first, if there is one."""
+        now = perf_counter()
+        if now >= self.next_check_at and not self.token.requested:
+            return self._check_first(junction, now)
+        self._begin(junction, now)
+        return None
+
+    def report(self, fraction: float, message: str | None) -> None:
+        """Store a progress report of the run; only the last one is written."""
+        self.last_report = fraction, message and message[:MESSAGE_CHARACTERS]
+
+    def timings(self) -> str | None:
+        """Junction timings of a run that ends now, as JSON; None for a single junction."""
+        if len(self._steps) < 2:  # noqa: PLR2004
+            return None
+        ends = [*(began for _, began in self._steps[1:]), perf_counter()]
+        steps = zip(self._steps, ends, strict=True)
+        return timings_to_json(
+            (name, began - self._began, end - began) for (name, began), end in list(steps)[:MAX_TIMINGS]
+        )
+
+    def build_note(self, now: datetime) -> ProgressUpdate:
+        """The progress to write; the junction's start is computed from the database's `now`."""
+        name, began = self.current or (None, None)
+        fraction, message = self.last_report or (None, None)
+        return ProgressUpdate(
+            metadata_id=self.metadata_id,
+            current_junction=name,
+            junction_started_at=None if began is None else now - timedelta(seconds=perf_counter() - began),
+            progress=fraction,
+            progress_message=message,
+        )
+
+    def stop(self, reason: CancelReason) -> None:
+        self.token.cancel(STOP_REASONS[reason], timed_out=reason is CancelReason.TIMEOUT)
+
+    def _begin(self, junction: str, now: float) -> None:
+        if self.token.requested:
+            return  # the junction will not begin
+        self.current = junction, now
+        if len(self._steps) <= MAX_TIMINGS:
+            self._steps.append(self.current)
+
+    def _check_first(self, junction: str, now: float) -> Awaitable[None] | None:
+        self.next_check_at = (
+            now + CHECK_SECONDS
+        )  # before the check: a stop request made during it resets this
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:  # a synchronous train, in a thread of its own
+            self._check_blocking()
+            self._begin(junction, perf_counter())
+            return None
+        return self._check_async(junction)
+
+    async def _check_async(self, junction: str) -> None:
+        try:
+            self._apply_stop_requests(await self._store.ask(run_log.find_cancel_requests, [self.metadata_id]))
+        except StoreError as error:
+            logger.debug("run %s could not check for a stop request: %s", self.metadata_id, error)
+        self._begin(junction, perf_counter())
+
+    def _check_blocking(self) -> None:
+        try:
+            self._apply_stop_requests(self._store.read(run_log.find_cancel_requests, [self.metadata_id]))
+        except StoreError as error:
+            logger.debug("run %s could not check for a stop request: %s", self.metadata_id, error)
+
+    def _apply_stop_requests(self, reasons: dict[int, CancelReason]) -> None:
+        for why in reasons.values():
+            self.stop(why)
+
+
+WRITE_SECONDS: Final = 0.5
+CLOSE_SECONDS: Final = 5
+
+
+class FinalBatch:
+    """Log lines and progress to write together with the results of some runs."""
+
+    def __init__(self, lines: Sequence[CapturedLine], ended: Sequence[RunProgress]) -> None:
+        self._lines = lines
+        self._ended = ended
+        self.deferred: list[tuple[int, float, str | None]] = []
+        """Progress of runs whose record was locked by another transaction. It is written later."""
+
+    def write(self, connection: Connection, *, now: datetime) -> None:
+        """Write them. Lines that the database rejects are dropped: they must not prevent the results."""
+        written = run_log.write(connection, [one.build_note(now) for one in self._ended])
+        self.deferred = [
+            (one.metadata_id, *one.last_report)
+            for one in self._ended
+            if one.last_report and one.metadata_id not in written
+        ]
+        inputs = {one.metadata_id: one.replaced_input[0] for one in self._ended if one.replaced_input}
+        run_log.replace_inputs(connection, inputs)
+        if not self._lines:
+            return
+        here = time.time()
+        try:
+            with savepoint(connection):
+                run_log.add(connection, [one.line(now, here) for one in self._lines])
+        except RowsRefused as refused:
+            logger.warning(
+                "%s log lines were rejected by the database and dropped: %s", len(self._lines), refused
+            )
+
+
+class RunLog:
+    """Progress and log lines of the active runs of an app. Thread-safe."""
+
+    def __init__(self, live: LiveSettings, events: Events) -> None:
+        self._live = live
+        self._capture = Capture(live, self._is_ours)
+        self._running: dict[int, RunProgress] = {}
+        self._ended: dict[int, RunProgress] = {}
+        self._deferred: list[tuple[int, float, str | None]] = []
+        self._store: Store | None = None
+        self._writer: _WriterThread | None = None
+        self._lock = Lock()
+        self._cancels_checked_at = -math.inf
+        self.is_manual = False
+        """If True, no thread writes: for tests that call `write` themselves."""
+        events.listen(Topic.CANCEL, self._check_cancels_soon)
+
+    def open_run(
+        self, store: Store, metadata_id: int, external_id: str, token: Cancellation, *, is_held: bool
+    ) -> RunProgress:
+        """Start collecting for a run."""
+        if self._writer is None or not self._capture.is_attached:
+            self._start(store)
+        run = RunProgress(store, metadata_id, external_id, token, is_held=is_held)
+        self._running[metadata_id] = run
+        writer = self._writer
+        if writer is not None and writer.is_asleep:
+            writer.wake()
+        return run
+
+    def end_run(self, run: RunProgress) -> str | None:
+        """Note that a run has ended and will be recorded; return the timings of its junctions as JSON."""
+        if (run.last_report is not None and run.last_report is not run.saved_state[1]) or run.replaced_input:
+            self._ended[run.metadata_id] = run
+        return run.timings()
+
+    def close_run(self, run: RunProgress) -> None:
+        """Stop collecting for a run."""
+        self._running.pop(run.metadata_id, None)
+
+    @contextmanager
+    def final_batch(self, ids: Iterable[int]) -> Generator[FinalBatch | None]:
+        """The batch to write with the results of these runs; if the block raises, it is kept for later."""
+        if not (self._ended or self._capture):
+            yield None
+            return
+        ended = [self._ended[run_id] for run_id in ids if run_id in self._ended]
+        caught = self._capture.take()
+        words = FinalBatch(caught, ended)
+        try:
+            yield words
+        except BaseException:
+            self._capture.put_back(caught)
+            raise
+        for one in ended:
+            self._ended.pop(one.metadata_id, None)
+        self._deferred += words.deferred
+        if words.deferred and self._writer is not None:
+            self._writer.wake()
+
+    def write(self, *, older_than_seconds: float = 0.0) -> None:
+        """Write what is new about the active runs, and stop those with a cancellation request."""
+        store = self._store
+        if store is None:
+            return
+        self._write_running(store, older_than_seconds)
+        self._write_deferred(store)
+
+    def _write_running(self, store: Store, older_than_seconds: float) -> None:
+        running = list(self._running.values())
+        changed = [
+            (one, one.state)
+            for one in running
+            if one.state != one.saved_state and one.seconds >= older_than_seconds
+        ]
+        asked = [one.metadata_id for one in running if not one.is_held] if self._is_cancel_check_due() else []
+        if not (changed or asked or self._capture):
+            return
+        with self.final_batch(()) as words:
+            written, to_stop = store.run(_write, store, [one for one, _ in changed], words, asked)
+        for one, state in changed:
+            if one.metadata_id in written:
+                one.saved_state = state
+        for metadata_id, why in to_stop.items():
+            if metadata_id in self._running:
+                self._running[metadata_id].stop(why)
+
+    def _write_deferred(self, store: Store) -> None:
+        """One transaction each: waiting for a locked record is safe while holding no other lock."""
+        while self._deferred:
+            one = self._deferred[0]
+            store.run(run_log.write_final, *one)
+            self._deferred.remove(one)
+
+    def shut_down(self) -> None:
+        """Write the rest and stop capturing, until another run starts."""
+        with self._lock:
+            writer, self._writer = self._writer, None
+            self._capture.detach()
+        if writer is not None:
+            writer.stop()
+        with suppress(StoreError):
+            self.write()
+        self._store = None
+
+    def _start(self, store: Store) -> None:
+        with self._lock:
+            self._store = store
+            if not self._capture.is_attached:
+                self._capture.attach()
+            if self._writer is None and not self.is_manual:
+                self._writer = _WriterThread(self.write, self._is_idle)
+                self._writer.start()
+
+    def _is_ours(self, run: Run) -> bool:
+        known = self._running.get(run.metadata_id)
+        return known is not None and known.external_id == run.external_id
+
+    def _is_idle(self) -> bool:
+        return not (self._running or self._capture or self._deferred)
+
+    def _is_cancel_check_due(self) -> bool:
+        """Runs without a worker (`app.run`) have no heartbeat that looks for cancellation requests."""
+        now = time.monotonic()
+        if (
+            now - self._cancels_checked_at < self._live.current.heartbeat_interval.total_seconds()
+            and not self.is_manual
+        ):
+            return False
+        self._cancels_checked_at = now
+        return True
+
+    def _check_cancels_soon(self) -> None:
+        """A cancellation was requested in this process: every run checks before its next junction."""
+        self._cancels_checked_at = -math.inf
+        for run in list(self._running.values()):
+            run.next_check_at = -math.inf
+        writer = self._writer
+        if writer is not None:
+            writer.hurry()
+
+
+def _write(
+    connection: Connection,
+    store: Store,
+    changed: list[RunProgress],
+    batch: FinalBatch | None,
+    ids_to_check: list[int],
+) -> tuple[set[int], dict[int, CancelReason]]:
+    now = store.now(connection)
+    written = run_log.write(connection, [one.build_note(now) for one in changed])
+    if batch is not None:
+        batch.write(connection, now=now)
+    return written, run_log.find_cancel_requests(connection, ids_to_check) if ids_to_check else {}
+
+
+class _WriterThread:
+    """The thread that writes. It sleeps while no run is active."""
+
+    def __init__(self, write: Callable[..., None], is_idle: Callable[[], bool]) -> None:
+        self._write = write
+        self._is_idle = is_idle
+        self._wake_event = Event()
+        self._hurry_event = Event()
+        self._is_stopping = False
+        self._is_failing = False
+        self.is_asleep = False
+        self._thread = Thread(target=self._run, name="trax run log", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wake(self) -> None:
+        self._wake_event.set()
+
+    def hurry(self) -> None:
+        self._wake_event.set()
+        self._hurry_event.set()
+
+    def stop(self) -> None:
+        self._is_stopping = True
+        self.hurry()
+        self._thread.join(CLOSE_SECONDS)
+
+    def _run(self) -> None:
+        while not self._is_stopping:
+            self._sleep_while_idle()
+            self._hurry_event.wait(WRITE_SECONDS)
+            self._hurry_event.clear()
+            self._turn(0.0 if self._is_stopping else WRITE_SECONDS)
+
+    def _sleep_while_idle(self) -> None:
+        self._wake_event.clear()
+        self.is_asleep = True  # before the check, so that a run that starts meanwhile wakes this thread
+        if self._is_idle() and not self._is_stopping:
+            self._wake_event.wait()
+        self.is_asleep = False
+
+    def _turn(self, older_than_seconds: float) -> None:
+        try:
+            self._write(older_than_seconds=older_than_seconds)
+            self._is_failing = False
+        except StoreError as error:
+            if not self._is_failing:
+                logger.warning("log lines and progress cannot be written; trying again: %s", error)
+            self._is_failing = True
+        except Exception:
+            logger.exception("log lines and progress could not be written")

@@ -2,13 +2,16 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
+QUICK := -m 'not postgresql and not ray' $(addprefix tests/,unit store flow host house) \
+  $(patsubst %,--ignore=tests/house/test_%.py,docs tutorial wheel)
 
 .PHONY: help demo test quick check hooks docs audit sbom fmt bench peers locks clean
 
 help:
 	@echo "make demo    run the real system on the embedded default and show it at work, with its dashboard"
 	@echo "make test    run every test, on SQLite and PostgreSQL (ARGS=… runs those that it names)"
-	@echo "make quick   the same without the tests that start a Ray cluster"
+	@echo "make quick   most of it in 2 min: units, store, flows and hosts on SQLite, rules of the house; no"
+	@echo "             PostgreSQL, races, chaos, web, commands, engines, docs, wheels or types (takes ARGS=… too)"
 	@echo "make check   lint, format, types, layers, locks"
 	@echo "make audit   known vulnerabilities of what is pinned, and risky code"
 	@echo "make sbom    a CycloneDX bill of materials of the release, in dist"
@@ -22,13 +25,14 @@ demo: $(READY)
 	@$(BIN)/trax demo --port 0
 
 # A Ray cluster wants the machine to itself, so its tests come last and one by one.
-test: quick
+test: $(READY)
+	@requirements/browser.sh
+	@requirements/rabbitmq.sh
+	@$(BIN)/pytest -n auto --dist worksteal $(ARGS)
 	@$(if $(ARGS),,$(BIN)/pytest -m ray)
 
 quick: $(READY)
-	@requirements/browser.sh
-	@requirements/rabbitmq.sh
-	@$(BIN)/pytest -n auto $(ARGS)
+	@$(BIN)/pytest -n auto --dist worksteal $(or $(ARGS),$(QUICK))
 
 check: $(READY)
 	@$(BIN)/ruff check .

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import psycopg
 
 from bench.filling import GLOBAL_LIMIT
-from trax.engine.finish import RunResult, finish
+from trax.engine.finish import finish
 from trax.engine.job_dispatcher import run_dispatch_cycle
 from trax.engine.routing import Routing
-from trax.records.metadata import ResultRow
-from trax.records.result import ResultKind
+from trax.records.result import ResultKind, RunResult
 from trax.records.states import State
 from trax.settings import Settings
 from trax.store.runs.claim import ClaimRequest
@@ -91,10 +90,9 @@ def _admit(connection: Connection, store: Store, slots: int) -> list[Claimed]:
 
 def _finish(connection: Connection, store: Store, jobs: list[Claimed]) -> None:
     ended = [
-        RunResult(row=_ending(job), external_id=job.external_id, kind=ResultKind.SUCCESS) for job in jobs
+        RunResult(
+            job.metadata_id, job.external_id, WORKER, State.COMPLETED, ResultKind.SUCCESS, output="null"
+        )
+        for job in jobs
     ]
     finish(connection, ended, SETTINGS, store=store)
-
-
-def _ending(job: Claimed) -> ResultRow:
-    return ResultRow(metadata_id=job.metadata_id, worker_id=WORKER, state=State.COMPLETED, output="null")

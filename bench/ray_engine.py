@@ -25,7 +25,7 @@ class Connected(RayWorkers):
     """Stays so from round to round: to connect takes seconds, once in the life of a server."""
 
     @asynccontextmanager
-    async def opened(self, _receiving: object) -> AsyncGenerator[None]:
+    async def lifespan(self, _receiver: object) -> AsyncGenerator[None]:
         yield
 
 

@@ -1,10 +1,12 @@
-"""Stores for tests: every one of them in memory, in a file and on PostgreSQL."""
+"""Stores for tests: all of them in a file and on PostgreSQL, and a few dozen tests in memory as well."""
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import shutil
+import sys
 import tempfile
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -28,10 +30,32 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
 
 POSTGRESQL = "postgresql"
 SERVERS = {"postgres_databases", "postgres_url"}
-DIALECTS = ["memory", "sqlite", POSTGRESQL]
+DIALECTS = ["sqlite", POSTGRESQL]
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
 ROOM_BYTES = 2 * 1024**3
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
+
+
+def _has_room(folder: Path) -> bool:
+    """Files in memory are written many times quicker, where there is enough of it and programs may be run."""
+    return (
+        folder.is_dir()
+        and not os.statvfs(folder).f_flag & os.ST_NOEXEC
+        and shutil.disk_usage(folder).free > ROOM_BYTES
+    )
+
+
+if _has_room(SHARED_MEMORY):
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(SHARED_MEMORY))
+
+# Otherwise each of the many processes that tests start would compile the package anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Half as many again as processors: a good part of the tests waits for other processes."""
+    return (os.cpu_count() or 1) * 3 // 2 or 1
 
 
 @pytest.fixture(scope="session")
@@ -43,14 +67,19 @@ def postgres_databases() -> Generator[PostgresDatabases]:
             yield PostgresDatabases(server)
 
 
-def _has_room(folder: Path) -> bool:
-    """Making a database writes many small files: ten times quicker in memory, where there is enough."""
-    return folder.is_dir() and shutil.disk_usage(folder).free > ROOM_BYTES
+@pytest.fixture(scope="session")
+def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SQLite file to copy, which is quicker than to migrate."""
+    file = tmp_path_factory.mktemp("migrated") / "trax.db"
+    store = Store(f"sqlite:///{file}")
+    store.open()
+    store.close()
+    return file
 
 
 @pytest.fixture(params=DIALECTS)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[str]:
-    """The address of a database that is migrated already (PostgreSQL) or will be when opened."""
+    """The address of a database that is migrated already, or in memory."""
     with _database(request, tmp_path, migrated=True) as address:
         yield address
 
@@ -68,6 +97,8 @@ def _database(request: pytest.FixtureRequest, folder: Path, *, migrated: bool) -
         case "memory":
             yield "memory://"
         case "sqlite":
+            if migrated:
+                shutil.copyfile(request.getfixturevalue("migrated_file"), folder / "trax.db")
             yield f"sqlite:///{folder}/trax.db"
         case _:
             databases: PostgresDatabases = request.getfixturevalue("postgres_databases")
@@ -102,6 +133,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(POSTGRESQL)
 
 
+def pytest_collection_finish() -> None:
+    """Let the garbage collector run seldom, and spare it what stays to the end: all modules and tests."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Say how many tests PostgreSQL took part in, so that a run without it cannot pass for a whole one."""
     passed = terminalreporter.stats.get("passed", [])
@@ -115,9 +153,11 @@ def logging_as_it_was() -> Generator[None]:
     before = [(logger, logger.level, logger.disabled, logger.propagate) for logger in _our_loggers()]
     disabled_below = logging.root.manager.disable
     yield
-    logging.disable(disabled_below)
+    if logging.root.manager.disable != disabled_below:
+        logging.disable(disabled_below)
     for logger, level, disabled, propagate in before:
-        logger.setLevel(level)
+        if logger.level != level:  # to set it empties the caches of all loggers
+            logger.setLevel(level)
         logger.disabled, logger.propagate = disabled, propagate
 
 

@@ -3,42 +3,56 @@
 You write trains, typed pipelines of junctions. A manifest says which train runs when. Every job is an entry
 in one work queue, is admitted by one dispatcher, and leaves a record of every attempt.
 
-The packages, in the order in which a job passes through them:
+The packages, in the order in which a job passes through them; the head of each names its modules:
 
-    train/      1  what runs: junctions, routes, memory by type; no database
-    schedule/   2  when it runs: declarations, cron, exclusions, what is due; pure functions
-    queue       3  enqueue jobs
-    dispatch/   4  which entries fit under the limits, and which worker or submitter gets them
-    work/       5  the slots in which runs are executed
-    admin/         the administrative trains: manifest manager, job dispatcher, run results, dead letters
-    store/         the database: one implementation, two dialects
-    records/       frozen values: what the tables hold
-    host/          the app object and its parts
-    submitters/    other executors of runs: HTTP, Celery, Ray, SQS
-    web/           the HTTP API and the dashboard
-    cli/           the `trax` command
-    testing/       test support for users and for Trax itself
+    train/       1  define: junctions, routes, memory by type; no database
+    schedule/    2  when: declarations, cron, exclusions, what is due; pure functions
+    engine/      3  decide and write: enqueue, manifest manager, job dispatcher, finish, dead letters
+    worker/      4  run: claim runs, execute them in slots, write results, send heartbeats
+    remote/      5  run elsewhere: hand runs over to HTTP, Celery, Ray or SQS workers
+    store/          the database: one implementation, two dialects
+    records/        frozen values: what the tables hold
+    settings/       all settings with their defaults
+    server/         the process: roles, loops, start, LISTEN
+    app/            the app object and its resources: what a user holds
+    inspect/        look: why, plan, lint, doctor, status
+    web/            the HTTP API and the dashboard
+    cli/            the `trax` command
+    testing/        test support for users and for Trax itself
+
+    errors.py       all errors, as one class tree
+    clock.py        the clock, and waiting with a timeout
+    events.py       events within this process, which wake loops
+    bounds.py       limits of numbers, durations, moments and JSON from outside
+    escapes.py      make control characters in text visible
+    lazy.py         import names of a package on first use
+    masking.py      mask secrets by name, and passwords in URLs
+    __main__.py     `python -m trax`
 
 Imports point down only; ARCHITECTURE.md draws the layers.
 """
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from trax.lazy import lazy_names
 
 if TYPE_CHECKING:
     from trax.app.app import Trax
     from trax.engine.actor import acting
     from trax.engine.submitter import Refused, Submission, Submitter
     from trax.errors import (
+        Cancel,
         Conflict,
         EntryCancelled,
         InvalidInput,
         NotFound,
+        RetryAfter,
         RunCancelled,
         RunInterrupted,
         RunTimedOut,
+        Snooze,
         TraxError,
     )
     from trax.records import DeadLetter, LogLine, Manifest, ManifestGroup, Metadata, Reason, WorkQueueEntry
@@ -46,7 +60,6 @@ if TYPE_CHECKING:
     from trax.records.schedule import Calendar
     from trax.schedule import Group, Item, cron, every, exclude, fire_all
     from trax.train import (
-        Cancel,
         Cancellation,
         Cancelled,
         Done,
@@ -55,9 +68,7 @@ if TYPE_CHECKING:
         Junction,
         Outcome,
         Retry,
-        RetryAfter,
         Route,
-        Snooze,
         Train,
         current,
         extract,
@@ -117,24 +128,19 @@ __all__ = [
     "wired",
 ]
 
-_HOMES = {
-    "trax.engine.submitter": "Refused Submission Submitter",
-    "trax.errors": "Conflict EntryCancelled InvalidInput NotFound RunCancelled RunInterrupted RunTimedOut "
-    "TraxError",
-    "trax.engine.actor": "acting",
-    "trax.app.app": "Trax",
-    "trax.records": "DeadLetter LogLine Manifest ManifestGroup Metadata Reason WorkQueueEntry",
-    "trax.records.audit": "Actor",
-    "trax.records.schedule": "Calendar",
-    "trax.schedule": "Group Item cron every exclude fire_all",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name on first use, so that `trax --help` does not load a database library."""
-    if name not in __all__:
-        raise AttributeError(f"module 'trax' has no attribute {name!r}")
-    home = next((module for module, names in _HOMES.items() if name in names.split()), "trax.train")
-    value = getattr(importlib.import_module(home), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "trax.app.app": "Trax",
+        "trax.engine.actor": "acting",
+        "trax.engine.submitter": "Refused Submission Submitter",
+        "trax.errors": "Cancel Conflict EntryCancelled InvalidInput NotFound RetryAfter RunCancelled "
+        "RunInterrupted RunTimedOut Snooze TraxError",
+        "trax.records": "DeadLetter LogLine Manifest ManifestGroup Metadata Reason WorkQueueEntry",
+        "trax.records.audit": "Actor",
+        "trax.records.schedule": "Calendar",
+        "trax.schedule": "Group Item cron every exclude fire_all",
+        "trax.train": "Cancellation Cancelled Done Failed Interrupted Junction Outcome Retry Route Train "
+        "current extract junction short_circuit unchecked wired",
+    },
+)

@@ -16,6 +16,8 @@ LARGEST_COUNT: Final = 2**31 - 1
 """Counts have 32."""
 PRIORITY_MAX: Final = 31
 LONGEST_NAME: Final = 200
+LONGEST_PAGE: Final = 1000
+"""The maximum number of rows in one page of a list."""
 LONGEST_DURATION: Final = timedelta(days=68 * 365)
 """The longest wait, timeout, interval or retention: 68 years, which in seconds fits 31 bits."""
 LONGEST_SECONDS: Final = 68 * 365 * 86_400

@@ -2,12 +2,44 @@
 
 from __future__ import annotations
 
-import asyncio
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import asyncio
 
 Clock = Callable[[], datetime]
 """Returns the current time, aware and in UTC."""
+
+DURATION_FORMS: Final = "90s, 25 min, 1h30m, 2 days, 0:01:30 or PT20M; a plain number is in seconds"
+"""The forms that `parse_duration` reads, for messages and help texts."""
+MICROSECOND: Final = timedelta(microseconds=1)
+MICROSECONDS_BELOW_MILLISECONDS: Final = 999_500
+"""From here on a duration is written in seconds: rounded to milliseconds, it would be 1000 ms."""
+TENTHS_BELOW: Final = 10
+LEAST: Final = 0.05
+LONGEST_TEXT: Final = 60
+UNITS: Final = {
+    "milliseconds": "ms millisecond milliseconds",
+    "seconds": "s sec secs second seconds",
+    "minutes": "m min mins minute minutes",
+    "hours": "h hr hrs hour hours",
+    "days": "d day days",
+    "weeks": "w week weeks",
+}
+UNIT_NAMES: Final = {word: unit for unit, words in UNITS.items() for word in words.split()}
+NUMBER: Final = r"[0-9]+(?:\.[0-9]+)?"
+PLAIN_NUMBER: Final = re.compile(rf"{NUMBER}|\.[0-9]+")
+UNIT_TERM: Final = re.compile(rf"({NUMBER}) ?([A-Za-z]+)")
+UNIT_FORM: Final = re.compile(rf"{NUMBER} ?[A-Za-z]+(?:,? ?{NUMBER} ?[A-Za-z]+)*")
+CLOCK_FORM: Final = re.compile(
+    r"(?:([0-9]+) days?,? )?([0-9]+):([0-5]?[0-9])(?::([0-5]?[0-9](?:\.[0-9]+)?))?"
+)
+ISO_FORM: Final = re.compile(
+    rf"P(?:({NUMBER})W)?(?:({NUMBER})D)?(?:T(?=[0-9])(?:({NUMBER})H)?(?:({NUMBER})M)?(?:({NUMBER})S)?)?"
+)
 
 
 def utc_now() -> datetime:
@@ -16,21 +48,78 @@ def utc_now() -> datetime:
 
 async def is_set_within(event: asyncio.Event, seconds: float | None) -> bool:
     """Wait for the event, at most this long (None: forever); False after a timeout."""
+    from asyncio import timeout
+
     try:
-        async with asyncio.timeout(seconds):
+        async with timeout(seconds):
             await event.wait()
     except TimeoutError:
         return False
     return True
 
 
-def format_duration(duration: timedelta) -> str:
-    """A duration for people: "2 s", "20 min", "1 h 30 min", "3 days"."""
-    seconds = duration.total_seconds()
-    if seconds < 1 or seconds % 1:
-        return f"{seconds:g} s"
-    days, rest = divmod(int(seconds), 86_400)
+def format_duration(duration: timedelta | float, *, units: int | None = None) -> str:
+    """A duration for people: "2 s", "20 min", "1 h 30 min", "3 days", "250 ms"; `parse_duration` reads it.
+
+    It is exact, unless `units` gives the greatest number of units to show; a float is in seconds.
+    """
+    microseconds = round((duration / MICROSECOND) if isinstance(duration, timedelta) else duration * 1e6)
+    if microseconds < 0:
+        return f"-{format_duration(timedelta(microseconds=-microseconds), units=units)}"
+    if 0 < microseconds < MICROSECONDS_BELOW_MILLISECONDS:
+        return f"{_shorten(microseconds / 1000, exact=units is None)} ms"
+    whole, fraction = divmod(microseconds, 1_000_000)
+    days, rest = divmod(whole, 86_400)
     hours, rest = divmod(rest, 3_600)
-    minutes, rest = divmod(rest, 60)
-    parts = ((days, "day" if days == 1 else "days"), (hours, "h"), (minutes, "min"), (rest, "s"))
-    return " ".join(f"{number} {unit}" for number, unit in parts if number)
+    minutes, seconds = divmod(rest, 60)
+    last = f"{seconds}{f'.{fraction:06d}'.rstrip('0.')}"
+    if units is not None:
+        last = _shorten(seconds + fraction / 1e6, exact=False) if whole < TENTHS_BELOW else str(seconds)
+    texts = (f"{days} day{'' if days == 1 else 's'}", f"{hours} h", f"{minutes} min", f"{last} s")
+    first = next((place for place, count in enumerate((days, hours, minutes)) if count), len(texts) - 1)
+    shown = texts[first:] if units is None else texts[first : first + units]
+    return " ".join(text for text in shown if not text.startswith("0 ")) or texts[-1]
+
+
+def _shorten(number: float, *, exact: bool) -> str:
+    """A number below 1000 with at most one decimal, or exactly; a positive one never becomes 0."""
+    if exact:
+        return f"{number:.3f}".rstrip("0").rstrip(".")
+    return "<0.1" if 0 < number < LEAST else f"{number:.{int(number < TENTHS_BELOW)}f}".removesuffix(".0")
+
+
+def parse_duration(text: str) -> timedelta:
+    """Read a duration as people, `format_duration` and ISO 8601 write it; ValueError names the forms."""
+    try:
+        return _parse(text.strip())
+    except (KeyError, OverflowError):
+        raise ValueError(f"expected a duration such as {DURATION_FORMS}") from None
+
+
+def _parse(text: str) -> timedelta:
+    if len(text) > LONGEST_TEXT:
+        raise KeyError
+    sign = -1 if text.startswith("-") else 1
+    text = text.removeprefix("-")
+    if match := CLOCK_FORM.fullmatch(text):
+        days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
+        return sign * timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+    if match := ISO_FORM.fullmatch(text.upper()):
+        names = ("weeks", "days", "hours", "minutes", "seconds")
+        given = {name: float(part) for name, part in zip(names, match.groups(), strict=True) if part}
+        return sign * _sum_of(given)
+    if PLAIN_NUMBER.fullmatch(text):
+        return sign * timedelta(seconds=float(text))
+    if not UNIT_FORM.fullmatch(text):
+        raise KeyError
+    terms = [(UNIT_NAMES[unit.lower()], float(number)) for number, unit in UNIT_TERM.findall(text)]
+    given = dict(terms)
+    if len(given) < len(terms):
+        raise KeyError
+    return sign * _sum_of(given)
+
+
+def _sum_of(given: dict[str, float]) -> timedelta:
+    if not given:
+        raise KeyError
+    return timedelta(**given)

@@ -1,28 +1,38 @@
-"""All errors that Trax raises to callers, as one class tree.
+"""All errors that Trax raises to callers, as one class tree. In parentheses: what they also derive from.
 
 TraxError
-├── DefinitionError          something declared in code is wrong
+├── DefinitionError          something declared in code is wrong (ValueError)
 │   ├── RouteError           a route whose junctions do not fit together (CHAIN001, CHAIN002)
-│   ├── UnknownTrain         no train is registered under this name
+│   ├── UnknownTrain         no train is registered under this name (LookupError)
 │   └── InvalidSetting       a setting has an invalid value
-├── InvalidInput             an input or output does not match its declared type
-│   ├── InvalidArgument      an invalid argument or option (also a DefinitionError)
+├── InvalidInput             an input or output does not match its declared type (ValueError)
+│   ├── InvalidArgument      an invalid argument or option (DefinitionError)
 │   └── SecretUnreadable     a secret in it cannot be decrypted: it was not stored, or its key is missing
 ├── WiringError              a value that a junction needs is missing at run time
 ├── RunCancelled             the run was cancelled: by an operator, a timeout, or itself
-│   └── RunTimedOut          it exceeded its timeout
+│   ├── RunTimedOut          it exceeded its timeout (TimeoutError)
+│   └── Cancel               raised in a junction: end this run as cancelled
 ├── RunInterrupted           the run had to stop before its end and should run again
+├── DelayRequest             the run should run again after a delay
+│   ├── RetryAfter           raised in a junction: fail, and retry after this delay
+│   └── Snooze               raised in a junction: run again later, without a failure (RunInterrupted)
 ├── ProcessDied              the process of a cpu train ended during the run
 ├── RemoteFailure            an exception that a run raised in another process
-├── RemoteLost               the connection to the executor of a run broke before the run ended
+├── RemoteLost               the connection to the executor of a run broke (ConnectionError)
+├── EndpointUnreachable      an HTTP worker did not start the run (ConnectionError)
 ├── EntryCancelled           the entry was withdrawn from the work queue before it ran
-├── NotFound                 no such record
+├── WaitTimedOut             the job did not end within the timeout of the wait (TimeoutError)
+├── NotFound                 no such record (LookupError)
 ├── Conflict                 the record has changed in the meantime
 ├── MissingExtra             a feature needs packages that are not installed
+├── AppImportError           the module of the app cannot be imported by a command
+├── PostgresNotFound         no PostgreSQL programs for `trax.testing.postgres` (LookupError)
+├── PostgresFailed           a PostgreSQL program of `trax.testing.postgres` failed
 └── StoreError               a database error
-    ├── InvalidUrl           Trax cannot use this database URL
-    ├── StoreUnavailable     unreachable, restarting or busy: a retry may succeed
+    ├── InvalidUrl           Trax cannot use this database URL (ValueError)
+    ├── StoreUnavailable     unreachable, restarting or busy: a retry may succeed (ConnectionError)
     ├── AccessDenied         the database refuses this user, file or statement
+    ├── RowsRefused          the database refuses these values
     ├── SchemaNotMigrated    the tables are missing or older than this code
     └── SchemaTooNew         the tables are newer than this code
 """
@@ -34,12 +44,52 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from trax.bounds import is_duration
 from trax.masking import HIDDEN, hide_in_text, hide_secrets, is_secret_name, mask_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from datetime import timedelta
     from types import ModuleType
 
+__all__ = [
+    "AccessDenied",
+    "AppImportError",
+    "Cancel",
+    "Conflict",
+    "DefinitionError",
+    "DelayRequest",
+    "EndpointUnreachable",
+    "EntryCancelled",
+    "FieldError",
+    "InvalidArgument",
+    "InvalidInput",
+    "InvalidSetting",
+    "InvalidUrl",
+    "MissingExtra",
+    "NotFound",
+    "PostgresFailed",
+    "PostgresNotFound",
+    "ProcessDied",
+    "RemoteFailure",
+    "RemoteLost",
+    "RetryAfter",
+    "RouteError",
+    "RowsRefused",
+    "RunCancelled",
+    "RunInterrupted",
+    "RunTimedOut",
+    "SchemaNotMigrated",
+    "SchemaTooNew",
+    "SecretUnreadable",
+    "Snooze",
+    "StoreError",
+    "StoreUnavailable",
+    "TraxError",
+    "UnknownTrain",
+    "WaitTimedOut",
+    "WiringError",
+]
 
 MAX_VALUE_CHARACTERS = 80
 
@@ -48,7 +98,7 @@ class TraxError(Exception):
     """The base class of all errors that Trax raises."""
 
 
-class DefinitionError(TraxError):
+class DefinitionError(TraxError, ValueError):
     """Something declared in code is wrong."""
 
 
@@ -60,7 +110,7 @@ class RouteError(DefinitionError):
         self.code = code
 
 
-class UnknownTrain(DefinitionError):
+class UnknownTrain(DefinitionError, LookupError):
     """No train is registered under this name."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
@@ -93,7 +143,7 @@ class FieldError:
         return f"{self.path or 'the value itself'}: {self.message} (got {got})"
 
 
-class InvalidInput(TraxError):
+class InvalidInput(TraxError, ValueError):
     """An input or output does not match its declared type; `errors` names every invalid field."""
 
     def __init__(self, subject: str, errors: Sequence[FieldError]) -> None:
@@ -122,12 +172,47 @@ class RunCancelled(TraxError):
     """The run was cancelled: by an operator, a timeout, or itself."""
 
 
-class RunTimedOut(RunCancelled):
+class RunTimedOut(RunCancelled, TimeoutError):
     """The run exceeded its timeout."""
+
+
+class Cancel(RunCancelled):
+    """Raise this in a junction to end the run as cancelled, with a reason."""
 
 
 class RunInterrupted(TraxError):
     """The run had to stop before its end and should run again."""
+
+
+class DelayRequest(TraxError):
+    """A request to run again after `delay`; use `RetryAfter` or `Snooze`."""
+
+    def __init__(self, delay: timedelta, reason: str | None = None) -> None:
+        self.delay = _validate_delay(type(self).__name__, delay)
+        super().__init__(reason or f"requested to run again after {delay.total_seconds():g} s")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.delay, str(self))
+
+
+class RetryAfter(DelayRequest):
+    """Raise this in a junction to fail, and to be retried after `delay` instead of the policy's delay.
+
+    It counts like any other failure: after `max_retries` the job becomes a dead letter.
+    """
+
+
+class Snooze(DelayRequest, RunInterrupted):
+    """Raise this in a junction to stop now and run the same job again after `delay`.
+
+    It is not a failure and does not count towards `max_retries`: the job could not be done yet.
+    """
+
+
+def _validate_delay(name: str, delay: Any) -> timedelta:
+    if not is_duration(delay):
+        raise InvalidArgument(f"the delay of {name}", "a timedelta from 0 to 68 years", delay)
+    return delay
 
 
 class ProcessDied(TraxError):
@@ -153,15 +238,23 @@ class RemoteFailure(TraxError):
         self.raised = tuple(raised)
 
 
-class RemoteLost(TraxError):
+class RemoteLost(TraxError, ConnectionError):
     """The connection to the executor of a run broke before the run ended: its result is unknown here."""
+
+
+class EndpointUnreachable(TraxError, ConnectionError):
+    """The endpoint started nothing: the call did not arrive, or was rejected as busy too often."""
 
 
 class EntryCancelled(TraxError):
     """The entry was withdrawn from the work queue before it ran."""
 
 
-class NotFound(TraxError):
+class WaitTimedOut(TraxError, TimeoutError):
+    """The job did not end within the timeout of the wait; it continues."""
+
+
+class NotFound(TraxError, LookupError):
     """No such record."""
 
 
@@ -180,17 +273,29 @@ class MissingExtra(TraxError):
         self.module = module
 
 
+class AppImportError(TraxError):
+    """The app's module raised an error on import."""
+
+
+class PostgresNotFound(TraxError, LookupError):
+    """No PostgreSQL server was found for `trax.testing.postgres`."""
+
+
+class PostgresFailed(TraxError):
+    """A PostgreSQL program of `trax.testing.postgres` failed; the message ends with its log."""
+
+
 class StoreError(TraxError):
     """A database error. A retry may succeed where `transient` is true."""
 
     transient = False
 
 
-class InvalidUrl(StoreError):
+class InvalidUrl(StoreError, ValueError):
     """Trax cannot use this database URL."""
 
 
-class StoreUnavailable(StoreError):
+class StoreUnavailable(StoreError, ConnectionError):
     """The database is unreachable, restarting or busy: a retry may succeed."""
 
     transient = True
@@ -198,6 +303,10 @@ class StoreUnavailable(StoreError):
 
 class AccessDenied(StoreError):
     """The database refuses this user, file or statement."""
+
+
+class RowsRefused(StoreError):
+    """The database rejected the values of these rows. The transaction can continue without them."""
 
 
 class SchemaNotMigrated(StoreError):

@@ -75,8 +75,8 @@ def test_so_does_one_that_has_not_even_begun(yard: Town, postgres_url: str) -> N
 
 
 def test_what_a_killed_process_of_several_ran_is_run_again(yard: Town) -> None:
-    yard.start("scheduler", worker_lost_after=2)
-    parent = yard.start("worker", "--processes", "2", "--concurrency", "1", worker_lost_after=2)
+    yard.start("scheduler", worker_lost_after=5)
+    parent = yard.start("worker", "--processes", "2", "--concurrency", "1", worker_lost_after=5)
     yard.has_workers(2)
     yard.hold("one", "two")
     yard.queue("one", "two")

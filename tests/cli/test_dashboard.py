@@ -17,10 +17,10 @@ from urllib.error import HTTPError
 from urllib.request import HTTPCookieProcessor, Request, build_opener, urlopen
 
 import pytest
+from tests.support.results import run_result
 from tests.support.waiting import until
 
-from trax.records import State
-from trax.records.metadata import NewRun, ResultRow
+from trax.records.metadata import NewRun
 from trax.store import Store, stats
 from trax.store.runs import metadata
 from trax.web.access import matches
@@ -139,7 +139,7 @@ def test_a_dashboard_adds_up_what_has_ended_where_no_scheduler_runs(folder: Path
     store.open()
     long_ago = datetime.now(UTC) - timedelta(hours=5)
     run = store.run(metadata.begin, NewRun(external_id="a", train="greet"), now=long_ago)
-    ending = ResultRow(metadata_id=run, worker_id=None, state=State.COMPLETED)
+    ending = run_result(run)
     store.run(metadata.finish, [ending], now=long_ago)
 
     with serving(folder, "dashboard", "--port", "0", "--database-url", address):

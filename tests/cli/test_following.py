@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.results import run_result
 
 from trax.clock import utc_now
 from trax.records import LogLevel, State
-from trax.records.metadata import NewLogLine, NewRun, ResultRow
+from trax.records.metadata import NewLogLine, NewRun
 from trax.store import Store
 from trax.store.runs import metadata, run_log
 
@@ -43,7 +44,7 @@ class UnderWay:
         self.store.run(run_log.add, [line])
 
     def ends(self, state: State) -> None:
-        ending = ResultRow(metadata_id=self.id, worker_id=None, state=state)
+        ending = run_result(self.id, state)
         self.store.run(metadata.finish, [ending], now=utc_now())
 
 
@@ -77,7 +78,7 @@ def test_what_a_run_says_is_heard_while_it_runs(run: UnderWay, file_url: str) ->
 def test_a_run_in_progress_is_asked_to_stop(run: UnderWay, operator: Operator) -> None:
     told = operator("executions", "cancel", str(run.id))
 
-    assert (told.code, told.out) == (0, "cancelled, or cancellation requested: 1 of 1\n")
+    assert (told.code, told.out) == (0, f"cancelled, or cancellation requested: 1 of 1 ({run.id})\n")
     assert operator.json("executions", "show", str(run.id))["cancel_requested"] is True
 
 

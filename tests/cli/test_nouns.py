@@ -56,7 +56,7 @@ def test_a_manifest_is_disabled_and_enabled(operator: Operator) -> None:
 
 def test_a_manifest_is_triggered_now_or_later(operator: Operator) -> None:
     now = operator("manifests", "trigger", "greet-ada")
-    later = operator.json("manifests", "trigger", "greet-ada", "--delay", "60")
+    later = operator.json("manifests", "trigger", "greet-ada", "--delay", "1 min")
 
     newest, _ = operator.json("queue", "list", "--origin", "trigger")
     assert now.out.startswith("manifest 'greet-ada' is queued as entry ")
@@ -154,7 +154,7 @@ def test_entries_are_withdrawn_while_they_wait(operator: Operator) -> None:
     withdrawn = operator("queue", "cancel", str(entry))
     again = operator("queue", "cancel", str(entry), "999")
 
-    assert (withdrawn.code, withdrawn.out) == (0, "cancelled: 1 of 1\n")
+    assert (withdrawn.code, withdrawn.out) == (0, f"cancelled: 1 of 1 ({entry})\n")
     assert (again.code, again.out) == (1, "cancelled: 0 of 2\n")
     assert operator.json("queue", "show", str(entry))["status"] == "cancelled"
 
@@ -240,7 +240,7 @@ def test_settings_are_read_changed_and_reset(operator: Operator) -> None:
 
     assert changed.out == "set: max_active_jobs, default_job_timeout\n"
     assert found["max_active_jobs"] == {"value": 50, "origin": "operator"}
-    assert found["default_job_timeout"] == {"value": "PT1M30S", "origin": "operator"}
+    assert found["default_job_timeout"] == {"value": "1 min 30 s", "origin": "operator"}
     assert "listen_url" not in found  # it may hold a password
 
     operator("settings", "set", "max_active_jobs=none")

@@ -46,24 +46,28 @@ class Typing(io.StringIO):
         (
             ["queue", "add", "greet", "--delay", "-5"],
             2,
-            'trax: Invalid value "-5.0" for --delay. Must be >= 0.',
+            "trax: Invalid value for --delay: it must be from 0 s to 68 years.",
         ),
-        (["queue", "add", "greet", "--delay", "nan"], 2, 'trax: Invalid value "nan" for --delay.'),
+        (
+            ["queue", "add", "greet", "--delay", "nan"],
+            2,
+            "trax: Invalid value for --delay: expected a duration",
+        ),
         (["manifests", "trigger", "greet-ada", "--delay", "soon"], 2, "trax: Invalid value for --delay"),
         (
             ["manifests", "trigger", "greet-ada", "--delay", "-1"],
             2,
-            'trax: Invalid value "-1.0" for --delay.',
+            "trax: Invalid value for --delay: it must be",
         ),
         (
             ["manifests", "trigger", "greet-ada", "--delay", "inf"],
             2,
-            'trax: Invalid value "inf" for --delay.',
+            "trax: Invalid value for --delay: expected a duration",
         ),
         (
             ["manifests", "trigger", "greet-ada", "--delay", "1e30"],
             2,
-            'trax: Invalid value "1e+30" for --delay',
+            "trax: Invalid value for --delay: expected a duration",
         ),
         (["executions", "list", "--since", "yesterday"], 2, "trax: Invalid value for --since"),
         (
@@ -286,16 +290,6 @@ def test_completion_is_installed_for_the_shell(tmp_path: Path) -> None:
 
     (script,) = tmp_path.rglob("completions/trax")
     assert "dead-letters" in script.read_text(encoding="utf-8")
-
-
-def test_help_imports_no_database_and_no_command() -> None:
-    asked = "import sys; from trax.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
-    heavy = "print([m for m in sys.modules if m in {'sqlalchemy', 'pydantic', 'trax.app.app'}])"
-
-    helped = subprocess.run([sys.executable, "-c", asked + heavy], capture_output=True, text=True, check=True)
-
-    assert "executions" in helped.stdout
-    assert helped.stdout.splitlines()[-1] == "[]"
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_a_busy_server_shows_what_runs_and_how_far_it_has_come() -> None:
     under_way = (RunningTrain("sync", 3), RunningTrain("roast", 1, 0.4))
     counts = {"running": 4, "pending": 2, "ready": COUNT_LIMIT, "delayed": 7, "workers": (WORKER, other)}
 
-    found = drawn(seen(counts, under_way=under_way, completed=12, failed=1))
+    found = drawn(seen(counts, running=under_way, completed=12, failed=1))
 
     assert found["running"] == (
         "4 of 10 slots on 2 workers, 2 waiting for a slot: sync ×3, roast 40%"  # noqa: RUF001

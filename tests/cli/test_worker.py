@@ -133,7 +133,7 @@ def test_one_that_dies_is_replaced(folder: Path) -> None:
             victim = int(lines(parent, 2)[0].rpartition(" ")[2])
             os.kill(victim, signal.SIGKILL)
             assert parent.stderr
-            while "starts in 0.5 s" not in (said := parent.stderr.readline()):
+            while "restarting in 0.5 s" not in (said := parent.stderr.readline()):
                 pass
             while " started: pid " not in parent.stderr.readline():
                 pass

@@ -12,10 +12,13 @@ from trax.testing.submitter_contract import SCENARIOS, Scenario, Workspace, name
 if TYPE_CHECKING:
     from pathlib import Path
 
+CROWD = 240
+"""Many times what the limits let in at once."""
+
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=name_of)
 @pytest.mark.parametrize("mode", ["database", "response"])
 async def test_http_workers_keep(
     mode: Literal["database", "response"], scenario: Scenario, postgres_url: str, tmp_path: Path
 ) -> None:
-    await play(scenario, HttpEngine(mode), Workspace(postgres_url, tmp_path))
+    await play(scenario, HttpEngine(mode), Workspace(postgres_url, tmp_path, crowd=CROWD))

@@ -21,13 +21,16 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
 
+CROWD = 400
+"""Many times what the limits let in at once."""
+
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=name_of)
 @pytest.mark.parametrize("engine", [Elsewhere, Here])
 async def test_the_reference_keeps(
     engine: type[Elsewhere | Here], scenario: Scenario, postgres_url: str, tmp_path: Path
 ) -> None:
-    await play(scenario, engine(tmp_path), Workspace(postgres_url, tmp_path))
+    await play(scenario, engine(tmp_path), Workspace(postgres_url, tmp_path, crowd=CROWD))
 
 
 @pytest.fixture

@@ -14,15 +14,20 @@ if TYPE_CHECKING:
 
     from tests.support.amazon import Amazon
 
+CROWD = 150
+"""Many times what the limits let in at once."""
+
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=name_of)
 async def test_a_consumer_keeps(
     scenario: Scenario, amazon: Amazon, postgres_url: str, tmp_path: Path
 ) -> None:
-    await play(scenario, SqsEngine(amazon.endpoint, amazon.queue("jobs")), Workspace(postgres_url, tmp_path))
+    engine = SqsEngine(amazon.endpoint, amazon.queue("jobs"))
+
+    await play(scenario, engine, Workspace(postgres_url, tmp_path, crowd=CROWD))
 
 
 async def test_a_fifo_queue_carries_a_crowd(amazon: Amazon, postgres_url: str, tmp_path: Path) -> None:
     engine = SqsEngine(amazon.endpoint, amazon.queue("jobs.fifo"))
 
-    await play(SCENARIOS[-1], engine, Workspace(postgres_url, tmp_path))
+    await play(SCENARIOS[-1], engine, Workspace(postgres_url, tmp_path, crowd=CROWD))

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support import listing
+from tests.support.databases import IN_MEMORY_TOO
 
 from trax.engine.job_dispatcher import MAX_ENTRIES_PER_CYCLE, DispatchResult, run_dispatch_cycle
 from trax.engine.routing import Routing
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from sqlalchemy import Connection
+
+pytestmark = IN_MEMORY_TOO
 
 
 class Gate:

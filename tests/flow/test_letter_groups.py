@@ -6,12 +6,15 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.databases import IN_MEMORY_TOO
 
 from trax import Retry, Trax, TraxError, every
 from trax.testing import Harness
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
+
+pytestmark = IN_MEMORY_TOO
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 

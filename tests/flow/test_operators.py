@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.databases import IN_MEMORY_TOO
 
 from trax import Trax, every
 from trax.errors import DefinitionError, StoreUnavailable, TraxError
@@ -11,6 +12,8 @@ from trax.testing import Harness
 
 if TYPE_CHECKING:
     from trax.store import Store
+
+pytestmark = IN_MEMORY_TOO
 
 
 async def test_what_operators_set_can_be_undone(url: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from trax import Group, Trax, every
-from trax.app import queue
+from trax.app.queue import enqueue_without_code
 from trax.engine.parking import FleetCache
 from trax.engine.schedule import schedule
 from trax.inspect.status import status
@@ -42,7 +42,7 @@ class Yard:
         self.greet = greet
 
     async def queue(self, train: str, value: Any = None, **how: Any) -> QueuedEntry:
-        return await queue.queue(self.app.parts, train, value, how)  # pyright: ignore[reportArgumentType]
+        return await enqueue_without_code(self.app.parts, train, value, how)  # pyright: ignore[reportArgumentType]
 
     async def register(self, *trains: str, groups: list[str] | None = None, **columns: Any) -> int:
         """A worker of another process."""
@@ -115,7 +115,7 @@ async def test_they_are_let_in_as_soon_as_a_worker_registers_that_has_the_train(
     assert await yard.parked() == [entry.id]
 
     await yard.register("bake")
-    while (await yard.h.cycle("job_dispatcher")).more:
+    while (await yard.h.cycle("job_dispatcher")).run_again:
         pass
 
     (run,) = await yard.app.executions.list()
@@ -240,7 +240,7 @@ async def test_everybody_who_asks_how_it_goes_hears_of_them(yard: Yard) -> None:
     await yard.queue("greeet")
     await yard.h.run_until_idle()
 
-    found = await status(yard.app.parts)
+    found = await status(yard.app.parts.store, yard.app.parts.live)
 
     assert (found.parked, found.parked_trains) == (1, ("greeet",))
     assert problems(found) == ["1 entry is parked: no live worker accepts train 'greeet'"]

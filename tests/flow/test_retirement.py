@@ -51,7 +51,7 @@ async def h(app: Railway) -> AsyncGenerator[Harness]:
 def declaring(*external_ids: str, name: str = "default", when: Any = FIVE_MINUTES, **how: Any) -> Railway:
     code = Railway(name=name)
     for external_id in external_ids:
-        code.schedule(code.sync, external_id, USERS, when, **how)
+        code.schedule(code.sync_table, external_id, USERS, when, **how)
     return code
 
 
@@ -68,7 +68,7 @@ async def retired(h: Harness) -> list[str]:
 
 async def test_what_runs_counts_until_it_ends_and_its_end_is_recorded(app: Railway, h: Harness) -> None:
     slow = Railway()
-    slow.schedule(slow.sync, "users", USERS, FIVE_MINUTES, group="etl")
+    slow.schedule(slow.sync_table, "users", USERS, FIVE_MINUTES, group="etl")
     slow.group("etl", max_active_jobs=1)
     await deploy(h, slow)
     await h.cycle("manifest_manager")
@@ -77,7 +77,7 @@ async def test_what_runs_counts_until_it_ends_and_its_end_is_recorded(app: Railw
     without.group("etl", max_active_jobs=1)
 
     await deploy(h, without)
-    await app.queue(app.sync, ORDERS, group="etl")
+    await app.queue(app.sync_table, ORDERS, group="etl")
     full = await h.cycle("job_dispatcher")
     await h.work()
     free = await h.cycle("job_dispatcher")
@@ -151,7 +151,7 @@ async def test_a_letter_that_is_requeued_runs_once_with_its_own_input(app: Railw
     await deploy(h, code)
     await h.run_until_idle()
     (letter,) = await app.dead_letters.list()
-    await app.manifests.schedule(app.sync, "users", ORDERS, FIVE_MINUTES)
+    await app.manifests.schedule(app.sync_table, "users", ORDERS, FIVE_MINUTES)
     await app.manifests.delete("users")
 
     await app.dead_letters.requeue([letter.id])
@@ -181,8 +181,8 @@ async def test_whoever_wants_something_of_it_is_told_how_to_bring_it_back(
 
 @in_memory
 async def test_a_group_starts_nothing_that_is_retired(app: Railway, h: Harness) -> None:
-    await app.manifests.schedule(app.sync, "goes", USERS, FIVE_MINUTES, group="etl")
-    await app.manifests.schedule(app.sync, "stays", USERS, FIVE_MINUTES, group="etl")
+    await app.manifests.schedule(app.sync_table, "goes", USERS, FIVE_MINUTES, group="etl")
+    await app.manifests.schedule(app.sync_table, "stays", USERS, FIVE_MINUTES, group="etl")
     await app.manifests.delete("goes")
 
     assert await app.groups.trigger("etl") == 1
@@ -217,11 +217,11 @@ async def test_a_group_with_nothing_but_retired_manifests_is_not_listed(app: Rai
 
 
 async def test_a_declared_child_of_a_retired_parent_is_refused(app: Railway, h: Harness) -> None:
-    await app.manifests.schedule(app.sync, "parent", USERS, FIVE_MINUTES)
+    await app.manifests.schedule(app.sync_table, "parent", USERS, FIVE_MINUTES)
     await app.manifests.delete("parent")
     code = Railway()
-    code.schedule_many(code.sync, "a", {}, FIVE_MINUTES).include_many(
-        code.sync, None, [Item("child", USERS, depends_on="parent")]
+    code.schedule_many(code.sync_table, "a", {}, FIVE_MINUTES).include_many(
+        code.sync_table, None, [Item("child", USERS, depends_on="parent")]
     )
 
     with pytest.raises(DefinitionError, match="'child' depends on 'parent', which is retired; schedule it"):
@@ -230,11 +230,11 @@ async def test_a_declared_child_of_a_retired_parent_is_refused(app: Railway, h: 
 
 @in_memory
 async def test_a_retired_manifest_is_no_part_of_a_circle(app: Railway, h: Harness) -> None:
-    await app.manifests.schedule(app.sync, "a", USERS, FIVE_MINUTES)
-    await app.manifests.schedule_dependent(app.sync, "b", USERS, "a")
+    await app.manifests.schedule(app.sync_table, "a", USERS, FIVE_MINUTES)
+    await app.manifests.schedule_dependent(app.sync_table, "b", USERS, "a")
     await app.manifests.delete("b")
     code = Railway()
-    code.schedule(code.sync, "b", USERS, FIVE_MINUTES).include(code.sync, "a", USERS)
+    code.schedule(code.sync_table, "b", USERS, FIVE_MINUTES).include(code.sync_table, "a", USERS)
 
     await deploy(h, code)
 
@@ -313,7 +313,7 @@ async def test_what_is_scheduled_again_at_run_time_is_no_longer_codes(app: Railw
     await deploy(h, declaring("users"))
     await deploy(h, declaring())
 
-    back = await app.manifests.schedule(app.sync, "users", ORDERS, FIVE_MINUTES)
+    back = await app.manifests.schedule(app.sync_table, "users", ORDERS, FIVE_MINUTES)
     await deploy(h, declaring())
 
     assert (back.retired_at, await names(h)) == (None, ["users"])
@@ -322,11 +322,11 @@ async def test_what_is_scheduled_again_at_run_time_is_no_longer_codes(app: Railw
 async def test_what_ran_once_and_was_deleted_runs_once_more_when_it_is_asked_for(
     app: Railway, h: Harness
 ) -> None:
-    await app.manifests.schedule_once(app.sync, "once", USERS)
+    await app.manifests.schedule_once(app.sync_table, "once", USERS)
     await h.run_until_idle()
     await app.manifests.delete("once")
 
-    await app.manifests.schedule_once(app.sync, "once", USERS)
+    await app.manifests.schedule_once(app.sync_table, "once", USERS)
     await h.run_until_idle()
 
     assert len(await app.executions.list(manifest="once")) == 2
@@ -334,7 +334,7 @@ async def test_what_ran_once_and_was_deleted_runs_once_more_when_it_is_asked_for
 
 async def test_dependents_go_on_when_their_parent_comes_back(app: Railway, h: Harness) -> None:
     await deploy(h, declaring("parent"))
-    await app.manifests.schedule_dependent(app.sync, "child", USERS, "parent")
+    await app.manifests.schedule_dependent(app.sync_table, "child", USERS, "parent")
     await deploy(h, declaring())
     await h.run_until_idle()
     assert (await app.manifests.get("child")).last_successful_run is None
@@ -375,7 +375,7 @@ async def test_a_retired_manifest_comes_back_under_a_new_name(app: Railway, h: H
     await h.run_until_idle()
     await deploy(h, declaring())
 
-    back = await app.manifests.schedule(app.sync, "new", USERS, FIVE_MINUTES, renamed_from="old")
+    back = await app.manifests.schedule(app.sync_table, "new", USERS, FIVE_MINUTES, renamed_from="old")
 
     assert (back.external_id, back.last_successful_run, back.retired_at) == ("new", NOON, None)
     assert await retired(h) == []
@@ -384,13 +384,13 @@ async def test_a_retired_manifest_comes_back_under_a_new_name(app: Railway, h: H
 @in_memory
 async def test_what_is_still_declared_is_not_renamed(app: Railway, h: Harness) -> None:
     code = declaring("old")
-    code.schedule(code.sync, "new", USERS, FIVE_MINUTES, renamed_from="old")
+    code.schedule(code.sync_table, "new", USERS, FIVE_MINUTES, renamed_from="old")
     with pytest.raises(DefinitionError, match="'new' is renamed from 'old', which is still declared"):
         await deploy(h, code)
 
     await deploy(h, declaring("old"))
     with pytest.raises(DefinitionError, match="'new' is renamed from 'old', which is declared in code"):
-        await app.manifests.schedule(app.sync, "new", USERS, FIVE_MINUTES, renamed_from="old")
+        await app.manifests.schedule(app.sync_table, "new", USERS, FIVE_MINUTES, renamed_from="old")
 
 
 @in_memory
@@ -416,10 +416,10 @@ async def test_an_app_retires_only_what_it_declared_itself(h: Harness) -> None:
 
 async def test_a_batch_leaves_those_of_another_app_alone(app: Railway, h: Harness) -> None:
     other = declaring(name="mail")
-    other.schedule_many(other.sync, "sync", {"1": USERS}, FIVE_MINUTES)
+    other.schedule_many(other.sync_table, "sync", {"1": USERS}, FIVE_MINUTES)
     await deploy(h, other)
 
-    await app.manifests.schedule_many(app.sync, "sync", {"2": USERS}, FIVE_MINUTES)
+    await app.manifests.schedule_many(app.sync_table, "sync", {"2": USERS}, FIVE_MINUTES)
 
     assert await names(h) == ["sync-1", "sync-2"]
 

@@ -52,7 +52,9 @@ async def h(app: Railway) -> AsyncGenerator[Harness]:
 
 
 async def test_a_manifest_made_at_run_time_runs_like_a_declared_one(app: Railway, h: Harness) -> None:
-    made = await app.manifests.schedule(app.sync, "users", USERS, FIVE_MINUTES, group="etl", max_retries=7)
+    made = await app.manifests.schedule(
+        app.sync_table, "users", USERS, FIVE_MINUTES, group="etl", max_retries=7
+    )
 
     assert (made.external_id, made.group, made.max_retries) == ("users", "etl", 7)
     assert made == await app.manifests.get("users")
@@ -64,14 +66,14 @@ async def test_a_manifest_made_at_run_time_runs_like_a_declared_one(app: Railway
 async def test_a_cron_schedule_made_or_edited_at_run_time_starts_nothing_by_itself(
     app: Railway, h: Harness
 ) -> None:
-    made = await app.manifests.schedule(app.sync, "users", USERS, cron("30 * * * *"))
-    eager = await app.manifests.schedule(app.sync, "eager", USERS, cron("30 * * * *"), start="now")
+    made = await app.manifests.schedule(app.sync_table, "users", USERS, cron("30 * * * *"))
+    eager = await app.manifests.schedule(app.sync_table, "eager", USERS, cron("30 * * * *"), start="now")
     assert (made.next_due_at, eager.next_due_at) == (NOON + timedelta(minutes=30), NOON)
     await h.run_until_idle()
     await h.advance(minutes=40)
 
-    await app.manifests.schedule(app.sync, "users", USERS, cron("45 * * * *"))
-    await app.manifests.schedule(app.sync, "eager", USERS, cron("45 * * * *"), start="now")
+    await app.manifests.schedule(app.sync_table, "users", USERS, cron("45 * * * *"))
+    await app.manifests.schedule(app.sync_table, "eager", USERS, cron("45 * * * *"), start="now")
     await h.run_until_idle()
     assert [run.manifest for run in await app.executions.list(train="sync")] == ["eager"]
     await h.advance(minutes=5)
@@ -82,11 +84,11 @@ async def test_a_cron_schedule_made_or_edited_at_run_time_starts_nothing_by_itse
 
 
 async def test_scheduling_it_again_keeps_its_id_and_history(app: Railway, h: Harness) -> None:
-    before = await app.manifests.schedule(app.sync, "users", USERS, FIVE_MINUTES)
+    before = await app.manifests.schedule(app.sync_table, "users", USERS, FIVE_MINUTES)
     await h.run_until_idle()
     await app.manifests.disable("users")
 
-    after = await app.manifests.schedule(app.sync, "users", ORDERS, cron("@daily"), max_retries=1)
+    after = await app.manifests.schedule(app.sync_table, "users", ORDERS, cron("@daily"), max_retries=1)
 
     assert (after.id, after.last_successful_run, after.enabled) == (before.id, NOON, False)
     assert (after.input, after.schedule, after.max_retries) == ({"table": "orders"}, "0 0 * * *", 1)
@@ -95,7 +97,7 @@ async def test_scheduling_it_again_keeps_its_id_and_history(app: Railway, h: Har
 @in_memory
 async def test_a_batch_is_written_and_told_in_its_order(app: Railway, h: Harness) -> None:
     made = await app.manifests.schedule_many(
-        app.sync,
+        app.sync_table,
         "sync",
         [Item("b", USERS), Item("a", ORDERS)],
         FIVE_MINUTES,
@@ -126,10 +128,10 @@ async def test_what_is_left_of_a_batch_is_retired_with_its_history(app: Railway,
 
 
 async def test_an_empty_batch_changes_and_prunes_nothing(app: Railway, h: Harness) -> None:
-    await app.manifests.schedule_many(app.sync, "sync", THREE, FIVE_MINUTES)
+    await app.manifests.schedule_many(app.sync_table, "sync", THREE, FIVE_MINUTES)
 
     with changed_rows(await app.parts.store.open()) as changes:
-        made = await app.manifests.schedule_many(app.sync, "sync", {}, every(hours=1))
+        made = await app.manifests.schedule_many(app.sync_table, "sync", {}, every(hours=1))
 
     assert (made, changes) == ([], [])
     assert await names(h) == ["sync-1", "sync-2", "sync-3"]
@@ -137,9 +139,9 @@ async def test_an_empty_batch_changes_and_prunes_nothing(app: Railway, h: Harnes
 
 @in_memory
 async def test_a_batch_without_a_name_prunes_nothing(app: Railway, h: Harness) -> None:
-    await app.manifests.schedule_many(app.sync, None, {"a": USERS, "b": USERS}, FIVE_MINUTES)
+    await app.manifests.schedule_many(app.sync_table, None, {"a": USERS, "b": USERS}, FIVE_MINUTES)
 
-    made = await app.manifests.schedule_many(app.sync, None, {"c": USERS}, FIVE_MINUTES)
+    made = await app.manifests.schedule_many(app.sync_table, None, {"c": USERS}, FIVE_MINUTES)
 
     assert [each.group for each in made] == ["c"]
     assert await names(h) == ["a", "b", "c"]
@@ -149,7 +151,7 @@ async def test_one_wrong_item_leaves_nothing_of_its_batch(app: Railway, h: Harne
     wrong: Any = {"1": USERS, "2": "not a table"}
 
     with pytest.raises(InvalidInput, match="manifest 'sync-2'"):
-        await app.manifests.schedule_many(app.sync, "sync", wrong, FIVE_MINUTES, group="etl")
+        await app.manifests.schedule_many(app.sync_table, "sync", wrong, FIVE_MINUTES, group="etl")
 
     assert (await names(h), await group_names(h)) == ([], [])
 
@@ -157,7 +159,7 @@ async def test_one_wrong_item_leaves_nothing_of_its_batch(app: Railway, h: Harne
 async def test_a_batch_that_the_database_breaks_off_leaves_nothing(
     app: Railway, h: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await app.manifests.schedule_many(app.sync, "sync", THREE, FIVE_MINUTES)
+    await app.manifests.schedule_many(app.sync_table, "sync", THREE, FIVE_MINUTES)
     before = await rows(h, "manifest"), await rows(h, "manifest_group")
 
     def break_off(*_: Any, **__: Any) -> None:
@@ -166,14 +168,14 @@ async def test_a_batch_that_the_database_breaks_off_leaves_nothing(
     monkeypatch.setattr(manifest_seed, "retire", break_off)
     with pytest.raises(StoreError, match="the disk is full"):
         await app.manifests.schedule_many(
-            app.sync, "sync", {"1": ORDERS, "9": ORDERS}, FIVE_MINUTES, group=Group("etl", priority=3)
+            app.sync_table, "sync", {"1": ORDERS, "9": ORDERS}, FIVE_MINUTES, group=Group("etl", priority=3)
         )
 
     assert (await rows(h, "manifest"), await rows(h, "manifest_group")) == before
 
 
 async def test_what_is_to_run_once_waits_and_runs_a_single_time(app: Railway, h: Harness) -> None:
-    made = await app.manifests.schedule_once(app.sync, "once", USERS, timedelta(minutes=10))
+    made = await app.manifests.schedule_once(app.sync_table, "once", USERS, timedelta(minutes=10))
     assert (made.schedule_type, made.schedule) == ("once", "once at 2027-03-01 12:10:00 UTC")
 
     await h.advance(minutes=9, seconds=59)
@@ -190,10 +192,10 @@ async def test_what_is_to_run_once_waits_and_runs_a_single_time(app: Railway, h:
 
 
 async def test_asking_once_more_before_it_ran_moves_it(app: Railway, h: Harness) -> None:
-    await app.manifests.schedule_once(app.sync, "once", USERS, timedelta(minutes=10))
+    await app.manifests.schedule_once(app.sync_table, "once", USERS, timedelta(minutes=10))
     await h.advance(minutes=5)
 
-    await app.manifests.schedule_once(app.sync, "once", USERS, timedelta(minutes=10))
+    await app.manifests.schedule_once(app.sync_table, "once", USERS, timedelta(minutes=10))
 
     assert (await row(h, "once"))["scheduled_at"] == NOON + timedelta(minutes=15)
     await h.advance(minutes=9)
@@ -203,8 +205,8 @@ async def test_asking_once_more_before_it_ran_moves_it(app: Railway, h: Harness)
 
 @in_memory
 async def test_what_runs_once_need_not_be_named(app: Railway, h: Harness) -> None:
-    first = await app.manifests.schedule_once(app.sync, None, USERS)
-    second = await app.manifests.schedule_once(app.sync, None, USERS)
+    first = await app.manifests.schedule_once(app.sync_table, None, USERS)
+    second = await app.manifests.schedule_once(app.sync_table, None, USERS)
 
     assert first.external_id.startswith("once-")
     assert len(first.external_id) == len("once-") + 32
@@ -214,9 +216,9 @@ async def test_what_runs_once_need_not_be_named(app: Railway, h: Harness) -> Non
 
 
 async def test_a_dependent_made_at_run_time_follows_its_parent(app: Railway, h: Harness) -> None:
-    await app.manifests.schedule(app.sync, "parent", USERS, FIVE_MINUTES)
+    await app.manifests.schedule(app.sync_table, "parent", USERS, FIVE_MINUTES)
 
-    child = await app.manifests.schedule_dependent(app.sync, "child", ORDERS, "parent", priority=3)
+    child = await app.manifests.schedule_dependent(app.sync_table, "child", ORDERS, "parent", priority=3)
 
     assert (child.depends_on, child.schedule_type, child.priority) == ("parent", "dependent", 3)
     await h.run_until_idle()
@@ -228,19 +230,19 @@ async def test_a_dependent_made_at_run_time_follows_its_parent(app: Railway, h: 
 
 async def test_an_unknown_parent_is_refused_and_nothing_is_written(app: Railway, h: Harness) -> None:
     with pytest.raises(DefinitionError, match=r"'child' depends on 'nobody', .*schedule the parent first"):
-        await app.manifests.schedule_dependent(app.sync, "child", USERS, "nobody", group="new")
+        await app.manifests.schedule_dependent(app.sync_table, "child", USERS, "nobody", group="new")
 
     assert (await names(h), await group_names(h)) == ([], [])
 
 
 async def test_manifests_cannot_be_made_to_wait_in_a_circle(app: Railway, h: Harness) -> None:
-    await app.manifests.schedule(app.sync, "a", USERS, FIVE_MINUTES, group="g")
-    await app.manifests.schedule_dependent(app.sync, "b", USERS, "a", group="g")
-    await app.manifests.schedule_dependent(app.sync, "c", USERS, "b", group="g")
+    await app.manifests.schedule(app.sync_table, "a", USERS, FIVE_MINUTES, group="g")
+    await app.manifests.schedule_dependent(app.sync_table, "b", USERS, "a", group="g")
+    await app.manifests.schedule_dependent(app.sync_table, "c", USERS, "b", group="g")
     before = await rows(h, "manifest")
 
     with pytest.raises(DefinitionError, match="in a cycle: a -> b -> c -> a"):
-        await app.manifests.schedule_dependent(app.sync, "a", USERS, "c", group="g")
+        await app.manifests.schedule_dependent(app.sync_table, "a", USERS, "c", group="g")
 
     assert await rows(h, "manifest") == before
 
@@ -248,35 +250,35 @@ async def test_manifests_cannot_be_made_to_wait_in_a_circle(app: Railway, h: Har
 @in_memory
 async def test_a_circle_through_what_code_declares_is_refused(app: Railway, h: Harness) -> None:
     code = Railway()
-    code.schedule(code.sync, "a", USERS, FIVE_MINUTES, group="g").then_include(
-        code.sync, "b", USERS, group="g"
+    code.schedule(code.sync_table, "a", USERS, FIVE_MINUTES, group="g").then_include(
+        code.sync_table, "b", USERS, group="g"
     )
     await deploy(h, code)
 
     with pytest.raises(DefinitionError, match="a -> b -> a"):
-        await app.manifests.schedule_dependent(app.sync, "a", USERS, "b", group="g")
+        await app.manifests.schedule_dependent(app.sync_table, "a", USERS, "b", group="g")
 
 
 async def test_groups_cannot_be_made_to_wait_in_a_circle(app: Railway, h: Harness) -> None:
-    await app.manifests.schedule(app.sync, "a1", USERS, FIVE_MINUTES, group="A")
-    await app.manifests.schedule_dependent(app.sync, "b1", USERS, "a1", group="B")
-    await app.manifests.schedule(app.sync, "b2", USERS, FIVE_MINUTES, group="B")
+    await app.manifests.schedule(app.sync_table, "a1", USERS, FIVE_MINUTES, group="A")
+    await app.manifests.schedule_dependent(app.sync_table, "b1", USERS, "a1", group="B")
+    await app.manifests.schedule(app.sync_table, "b2", USERS, FIVE_MINUTES, group="B")
 
     with pytest.raises(DefinitionError, match=r"groups must form a DAG.*A -> B -> A"):
-        await app.manifests.schedule_dependent(app.sync, "a2", USERS, "b2", group="A")
+        await app.manifests.schedule_dependent(app.sync_table, "a2", USERS, "b2", group="A")
 
     assert await names(h) == ["a1", "b1", "b2"]
 
 
 @in_memory
 async def test_a_manifest_cannot_be_moved_to_a_group_that_closes_a_circle(app: Railway, h: Harness) -> None:
-    await app.manifests.schedule(app.sync, "a1", USERS, FIVE_MINUTES, group="A")
-    await app.manifests.schedule_dependent(app.sync, "b1", USERS, "a1", group="B")
-    await app.manifests.schedule(app.sync, "c1", USERS, FIVE_MINUTES, group="C")
-    await app.manifests.schedule_dependent(app.sync, "a2", USERS, "c1", group="A")
+    await app.manifests.schedule(app.sync_table, "a1", USERS, FIVE_MINUTES, group="A")
+    await app.manifests.schedule_dependent(app.sync_table, "b1", USERS, "a1", group="B")
+    await app.manifests.schedule(app.sync_table, "c1", USERS, FIVE_MINUTES, group="C")
+    await app.manifests.schedule_dependent(app.sync_table, "a2", USERS, "c1", group="A")
 
     with pytest.raises(DefinitionError, match="A -> B -> A"):
-        await app.manifests.schedule(app.sync, "c1", USERS, FIVE_MINUTES, group="B")
+        await app.manifests.schedule(app.sync_table, "c1", USERS, FIVE_MINUTES, group="B")
 
     assert [each.external_id for each in await app.manifests.list(group="C")] == ["c1"]
     assert len(await names(h)) == 4
@@ -324,7 +326,7 @@ async def test_a_group_that_does_not_exist_is_said_so(app: Railway, h: Harness) 
 
 
 async def test_a_disabled_manifest_rests_and_goes_on_when_enabled(app: Railway, h: Harness) -> None:
-    await app.manifests.schedule(app.sync, "users", USERS, FIVE_MINUTES)
+    await app.manifests.schedule(app.sync_table, "users", USERS, FIVE_MINUTES)
     await app.manifests.disable("users")
     await h.advance(days=1)
     await h.run_until_idle()
@@ -338,7 +340,9 @@ async def test_a_disabled_manifest_rests_and_goes_on_when_enabled(app: Railway, 
 
 @in_memory
 async def test_a_closed_group_rests_and_goes_on_when_opened(app: Railway, h: Harness) -> None:
-    await app.manifests.schedule(app.sync, "users", USERS, FIVE_MINUTES, group=Group("etl", enabled=False))
+    await app.manifests.schedule(
+        app.sync_table, "users", USERS, FIVE_MINUTES, group=Group("etl", enabled=False)
+    )
     await h.run_until_idle()
     assert await app.executions.list(train="sync") == []
 
@@ -349,11 +353,11 @@ async def test_a_closed_group_rests_and_goes_on_when_opened(app: Railway, h: Har
 
 
 async def test_a_groups_new_priority_moves_what_is_queued_but_not_what_was(app: Railway, h: Harness) -> None:
-    await app.queue(app.sync, USERS, group="etl")
+    await app.queue(app.sync_table, USERS, group="etl")
     await run_queued(h)
-    await app.queue(app.sync, USERS, group="etl")
-    await app.queue(app.sync, USERS, group="etl", delay=timedelta(hours=1))
-    await app.queue(app.sync, USERS, group="other")
+    await app.queue(app.sync_table, USERS, group="etl")
+    await app.queue(app.sync_table, USERS, group="etl", delay=timedelta(hours=1))
+    await app.queue(app.sync_table, USERS, group="other")
 
     updated = await app.groups.update("etl", priority=20)
 
@@ -363,7 +367,7 @@ async def test_a_groups_new_priority_moves_what_is_queued_but_not_what_was(app: 
 
 async def test_a_group_is_changed_field_by_field(app: Railway, h: Harness) -> None:
     await app.manifests.schedule(
-        app.sync, "users", USERS, FIVE_MINUTES, group=Group("etl", max_active_jobs=3, priority=4)
+        app.sync_table, "users", USERS, FIVE_MINUTES, group=Group("etl", max_active_jobs=3, priority=4)
     )
 
     limited = await app.groups.update("etl", max_active_jobs=5)
@@ -377,9 +381,9 @@ async def test_a_group_is_changed_field_by_field(app: Railway, h: Harness) -> No
 
 
 async def test_manifests_are_listed_by_what_they_are(app: Railway, h: Harness) -> None:
-    await app.manifests.schedule(app.sync, "a", USERS, FIVE_MINUTES, group="etl")
+    await app.manifests.schedule(app.sync_table, "a", USERS, FIVE_MINUTES, group="etl")
     await app.manifests.schedule(app.broken, "b", USERS, cron("@daily"), group="etl", enabled=False)
-    await app.manifests.schedule_dependent(app.sync, "c", USERS, "a", dormant=True)
+    await app.manifests.schedule_dependent(app.sync_table, "c", USERS, "a", dormant=True)
 
     async def listed(**wanted: Any) -> list[str]:
         return [each.external_id for each in await h.app.manifests.list(**wanted)]
@@ -394,13 +398,15 @@ async def test_manifests_are_listed_by_what_they_are(app: Railway, h: Harness) -
 
 
 async def test_a_long_list_is_read_page_by_page(app: Railway, h: Harness) -> None:
-    await app.manifests.schedule_many(app.sync, None, {f"m{each}": USERS for each in range(7)}, FIVE_MINUTES)
+    await app.manifests.schedule_many(
+        app.sync_table, None, {f"m{each}": USERS for each in range(7)}, FIVE_MINUTES
+    )
 
     pages: list[list[str]] = []
     page = await app.manifests.list(limit=3)
     while page:
         pages.append([each.external_id for each in page])
-        await app.manifests.schedule(app.sync, "a-late-one", USERS, FIVE_MINUTES)
+        await app.manifests.schedule(app.sync_table, "a-late-one", USERS, FIVE_MINUTES)
         page = await app.manifests.list(limit=3, after=page[-1].external_id)
 
     assert pages == [["m0", "m1", "m2"], ["m3", "m4", "m5"], ["m6"]]
@@ -409,8 +415,8 @@ async def test_a_long_list_is_read_page_by_page(app: Railway, h: Harness) -> Non
 
 async def test_deleting_a_manifest_retires_it_and_keeps_its_history(app: Railway, h: Harness) -> None:
     await app.manifests.schedule(app.broken, "goes", USERS, FIVE_MINUTES, max_retries=1)
-    await app.manifests.schedule(app.sync, "stays", USERS, FIVE_MINUTES)
-    await app.manifests.schedule_dependent(app.sync, "child", USERS, "goes")
+    await app.manifests.schedule(app.sync_table, "stays", USERS, FIVE_MINUTES)
+    await app.manifests.schedule_dependent(app.sync_table, "child", USERS, "goes")
     await h.run_until_idle()
     (letter,) = await app.dead_letters.list()
     await app.dead_letters.requeue([letter.id])
@@ -449,7 +455,7 @@ async def test_a_run_whose_manifest_is_deleted_meanwhile_is_recorded(app: Railwa
 
 
 async def test_cancel_flags_only_what_is_running(app: Railway, h: Harness) -> None:
-    users = await app.manifests.schedule(app.sync, "users", USERS, FIVE_MINUTES, group="etl")
+    users = await app.manifests.schedule(app.sync_table, "users", USERS, FIVE_MINUTES, group="etl")
     group = await app.groups.get("etl")
     state_and_moments: list[dict[str, Any]] = [
         {"state": "pending"},

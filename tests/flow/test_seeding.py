@@ -60,7 +60,7 @@ def version() -> Railway:
 def declaring(*external_ids: str) -> Railway:
     code = version()
     for external_id in external_ids:
-        code.schedule(code.sync, external_id, USERS, FIVE_MINUTES)
+        code.schedule(code.sync_table, external_id, USERS, FIVE_MINUTES)
     return code
 
 
@@ -71,9 +71,9 @@ def test_declaring_opens_no_database(tmp_path: Path) -> None:
     file = tmp_path / "trax.db"
     app = Railway(f"sqlite:///{file}")
 
-    app.schedule(app.sync, "a", USERS, FIVE_MINUTES).then_include(app.sync, "b", USERS)
-    app.schedule_many(app.sync, "sync", TABLES, FIVE_MINUTES, group=Group("etl", max_active_jobs=3))
-    app.schedule_once(app.sync, "once", USERS, timedelta(hours=1))
+    app.schedule(app.sync_table, "a", USERS, FIVE_MINUTES).then_include(app.sync_table, "b", USERS)
+    app.schedule_many(app.sync_table, "sync", TABLES, FIVE_MINUTES, group=Group("etl", max_active_jobs=3))
+    app.schedule_once(app.sync_table, "once", USERS, timedelta(hours=1))
     app.group("etl", priority=20)
 
     assert not file.exists()
@@ -82,7 +82,7 @@ def test_declaring_opens_no_database(tmp_path: Path) -> None:
 async def test_a_manifest_is_written_with_all_that_was_said_about_it(h: Harness) -> None:
     code = version()
     code.schedule(
-        code.sync,
+        code.sync_table,
         "users",
         USERS,
         cron("0 7 * * mon-fri", tz="Europe/Berlin"),
@@ -119,10 +119,10 @@ async def test_a_manifest_is_written_with_all_that_was_said_about_it(h: Harness)
 async def test_include_hangs_from_the_root_and_then_include_from_the_one_before(h: Harness) -> None:
     code = version()
     (
-        code.schedule(code.sync, "a", USERS, FIVE_MINUTES)
-        .include(code.sync, "b", USERS)
-        .then_include(code.sync, "d", USERS)
-        .include(code.sync, "c", USERS)
+        code.schedule(code.sync_table, "a", USERS, FIVE_MINUTES)
+        .include(code.sync_table, "b", USERS)
+        .then_include(code.sync_table, "d", USERS)
+        .include(code.sync_table, "c", USERS)
     )
 
     await deploy(h, code)
@@ -134,10 +134,10 @@ async def test_include_hangs_from_the_root_and_then_include_from_the_one_before(
 @in_memory
 async def test_a_parent_may_be_declared_after_its_child(h: Harness) -> None:
     code = version()
-    code.schedule_many(code.sync, "a", {}, FIVE_MINUTES).include_many(
-        code.sync, "b", [Item("1", USERS, depends_on="later")]
+    code.schedule_many(code.sync_table, "a", {}, FIVE_MINUTES).include_many(
+        code.sync_table, "b", [Item("1", USERS, depends_on="later")]
     )
-    code.schedule(code.sync, "later", USERS, FIVE_MINUTES)
+    code.schedule(code.sync_table, "later", USERS, FIVE_MINUTES)
 
     await deploy(h, code)
 
@@ -146,7 +146,7 @@ async def test_a_parent_may_be_declared_after_its_child(h: Harness) -> None:
 
 async def test_a_batch_names_its_manifests_and_its_group(h: Harness) -> None:
     code = version()
-    code.schedule_many(code.sync, "sync", TABLES, FIVE_MINUTES)
+    code.schedule_many(code.sync_table, "sync", TABLES, FIVE_MINUTES)
 
     await deploy(h, code)
 
@@ -163,8 +163,8 @@ async def test_a_manifest_without_a_group_gets_one_of_its_own_name(h: Harness) -
 
 async def test_retries_that_nobody_mentions_are_those_of_the_settings(h: Harness) -> None:
     code = Railway(default_max_retries=8)
-    code.schedule(code.sync, "unset", USERS, FIVE_MINUTES)
-    code.schedule(code.sync, "never", USERS, FIVE_MINUTES, max_retries=0)
+    code.schedule(code.sync_table, "unset", USERS, FIVE_MINUTES)
+    code.schedule(code.sync_table, "never", USERS, FIVE_MINUTES, max_retries=0)
 
     await deploy(h, code)
 
@@ -176,8 +176,8 @@ async def test_retries_that_nobody_mentions_are_those_of_the_settings(h: Harness
 
 async def test_what_is_new_runs_at_once_unless_it_is_told_to_wait(h: Harness) -> None:
     code = declaring("eager")
-    code.schedule(code.sync, "patient", USERS, FIVE_MINUTES, start="next_occurrence")
-    code.schedule(code.sync, "by-hand", USERS, "on_demand")
+    code.schedule(code.sync_table, "patient", USERS, FIVE_MINUTES, start="next_occurrence")
+    code.schedule(code.sync_table, "by-hand", USERS, "on_demand")
     await deploy(h, code)
 
     await h.cycle("manifest_manager")
@@ -190,8 +190,8 @@ async def test_what_is_new_runs_at_once_unless_it_is_told_to_wait(h: Harness) ->
 
 async def test_a_new_cron_schedule_waits_for_its_first_occurrence_unless_told_to_begin(h: Harness) -> None:
     code = version()
-    code.schedule(code.sync, "hourly", USERS, cron("30 * * * *"))
-    code.schedule(code.sync, "eager", USERS, cron("30 * * * *"), start="now")
+    code.schedule(code.sync_table, "hourly", USERS, cron("30 * * * *"))
+    code.schedule(code.sync_table, "eager", USERS, cron("30 * * * *"), start="now")
     await deploy(h, code)
     assert (await h.app.manifests.get("hourly")).next_due_at == NOON + timedelta(minutes=30)
 
@@ -211,7 +211,7 @@ async def test_a_new_cron_schedule_waits_for_its_first_occurrence_unless_told_to
 async def test_declaring_the_same_again_changes_no_row(h: Harness) -> None:
     code = version()
     code.schedule(
-        code.sync,
+        code.sync_table,
         "users",
         USERS,
         every(hours=1, variance=timedelta(minutes=5)),
@@ -219,9 +219,9 @@ async def test_declaring_the_same_again_changes_no_row(h: Harness) -> None:
         timeout=timedelta(seconds=1.5),
         retry=Retry(delay=timedelta(seconds=0.5)),
         group=Group("etl", max_active_jobs=3, priority=7, enabled=True),
-    ).then_include(code.sync, "publish", USERS, dormant=True)
-    code.schedule_many(code.sync, "sync", TABLES, cron("@daily"), enabled=False)
-    code.schedule_once(code.sync, "once", USERS, timedelta(hours=1))
+    ).then_include(code.sync_table, "publish", USERS, dormant=True)
+    code.schedule_many(code.sync_table, "sync", TABLES, cron("@daily"), enabled=False)
+    code.schedule_once(code.sync_table, "once", USERS, timedelta(hours=1))
     await deploy(h, code)
     await h.run_until_idle()
     await h.advance(hours=2)
@@ -235,13 +235,13 @@ async def test_declaring_the_same_again_changes_no_row(h: Harness) -> None:
 
 async def test_a_changed_declaration_keeps_the_manifest_and_its_history(h: Harness) -> None:
     code = version()
-    code.schedule(code.sync, "users", USERS, FIVE_MINUTES, max_retries=3)
+    code.schedule(code.sync_table, "users", USERS, FIVE_MINUTES, max_retries=3)
     await deploy(h, code)
     await h.run_until_idle()
     before = await h.app.manifests.get("users")
 
     code = version()
-    code.schedule(code.sync, "users", ORDERS, cron("0 3 * * *"), max_retries=9)
+    code.schedule(code.sync_table, "users", ORDERS, cron("0 3 * * *"), max_retries=9)
     await deploy(h, code)
 
     after = await h.app.manifests.get("users")
@@ -254,7 +254,11 @@ async def test_the_moment_thrown_by_variance_outlives_a_restart(h: Harness) -> N
     def code(priority: int | None = None) -> Railway:
         made = version()
         made.schedule(
-            made.sync, "users", USERS, every(minutes=5, variance=timedelta(seconds=60)), priority=priority
+            made.sync_table,
+            "users",
+            USERS,
+            every(minutes=5, variance=timedelta(seconds=60)),
+            priority=priority,
         )
         return made
 
@@ -276,7 +280,7 @@ async def test_a_change_that_is_not_about_time_leaves_the_next_moment_alone(
 ) -> None:
     def code(**how: Any) -> Railway:
         made = version()
-        made.schedule(made.sync, "users", USERS, every(minutes=5, variance=variance), **how)
+        made.schedule(made.sync_table, "users", USERS, every(minutes=5, variance=variance), **how)
         return made
 
     await deploy(h, code())
@@ -300,7 +304,7 @@ async def test_a_new_schedule_is_counted_from_the_last_success(h: Harness) -> No
     await deploy(h, declaring("users"))
     await h.run_until_idle()
     code = version()
-    code.schedule(code.sync, "users", USERS, every(hours=1))
+    code.schedule(code.sync_table, "users", USERS, every(hours=1))
 
     await deploy(h, code)
 
@@ -331,14 +335,14 @@ async def test_editing_a_cron_schedule_starts_nothing_by_itself(
     h: Harness, edited: Cron, on_misfire: Any, before: Any
 ) -> None:
     code = version()
-    code.schedule(code.sync, "users", USERS, before, on_misfire=on_misfire)
+    code.schedule(code.sync_table, "users", USERS, before, on_misfire=on_misfire)
     await deploy(h, code)
     await h.app.manifests.trigger("users")
     await h.run_until_idle()
     await h.advance(days=3, minutes=1)
 
     code = version()
-    code.schedule(code.sync, "users", USERS, edited, on_misfire=on_misfire)
+    code.schedule(code.sync_table, "users", USERS, edited, on_misfire=on_misfire)
     await deploy(h, code)
     await h.run_until_idle()
 
@@ -355,13 +359,13 @@ async def test_editing_a_cron_schedule_starts_nothing_by_itself(
 @pytest.mark.parametrize("on_misfire", ["fire_once_now", fire_all(100)], ids=["fire_once_now", "fire_all"])
 async def test_an_edited_cron_schedule_goes_on_with_its_next_occurrence(h: Harness, on_misfire: Any) -> None:
     code = version()
-    code.schedule(code.sync, "users", USERS, cron("0 9 * * *"), on_misfire=on_misfire, start="now")
+    code.schedule(code.sync_table, "users", USERS, cron("0 9 * * *"), on_misfire=on_misfire, start="now")
     await deploy(h, code)
     await h.run_until_idle()
     await h.advance(hours=20)
 
     code = version()
-    code.schedule(code.sync, "users", USERS, cron("15 * * * *"), on_misfire=on_misfire)
+    code.schedule(code.sync_table, "users", USERS, cron("15 * * * *"), on_misfire=on_misfire)
     await deploy(h, code)
     await h.run_until_idle()
     assert len(await h.app.executions.list(train="sync")) == 1
@@ -392,10 +396,10 @@ async def test_editing_a_cron_schedule_puts_off_no_retry(h: Harness) -> None:
 async def test_editing_what_has_not_begun_yet_leaves_it_to_code_when_it_begins(h: Harness) -> None:
     for start in ("now", None):
         code = version()
-        code.schedule(code.sync, f"{start}", USERS, cron("0 9 * * *"), enabled=False)
+        code.schedule(code.sync_table, f"{start}", USERS, cron("0 9 * * *"), enabled=False)
         await deploy(h, code)
         code = version()
-        code.schedule(code.sync, f"{start}", USERS, cron("15 * * * *"), enabled=True, start=start)
+        code.schedule(code.sync_table, f"{start}", USERS, cron("15 * * * *"), enabled=True, start=start)
         await deploy(h, code)
 
         await h.cycle("manifest_manager")
@@ -407,7 +411,7 @@ async def test_what_ran_by_a_schedule_can_become_a_dependent_and_go_back(h: Harn
     await deploy(h, declaring("a", "b"))
 
     code = version()
-    code.schedule(code.sync, "a", USERS, FIVE_MINUTES).then_include(code.sync, "b", USERS)
+    code.schedule(code.sync_table, "a", USERS, FIVE_MINUTES).then_include(code.sync_table, "b", USERS)
     await deploy(h, code)
     dependent = await row(h, "b")
     await deploy(h, declaring("a", "b"))
@@ -422,7 +426,7 @@ async def test_a_dependent_that_gets_another_parent_is_looked_at_again(h: Harnes
     def code(parent: str) -> Railway:
         made = declaring("busy")
         made.schedule(made.broken, "idle", USERS, FIVE_MINUTES).include_many(
-            made.sync, None, [Item("child", USERS, depends_on=parent)]
+            made.sync_table, None, [Item("child", USERS, depends_on=parent)]
         )
         return made
 
@@ -438,7 +442,7 @@ async def test_a_dependent_that_gets_another_parent_is_looked_at_again(h: Harnes
 
 async def test_what_runs_once_is_not_pushed_back_by_a_restart(h: Harness) -> None:
     code = version()
-    code.schedule_once(code.sync, "post-deploy", USERS, timedelta(minutes=10))
+    code.schedule_once(code.sync_table, "post-deploy", USERS, timedelta(minutes=10))
     await deploy(h, code)
     await h.advance(minutes=9)
 
@@ -454,7 +458,7 @@ async def test_what_runs_once_is_not_pushed_back_by_a_restart(h: Harness) -> Non
 
 async def test_what_ran_once_is_switched_off_and_no_restart_brings_it_back(h: Harness) -> None:
     code = version()
-    code.schedule_once(code.sync, "post-deploy", USERS)
+    code.schedule_once(code.sync_table, "post-deploy", USERS)
     await deploy(h, code)
     await h.run_until_idle()
     assert not (await h.app.manifests.get("post-deploy")).enabled
@@ -470,7 +474,7 @@ async def test_what_ran_once_is_switched_off_and_no_restart_brings_it_back(h: Ha
 @in_memory
 async def test_what_ran_once_runs_again_when_code_gives_it_a_schedule(h: Harness) -> None:
     code = version()
-    code.schedule_once(code.sync, "users", USERS)
+    code.schedule_once(code.sync_table, "users", USERS)
     await deploy(h, code)
     await h.run_until_idle()
     await h.advance(minutes=5)
@@ -486,8 +490,8 @@ async def test_what_ran_once_runs_again_when_code_gives_it_a_schedule(h: Harness
 
 async def test_what_was_disabled_stays_so_unless_code_says_otherwise(h: Harness) -> None:
     code = declaring("unsaid")
-    code.schedule(code.sync, "on", USERS, FIVE_MINUTES, enabled=True)
-    code.schedule(code.sync, "off", USERS, FIVE_MINUTES, enabled=False)
+    code.schedule(code.sync_table, "on", USERS, FIVE_MINUTES, enabled=True)
+    code.schedule(code.sync_table, "off", USERS, FIVE_MINUTES, enabled=False)
     await deploy(h, code)
     await h.app.manifests.disable("unsaid")
     await h.app.manifests.disable("on")
@@ -504,7 +508,7 @@ async def test_a_changed_declaration_leaves_a_disabled_manifest_disabled(h: Harn
     await deploy(h, declaring("users"))
     await h.app.manifests.disable("users")
     code = version()
-    code.schedule(code.sync, "users", ORDERS, every(hours=1))
+    code.schedule(code.sync_table, "users", ORDERS, every(hours=1))
 
     await deploy(h, code)
 
@@ -553,8 +557,8 @@ async def test_a_group_that_code_opens_again_starts_what_waited_in_it(h: Harness
 async def test_a_parent_that_code_enables_again_starts_who_waited_for_it(h: Harness) -> None:
     def code(*, enabled: bool) -> Railway:
         made = version()
-        made.schedule(made.sync, "a", USERS, FIVE_MINUTES, enabled=enabled).then_include(
-            made.sync, "b", USERS
+        made.schedule(made.sync_table, "a", USERS, FIVE_MINUTES, enabled=enabled).then_include(
+            made.sync_table, "b", USERS
         )
         return made
 
@@ -608,14 +612,14 @@ async def test_what_code_no_longer_declares_is_retired_and_keeps_its_history(h: 
 
 async def test_what_is_left_of_a_batch_is_retired_and_all_keep_their_history(h: Harness) -> None:
     code = version()
-    code.schedule_many(code.sync, "sync", TABLES, FIVE_MINUTES)
+    code.schedule_many(code.sync_table, "sync", TABLES, FIVE_MINUTES)
     await deploy(h, code)
     await h.run_until_idle()
     await h.app.manifests.trigger("sync-3")
     before = {each.external_id: each for each in await h.app.manifests.list()}
 
     code = version()
-    code.schedule_many(code.sync, "sync", {"1": TABLES["1"], "2": TABLES["2"]}, FIVE_MINUTES)
+    code.schedule_many(code.sync_table, "sync", {"1": TABLES["1"], "2": TABLES["2"]}, FIVE_MINUTES)
     await deploy(h, code)
 
     del before["sync-3"]
@@ -627,7 +631,7 @@ async def test_what_is_left_of_a_batch_is_retired_and_all_keep_their_history(h: 
 
 async def test_nothing_declared_means_nothing_of_it_is_left(app: Railway, h: Harness) -> None:
     await deploy(h, declaring("a", "b"))
-    await app.manifests.schedule(app.sync, "mine", USERS, FIVE_MINUTES)
+    await app.manifests.schedule(app.sync_table, "mine", USERS, FIVE_MINUTES)
 
     await deploy(h, version())
 
@@ -648,7 +652,7 @@ async def test_without_pruning_nothing_is_deleted(h: Harness) -> None:
 async def test_what_was_made_at_run_time_is_never_pruned_until_code_declares_it(
     app: Railway, h: Harness
 ) -> None:
-    await app.manifests.schedule(app.sync, "users", USERS, FIVE_MINUTES)
+    await app.manifests.schedule(app.sync_table, "users", USERS, FIVE_MINUTES)
     made = await h.app.manifests.get("users")
     await deploy(h, version())
     assert await names(h) == ["users"]
@@ -664,7 +668,7 @@ async def test_what_code_declares_stays_codes_when_it_is_changed_at_run_time(
     app: Railway, h: Harness
 ) -> None:
     await deploy(h, declaring("users"))
-    await app.manifests.schedule(app.sync, "users", ORDERS, every(hours=1))
+    await app.manifests.schedule(app.sync_table, "users", ORDERS, every(hours=1))
     assert (await h.app.manifests.get("users")).input == {"table": "orders"}
 
     await deploy(h, version())
@@ -674,7 +678,7 @@ async def test_what_code_declares_stays_codes_when_it_is_changed_at_run_time(
 
 async def test_a_child_outlives_its_retired_parent_and_rests(app: Railway, h: Harness) -> None:
     await deploy(h, declaring("parent"))
-    await app.manifests.schedule_dependent(app.sync, "child", USERS, "parent")
+    await app.manifests.schedule_dependent(app.sync_table, "child", USERS, "parent")
 
     await deploy(h, version())
     await h.run_until_idle()
@@ -686,7 +690,7 @@ async def test_a_child_outlives_its_retired_parent_and_rests(app: Railway, h: Ha
 
 async def test_more_manifests_than_one_statement_retires_go_all_the_same(h: Harness) -> None:
     code = version()
-    code.schedule_many(code.sync, "many", dict.fromkeys(range(1_100), USERS), FIVE_MINUTES)
+    code.schedule_many(code.sync_table, "many", dict.fromkeys(range(1_100), USERS), FIVE_MINUTES)
     await deploy(h, code)
 
     await deploy(h, declaring("last"))
@@ -696,8 +700,8 @@ async def test_more_manifests_than_one_statement_retires_go_all_the_same(h: Harn
 
 async def test_groups_that_hold_nothing_go_and_those_in_use_or_in_code_stay(app: Railway, h: Harness) -> None:
     await deploy(h, declaring("emptied"))
-    await app.queue(app.sync, USERS, group="waiting")
-    await app.queue(app.sync, USERS, group="done")
+    await app.queue(app.sync_table, USERS, group="waiting")
+    await app.queue(app.sync_table, USERS, group="done")
     await insert(
         h,
         "metadata",
@@ -725,8 +729,8 @@ async def test_a_parent_that_does_not_exist_is_named_and_nothing_is_written(h: H
     await deploy(h, declaring("before"))
     before = await rows(h, "manifest"), await rows(h, "manifest_group")
     code = declaring("fine")
-    code.schedule_many(code.sync, "a", {}, FIVE_MINUTES).include_many(
-        code.sync, "load", [Item("1", USERS, depends_on="nowhere")]
+    code.schedule_many(code.sync_table, "a", {}, FIVE_MINUTES).include_many(
+        code.sync_table, "load", [Item("1", USERS, depends_on="nowhere")]
     )
 
     with pytest.raises(DefinitionError, match="'load-1' depends on 'nowhere', which does not exist"):
@@ -738,8 +742,8 @@ async def test_a_parent_that_does_not_exist_is_named_and_nothing_is_written(h: H
 async def test_a_parent_that_code_has_just_dropped_is_refused_by_name(h: Harness) -> None:
     def code(*, has_parent: bool) -> Railway:
         made = declaring("parent") if has_parent else version()
-        made.schedule_many(made.sync, "a", {}, FIVE_MINUTES).include_many(
-            made.sync, None, [Item("child", USERS, depends_on="parent")]
+        made.schedule_many(made.sync_table, "a", {}, FIVE_MINUTES).include_many(
+            made.sync_table, None, [Item("child", USERS, depends_on="parent")]
         )
         return made
 
@@ -753,10 +757,10 @@ async def test_a_parent_that_code_has_just_dropped_is_refused_by_name(h: Harness
 
 @in_memory
 async def test_a_parent_made_at_run_time_will_do(app: Railway, h: Harness) -> None:
-    await app.manifests.schedule(app.sync, "parent", USERS, FIVE_MINUTES)
+    await app.manifests.schedule(app.sync_table, "parent", USERS, FIVE_MINUTES)
     code = version()
-    code.schedule_many(code.sync, "a", {}, FIVE_MINUTES).include_many(
-        code.sync, None, [Item("child", USERS, depends_on="parent")]
+    code.schedule_many(code.sync_table, "a", {}, FIVE_MINUTES).include_many(
+        code.sync_table, None, [Item("child", USERS, depends_on="parent")]
     )
 
     await deploy(h, code)
@@ -766,8 +770,8 @@ async def test_a_parent_made_at_run_time_will_do(app: Railway, h: Harness) -> No
 
 async def test_a_dependent_starts_when_its_parent_succeeds_whatever_is_excluded(h: Harness) -> None:
     code = version()
-    code.schedule(code.sync, "parent", USERS, FIVE_MINUTES).then_include(
-        code.sync, "child", USERS, exclude=exclude.days_of_week("mon")
+    code.schedule(code.sync_table, "parent", USERS, FIVE_MINUTES).then_include(
+        code.sync_table, "child", USERS, exclude=exclude.days_of_week("mon")
     )
     await deploy(h, code)
     assert NOON.strftime("%a") == "Mon"

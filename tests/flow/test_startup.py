@@ -53,7 +53,7 @@ class Pauses(list[float]):
 
 async def started(store: Store, pauses: Pauses) -> SeedPlan:
     app = Railway()
-    app.schedule(app.sync, "users", USERS, FIVE_MINUTES)
+    app.schedule(app.sync_table, "users", USERS, FIVE_MINUTES)
     try:
         return await start(store, app.parts.declarations.timetable(), app.parts.settings, sleep=pauses.sleep)
     finally:
@@ -123,7 +123,7 @@ async def test_being_stopped_during_a_pause_ends_the_start() -> None:
 @in_memory
 async def test_whoever_watches_hears_how_far_it_is(url: str) -> None:
     app = Railway(url)
-    app.schedule_many(app.sync, "many", dict.fromkeys(range(1_500), USERS), FIVE_MINUTES)
+    app.schedule_many(app.sync_table, "many", dict.fromkeys(range(1_500), USERS), FIVE_MINUTES)
     heard: list[tuple[int, int]] = []
     parts = app.parts
 
@@ -145,19 +145,19 @@ def server(url: str) -> Railway:
     """One of many that run the same code."""
     app = Railway(url)
     app.schedule_many(
-        app.sync,
+        app.sync_table,
         "sync",
         {job.table: job for job in TABLES},
         FIVE_MINUTES,
         group=Group("etl", max_active_jobs=4, priority=20),
     ).include_many(
-        app.sync,
+        app.sync_table,
         "load",
         [Item(job.table, job, depends_on=f"sync-{job.table}") for job in TABLES],
         dormant=True,
     )
-    app.schedule(app.sync, "a", USERS, FIVE_MINUTES).then_include(app.sync, "b", USERS)
-    app.schedule_once(app.sync, "once", USERS, timedelta(hours=1))
+    app.schedule(app.sync_table, "a", USERS, FIVE_MINUTES).then_include(app.sync_table, "b", USERS)
+    app.schedule_once(app.sync_table, "once", USERS, timedelta(hours=1))
     app.group("reserved", max_active_jobs=1)
     return app
 
@@ -281,8 +281,8 @@ async def test_only_runs_whose_worker_is_gone_are_failed(url: str) -> None:
 
 async def test_what_was_lost_counts_as_a_failure_and_is_tried_again(url: str) -> None:
     app = Railway(url)
-    app.schedule(app.sync, "users", USERS, FIVE_MINUTES)
-    app.schedule(app.sync, "last-try", USERS, FIVE_MINUTES, max_retries=1)
+    app.schedule(app.sync_table, "users", USERS, FIVE_MINUTES)
+    app.schedule(app.sync_table, "last-try", USERS, FIVE_MINUTES, max_retries=1)
     async with Harness(app, now=NOON) as h:
         for external_id in await names(h):
             await Depot(h).run(999, external_id)

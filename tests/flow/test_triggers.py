@@ -35,7 +35,7 @@ async def h(app: Railway) -> AsyncGenerator[Harness]:
 
 async def test_a_trigger_queues_the_manifests_own_input_and_priority(app: Railway, h: Harness) -> None:
     await app.manifests.schedule(
-        app.sync, "users", ORDERS, "on_demand", priority=7, timeout=timedelta(seconds=30)
+        app.sync_table, "users", ORDERS, "on_demand", priority=7, timeout=timedelta(seconds=30)
     )
     await app.groups.update("users", priority=20)
 
@@ -50,9 +50,9 @@ async def test_a_trigger_queues_the_manifests_own_input_and_priority(app: Railwa
 
 
 async def test_disabled_excluded_or_dead_lettered_it_starts_all_the_same(app: Railway, h: Harness) -> None:
-    await app.manifests.schedule(app.sync, "disabled", USERS, FIVE_MINUTES, enabled=False)
+    await app.manifests.schedule(app.sync_table, "disabled", USERS, FIVE_MINUTES, enabled=False)
     await app.manifests.schedule(
-        app.sync, "excluded", USERS, FIVE_MINUTES, exclude=exclude.days_of_week(NOON.weekday())
+        app.sync_table, "excluded", USERS, FIVE_MINUTES, exclude=exclude.days_of_week(NOON.weekday())
     )
     await app.manifests.schedule(app.broken, "given-up", USERS, FIVE_MINUTES, max_retries=1)
     await h.run_until_idle()
@@ -68,7 +68,7 @@ async def test_disabled_excluded_or_dead_lettered_it_starts_all_the_same(app: Ra
 
 
 async def test_a_delayed_trigger_waits_while_the_schedule_goes_on(app: Railway, h: Harness) -> None:
-    await app.manifests.schedule(app.sync, "users", USERS, FIVE_MINUTES)
+    await app.manifests.schedule(app.sync_table, "users", USERS, FIVE_MINUTES)
 
     entry = await app.manifests.trigger("users", delay=timedelta(minutes=10))
     await h.run_until_idle()
@@ -87,7 +87,7 @@ async def test_a_delayed_trigger_waits_while_the_schedule_goes_on(app: Railway, 
 
 
 async def test_a_second_trigger_finds_the_first(app: Railway, h: Harness) -> None:
-    await app.manifests.schedule(app.sync, "users", USERS, "on_demand")
+    await app.manifests.schedule(app.sync_table, "users", USERS, "on_demand")
 
     first = await app.manifests.trigger("users")
     second = await app.manifests.trigger("users")
@@ -100,7 +100,7 @@ async def test_a_second_trigger_finds_the_first(app: Railway, h: Harness) -> Non
 
 @in_memory
 async def test_a_trigger_takes_the_entry_that_the_schedule_has_written(app: Railway, h: Harness) -> None:
-    await app.manifests.schedule(app.sync, "users", USERS, FIVE_MINUTES)
+    await app.manifests.schedule(app.sync_table, "users", USERS, FIVE_MINUTES)
     await h.cycle("manifest_manager")
 
     entry = await app.manifests.trigger("users")
@@ -109,7 +109,7 @@ async def test_a_trigger_takes_the_entry_that_the_schedule_has_written(app: Rail
 
 
 async def test_a_trigger_does_not_take_an_entry_that_waits_for_its_moment(app: Railway, h: Harness) -> None:
-    await app.manifests.schedule(app.sync, "users", USERS, "on_demand")
+    await app.manifests.schedule(app.sync_table, "users", USERS, "on_demand")
     later = await app.manifests.trigger("users", delay=timedelta(hours=1))
 
     now = await app.manifests.trigger("users")
@@ -118,7 +118,7 @@ async def test_a_trigger_does_not_take_an_entry_that_waits_for_its_moment(app: R
 
 
 async def test_those_who_trigger_in_the_same_moment_share_one_entry(app: Railway, h: Harness) -> None:
-    await app.manifests.schedule(app.sync, "users", USERS, "on_demand")
+    await app.manifests.schedule(app.sync_table, "users", USERS, "on_demand")
 
     entries = await asyncio.gather(*(app.manifests.trigger("users") for _ in range(8)))
 
@@ -129,7 +129,7 @@ async def test_those_who_trigger_in_the_same_moment_share_one_entry(app: Railway
 @in_memory
 @pytest.mark.parametrize("delay", [5, timedelta(seconds=-1)])
 async def test_a_delay_that_makes_no_sense_is_refused(app: Railway, h: Harness, delay: Any) -> None:
-    await app.manifests.schedule(app.sync, "users", USERS, "on_demand")
+    await app.manifests.schedule(app.sync_table, "users", USERS, "on_demand")
 
     with pytest.raises(DefinitionError, match="delay must be a timedelta"):
         await app.manifests.trigger("users", delay=delay)
@@ -139,7 +139,7 @@ async def test_a_delay_that_makes_no_sense_is_refused(app: Railway, h: Harness, 
 
 @in_memory
 async def test_a_trigger_moves_the_interval_only_by_its_success(app: Railway, h: Harness) -> None:
-    await app.manifests.schedule(app.sync, "users", USERS, FIVE_MINUTES)
+    await app.manifests.schedule(app.sync_table, "users", USERS, FIVE_MINUTES)
     await h.run_until_idle()
     await h.advance(minutes=3)
     planned = (await row(h, "users"))["next_due_at"]
@@ -154,8 +154,8 @@ async def test_a_trigger_moves_the_interval_only_by_its_success(app: Railway, h:
 
 @in_memory
 async def test_what_a_trigger_started_wakes_who_depends_on_it(app: Railway, h: Harness) -> None:
-    await app.manifests.schedule(app.sync, "parent", USERS, "on_demand")
-    await app.manifests.schedule_dependent(app.sync, "child", USERS, "parent")
+    await app.manifests.schedule(app.sync_table, "parent", USERS, "on_demand")
+    await app.manifests.schedule_dependent(app.sync_table, "child", USERS, "parent")
     await app.manifests.trigger("parent")
 
     await h.run_until_idle()
@@ -165,7 +165,7 @@ async def test_what_a_trigger_started_wakes_who_depends_on_it(app: Railway, h: H
 
 @in_memory
 async def test_a_trigger_of_what_runs_once_is_its_one_run(app: Railway, h: Harness) -> None:
-    await app.manifests.schedule_once(app.sync, "once", USERS, timedelta(hours=1))
+    await app.manifests.schedule_once(app.sync_table, "once", USERS, timedelta(hours=1))
     await app.manifests.trigger("once")
     await h.run_until_idle()
 
@@ -178,11 +178,13 @@ async def test_a_trigger_of_what_runs_once_is_its_one_run(app: Railway, h: Harne
 
 async def test_a_group_starts_all_that_may_start_by_itself(app: Railway, h: Harness) -> None:
     three = {name: Table(table=name) for name in ("1", "2", "3")}
-    await app.manifests.schedule_many(app.sync, "sync", three, "on_demand")
-    await app.manifests.schedule(app.sync, "disabled", USERS, FIVE_MINUTES, group="sync", enabled=False)
-    await app.manifests.schedule_dependent(app.sync, "dependent", USERS, "sync-1", group="sync")
-    await app.manifests.schedule_dependent(app.sync, "dormant", USERS, "sync-1", group="sync", dormant=True)
-    await app.manifests.schedule(app.sync, "elsewhere", USERS, "on_demand")
+    await app.manifests.schedule_many(app.sync_table, "sync", three, "on_demand")
+    await app.manifests.schedule(app.sync_table, "disabled", USERS, FIVE_MINUTES, group="sync", enabled=False)
+    await app.manifests.schedule_dependent(app.sync_table, "dependent", USERS, "sync-1", group="sync")
+    await app.manifests.schedule_dependent(
+        app.sync_table, "dormant", USERS, "sync-1", group="sync", dormant=True
+    )
+    await app.manifests.schedule(app.sync_table, "elsewhere", USERS, "on_demand")
 
     assert await app.groups.trigger("sync") == 3
 
@@ -190,7 +192,7 @@ async def test_a_group_starts_all_that_may_start_by_itself(app: Railway, h: Harn
 
 
 async def test_a_group_passes_over_those_that_wait_already(app: Railway, h: Harness) -> None:
-    await app.manifests.schedule_many(app.sync, "sync", {"1": USERS, "2": USERS}, "on_demand")
+    await app.manifests.schedule_many(app.sync_table, "sync", {"1": USERS, "2": USERS}, "on_demand")
     await app.manifests.trigger("sync-1")
 
     assert await app.groups.trigger("sync") == 1

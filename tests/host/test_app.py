@@ -84,7 +84,7 @@ def test_an_input_that_cannot_travel_is_refused_where_the_train_is_defined() -> 
 
 def test_a_wrong_setting_is_refused_at_once() -> None:
     with pytest.raises(InvalidSetting, match="did you mean 'max_active_jobs'"):
-        Trax("memory://", max_active_job=5)
+        Trax("memory://", max_active_job=5)  # pyright: ignore[reportCallIssue]
 
 
 async def test_the_app_opens_and_closes_as_a_block(url: str) -> None:

@@ -56,7 +56,7 @@ def test_what_was_left_behind_is_found(address: str) -> None:
 
 def test_what_waits_for_a_retired_parent_is_found_and_servers_that_differ(address: str) -> None:
     app = Railway(address)
-    app.schedule(app.sync, "goes", USERS, every(hours=1)).include(app.sync, "waits", USERS)
+    app.schedule(app.sync_table, "goes", USERS, every(hours=1)).include(app.sync_table, "waits", USERS)
 
     async def retire() -> None:
         async with Harness(app):

@@ -301,7 +301,7 @@ class Far:
         if self.workers.keeps_records:
             receiver = self.endpoint._receiver
             assert receiver
-            await receiver.idle()
+            await receiver.wait_until_idle()
         entry = await self.app.work_queue.get(entry.id)
         self.entry = entry
         return (await self.app.executions.list())[0]

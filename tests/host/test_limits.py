@@ -10,7 +10,7 @@ from tests.support.waiting import until
 
 from trax import Trax
 from trax.errors import DefinitionError
-from trax.worker.recorded_run import RunSlots
+from trax.worker.run_limits import RunSlots
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support import listing
+from tests.support.databases import IN_MEMORY_TOO
 
 from trax import Metadata, Trax
 from trax.errors import DefinitionError
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from trax.store import Store
+
+pytestmark = IN_MEMORY_TOO
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 from pydantic import BaseModel
+from tests.support.databases import IN_MEMORY_TOO
 
 from trax import Cancel, InvalidInput, Metadata, NotFound, RunCancelled, Trax, TraxError, current, junction
 from trax.records import State
@@ -14,6 +15,8 @@ from trax.testing import Harness
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+
+pytestmark = IN_MEMORY_TOO
 
 
 class Hello(BaseModel):

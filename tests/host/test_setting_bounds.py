@@ -93,7 +93,7 @@ async def one_full_cycle(harness: Harness) -> None:
     await store.ask(end_suspended, idle_for=app.parts.settings.worker_lost_after)
     await store.call(repair_now, store, app.parts)
     await harness.advance(hours=1)
-    await status(app.parts)
+    await status(app.parts.store, app.parts.live)
     await app.workers.list()
     await app.why("ada")
 

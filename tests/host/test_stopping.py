@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.databases import IN_MEMORY_TOO
 
 from trax import Item, Metadata, RunInterrupted, Trax, current, every
 from trax.engine.finish import finish
@@ -19,6 +20,8 @@ from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
+
+pytestmark = IN_MEMORY_TOO
 
 HOUR = timedelta(hours=1)
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.databases import IN_MEMORY_TOO
 
 from trax import Retry, Trax
 from trax.records import State
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from trax import Train
+
+pytestmark = IN_MEMORY_TOO
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 ONE_RETRY = Retry(max_retries=2, delay=timedelta(minutes=5))

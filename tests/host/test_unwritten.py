@@ -200,7 +200,7 @@ async def test_a_fault_that_nobody_knows_keeps_only_the_ending_that_meets_it(
     finish: Any = worker_module.finish
 
     def picky(connection: Any, ended: Any, *more: Any, **how: Any) -> Any:
-        if any(one.ending.metadata_id == spoiled for one in ended):
+        if any(one.metadata_id == spoiled for one in ended):
             raise StoreError("XX000: what is this?")
         return finish(connection, ended, *more, **how)
 
@@ -286,7 +286,7 @@ async def test_what_app_run_cannot_write_for_its_content_is_recorded_as_a_failur
         await app.run(work, 1)
 
     (record,) = await app.executions.list()
-    assert (record.state, record.failure_exception) == (State.FAILED, "Refused")
+    assert (record.state, record.failure_exception) == (State.FAILED, RowsRefused.__name__)
     assert "could not be stored: 22P05" in str(record.failure_reason)
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from trax import EntryCancelled, NotFound, Retry, Trax, TraxError, WorkQueueEntry, every
-from trax.errors import DefinitionError
+from trax import EntryCancelled, NotFound, Retry, Trax, TraxError, WorkQueueEntry, every, junction
+from trax.errors import DefinitionError, WaitTimedOut
 from trax.records import State
 from trax.store.queue import queue_lists
 from trax.store.schema import tables
@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 PATIENCE_SECONDS = 30
+
+
+@junction
+async def wave(name: str) -> str:
+    return f"Hello, {name}"
 
 
 @pytest.fixture
@@ -197,3 +202,48 @@ async def looked(h: Harness) -> None:
     await h.cycle("job_dispatcher")
     await h.work()
     await asyncio.wait_for(done.wait(), PATIENCE_SECONDS)
+
+
+def test_blocking_code_waits_for_a_job_of_another_process(url: str) -> None:
+    here, elsewhere = Trax(url), Trax(url)
+
+    async def serve() -> None:
+        async with Harness(elsewhere) as h:
+            await h.run_until_idle()
+
+    for app in (here, elsewhere):
+        app.train("greet", wave)
+    entry = here.sync.queue("greet", "Ada")
+    with pytest.raises(TimeoutError, match=f"entry {entry.id} of train 'greet' has not ended after 0.01 s"):
+        here.sync.wait(entry, timeout=0.01)
+    asyncio.run(serve())
+
+    run = here.sync.wait(entry, timeout=timedelta(seconds=PATIENCE_SECONDS))
+
+    assert (run.state, run.output) == (State.COMPLETED, "Hello, Ada")
+    here.close()
+
+
+async def test_a_thread_waits_for_a_job_of_the_app_that_runs_in_this_process(url: str) -> None:
+    app = Trax(url)
+    app.train("greet", wave)
+
+    async with app:
+        entry = await app.queue("greet", "Ada")
+        run = await asyncio.to_thread(app.sync.wait, entry, PATIENCE_SECONDS)
+
+    assert run.output == "Hello, Ada"
+
+
+async def test_waiting_does_not_block_a_running_event_loop(h: Harness) -> None:
+    entry = await h.app.queue("greet", "Ada")
+
+    with pytest.raises(TraxError, match=r"app\.sync\.wait would block the running event loop"):
+        h.app.sync.wait(entry)
+
+
+async def test_a_wait_that_ends_early_is_an_error_of_trax(h: Harness) -> None:
+    entry = await h.app.queue("greet", "Ada")
+
+    with pytest.raises(WaitTimedOut):
+        await entry.wait(timeout=0)

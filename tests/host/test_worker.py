@@ -333,7 +333,7 @@ async def test_an_ending_that_cannot_be_written_fails_its_run_and_no_other(
         return number
 
     def picky(connection: Any, ended: Any, *more: Any, **how: Any) -> Any:
-        if any(one.ending.output == "2" for one in ended):
+        if any(one.output == "2" for one in ended):
             raise ValueError("two is too much")
         return finish(connection, ended, *more, **how)
 

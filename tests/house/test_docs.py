@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.snippets import has_snippets
+from tests.support.snippets import PageRunner, has_snippets
 
 from trax.records.states import DEAD_LETTER_MOVES, QUEUE_MOVES, STATE_MOVES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Generator, Mapping
 
 PROJECT = Path(__file__).parent.parent.parent
 PAGES = sorted([*PROJECT.glob("*.md"), *(PROJECT / "docs").rglob("*.md")])
@@ -29,17 +29,28 @@ ARROW = re.compile(r"^\s*(\w+) --> (\w+)", re.MULTILINE)
 with_snippets = list(filter(has_snippets, PAGES))
 
 
-@pytest.mark.parametrize("page", with_snippets, ids=lambda page: str(page.relative_to(PROJECT)))
-def test_the_snippets_of_a_page_run(page: Path, tmp_path: Path) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "tests.support.snippets", page, tmp_path],
-        cwd=PROJECT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+@pytest.fixture(scope="module")
+def runner() -> Generator[PageRunner]:
+    runner = PageRunner()
+    yield runner
+    runner.stop()
 
-    assert ended.returncode == 0, ended.stderr
+
+@pytest.mark.parametrize("page", with_snippets, ids=lambda page: str(page.relative_to(PROJECT)))
+def test_the_snippets_of_a_page_run(page: Path, runner: PageRunner, tmp_path: Path) -> None:
+    code, said = runner.run(page, tmp_path)
+
+    assert code == 0, said
+
+
+def test_a_page_whose_snippets_fail_is_found_out(runner: PageRunner, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```python\nfrom trax import Nothing\n```\n", encoding="utf-8")
+
+    code, said = runner.run(page, tmp_path)
+
+    assert code == 1
+    assert f'{page}", line 2' in said
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -50,3 +52,15 @@ def test_a_foreign_library_is_used_only_in_its_home(module: Path) -> None:
     elsewhere = {name for home, libraries in HOMES.items() if home != layer for name in libraries}
 
     assert imported(module) & elsewhere == set()
+
+
+def test_the_layers_drawn_are_the_layers_enforced() -> None:
+    configuration = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))
+    [contract] = configuration["tool"]["importlinter"]["contracts"]
+    page = (PROJECT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    [drawing] = re.findall(r"## The layers\n\n```\n(.*?)```", page, re.DOTALL)
+
+    drawn = [re.split(r"  ", line)[0] for line in drawing.splitlines()]
+
+    enforced = [re.sub(r"[()]", "", layer) for layer in contract["layers"]]
+    assert drawn == [layer for layer in enforced if layer != "__main__"]

@@ -69,3 +69,13 @@ def test_a_python_without_venv_gets_a_clear_message(tmp_path: Path) -> None:
     assert ended.returncode == 1
     assert "apt-get install python3-venv" in ended.stderr
     assert not (tmp_path / ".venv").exists()
+
+
+def test_the_hooks_run_what_make_check_runs() -> None:
+    recipe = (PROJECT / "Makefile").read_text(encoding="utf-8").split("\ncheck:")[1].split("\n\n")[0]
+    tools = re.findall(r"\$\(BIN\)/(\S+(?: check| format| requirements/lock.py)?)", recipe)
+
+    hooks = (PROJECT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
+
+    assert len(tools) == 5
+    assert [tool for tool in tools if f"entry: .venv/bin/{tool}" not in hooks] == []

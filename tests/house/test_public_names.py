@@ -2,15 +2,58 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+from pathlib import Path
 
 import pytest
 
+import trax
+from trax import errors
 
-@pytest.mark.parametrize("module", ["trax", "trax.testing"])
+SOURCE = Path(trax.__file__).parent
+
+
+@pytest.mark.parametrize("module", ["trax", "trax.errors", "trax.testing"])
 def test_the_promised_names_are_sorted_and_importable(module: str) -> None:
     promised = importlib.import_module(module)
 
     assert promised.__all__ == sorted(promised.__all__)
     assert [name for name in promised.__all__ if not hasattr(promised, name)] == []
     assert promised.__doc__
+
+
+def test_every_error_is_importable_from_one_module() -> None:
+    bases = {
+        node.name: {getattr(base, "id", getattr(base, "attr", "")) for base in node.bases}
+        for path in SOURCE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+    }
+    found = {"TraxError"}
+    while more := {name for name, parents in bases.items() if parents & found} - found:
+        found |= more
+
+    assert found - set(errors.__all__) == set()
+    assert set(errors.__all__) - found == {"FieldError"}
+
+
+@pytest.mark.parametrize(
+    ("error", "base"),
+    [
+        ("NotFound", LookupError),
+        ("UnknownTrain", LookupError),
+        ("DefinitionError", ValueError),
+        ("InvalidArgument", ValueError),
+        ("InvalidInput", ValueError),
+        ("InvalidSetting", ValueError),
+        ("InvalidUrl", ValueError),
+        ("RunTimedOut", TimeoutError),
+        ("WaitTimedOut", TimeoutError),
+        ("StoreUnavailable", ConnectionError),
+        ("RemoteLost", ConnectionError),
+        ("EndpointUnreachable", ConnectionError),
+    ],
+)
+def test_an_error_is_also_the_standard_one_of_its_kind(error: str, base: type[Exception]) -> None:
+    assert issubclass(getattr(errors, error), base)

@@ -48,7 +48,7 @@ def check_the_order(crowd: Crowd) -> None:
 async def test_four_schedulers_and_four_workers_let_in_no_more_than_allowed(
     postgres_url: str, tmp_path: Path
 ) -> None:
-    crowd = Crowd(tmp_path, postgres_url, jobs=5_000, groups=20, limit=24, poll=SELDOM)
+    crowd = Crowd(tmp_path, postgres_url, jobs=2_500, groups=20, limit=24, poll=SELDOM)
 
     await crowd.run(["scheduler"] * 4 + ["worker --concurrency 12"] * 4)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import text, update
 from tests.support.flow_manager import Yard
 from tests.support.held import PATIENCE_SECONDS, Held, someone_waits
+from tests.support.results import run_result
 from tests.support.running import run_queued
 
 from trax import Item, every
@@ -17,7 +18,7 @@ from trax.engine.cycle import run_manager_cycle
 from trax.engine.finish import apply_results
 from trax.engine.manifest_manager import ManagerInput
 from trax.records import Origin, State
-from trax.records.result import ManifestResult, ResultKind
+from trax.records.result import ResultKind
 from trax.store.dead_letters import LetterSelection
 from trax.store.manifests import manifest_results, manifest_rows
 from trax.store.manifests.manifest_rows import lock
@@ -46,8 +47,8 @@ def ending(h: Yard, external_id: str, run: int, kind: ResultKind) -> Callable[[C
         metadata = tables(connection).metadata
         ended = update(metadata).where(metadata.c.id == run).values(state=state, ended_at=h.now)
         connection.execute(ended)
-        end = ManifestResult(manifest_id=manifest_id, kind=kind, ended_at=h.now)
-        apply_results(connection, [end], h.app.parts.settings, now=h.now)
+        result = run_result(run, state, kind=kind, manifest_id=manifest_id)
+        apply_results(connection, [result], h.app.parts.settings, now=h.now)
 
     return finish
 
@@ -150,9 +151,7 @@ async def test_the_end_of_a_run_locks_dependents_in_the_order_of_their_ids(
     async with h:
         parent, child, last = (h.manifest_id(name) for name in ("parent", "child", "last"))
         holding = Held(h, threads, lambda connection: manifest_results.reset_failures(connection, [child]))
-        ends = [
-            ManifestResult(manifest_id=one, kind=ResultKind.SUCCESS, ended_at=TEN) for one in (last, parent)
-        ]
+        ends = [run_result(one, manifest_id=one) for one in (last, parent)]
 
         finishing = threads.submit(
             h.store.run, lambda connection: apply_results(connection, ends, h.app.parts.settings, now=TEN)

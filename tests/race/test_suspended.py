@@ -57,7 +57,7 @@ async def test_the_gate_of_a_suspended_process_is_opened_for_the_others(
             while store.read(is_there, suspended):
                 await rescue._turn()  # pyright: ignore[reportPrivateUsage]
 
-        assert (await h.cycle("job_dispatcher")).changed
+        assert (await h.cycle("job_dispatcher")).has_changes
 
 
 async def test_a_session_that_has_only_just_paused_or_is_not_ours_is_left_alone(

@@ -5,9 +5,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.databases import IN_MEMORY_TOO
+from tests.support.results import run_result
 
 from trax.records import State, WorkerRecord
-from trax.records.metadata import ResultRow
 from trax.records.states import CancelReason
 from trax.store import Store, workers
 from trax.store.runs import claim, metadata, rescue
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from sqlalchemy import Connection
+
+pytestmark = IN_MEMORY_TOO
 
 WORKER = {
     "host": "box",
@@ -130,8 +133,8 @@ def test_the_runs_of_a_silent_worker_are_failed_and_its_late_result_is_refused(
     swept = store.run(rescue.fail_runs_of_lost_workers, why, alive_since=now - timedelta(seconds=20), now=now)
 
     assert [run.metadata_id for run in swept] == [lost]
-    late = ResultRow(metadata_id=lost, worker_id=silent, state=State.COMPLETED)
-    fine = ResultRow(metadata_id=long_one, worker_id=alive, state=State.COMPLETED)
+    late = run_result(lost, worker_id=silent)
+    fine = run_result(long_one, worker_id=alive)
     assert store.run(metadata.finish, [late, fine], now=now) == {long_one}
 
 

@@ -13,7 +13,7 @@ from sqlalchemy import make_url, text
 from sqlalchemy.exc import DBAPIError
 
 from trax.errors import AccessDenied, InvalidUrl, SchemaNotMigrated, StoreError, StoreUnavailable
-from trax.store import Store, groups
+from trax.store import Store, groups, postgresql
 from trax.store import engine as store_engine
 from trax.store.faults import RowsRefused, savepoint, translate_errors
 from trax.store.queue import work_queue
@@ -191,7 +191,7 @@ def test_the_driver_error_stays_reachable_as_the_cause(store: Store) -> None:
 def test_a_connection_the_server_has_closed_is_replaced(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_engine, "IDLE_SECONDS", 0)
+    monkeypatch.setattr(postgresql, "IDLE_SECONDS", 0)
     store = Store(postgres_url)
     mine = store.read(lambda connection: connection.execute(text("SELECT pg_backend_pid()")).scalar_one())
     with psycopg.connect(postgres_url) as admin:

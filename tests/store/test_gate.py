@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.databases import IN_MEMORY_TOO
 from tests.support.gatehouse import Gatehouse
 
 from trax.engine.routing import Routing
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from trax.store import Store
+
+pytestmark = IN_MEMORY_TOO
 
 
 @pytest.fixture

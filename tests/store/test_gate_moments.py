@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sqlalchemy import event
 from tests.support.gatehouse import Gatehouse
+from tests.support.results import run_result
 
 from trax.engine.job_dispatcher import DispatchResult, run_dispatch_cycle
 from trax.engine.routing import Routing
-from trax.records.metadata import ResultRow
-from trax.records.states import State
 from trax.settings import Settings
 from trax.store import Store
 from trax.store.runs import metadata
@@ -70,7 +69,7 @@ def test_a_run_that_ends_meanwhile_has_ended_before_the_next_is_let_in(gate: Gat
     gate.queue(1)
 
     def end() -> None:
-        ending = ResultRow(metadata_id=running, worker_id=7, state=State.COMPLETED)
+        ending = run_result(running, worker_id=7)
         gate.store.run(metadata.finish_and_commit, [ending], now=None)
 
     visited = visit_while(gate, place, end)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from tests.support.results import run_result
+
 from trax.records import State
-from trax.records.metadata import NewRun, ProgressUpdate, ResultRow
+from trax.records.metadata import NewRun, ProgressUpdate
 from trax.records.stats import LastFailure, LiveView, RunningTrain
 from trax.store import status
 from trax.store.runs import metadata, run_log
@@ -28,7 +30,7 @@ def begun(connection: Connection, train: str, now: datetime) -> int:
 def ended(connection: Connection, train: str, state: State, at: datetime, why: str | None = None) -> int:
     run = begun(connection, train, at)
     failure = {"failure_exception": "OSError", "failure_reason": why} if why else {}
-    metadata.finish(connection, [ResultRow(metadata_id=run, worker_id=None, state=state, **failure)], now=at)
+    metadata.finish(connection, [run_result(run, state, **failure)], now=at)
     return run
 
 

@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import text
+from tests.support.results import run_result
 
 from trax.engine.enqueue import EnqueueRequest, enqueue_plain
 from trax.engine.job_dispatcher import run_dispatch_cycle
 from trax.engine.routing import Routing
 from trax.records import WorkQueueEntry
-from trax.records.metadata import ResultRow
-from trax.records.states import State
 from trax.records.work_queue_entry import new_external_id
 from trax.settings import Settings
 from trax.store import Store
 from trax.store.dialect import allow_broad_plans
-from trax.store.engine import PREPARE_AFTER, keep_plans
+from trax.store.postgresql import PREPARE_AFTER, keep_plans
 from trax.store.runs import metadata
 from trax.store.runs.claim import ClaimRequest
 
@@ -47,9 +46,7 @@ def go_through(store: Store) -> int:
     let_in = store.run(
         run_dispatch_cycle, store, Settings(max_active_jobs=100), Routing(), claim_request=taker
     )
-    endings = [
-        ResultRow(metadata_id=run.metadata_id, worker_id=7, state=State.COMPLETED) for run in let_in.claimed
-    ]
+    endings = [run_result(run.metadata_id, worker_id=7) for run in let_in.claimed]
     return len(store.run(metadata.finish_and_commit, endings, now=None))
 
 

@@ -16,11 +16,11 @@ from tests.support.chaos_proxy import proxy_to
 
 from trax import Trax
 from trax.errors import InvalidSetting, StoreUnavailable
-from trax.store import Store, dialect
-from trax.store import engine as store_engine
+from trax.store import Store, dialect, postgresql
 from trax.store import store as store_module
-from trax.store.engine import Timeouts, limit_statements, open_engine, session_name
+from trax.store.engine import Timeouts, open_engine
 from trax.store.listen import open_connection
+from trax.store.postgresql import limit_statements, session_name
 from trax.store.queue import work_queue
 from trax.store.url import parse_url
 
@@ -66,7 +66,7 @@ def test_a_host_that_answers_no_more_is_a_passing_fault_within_the_limits(proxy:
 def test_a_connection_that_lay_idle_is_asked_no_longer_than_the_network_may_be_silent(
     proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_engine, "IDLE_SECONDS", 0)
+    monkeypatch.setattr(postgresql, "IDLE_SECONDS", 0)
     with closing(Store(proxy.url, timeouts=SHORT._replace(statement_seconds=None))) as store:
         store.read(work_queue.get, 1)
         proxy.is_black_hole = True
@@ -206,7 +206,7 @@ def test_nothing_of_it_is_left_in_a_session_that_a_pooler_shares(postgres_url: s
 
 
 def test_nor_is_a_server_told_that_was_found_behind_a_pooler(postgres_url: str) -> None:
-    with store_engine.PostgresqlConnection.connect(postgres_url) as connection:
+    with postgresql.PostgresqlConnection.connect(postgres_url) as connection:
         connection.prepare_threshold = None
         limit_statements(connection, None)
         assert connection.execute("SHOW statement_timeout").fetchall() == [("0",)]
@@ -241,8 +241,8 @@ def test_a_session_is_known_as_ours_whatever_the_address_calls_it(
 
 def test_limits_leave_a_busy_connection_alone(postgres_url: str) -> None:
     """What keeps sending is not silent, however long it takes in all."""
-    with store_engine.PostgresqlConnection.connect(postgres_url) as connection:
-        connection.wait_limits = store_engine.WaitLimits(Timeouts(network_seconds=0.3, statement_seconds=0.3))
+    with postgresql.PostgresqlConnection.connect(postgres_url) as connection:
+        connection.wait_limits = postgresql.WaitLimits(Timeouts(network_seconds=0.3, statement_seconds=0.3))
         slow = "SELECT repeat('x', 10000), pg_sleep(0.01) FROM generate_series(1, 100)"
         rows = connection.execute(slow).fetchall()
 
@@ -261,7 +261,7 @@ def test_a_connection_whose_first_statements_fail_is_not_left_open(
         opened.append(connection.pgconn)
         raise psycopg.OperationalError("cut off")
 
-    monkeypatch.setattr("trax.store.engine.keep_plans", fail)
+    monkeypatch.setattr("trax.store.postgresql.keep_plans", fail)
     engine = open_engine(parse_url(postgres_url))
     with pytest.raises(Exception, match="cut off"):
         engine.connect()

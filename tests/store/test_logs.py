@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from sqlalchemy import delete
+from tests.support.databases import IN_MEMORY_TOO
 
 from trax.records.metadata import NewLogLine, NewRun
 from trax.records.states import LogLevel
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from trax.store import Connection, Store
+
+pytestmark = IN_MEMORY_TOO
 
 
 def begun(store: Store, now: datetime) -> int:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.databases import IN_MEMORY_TOO
+from tests.support.results import run_result
 
 from trax.records import Metadata, State
-from trax.records.metadata import NewRun, ResultRow
+from trax.records.metadata import NewRun
 from trax.store.runs import metadata
 from trax.store.schema import tables
 
@@ -17,11 +19,9 @@ if TYPE_CHECKING:
 
     from trax.store import Store
 
+pytestmark = IN_MEMORY_TOO
+
 RUN = NewRun(external_id="3f", train="greet", input='{"name": "Ada"}', host="box", timeout_seconds=2.5)
-
-
-def ending(metadata_id: int, state: State = State.COMPLETED, **options: Any) -> ResultRow:
-    return ResultRow(metadata_id=metadata_id, state=state, **{"worker_id": None, **options})
 
 
 def held_by(connection: Connection, metadata_id: int, worker_id: int) -> None:
@@ -52,8 +52,8 @@ def test_many_endings_are_written_at_once(store: Store, now: datetime) -> None:
     ended = store.run(
         metadata.finish,
         [
-            ending(good, output='"hello"'),
-            ending(
+            run_result(good, output='"hello"'),
+            run_result(
                 bad,
                 State.FAILED,
                 failure_junction="load",
@@ -80,9 +80,9 @@ def test_many_endings_are_written_at_once(store: Store, now: datetime) -> None:
 
 def test_nothing_leaves_a_terminal_state(store: Store, now: datetime) -> None:
     metadata_id = store.run(metadata.begin, RUN, now=now)
-    store.run(metadata.finish, [ending(metadata_id, State.CANCELLED)], now=now)
+    store.run(metadata.finish, [run_result(metadata_id, State.CANCELLED)], now=now)
 
-    ended = store.run(metadata.finish, [ending(metadata_id, State.COMPLETED)], now=now)
+    ended = store.run(metadata.finish, [run_result(metadata_id, State.COMPLETED)], now=now)
 
     assert ended == set()
     found = store.read(metadata.get, metadata_id)
@@ -94,9 +94,9 @@ def test_only_the_worker_that_holds_a_run_may_end_it(store: Store, now: datetime
     metadata_id = store.run(metadata.begin, RUN, now=now)
     store.run(held_by, metadata_id, 7)
 
-    assert store.run(metadata.finish, [ending(metadata_id, worker_id=8)], now=now) == set()
-    assert store.run(metadata.finish, [ending(metadata_id, worker_id=None)], now=now) == set()
-    assert store.run(metadata.finish, [ending(metadata_id, worker_id=7)], now=now) == {metadata_id}
+    assert store.run(metadata.finish, [run_result(metadata_id, worker_id=8)], now=now) == set()
+    assert store.run(metadata.finish, [run_result(metadata_id, worker_id=None)], now=now) == set()
+    assert store.run(metadata.finish, [run_result(metadata_id, worker_id=7)], now=now) == {metadata_id}
 
 
 @pytest.mark.parametrize("text", ["a\x00b", "half \ud800 pair"])
@@ -105,7 +105,7 @@ def test_a_message_the_database_could_not_hold_does_not_lose_the_run(
 ) -> None:
     metadata_id = store.run(metadata.begin, RUN, now=now)
 
-    ended = store.run(metadata.finish, [ending(metadata_id, State.FAILED, failure_reason=text)], now=now)
+    ended = store.run(metadata.finish, [run_result(metadata_id, State.FAILED, failure_reason=text)], now=now)
 
     found = store.read(metadata.get, metadata_id)
     assert ended == {metadata_id}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import insert
+from tests.support.databases import IN_MEMORY_TOO
 
 from trax.records import LogLevel, QueueStatus, State
 from trax.records.listing import Count, EntryFilter, LogFilter, ManifestFilter, RunFilter
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     from trax.records.listing import RecordPage
     from trax.store import Store
+
+pytestmark = IN_MEMORY_TOO
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 

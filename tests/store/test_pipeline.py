@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import func, literal, select
+from tests.support.databases import IN_MEMORY_TOO
 from tests.support.steps import adding
 
 from trax.errors import StoreError
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
     from trax.store import Store
     from trax.store.pipeline import BoundStatement
+
+pytestmark = IN_MEMORY_TOO
 
 
 def counting(connection: Connection) -> BoundStatement:

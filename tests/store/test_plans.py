@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import event, text
+from tests.support.results import run_result
 
 from trax.engine.job_dispatcher import run_dispatch_cycle
 from trax.engine.routing import Routing
-from trax.records.metadata import ResultRow
-from trax.records.states import State
 from trax.settings import Settings
 from trax.store import Store
 from trax.store.dialect import take_gate_lock
@@ -224,7 +223,7 @@ def test_entries_are_marked_one_by_one_and_not_by_reading_the_queue(
 
 def test_runs_are_ended_one_by_one_and_not_by_walking_the_batch_for_each(store: Store) -> None:
     ids = range(60_001, 60_501)
-    endings = [ResultRow(metadata_id=one, worker_id=WORKER, state=State.COMPLETED) for one in ids]
+    endings = [run_result(one, worker_id=WORKER) for one in ids]
     (finish, *_) = sent_by(store, lambda connection: metadata.finish(connection, endings, now=now(store)))
 
     plan = plan_of(store, finish, at_the_gate=False)

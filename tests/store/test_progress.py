@@ -2,8 +2,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trax.records.metadata import Metadata, NewRun, ProgressUpdate, ResultRow
-from trax.records.states import CancelReason, State
+from tests.support.results import run_result
+
+from trax.records.metadata import Metadata, NewRun, ProgressUpdate
+from trax.records.states import CancelReason
 from trax.records.work_queue_entry import new_external_id
 from trax.store import Store
 from trax.store.runs import metadata, run_log
@@ -61,7 +63,7 @@ def test_a_note_without_a_fraction_leaves_what_was_told_and_one_with_it_replaces
 
 def test_a_run_that_is_over_shows_nothing_new(store: Store, now: datetime) -> None:
     run = begun(store, now)
-    ending = ResultRow(metadata_id=run, worker_id=None, state=State.COMPLETED)
+    ending = run_result(run)
     store.run(metadata.finish, [ending], now=now)
 
     assert store.run(run_log.write, [note(run, 0.5, "half", now=now)]) == set()

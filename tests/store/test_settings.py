@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from sqlalchemy import select
+from tests.support.databases import IN_MEMORY_TOO
 
 from trax.store import Store, settings
 from trax.store.schema import tables
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from sqlalchemy import Connection
+
+pytestmark = IN_MEMORY_TOO
 
 
 def written_at(connection: Connection) -> dict[str, datetime]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from tests.support.databases import IN_MEMORY_TOO
+from tests.support.results import run_result
+
 from trax.records import State
-from trax.records.metadata import NewRun, ResultRow
+from trax.records.metadata import NewRun
 from trax.records.states import Origin
 from trax.records.work_queue_entry import NewEntry
 from trax.store import dead_letters, status, workers
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
 
     from trax.records.status import Status
     from trax.store import Connection, Store
+
+pytestmark = IN_MEMORY_TOO
 
 LOST_AFTER = timedelta(seconds=20)
 
@@ -36,7 +41,7 @@ def entries(connection: Connection, count: int, now: datetime, **how: Any) -> No
 
 def failed(connection: Connection, ended_at: datetime) -> None:
     run = metadata.begin(connection, NewRun(external_id="f", train="greet"), now=ended_at)
-    ending = ResultRow(metadata_id=run, worker_id=None, state=State.FAILED)
+    ending = run_result(run, State.FAILED)
     metadata.finish(connection, [ending], now=ended_at)
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from tests.support.databases import IN_MEMORY_TOO
+
+from trax.records.listing import SessionFilter
 from trax.records.web_session import NewWebSession, SignIn
 from trax.store import web_sessions
 
@@ -13,6 +16,8 @@ if TYPE_CHECKING:
 
     from trax.records.web_session import WebSession
     from trax.store import Store
+
+pytestmark = IN_MEMORY_TOO
 
 HOUR = timedelta(hours=1)
 
@@ -37,11 +42,13 @@ def test_sessions_are_listed_newest_first_a_page_at_a_time(store: Store, now: da
     first, second, third = (begin(store, key, now, user=user) for key, user in zip("abc", "xyx", strict=True))
 
     def page(**wanted: Any) -> list[int]:
-        asked: dict[str, Any] = {"user": None, "before": None, "limit": 2, "now": now, **wanted}
-        return [one.id for one in store.read(web_sessions.load_page, **asked)]
+        wanted_sessions = SessionFilter(now=wanted.pop("now", now), user=wanted.pop("user", None))
+        found = store.read(web_sessions.SESSIONS.load_list, wanted_sessions, limit=2, **wanted)
+        return [one.id for one in found]
 
     assert page() == [third.id, second.id]
     assert page(before=second.id) == [first.id]
+    assert page(after=first.id) == [third.id, second.id]
     assert page(user="x") == [third.id, first.id]
     assert page(now=now + HOUR) == []
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from typing import Any
 
 import billiard.pool
 from celery import Celery, signals
+from celery.utils import timer2
+from kombu.transport import virtual
 
 from trax.remote.celery import BROKER_PRIORITY_MAX, celery_task
 from trax.testing.submitter_contract import Workspace
@@ -42,12 +45,30 @@ def _folders(broker: str) -> dict[str, Any]:
 
 def main(*options: str) -> None:
     os.setsid()  # so that the worker and all that it forks can be killed at once
-    # or a forked process waits for half a minute to be sure that a worker which stops has heard of its task
-    billiard.pool.GUARANTEE_MESSAGE_CONSUMPTION_RETRY_LIMIT = 10
+    _stop_quickly()
     worker = celery_app(os.environ[BROKER], os.environ[QUEUE])
     celery_task(Workspace.from_environment().app(), worker)
     signals.worker_ready.connect(_say_so)
     worker.worker_main(["-q", "worker", "--without-gossip", "--without-mingle", *options])
+
+
+def _stop_quickly() -> None:
+    """Shorten what Celery waits for while it stops: its timer, a poll of the folder, its forked processes.
+
+    Such a process would wait for half a minute to be sure that the worker has heard of its last task.
+    """
+    billiard.pool.GUARANTEE_MESSAGE_CONSUMPTION_RETRY_LIMIT = 2
+    timer: Any = timer2
+    transport: Any = virtual.Transport
+    drain_events: Any = transport.drain_events
+
+    def sleep(delay: float) -> None:
+        time.sleep(min(delay, 0.05))
+
+    def drain_events_for_a_moment(self: Any, connection: Any, timeout: float | None = None) -> None:
+        drain_events(self, connection, timeout and min(timeout, 0.1))
+
+    timer.sleep, transport.drain_events = sleep, drain_events_for_a_moment
 
 
 def _say_so(**_: Any) -> None:

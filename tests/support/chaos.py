@@ -72,7 +72,7 @@ class Process:
         """Send a signal, and wait for the end; returns the exit code."""
         if number is not None:
             self.send(number)
-        return self._popen.wait(60)
+        return self._popen.wait(120)
 
     def end(self) -> None:
         self._popen.kill()
@@ -164,7 +164,7 @@ class Town:
                 assert self.active() <= at_most
             return wanted <= {record.input for record in self.records() if record.state is State.COMPLETED}
 
-        until(are_done, within_seconds=60)
+        until(are_done)
 
     def nothing_is_lost_or_doubled(self, names: Iterable[str]) -> None:
         """Each of these jobs has one completed record, no record was executed twice, and nothing is left."""

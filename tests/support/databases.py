@@ -7,6 +7,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 import psycopg
+import pytest
 from sqlalchemy import make_url
 
 from trax.store import Store
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 TEMPLATE = "trax_template"
+IN_MEMORY_TOO = pytest.mark.parametrize("url", ["memory", "sqlite", "postgresql"], indirect=True)
+"""For some tests of each layer: SQLite in memory is SQLite, with one connection instead of a pool."""
 
 
 class PostgresDatabases:
@@ -34,7 +37,7 @@ class PostgresDatabases:
         name = f"trax_test_{next(self._numbers)}"
         source = TEMPLATE if migrated and not language else "template0"
         spoken = f" LOCALE_PROVIDER icu ICU_LOCALE '{language}'" if language else ""
-        self._execute(f"CREATE DATABASE {name} TEMPLATE {source}{spoken}")
+        self._execute(f"CREATE DATABASE {name} TEMPLATE {source} STRATEGY FILE_COPY{spoken}")
         try:
             yield self._address(name)
         finally:

@@ -17,14 +17,13 @@ from pydantic import BaseModel
 from sqlalchemy import delete, select, text, update
 
 from trax import Item, Retry, Trax, cron, every, junction
-from trax.app import queue
+from trax.app.queue import enqueue_without_code
 from trax.engine.cycle import repair_silent_manifests
-from trax.engine.finish import RunResult, finish
+from trax.engine.finish import finish
 from trax.engine.manifest_manager import ManagerInput
 from trax.engine.parking import FleetCache
 from trax.errors import TraxError
-from trax.records.metadata import ResultRow
-from trax.records.result import ResultKind
+from trax.records.result import ResultKind, RunResult
 from trax.records.states import State
 from trax.schedule.builder import Declarations
 from trax.server.loops import dispatch_now, manage_now
@@ -133,7 +132,7 @@ class Site:
     def queue(self, train: str, *, unique: str | None, group: str | None, minutes: int) -> None:
         delay = timedelta(minutes=minutes) if minutes else None
         how: Any = {"unique": unique, "group": group, "delay": delay}
-        self.accepted.add(self.do(queue.queue(self.app.parts, train, {}, how)).id)
+        self.accepted.add(self.do(enqueue_without_code(self.app.parts, train, {}, how)).id)
 
     def act(self, verb: Coroutine[Any, Any, Any]) -> None:
         """What an operator does; a refusal is an answer, too."""
@@ -193,9 +192,17 @@ class Site:
     def end(self, metadata_id: int, how: str) -> None:
         held = self.held.pop(metadata_id)
         kind, state, delay = ENDS[how]
-        ending = ResultRow(metadata_id, held.worker_id, state, failure_exception=how, failure_reason=how)
         ended = RunResult(
-            ending, held.external_id, kind, held.manifest_id, held.attempt, gives_up=False, delay=delay
+            metadata_id,
+            held.external_id,
+            held.worker_id,
+            state,
+            kind,
+            manifest_id=held.manifest_id,
+            attempt=held.attempt,
+            failure_exception=how,
+            failure_reason=how,
+            delay=delay,
         )
         self.store.run(finish, [ended], self.app.parts.settings, store=self.store)
 

@@ -53,7 +53,7 @@ class Railway(Trax):
 
     def __init__(self, url: str = "memory://", **settings: Any) -> None:
         super().__init__(url, **settings)
-        self.sync = self.train("sync", copy)
+        self.sync_table = self.train("sync", copy)
         self.broken = self.train("broken", fail)
 
 

@@ -25,4 +25,4 @@ def _line(name: str) -> str:
     field = Settings.model_fields[name]
     counts = "(no edit)" if Settings.is_fixed(name) else f"the {Settings.effective(name)}"
     bounds = Settings.bounds(name) or ""
-    return f"| `{name}` | {shown(field.default)} | {bounds} | {counts} | {field.description} |\n"
+    return f"| `{name}` | {shown(field.default)} | {bounds} | {counts} | {Settings.description(name)} |\n"

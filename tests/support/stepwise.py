@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import BaseModel
 from sqlalchemy import delete, insert, select, text, update
 from tests.support.model import BOOST, MADE_UP, START, Plan, group_of
+from tests.support.results import run_result
 from tests.support.take import take
 
 from trax import Trax, cron, every, exclude, fire_all, junction
 from trax.engine.cycle import run_manager_cycle
 from trax.engine.finish import apply_results
 from trax.engine.manifest_manager import ManagerInput, ManagerResult
-from trax.records.metadata import ResultRow
-from trax.records.result import ManifestResult, ResultKind
+from trax.records.result import ResultKind
 from trax.records.states import State
 from trax.schedule.builder import Declarations
 from trax.server.start import start
@@ -159,24 +159,21 @@ class Engine:
         return self.store.run(self._finish, ends)
 
     def _finish(self, connection: Connection, ends: Sequence[End]) -> set[int]:
-        endings = [
-            ResultRow(metadata_id=end.metadata_id, worker_id=self.alive, state=STATES[end.kind])
-            for end in ends
-        ]
-        ended = metadata.finish(connection, endings, now=self.now)
-        of_manifests = _manifests_of(connection, ended)
-        meant = [
-            ManifestResult(
+        of_manifests = _manifests_of(connection, {end.metadata_id for end in ends})
+        results = [
+            run_result(
+                end.metadata_id,
+                STATES[end.kind],
+                worker_id=self.alive,
                 manifest_id=of_manifests[end.metadata_id],
-                kind=end.kind,
-                ended_at=self.now,
                 attempt=end.attempt,
                 gives_up=end.gives_up,
             )
             for end in ends
-            if end.metadata_id in ended
         ]
-        apply_results(connection, meant, self.settings, now=self.now)
+        ended = metadata.finish(connection, results, now=self.now)
+        ours = [result for result in results if result.metadata_id in ended]
+        apply_results(connection, ours, self.settings, now=self.now)
         return ended
 
     def origin_of(self, metadata_id: int) -> str:

@@ -10,10 +10,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def until(condition: Callable[[], bool], *, within_seconds: float = 30) -> None:
-    """Return as soon as the condition holds; fail when it has not come true in ample time."""
+def until(condition: Callable[[], bool], *, within_seconds: float = 120) -> None:
+    """Return as soon as the condition holds; fail when it has not come true in ample time.
+
+    Who waits pauses longer than it looks: what it waits for may need the processor.
+    """
     pause = threading.Event()
     deadline = time.monotonic() + within_seconds
+    looked_at = time.monotonic()
     while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true"
-        pause.wait(0.005)
+        now = time.monotonic()
+        assert now < deadline, "the condition did not come true"
+        pause.wait(max(0.005, 2 * (now - looked_at)))
+        looked_at = time.monotonic()

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import Any
+from functools import reduce
+from typing import Any, Literal, get_args, get_type_hints
 
 import pytest
 
 from trax.errors import InvalidSetting
-from trax.settings import Settings
+from trax.settings import SettingKeywords, Settings
+from trax.settings.keywords import DurationValue
 
 
 def test_the_environment_overrides_what_code_says() -> None:
@@ -22,11 +25,28 @@ def test_the_environment_overrides_what_code_says() -> None:
     assert (settings.max_active_jobs, settings.save_inputs) == (50, False)
 
 
-@pytest.mark.parametrize("text", ["90", "90.0", "PT1M30S", "00:01:30"])
-def test_a_duration_may_be_plain_seconds(text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["90", "90.0", "90s", "1.5 min", "1m30s", "1 min 30 s", "PT1M30S", "00:01:30"]
+)
+def test_a_duration_is_read_in_all_its_forms(text: str) -> None:
     settings = Settings.load({}, {"TRAX_DEFAULT_JOB_TIMEOUT": text})
 
     assert settings.default_job_timeout == timedelta(seconds=90)
+
+
+@pytest.mark.parametrize("text", ["soon", "5 parsecs", "1h 1h", "1e3", ""])
+def test_what_is_no_duration_is_refused_with_the_forms_that_are(text: str) -> None:
+    with pytest.raises(InvalidSetting, match="expected a duration such as 90s, 25 min, 1h30m"):
+        Settings.from_values({"default_job_timeout": text})
+
+
+def test_durations_are_written_for_people_and_read_again() -> None:
+    settings = Settings()
+
+    written = settings.to_json_values(Settings.model_fields)
+
+    assert (written["default_job_timeout"], written["heartbeat_interval"]) == ("20 min", "5 s")
+    assert Settings.from_values(written) == settings
 
 
 def test_none_means_no_limit() -> None:
@@ -144,4 +164,23 @@ def test_what_is_stored_is_read_back_as_it_was() -> None:
 
 
 def test_every_setting_says_what_it_means() -> None:
-    assert [name for name, field in Settings.model_fields.items() if not field.description] == []
+    assert [name for name in Settings.model_fields if not Settings.description(name)] == []
+
+
+def test_the_keywords_of_an_app_are_its_settings_with_their_types() -> None:
+    accepted: dict[Any, Any] = {
+        timedelta: DurationValue,
+        tuple[str, ...]: Iterable[str],
+        dict[str, str]: Mapping[str, str] | str,
+    }
+    levels = Literal["trace", "debug", "info", "information", "warning", "error", "critical"]
+    declared = get_type_hints(Settings)
+    keywords = get_type_hints(SettingKeywords)
+
+    assert keywords.keys() - Settings.model_fields == {"polling_interval"}
+    for name in Settings.model_fields:
+        kinds = get_args(declared[name]) if type(None) in get_args(declared[name]) else (declared[name],)
+        expected = reduce(lambda one, other: one | other, [accepted.get(kind, kind) for kind in kinds])
+        if name == "capture_logs":
+            expected = levels | None
+        assert keywords[name] == expected, name

@@ -162,11 +162,11 @@ async def test_lists_are_read_page_by_page(room: ControlRoom) -> None:
         await room.app.queue("serve_coffee", {"customer": f"guest {number}"})
 
     pages: list[list[int]] = []
-    after = None
-    while not pages or after is not None:
-        page = await room.get("/queue", limit=2, **({"after": after} if after else {}))
+    before = None
+    while not pages or before is not None:
+        page = await room.get("/queue", limit=2, **({"before": before} if before else {}))
         pages.append([entry["id"] for entry in page["items"]])
-        after = page["next"]
+        before = page["next"]
 
     assert [len(page) for page in pages] == [2, 2, 1]
     seen = list(chain(*pages))
@@ -251,7 +251,7 @@ async def test_entries_that_are_not_queued_any_more_are_skipped(room: ControlRoo
     told = await room.post("/queue/cancel", {"ids": [first.id, second.id]})
     too_late = await room.post(f"/queue/{second.id}/cancel", status=409)
 
-    assert told == {"cancelled": 1, "skipped": 1}
+    assert told == {"cancelled": [second.id], "skipped": 1}
     assert too_late["code"] == "conflict"
 
 
@@ -319,7 +319,7 @@ async def test_settings_are_changed_and_reset(room: ControlRoom) -> None:
         return one["value"], one["origin"]
 
     assert told(changed, "max_active_jobs") == (4, "operator")
-    assert told(changed, "default_retry_delay") == ("PT30S", "operator")
+    assert told(changed, "default_retry_delay") == ("30 s", "operator")
     assert told(reset, "max_active_jobs") == (10, "default")
     assert "listen_url" not in {each["name"] for each in changed}
 
@@ -387,8 +387,8 @@ async def test_a_list_can_be_counted_and_read_backwards(room: ControlRoom) -> No
         await room.app.queue("serve_coffee", {"customer": f"guest {number}"})
 
     first = await room.get("/queue", limit=2, total=True)
-    second = await room.get("/queue", limit=2, after=first["next"])
-    again = await room.get("/queue", limit=2, before=second["previous"])
+    second = await room.get("/queue", limit=2, before=first["next"])
+    again = await room.get("/queue", limit=2, after=second["previous"])
 
     assert first["total"] == {"count": 3, "exact": True}
     assert (first["previous"], second["next"]) == (None, None)

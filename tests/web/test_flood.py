@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import resource
 import socket
@@ -51,7 +52,13 @@ def _server(folder: Path, log: Path) -> Generator[subprocess.Popen[bytes]]:
     command = [TRAX, "run", "jobs.py:app", "--web", "0"]
     with (
         log.open("wb") as lines,
-        subprocess.Popen(command, cwd=folder, stderr=lines, preexec_fn=_allow_few_files) as running,  # noqa: PLW1509
+        subprocess.Popen(
+            command,
+            cwd=folder,
+            env={**os.environ, "TRAX_WEB_HEAD_SECONDS": "2"},
+            stderr=lines,
+            preexec_fn=_allow_few_files,  # noqa: PLW1509
+        ) as running,
     ):
         try:
             yield running

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import urlsafe_b64encode
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -15,7 +16,7 @@ from tests.support.hostile import BODIES, IN_ADDRESSES, IN_BODIES
 from tests.support.visitor import Page
 
 from trax import Trax
-from trax.app import queue
+from trax.app.queue import enqueue_without_code
 from trax.settings import Settings
 from trax.web import Access, create
 from trax.web.api.bodies import JsonRoute
@@ -100,10 +101,14 @@ def operation_at(room: ControlRoom, method: str, path: str) -> dict[str, Any]:
     """What is documented of the operation that such a path is meant for."""
     wanted = path.partition("?")[0]
     for known, template, operation in operations(room):
-        pattern = re.sub(r"\{\w+\}", ".*", template)
-        if known == method and re.fullmatch(pattern, wanted, re.DOTALL):
+        if known == method and pattern_of(template).fullmatch(wanted):
             return operation
     raise AssertionError((method, path))
+
+
+@cache
+def pattern_of(template: str) -> re.Pattern[str]:
+    return re.compile(re.sub(r"\{\w+\}", ".*", template), re.DOTALL)
 
 
 def filled(path: str, value: str | None = None) -> str:
@@ -268,6 +273,15 @@ async def test_no_field_of_a_form_breaks_its_page(url: str) -> None:
                     assert answer.status_code in {200, 303, 404, 422}, where
 
 
+@pytest.mark.parametrize(("fields", "status"), [(5_000, 200), (5_001, 413)])
+async def test_a_form_has_a_limited_number_of_fields(room: ControlRoom, fields: int, status: int) -> None:
+    body = "&".join(["ids=1"] * fields)
+
+    answer = await room.api.post("/queue", content=body, headers={"Content-Type": FORM["Content-Type"]})
+
+    assert answer.status_code == status
+
+
 @pytest.mark.parametrize(
     "cookie", [b"[" * 50_000, b"\xff\xff", b'{"text": "\\ud800", "is_good": 1, "path": 2}']
 )
@@ -316,7 +330,7 @@ async def test_what_is_wrong_is_told_without_marks_of_direction(room: ControlRoo
 
 async def test_half_of_a_pair_in_a_row_is_shown_as_a_question_mark(room: ControlRoom) -> None:
     """Written by somebody who had no code to check it; its worker refuses it, and people look at it."""
-    entry = await queue.queue(room.app.parts, "serve_coffee", {"customer": "a\ud800b"}, {})
+    entry = await enqueue_without_code(room.app.parts, "serve_coffee", {"customer": "a\ud800b"}, {})
 
     shown = [(await room.get(f"/queue/{entry.id}"))["input"]]
     await room.harness.run_until_idle()

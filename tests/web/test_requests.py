@@ -240,7 +240,7 @@ async def test_a_slash_in_a_name_is_part_of_it(name: str) -> None:
         gone = await room.api.delete(f"/api/v1/manifests/{escaped}")
 
     assert (found["external_id"], off["enabled"], queued["manifest"]) == (name, False, name)
-    assert (group["name"], group["priority"], cancelled) == (f"g/{name}", 7, {"cancelled": 0})
+    assert (group["name"], group["priority"], cancelled) == (f"g/{name}", 7, {"cancelled": [], "skipped": 0})
     assert (train["name"], run["output"]) == ("brew/double", "Ada")
     assert (pages, gone.status_code) == ([200, 200, 200], 204)
 

@@ -180,7 +180,7 @@ async def test_an_operators_program_lists_and_ends_sessions(web: FastAPI, h: Har
         await log_in(olga, "olga")
         await log_in(vera, "vera")
         listed = (await program.get("/api/v1/sessions?limit=1")).json()
-        rest = (await program.get(f"/api/v1/sessions?limit=5&after={listed['next']}")).json()["items"]
+        rest = (await program.get(f"/api/v1/sessions?limit=5&before={listed['next']}")).json()["items"]
         ended = await program.delete(f"/api/v1/sessions/{listed['items'][0]['id']}")
         again = await program.delete(f"/api/v1/sessions/{listed['items'][0]['id']}")
         found = [await is_in(client) for client in (olga, vera)]

@@ -3,52 +3,46 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Concatenate, Protocol, Self, TypeVar, overload
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Concatenate, Protocol, Self, TypedDict, TypeVar, overload
 
-from trax.app.audit import Audit
-from trax.app.dead_letters import DeadLetters
-from trax.app.executions import AppLogs, Executions
-from trax.app.groups import Groups
-from trax.app.manifests import Manifests
-from trax.app.queue import Enqueuer
-from trax.app.sessions import Sessions
-from trax.app.settings import AppSettings
-from trax.app.stats import Stats
-from trax.app.sync import Sync
-from trax.app.work_queue import WorkQueue
-from trax.app.workers import Workers
 from trax.engine.live_settings import LiveSettings
-from trax.engine.seed import declaration_digest
 from trax.errors import TraxError, import_extra
-from trax.inspect.why import why
-from trax.records.worker import HeartbeatStreak
-from trax.remote.receiver import run_receiver
-from trax.schedule.validate import SLOTS_OR_NONE
-from trax.server.loops import RetirementPlan
-from trax.server.roles import ProcessDuties, ProcessRole
-from trax.server.start import retry_transient, start
 from trax.store.url import choose_url
-from trax.train import train as train_over
+from trax.train import train as define_train
 from trax.train import train_of
 from trax.train.options import check_name
 from trax.worker.loop import StopSignals, run_in_loop
 from trax.worker.parts import Parts
-from trax.worker.recorded_run import RecordedRun, run_on
-from trax.worker.work_filter import WorkFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, MutableMapping
     from contextlib import AbstractAsyncContextManager
     from typing import Unpack
 
+    from trax.app.audit import Audit
+    from trax.app.dead_letters import DeadLetters
+    from trax.app.executions import AppLogs, Executions
+    from trax.app.groups import Groups
+    from trax.app.manifests import Manifests
+    from trax.app.queue import Enqueuer
+    from trax.app.sessions import Sessions
+    from trax.app.settings import AppSettings
+    from trax.app.stats import Stats
+    from trax.app.sync import Sync
+    from trax.app.work_queue import WorkQueue
+    from trax.app.workers import Workers
     from trax.engine.enqueue import ManyKeywords, QueueKeywords
     from trax.engine.submitter import Submitter
     from trax.records.status import Reason
+    from trax.remote.http.endpoint import EndpointKeywords, HttpEndpoint
     from trax.remote.receiver import Receiver
+    from trax.server.roles import ProcessDuties, ServerObserver
+    from trax.settings import SettingKeywords
     from trax.train import Segment, Train, TrainKeywords
     from trax.train.services import FactoryResult, ManagedResult
+    from trax.web.access import Access
+    from trax.web.limits import WebLimits
     from trax.worker.entry import QueuedEntry
     from trax.worker.loop import Loop
     from trax.worker.recorded_run import Remote, RemoteExecutor
@@ -72,10 +66,32 @@ class TrainDecorator(Protocol):
     def __call__(self, function: Callable[[], Out], /) -> Train[None, Out]: ...
 
 
+class AsgiApplication(Protocol):
+    """An ASGI application: serve it with any ASGI server, or mount it in another application."""
+
+    async def __call__(
+        self,
+        scope: MutableMapping[str, Any],
+        receive: Callable[[], Awaitable[MutableMapping[str, Any]]],
+        send: Callable[[MutableMapping[str, Any]], Awaitable[None]],
+        /,
+    ) -> None: ...
+
+
+class WebKeywords(TypedDict, total=False):
+    """Options of `app.web()`; `trax.web.create` has their meaning."""
+
+    access: Access | None
+    title: str
+    environment: str | None
+    mask: Iterable[str] | None
+    limits: WebLimits | None
+
+
 class Trax:
     """An app: its trains, their services, and its database.
 
-    Declaring does not touch the database. It is opened and migrated on first use.
+    Declaring neither touches the database nor loads its libraries: the first use does, and migrates it.
     """
 
     def __init__(
@@ -84,13 +100,12 @@ class Trax:
         *,
         name: str = "default",
         submitter: Submitter | None = None,
-        **settings: Any,
+        **settings: Unpack[SettingKeywords],
     ) -> None:
         """`name` distinguishes apps that share a database: each retires only manifests it declared itself."""
         check_name(name, "an app's name")
         self.parts = Parts.build(choose_url(url), LiveSettings.load(settings), name)
         """Shared parts of the app, for the processes that run it."""
-        self._queueing = Enqueuer(self.parts)
         self.trains = self.parts.trains
         self.submitters = self.parts.submitters
         if submitter is not None:
@@ -107,18 +122,6 @@ class Trax:
         self.on_cancelled = self.parts.hooks.on_cancelled
         self.on_state_changed = self.parts.hooks.on_state_changed
         self.limit_runs = self.parts.limits.set
-        self.manifests = Manifests(self.parts)
-        self.groups = Groups(self.parts)
-        self.dead_letters = DeadLetters(self.parts)
-        self.settings = AppSettings(self.parts)
-        self.executions = Executions(self.parts, self._queueing)
-        self.work_queue = WorkQueue(self.parts)
-        self.workers = Workers(self.parts)
-        self.stats = Stats(self.parts)
-        self.audit = Audit(self.parts)
-        self.sessions = Sessions(self.parts)
-        self.logs = AppLogs(self.parts)
-        self.sync = Sync(self, self._queueing)
         self._running: ProcessDuties | None = None
 
     @overload
@@ -146,7 +149,7 @@ class Trax:
         defined = (
             train_of(name_or_function, **options)
             if route is None
-            else train_over(name_or_function, route, **options)
+            else define_train(name_or_function, route, **options)
         )
         self.parts.parameters.input_codec(defined)
         self.trains.add(defined)
@@ -174,18 +177,103 @@ class Trax:
         self, *, concurrency: int | None = None, executor: RemoteExecutor | None = None
     ) -> AbstractAsyncContextManager[Receiver]:
         """Execute runs that a submitter handed to this process: `await receiver.claim_by_id(metadata_id)`."""
+        from trax.remote.receiver import run_receiver
+
         return run_receiver(self.parts, concurrency=concurrency, executor=executor)
 
-    def http_endpoint(self, secrets: str | Mapping[str, str], **options: Any) -> Any:
+    def http_endpoint(
+        self, secrets: str | Mapping[str, str], **options: Unpack[EndpointKeywords]
+    ) -> HttpEndpoint:
         """An ASGI application that executes what `HttpWorkers` hands over. Serve it or mount it."""
-        endpoints = import_module("trax.remote.http.endpoint")  # a layer above this one
-        return endpoints.HttpEndpoint(self.parts, secrets, **options)
+        from trax.remote.http.endpoint import HttpEndpoint
+
+        return HttpEndpoint(self.parts, secrets, **options)
+
+    @cached_property
+    def manifests(self) -> Manifests:
+        from trax.app.manifests import Manifests
+
+        return Manifests(self.parts)
+
+    @cached_property
+    def groups(self) -> Groups:
+        from trax.app.groups import Groups
+
+        return Groups(self.parts)
+
+    @cached_property
+    def work_queue(self) -> WorkQueue:
+        from trax.app.work_queue import WorkQueue
+
+        return WorkQueue(self.parts)
+
+    @cached_property
+    def executions(self) -> Executions:
+        from trax.app.executions import Executions
+
+        return Executions(self.parts, self._enqueuer)
+
+    @cached_property
+    def dead_letters(self) -> DeadLetters:
+        from trax.app.dead_letters import DeadLetters
+
+        return DeadLetters(self.parts)
+
+    @cached_property
+    def workers(self) -> Workers:
+        from trax.app.workers import Workers
+
+        return Workers(self.parts)
+
+    @cached_property
+    def settings(self) -> AppSettings:
+        from trax.app.settings import AppSettings
+
+        return AppSettings(self.parts)
+
+    @cached_property
+    def stats(self) -> Stats:
+        from trax.app.stats import Stats
+
+        return Stats(self.parts)
+
+    @cached_property
+    def audit(self) -> Audit:
+        from trax.app.audit import Audit
+
+        return Audit(self.parts)
+
+    @cached_property
+    def sessions(self) -> Sessions:
+        from trax.app.sessions import Sessions
+
+        return Sessions(self.parts)
+
+    @cached_property
+    def logs(self) -> AppLogs:
+        from trax.app.executions import AppLogs
+
+        return AppLogs(self.parts)
+
+    @cached_property
+    def sync(self) -> Sync:
+        from trax.app.sync import Sync
+
+        return Sync(self, self._enqueuer)
+
+    @cached_property
+    def _enqueuer(self) -> Enqueuer:
+        from trax.app.queue import Enqueuer
+
+        return Enqueuer(self.parts)
 
     async def run(self, train: Train[In, Out], value: In, *, on: Remote | None = None) -> Out:
         """Run the train now, in this process, with a record. Its exceptions reach the caller unchanged.
 
         With `on` it runs remotely and the caller waits; an exception there is a RemoteFailure here.
         """
+        from trax.worker.recorded_run import RecordedRun, run_on
+
         if on is not None:
             return await run_on(on, self.parts, train, value)
         return await RecordedRun(self.parts, await self.parts.store.open(), train).run(value)
@@ -194,19 +282,23 @@ class Trax:
         self, train: Train[In, Any] | str, value: In, **options: Unpack[QueueKeywords]
     ) -> QueuedEntry:
         """Enqueue a job. For a train given by name, the input is plain data."""
-        return await self._queueing.enqueue_one(train, value, options)
+        return (await self._enqueuer.enqueue(train, [value], options))[0]
 
     async def queue_many(
         self, train: Train[In, Any] | str, values: Iterable[In], **options: Unpack[ManyKeywords]
     ) -> list[QueuedEntry]:
         """Enqueue any number of jobs in one transaction."""
-        return await self._queueing.enqueue_many(train, values, options)
+        from trax.app.queue import refuse_unique
+
+        return await self._enqueuer.enqueue(train, values, refuse_unique(options))
 
     async def why(self, what: str | int) -> list[Reason]:
         """Why a manifest (its external id), an entry or a run does not run; the first reason first.
 
         A number is an entry id, else a run id; `"run:7"` is always a run.
         """
+        from trax.inspect.why import why
+
         return await why(self.parts, what)
 
     async def __aenter__(self) -> Self:
@@ -230,35 +322,13 @@ class Trax:
         A worker runs `concurrency` jobs at once; `trains` and `groups` limit which ones it accepts.
         `on_progress` is called with the progress of seeding.
         """
+        from trax.server.start import start_process
+
         if self._running is not None:
             raise TraxError("this app is already running; an app runs one role at a time per process")
-        SLOTS_OR_NONE("concurrency", concurrency)
-        parts, role = self.parts, ProcessRole.parse(roles)
-        parts.telemetry.reset()
-        timetable = parts.declarations.timetable()
-        self.submitters.check(self.trains)
-        takes = WorkFilter.parse(self.trains, only)
-        retiring: RetirementPlan | None = None
-        try:
-            store = (await retry_transient(parts.store.open)).engine_lane
-            if role.schedules:
-                parts.heartbeat.declares = declaration_digest(timetable)
-                watch = parts.heartbeat.watch or HeartbeatStreak.empty()
-                plan = await start(
-                    store,
-                    timetable,
-                    parts.settings,
-                    app=parts.name,
-                    on_progress=on_progress,
-                    watch=watch,
-                )
-                if plan.retired.postponed:
-                    retiring = RetirementPlan(timetable, plan.retired.postponed)
-            options: dict[str, Any] = {"slots": concurrency, "work_filter": takes, "retiring": retiring}
-            self._running = await retry_transient(lambda: ProcessDuties.start(parts, store, role, **options))
-        except BaseException:
-            self.close()
-            raise
+        self._running = await start_process(
+            self.parts, roles, only, concurrency=concurrency, on_progress=on_progress
+        )
 
     @property
     def is_running(self) -> bool:
@@ -294,23 +364,35 @@ class Trax:
             self.close()
 
     async def serve(
-        self, roles: str = "all", *, concurrency: int | None = None, **only: Unpack[WorkFilterKeywords]
+        self,
+        roles: str = "all",
+        *,
+        concurrency: int | None = None,
+        observer: ServerObserver | None = None,
+        **only: Unpack[WorkFilterKeywords],
     ) -> None:
-        """Run until SIGTERM or SIGINT, then drain. A second signal interrupts the runs still executing."""
+        """Run until SIGTERM or SIGINT, then drain. A second signal interrupts the runs still executing.
+
+        `observer` is told of each step, as the command `trax run` needs to print them.
+        """
+        from trax.server.roles import ServerObserver
+
+        observer = observer or ServerObserver()
         with StopSignals() as signals:
-            starting = self.start(roles, concurrency=concurrency, **only)
+            starting = self.start(roles, concurrency=concurrency, on_progress=observer.on_progress, **only)
             await signals.run_until_stopped(starting, hurry=self.parts.store.hurry)
             try:
-                await signals.stop_requested.wait()
+                if not signals.stop_requested.is_set():
+                    async with observer.while_running(signals.stop_requested):
+                        await signals.stop_requested.wait()
             finally:
-                await self.stop(signals.hurry_requested)
+                async with observer.while_stopping(signals.hurry_requested):
+                    await self.stop(signals.hurry_requested)
 
-    def web(self, **options: Any) -> Any:
+    def web(self, **options: Unpack[WebKeywords]) -> AsgiApplication:
         """The dashboard and HTTP API as an ASGI application, to serve or to mount: see `trax.web.create`."""
         return import_extra("trax.web", extra="web", feature="app.web()").create(self, **options)
 
     def close(self) -> None:
         """Close the database. It is opened again on next use."""
-        self.parts.run_log.shut_down()
-        self.parts.heartbeat.close()
-        self.parts.store.close()
+        self.parts.close()

@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from trax.app import groups, settings
+from trax.app.lists import RecordLists
 from trax.engine.actor import acting, actor_context
 from trax.errors import Conflict, NotFound, TraxError
 from trax.records.audit import Actor
 from trax.records.listing import AuditFilter
-from trax.schedule.validate import ID, ID_OR_NONE, PAGE, check_moments, check_names
+from trax.schedule.validate import ID, check_moments, check_names
 from trax.store import audit
 
 if TYPE_CHECKING:
     from datetime import datetime
+    from typing import Unpack
 
     from trax.engine.live_settings import LiveSettings
     from trax.records.audit import AuditEntry
+    from trax.records.listing import Count, RecordPage
     from trax.store import Connection, Store
     from trax.store.audit import UndoableEntry
     from trax.worker.parts import Parts
+
+
+class AuditKeywords(TypedDict, total=False):
+    """Filters for audit entries; an omitted one matches all.
+
+    `action` is a noun and a verb, such as "groups.update"; `target` is the id or name of what changed.
+    """
+
+    actor: str | None
+    action: str | None
+    noun: str | None
+    target: str | None
+    since: datetime | None
+    until: datetime | None
 
 
 class Audit:
@@ -27,6 +44,7 @@ class Audit:
 
     def __init__(self, parts: Parts) -> None:
         self._store = parts.store
+        self._lists = RecordLists(parts.store, audit.ENTRIES)
         self._live = parts.live
 
     async def get(self, audit_id: int) -> AuditEntry:
@@ -39,25 +57,35 @@ class Audit:
     async def list(
         self,
         *,
-        actor: str | None = None,
-        action: str | None = None,
-        noun: str | None = None,
-        target: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
         before: int | None = None,
+        after: int | None = None,
         limit: int = 50,
+        brief: bool = False,
+        **filters: Unpack[AuditKeywords],
     ) -> list[AuditEntry]:
         """List audit entries, newest first. For the next page, pass the last id as `before`.
 
-        `action` is a noun and a verb, such as "groups.update"; `target` is the id or name of what changed.
+        With `brief`, long reasons are truncated.
         """
-        check_moments(since=since, until=until)
-        check_names(actor=actor, action=action, noun=noun, target=target)
-        store = await self._store.open()
-        wanted = AuditFilter(actor=actor, action=action, noun=noun, target=target, since=since, until=until)
-        before, limit = ID_OR_NONE("before", before), PAGE("limit", limit)
-        return await store.ask(audit.load_list, wanted, before=before, limit=limit)
+        found = _build_filter(filters)
+        return await self._lists.load_list(found, before=before, after=after, limit=limit, brief=brief)
+
+    async def page(
+        self,
+        *,
+        before: int | None = None,
+        after: int | None = None,
+        limit: int = 50,
+        brief: bool = False,
+        **filters: Unpack[AuditKeywords],
+    ) -> RecordPage[AuditEntry]:
+        """Like `list`, with cursors for the pages before and after, at a bounded cost."""
+        found = _build_filter(filters)
+        return await self._lists.page(found, before=before, after=after, limit=limit, brief=brief)
+
+    async def count(self, *, quick: bool = False, **filters: Unpack[AuditKeywords]) -> Count:
+        """Count audit entries: exact up to ten thousand, an estimate beyond."""
+        return await self._lists.count(_build_filter(filters), quick=quick)
 
     async def undo(self, audit_id: int, *, force: bool = False) -> AuditEntry:
         """Restore the values that a change to settings or a group replaced; return the new audit entry.
@@ -70,6 +98,12 @@ class Audit:
             return await store.call(_undo, store, self._live, wanted, force=force)
         with acting(Actor("python")):  # an undo is always recorded: `undone_by` refers to its entry
             return await store.call(_undo, store, self._live, wanted, force=force)
+
+
+def _build_filter(filters: AuditKeywords) -> AuditFilter:
+    check_moments(since=filters.get("since"), until=filters.get("until"))
+    check_names(**{name: filters.get(name) for name in ("actor", "action", "noun", "target")})
+    return AuditFilter(**filters)
 
 
 def _undo(

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
-from trax.app.lists import parse_choice
-from trax.engine import dead_letters as dead_letters_engine
+from trax.app.lists import RecordLists, parse_choice
 from trax.engine.actor import record_audit
-from trax.errors import NotFound, TraxError
+from trax.engine.dead_letters import acknowledge, requeue
+from trax.errors import DefinitionError, NotFound
 from trax.events import Topic
+from trax.records.listing import LetterFilter
 from trax.records.states import DeadLetterStatus
-from trax.schedule.validate import ID, ID_OR_NONE, PAGE, check_names, validate_ids
+from trax.schedule.validate import ID, PAGE, check_names, validate_ids
 from trax.store import dead_letters
 from trax.store.announce import announce
 from trax.store.dead_letters import LetterSelection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Unpack
 
     from trax.records import DeadLetter
     from trax.records.dead_letter import DeadLetterGroup
+    from trax.records.listing import Count, RecordPage
     from trax.store import Connection, Store
     from trax.worker.parts import Parts
 
 NOUN: Final = "dead_letter"
+
+
+class DeadLetterKeywords(TypedDict, total=False):
+    """Filters for dead letters; an omitted one matches all. A fingerprint is one kind of failure."""
+
+    status: DeadLetterStatus | str | None
+    manifest: str | None
+    fingerprint: str | None
 
 
 class DeadLetters:
@@ -31,6 +42,7 @@ class DeadLetters:
 
     def __init__(self, parts: Parts) -> None:
         self._store = parts.store
+        self._lists = RecordLists(parts.store, dead_letters.LETTERS)
 
     async def requeue(
         self,
@@ -55,7 +67,7 @@ class DeadLetters:
     ) -> int:
         """Resolve these without another run, where still unresolved; return how many. Requires a note."""
         if note is None:
-            raise TraxError("acknowledge needs a note: say why no retry is needed")
+            raise DefinitionError("acknowledge needs a note: say why no retry is needed")
         return await self._acknowledge(_build_selection(ids, fingerprint, None), note)
 
     async def acknowledge_all(self, note: str) -> int:
@@ -77,29 +89,35 @@ class DeadLetters:
     async def list(
         self,
         *,
-        status: DeadLetterStatus | str | None = None,
-        manifest: str | None = None,
-        fingerprint: str | None = None,
         before: int | None = None,
+        after: int | None = None,
         limit: int = 50,
         brief: bool = False,
+        **filters: Unpack[DeadLetterKeywords],
     ) -> list[DeadLetter]:
         """List dead letters, newest first. For the next page, pass the last id as `before`.
 
         With `brief`, inputs are omitted and long reasons truncated.
         """
-        check_names(manifest=manifest, fingerprint=fingerprint)
-        wanted = parse_choice(DeadLetterStatus, status)
-        store = await self._store.open()
-        return await store.ask(
-            dead_letters.load_list,
-            status=wanted,
-            manifest=manifest,
-            fingerprint=fingerprint,
-            before=ID_OR_NONE("before", before),
-            limit=PAGE("limit", limit),
-            brief=brief,
-        )
+        found = _build_filter(filters)
+        return await self._lists.load_list(found, before=before, after=after, limit=limit, brief=brief)
+
+    async def page(
+        self,
+        *,
+        before: int | None = None,
+        after: int | None = None,
+        limit: int = 50,
+        brief: bool = False,
+        **filters: Unpack[DeadLetterKeywords],
+    ) -> RecordPage[DeadLetter]:
+        """Like `list`, with cursors for the pages before and after, at a bounded cost."""
+        found = _build_filter(filters)
+        return await self._lists.page(found, before=before, after=after, limit=limit, brief=brief)
+
+    async def count(self, *, quick: bool = False, **filters: Unpack[DeadLetterKeywords]) -> Count:
+        """Count dead letters: exact up to ten thousand, an estimate beyond."""
+        return await self._lists.count(_build_filter(filters), quick=quick)
 
     async def _requeue(self, selection: LetterSelection, note: str | None) -> int:
         store = await self._store.open()
@@ -110,11 +128,17 @@ class DeadLetters:
         return await store.call(_acknowledge, store, selection, note)
 
 
+def _build_filter(filters: DeadLetterKeywords) -> LetterFilter:
+    check_names(manifest=filters.get("manifest"), fingerprint=filters.get("fingerprint"))
+    fields: dict[str, Any] = {**filters, "status": parse_choice(DeadLetterStatus, filters.get("status"))}
+    return LetterFilter(**fields)
+
+
 def _build_selection(
     ids: Sequence[int] | None, fingerprint: str | None, limit: int | None
 ) -> LetterSelection:
     if (ids is None) == (fingerprint is None):
-        raise TraxError("pass either ids or a fingerprint to select dead letters")
+        raise DefinitionError("pass either ids or a fingerprint to select dead letters")
     if limit is not None:
         PAGE("limit", limit)
     check_names(fingerprint=fingerprint)
@@ -124,7 +148,7 @@ def _build_selection(
 def _requeue(connection: Connection, store: Store, selection: LetterSelection, remark: str | None) -> int:
     announce(connection, Topic.MANIFEST)
     now = store.now(connection)
-    resolved = dead_letters_engine.requeue(connection, selection, note=remark, now=now)
+    resolved = requeue(connection, selection, note=remark, now=now)
     record_audit(
         connection, "dead_letters.requeue", NOUN, resolved, now=now, after=_audit_values(selection, remark)
     )
@@ -134,7 +158,7 @@ def _requeue(connection: Connection, store: Store, selection: LetterSelection, r
 def _acknowledge(connection: Connection, store: Store, selection: LetterSelection, remark: str) -> int:
     announce(connection, Topic.MANIFEST)
     now = store.now(connection)
-    resolved = dead_letters_engine.acknowledge(connection, selection, note=remark, now=now)
+    resolved = acknowledge(connection, selection, note=remark, now=now)
     record_audit(
         connection,
         "dead_letters.acknowledge",

@@ -1,4 +1,4 @@
-"""`app.executions`: list, cancel and rerun executions, and read their logs."""
+"""`app.executions`: list, cancel and rerun executions; `app.logs`: log lines of all runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from trax.app.lists import RecordLists, parse_choice
 from trax.engine.actor import record_audit
 from trax.engine.cancel import cancel_runs
 from trax.errors import NotFound
-from trax.records.listing import LogFilter, RunFilter
+from trax.records.listing import ChangedIds, LogFilter, RunFilter
 from trax.records.states import LogLevel, State
 from trax.remote.hand_over import withdraw
 from trax.schedule.validate import ID, ID_OR_NONE, PAGE, check_moments, check_names, validate_ids
@@ -46,12 +46,12 @@ class ExecutionKeywords(TypedDict, total=False):
 class Executions:
     """The records of all runs: past, active and pending."""
 
-    def __init__(self, parts: Parts, queueing: Enqueuer) -> None:
+    def __init__(self, parts: Parts, enqueuer: Enqueuer) -> None:
         self._store = parts.store
         self._lists = RecordLists(parts.store, run_lists.RUNS)
         self._live = parts.live
         self._submitters = parts.submitters
-        self._queueing = queueing
+        self._enqueuer = enqueuer
 
     async def get(self, metadata_id: int) -> Metadata:
         store = await self._store.open()
@@ -64,6 +64,7 @@ class Executions:
         self,
         *,
         before: int | None = None,
+        after: int | None = None,
         limit: int = 50,
         brief: bool = False,
         **filters: Unpack[ExecutionKeywords],
@@ -74,7 +75,8 @@ class Executions:
         are omitted, unless `admin` is True or `train` names one. With `brief`, inputs, outputs, junctions
         and stack traces are omitted, and long reasons truncated.
         """
-        return await self._lists.load_list(_build_filter(filters), before=before, limit=limit, brief=brief)
+        found = _build_filter(filters)
+        return await self._lists.load_list(found, before=before, after=after, limit=limit, brief=brief)
 
     async def page(
         self,
@@ -100,8 +102,8 @@ class Executions:
         """
         return await self._lists.count(_build_filter(filters), quick=quick)
 
-    async def cancel(self, ids: Iterable[int]) -> Sequence[int]:
-        """Cancel these runs, where not yet ended; return which.
+    async def cancel(self, ids: Iterable[int]) -> ChangedIds:
+        """Cancel these runs, where not yet ended; return the ids of those.
 
         A pending run is cancelled at once. A run in progress is asked to stop: in this process immediately,
         in another one within a heartbeat.
@@ -110,7 +112,7 @@ class Executions:
         store = await self._store.open()
         stopped = await store.call(_cancel, store, wanted, self._live.current)
         await withdraw(store, self._submitters, stopped, within=self._live.current.hand_off_timeout)
-        return stopped
+        return ChangedIds(stopped)
 
     async def rerun(self, metadata_id: int) -> QueuedEntry:
         """Enqueue the same train with the same input again, under the same limits.
@@ -119,7 +121,7 @@ class Executions:
         entry is returned. The run is extra: it does not delay the schedule, and its failures are not
         counted there.
         """
-        return await self._queueing.rerun(ID("metadata_id", metadata_id))
+        return await self._enqueuer.rerun(ID("metadata_id", metadata_id))
 
     async def logs(
         self, metadata_id: int, *, after: int | None = None, limit: int = 100, brief: bool = False
@@ -146,30 +148,60 @@ def _cancel(connection: Connection, store: Store, ids: list[int], settings: Sett
     return stopped
 
 
+class LogKeywords(TypedDict, total=False):
+    """Filters for log lines: of this level or higher, with this text in the message, of one run."""
+
+    level: LogLevel | str | None
+    text: str | None
+    metadata_id: int | None
+
+
 class AppLogs:
     """Log lines of all runs. For one run, see `app.executions.logs`."""
 
     def __init__(self, parts: Parts) -> None:
         self._lists = RecordLists(parts.store, run_log.LINES)
 
-    async def page(
+    async def list(
         self,
         *,
-        level: LogLevel | str | None = None,
-        text: str | None = None,
-        metadata_id: int | None = None,
         before: int | None = None,
         after: int | None = None,
         limit: int = 50,
         brief: bool = False,
+        **filters: Unpack[LogKeywords],
+    ) -> list[LogLine]:
+        """List lines, newest first. For the next page, pass the last id as `before`.
+
+        With `brief`, stack traces are omitted and long messages truncated.
+        """
+        found = _build_log_filter(filters)
+        return await self._lists.load_list(found, before=before, after=after, limit=limit, brief=brief)
+
+    async def page(
+        self,
+        *,
+        before: int | None = None,
+        after: int | None = None,
+        limit: int = 50,
+        brief: bool = False,
+        **filters: Unpack[LogKeywords],
     ) -> RecordPage[LogLine]:
-        """Lines of this level or higher whose message contains `text`, newest first.
+        """Like `list`, with cursors for the pages before and after, at a bounded cost.
 
         A search reads a bounded number of lines. If that is not all, `complete` is False, and `older`
-        continues from there. With `brief`, stack traces are omitted and long messages truncated.
+        continues from there.
         """
-        check_names(text=text)
-        filters = LogFilter(
-            level=parse_choice(LogLevel, level), text=text, metadata_id=ID_OR_NONE("metadata_id", metadata_id)
-        )
-        return await self._lists.page(filters, before=before, after=after, limit=limit, brief=brief)
+        found = _build_log_filter(filters)
+        return await self._lists.page(found, before=before, after=after, limit=limit, brief=brief)
+
+    async def count(self, *, quick: bool = False, **filters: Unpack[LogKeywords]) -> Count:
+        """Count lines: exact up to ten thousand, an estimate beyond."""
+        return await self._lists.count(_build_log_filter(filters), quick=quick)
+
+
+def _build_log_filter(filters: LogKeywords) -> LogFilter:
+    check_names(text=filters.get("text"))
+    ID_OR_NONE("metadata_id", filters.get("metadata_id"))
+    fields: dict[str, Any] = {**filters, "level": parse_choice(LogLevel, filters.get("level"))}
+    return LogFilter(**fields)

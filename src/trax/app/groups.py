@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from trax.app.lists import RecordLists
 from trax.engine import trigger
 from trax.engine.actor import record_audit
 from trax.errors import Conflict, NotFound, format_value
 from trax.events import Topic
+from trax.records.listing import ChangedIds
 from trax.schedule.declaration import UNSET, Group, Unset
-from trax.schedule.validate import NAME, PAGE, check_names
+from trax.schedule.validate import NAME
 from trax.store import groups
 from trax.store.announce import announce
 from trax.store.manifests import manifest_rows
@@ -18,6 +20,7 @@ from trax.store.runs import rescue
 
 if TYPE_CHECKING:
     from trax.records import ManifestGroup
+    from trax.records.listing import Count, RecordPage
     from trax.store import Connection, Store
     from trax.store.audit import UndoableEntry
     from trax.worker.parts import Parts
@@ -30,6 +33,7 @@ class Groups:
 
     def __init__(self, parts: Parts) -> None:
         self._store = parts.store
+        self._lists = RecordLists(parts.store, groups.GROUPS, by_name=True)
 
     async def update(
         self,
@@ -52,8 +56,8 @@ class Groups:
         store = await self._store.open()
         return await store.call(_trigger, store, name)
 
-    async def cancel(self, name: str) -> int:
-        """Request cancellation of all runs of the group; return how many."""
+    async def cancel(self, name: str) -> ChangedIds:
+        """Request cancellation of all runs of the group; return their ids."""
         NAME("name", name)
         store = await self._store.open()
         return await store.call(_cancel, store, name)
@@ -66,12 +70,21 @@ class Groups:
             raise _not_found(name)
         return found
 
-    async def list(self, *, after: str | None = None, limit: int = 50) -> list[ManifestGroup]:
+    async def list(
+        self, *, before: str | None = None, after: str | None = None, limit: int = 50, brief: bool = False
+    ) -> list[ManifestGroup]:
         """List groups by name. For the next page, pass the last name as `after`."""
-        check_names(after=after)
-        size = PAGE("limit", limit)
-        store = await self._store.open()
-        return await store.ask(groups.load_list, after=after, limit=size)
+        return await self._lists.load_list(None, before=before, after=after, limit=limit, brief=brief)
+
+    async def page(
+        self, *, before: str | None = None, after: str | None = None, limit: int = 50, brief: bool = False
+    ) -> RecordPage[ManifestGroup]:
+        """Like `list`, with cursors: `older` is for `before`, `newer` for `after`."""
+        return await self._lists.page(None, before=before, after=after, limit=limit, brief=brief)
+
+    async def count(self, *, quick: bool = False) -> Count:
+        """Count groups; those that contain only retired manifests are omitted, as in a list."""
+        return await self._lists.count(None, quick=quick)
 
 
 def restore(connection: Connection, store: Store, undoable: UndoableEntry, *, force: bool) -> int:
@@ -127,7 +140,7 @@ def _trigger(connection: Connection, store: Store, name: str) -> int:
     return count
 
 
-def _cancel(connection: Connection, store: Store, name: str) -> int:
+def _cancel(connection: Connection, store: Store, name: str) -> ChangedIds:
     _check_exists(connection, name)
     asked = rescue.request_cancel(connection, manifest_rows.load_running_ids(connection, group=name))
     record_audit(
@@ -138,7 +151,7 @@ def _cancel(connection: Connection, store: Store, name: str) -> int:
         now=store.now(connection),
         after={"asked_to_stop": len(asked)},
     )
-    return len(asked)
+    return ChangedIds(asked)
 
 
 def _check_exists(connection: Connection, name: str) -> None:

@@ -1,14 +1,14 @@
-"""Parse a state, status or other enumerated value."""
+"""Validated lists, pages and counts of one kind of record, and parsing of enumerated values."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from trax.engine.open_store import LazyStore
-from trax.errors import TraxError, did_you_mean, format_value
-from trax.schedule.validate import ID_OR_NONE, PAGE
+from trax.errors import DefinitionError, did_you_mean, format_value
+from trax.schedule.validate import ID_OR_NONE, PAGE, check_names
 from trax.store.listing import RecordQuery
 
 if TYPE_CHECKING:
@@ -17,11 +17,51 @@ if TYPE_CHECKING:
     from trax.records.listing import Count, RecordPage
 
 
+F = TypeVar("F")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordLists(Generic[F, T]):
+    """Lists, pages and counts of one kind of record, by id or by name."""
+
+    store: LazyStore
+    lists: RecordQuery[F, T]
+    by_name: bool = False
+
+    async def load_list(
+        self, filters: F, *, before: int | str | None, after: int | str | None, limit: int, brief: bool
+    ) -> list[T]:
+        keywords = self._paging(before, after, limit, brief=brief)
+        store = await self.store.open()
+        return await store.ask(self.lists.load_list, filters, **keywords)
+
+    async def page(
+        self, filters: F, *, before: int | str | None, after: int | str | None, limit: int, brief: bool
+    ) -> RecordPage[T]:
+        keywords = self._paging(before, after, limit, brief=brief)
+        store = await self.store.open()
+        return await store.ask(self.lists.page, filters, **keywords)
+
+    async def count(self, filters: F, *, quick: bool) -> Count:
+        store = await self.store.open()
+        return await store.ask(self.lists.count, filters, quick=quick)
+
+    def _paging(self, before: Any, after: Any, limit: int, *, brief: bool) -> dict[str, Any]:
+        if self.by_name:
+            check_names(before=before, after=after)
+        else:
+            ID_OR_NONE("before", before)
+            ID_OR_NONE("after", after)
+        return {"before": before, "after": after, "limit": PAGE("limit", limit), "brief": brief}
+
+
 ChoiceT = TypeVar("ChoiceT", bound="StrEnum")
 
 
 def parse_choice(choices: type[ChoiceT], value: str | None) -> ChoiceT | None:
-    """Parse a value of this enum; None stays None. Raises TraxError with the valid values."""
+    """Parse a value of this enum; None stays None. Raises DefinitionError with the valid values."""
     if value is None:
         return None
     try:
@@ -30,33 +70,4 @@ def parse_choice(choices: type[ChoiceT], value: str | None) -> ChoiceT | None:
         words = [word.value for word in choices]
         hint = did_you_mean(str(value), words) or f"; expected one of {', '.join(words)}"
         noun = re.sub(r"(?<!^)(?=[A-Z])", " ", choices.__name__).lower()
-        raise TraxError(f"invalid {noun} {format_value(value)}{hint}") from None
-
-
-F = TypeVar("F")
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class RecordLists(Generic[F, T]):
-    """Lists, pages and counts of one kind of record."""
-
-    store: LazyStore
-    lists: RecordQuery[F, T]
-
-    async def load_list(self, filters: F, *, before: int | None, limit: int, brief: bool) -> list[T]:
-        before, limit = ID_OR_NONE("before", before), PAGE("limit", limit)
-        store = await self.store.open()
-        return await store.ask(self.lists.load_list, filters, before=before, limit=limit, brief=brief)
-
-    async def page(
-        self, filters: F, *, before: int | None, after: int | None, limit: int, brief: bool
-    ) -> RecordPage[T]:
-        before, after = ID_OR_NONE("before", before), ID_OR_NONE("after", after)
-        limit = PAGE("limit", limit)
-        store = await self.store.open()
-        return await store.ask(self.lists.page, filters, before=before, after=after, limit=limit, brief=brief)
-
-    async def count(self, filters: F, *, quick: bool) -> Count:
-        store = await self.store.open()
-        return await store.ask(self.lists.count, filters, quick=quick)
+        raise DefinitionError(f"invalid {noun} {format_value(value)}{hint}") from None

@@ -11,7 +11,7 @@ from trax.engine.actor import record_audit
 from trax.engine.seed import seed, with_code_defaults
 from trax.engine.trigger import manifest_not_found, manifest_retired_conflict
 from trax.events import Topic
-from trax.records.listing import ManifestFilter
+from trax.records.listing import ChangedIds, ManifestFilter
 from trax.records.states import ScheduleType
 from trax.records.work_queue_entry import new_external_id
 from trax.schedule.builder import Declarations
@@ -73,12 +73,12 @@ class Manifests:
         self,
         train: Train[In, Any],
         external_id: str,
-        value: In,
+        input: In,  # noqa: A002 - the public name
         when: When,
         **options: Unpack[ScheduleKeywords],
     ) -> Manifest:
         declarations = self._new_declarations()
-        declarations.schedule(train, external_id, value, when, **options)
+        declarations.schedule(train, external_id, input, when, **options)
         return (await self._write(declarations))[0]
 
     async def schedule_many(
@@ -100,26 +100,26 @@ class Manifests:
         self,
         train: Train[In, Any],
         external_id: str | None,
-        value: In,
+        input: In,  # noqa: A002 - the public name
         delay: timedelta = timedelta(),
         **options: Unpack[ScheduleKeywords],
     ) -> Manifest:
         """Schedule a single run after `delay`. Without an external id, one is generated."""
         name = f"once-{new_external_id()}" if external_id is None else external_id
         declarations = self._new_declarations()
-        declarations.schedule_once(train, name, value, delay, **options)
+        declarations.schedule_once(train, name, input, delay, **options)
         return (await self._write(declarations))[0]
 
     async def schedule_dependent(
         self,
         train: Train[In, Any],
         external_id: str,
-        value: In,
+        input: In,  # noqa: A002 - the public name
         depends_on: str,
         **options: Unpack[ScheduleKeywords],
     ) -> Manifest:
         declarations = self._new_declarations()
-        declarations.after(depends_on).then_include(train, external_id, value, **options)
+        declarations.after(depends_on).then_include(train, external_id, input, **options)
         return (await self._write(declarations))[0]
 
     async def enable(self, external_id: str) -> None:
@@ -143,8 +143,8 @@ class Manifests:
         entry = store.run(_trigger, store, external_id, delay)
         return QueuedEntry(**entry.as_fields()).with_wait_function(self._waiting)
 
-    async def cancel(self, external_id: str) -> int:
-        """Request cancellation of its runs in progress; return how many."""
+    async def cancel(self, external_id: str) -> ChangedIds:
+        """Request cancellation of its runs in progress; return their ids."""
         NAME("external_id", external_id)
         store = await self._store.open()
         return await store.call(_cancel, store, external_id)
@@ -175,24 +175,22 @@ class Manifests:
     async def list(
         self,
         *,
-        group: str | None = None,
-        train: str | None = None,
-        enabled: bool | None = None,
-        schedule_type: ScheduleType | str | None = None,
-        retired: bool | None = False,
+        before: str | None = None,
         after: str | None = None,
         limit: int = 50,
+        brief: bool = False,
+        **filters: Unpack[ManifestKeywords],
     ) -> list[Manifest]:
         """List manifests by external id. For the next page, pass the last external id as `after`.
 
-        Retired ones are omitted, unless `retired` is True (only those) or None (all).
+        Retired ones are omitted, unless `retired` is True (only those) or None (all). With `brief`, inputs
+        are omitted.
         """
-        check_names(group=group, train=train, after=after)
-        kind, size = parse_choice(ScheduleType, schedule_type), PAGE("limit", limit)
-        filters: dict[str, Any] = {"group": group, "train": train, "enabled": enabled, "schedule_type": kind}
-        filters["retired"] = retired
+        check_names(before=before, after=after)
+        found, size = _build_filter(filters), PAGE("limit", limit)
+        paging: dict[str, Any] = {"before": before, "after": after, "limit": size, "brief": brief}
         store = await self._store.open()
-        return await store.ask(manifest_rows.load_list, after=after, limit=size, **filters)
+        return await store.ask(manifest_rows.load_list, found, **paging)
 
     async def page(
         self,
@@ -282,14 +280,14 @@ def _seed(connection: Connection, store: Store, timetable: Timetable, settings: 
     record_audit(connection, "manifests.reset_operator_overrides", NOUN, names, now=now)
 
 
-def _cancel(connection: Connection, store: Store, external_id: str) -> int:
+def _cancel(connection: Connection, store: Store, external_id: str) -> ChangedIds:
     if not manifest_rows.load_ids(connection, [external_id]):
         raise manifest_not_found(external_id)
     runs = manifest_rows.load_running_ids(connection, external_id=external_id)
     asked = rescue.request_cancel(connection, runs)
     after = {"asked_to_stop": len(asked)}
     record_audit(connection, "manifests.cancel", NOUN, [external_id], now=store.now(connection), after=after)
-    return len(asked)
+    return ChangedIds(asked)
 
 
 def _delete(connection: Connection, store: Store, external_id: str) -> None:

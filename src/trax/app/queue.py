@@ -1,10 +1,11 @@
-"""Enqueue jobs: validate the inputs, then write entries to the work queue."""
+"""`app.queue`: validate jobs and write them to the work queue; the same for trains known only by name."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import json
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -12,11 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from trax.clock import utc_now
 from trax.engine.actor import actor_context, record_audit
 from trax.engine.enqueue import (
+    EnqueuePlan,
     EnqueueRequest,
-    build_request,
     clamp_priority,
     decode_plain_input,
-    encode_plain_input,
     enqueue,
     enqueue_plain,
 )
@@ -32,15 +32,14 @@ from trax.store import callers, groups
 from trax.store.runs import metadata
 from trax.store.types import parse_json
 from trax.train import junction
-from trax.train import train as train_over
+from trax.train import train as define_train
 from trax.train.options import check_not_reserved
 from trax.train.secrets import VARIABLE
 from trax.worker.entry import QueuedEntry
 from trax.worker.recorded_run import RecordedRun
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from datetime import datetime
+    from collections.abc import Generator, Iterable, Iterator
 
     from trax.engine.enqueue import ManyKeywords, QueueKeywords
     from trax.engine.open_store import LazyStore
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
     from trax.store import Connection, Store
     from trax.store.callers import SessionOrConnection
     from trax.store.runs.metadata import RerunRequest
-    from trax.train import Hook, Train
+    from trax.train import Train
     from trax.worker.parts import Parts
 
 
@@ -57,7 +56,11 @@ MASKED_INPUT: Final = f'{{"{SECRET_KEY}":"{NOT_STORED}"}}'
 
 
 class Enqueuer:
-    """Enqueues jobs of an app's trains, from async and from blocking code."""
+    """The one way into the work queue for an app's code, async and blocking.
+
+    Every call becomes one `EnqueueRequest`: for a train, for the name of one with plain data, or for a name
+    whose code only the workers have (`has_code=False`).
+    """
 
     def __init__(self, parts: Parts) -> None:
         self._store = parts.store
@@ -68,26 +71,29 @@ class Enqueuer:
         self._hooks = parts.hooks
         self._entry_waiter = parts.entry_waiter
         self._telemetry = parts.telemetry
+        self._plans: dict[Train[Any, Any] | str, EnqueuePlan] = {}
 
-    async def enqueue_one(
-        self, train: Train[Any, Any] | str, value: Any, keywords: QueueKeywords
-    ) -> QueuedEntry:
-        return (await self._insert_traced(*self._validate(train, [value], keywords)))[0]
-
-    async def enqueue_many(
-        self, train: Train[Any, Any] | str, values: Iterable[Any], keywords: ManyKeywords
+    async def enqueue(
+        self,
+        train: Train[Any, Any] | str,
+        values: Iterable[Any],
+        keywords: QueueKeywords,
+        *,
+        has_code: bool = True,
     ) -> list[QueuedEntry]:
-        return await self._insert_traced(*self._validate(train, values, _refuse_unique(keywords)))
+        """Validate the whole call, then insert the entries in one transaction."""
+        caller_connection = _caller_connection(keywords)
+        plan = self._plan(train, has_code=has_code)
+        request = plan.build_request(map(plan.encode, values), keywords)
+        return await self._insert(plan.train, request, caller_connection)
 
-    def enqueue_one_blocking(
-        self, train: Train[Any, Any] | str, value: Any, keywords: QueueKeywords
-    ) -> QueuedEntry:
-        return self._insert_traced_blocking(*self._validate(train, [value], keywords))[0]
-
-    def enqueue_many_blocking(
-        self, train: Train[Any, Any] | str, values: Iterable[Any], keywords: ManyKeywords
+    def enqueue_blocking(
+        self, train: Train[Any, Any] | str, values: Iterable[Any], keywords: QueueKeywords
     ) -> list[QueuedEntry]:
-        return self._insert_traced_blocking(*self._validate(train, values, _refuse_unique(keywords)))
+        caller_connection = _caller_connection(keywords)
+        plan = self._plan(train)
+        request = plan.build_request(map(plan.encode, values), keywords)
+        return self._insert_blocking(plan.train, request, caller_connection)
 
     async def rerun(self, metadata_id: int) -> QueuedEntry:
         """Enqueue the train and input of a run again, independent of any manifest.
@@ -100,74 +106,76 @@ class Enqueuer:
         if found is None:
             raise NotFound(f"there is no execution {metadata_id}")
         has_code = len(self._trains) > 0
-        train = self._trains.get(found.train) if has_code else placeholder_train(found.train)
+        plan = self._plan(found.train, has_code=has_code)
         text = _input_for_rerun(metadata_id, found.input)
         if has_code:
-            self._parameters.input_codec(train).decode(text)
+            self._parameters.input_codec(plan.train).decode(text)
         keywords: QueueKeywords = {"priority": found.priority, "group": found.group, "unique": found.unique}
-        settings = self._live.current
-        request = build_request(train, [text], keywords, settings, origin=Origin.RERUN)
+        request = plan.build_request([text], keywords)
         limit = request.timeout_seconds if found.timeout_seconds is None else found.timeout_seconds
-        retry = _retry_of(found, settings) or request.retry
-        request = replace(request, timeout_seconds=limit, retry=retry, rerun_of=metadata_id)
-        return (await self._insert_traced(train, request, None))[0]
+        retry = _retry_of(found, self._live.current) or request.retry
+        request = replace(
+            request, origin=Origin.RERUN, timeout_seconds=limit, retry=retry, rerun_of=metadata_id
+        )
+        return (await self._insert(plan.train, request, None))[0]
 
-    def _validate(
-        self, train: Train[Any, Any] | str, values: Iterable[Any], keywords: QueueKeywords
-    ) -> tuple[Train[Any, Any], EnqueueRequest, SessionOrConnection | None]:
-        """Validate the whole call before the database is used."""
-        connection = keywords.get("connection")
-        caller_connection = None if connection is None else callers.resolve_connection(connection)
+    def _plan(self, train: Train[Any, Any] | str, *, has_code: bool = True) -> EnqueuePlan:
+        """What is constant for the jobs of this train, computed once for each version of the settings."""
+        plan = self._plans.get(train) if has_code else None
+        if plan is None or plan.settings is not self._live.current:
+            plan = self._build_plan(train, has_code=has_code)
+            if has_code:
+                self._plans[train] = plan
+        return plan
+
+    def _build_plan(self, given: Train[Any, Any] | str, *, has_code: bool) -> EnqueuePlan:
         settings = self._live.current
-        if isinstance(train, str):
-            train = self._trains.get(train)
-            codec = self._parameters.input_codec(train)
-            texts = (encode_plain_input(value, train, codec, settings) for value in values)
-        else:
-            texts = map(self._parameters.codec_of_registered(train).encode, values)
-        return train, build_request(train, texts, keywords, settings), caller_connection
+        if not isinstance(given, str):
+            return EnqueuePlan(given, self._parameters.codec_of_registered(given).encode, settings)
+        if not has_code:
+            return EnqueuePlan(_placeholder_train(given), _encode_unchecked, settings)
+        train = self._trains.get(given)
+        codec = self._parameters.input_codec(train)
 
-    async def _insert_traced(
-        self, train: Train[Any, Any], request: EnqueueRequest, caller_connection: SessionOrConnection | None
-    ) -> list[QueuedEntry]:
+        def encode(value: Any) -> str:
+            return codec.encode(decode_plain_input(value, train, codec, settings))
+
+        return EnqueuePlan(train, encode, settings)
+
+    @contextmanager
+    def _trace(self, request: EnqueueRequest) -> Generator[EnqueueRequest]:
         telemetry = self._telemetry.now
         if telemetry is None:
-            return await self._insert(train, request, caller_connection)
+            yield request
+            return
         with telemetry.trace_enqueue(request) as traced:
-            return await self._insert(train, traced, caller_connection)
+            yield traced
 
     async def _insert(
         self, train: Train[Any, Any], request: EnqueueRequest, caller_connection: SessionOrConnection | None
     ) -> list[QueuedEntry]:
-        for result in _call_queue_hooks(self._hooks.queue_hooks(train), request):
-            if inspect.isawaitable(result):
-                await result
-        if not request.inputs:
-            return []
-        if caller_connection is None:
-            store = await self._store.open()
-            entries = await store.call(_enqueue_in_own_transaction, store, request)
-        else:
-            ours = self._store
-            group = None
-            if await callers.run_in_transaction(
-                caller_connection, ours.display_address, _has_new_group, request
-            ):
-                group = await asyncio.to_thread(self._insert_group, request)
-            entries = await callers.run_in_transaction(
-                caller_connection, ours.display_address, _enqueue, ours, request, group
-            )
-            callers.after_commit(caller_connection, self._wake)
+        with self._trace(request) as traced:
+            for result in self._call_queue_hooks(train, traced):
+                if inspect.isawaitable(result):
+                    await result
+            if not traced.inputs:
+                return []
+            if caller_connection is None:
+                store = await self._store.open()
+                entries = await store.call(_enqueue_in_own_transaction, store, traced)
+            else:
+                entries = await self._insert_in(caller_connection, traced)
         return [entry.with_wait_function(self._entry_waiter) for entry in entries]
 
-    def _insert_traced_blocking(
-        self, train: Train[Any, Any], request: EnqueueRequest, caller_connection: SessionOrConnection | None
+    async def _insert_in(
+        self, caller_connection: SessionOrConnection, request: EnqueueRequest
     ) -> list[QueuedEntry]:
-        telemetry = self._telemetry.now
-        if telemetry is None:
-            return self._insert_blocking(train, request, caller_connection)
-        with telemetry.trace_enqueue(request) as traced:
-            return self._insert_blocking(train, traced, caller_connection)
+        run, address = callers.run_in_transaction, self._store.display_address
+        is_new = await run(caller_connection, address, _has_new_group, request)
+        group = await asyncio.to_thread(self._insert_group, request) if is_new else None
+        entries = await run(caller_connection, address, _enqueue, self._store, request, group)
+        callers.after_commit(caller_connection, self._wake)
+        return entries
 
     def _insert_blocking(
         self, train: Train[Any, Any], request: EnqueueRequest, caller_connection: SessionOrConnection | None
@@ -176,28 +184,54 @@ class Enqueuer:
             raise DefinitionError(
                 f"app.sync cannot use {type(caller_connection).__name__}; use `await app.queue(…)`"
             )
-        for result in _call_queue_hooks(self._hooks.queue_hooks(train), request):
-            if inspect.iscoroutine(result):
-                result.close()
-                raise DefinitionError(
-                    f"train {train.name!r}: on_queue is async, app.sync is blocking; use `await app.queue(…)`"
-                )
-        if not request.inputs:
-            return []
-        if caller_connection is None:
-            store = self._store.open_blocking()
-            entries = store.run(_enqueue_in_own_transaction, store, request)
-        else:
-            ours = self._store
-            is_new = callers.run_in_transaction_blocking(
-                caller_connection, ours.display_address, _has_new_group, request
-            )
-            group = self._insert_group(request) if is_new else None
-            entries = callers.run_in_transaction_blocking(
-                caller_connection, ours.display_address, _enqueue, ours, request, group
-            )
-            callers.after_commit(caller_connection, self._wake)
+        with self._trace(request) as traced:
+            for result in self._call_queue_hooks(train, traced):
+                if inspect.iscoroutine(result):
+                    result.close()
+                    raise DefinitionError(
+                        f"train {train.name!r}: on_queue is async, app.sync is blocking; "
+                        "use `await app.queue(…)`"
+                    )
+            if not traced.inputs:
+                return []
+            if caller_connection is None:
+                store = self._store.open_blocking()
+                entries = store.run(_enqueue_in_own_transaction, store, traced)
+            else:
+                entries = self._insert_in_blocking(caller_connection, traced)
         return [entry.with_wait_function(self._entry_waiter) for entry in entries]
+
+    def _insert_in_blocking(
+        self, caller_connection: SessionOrConnection, request: EnqueueRequest
+    ) -> list[QueuedEntry]:
+        run, address = callers.run_in_transaction_blocking, self._store.display_address
+        group = (
+            self._insert_group(request) if run(caller_connection, address, _has_new_group, request) else None
+        )
+        entries = run(caller_connection, address, _enqueue, self._store, request, group)
+        callers.after_commit(caller_connection, self._wake)
+        return entries
+
+    def _call_queue_hooks(self, train: Train[Any, Any], request: EnqueueRequest) -> Iterator[Any]:
+        """Call each `on_queue` hook for each new entry, with the record its run would have.
+
+        A hook cannot change the entry; if it raises, no entry is written.
+        """
+        if not (self._hooks.shared_queue_hooks or train.options.on_queue):
+            return
+        hooks = self._hooks.queue_hooks(train)
+        for external_id, text in request.inputs.items():
+            record = Metadata(
+                id=0,
+                external_id=external_id,
+                train=request.train,
+                state=State.PENDING,
+                group=request.group,
+                priority=clamp_priority(request.priority),
+                input=parse_json(text),
+                created_at=utc_now(),
+            )
+            yield from (hook(record) for hook in hooks)
 
     def _insert_group(self, request: EnqueueRequest) -> ManifestGroup:
         """Insert the group in a separate, short transaction: the caller's may stay open for long."""
@@ -212,7 +246,8 @@ def _has_new_group(connection: Connection, request: EnqueueRequest) -> bool:
     return request.group is not None and groups.must_create_first(connection, request.group)
 
 
-def _refuse_unique(keywords: ManyKeywords) -> QueueKeywords:
+def refuse_unique(keywords: ManyKeywords) -> QueueKeywords:
+    """The options of `queue_many`, which cannot have a unique key: it would stand for many entries."""
     keyed = cast("QueueKeywords", keywords)
     if keyed.get("unique") is not None:
         raise DefinitionError(
@@ -221,23 +256,16 @@ def _refuse_unique(keywords: ManyKeywords) -> QueueKeywords:
     return keyed
 
 
-def _call_queue_hooks(hooks: list[Hook], request: EnqueueRequest) -> Iterator[Any]:
-    """Call each `on_queue` hook for each new entry, with the record its run would have.
+def _caller_connection(keywords: QueueKeywords) -> SessionOrConnection | None:
+    connection = keywords.get("connection")
+    return None if connection is None else callers.resolve_connection(connection)
 
-    A hook cannot change the entry; if it raises, no entry is written.
-    """
-    for external_id, text in request.inputs.items() if hooks else ():
-        record = Metadata(
-            id=0,
-            external_id=external_id,
-            train=request.train,
-            state=State.PENDING,
-            group=request.group,
-            priority=clamp_priority(request.priority),
-            input=parse_json(text),
-            created_at=utc_now(),
-        )
-        yield from (hook(record) for hook in hooks)
+
+def _encode_unchecked(value: Any) -> str:
+    try:
+        return json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise DefinitionError(f"the input cannot be encoded as JSON: {error}") from None
 
 
 @junction
@@ -246,10 +274,10 @@ def _placeholder(value: Any) -> Any:
     return value
 
 
-def placeholder_train(name: str) -> Train[Any, Any]:
+def _placeholder_train(name: str) -> Train[Any, Any]:
     """A train without its code: the workers have it, and validate the input."""
     check_not_reserved(name)
-    return train_over(name, _placeholder)
+    return define_train(name, _placeholder)
 
 
 def _retry_of(rerun: RerunRequest, settings: Settings) -> str | None:
@@ -294,13 +322,8 @@ def _enqueue(
     request: EnqueueRequest,
     group: ManifestGroup | None = None,
 ) -> list[QueuedEntry]:
-    return enqueue_with_audit(connection, request, now=store.now(connection), group=group)
-
-
-def enqueue_with_audit(
-    connection: Connection, request: EnqueueRequest, *, now: datetime, group: ManifestGroup | None = None
-) -> list[QueuedEntry]:
     """Write entries, and an audit entry if an operator enqueues them."""
+    now = store.now(connection)
     entries = enqueue(connection, request, now=now, entry_class=QueuedEntry, group=group)
     if actor_context() is not None:
         after = {"entry_ids": [entry.id for entry in entries[:MAX_IDS]], "priority": request.priority}
@@ -315,20 +338,9 @@ def enqueue_with_audit(
     return entries
 
 
-async def queue(parts: Parts, train: str, value: Any, options: QueueKeywords) -> QueuedEntry:
-    """Enqueue a train by name, with plain data as its input."""
-    try:
-        text = json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise DefinitionError(f"the input cannot be encoded as JSON: {error}") from None
-    unregistered_train = placeholder_train(train)
-    store = await parts.store.open()
-    request = build_request(unregistered_train, [text], options, parts.settings)
-    return (await store.call(_enqueue_unchecked, store, request)).with_wait_function(parts.entry_waiter)
-
-
-def _enqueue_unchecked(connection: Connection, store: Store, request: EnqueueRequest) -> QueuedEntry:
-    return enqueue_with_audit(connection, request, now=store.now(connection))[0]
+async def enqueue_without_code(parts: Parts, train: str, value: Any, keywords: QueueKeywords) -> QueuedEntry:
+    """Enqueue a train by name, with plain data that only the workers can validate."""
+    return (await Enqueuer(parts).enqueue(train, [value], keywords, has_code=False))[0]
 
 
 async def run_by_name(parts: Parts, name: str, value: Any) -> Metadata:

@@ -1,4 +1,4 @@
-"""`app.sessions`: dashboard sessions: list, create and end them."""
+"""`app.sessions`: list, create and end sessions of the dashboard, with a cache of recently read ones."""
 
 from __future__ import annotations
 
@@ -8,20 +8,24 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from trax.engine.actor import record_audit
 from trax.errors import StoreError
-from trax.schedule.validate import ID_OR_NONE, PAGE, validate_ids
+from trax.records.listing import SessionFilter
+from trax.schedule.validate import ID_OR_NONE, PAGE, check_names, validate_ids
 from trax.store import web_sessions
 from trax.store.web_sessions import StoredSession
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from trax.records.listing import Count, RecordPage
     from trax.records.web_session import NewWebSession, WebSession
     from trax.store import Connection, Store
     from trax.worker.parts import Parts
+
+T = TypeVar("T")
 
 NOUN: Final = "session"
 LINK_LIFETIME: Final = timedelta(hours=1)
@@ -40,12 +44,38 @@ class Sessions:
         self.cache = SessionCache()
 
     async def list(
-        self, *, user: str | None = None, before: int | None = None, limit: int = 50
+        self,
+        *,
+        before: int | None = None,
+        after: int | None = None,
+        limit: int = 50,
+        brief: bool = False,
+        user: str | None = None,
     ) -> list[WebSession]:
-        """Newest first. To read on, pass the id of the last one as `before`."""
-        before, limit = ID_OR_NONE("before", before), PAGE("limit", limit)
+        """List sessions, newest first. For the next page, pass the last id as `before`."""
+        paging = _paging(before, after, limit, user, brief=brief)
         store = await self._store.open()
-        return await store.ask(_load_page, store, user, before, limit)
+        return await store.ask(_query, store, web_sessions.SESSIONS.load_list, user, paging)
+
+    async def page(
+        self,
+        *,
+        before: int | None = None,
+        after: int | None = None,
+        limit: int = 50,
+        brief: bool = False,
+        user: str | None = None,
+    ) -> RecordPage[WebSession]:
+        """Like `list`, with cursors for the pages before and after."""
+        paging = _paging(before, after, limit, user, brief=brief)
+        store = await self._store.open()
+        return await store.ask(_query, store, web_sessions.SESSIONS.page, user, paging)
+
+    async def count(self, *, quick: bool = False, user: str | None = None) -> Count:
+        """Count sessions that have not expired."""
+        check_names(user=user)
+        store = await self._store.open()
+        return await store.ask(_query, store, web_sessions.SESSIONS.count, user, {"quick": quick})
 
     async def end(self, ids: Iterable[int]) -> list[int]:
         """End these sessions; returns the ids of those that existed."""
@@ -150,11 +180,19 @@ def _load(connection: Connection, store: Store, key: str) -> _LoadedSession | No
     )
 
 
-def _load_page(
-    connection: Connection, store: Store, user: str | None, before: int | None, limit: int
-) -> list[WebSession]:
-    now = store.now(connection)
-    return web_sessions.load_page(connection, user=user, before=before, limit=limit, now=now)
+def _paging(
+    before: int | None, after: int | None, limit: int, user: str | None, *, brief: bool
+) -> dict[str, Any]:
+    check_names(user=user)
+    before, after = ID_OR_NONE("before", before), ID_OR_NONE("after", after)
+    return {"before": before, "after": after, "limit": PAGE("limit", limit), "brief": brief}
+
+
+def _query(
+    connection: Connection, store: Store, query: Callable[..., T], user: str | None, keywords: dict[str, Any]
+) -> T:
+    wanted = SessionFilter(now=store.now(connection), user=user)
+    return query(connection, wanted, **keywords)
 
 
 async def _mark_seen(store: Store, session_id: int) -> None:

@@ -14,9 +14,10 @@ from trax.store.announce import announce
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
+    from typing import Unpack
 
     from trax.engine.live_settings import LiveSettings
-    from trax.settings import SettingOrigin, Settings
+    from trax.settings import SettingKeywords, SettingOrigin, Settings
     from trax.store import Connection, Store
     from trax.store.audit import UndoableEntry
     from trax.worker.parts import Parts
@@ -48,9 +49,10 @@ class AppSettings:
         now = await store.ask(self._live.refresh)
         return now if name is None else getattr(now, name)
 
-    async def update(self, /, **changes: Any) -> Settings:
+    async def update(self, /, **changes: Unpack[SettingKeywords]) -> Settings:
         """Change the given settings, all or none. Omitted ones stay; None means no limit."""
-        return await self._edit(await self._store.open(), _update, changes)
+        values: dict[str, Any] = {**changes}
+        return await self._edit(await self._store.open(), _update, values)
 
     async def reset(self, *names: str) -> Settings:
         """Remove operators' changes of these settings, or of all: code and environment apply again."""

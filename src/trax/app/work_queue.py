@@ -8,7 +8,7 @@ from trax.app.lists import RecordLists, parse_choice
 from trax.engine.actor import record_audit
 from trax.engine.cancel import withdraw
 from trax.errors import NotFound
-from trax.records.listing import EntryFilter
+from trax.records.listing import ChangedIds, EntryFilter
 from trax.records.states import Origin, QueueStatus
 from trax.schedule.validate import ID, check_names, validate_ids
 from trax.store.queue import queue_lists, work_queue
@@ -55,6 +55,7 @@ class WorkQueue:
         self,
         *,
         before: int | None = None,
+        after: int | None = None,
         limit: int = 50,
         brief: bool = False,
         **filters: Unpack[EntryKeywords],
@@ -63,7 +64,8 @@ class WorkQueue:
 
         With `brief` inputs are omitted.
         """
-        found = await self._lists.load_list(_build_filter(filters), before=before, limit=limit, brief=brief)
+        wanted = _build_filter(filters)
+        found = await self._lists.load_list(wanted, before=before, after=after, limit=limit, brief=brief)
         return [self._with_waiter(entry) for entry in found]
 
     async def page(
@@ -87,8 +89,8 @@ class WorkQueue:
         """
         return await self._lists.count(_build_filter(filters), quick=quick)
 
-    async def cancel(self, ids: Iterable[int]) -> int:
-        """Cancel those of these entries that are still queued; returns their number.
+    async def cancel(self, ids: Iterable[int]) -> ChangedIds:
+        """Cancel those of these entries that are still queued; return the ids of those.
 
         A dispatched entry is a run: cancel it with `app.executions.cancel`.
         """
@@ -108,8 +110,8 @@ def _build_filter(filters: EntryKeywords) -> EntryFilter:
     return EntryFilter(**values)
 
 
-def _withdraw(connection: Connection, store: Store, ids: list[int], settings: Settings) -> int:
+def _withdraw(connection: Connection, store: Store, ids: list[int], settings: Settings) -> ChangedIds:
     now = store.now(connection)
     withdrawn = withdraw(connection, ids, settings, now=now)
     record_audit(connection, "work_queue.cancel", "entry", withdrawn, now=now, after={"asked": len(ids)})
-    return len(withdrawn)
+    return ChangedIds(withdrawn)

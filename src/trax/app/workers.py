@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from trax.errors import NotFound
 from trax.schedule.validate import ID, ID_OR_NONE, PAGE
 from trax.store import workers
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trax.records.listing import Count, RecordPage
     from trax.records.worker import WorkerView
     from trax.settings import Settings
     from trax.store import Connection, Store
     from trax.worker.parts import Parts
+
+T = TypeVar("T")
 
 SHOWN_JOBS: Final = 10
 
@@ -25,19 +30,56 @@ class Workers:
         self._live = parts.live
 
     async def list(
-        self, *, jobs: int = SHOWN_JOBS, after: int | None = None, limit: int | None = None
+        self,
+        *,
+        before: int | None = None,
+        after: int | None = None,
+        limit: int | None = None,
+        brief: bool = False,
+        jobs: int = SHOWN_JOBS,
     ) -> list[WorkerView]:
-        """All workers, each with its first jobs. `is_lost`: its heartbeat is late.
+        """List workers by id, each with its first jobs (not with `brief`). `is_lost`: its heartbeat is late.
 
-        At most `limit`; to read on, pass the id of the last one as `after`.
+        All of them, or at most `limit`; for the next page, pass the last id as `after`.
         """
-        arguments = {
-            "jobs": PAGE("jobs", jobs),
-            "after": ID_OR_NONE("after", after) or 0,
-            "limit": None if limit is None else PAGE("limit", limit),
+        size = None if limit is None else PAGE("limit", limit)
+        return await self._ask(workers.load_views, before, after, size, jobs, brief=brief)
+
+    async def page(
+        self,
+        *,
+        before: int | None = None,
+        after: int | None = None,
+        limit: int = 50,
+        brief: bool = False,
+        jobs: int = SHOWN_JOBS,
+    ) -> RecordPage[WorkerView]:
+        """Like `list`, with cursors: `older` is for `before`, `newer` for `after`."""
+        size = PAGE("limit", limit)
+        return await self._ask(workers.page_of_views, before, after, size, jobs, brief=brief)
+
+    async def count(self, *, quick: bool = False) -> Count:
+        store = await self._store.open()
+        return await store.ask(workers.WORKERS.count, None, quick=quick)
+
+    async def _ask(
+        self,
+        query: Callable[..., T],
+        before: int | None,
+        after: int | None,
+        limit: int | None,
+        jobs: int,
+        *,
+        brief: bool,
+    ) -> T:
+        keywords = {
+            "before": ID_OR_NONE("before", before),
+            "after": ID_OR_NONE("after", after),
+            "limit": limit,
+            "jobs": 0 if brief else PAGE("jobs", jobs),
         }
         store = await self._store.open()
-        return await store.ask(_load_list, store, self._live.current, arguments)
+        return await store.ask(_query, store, self._live.current, query, keywords)
 
     async def get(self, worker_id: int, *, jobs: int = 100) -> WorkerView:
         store = await self._store.open()
@@ -48,11 +90,15 @@ class Workers:
         return found
 
 
-def _load_list(
-    connection: Connection, store: Store, settings: Settings, filters: dict[str, Any]
-) -> list[WorkerView]:
+def _query(
+    connection: Connection,
+    store: Store,
+    settings: Settings,
+    query: Callable[..., T],
+    keywords: dict[str, Any],
+) -> T:
     now, lost_after = store.now(connection), settings.worker_lost_after
-    return workers.load_views(connection, now=now, lost_after=lost_after, **filters)
+    return query(connection, now=now, lost_after=lost_after, **keywords)
 
 
 def _get(

@@ -1,17 +1,49 @@
 """The `trax` command: its subcommands, help and error output.
 
 Each subcommand is imported when it is called, so that `trax --help` is fast.
+
+Run
+run.py           `trax run`, `trax scheduler`, `trax worker`
+serve.py         run a server: its output, dashboard, messages and warnings
+live_view.py     the live view of a server on a terminal
+logs.py          logging of a server
+dashboard.py     `trax dashboard`
+demo/            `trax demo`
+
+Look
+status.py        `trax status`, `trax why`
+plan.py          `trax plan`, `trax lint`
+db.py            `trax db migrate`, `status`, `doctor`
+
+Operate
+manifests.py     `trax manifests`
+groups.py        `trax groups`
+queue.py         `trax queue`
+executions.py    `trax executions`
+dead_letters.py  `trax dead-letters`
+settings.py      `trax settings`
+audit.py         `trax audit`
+sessions.py      `trax sessions`, `trax secrets`
+imports.py       `trax import`
+importing/       read jobs of other schedulers
+
+Shared
+options.py       options of the commands that run or load an app
+operators.py     options and helpers of the commands that operate
+loading.py       load an app from `module:app` or `file.py:app`
+output.py        print records, tables and JSON
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from typing import TYPE_CHECKING, Final
 
 from cyclopts import App, CycloptsError
 
-from trax.errors import TraxError
+from trax.errors import AppImportError, TraxError
 from trax.escapes import visible_text
 
 if TYPE_CHECKING:
@@ -21,10 +53,10 @@ USAGE_ERROR: Final = 2
 BROKEN_PIPE: Final = 141
 """The exit code that a shell reports for a program that SIGPIPE ended."""
 LONGEST_LINE: Final = 1_000
-
-
-class AppImportError(TraxError):
-    """The app's module raised an error on import."""
+OBJECTS_BEFORE_COLLECTION: Final = 300_000
+"""Imports create many objects and no garbage: with Python's 700, collecting takes a tenth of a command."""
+HELP_OF_ALL: Final[tuple[list[str], ...]] = ([], ["--help"], ["-h"])
+"""These need no Markdown, whose library takes longer to import than the rest of the help."""
 
 
 def _version() -> str:
@@ -40,6 +72,7 @@ command = App(
     Errors are one line; --debug shows the traceback.""",
     version=_version,
     version_flags=["--version"],
+    version_format="plaintext",
 )
 command.command(
     "trax.cli.run:run",
@@ -143,10 +176,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     The exit code is 1 for an error, and 2 for a wrong command line or an app that cannot be imported.
     """
+    gc.set_threshold(OBJECTS_BEFORE_COLLECTION)
     argv = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in argv
     try:
         words = [word for word in argv if word != "--debug"]
+        if words in HELP_OF_ALL:
+            command.help_format = "plaintext"
         code = command(words, print_error=False, exit_on_error=False)
         sys.stdout.flush()
     except CycloptsError as error:

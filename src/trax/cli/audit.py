@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from cyclopts import App, Parameter
 
-from trax.cli.operators import AsJson, Before, DatabaseUrl, Id, Limit, Reason, operate
+from trax.cli.operators import After, AsJson, Before, DatabaseUrl, Id, Limit, Reason, operate
 from trax.cli.output import say, show_list, show_one
 
 LISTED: Final = ("id", "at", "actor", "via", "action", "ids", "count", "reason", "undone_by")
@@ -21,6 +21,7 @@ def list_(
     action: Annotated[str | None, Parameter(help="An action, such as groups.update.")] = None,
     target: Annotated[str | None, Parameter(help="An id or name that was changed.")] = None,
     before: Before = None,
+    after: After = None,
     limit: Limit = 50,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
@@ -28,7 +29,9 @@ def list_(
     """List audit entries, newest first."""
     found = operate(
         database_url,
-        lambda app: app.audit.list(actor=actor, action=action, target=target, before=before, limit=limit),
+        lambda app: app.audit.list(
+            actor=actor, action=action, target=target, before=before, after=after, limit=limit
+        ),
     )
     show_list(found, LISTED, as_json=as_json)
 

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from trax.cli.loading import APP_VARIABLE, load_app
 from trax.cli.operators import DatabaseUrl, bare_app, usage_error
+from trax.cli.options import LOOPBACK, InsecureLocal, Port, WebHost
 from trax.cli.output import say
-from trax.cli.serve import LOOPBACK, InsecureLocal, Port, WebHost, open_doorway, sign_in_hint
 from trax.errors import import_extra
-from trax.worker.loop import StopSignals
 
 if TYPE_CHECKING:
     from trax.app.app import Trax
@@ -47,16 +45,19 @@ def dashboard(
     if hash_password:
         say(_password_hash())
         return
+    from trax.cli.serve import open_web_listener
+
     loaded = _app(app, database_url)
     try:
-        asyncio.run(
-            _serve(loaded, open_doorway(port, host, by="trax dashboard", insecure_local=insecure_local))
-        )
+        web = open_web_listener(port, host, by="trax dashboard", insecure_local=insecure_local)
+        asyncio.run(_serve(loaded, web))
     finally:
         loaded.close()
 
 
 def _app(name: str | None, database_url: str | None) -> Trax:
+    from trax.cli.loading import APP_VARIABLE, load_app
+
     if name is not None and database_url is not None:
         raise usage_error("Give either APP or --database-url: an app has its own database.", "dashboard")
     if name is None and (database_url is not None or not os.environ.get(APP_VARIABLE)):
@@ -64,12 +65,16 @@ def _app(name: str | None, database_url: str | None) -> Trax:
     return load_app(name)
 
 
-async def _serve(app: Trax, doorway: WebListener) -> None:
+async def _serve(app: Trax, web: WebListener) -> None:
+    from trax.cli.serve import sign_in_hint
+    from trax.worker.loop import StopSignals, freeze_loaded_objects
+
     await app.parts.store.open()  # fail now, not on a page, if the database cannot be used
+    freeze_loaded_objects()
     with StopSignals() as signals:
-        async with app.stats.keep_up_in_background(), doorway.serve(app) as address:
+        async with app.stats.keep_up_in_background(), web.serve(app) as address:
             say(f"dashboard of {app.parts.store.display_address} on {address}; Ctrl-C stops")
-            if (hint := await sign_in_hint(doorway, app)) is not None:
+            if (hint := await sign_in_hint(web, app)) is not None:
                 say(hint)
             await signals.stop_requested.wait()
 

@@ -9,10 +9,6 @@ from cyclopts import App
 
 from trax.cli.operators import AsJson, DatabaseUrl  # noqa: TC001 - cyclopts reads them
 from trax.cli.output import as_mapping, say, show_json
-from trax.store import Store
-from trax.store.migrations import compare_revision
-from trax.store.migrations import migrate as bring_up_to_date
-from trax.store.migrations import status as found_status
 from trax.store.url import choose_url, has_no_file_yet
 
 if TYPE_CHECKING:
@@ -26,10 +22,14 @@ db = App(name="db", help="Migrate and check the database.")
 @db.command
 def migrate(*, database_url: DatabaseUrl = None) -> None:
     """Migrate the tables to this version of Trax. Safe on every deploy, and on several servers at once."""
+    from trax.store import Store
+    from trax.store.migrations import migrate as migrate_schema
+    from trax.store.migrations import status as schema_status
+
     store = Store(choose_url(database_url))
     try:
-        before = store.read(found_status)
-        after = store.run(bring_up_to_date)
+        before = store.read(schema_status)
+        after = store.run(migrate_schema)
     finally:
         store.close()
     done = "already at" if before == after else f"migrated from {before.current or 'nothing'} to"
@@ -43,10 +43,14 @@ def status(
     as_json: AsJson = False,
 ) -> int:
     """Show the version of the tables; exit with 0 if it is current, otherwise with 2."""
+    from trax.store import Store
+    from trax.store.migrations import compare_revision
+    from trax.store.migrations import status as schema_status
+
     address = choose_url(database_url)
     store = Store(address)
     try:
-        found = compare_revision(None) if has_no_file_yet(address) else store.read(found_status)
+        found = compare_revision(None) if has_no_file_yet(address) else store.read(schema_status)
     finally:
         store.close()
     print(_document(store.address, found) if as_json else f"{store.address}: {_sentence(found)}")  # noqa: T201

@@ -8,6 +8,7 @@ from cyclopts import App, Parameter
 
 from trax.cli.operators import (
     PAGE_RANGE,
+    After,
     AsJson,
     Before,
     DatabaseUrl,
@@ -42,7 +43,9 @@ def list_(
     *,
     status: LetterStatus = None,
     manifest: str | None = None,
+    fingerprint: Fingerprint = None,
     before: Before = None,
+    after: After = None,
     limit: Limit = 50,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
@@ -51,7 +54,13 @@ def list_(
     found = operate(
         database_url,
         lambda app: app.dead_letters.list(
-            status=status, manifest=manifest, before=before, limit=limit, brief=not as_json
+            status=status,
+            manifest=manifest,
+            fingerprint=fingerprint,
+            before=before,
+            after=after,
+            limit=limit,
+            brief=not as_json,
         ),
     )
     show_list(found, LISTED, as_json=as_json)

@@ -10,6 +10,7 @@ from cyclopts import App, Parameter
 
 from trax.cli.operators import (
     ID_RANGE,
+    After,
     AsJson,
     Before,
     DatabaseUrl,
@@ -19,6 +20,7 @@ from trax.cli.operators import (
     Reason,
     RunState,
     operate,
+    report_cancelled,
     usage_error,
 )
 from trax.cli.output import say, show_json, show_list, show_one
@@ -53,6 +55,7 @@ def list_(
     ] = None,
     admin: Annotated[bool, Parameter(negative=(), help="Include Trax's own administrative trains.")] = False,
     before: Before = None,
+    after: After = None,
     limit: Limit = 50,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
@@ -68,6 +71,7 @@ def list_(
         "until": _utc("--until", until),
         "admin": admin,
         "before": before,
+        "after": after,
         "limit": limit,
         "brief": not as_json,
     }
@@ -108,13 +112,14 @@ def logs(
 
 
 @executions.command
-def cancel(*ids: Ids, reason: Reason = None, database_url: DatabaseUrl = None) -> int:
+def cancel(
+    *ids: Ids, reason: Reason = None, database_url: DatabaseUrl = None, as_json: AsJson = False
+) -> int:
     """Cancel active executions: pending ones now, running ones when their worker is notified."""
     if not ids:
         raise usage_error("No executions selected: give their ids.", "executions", "cancel")
     cancelled = operate(database_url, lambda app: app.executions.cancel(ids), reason=reason)
-    say(f"cancelled, or cancellation requested: {len(cancelled)} of {len(set(ids))}")
-    return 0 if len(cancelled) == len(set(ids)) else 1
+    return report_cancelled("cancelled, or cancellation requested", cancelled, ids, as_json=as_json)
 
 
 @executions.command

@@ -6,7 +6,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
 
-from trax.cli.operators import After, AsJson, DatabaseUrl, Limit, Reason, Yes, confirm, operate, usage_error
+from trax.cli.operators import (
+    AfterName,
+    AsJson,
+    BeforeName,
+    DatabaseUrl,
+    Limit,
+    Reason,
+    Yes,
+    confirm,
+    operate,
+    report_cancelled,
+    usage_error,
+)
 from trax.cli.output import say, show_list, show_one
 
 if TYPE_CHECKING:
@@ -19,10 +31,15 @@ groups = App(name="groups", help="List and change groups: limits and priorities.
 
 @groups.command(name="list")
 def list_(
-    *, after: After = None, limit: Limit = 50, database_url: DatabaseUrl = None, as_json: AsJson = False
+    *,
+    before: BeforeName = None,
+    after: AfterName = None,
+    limit: Limit = 50,
+    database_url: DatabaseUrl = None,
+    as_json: AsJson = False,
 ) -> None:
     """List groups, sorted by name."""
-    found = operate(database_url, lambda app: app.groups.list(after=after, limit=limit))
+    found = operate(database_url, lambda app: app.groups.list(before=before, after=after, limit=limit))
     show_list(found, LISTED, as_json=as_json)
 
 
@@ -72,14 +89,17 @@ def trigger(name: str, /, *, reason: Reason = None, database_url: DatabaseUrl = 
 
 
 @groups.command
-def cancel(name: str, /, *, yes: Yes = False, reason: Reason = None, database_url: DatabaseUrl = None) -> int:
+def cancel(
+    name: str,
+    /,
+    *,
+    yes: Yes = False,
+    reason: Reason = None,
+    database_url: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> int:
     """Request cancellation of the active runs of a group."""
-
-    async def cancel(app: Trax) -> int:
-        await app.groups.get(name)
-        return await app.groups.cancel(name)
-
     if not confirm(f"Cancel every active run of group {name!r}", yes=yes, command=("groups", "cancel")):
         return 1
-    say(f"cancellation requested: {operate(database_url, cancel, reason=reason)}")
-    return 0
+    asked = operate(database_url, lambda app: app.groups.cancel(name), reason=reason)
+    return report_cancelled("cancellation requested", asked, None, as_json=as_json)

@@ -8,15 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
-from trax.cli.importing import apscheduler, celery_beat, crontab, output
-from trax.cli.importing.foreign import compare, with_unique_ids
-from trax.cli.importing.output import python_module
-from trax.cli.loading import load_object
 from trax.cli.operators import AsJson  # noqa: TC001 - cyclopts reads it
 from trax.cli.output import say, show_json, show_rows
 from trax.clock import utc_now
 from trax.errors import DefinitionError
-from trax.store.foreign_jobs import apscheduler_jobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -52,6 +47,8 @@ def from_crontab(
     source: CrontabFile, /, *, tz: Zone = None, users: Users = None, as_json: AsJson = False
 ) -> None:
     """Convert a crontab; SOURCE is a file, or - for stdin (`crontab -l | …`)."""
+    from trax.cli.importing import crontab
+
     text = sys.stdin.read() if source == "-" else _read_text(Path(source))
     zone = tz or crontab.local_zone_name()
     has_users = users if users is not None else crontab.is_system_crontab(Path(source))
@@ -67,6 +64,9 @@ def from_crontab(
 @imports.command(name="celery-beat")
 def from_celery_beat(source: str, /, *, as_json: AsJson = False) -> None:
     """Convert the beat schedule of a Celery app; SOURCE is module:app or file.py:app."""
+    from trax.cli.importing import celery_beat
+    from trax.cli.loading import load_object
+
     app = load_object(source)
     _show(
         lambda now: celery_beat.read_beat(app, now),
@@ -81,6 +81,9 @@ def from_apscheduler(
     source: str, /, *, table: Table = "apscheduler_jobs", trust: Trust = False, as_json: AsJson = False
 ) -> None:
     """Convert an APScheduler 3 job store; SOURCE is its database URL or SQLite file."""
+    from trax.cli.importing import apscheduler
+    from trax.store.foreign_jobs import apscheduler_jobs
+
     url = source if "://" in source else f"sqlite:///{source}"
     stored = apscheduler_jobs(url, table)
     _show(
@@ -107,6 +110,10 @@ def _show(
     general_remarks: Sequence[str],
     as_json: bool,
 ) -> None:
+    from trax.cli.importing import output
+    from trax.cli.importing.foreign import compare, with_unique_ids
+    from trax.cli.importing.output import python_module
+
     now = utc_now()
     found = with_unique_ids(read(now))
     results = compare(found, now)

@@ -1,4 +1,4 @@
-"""Render the live terminal view of a server. No I/O."""
+"""The live terminal view of a server: read the numbers, render them, redraw."""
 
 from __future__ import annotations
 

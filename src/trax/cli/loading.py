@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trax
 from trax.app.app import Trax
-from trax.cli import AppImportError
-from trax.errors import DefinitionError, TraxError, did_you_mean
+from trax.errors import AppImportError, DefinitionError, TraxError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Generator

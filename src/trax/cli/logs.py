@@ -7,9 +7,7 @@ import os
 import sys
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, cast
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from trax.cli.output import single_line
 from trax.worker.capture import JsonLines, TextLines
@@ -19,20 +17,6 @@ if TYPE_CHECKING:
 
 KEPT_LINES: Final = 5
 FORMATS: Final = {"text": TextLines, "json": JsonLines}
-
-LogFormat = Annotated[
-    Literal["text", "json"] | None,
-    Parameter(
-        env_var="TRAX_LOG_FORMAT",
-        help="Write log lines to stderr, for people or programs; default: a live view on a terminal.",
-    ),
-]
-LogLevel = Annotated[
-    Literal["debug", "info", "warning", "error"] | None,
-    Parameter(
-        env_var="TRAX_LOG_LEVEL", help="Lowest level to log; default: info, and warning in the live view."
-    ),
-]
 
 
 class ViewLine(NamedTuple):

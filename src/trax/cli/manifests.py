@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Annotated, Final
 
 from cyclopts import App, Parameter
 
 from trax.cli.operators import (
-    After,
+    AfterName,
     AsJson,
+    BeforeName,
     DatabaseUrl,
     Delay,
     Limit,
@@ -18,6 +18,7 @@ from trax.cli.operators import (
     Yes,
     confirm,
     operate,
+    report_cancelled,
 )
 from trax.cli.output import say, show_list, show_one
 
@@ -36,7 +37,8 @@ def list_(
     ] = None,
     schedule_type: ScheduleKind = None,
     retired: Annotated[bool, Parameter(negative=(), help="List retired manifests instead.")] = False,
-    after: After = None,
+    before: BeforeName = None,
+    after: AfterName = None,
     limit: Limit = 50,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
@@ -50,8 +52,10 @@ def list_(
             enabled=enabled,
             schedule_type=schedule_type,
             retired=retired,
+            before=before,
             after=after,
             limit=limit,
+            brief=not as_json,
         ),
     )
     show_list(found, (*LISTED[:-1], "retired_at") if retired else LISTED, as_json=as_json)
@@ -88,8 +92,7 @@ def trigger(
     as_json: AsJson = False,
 ) -> None:
     """Enqueue a manifest once now, independent of its schedule."""
-    later = None if delay is None else timedelta(seconds=delay)
-    entry = operate(database_url, lambda app: app.manifests.trigger(external_id, delay=later), reason=reason)
+    entry = operate(database_url, lambda app: app.manifests.trigger(external_id, delay=delay), reason=reason)
     if as_json:
         show_one(entry, as_json=True)
     else:
@@ -97,10 +100,12 @@ def trigger(
 
 
 @manifests.command
-def cancel(external_id: str, /, *, reason: Reason = None, database_url: DatabaseUrl = None) -> None:
+def cancel(
+    external_id: str, /, *, reason: Reason = None, database_url: DatabaseUrl = None, as_json: AsJson = False
+) -> int:
     """Request cancellation of the active runs of a manifest."""
-    count = operate(database_url, lambda app: app.manifests.cancel(external_id), reason=reason)
-    say(f"cancellation requested: {count}")
+    asked = operate(database_url, lambda app: app.manifests.cancel(external_id), reason=reason)
+    return report_cancelled("cancellation requested", asked, None, as_json=as_json)
 
 
 @manifests.command

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-import getpass
 import sys
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
-from cyclopts import CycloptsError, Parameter, validators
+from cyclopts import CycloptsError, Parameter, Token, validators
 
-from trax.app.app import Trax
-from trax.bounds import LARGEST_ID, LONGEST_SECONDS
-from trax.engine.actor import acting
+from trax.bounds import LARGEST_ID, LONGEST_PAGE, is_duration
+from trax.cli.output import say, show_json
+from trax.clock import DURATION_FORMS, parse_duration
 from trax.errors import SchemaNotMigrated
-from trax.records.audit import Actor, Via
 from trax.records.states import DeadLetterStatus, Origin, QueueStatus, ScheduleType, State
-from trax.schedule.validate import LONGEST_PAGE
 from trax.store.url import URL_VARIABLE, choose_url, has_no_file_yet
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
+
+    from trax.app.app import Trax
+    from trax.records.listing import ChangedIds
 
 T = TypeVar("T")
 
@@ -37,16 +37,32 @@ AppOption = Annotated[
 Reason = Annotated[str | None, Parameter(help="The reason, recorded in the audit log.")]
 PAGE_RANGE: Final = validators.Number(gte=1, lte=LONGEST_PAGE)
 Limit = Annotated[int, Parameter(help="At most this many.", validator=PAGE_RANGE)]
+
+
+def _parse_delay(_type: object, tokens: Sequence[Token]) -> timedelta:
+    try:
+        delay = parse_duration(tokens[0].value)
+    except ValueError as error:
+        raise ValueError(f"{error}.") from None
+    if not is_duration(delay):
+        raise ValueError("it must be from 0 s to 68 years.")
+    return delay
+
+
 Delay = Annotated[
-    float | None,
-    Parameter(help="Seconds from now.", validator=validators.Number(gte=0, lte=LONGEST_SECONDS)),
+    timedelta | None, Parameter(help=f"Time from now, such as {DURATION_FORMS}.", converter=_parse_delay)
 ]
 ID_RANGE: Final = validators.Number(gte=0, lte=LARGEST_ID)
 Before = Annotated[
     int | None,
-    Parameter(help="Continue after this id: the last one of the previous page.", validator=ID_RANGE),
+    Parameter(help="Only lower ids. The next page is before the last id of this one.", validator=ID_RANGE),
 ]
-After = Annotated[str | None, Parameter(help="Continue after this name: the last one of the previous page.")]
+After = Annotated[int | None, Parameter(help="Only higher ids: newer ones.", validator=ID_RANGE)]
+BeforeName = Annotated[str | None, Parameter("--before", help="Only names before this one.")]
+AfterName = Annotated[
+    str | None,
+    Parameter("--after", help="Only names after this one. The next page is after the last name of this one."),
+]
 Id = Annotated[int, Parameter(validator=ID_RANGE)]
 Ids = Annotated[int, Parameter(name="IDS", validator=ID_RANGE)]
 RunState = Annotated[State | None, Parameter(help="Only this state.", name_transform=str.lower)]
@@ -71,12 +87,29 @@ def operate(
 
     Changes are audited under the login name of this machine's user.
     """
+    import asyncio
+
+    from trax.engine.actor import acting
+    from trax.records.audit import Actor, Via
+
     operated = bare_app(database_url) if app is None else _load_app(app, database_url)
     try:
         with acting(Actor(_user(), Via.CLI), reason=reason):
             return asyncio.run(_call(action, operated))
     finally:
         operated.close()
+
+
+def report_cancelled(label: str, cancelled: ChangedIds, ids: Sequence[int] | None, *, as_json: bool) -> int:
+    """Print which ids were cancelled; exit code 1 if some of the given ones were not."""
+    skipped = 0 if ids is None else len(set(ids)) - len(cancelled)
+    if as_json:
+        show_json({"cancelled": list(cancelled), "skipped": skipped})
+    else:
+        of = "" if ids is None else f" of {len(set(ids))}"
+        which = f" ({', '.join(map(str, cancelled))})" if cancelled else ""
+        say(f"{label}: {len(cancelled)}{of}{which}")
+    return 1 if skipped else 0
 
 
 def usage_error(message: str, *command: str) -> CycloptsError:
@@ -99,6 +132,8 @@ def confirm(question: str, *, yes: bool, command: Sequence[str]) -> bool:
 
 
 def _user() -> str:
+    import getpass
+
     try:
         return getpass.getuser() or UNKNOWN_USER
     except (KeyError, OSError):  # the user id may have no name
@@ -111,14 +146,21 @@ async def _call(action: Callable[[Trax], Awaitable[T]], app: Trax) -> T:
 
 def bare_app(database_url: str | None) -> Trax:
     """An app without trains. It does not migrate: servers and `trax db migrate` do."""
+    from trax.app.app import Trax
+
+    settings: dict[str, Any] = {"skip_migrations": True}
+    return Trax(require_database(database_url), **settings)
+
+
+def require_database(database_url: str | None) -> str:
+    """The URL of the database; raises an error if it is a file that does not exist."""
     address = choose_url(database_url)
     if has_no_file_yet(address):
         raise SchemaNotMigrated(
             f"database {address} does not exist yet; start the app, run `trax db migrate`, or choose another "
             f"with --database-url or ${URL_VARIABLE}"
         )
-    settings: dict[str, Any] = {"skip_migrations": True}
-    return Trax(address, **settings)
+    return address
 
 
 def _load_app(app: str, database_url: str | None) -> Trax:

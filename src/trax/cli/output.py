@@ -1,4 +1,4 @@
-"""Format moments and durations for people: exact and relative."""
+"""Print records, tables and JSON; format moments and durations for people."""
 
 from __future__ import annotations
 
@@ -8,18 +8,11 @@ from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from pydantic_core import to_json
-from rich.console import Console
-from rich.table import Table
-
-from trax.clock import utc_now
+from trax.clock import format_duration, utc_now
 from trax.escapes import visible_json, visible_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-
-UNITS: Final = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 
 def moment(value: datetime, now: datetime) -> str:
@@ -32,21 +25,8 @@ def relative(value: datetime, now: datetime) -> str:
     apart = abs(now - value)
     if apart < timedelta(seconds=1):
         return "now"
-    return f"{span(apart)} ago" if value < now else f"in {span(apart)}"
-
-
-def span(length: timedelta) -> str:
-    """The largest unit that fits and the one below it: `2 h 5 min`, `40 s`, `0.3 s`."""
-    seconds = length.total_seconds()
-    if seconds < 1:
-        return f"{seconds:.3g} s"
-    whole = int(seconds)
-    for position, (name, size) in enumerate(UNITS):
-        if whole >= size:
-            below = UNITS[position + 1 : position + 2]
-            rest = [(whole % size // smaller, unit) for unit, smaller in below]
-            return " ".join([f"{whole // size} {name}", *(f"{many} {unit}" for many, unit in rest if many)])
-    return f"{whole} s"
+    text = format_duration(apart, units=2)
+    return f"{text} ago" if value < now else f"in {text}"
 
 
 BLANKS: Final = re.compile(r"[ \t\r\n]+")
@@ -69,6 +49,9 @@ def show_rows(header: Sequence[str], rows: Iterable[Sequence[str]], *, to: TextI
         for row in (header, *rows):
             print("\t".join(map(visible_text, row)), file=out, flush=True)
         return
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in header:
         table.add_column(name, overflow="fold")  # a cut id could not be copied
@@ -91,6 +74,8 @@ def show_one(record: Any, *, as_json: bool) -> None:
 
 
 def show_json(value: Any) -> None:
+    from pydantic_core import to_json
+
     say(visible_json(to_json(value, indent=2).decode()))
 
 
@@ -115,10 +100,12 @@ def format_value(value: Any) -> str:
         case datetime():
             return moment(value, utc_now())
         case timedelta():
-            return span(value)
+            return format_duration(value)
         case str():
             return str(value)
         case _:
+            from pydantic_core import to_json
+
             return to_json(value).decode()
 
 

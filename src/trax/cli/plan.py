@@ -1,4 +1,4 @@
-"""`trax plan`: show what starting an app would change in its database."""
+"""`trax plan`: show what starting an app would change; `trax lint`: check an app for mistakes."""
 
 from __future__ import annotations
 
@@ -6,18 +6,12 @@ import asyncio
 from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter, validators
-from rich.console import Console
-from rich.status import Status
 
 from trax.bounds import LARGEST_COUNT
-from trax.cli.loading import load_app
 from trax.cli.operators import AsJson  # noqa: TC001 - cyclopts reads it
+from trax.cli.options import AppName  # noqa: TC001 - cyclopts reads it
 from trax.cli.output import say, show_json
-from trax.cli.serve import AppName  # noqa: TC001 - cyclopts reads it
 from trax.clock import utc_now
-from trax.inspect.lint import lint as linted
-from trax.inspect.lint import lint_queued
-from trax.inspect.plan import plan_start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,6 +47,9 @@ def plan(app: AppName = None, /, *, as_json: AsJson = False) -> int:
     and values set by operators that stay (=). New schedules come with their next runs, retired ones with what
     happens to their entries, runs and dead letters.
     """
+    from trax.cli.loading import load_app
+    from trax.inspect.plan import plan_start
+
     changes = asyncio.run(plan_start(load_app(app).parts))
     made = [change for change in changes if change.verb != "keep"]
     if as_json:
@@ -120,8 +117,11 @@ def lint(
     prints one line for each finding. With --queued it reads the inputs queued in the database and changes
     nothing: run it before a deploy to find the inputs that the new code cannot read.
     """
+    from trax.cli.loading import load_app
+    from trax.inspect.lint import lint as find_problems
+
     parts = load_app(app).parts
-    found, inputs = linted(parts, now=utc_now()), _lint_queued(parts, most) if queued else None
+    found, inputs = find_problems(parts, now=utc_now()), _lint_queued(parts, most) if queued else None
     unreadable = inputs.unreadable if inputs else []
     if as_json:
         show_json({"problems": found} | ({"queued": inputs} if inputs else {}))
@@ -136,6 +136,11 @@ def lint(
 
 def _lint_queued(parts: Parts, most: int | None) -> QueuedLintResult:
     """Lint queued inputs, with progress on the terminal if there is one."""
+    from rich.console import Console
+    from rich.status import Status
+
+    from trax.inspect.lint import lint_queued
+
     terminal = Console(stderr=True)
     with Status("reading queued inputs", console=terminal) as status:
         return lint_queued(

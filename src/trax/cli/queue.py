@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
 from trax.bounds import load_json
 from trax.cli.operators import (
+    After,
     AppOption,
     AsJson,
     Before,
@@ -24,6 +24,7 @@ from trax.cli.operators import (
     Limit,
     Reason,
     operate,
+    report_cancelled,
     usage_error,
 )
 from trax.cli.output import say, show_list, show_one, single_line
@@ -76,7 +77,7 @@ def add(
     options: QueueKeywords = {
         "priority": priority,
         "group": group,
-        "delay": None if delay is None else timedelta(seconds=delay),
+        "delay": delay,
         "unique": unique,
         "max_retries": max_retries,
     }
@@ -96,11 +97,10 @@ def _enqueue_call(
     async def enqueue(app: Trax) -> tuple[QueuedEntry, str | None]:
         if has_code:
             return await app.queue(train, value, **options), None
-        from trax.app import queue as queue_app
+        from trax.app.queue import enqueue_without_code
 
-        return await queue_app.queue(app.parts, train, value, options), await _unknown_train_warning(
-            app, train
-        )
+        entry = await enqueue_without_code(app.parts, train, value, options)
+        return entry, await _unknown_train_warning(app, train)
 
     return enqueue
 
@@ -124,6 +124,7 @@ def list_(
     group: str | None = None,
     origin: EntryOrigin = None,
     before: Before = None,
+    after: After = None,
     limit: Limit = 50,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
@@ -138,6 +139,7 @@ def list_(
             group=group,
             origin=origin,
             before=before,
+            after=after,
             limit=limit,
             brief=not as_json,
         ),
@@ -152,13 +154,14 @@ def show(entry_id: Id, /, *, database_url: DatabaseUrl = None, as_json: AsJson =
 
 
 @queue.command
-def cancel(*ids: Ids, reason: Reason = None, database_url: DatabaseUrl = None) -> int:
+def cancel(
+    *ids: Ids, reason: Reason = None, database_url: DatabaseUrl = None, as_json: AsJson = False
+) -> int:
     """Cancel entries that are still queued; `trax executions cancel` stops active runs."""
     if not ids:
         raise usage_error("No entries selected: give their ids.", "queue", "cancel")
-    count = operate(database_url, lambda app: app.work_queue.cancel(ids), reason=reason)
-    say(f"cancelled: {count} of {len(set(ids))}")
-    return 0 if count == len(set(ids)) else 1
+    cancelled = operate(database_url, lambda app: app.work_queue.cancel(ids), reason=reason)
+    return report_cancelled("cancelled", cancelled, ids, as_json=as_json)
 
 
 def _parse_input(value: str) -> object:

@@ -1,32 +1,28 @@
-"""`trax run`: run all roles of an app in this process."""
+"""`trax run`, `trax scheduler` and `trax worker`: run all or some roles of an app."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import sys
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import Parameter, validators
 
 from trax.bounds import MAX_PROCESSES
-from trax.cli.loading import app_name, load_app
-from trax.cli.logs import LogFormat, LogLevel, LogOptions
-from trax.cli.serve import (
+from trax.cli.options import (
     LOOPBACK,
     AppName,
     Concurrency,
     InsecureLocal,
+    LogFormat,
+    LogLevel,
     WebHost,
     WebPort,
-    database_warnings,
-    open_doorway,
-    serve,
 )
-from trax.server.processes import end_with_parent, keep_running
-from trax.server.roles import ProcessRole
-from trax.worker.work_filter import WorkFilter, WorkFilterKeywords
+
+if TYPE_CHECKING:
+    from trax.cli.logs import LogOptions
 
 
 def run(
@@ -41,14 +37,22 @@ def run(
     insecure_local: InsecureLocal = False,
 ) -> None:
     """Run an app, its scheduler and a worker, in this process until Ctrl-C or SIGTERM."""
+    from trax.cli.loading import load_app
+    from trax.cli.logs import LogOptions
+    from trax.cli.serve import open_web_listener, serve
+
     loaded = load_app(app)
     by = "trax run --web"
-    doorway = None if web is None else open_doorway(web, web_host, by=by, insecure_local=insecure_local)
-    serve(loaded, "all", LogOptions(log_format, log_level), concurrency=concurrency, doorway=doorway)
+    listener = None if web is None else open_web_listener(web, web_host, by=by, insecure_local=insecure_local)
+    serve(loaded, "all", LogOptions(log_format, log_level), concurrency=concurrency, web=listener)
 
 
 def scheduler(app: AppName = None, /, *, log_format: LogFormat = None, log_level: LogLevel = None) -> None:
     """Enqueue scheduled jobs and dispatch queued ones until Ctrl-C or SIGTERM; `trax worker` runs them."""
+    from trax.cli.loading import load_app
+    from trax.cli.logs import LogOptions
+    from trax.cli.serve import serve
+
     serve(load_app(app), "scheduler", LogOptions(log_format, log_level))
 
 
@@ -81,6 +85,15 @@ def worker(
     log_level: LogLevel = None,
 ) -> int:
     """Run queued jobs until Ctrl-C or SIGTERM. It needs a scheduler, on this machine or another."""
+    import asyncio
+
+    from trax.cli.loading import load_app
+    from trax.cli.logs import LogOptions
+    from trax.cli.serve import database_warnings, serve
+    from trax.server.processes import end_with_parent, keep_running
+    from trax.server.roles import ProcessRole
+    from trax.worker.work_filter import WorkFilter, WorkFilterKeywords
+
     loaded, only = load_app(app), WorkFilterKeywords(trains=_names(trains), groups=_names(groups))
     WorkFilter.parse(loaded.trains, only)
     is_alone = processes == 1 and not os.environ.get(CHILD_VARIABLE)
@@ -106,6 +119,8 @@ def _names(text: str | None) -> list[str] | None:
 
 def _command(app: str | None, options: dict[str, Any], logs: LogOptions) -> list[str]:
     """The command line of one child process, which loads the app itself."""
+    from trax.cli.loading import app_name
+
     start = [sys.executable, "-c", "from trax.cli import main; main()", "worker", app_name(app)]
     options |= {"--log-format": logs.format, "--log-level": logs.level}
     return [*start, *(word for name, value in options.items() if value for word in (name, str(value)))]

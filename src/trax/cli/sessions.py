@@ -1,4 +1,4 @@
-"""`trax sessions …`: list and end dashboard sessions, and create sign-in links."""
+"""`trax sessions …`: dashboard sessions and sign-in links; `trax secrets …`: keys of stored secrets."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated, Final
 
 from cyclopts import App, Parameter
 
-from trax.app.secrets import rotate as rotate_all
 from trax.cli.operators import (
+    After,
     AsJson,
     Before,
     DatabaseUrl,
@@ -23,7 +23,6 @@ from trax.cli.operators import (
 )
 from trax.cli.output import say, show_json, show_list
 from trax.store.url import choose_url
-from trax.train import secrets as secrets_train
 
 LISTED: Final = ("id", "user", "role", "means", "address", "created_at", "last_seen_at", "expires_at")
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
@@ -39,12 +38,16 @@ def list_(
     *,
     user: OfUser = None,
     before: Before = None,
+    after: After = None,
     limit: Limit = 50,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
     """List dashboard sessions, newest first."""
-    found = operate(database_url, lambda app: app.sessions.list(user=user, before=before, limit=limit))
+    found = operate(
+        database_url,
+        lambda app: app.sessions.list(user=user, before=before, after=after, limit=limit),
+    )
     show_list(found, LISTED, as_json=as_json)
 
 
@@ -94,7 +97,9 @@ secrets = App(name="secrets", help="Generate and rotate the key that encrypts se
 @secrets.command(name="generate-key")
 def generate_key() -> None:
     """Print a new key for $TRAX_SECRET_KEY. It is not stored: put it into your secret store."""
-    say(secrets_train.generate_key())
+    from trax.train.secrets import generate_key as new_key
+
+    say(new_key())
 
 
 @secrets.command
@@ -104,6 +109,8 @@ def rotate(*, database_url: DatabaseUrl = None, as_json: AsJson = False) -> int:
     Servers can keep running. Exits with 1 if some inputs could not be read or were locked: run it again.
     After it exits with 0, the other keys can be removed.
     """
+    from trax.app.secrets import rotate as rotate_all
+
     done = rotate_all(choose_url(database_url))
     is_complete = not done.unreadable and not done.busy
     if as_json:

@@ -61,7 +61,7 @@ def set_(
 ) -> None:
     """Change settings on every server: all of them, or none on an error. `NAME=none` means no limit.
 
-    For example: trax settings set max_active_jobs=50 default_job_timeout=90
+    For example: trax settings set max_active_jobs=50 default_job_timeout=90s
     """
     values = dict(map(_parse_assignment, changes))
     if not values:
@@ -107,4 +107,4 @@ def _parse_assignment(assignment: str) -> tuple[str, Any]:
     try:
         return name, load_json(text)
     except ValueError:
-        return name, text  # such as PT90S
+        return name, text  # such as 90s

@@ -1,26 +1,31 @@
-"""The administrative trains, and the operations on manifests, entries, runs and dead letters.
+"""The verbs that decide and write: one file per verb, the administrative trains among them.
 
-startup             recover lost runs, retire and seed manifests when a server starts
-seeding             write the manifests that code declares to the database
-runtime             create and delete manifests at run time
-planning            what seeding would change (`trax plan`)
-cycle               one cycle of the manifest manager, and the watchdog
-manifest_manager    write entries for due manifests; reap stale runs
-entries             insert entries for manifests
-triggers            run a manifest by hand
-activation          run a dormant dependent from a run of its parent
-job_dispatcher      admit queued entries within the limits
-parking             park entries that no live worker accepts
-hand_off            write the results of submitting runs
-finishing           write the results of runs; retry, or write a dead letter
-endings             apply run results to manifests
-reaping             count runs that failed from outside as failures
-policies            retry policies and decision rules from settings and code
-resolutions         requeue and acknowledge dead letters
-withdrawal          cancel queued entries and runs
-dead_letter_cleanup, metadata_cleanup   delete old records
-recording           the record of an administrative cycle
-why, why_queued     why a manifest, an entry or a run does not start (`trax why`)
-overview            numbers and charts of the dashboard
-doctor              problems of the database (`trax db doctor`)
+Settings and routes
+live_settings.py     the settings in force: code, environment, and edits of operators
+open_store.py        open the store on first use
+parameters.py        encode inputs and outputs as JSON, within the limits of the settings
+actor.py             `trax.acting`: who changes something, for the audit log
+routing.py           which submitter executes a train, and what live workers accept
+submitter.py         the Submitter protocol
+
+Into the queue
+seed.py              write the manifests that code declares, and retire undeclared ones
+schedule.py          create and delete manifests at run time
+cycle.py             run one cycle of the manifest manager; the watchdog
+manifest_manager.py  queue due manifests; fail runs that timed out, went stale or lost their worker
+enqueue.py           queue jobs for callers
+trigger.py           queue a manifest by hand; activate a dormant dependent
+
+Through the gate
+capacity.py          which entries fit under the limits; pure
+job_dispatcher.py    admit queued entries within the limits
+parking.py           park entries that no live worker accepts
+
+To the end
+finish.py            write the results of runs, and what follows from them
+retry.py             retry policies from settings and code
+rescue.py            count runs of lost workers and stale runs as failures
+cancel.py            cancel queued entries and runs
+dead_letters.py      requeue and acknowledge dead letters; delete old ones
+metadata_cleanup.py  delete old records
 """

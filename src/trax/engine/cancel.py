@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from trax.engine.finish import apply_results
 from trax.events import Topic
-from trax.records.result import ManifestResult, ResultKind
-from trax.records.states import Origin
+from trax.records.result import NO_RUN, ResultKind, RunResult
+from trax.records.states import Origin, State
 from trax.store import dialect
 from trax.store.announce import announce
 from trax.store.manifests import manifest_rows
@@ -15,7 +15,7 @@ from trax.store.queue import requeue
 from trax.store.runs import metadata, rescue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
 
     from trax.settings import Settings
@@ -38,9 +38,8 @@ def withdraw(connection: Connection, ids: Sequence[int], settings: Settings, *, 
     dialect.take_gate_lock(connection)
     manifest_rows.lock(connection, requeue.manifests_of(connection, ids))
     withdrawn = requeue.withdraw(connection, ids)
-    _apply_cancellations(
-        connection, [row for row in withdrawn if row.origin in SCHEDULE_ORIGINS], settings, now
-    )
+    ended = [_cancellation_result(NO_RUN, entry) for entry in withdrawn if entry.origin in SCHEDULE_ORIGINS]
+    apply_results(connection, ended, settings, now=now)
     if withdrawn:
         announce(connection, Topic.FINISHED)
     return sorted(row.id for row in withdrawn)
@@ -55,24 +54,22 @@ def cancel_runs(
     """
     ended = metadata.cancel_pending(connection, ids, reason=CANCELLED_BEFORE_START, now=now)
     requested = rescue.request_cancel(connection, ids)
-    _apply_cancellations(connection, ended, settings, now)
+    apply_results(connection, [_cancellation_result(run.id, run) for run in ended], settings, now=now)
     if ended:
         announce(connection, Topic.FINISHED, Topic.WORK_QUEUE)
     return sorted([*(row.id for row in ended), *requested])
 
 
-def _apply_cancellations(
-    connection: Connection,
-    cancelled: Iterable[CancelledRun | WithdrawnEntry],
-    settings: Settings,
-    now: datetime,
-) -> None:
-    """Treat entries and runs cancelled before their start as cancelled runs of their manifests."""
-    ends = [
-        ManifestResult(
-            manifest_id=row.manifest_id, kind=ResultKind.CANCELLED, ended_at=now, attempt=row.attempt
-        )
-        for row in cancelled
-        if row.manifest_id is not None
-    ]
-    apply_results(connection, ends, settings, now=now)
+def _cancellation_result(metadata_id: int, cancelled: CancelledRun | WithdrawnEntry) -> RunResult:
+    """An entry or a run that was cancelled before its start counts as a cancelled run of its manifest."""
+    return RunResult(
+        metadata_id=metadata_id,
+        external_id=cancelled.external_id,
+        worker_id=None,
+        state=State.CANCELLED,
+        kind=ResultKind.CANCELLED,
+        manifest_id=cancelled.manifest_id,
+        attempt=cancelled.attempt,
+        failure_exception="Cancelled",
+        failure_reason=CANCELLED_BEFORE_START,
+    )

@@ -34,20 +34,20 @@ class Capacity:
     max_total: int | None = None
 
     @property
-    def remaining_by_group(self) -> dict[int, int]:
+    def free_by_group(self) -> dict[int, int]:
         """How many more runs each group with a limit may start."""
         return {
             group: max(0, most - self.active_by_group.get(group, 0)) for group, most in self.limits.items()
         }
 
     @property
-    def remaining(self) -> float:
+    def free(self) -> float:
         """How many more runs may start in total."""
         most = math.inf if self.max_total is None else self.max_total
         return most if self.limit is None else min(most, self.limit - self.active)
 
     def is_full(self, started: int) -> bool:
-        return started >= self.remaining
+        return started >= self.free
 
     def group_is_full(self, group_id: int | None, started: int) -> bool:
         if group_id is None:
@@ -65,10 +65,10 @@ def select_within(capacity: Capacity, entries: Sequence[Entry]) -> list[Entry]:
     starve the others.
     """
     selected: list[Entry] = []
-    remaining, started = capacity.remaining, dict[int, int]()
+    free, started = capacity.free, dict[int, int]()
 
     for entry in entries:
-        if len(selected) >= remaining:
+        if len(selected) >= free:
             break
         group_id = entry.group_id
         if group_id is not None:

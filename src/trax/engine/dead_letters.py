@@ -1,4 +1,4 @@
-"""Requeue and acknowledge dead letters."""
+"""Requeue and acknowledge dead letters; `dead_letter_cleanup` deletes old ones and old audit entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Enqueue jobs: write requests of callers to the work queue."""
+"""Enqueue jobs: validate the options of a call, and write the entries to the work queue."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from trax.store.types import parse_json
 from trax.train import Retry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from trax.records import ManifestGroup
     from trax.schedule.validate import Requirement
@@ -200,40 +200,39 @@ CHECKS: Final[dict[str, Requirement]] = {
 }
 
 
-def build_request(
-    train: Train[Any, Any],
-    texts: Iterable[str],
-    keywords: QueueKeywords,
-    settings: Settings,
-    *,
-    origin: Origin = Origin.QUEUE,
-) -> EnqueueRequest:
-    """Build the request for jobs with these inputs: JSON text that is valid for the train's input type."""
-    overrides: dict[str, Any] = {name: value for name, value in keywords.items() if value is not None}
-    for name, value in overrides.items():
-        if name in CHECKS:
-            CHECKS[name](name, value)
-    if "delay" in overrides and "at" in overrides:
-        raise DefinitionError("delay and at cannot be combined; give one of them")
-    options = train.options
-    timeout: timedelta | None = overrides.get("timeout", options.timeout)
-    return EnqueueRequest(
-        train=train.name,
-        origin=origin,
-        inputs={new_external_id(): check_input_size(text, train, settings) for text in texts},
-        priority=overrides.get("priority", options.priority),
-        group=overrides.get("group", options.group),
-        delay=overrides.get("delay"),
-        at=overrides.get("at"),
-        unique=overrides.get("unique"),
-        timeout_seconds=timeout.total_seconds() if timeout else None,
-        retry=_retry_json(options, overrides, settings),
-    )
+class EnqueuePlan:
+    """How jobs of one train are enqueued under these settings: what does not depend on the call."""
 
+    def __init__(self, train: Train[Any, Any], encode: Callable[[Any], str], settings: Settings) -> None:
+        options = train.options
+        self.train = train
+        self.encode = encode
+        self.settings = settings
+        self._priority = options.priority
+        self._group = options.group
+        self._timeout_seconds = options.timeout.total_seconds() if options.timeout else None
+        self._retry = _retry_json(options, settings)
 
-def encode_plain_input(value: Any, train: Train[Any, Any], codec: Codec[Any], settings: Settings) -> str:
-    """Encode plain data as the input of a train given by name: validated like JSON from outside."""
-    return codec.encode(decode_plain_input(value, train, codec, settings))
+    def build_request(self, texts: Iterable[str], keywords: QueueKeywords) -> EnqueueRequest:
+        """The request for jobs with these inputs: JSON text that is valid for the train's input type."""
+        overrides: dict[str, Any] = {name: value for name, value in keywords.items() if value is not None}
+        for name, value in overrides.items():
+            if name in CHECKS:
+                CHECKS[name](name, value)
+        if "delay" in overrides and "at" in overrides:
+            raise DefinitionError("delay and at cannot be combined; give one of them")
+        timeout: timedelta | None = overrides.get("timeout")
+        return EnqueueRequest(
+            train=self.train.name,
+            inputs={new_external_id(): check_input_size(text, self.train, self.settings) for text in texts},
+            priority=overrides.get("priority", self._priority),
+            group=overrides.get("group", self._group),
+            delay=overrides.get("delay"),
+            at=overrides.get("at"),
+            unique=overrides.get("unique"),
+            timeout_seconds=timeout.total_seconds() if timeout else self._timeout_seconds,
+            retry=_retry_of_call(self.train.options, overrides, self.settings) or self._retry,
+        )
 
 
 def decode_plain_input(value: Any, train: Train[Any, Any], codec: Codec[Any], settings: Settings) -> Any:
@@ -244,15 +243,22 @@ def decode_plain_input(value: Any, train: Train[Any, Any], codec: Codec[Any], se
     return codec.decode(check_input_size(text, train, settings))
 
 
-def _retry_json(options: TrainOptions, overrides: dict[str, Any], settings: Settings) -> str | None:
-    """The retry policy stored in the entry: that of the call, else of the train.
-
-    None if neither has one: then the settings apply when the run fails.
-    """
+def _retry_of_call(options: TrainOptions, overrides: dict[str, Any], settings: Settings) -> str | None:
+    """The retry policy that the call asks for; None if it asks for none."""
+    if "retry" not in overrides and "max_retries" not in overrides:
+        return None
     if "retry" in overrides:
         options = replace(options, retry=overrides["retry"], max_retries=None)
     if "max_retries" in overrides:
         options = replace(options, max_retries=overrides["max_retries"])
+    return _retry_json(options, settings)
+
+
+def _retry_json(options: TrainOptions, settings: Settings) -> str | None:
+    """The retry policy stored in the entry.
+
+    None if the options have none: then the settings apply when the run fails.
+    """
     if options.retry is None and options.max_retries is None:
         return None
     default = Retry(

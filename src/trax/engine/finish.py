@@ -1,15 +1,15 @@
-"""The record of an administrative cycle."""
+"""Write the results of runs, and what follows from them: a retry, a dead letter, a change of the manifest."""
 
 from __future__ import annotations
 
 import logging
 from collections import defaultdict
 from random import SystemRandom
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from trax.engine.retry import default_policy
 from trax.events import Topic
-from trax.records.result import ManifestResult, ResultKind
+from trax.records.result import ResultKind
 from trax.records.retry_policy import RetryPolicy, should_give_up
 from trax.records.work_queue_entry import new_external_id
 from trax.schedule.decide import change_after
@@ -21,12 +21,41 @@ from trax.store.runs import metadata
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
-    from trax.records.metadata import ResultRow
+    from trax.records.result import RunResult
     from trax.settings import Settings
     from trax.store import Connection, Store
     from trax.train import Train
+
+logger = logging.getLogger(__name__)
+
+_random = SystemRandom()
+
+
+def finish(
+    connection: Connection, results: Sequence[RunResult], settings: Settings, *, store: Store
+) -> Sequence[RunResult]:
+    """Write the results of runs that this worker still holds, and apply them; returns those results."""
+    if all(result.kind is ResultKind.SUCCESS and result.manifest_id is None for result in results):
+        done = metadata.finish_and_commit(connection, results, now=store.statement_now(connection))
+        return _select_by_id(results, done)
+    now = store.now(connection)
+    rows = [_add_resume_time(result, now) for result in results]
+    ours = _select_by_id(results, metadata.finish(connection, rows, now=now))
+    apply_results(connection, ours, settings, now=now)
+    return ours
+
+
+def apply_results(
+    connection: Connection, results: Sequence[RunResult], settings: Settings, *, now: datetime
+) -> None:
+    """Update the manifests of these runs, and queue again what is retried or was interrupted."""
+    _update_manifests(connection, results, settings, now)
+    _requeue_interrupted(connection, results, now)
+    _retry_or_dead_letter(
+        connection, [result for result in results if _is_failure_without_manifest(result)], settings, now
+    )
 
 
 def record_cycle(connection: Connection, train: Train[Any, Any], *, now: datetime) -> None:
@@ -34,81 +63,59 @@ def record_cycle(connection: Connection, train: Train[Any, Any], *, now: datetim
     metadata.add_completed(connection, external_id=new_external_id(), train=train.name, now=now)
 
 
-_random = SystemRandom()
+def _select_by_id(results: Sequence[RunResult], ids: set[int]) -> Sequence[RunResult]:
+    if len(ids) == len(results):
+        return results
+    return [result for result in results if result.metadata_id in ids]
 
 
-def apply_results(
-    connection: Connection, results: Sequence[ManifestResult], settings: Settings, *, now: datetime
+def _add_resume_time(result: RunResult, now: datetime) -> RunResult:
+    """The reason of a snoozed run also says when it runs again."""
+    if result.delay is None or result.kind is not ResultKind.INTERRUPTED:
+        return result
+    reason = f"{result.failure_reason}; it runs again at {now + result.delay:%Y-%m-%d %H:%M:%S} UTC"
+    return result._replace(failure_reason=reason)
+
+
+def _update_manifests(
+    connection: Connection, results: Sequence[RunResult], settings: Settings, now: datetime
 ) -> None:
     """Update the manifests of these runs, in one batch. A deleted manifest is skipped."""
-    if not results:
+    by_manifest: defaultdict[int, list[RunResult]] = defaultdict(list)
+    succeeded: set[int] = set()
+    for result in results:
+        if result.manifest_id is not None:
+            by_manifest[result.manifest_id].append(result)
+            if result.kind is ResultKind.SUCCESS:
+                succeeded.add(result.manifest_id)
+    if not by_manifest:
         return
-    by_manifest: defaultdict[int, list[ManifestResult]] = defaultdict(list)
-    for end in results:
-        by_manifest[end.manifest_id].append(end)
-    threshold = settings.default_misfire_threshold
-    succeeded = {end.manifest_id for end in results if end.kind is ResultKind.SUCCESS}
     locked = manifest_results.lock_with_dependents(
-        connection, by_manifest, succeeded=succeeded, default_threshold=threshold
+        connection, by_manifest, succeeded=succeeded, default_threshold=settings.default_misfire_threshold
     )
-    changes = [change_after(manifest, by_manifest[manifest.id], _random) for manifest in locked]
+    changes = [change_after(manifest, by_manifest[manifest.id], now, _random) for manifest in locked]
     manifest_results.write(connection, changes)
     if succeeded:
         manifest_results.mark_dependents_due(connection, succeeded, now=now)
     announce(connection, Topic.MANIFEST)
 
 
-logger = logging.getLogger(__name__)
+def _requeue_interrupted(connection: Connection, results: Sequence[RunResult], now: datetime) -> None:
+    """Put the entries of interrupted runs back without counting an attempt: a deploy is not a failure."""
+    interrupted = {
+        result.external_id: None if result.delay is None else now + result.delay
+        for result in results
+        if result.kind is ResultKind.INTERRUPTED
+    }
+    requeue.put_back(connection, interrupted, attempts=0)
 
 
-class RunResult(NamedTuple):
-    """The result of a run: the columns of its record (`row`), and what retry policy and manifest need.
-
-    `raised` are the class names of the error, for `give_up_on` of the stored policy. `gives_up` applies if
-    there is no stored policy. `delay` is the wait before the next attempt that the run itself requested.
-    """
-
-    row: ResultRow
-    external_id: str
-    kind: ResultKind
-    manifest_id: int | None = None
-    attempt: int = 1
-    raised: tuple[str, ...] = ()
-    gives_up: bool = False
-    delay: timedelta | None = None
-
-    @property
-    def error(self) -> str:
-        return f"{self.row.failure_exception}: {self.row.failure_reason}"
+def _is_failure_without_manifest(result: RunResult) -> bool:
+    return result.kind is ResultKind.FAILURE and result.manifest_id is None
 
 
-def finish(
-    connection: Connection, results: Sequence[RunResult], settings: Settings, *, store: Store
-) -> list[RunResult]:
-    """Write the results of runs that this worker still holds, and apply them; returns those results."""
-    if all(result.kind is ResultKind.SUCCESS and result.manifest_id is None for result in results):
-        rows = [result.row for result in results]
-        done = metadata.finish_and_commit(connection, rows, now=store.statement_now(connection))
-        return _select_by_id(results, done)
-    now = store.now(connection)
-    ours = _select_by_id(
-        results,
-        metadata.finish(connection, [_row_with_resume_time(result, now) for result in results], now=now),
-    )
-    apply_results(connection, _manifest_results(ours, now), settings, now=now)
-    _requeue_interrupted(connection, ours, now)
-    retry_or_dead_letter(
-        connection, [result for result in ours if _is_failure_without_manifest(result)], settings, now=now
-    )
-    return ours
-
-
-def _select_by_id(results: Sequence[RunResult], ids: set[int]) -> list[RunResult]:
-    return [result for result in results if result.row.metadata_id in ids]
-
-
-def retry_or_dead_letter(
-    connection: Connection, failed: Sequence[RunResult], settings: Settings, *, now: datetime
+def _retry_or_dead_letter(
+    connection: Connection, failed: Sequence[RunResult], settings: Settings, now: datetime
 ) -> None:
     """Requeue the entries of failed jobs without a manifest, or write a dead letter with their input."""
     if not failed:
@@ -133,52 +140,12 @@ def retry_or_dead_letter(
     dead_letters.add(connection, letters, now=now)
 
 
-def _manifest_results(results: Sequence[RunResult], now: datetime) -> list[ManifestResult]:
-    return [
-        ManifestResult(
-            manifest_id=result.manifest_id,
-            kind=result.kind,
-            ended_at=now,
-            attempt=result.attempt,
-            error=result.error if result.kind is ResultKind.FAILURE else None,
-            raised=result.raised,
-            gives_up=result.gives_up,
-            delay=result.delay,
-            metadata_id=result.row.metadata_id,
-        )
-        for result in results
-        if result.manifest_id is not None
-    ]
-
-
-def _row_with_resume_time(result: RunResult, now: datetime) -> ResultRow:
-    """The columns of its record; the reason of a snoozed run also says when it runs again."""
-    if result.delay is None or result.kind is not ResultKind.INTERRUPTED:
-        return result.row
-    reason = f"{result.row.failure_reason}; it runs again at {now + result.delay:%Y-%m-%d %H:%M:%S} UTC"
-    return result.row._replace(failure_reason=reason)
-
-
-def _requeue_interrupted(connection: Connection, results: Sequence[RunResult], now: datetime) -> None:
-    """Put the entries of interrupted runs back without counting an attempt: a deploy is not a failure."""
-    interrupted = {
-        result.external_id: None if result.delay is None else now + result.delay
-        for result in results
-        if result.kind is ResultKind.INTERRUPTED
-    }
-    requeue.put_back(connection, interrupted, attempts=0)
-
-
-def _is_failure_without_manifest(result: RunResult) -> bool:
-    return result.kind is ResultKind.FAILURE and result.manifest_id is None
-
-
 def _log_dead_letter(entry: Any, result: RunResult) -> None:
     logger.warning(
         "run %s of train %r failed and is not retried; it became a dead letter",
-        result.row.metadata_id,
+        result.metadata_id,
         entry.train,
-        extra={"train": entry.train, "metadata_id": result.row.metadata_id, "attempt": entry.attempt},
+        extra={"train": entry.train, "metadata_id": result.metadata_id, "attempt": entry.attempt},
     )
 
 

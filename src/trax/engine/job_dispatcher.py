@@ -1,4 +1,4 @@
-"""Build admissions: assign entries to the worker of this cycle while it has free slots."""
+"""The JobDispatcher: admit queued entries within the limits, and assign them to workers and submitters."""
 
 from __future__ import annotations
 
@@ -22,70 +22,16 @@ if TYPE_CHECKING:
     from trax.store import Store
 
 
-def build_admissions(
-    entries: Sequence[Candidate],
-    routing: Routing,
-    claim_request: ClaimRequest | None,
-    *,
-    claimed: Sequence[Claimed] = (),
-    groups: frozenset[int] | None = None,
-) -> list[Admission]:
-    """Assign entries to the worker, in order, until its slots are full; `claimed` are runs it has already.
-
-    With `groups` it gets only entries of these groups. Any worker may claim the entries that are not
-    assigned.
-    """
-    free = claim_request.slots - len(claimed) if claim_request else 0
-    cpu_free = (
-        claim_request.cpu_slots - sum(run.train in claim_request.cpu_trains for run in claimed)
-        if claim_request
-        else 0
-    )
-    kinds: dict[str, _TrainPlacement] = {}
-    placements: list[Admission] = []
-    for entry in entries:
-        kind = kinds.get(entry.train) or kinds.setdefault(
-            entry.train, _train_placement(entry.train, routing, claim_request)
-        )
-        worker_id, host = None, None
-        is_wanted = groups is None or entry.group_id in groups
-        if (
-            claim_request is not None
-            and kind.fits_worker
-            and is_wanted
-            and free > 0
-            and (not kind.is_cpu or cpu_free > 0)
-        ):
-            worker_id, host = claim_request.worker_id, claim_request.host
-            free, cpu_free = free - 1, cpu_free - kind.is_cpu
-        answers = entry.dead_letter_id is not None
-        placements.append(Admission(entry.id, kind.submitter, kind.exempt, worker_id, host, answers))
-    return placements
-
-
-class _TrainPlacement(NamedTuple):
-    """What all entries of a train have in common. `fits_worker`: the worker could run them."""
-
-    submitter: str
-    exempt: bool
-    fits_worker: bool
-    is_cpu: bool
-
-
-def _train_placement(train: str, routing: Routing, claim_request: ClaimRequest | None) -> _TrainPlacement:
-    submitter = routing.submitter_of(train)
-    is_takers = claim_request is not None and submitter == LOCAL and train in claim_request.trains
-    is_cpu = claim_request is not None and train in claim_request.cpu_trains
-    return _TrainPlacement(submitter, train in routing.exempt, is_takers, is_cpu)
-
-
 MAX_ENTRIES_PER_CYCLE: Final = 500
+
 """The maximum number of entries that one cycle admits; a longer queue takes several cycles."""
 
 MAX_ENTRIES_FOR_WORKER: Final = 1_000
+
 """The maximum for a worker with that many free slots: in larger batches each run costs less."""
 
 READ_MARGIN: Final = 50
+
 """How many entries to read beyond the free slots, at least: some entries may not be able to start."""
 
 
@@ -160,62 +106,70 @@ class DispatchResult:
 
 
 @junction
-def load_queued_jobs(
-    dispatch_input: DispatchInput, connection: Connection
-) -> tuple[GateSnapshot, Settings, QueueWindow]:
-    """Lock the gate, claim runs for the worker, read the first entries, and park or unpark entries.
+def open_gate(dispatch_input: DispatchInput, connection: Connection) -> tuple[GateSnapshot, Settings]:
+    """Lock the gate and read it in one round trip.
 
-    Delayed entries that are due now become ready, and the settings of this cycle are read here.
+    The same trip claims pending runs for the worker, makes delayed entries ready that are due, and reads the
+    settings of this cycle.
     """
-    limit = _read_limit(dispatch_input)
-    is_bound = dispatch_input.settings.max_active_jobs is not None
     snapshot = gate.read_gate(
         connection,
-        limit=limit,
-        has_global_limit=is_bound,
+        limit=_read_limit(dispatch_input),
+        has_global_limit=dispatch_input.settings.max_active_jobs is not None,
         now=dispatch_input.now,
         claim_request=dispatch_input.claim_request,
     )
-    settings = (
-        dispatch_input.settings_from_rows(snapshot.settings)
-        if dispatch_input.settings_from_rows
-        else dispatch_input.settings
-    )
+    settings_from_rows = dispatch_input.settings_from_rows
+    return snapshot, settings_from_rows(snapshot.settings) if settings_from_rows else dispatch_input.settings
+
+
+@junction
+def load_queued_jobs(
+    dispatch_input: DispatchInput, snapshot: GateSnapshot, settings: Settings, connection: Connection
+) -> QueueWindow:
+    """The first entries of the queue. Those that no live worker accepts are parked, others unparked."""
+    limit = _read_limit(dispatch_input)
     candidates = snapshot.candidates if settings.job_dispatcher_enabled else []
     is_cut = len(candidates) == limit
     if dispatch_input.fleets is None:
-        return snapshot, settings, QueueWindow(candidates, is_cut)
+        return QueueWindow(candidates, is_cut)
     fleets, fleet = dispatch_input.fleets, dispatch_input.fleets.current(connection, snapshot.fleet_mark)
     unparked = unpark_startable(connection, fleets, fleet, now=snapshot.now) if snapshot.has_parked else 0
     startable = park_unstartable(connection, fleets, fleet, candidates, has_more=is_cut, now=snapshot.now)
     has_changed = bool(unparked) or len(startable) > limit
-    return snapshot, settings, QueueWindow(startable[:limit], is_cut, has_changed=has_changed, fleet=fleet)
+    return QueueWindow(startable[:limit], is_cut, has_changed=has_changed, fleet=fleet)
 
 
 @junction
 def load_dispatch_capacity(
-    dispatch_input: DispatchInput,
-    snapshot: GateSnapshot,
-    queue_window: QueueWindow,
-    connection: Connection,
-    settings: Settings,
-) -> tuple[Capacity, CapacityCandidates]:
-    """Build the capacity from limits and active runs; read more entries if full groups fill the window."""
+    dispatch_input: DispatchInput, snapshot: GateSnapshot, connection: Connection, settings: Settings
+) -> Capacity:
+    """The capacity: limits, active runs and free slots."""
     active = snapshot.active
     if active is None:
         # Not counted, because there was no limit; the settings just read may have set one.
         active = {} if settings.max_active_jobs is None else gate.count_active_runs(connection)
-    capacity = build_capacity(
-        settings, snapshot.limits, active, max_total=_free_slots(dispatch_input, snapshot)
-    )
-    contenders = _load_candidates(connection, queue_window, capacity, limit=_read_limit(dispatch_input))
-    if dispatch_input.fleets is None or contenders.candidates is queue_window.candidates:
-        return capacity, contenders
-    fleet, heads = dispatch_input.fleets.current(connection, snapshot.fleet_mark), contenders.candidates
+    free_slots = _free_slots(dispatch_input, snapshot)
+    return build_capacity(settings, snapshot.limits, active, max_total=free_slots)
+
+
+@junction
+def load_candidates(
+    dispatch_input: DispatchInput,
+    snapshot: GateSnapshot,
+    queue_window: QueueWindow,
+    capacity: Capacity,
+    connection: Connection,
+) -> CapacityCandidates:
+    """The entries to apply the limits to: the window, or the heads of other groups if full groups fill it."""
+    candidates = _load_past_full_groups(connection, queue_window, capacity, limit=_read_limit(dispatch_input))
+    if dispatch_input.fleets is None or candidates.candidates is queue_window.candidates:
+        return candidates
+    fleet = dispatch_input.fleets.current(connection, snapshot.fleet_mark)
     heads = park_unstartable(
-        connection, dispatch_input.fleets, fleet, heads, has_more=False, now=snapshot.now
+        connection, dispatch_input.fleets, fleet, candidates.candidates, has_more=False, now=snapshot.now
     )
-    return capacity, CapacityCandidates(heads)
+    return CapacityCandidates(heads)
 
 
 @junction
@@ -269,7 +223,12 @@ def dispatch_jobs(
 
 job_dispatcher = train(
     "trax.job_dispatcher",
-    load_queued_jobs >> load_dispatch_capacity >> apply_capacity_limits >> dispatch_jobs,
+    open_gate
+    >> load_queued_jobs
+    >> load_dispatch_capacity
+    >> load_candidates
+    >> apply_capacity_limits
+    >> dispatch_jobs,
     extra=(Connection, Routing),
     exclude_from_max_active_jobs=True,
 )
@@ -334,7 +293,7 @@ def _free_slots(dispatch_input: DispatchInput, snapshot: GateSnapshot) -> int | 
     return max(0, dispatch_input.claim_request.slots - len(snapshot.claimed)) + snapshot.slots_elsewhere
 
 
-def _load_candidates(
+def _load_past_full_groups(
     connection: Connection, queue_window: QueueWindow, capacity: Capacity, *, limit: int
 ) -> CapacityCandidates:
     """The entries of the window; if those of full groups fill it, the first of each group with capacity."""
@@ -345,6 +304,63 @@ def _load_candidates(
         return CapacityCandidates(queue_window.candidates, fitting)
     share = capacity.max_per_group or limit
     heads = gate.load_group_heads(
-        connection, capacities=capacity.remaining_by_group, per_group=min(share, limit), limit=limit
+        connection, capacities=capacity.free_by_group, per_group=min(share, limit), limit=limit
     )
     return CapacityCandidates(heads)
+
+
+def build_admissions(
+    entries: Sequence[Candidate],
+    routing: Routing,
+    claim_request: ClaimRequest | None,
+    *,
+    claimed: Sequence[Claimed] = (),
+    groups: frozenset[int] | None = None,
+) -> list[Admission]:
+    """Assign entries to the worker, in order, until its slots are full; `claimed` are runs it has already.
+
+    With `groups` it gets only entries of these groups. Any worker may claim the entries that are not
+    assigned.
+    """
+    free = claim_request.slots - len(claimed) if claim_request else 0
+    cpu_free = (
+        claim_request.cpu_slots - sum(run.train in claim_request.cpu_trains for run in claimed)
+        if claim_request
+        else 0
+    )
+    kinds: dict[str, _TrainPlacement] = {}
+    placements: list[Admission] = []
+    for entry in entries:
+        kind = kinds.get(entry.train) or kinds.setdefault(
+            entry.train, _train_placement(entry.train, routing, claim_request)
+        )
+        worker_id, host = None, None
+        is_wanted = groups is None or entry.group_id in groups
+        if (
+            claim_request is not None
+            and kind.fits_worker
+            and is_wanted
+            and free > 0
+            and (not kind.is_cpu or cpu_free > 0)
+        ):
+            worker_id, host = claim_request.worker_id, claim_request.host
+            free, cpu_free = free - 1, cpu_free - kind.is_cpu
+        answers = entry.dead_letter_id is not None
+        placements.append(Admission(entry.id, kind.submitter, kind.exempt, worker_id, host, answers))
+    return placements
+
+
+class _TrainPlacement(NamedTuple):
+    """What all entries of a train have in common. `fits_worker`: the worker could run them."""
+
+    submitter: str
+    exempt: bool
+    fits_worker: bool
+    is_cpu: bool
+
+
+def _train_placement(train: str, routing: Routing, claim_request: ClaimRequest | None) -> _TrainPlacement:
+    submitter = routing.submitter_of(train)
+    is_takers = claim_request is not None and submitter == LOCAL and train in claim_request.trains
+    is_cpu = claim_request is not None and train in claim_request.cpu_trains
+    return _TrainPlacement(submitter, train in routing.exempt, is_takers, is_cpu)

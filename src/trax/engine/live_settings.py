@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Self
 from trax.bounds import load_json
 from trax.errors import InvalidSetting, did_you_mean
 from trax.settings import PREFIX, SettingOrigin, Settings
-from trax.store import settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -40,6 +39,8 @@ class LiveSettings:
 
     def refresh(self, connection: Connection) -> Settings:
         """Load the stored settings, and return the settings now in force."""
+        from trax.store import settings
+
         return self.accept(settings.load_edited(connection))
 
     def accept(self, rows: dict[str, str]) -> Settings:

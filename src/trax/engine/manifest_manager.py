@@ -1,4 +1,4 @@
-"""Insert entries for manifests: all in one statement, or one by one if the database refuses one of them."""
+"""The ManifestManager: queue due manifests, and fail runs that timed out, went stale or lost their worker."""
 
 from __future__ import annotations
 
@@ -38,92 +38,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def create_entries(
-    connection: Connection,
-    due: Sequence[tuple[ManifestState, ToEnqueue]],
-    *,
-    now: datetime,
-    commit: bool = False,
-) -> list[int]:
-    """Insert an entry for each manifest and update the manifest accordingly. Returns the entries' ids.
-
-    With `commit` the transaction may be committed in the same round trip: nothing else follows in it.
-    """
-    if not due:
-        return []
-    announce(connection, Topic.WORK_QUEUE)
-    try:
-        return _create(connection, due, now, commit=commit)
-    except RowsRefused:
-        return [entry for item in due for entry in _create_one(connection, item, now)]
-
-
-def _create_one(connection: Connection, item: tuple[ManifestState, ToEnqueue], now: datetime) -> list[int]:
-    """Insert one entry; if the database refuses it (its manifest has one already), check it again later.
-
-    One bad entry must not block the others, and nothing else would set the manifest's next due time.
-    """
-    try:
-        return _create(connection, [item], now)
-    except RowsRefused as refused:
-        name = item[0].external_id
-        text = "manifest %r: its entry could not be inserted: %s; trying again later"
-        logger.warning(text, name, refused, extra={"manifest": name})
-        manifest_due.set_next_due(connection, {item[0].id: now + UNREADABLE_RECHECK_DELAY})
-        return []
-
-
-def _create(
-    connection: Connection,
-    due: Sequence[tuple[ManifestState, ToEnqueue]],
-    now: datetime,
-    *,
-    commit: bool = False,
-) -> list[int]:
-    inputs = dead_letters.load_failed_inputs(
-        connection, [state.id for state, decision in due if _is_dormant_retry(state, decision)]
-    )
-    rows = [_row(number, *item, inputs.get(item[0].id)) for number, item in enumerate(due)]
-    steps = insert_statements(connection.dialect.name, rows, now=now)
-    ids = {name: entry_id for entry_id, name in try_together(connection, *steps, commit=commit)[0]}
-    return [ids[row["external_id"]] for row in rows]
-
-
-def _is_dormant_retry(state: ManifestState, decision: ToEnqueue) -> bool:
-    """Whether it is a retry of a dormant dependent: its input came from its activation, not its manifest."""
-    is_dormant = state.timing.schedule_type is ScheduleType.DORMANT_DEPENDENT
-    return is_dormant and decision.origin is Origin.RETRY
-
-
-def _row(number: int, state: ManifestState, decision: ToEnqueue, own_input: str | None) -> dict[str, Any]:
-    """The columns of an entry; missing columns are NULL."""
-    is_retry = decision.origin is Origin.RETRY
-    row: dict[str, Any] = {
-        "number": number,
-        "external_id": new_external_id(),
-        "manifest_id": state.id,
-        "origin": str(decision.origin),  # a plain str: binding an enum is slow
-        "priority": decision.priority,
-        "group_priority": state.group_priority,
-        "attempt": state.failure_count + 1 if is_retry else 1,
-        "scheduled_for": decision.scheduled_for,
-    }
-    if own_input is not None:
-        row["input"] = own_input
-    if decision.scheduled_at is not None:
-        row["scheduled_at"] = decision.scheduled_at
-    if decision.next_due_at is not None:
-        row["next_due_at"] = decision.next_due_at
-    if decision.consumed_parent_success_at is not None:
-        row["consumed_parent_success_at"] = decision.consumed_parent_success_at
-    return row
-
-
 _random = SystemRandom()
 
 STALE_PENDING: Final = ReapCause(
     "reap_stale_pending_metadata", "StalePendingTimeout", "handed over, but not started in time"
 )
+
 STALE_IN_PROGRESS: Final = ReapCause(
     "reap_stale_in_progress_metadata",
     "StaleInProgressTimeout",
@@ -184,10 +104,30 @@ class UnstartableJobs:
 
 
 @dataclass(frozen=True, slots=True)
+class FailedManifests:
+    """The manifests whose reaped runs were counted as failures."""
+
+    manifest_ids: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedManifests:
+    """The manifests of this cycle, locked."""
+
+    states: list[ManifestState]
+
+
+@dataclass(frozen=True, slots=True)
 class ManifestDecisions:
-    """The state of each manifest with the decision about it, and the dead letters that were written."""
+    """The state of each manifest with the decision about it."""
 
     decisions: list[tuple[ManifestState, Decision]]
+
+
+@dataclass(frozen=True, slots=True)
+class ReapedJobs:
+    """The ids of the dead letters of manifests that gave up."""
+
     dead_letters: list[int]
 
 
@@ -230,7 +170,7 @@ class ManagerResult:
 
 
 @junction
-def load_manifests(
+def select_due_manifests(
     manager_input: ManagerInput, cycle_start: CycleStart, connection: Connection, settings: Settings
 ) -> tuple[DueManifests, MaintenanceNeeds]:
     """Select the due manifests, fairly among the groups, and say which kinds of runs need attention."""
@@ -322,30 +262,59 @@ def reap_unstartable_jobs(
 
 
 @junction
-def reap_failed_jobs(
-    due: DueManifests,
+def count_reaped_runs(
     pending: ReapedPendingRuns,
     in_progress: ReapedInProgressRuns,
     connection: Connection,
     settings: Settings,
     now: datetime,
-) -> ManifestDecisions:
-    """Count reaped runs as failures, load and decide all manifests, and write dead letters.
+) -> FailedManifests:
+    """Count reaped runs as failures of their manifests.
 
-    The reaped runs are counted here and not by the reapers because of the lock order: `finish` locks runs
-    before manifests, and so must a cycle.
+    Not done by the reapers because of the lock order: `finish` locks runs before manifests, and so must a
+    cycle.
     """
-    swept = [*pending.runs, *in_progress.runs]
-    count_as_failures(connection, swept, settings, now=now)
-    reaped = [run.manifest_id for run in swept if run.manifest_id is not None]
-    states = manifest_due.load_states(
-        connection,
-        list(dict.fromkeys([*due.manifest_ids, *reaped])),
-        default_threshold=settings.default_misfire_threshold,
-    )
+    reaped = [*pending.runs, *in_progress.runs]
+    count_as_failures(connection, reaped, settings, now=now)
+    return FailedManifests([run.manifest_id for run in reaped if run.manifest_id is not None])
+
+
+@junction
+def load_manifests(
+    due: DueManifests, failed: FailedManifests, connection: Connection, settings: Settings
+) -> LoadedManifests:
+    """Lock and load the manifests that are due or have failed."""
+    ids = list(dict.fromkeys([*due.manifest_ids, *failed.manifest_ids]))
+    threshold = settings.default_misfire_threshold
+    return LoadedManifests(manifest_due.load_states(connection, ids, default_threshold=threshold))
+
+
+@junction
+def decide_manifests(loaded: LoadedManifests, settings: Settings, now: datetime) -> ManifestDecisions:
     rules = rules_of(settings, random=_random)
-    decisions = [(state, decide(state, rules, now)) for state in states]
-    return ManifestDecisions(decisions, _insert_dead_letters(connection, decisions, now))
+    return ManifestDecisions([(state, decide(state, rules, now)) for state in loaded.states])
+
+
+@junction
+def reap_failed_jobs(
+    manifest_decisions: ManifestDecisions, connection: Connection, now: datetime
+) -> ReapedJobs:
+    """Write a dead letter for each manifest that gives up."""
+    given_up = {
+        state.id: decision
+        for state, decision in manifest_decisions.decisions
+        if isinstance(decision, ToDeadLetter)
+    }
+    if not given_up:
+        return ReapedJobs([])
+    rows = {row.id: row for row in manifest_rows.load_rows(connection, list(given_up))}
+    letters = [
+        {name: getattr(rows[manifest_id], name) for name in ("train", "group_id", "priority", "input")}
+        | {"manifest_id": manifest_id, "reason": decision.reason, "retry_count": decision.failures}
+        | {"last_metadata_id": rows[manifest_id].failed_metadata_id}
+        for manifest_id, decision in given_up.items()
+    ]
+    return ReapedJobs(dead_letters.add(connection, letters, now=now))
 
 
 @junction
@@ -374,6 +343,7 @@ def create_work_queue_entries(
     queue_plan: QueuePlan,
     due: DueManifests,
     manifest_decisions: ManifestDecisions,
+    reaped: ReapedJobs,
     timed_out: TimedOutRuns,
     pending: ReapedPendingRuns,
     in_progress: ReapedInProgressRuns,
@@ -389,7 +359,7 @@ def create_work_queue_entries(
     manifest_due.set_next_due(connection, queue_plan.next_due)
     result = ManagerResult(
         queued=[],
-        dead_letters=manifest_decisions.dead_letters,
+        dead_letters=reaped.dead_letters,
         timed_out=timed_out.metadata_ids,
         reaped=[run.metadata_id for run in (*pending.runs, *in_progress.runs)],
         handed_over_again=pending.handed_over_again,
@@ -410,11 +380,14 @@ def create_work_queue_entries(
 
 manifest_manager = train(
     "trax.manifest_manager",
-    load_manifests
+    select_due_manifests
     >> cancel_timed_out_jobs
     >> reap_stale_pending_metadata
     >> reap_stale_in_progress_metadata
     >> reap_unstartable_jobs
+    >> count_reaped_runs
+    >> load_manifests
+    >> decide_manifests
     >> reap_failed_jobs
     >> determine_jobs_to_queue
     >> create_work_queue_entries,
@@ -423,17 +396,82 @@ manifest_manager = train(
 )
 
 
-def _insert_dead_letters(
-    connection: Connection, decisions: Sequence[tuple[ManifestState, Decision]], now: datetime
+def create_entries(
+    connection: Connection,
+    due: Sequence[tuple[ManifestState, ToEnqueue]],
+    *,
+    now: datetime,
+    commit: bool = False,
 ) -> list[int]:
-    given_up = {state.id: decision for state, decision in decisions if isinstance(decision, ToDeadLetter)}
-    if not given_up:
+    """Insert an entry for each manifest and update the manifest accordingly. Returns the entries' ids.
+
+    With `commit` the transaction may be committed in the same round trip: nothing else follows in it.
+    """
+    if not due:
         return []
-    rows = {row.id: row for row in manifest_rows.load_rows(connection, list(given_up))}
-    letters = [
-        {name: getattr(rows[manifest_id], name) for name in ("train", "group_id", "priority", "input")}
-        | {"manifest_id": manifest_id, "reason": decision.reason, "retry_count": decision.failures}
-        | {"last_metadata_id": rows[manifest_id].failed_metadata_id}
-        for manifest_id, decision in given_up.items()
-    ]
-    return dead_letters.add(connection, letters, now=now)
+    announce(connection, Topic.WORK_QUEUE)
+    try:
+        return _create(connection, due, now, commit=commit)
+    except RowsRefused:
+        return [entry for item in due for entry in _create_one(connection, item, now)]
+
+
+def _create_one(connection: Connection, item: tuple[ManifestState, ToEnqueue], now: datetime) -> list[int]:
+    """Insert one entry; if the database refuses it (its manifest has one already), check it again later.
+
+    One bad entry must not block the others, and nothing else would set the manifest's next due time.
+    """
+    try:
+        return _create(connection, [item], now)
+    except RowsRefused as refused:
+        name = item[0].external_id
+        text = "manifest %r: its entry could not be inserted: %s; trying again later"
+        logger.warning(text, name, refused, extra={"manifest": name})
+        manifest_due.set_next_due(connection, {item[0].id: now + UNREADABLE_RECHECK_DELAY})
+        return []
+
+
+def _create(
+    connection: Connection,
+    due: Sequence[tuple[ManifestState, ToEnqueue]],
+    now: datetime,
+    *,
+    commit: bool = False,
+) -> list[int]:
+    inputs = dead_letters.load_failed_inputs(
+        connection, [state.id for state, decision in due if _is_dormant_retry(state, decision)]
+    )
+    rows = [_row(number, *item, inputs.get(item[0].id)) for number, item in enumerate(due)]
+    steps = insert_statements(connection.dialect.name, rows, now=now)
+    ids = {name: entry_id for entry_id, name in try_together(connection, *steps, commit=commit)[0]}
+    return [ids[row["external_id"]] for row in rows]
+
+
+def _is_dormant_retry(state: ManifestState, decision: ToEnqueue) -> bool:
+    """Whether it is a retry of a dormant dependent: its input came from its activation, not its manifest."""
+    is_dormant = state.timing.schedule_type is ScheduleType.DORMANT_DEPENDENT
+    return is_dormant and decision.origin is Origin.RETRY
+
+
+def _row(number: int, state: ManifestState, decision: ToEnqueue, own_input: str | None) -> dict[str, Any]:
+    """The columns of an entry; missing columns are NULL."""
+    is_retry = decision.origin is Origin.RETRY
+    row: dict[str, Any] = {
+        "number": number,
+        "external_id": new_external_id(),
+        "manifest_id": state.id,
+        "origin": str(decision.origin),  # a plain str: binding an enum is slow
+        "priority": decision.priority,
+        "group_priority": state.group_priority,
+        "attempt": state.failure_count + 1 if is_retry else 1,
+        "scheduled_for": decision.scheduled_for,
+    }
+    if own_input is not None:
+        row["input"] = own_input
+    if decision.scheduled_at is not None:
+        row["scheduled_at"] = decision.scheduled_at
+    if decision.next_due_at is not None:
+        row["next_due_at"] = decision.next_due_at
+    if decision.consumed_parent_success_at is not None:
+        row["consumed_parent_success_at"] = decision.consumed_parent_success_at
+    return row

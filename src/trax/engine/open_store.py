@@ -1,4 +1,4 @@
-"""Open the store once, on first use."""
+"""Open the store once, on first use; the dashboard uses its own connection pool."""
 
 from __future__ import annotations
 
@@ -6,14 +6,9 @@ import asyncio
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from trax.errors import InvalidUrl, SchemaNotMigrated
-from trax.store import Store, dialect
-from trax.store.announce import Announcer
-from trax.store.engine import Timeouts
-from trax.store.listen import can_listen
-from trax.store.store import CLOSE_SECONDS
 from trax.store.url import display_url, has_no_file_yet, is_in_memory, parse_url
 
 if TYPE_CHECKING:
@@ -23,7 +18,11 @@ if TYPE_CHECKING:
     from trax.clock import Clock
     from trax.engine.live_settings import LiveSettings
     from trax.events import Events
-    from trax.store import Connection
+    from trax.store import Connection, Store
+    from trax.store.announce import Announcer
+
+OPENING_SECONDS: Final = 10.0
+"""How long closing waits for another thread that opens the store, before it shortens the timeouts."""
 
 _is_for_web: ContextVar[bool] = ContextVar("trax_web_lane", default=False)
 
@@ -86,6 +85,8 @@ class LazyStore:
     @property
     def listen_address(self) -> str | None:
         """The URL to LISTEN on; None when notifications are off or the database has none."""
+        from trax.store.listen import can_listen
+
         settings = self._live.current
         if not settings.notifications or not can_listen(self._address):
             return None
@@ -102,6 +103,8 @@ class LazyStore:
 
     def now(self, connection: Connection) -> datetime:
         """The store's time, also on a connection that the caller passes in."""
+        from trax.store import dialect
+
         return self.clock() if self.clock else dialect.now(connection)
 
     def hurry(self) -> None:
@@ -111,7 +114,7 @@ class LazyStore:
                 store.shorten_timeouts()
 
     def close(self) -> None:
-        is_free = self._lock.acquire(timeout=CLOSE_SECONDS)  # another thread may hang while opening it
+        is_free = self._lock.acquire(timeout=OPENING_SECONDS)  # another thread may hang while opening it
         if not is_free:
             self.hurry()
             self._lock.acquire()
@@ -125,6 +128,8 @@ class LazyStore:
     def _open_and_migrate(self) -> Store:
         if not self.migrates and has_no_file_yet(self._address):
             raise SchemaNotMigrated(f"database {self.display_address} does not exist; run `trax db migrate`")
+        from trax.store.announce import Announcer
+
         announcer = Announcer(self._events, sends=self._live.current.notifications)
         store = self._opening = self._build_store(announcer)
         try:
@@ -138,6 +143,9 @@ class LazyStore:
         return store
 
     def _build_store(self, announcer: Announcer | None = None, *, pool_size: int = 5) -> Store:
+        from trax.store import Store
+        from trax.store.engine import Timeouts
+
         settings = self._live.current
         statement = settings.database_statement_timeout
         timeouts = Timeouts(

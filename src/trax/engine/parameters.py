@@ -77,7 +77,7 @@ class Parameters:
 
     def _truncate(self, text: str) -> str:
         limit = self._live.current.max_parameter_bytes
-        if limit is None or _size(text, limit) <= limit:
+        if limit is None or _size_up_to(text, limit) <= limit:
             return text
         return f'{{"_truncated": true, "_maxBytes": {limit}}}'
 
@@ -98,21 +98,21 @@ class InputWriter:
 def check_input_size(text: str, train: Train[Any, Any], settings: Settings) -> str:
     """Return the text unchanged; raises InvalidInput if it is over `max_input_bytes`."""
     limit = settings.max_input_bytes
-    if limit is None or (size := _size(text, limit)) <= limit:
+    if limit is None or (size := _size_up_to(text, limit)) <= limit:
         return text
     message = f"the JSON has {size} bytes; max_input_bytes is {limit}"
     raise InvalidInput(f"train {train.name!r}: invalid input", [FieldError("", message, HIDDEN)])
 
 
-def secret_mode() -> SecretMode:
-    """How to store secrets that nothing needs to read again: a missing key must not fail the run."""
-    return "masked" if load_keyring() is None else "sealed"
-
-
-def _size(text: str, limit: int) -> int:
+def _size_up_to(text: str, limit: int) -> int:
     """Size in bytes, or an upper bound if that is within the limit: a character has at most 4 bytes."""
     at_most = 4 * len(text)
     return at_most if at_most <= limit else len(text.encode())
+
+
+def secret_mode() -> SecretMode:
+    """How to store secrets that nothing needs to read again: a missing key must not fail the run."""
+    return "masked" if load_keyring() is None else "sealed"
 
 
 def _find_output_codec(train: Train[Any, Any]) -> Codec[Any] | None:

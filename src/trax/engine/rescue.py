@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from trax.engine.finish import RunResult, apply_results, retry_or_dead_letter
-from trax.records.metadata import ResultRow
-from trax.records.result import ManifestResult, ResultKind
+from trax.engine.finish import apply_results
+from trax.records.result import ResultKind, RunResult
 from trax.records.states import State
 from trax.store.runs.rescue import ReapCause
 
@@ -34,29 +33,17 @@ def count_as_failures(
     connection: Connection, swept: Sequence[ReapedRun], settings: Settings, *, now: datetime
 ) -> None:
     """Apply the retry policy, as for runs that failed in a worker."""
-    ends = [
-        ManifestResult(
-            manifest_id=run.manifest_id,
-            kind=ResultKind.FAILURE,
-            ended_at=now,
-            error=f"{run.exception}: {run.reason}",
+    results = [
+        RunResult(
             metadata_id=run.metadata_id,
+            external_id=run.external_id,
+            worker_id=None,
+            state=State.FAILED,
+            kind=ResultKind.FAILURE,
+            manifest_id=run.manifest_id,
+            failure_exception=run.exception,
+            failure_reason=run.reason,
         )
         for run in swept
-        if run.manifest_id is not None
     ]
-    apply_results(connection, ends, settings, now=now)
-    retry_or_dead_letter(
-        connection, [_run_result(run) for run in swept if run.manifest_id is None], settings, now=now
-    )
-
-
-def _run_result(run: ReapedRun) -> RunResult:
-    ending = ResultRow(
-        metadata_id=run.metadata_id,
-        worker_id=None,
-        state=State.FAILED,
-        failure_exception=run.exception,
-        failure_reason=run.reason,
-    )
-    return RunResult(row=ending, external_id=run.external_id, kind=ResultKind.FAILURE)
+    apply_results(connection, results, settings, now=now)

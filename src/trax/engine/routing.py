@@ -1,4 +1,4 @@
-"""Which submitter executes a train, and whether its runs count against the limits."""
+"""Which submitter executes a train, whether its runs count against the limits, and what workers accept."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trax.engine.submitter import Submitter, check_submitter
 from trax.errors import DefinitionError, did_you_mean
-from trax.store.queue.parking import SEPARATOR
+from trax.records.work_queue_entry import PARKING_SEPARATOR
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -186,18 +186,18 @@ class WorkerFleet:
     def parking_key(self, train: str, group: str | None) -> str:
         """The key of a parked entry: its train, or its train and group if a worker accepts the train."""
         is_known = any(train in worker.trains for worker in self.workers)
-        return f"{train}{SEPARATOR}{group or ''}" if is_known else train
+        return f"{train}{PARKING_SEPARATOR}{group or ''}" if is_known else train
 
     def is_available(self, key: str) -> bool:
         """Whether a worker or submitter for this parking key exists now."""
-        train, separator, group = key.partition(SEPARATOR)
+        train, separator, group = key.partition(PARKING_SEPARATOR)
         if separator:
             return self.can_start(train, group or None)
         return self.accepts_any or train in self.trains
 
     def describe_missing(self, key: str) -> str:
         """Say what is missing for this parking key, with the most similar known train."""
-        train, separator, group = key.partition(SEPARATOR)
+        train, separator, group = key.partition(PARKING_SEPARATOR)
         if separator:
             what = f"in group {group!r}" if group else "outside its own groups"
             return f"no live worker accepts train {train!r} {what}"

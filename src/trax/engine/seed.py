@@ -18,7 +18,7 @@ from trax.records.states import ManifestOrigin, MisfirePolicy, ScheduleType
 from trax.records.worker import WorkerRecord
 from trax.schedule.declaration import UNSET, Timetable
 from trax.schedule.due import first_scheduled_run
-from trax.store import groups as groups_store
+from trax.store import groups as stored_groups
 from trax.store import workers
 from trax.store.announce import announce
 from trax.store.manifests import manifest_results, manifest_rows, manifest_seed
@@ -246,12 +246,12 @@ def _seed_groups(
     connection: Connection, groups: Iterable[GroupDeclaration], *, now: datetime
 ) -> dict[str, ManifestGroup]:
     groups = list(groups)
-    stored = groups_store.get_or_create(connection, (group.name for group in groups), now=now)
+    stored = stored_groups.get_or_create(connection, (group.name for group in groups), now=now)
     for group in groups:
         before = stored[group.name]
         changes = group_changes(group, before)
         if changes:
-            groups_store.change(connection, group.name, changes, now=now)
+            stored_groups.change(connection, group.name, changes, now=now)
         if changes.get("enabled"):
             manifest_rows.mark_group_due(connection, before.id, now=now)
     return stored

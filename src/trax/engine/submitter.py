@@ -51,8 +51,8 @@ class Submitter(Protocol):
 
     `submit` may be async or blocking; each blocking call has its own thread. Four more attributes are
     optional: `batch_size`, the maximum number of runs in one call (default: 1); `timeout`, how long a call
-    may take (default: the setting `hand_off_timeout`; None: no limit); `opened(receiving)`, an async context
-    manager around all calls that a server makes, where `receiving` is `app.receiving` of that server; and
+    may take (default: the setting `hand_off_timeout`; None: no limit); `lifespan(receiver)`, an async context
+    manager around all calls that a server makes, where `receiver` is `app.receiver` of that server; and
     `withdraw(batch)`, a blocking function that is called with runs cancelled after they were handed over.
     """
 
@@ -85,10 +85,10 @@ def timeout_of(submitter: Submitter, default: timedelta) -> timedelta | None:
     return getattr(submitter, "timeout", default)
 
 
-def open_submitter(submitter: Submitter, receiving: Any) -> AbstractAsyncContextManager[Any]:
+def open_submitter(submitter: Submitter, receiver: Any) -> AbstractAsyncContextManager[Any]:
     """The context manager around all calls of a server; it yields an object to drain at the end, or None."""
-    open_context = getattr(submitter, "opened", None)
-    return nullcontext() if open_context is None else open_context(receiving)
+    lifespan = getattr(submitter, "lifespan", None)
+    return nullcontext() if lifespan is None else lifespan(receiver)
 
 
 def validate_results(submitter: str, returned: Any, batch: Sequence[Submission]) -> list[SubmissionResult]:

@@ -1,4 +1,4 @@
-"""Trigger manifests: queue an extra run, regardless of the schedule."""
+"""Trigger manifests: queue an extra run, regardless of the schedule; activate dormant dependents."""
 
 from __future__ import annotations
 

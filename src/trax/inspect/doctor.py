@@ -1,4 +1,4 @@
-"""Findings about the database, for `trax db doctor`. No I/O: the input is what was read from the database."""
+"""`trax db doctor`: check the database, and say for each finding what to do."""
 
 from __future__ import annotations
 
@@ -25,12 +25,79 @@ if TYPE_CHECKING:
 
 
 LONG_TRANSACTION: Final = timedelta(minutes=5)
+
 MANY_DEAD_ROWS: Final = 50_000
+
 MAX_CLOCK_SKEW: Final = timedelta(seconds=5)
+
 MAX_FREE_SHARE: Final = 0.5
+
 WORTH_A_VACUUM_BYTES: Final = 100 * 1024**2
+
 SYNCHRONOUS_FULL: Final = 2
+
 SHOWN_NAMES: Final = 5
+
+
+def examine(address: str) -> list[Finding]:
+    """Run every check; return all findings, good and bad."""
+    if has_no_file_yet(address):
+        return [schema_finding(compare_revision(None))]
+    store = Store(address, timeouts=Timeouts(statement_seconds=None))
+    try:
+        return list(_findings(store, address))
+    finally:
+        store.close()
+
+
+def _findings(store: Store, address: str) -> Iterator[Finding]:
+    schema = store.read(status)
+    yield schema_finding(schema)
+    if schema.state == "current":
+        yield from leftover_findings(store.read(_find_leftovers, store))
+        yield from manifest_findings(*store.read(_find_manifest_problems, store))
+        keyring = load_keyring()
+        yield secret_finding(store.read(secrets.count_keys), None if keyring is None else keyring.ids)
+    if can_listen(address):
+        yield from _postgresql_findings(store, address)
+    else:
+        yield from sqlite_findings(store.read(inspect.load_sqlite_state))
+
+
+def _postgresql_findings(store: Store, address: str) -> Iterator[Finding]:
+    found = store.read(inspect.load_postgresql_state)
+    yield clock_finding(store.read(_clock_skew))
+    yield transaction_finding(found.oldest)
+    yield from bloat_findings(found.bloat)
+    yield autovacuum_finding(is_on=found.autovacuum)
+    listen_url = LiveSettings.load({}).current.listen_url
+    is_stable = store.read(inspect.backend_pid) == found.backend_pid
+    yield listen_finding(
+        is_stable=is_stable, can_listen=inspect.can_receive_notifications(listen_url or address)
+    )
+
+
+def _find_leftovers(connection: Connection, store: Store) -> inspect.Leftovers:
+    settings, now = LiveSettings.load({}).refresh(connection), store.now(connection)
+    return inspect.load_leftovers(
+        connection,
+        silent_since=now - settings.worker_lost_after,
+        created_before=now - settings.stale_pending_timeout,
+    )
+
+
+def _find_manifest_problems(connection: Connection, store: Store) -> tuple[list[str], list[str]]:
+    settings, now = LiveSettings.load({}).refresh(connection), store.now(connection)
+    alive_since = now - settings.worker_lost_after
+    servers = workers.servers(connection, alive_since=alive_since)
+    return inspect.dependents_of_retired(connection), declaration_conflicts(servers)
+
+
+def _clock_skew(connection: Connection) -> timedelta:
+    """The database clock minus ours, taken at the middle of the round trip."""
+    before = utc_now()
+    database_time = dialect.now(connection)
+    return database_time - (before + (utc_now() - before) / 2)
 
 
 def schema_finding(schema: SchemaStatus) -> Finding:
@@ -95,7 +162,7 @@ def listen_finding(*, is_stable: bool, can_listen: bool) -> Finding:
     )
 
 
-def left_behind_findings(left_behind: Leftovers) -> Iterator[Finding]:
+def leftover_findings(left_behind: Leftovers) -> Iterator[Finding]:
     fix = "start a scheduler (`trax run` or `trax scheduler`): it removes them and retries their runs"
     lost = len(left_behind.worker_ids)
     yield Finding("workers", f"lost workers that are still registered: {lost}", fix if lost else None)
@@ -145,64 +212,3 @@ def sqlite_findings(state: SqliteState) -> Iterator[Finding]:
     is_hollow = size > WORTH_A_VACUUM_BYTES and free > MAX_FREE_SHARE
     text = f"the file has {size / 1024**2:.1f} MiB, {free:.0%} of it free"
     yield Finding("size", text, "run VACUUM while no server runs" if is_hollow else None)
-
-
-def examine(address: str) -> list[Finding]:
-    """Run every check; return all findings, good and bad."""
-    if has_no_file_yet(address):
-        return [schema_finding(compare_revision(None))]
-    store = Store(address, timeouts=Timeouts(statement_seconds=None))
-    try:
-        return list(_findings(store, address))
-    finally:
-        store.close()
-
-
-def _findings(store: Store, address: str) -> Iterator[Finding]:
-    schema = store.read(status)
-    yield schema_finding(schema)
-    if schema.state == "current":
-        yield from left_behind_findings(store.read(_find_leftovers, store))
-        yield from manifest_findings(*store.read(_find_manifest_problems, store))
-        keyring = load_keyring()
-        yield secret_finding(store.read(secrets.count_keys), None if keyring is None else keyring.ids)
-    if can_listen(address):
-        yield from _postgresql_findings(store, address)
-    else:
-        yield from sqlite_findings(store.read(inspect.load_sqlite_state))
-
-
-def _postgresql_findings(store: Store, address: str) -> Iterator[Finding]:
-    found = store.read(inspect.load_postgresql_state)
-    yield clock_finding(store.read(_clock_skew))
-    yield transaction_finding(found.oldest)
-    yield from bloat_findings(found.bloat)
-    yield autovacuum_finding(is_on=found.autovacuum)
-    listen_url = LiveSettings.load({}).current.listen_url
-    is_stable = store.read(inspect.backend_pid) == found.backend_pid
-    yield listen_finding(
-        is_stable=is_stable, can_listen=inspect.can_receive_notifications(listen_url or address)
-    )
-
-
-def _find_leftovers(connection: Connection, store: Store) -> inspect.Leftovers:
-    settings, now = LiveSettings.load({}).refresh(connection), store.now(connection)
-    return inspect.load_leftovers(
-        connection,
-        silent_since=now - settings.worker_lost_after,
-        created_before=now - settings.stale_pending_timeout,
-    )
-
-
-def _find_manifest_problems(connection: Connection, store: Store) -> tuple[list[str], list[str]]:
-    settings, now = LiveSettings.load({}).refresh(connection), store.now(connection)
-    alive_since = now - settings.worker_lost_after
-    servers = workers.servers(connection, alive_since=alive_since)
-    return inspect.dependents_of_retired(connection), declaration_conflicts(servers)
-
-
-def _clock_skew(connection: Connection) -> timedelta:
-    """The database clock minus ours, taken at the middle of the round trip."""
-    before = utc_now()
-    database_time = dialect.now(connection)
-    return database_time - (before + (utc_now() - before) / 2)

@@ -1,4 +1,4 @@
-"""`trax lint`: find problems in an app from its code alone, without a database.
+"""`trax lint`: find problems in an app from its code alone; `--queued` also checks queued inputs.
 
 Most mistakes raise where they are declared. These are valid one by one but not together: a schedule that
 never fires, a group that admits nothing.

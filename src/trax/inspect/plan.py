@@ -28,7 +28,7 @@ from trax.records import Manifest, ManifestGroup, MisfirePolicy
 from trax.records.schedule import Misfire, Timing
 from trax.records.worker import WorkerRecord
 from trax.schedule.preview import Preview, preview_runs
-from trax.store import groups as groups_store
+from trax.store import groups as stored_groups
 from trax.store import workers
 from trax.store.manifests import manifest_rows, manifest_seed
 from trax.store.manifests.manifest_seed import ManifestUsage
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 
 MAX_NEXT_RUNS: Final = 5
+
 Verb = Literal["add", "change", "rename", "return", "retire", "remove", "keep"]
 
 
@@ -88,6 +89,29 @@ class StoredTimetable:
     """Live servers of this app that declare other manifests."""
 
 
+async def plan_start(parts: Parts) -> list[PlannedChange]:
+    """The changes that a start would make. Without tables, everything is new."""
+    parts.submitters.check(parts.trains)
+    timetable = parts.declarations.timetable()
+    store = parts.store.build_store_as_is()
+    if store is None:
+        return plan(timetable, StoredTimetable(), parts.settings, now=utc_now(), app=parts.name)
+    try:
+        return await store.ask(_plan, store, parts, timetable)
+    finally:
+        store.close()
+
+
+def _plan(connection: Connection, store: Store, parts: Parts, timetable: Timetable) -> list[PlannedChange]:
+    now = store.now(connection)
+    if status(connection).state == "missing":
+        return plan(timetable, StoredTimetable(), parts.settings, now=now, app=parts.name)
+    ensure_current(connection)
+    settings = parts.live.refresh(connection)
+    current = load_stored(connection, timetable, settings, app=parts.name, now=now)
+    return plan(timetable, current, settings, now=now, app=parts.name)
+
+
 def load_stored(
     connection: Connection, timetable: Timetable, settings: Settings, *, app: str, now: datetime
 ) -> StoredTimetable:
@@ -109,7 +133,7 @@ def load_stored(
     return StoredTimetable(
         rows={renamed.get(name, name): row for name, row in rows.items()},
         manifests={renamed.get(name, name): manifest for name, manifest in known.items()},
-        groups=groups_store.load_by_names(connection, groups),
+        groups=stored_groups.load_by_names(connection, groups),
         gone=manifest_seed.count_usage(connection, gone),
         gone_groups=tuple(manifest_seed.empty_groups(connection, groups)) if is_pruning else (),
         servers=tuple(servers),
@@ -283,26 +307,3 @@ def _build_timing(
 
 def _new_group(name: str) -> ManifestGroup:
     return ManifestGroup(id=0, name=name, priority=0, max_active_jobs=None, enabled=True)
-
-
-async def plan_start(parts: Parts) -> list[PlannedChange]:
-    """The changes that a start would make. Without tables, everything is new."""
-    parts.submitters.check(parts.trains)
-    timetable = parts.declarations.timetable()
-    store = parts.store.build_store_as_is()
-    if store is None:
-        return plan(timetable, StoredTimetable(), parts.settings, now=utc_now(), app=parts.name)
-    try:
-        return await store.ask(_plan, store, parts, timetable)
-    finally:
-        store.close()
-
-
-def _plan(connection: Connection, store: Store, parts: Parts, timetable: Timetable) -> list[PlannedChange]:
-    now = store.now(connection)
-    if status(connection).state == "missing":
-        return plan(timetable, StoredTimetable(), parts.settings, now=now, app=parts.name)
-    ensure_current(connection)
-    settings = parts.live.refresh(connection)
-    current = load_stored(connection, timetable, settings, app=parts.name, now=now)
-    return plan(timetable, current, settings, now=now, app=parts.name)

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trax.store import status as store_status
+from trax.store.status import load_status
 
 if TYPE_CHECKING:
+    from trax.engine.live_settings import LiveSettings
+    from trax.engine.open_store import LazyStore
     from trax.records.status import Status
     from trax.store import Connection, Store
-    from trax.worker.parts import Parts
 
 
-async def status(parts: Parts) -> Status:
-    store = await parts.store.open()
-    return await store.ask(_read, store, parts)
+async def status(lazy_store: LazyStore, live: LiveSettings) -> Status:
+    store = await lazy_store.open()
+    return await store.ask(_read, store, live)
 
 
-def _read(connection: Connection, store: Store, parts: Parts) -> Status:
-    return store_status.load_status(
-        connection, now=store.now(connection), lost_after=parts.settings.worker_lost_after
-    )
+def _read(connection: Connection, store: Store, live: LiveSettings) -> Status:
+    return load_status(connection, now=store.now(connection), lost_after=live.current.worker_lost_after)

@@ -1,23 +1,44 @@
-"""Frozen values: the rows of the tables as callers see them, and the values that decisions use."""
+"""Frozen values: the rows of the tables as callers see them, and the values that decisions use.
+
+states.py            states, statuses and other enums, and the allowed transitions
+schedule.py          schedules, exclusions, misfire policies, timings
+manifest.py          manifests and groups, the state of a manifest, and decisions about it
+retry_policy.py      how often to retry, and how long to wait
+work_queue_entry.py  entries of the work queue, and new external ids
+metadata.py          runs, log lines, progress, junction timings
+result.py            the result of a run, for its manifest
+dead_letter.py       dead letters, and fingerprints of failures
+worker.py            registered processes and their heartbeats
+audit.py             actors, and what they changed
+web_session.py       sessions of the dashboard
+listing.py           pages, counts and filters of lists
+stats.py             totals of ended runs, and numbers of the dashboard
+status.py            status, health, problems, reasons, findings
+"""
 
 from __future__ import annotations
 
-from trax.records.dead_letter import DeadLetter
-from trax.records.manifest import Manifest, ManifestGroup
-from trax.records.metadata import JunctionTiming, LogLine, Metadata
-from trax.records.states import (
-    DeadLetterStatus,
-    LogLevel,
-    ManifestOrigin,
-    MisfirePolicy,
-    Origin,
-    QueueStatus,
-    ScheduleType,
-    State,
-)
-from trax.records.status import Reason
-from trax.records.work_queue_entry import WorkQueueEntry
-from trax.records.worker import WorkerRecord
+from typing import TYPE_CHECKING
+
+from trax.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from trax.records.dead_letter import DeadLetter
+    from trax.records.manifest import Manifest, ManifestGroup
+    from trax.records.metadata import JunctionTiming, LogLine, Metadata
+    from trax.records.states import (
+        DeadLetterStatus,
+        LogLevel,
+        ManifestOrigin,
+        MisfirePolicy,
+        Origin,
+        QueueStatus,
+        ScheduleType,
+        State,
+    )
+    from trax.records.status import Reason
+    from trax.records.work_queue_entry import WorkQueueEntry
+    from trax.records.worker import WorkerRecord
 
 __all__ = [
     "DeadLetter",
@@ -38,3 +59,17 @@ __all__ = [
     "WorkQueueEntry",
     "WorkerRecord",
 ]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "trax.records.dead_letter": "DeadLetter",
+        "trax.records.manifest": "Manifest ManifestGroup",
+        "trax.records.metadata": "JunctionTiming LogLine Metadata",
+        "trax.records.states": "DeadLetterStatus LogLevel ManifestOrigin MisfirePolicy Origin QueueStatus "
+        "ScheduleType State",
+        "trax.records.status": "Reason",
+        "trax.records.work_queue_entry": "WorkQueueEntry",
+        "trax.records.worker": "WorkerRecord",
+    },
+)

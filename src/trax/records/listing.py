@@ -1,23 +1,29 @@
-"""One page of a list, with the cursors of the next pages."""
+"""Pages and counts of lists, and the filters of each kind of record."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, cast
 
-from trax.records.states import LogLevel, Origin, QueueStatus, ScheduleType, State
+from trax.records.states import DeadLetterStatus, LogLevel, Origin, QueueStatus, ScheduleType, State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordPage(Generic[T]):
-    """One page of items, newest first.
+    """One page of items: records by id, newest first; manifests, groups and workers in ascending order.
 
-    For the next page pass `older` as `before`, for the previous one `newer` as `after`; None: there is no
-    such page. A search without a suitable index reads a bounded number of rows. If it stopped at that bound,
-    `complete` is False, and `older` continues from there, however few items were found.
+    `before` and `after` compare keys: `before=7` are the records with an id (or a name) below 7, `after=7`
+    those above, whatever the order of the list. Pass `older` as `before` for the page with the lower keys,
+    and `newer` as `after` for the one with the higher keys; None: there is no such page.
+
+    A search without a suitable index reads a bounded number of rows. If it stopped at that bound, `complete`
+    is False, and the cursor continues from there, however few items were found.
     """
 
     items: tuple[T, ...]
@@ -39,6 +45,54 @@ class Count:
 
     def __str__(self) -> str:
         return str(self.number) if self.exact else f"about {self.number}"
+
+
+class ChangedIds(int):
+    """How many records a verb changed. `ids` names them, in ascending order; it also iterates over those.
+
+    It is a number, and equals the list of its ids too.
+    """
+
+    _ids: tuple[int, ...]
+
+    def __new__(cls, ids: Iterable[int]) -> Self:
+        ordered = tuple(sorted(ids))
+        made = super().__new__(cls, len(ordered))
+        made._ids = ordered
+        return made
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        return self._ids
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._ids)
+
+    def __getitem__(self, position: int) -> int:
+        return self._ids[position]
+
+    def __contains__(self, record_id: object) -> bool:
+        return record_id in self._ids
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, ChangedIds | list | tuple):
+            return list(self._ids) == list(cast("Iterable[Any]", other))
+        return int(self) == other
+
+    def __hash__(self) -> int:
+        return hash(int(self))
+
+    def __repr__(self) -> str:
+        return f"ChangedIds({list(self._ids)})"
+
+    def __str__(self) -> str:
+        return str(int(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._ids,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +147,23 @@ class ManifestFilter:
     depends_on: str | None = None
     text: str | None = None
     retired: bool | None = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetterFilter:
+    """Filter of dead letters; a `fingerprint` is one kind of failure."""
+
+    status: DeadLetterStatus | None = None
+    manifest: str | None = None
+    fingerprint: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionFilter:
+    """Filter of dashboard sessions: those of one user, not expired at this time."""
+
+    now: datetime
+    user: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

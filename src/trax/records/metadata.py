@@ -1,11 +1,11 @@
-"""How long the junctions of a run took, and their stored form."""
+"""Runs (`Metadata`), their log lines, progress and junction timings."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from trax.records.states import LogLevel, State
 
@@ -13,32 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-@dataclass(frozen=True, slots=True)
-class JunctionTiming:
-    """One junction of a run: when it started, and how long it took."""
-
-    name: str
-    started_at: datetime
-    seconds: float
-
-
-def timings_to_json(steps: Iterable[tuple[str, float, float]]) -> str:
-    """Steps are (name, seconds since the start of the run, duration in seconds)."""
-    rows = [[name, round(after, 6), round(seconds, 6)] for name, after, seconds in steps]
-    return json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
-
-
-def timings_from_json(text: str | None, started_at: datetime | None) -> tuple[JunctionTiming, ...]:
-    if text is None or started_at is None:
-        return ()
-    return tuple(
-        JunctionTiming(name, started_at + timedelta(seconds=after), seconds)
-        for name, after, seconds in json.loads(text)
-    )
-
-
 MESSAGE_CHARACTERS: Final = 4000
+
 LOGGER_CHARACTERS: Final = 500
+
 EXCEPTION_CHARACTERS: Final = 2000
 
 
@@ -71,6 +49,7 @@ class LogLine(NewLogLine):
 
 
 ADMINISTRATIVE_PREFIX: Final = "trax."
+
 """The prefix of the names of administrative trains."""
 
 
@@ -148,23 +127,6 @@ class NewRun:
     exempt: bool = False
 
 
-class ResultRow(NamedTuple):
-    """The columns of a run that has ended. Only the worker that holds the row (`worker_id`) may write them.
-
-    `output` and `junctions` are JSON text.
-    """
-
-    metadata_id: int
-    worker_id: int | None
-    state: State
-    output: str | None = None
-    failure_junction: str | None = None
-    failure_exception: str | None = None
-    failure_reason: str | None = None
-    stack_trace: str | None = None
-    junctions: str | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressUpdate:
     """Progress of a run in progress. If `progress` is None, the last reported value stays."""
@@ -174,3 +136,27 @@ class ProgressUpdate:
     junction_started_at: datetime | None
     progress: float | None = None
     progress_message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JunctionTiming:
+    """One junction of a run: when it started, and how long it took."""
+
+    name: str
+    started_at: datetime
+    seconds: float
+
+
+def timings_to_json(steps: Iterable[tuple[str, float, float]]) -> str:
+    """Steps are (name, seconds since the start of the run, duration in seconds)."""
+    rows = [[name, round(after, 6), round(seconds, 6)] for name, after, seconds in steps]
+    return json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
+
+
+def timings_from_json(text: str | None, started_at: datetime | None) -> tuple[JunctionTiming, ...]:
+    if text is None or started_at is None:
+        return ()
+    return tuple(
+        JunctionTiming(name, started_at + timedelta(seconds=after), seconds)
+        for name, after, seconds in json.loads(text)
+    )

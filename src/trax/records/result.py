@@ -1,16 +1,23 @@
-"""The result of a run as its manifest needs it, and the change of the manifest's row."""
+"""The result of a run, and the change of its manifest's row that follows from it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from trax.records.schedule import Timing
 
+if TYPE_CHECKING:
+    from trax.records.states import State
+
+NO_RUN: Final = 0
+"""The `metadata_id` of the result of an entry that was cancelled before a run existed."""
+
 
 class ResultKind(StrEnum):
-    """The kinds of results, for a manifest."""
+    """What a result counts as, for the manifest or for the entry of a single job."""
 
     SUCCESS = "success"
     FAILURE = "failure"
@@ -18,23 +25,37 @@ class ResultKind(StrEnum):
     INTERRUPTED = "interrupted"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ManifestResult:
-    """The result of one run of a manifest; `metadata_id` is None if it was cancelled before a run existed.
+class RunResult(NamedTuple):
+    """How a run ended: the columns of its record, and what its retry policy and its manifest need.
 
-    Of a failure, `error` is the text, `raised` are the class names of the exception (for `give_up_on`),
-    `gives_up` says whether the train itself does not want a retry, and `delay` is the wait that it requested.
+    Only the worker that holds the record (`worker_id`) may write it. `output` and `junctions` are JSON text.
     """
 
-    manifest_id: int
+    metadata_id: int
+    external_id: str
+    worker_id: int | None
+    state: State
     kind: ResultKind
-    ended_at: datetime
+    train: str | None = None
+    """The name of the train, for log lines."""
+    manifest_id: int | None = None
     attempt: int = 1
-    error: str | None = None
+    output: str | None = None
+    junctions: str | None = None
+    failure_junction: str | None = None
+    failure_exception: str | None = None
+    failure_reason: str | None = None
+    stack_trace: str | None = None
     raised: tuple[str, ...] = ()
+    """The class names of the error, which `give_up_on` of a stored retry policy is matched against."""
     gives_up: bool = False
+    """Whether the train itself does not want a retry; it applies if there is no stored policy."""
     delay: timedelta | None = None
-    metadata_id: int | None = None
+    """The wait before the next attempt that the run itself requested."""
+
+    @property
+    def error(self) -> str:
+        return f"{self.failure_exception}: {self.failure_reason}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

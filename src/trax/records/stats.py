@@ -1,4 +1,4 @@
-"""Totals of ended runs per minute and per hour."""
+"""Numbers for the dashboard, the metrics and the live view, among them totals of ended runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reasons why a job does not run."""
+"""The status of the installation: counts, problems, health; reasons, findings, and marks of changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generate external ids of entries and runs, without the database."""
+"""Entries of the work queue, and their external ids, which need no database."""
 
 from __future__ import annotations
 
@@ -12,27 +12,16 @@ from typing import Any, NamedTuple
 from trax.records.states import Origin, QueueStatus
 
 RANDOM_BYTES = 10
+
 POOL_SIZE = 256
 
+PARKING_SEPARATOR = "\n"
+
+"""Separates train and group in the key of a parked entry; names contain no line break."""
+
 _random_pool: deque[str] = deque()
+
 os.register_at_fork(after_in_child=_random_pool.clear)
-
-
-def new_external_id() -> str:
-    """32 hex characters: the time first, so that ids of the same time are close in the index, then random."""
-    return f"{time.time_ns() // 1_000_000:012x}{_random_hex()}"
-
-
-def _random_hex() -> str:
-    """20 random hex characters, from a pool: a `urandom` call per id would dominate the cost of an entry."""
-    while True:
-        try:
-            return _random_pool.popleft()
-        except IndexError:
-            text = os.urandom(RANDOM_BYTES * POOL_SIZE).hex()
-            _random_pool.extend(
-                text[at : at + 2 * RANDOM_BYTES] for at in range(0, len(text), 2 * RANDOM_BYTES)
-            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,3 +84,20 @@ class NewEntry(NamedTuple):
     timeout_seconds: float | None = None
     scheduled_at: datetime | None = None
     scheduled_for: datetime | None = None
+
+
+def new_external_id() -> str:
+    """32 hex characters: the time first, so that ids of the same time are close in the index, then random."""
+    return f"{time.time_ns() // 1_000_000:012x}{_random_hex()}"
+
+
+def _random_hex() -> str:
+    """20 random hex characters, from a pool: a `urandom` call per id would dominate the cost of an entry."""
+    while True:
+        try:
+            return _random_pool.popleft()
+        except IndexError:
+            text = os.urandom(RANDOM_BYTES * POOL_SIZE).hex()
+            _random_pool.extend(
+                text[at : at + 2 * RANDOM_BYTES] for at in range(0, len(text), 2 * RANDOM_BYTES)
+            )

@@ -1,10 +1,13 @@
 """Submitters: run jobs outside Trax's own workers.
 
-inline    in this process, during the hand-over
-http      in processes with an HTTP endpoint
-celery    in Celery workers
-ray       in tasks of a Ray cluster
-sqs       in consumers of an Amazon SQS queue
+hand_over.py  call a submitter with runs of the outbox, and write the results
+receiver.py   the worker side: claim runs by id and execute them
+
+inline.py     in this process, during the hand-over
+http/         in processes with an HTTP endpoint
+celery.py     in Celery workers
+ray/          in tasks of a Ray cluster
+sqs/          in consumers of an Amazon SQS queue
 
 Write your own with `trax.Submitter`: a name, and a function that submits a batch.
 """

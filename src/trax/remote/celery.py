@@ -1,7 +1,7 @@
-"""Atomic messages for Celery's filesystem broker.
+"""`CeleryWorkers`: run jobs in Celery workers. `celery_task` is the task that claims and runs them there.
 
-Celery's driver creates a message file and then fills it. A worker that reads it in between gets an empty
-message and crashes. So messages are written to a staging folder and then moved.
+Messages for Celery's filesystem broker are written to a staging folder and then moved: its driver creates a
+message file and then fills it, and a worker that reads it in between gets an empty message and crashes.
 """
 
 from __future__ import annotations
@@ -26,41 +26,16 @@ if TYPE_CHECKING:
     from trax.remote.receiver import ReceivingApp
 
 
-DRIVER: Final = "filesystem"
-OUT: Final = "data_folder_out"
-DEFAULT_OUT: Final = "data_out"
-
-
-class Outbox:
-    """The staging folder and the target folder of messages; other brokers need none."""
-
-    def __init__(self, options: Mapping[str, Any], staging_folder: Path | None = None) -> None:
-        self._folder = Path(options.get(OUT, DEFAULT_OUT))
-        self._aside = staging_folder
-        self.options = dict(options) if staging_folder is None else {**options, OUT: str(staging_folder)}
-
-    def deliver(self) -> None:
-        """Move written messages to the target folder. Not called if writing failed."""
-        for message in sorted(self._aside.iterdir()) if self._aside else ():
-            message.replace(self._folder / message.name)
-
-
-@contextmanager
-def open_outbox(driver: str, options: Mapping[str, Any]) -> Generator[Outbox]:
-    """An outbox: connection options for writing, and `deliver` to publish the messages."""
-    if driver != DRIVER:
-        yield Outbox(options)
-        return
-    folder = options.get(OUT, DEFAULT_OUT)
-    with TemporaryDirectory(prefix=".trax-", dir=folder) as aside:  # inside, so that a move is a rename
-        yield Outbox(options, Path(aside))
-
-
 TASK: Final = "trax.take_up"
+
 REGISTERED_TASKS: Final[WeakKeyDictionary[Any, set[str]]] = WeakKeyDictionary()
+
 """Task names per Celery app: Celery ignores a second task of the same name, and its runs would wait."""
+
 CONNECT_TIMEOUT: Final = timedelta(seconds=4)
+
 TRY_AGAIN_SECONDS: Final = 10
+
 BROKER_PRIORITY_MAX: Final = 9
 
 
@@ -231,3 +206,35 @@ def _check(celery_app: Any, used_by: str) -> None:
     celery = import_extra("celery", extra="celery", feature=used_by)
     if not isinstance(celery_app, celery.Celery):  # the value is not shown: a URL may hold a password
         raise DefinitionError(f"{used_by} needs a Celery app (got {type(celery_app).__name__})")
+
+
+DRIVER: Final = "filesystem"
+
+OUT: Final = "data_folder_out"
+
+DEFAULT_OUT: Final = "data_out"
+
+
+class Outbox:
+    """The staging folder and the target folder of messages; other brokers need none."""
+
+    def __init__(self, options: Mapping[str, Any], staging_folder: Path | None = None) -> None:
+        self._folder = Path(options.get(OUT, DEFAULT_OUT))
+        self._aside = staging_folder
+        self.options = dict(options) if staging_folder is None else {**options, OUT: str(staging_folder)}
+
+    def deliver(self) -> None:
+        """Move written messages to the target folder. Not called if writing failed."""
+        for message in sorted(self._aside.iterdir()) if self._aside else ():
+            message.replace(self._folder / message.name)
+
+
+@contextmanager
+def open_outbox(driver: str, options: Mapping[str, Any]) -> Generator[Outbox]:
+    """An outbox: connection options for writing, and `deliver` to publish the messages."""
+    if driver != DRIVER:
+        yield Outbox(options)
+        return
+    folder = options.get(OUT, DEFAULT_OUT)
+    with TemporaryDirectory(prefix=".trax-", dir=folder) as aside:  # inside, so that a move is a rename
+        yield Outbox(options, Path(aside))

@@ -1,33 +1,26 @@
 """Declare schedules and decide when manifests are due. Pure functions: `now` is an argument.
 
-Declarations           builder      what an app declares: schedule, include, schedule_many, group
-                       cursor       chaining: .include, .then_include
-                       declaration  values: a manifest, a group, a whole timetable
-                       declare      validate one declaration (occasion, options, batch, requirement, ledger)
-                       graph        dependency graphs of manifests and groups; refuses cycles
+Write
+every.py        intervals: every(minutes=5); variance, a random delay of starts
+cron.py         cron expressions: cron("0 7 * * mon-fri", tz="Europe/Berlin"), and their occurrences
+exclude.py      when a manifest must not run: exclude.dates("2026-12-25")
+builder.py      what an app declares: schedule, include, schedule_many, group
 
-Public helpers         every        intervals: every(minutes=5)
-                       cron         cron expressions: cron("0 7 * * mon-fri", tz="Europe/Berlin")
-                       exclude      when a manifest must not run: exclude.dates("2026-12-25")
-                       misfire      what to do with missed occurrences: fire_all(10)
-                       variance     random delay of starts
+Declare
+declaration.py  values: a manifest, a group, options, a whole timetable
+declare.py      build and validate one declaration, or a batch
+validate.py     validate single options and arguments
+graph.py        dependency graphs of manifests and groups; refuse cycles
 
-Time calculations      zones        time zones, wall-clock time and daylight saving time
-                       expression   parse and evaluate cron expressions
-                       occurrences  the occurrences of a cron expression in its time zone
-                       pace         the occurrences of any regular schedule
-                       windows      one exclusion window
-                       exclusions   whether a manifest is excluded now, and until when
+Decide
+zones.py        time zones, wall-clock time and daylight saving time
+exclusions.py   whether a manifest is excluded now, and until when
+misfire.py      intervals and cron: Fire, Wait or Never; what to do with missed occurrences
+due.py          whether a manifest is due; the next run after a run has ended
+decide.py       what the manager does with a manifest, and what the end of a run changes
 
-Decisions              decide       what the manifest manager does with a manifest
-                       fair         share a limit between groups
-                       ending       what the end of a run changes in its manifest
-                       due          Fire, Wait or Never; the next run after a run has ended
-                       regular      the same for intervals, cron and misfires
-                       answers      the values Fire, Wait and Never
-
-Display                describe     schedules in words
-                       preview      the next runs, with remarks on daylight saving time
+Show
+preview.py      the next runs, and schedules in words
 """
 
 from __future__ import annotations

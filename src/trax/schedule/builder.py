@@ -1,4 +1,4 @@
-"""Declare manifests in a chain: schedule(…).include(…).then_include(…)."""
+"""Declare manifests and groups; chains are written schedule(…).include(…).then_include(…)."""
 
 from __future__ import annotations
 

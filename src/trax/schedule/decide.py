@@ -1,4 +1,4 @@
-"""Decide what the manifest manager does with a manifest: queue, retry, dead-letter, wait. No I/O."""
+"""Decide what the manager does with a manifest, and what the end of a run changes in it. No I/O."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
-    from trax.records.result import ManifestResult
+    from trax.records.result import RunResult
     from trax.records.schedule import Timing
 
 
@@ -205,10 +205,12 @@ def _queue_decision(
     return ToEnqueue(origin, priority, scheduled_for, start, consumed_parent_success, next_due_at)
 
 
-def change_after(manifest: LockedManifest, ends: Iterable[ManifestResult], random: Random) -> ManifestChange:
-    """The change to a manifest's row after these runs have ended, applied in order of their end."""
-    for end in sorted(ends, key=lambda end: end.ended_at):
-        manifest = _apply_retirement(_apply_end(manifest, end, random), end)
+def change_after(
+    manifest: LockedManifest, results: Iterable[RunResult], ended_at: datetime, random: Random
+) -> ManifestChange:
+    """The change to a manifest's row after these results, applied in the order given."""
+    for result in results:
+        manifest = _apply_retirement(_apply_result(manifest, result, ended_at, random), ended_at)
     return ManifestChange(
         id=manifest.id,
         enabled=manifest.enabled,
@@ -225,31 +227,33 @@ def change_after(manifest: LockedManifest, ends: Iterable[ManifestResult], rando
     )
 
 
-def _apply_retirement(manifest: LockedManifest, end: ManifestResult) -> LockedManifest:
+def _apply_retirement(manifest: LockedManifest, ended_at: datetime) -> LockedManifest:
     """A retired manifest has no next run. A failure is still due for a check: it becomes a dead letter."""
     if not manifest.is_retired:
         return manifest
-    return replace(manifest, next_due_at=end.ended_at if manifest.failure_count else None)
+    return replace(manifest, next_due_at=ended_at if manifest.failure_count else None)
 
 
-def _apply_end(manifest: LockedManifest, end: ManifestResult, random: Random) -> LockedManifest:
-    match end.kind:
+def _apply_result(
+    manifest: LockedManifest, result: RunResult, ended_at: datetime, random: Random
+) -> LockedManifest:
+    match result.kind:
         case ResultKind.SUCCESS:
-            return _apply_success(manifest, end, random)
+            return _apply_success(manifest, ended_at, random)
         case ResultKind.FAILURE:
-            return _apply_failure(manifest, end)
+            return _apply_failure(manifest, result, ended_at)
         case ResultKind.CANCELLED:
-            return _apply_cancellation(manifest, end)
+            return _apply_cancellation(manifest, result, ended_at)
         case ResultKind.INTERRUPTED:
-            return _apply_interruption(manifest, end)
+            return _apply_interruption(manifest, ended_at)
         case _:
-            assert_never(end.kind)
+            assert_never(result.kind)
 
 
-def _apply_success(manifest: LockedManifest, end: ManifestResult, random: Random) -> LockedManifest:
+def _apply_success(manifest: LockedManifest, ended_at: datetime, random: Random) -> LockedManifest:
     """Reset the count of consecutive failures; disable a manifest that runs once."""
     timing = manifest.timing
-    planned, due_at = after_success(timing, end.ended_at, random)
+    planned, due_at = after_success(timing, ended_at, random)
     return replace(
         manifest,
         enabled=manifest.enabled and timing.schedule_type is not ScheduleType.ONCE,
@@ -258,48 +262,48 @@ def _apply_success(manifest: LockedManifest, end: ManifestResult, random: Random
         failed_metadata_id=None,
         retry_at=None,
         attempt_cancelled=False,
-        next_due_at=_next_due_at(manifest, end, due_at),
-        timing=timing._replace(last_successful_run=end.ended_at, next_scheduled_run=planned, plan_after=None),
+        next_due_at=_next_due_at(manifest, ended_at, due_at),
+        timing=timing._replace(last_successful_run=ended_at, next_scheduled_run=planned, plan_after=None),
     )
 
 
-def _apply_interruption(manifest: LockedManifest, end: ManifestResult) -> LockedManifest:
+def _apply_interruption(manifest: LockedManifest, ended_at: datetime) -> LockedManifest:
     """The run returns to the queue as if it had not started; the manifest is due for a check at once.
 
     The manager may have checked the manifest while this run was active and left it until its end. The
     returned run may be an extra one, for which the schedule does not wait.
     """
-    return replace(manifest, next_due_at=_earliest(manifest.next_due_at, end.ended_at))
+    return replace(manifest, next_due_at=_earliest(manifest.next_due_at, ended_at))
 
 
-def _apply_failure(manifest: LockedManifest, end: ManifestResult) -> LockedManifest:
+def _apply_failure(manifest: LockedManifest, result: RunResult, ended_at: datetime) -> LockedManifest:
     """Count one more failure. The manifest is due for a check at once: the manager retries or gives up.
 
     A planned next run (set by a cancelled run, for example) does not delay the retry.
     """
-    reason = _give_up_reason(manifest, end)
+    reason = _give_up_reason(manifest, result)
     keeps_reason = reason is None and manifest.gave_up_reason is not None
     return replace(
         manifest,
         failure_count=manifest.failure_count + 1,
         lifetime_failures=manifest.lifetime_failures + 1,
         gave_up_reason=reason or manifest.gave_up_reason,
-        failed_metadata_id=manifest.failed_metadata_id if keeps_reason else end.metadata_id,
-        retry_at=None if end.delay is None else end.ended_at + end.delay,
+        failed_metadata_id=manifest.failed_metadata_id if keeps_reason else result.metadata_id,
+        retry_at=None if result.delay is None else ended_at + result.delay,
         attempt_cancelled=False,
-        next_due_at=end.ended_at,
+        next_due_at=ended_at,
         timing=manifest.timing._replace(next_scheduled_run=None, plan_after=None),
     )
 
 
-def _give_up_reason(manifest: LockedManifest, end: ManifestResult) -> str | None:
+def _give_up_reason(manifest: LockedManifest, result: RunResult) -> str | None:
     """Why the failure is not retried, or None. The manifest's retry policy overrides the train's."""
     policy = RetryPolicy.from_json(manifest.retry)
-    is_final = should_give_up(policy, end.raised, default=end.gives_up)
-    return f"trying again would not help after {end.error}" if is_final else None
+    is_final = should_give_up(policy, result.raised, default=result.gives_up)
+    return f"trying again would not help after {result.error}" if is_final else None
 
 
-def _apply_cancellation(manifest: LockedManifest, end: ManifestResult) -> LockedManifest:
+def _apply_cancellation(manifest: LockedManifest, result: RunResult, ended_at: datetime) -> LockedManifest:
     """Not a failure. The next run is the next regular occurrence; otherwise a run that times out would loop.
 
     A cancelled retry is not repeated for the same reason; the next regular run follows it. A dependent waits
@@ -308,16 +312,16 @@ def _apply_cancellation(manifest: LockedManifest, end: ManifestResult) -> Locked
     server where to count from.
     """
     timing = manifest.timing
-    planned, due_at = after_cancellation(timing, end.ended_at)
+    planned, due_at = after_cancellation(timing, ended_at)
     is_planned = planned is not None or timing.max_instances > 1 or timing.schedule_type not in REGULAR_TYPES
-    is_over = timing.schedule_type is ScheduleType.ONCE and not is_pending_once(timing, end.ended_at)
+    is_over = timing.schedule_type is ScheduleType.ONCE and not is_pending_once(timing, ended_at)
     return replace(
         manifest,
         enabled=manifest.enabled and not is_over,
         retry_at=None,
-        attempt_cancelled=manifest.attempt_cancelled or end.attempt > manifest.failure_count,
-        next_due_at=_earliest(manifest.next_due_at, _next_due_at(manifest, end, due_at)),
-        timing=timing._replace(next_scheduled_run=planned, plan_after=None if is_planned else end.ended_at),
+        attempt_cancelled=manifest.attempt_cancelled or result.attempt > manifest.failure_count,
+        next_due_at=_earliest(manifest.next_due_at, _next_due_at(manifest, ended_at, due_at)),
+        timing=timing._replace(next_scheduled_run=planned, plan_after=None if is_planned else ended_at),
     )
 
 
@@ -327,11 +331,11 @@ def _earliest(requested: datetime | None, planned: datetime | None) -> datetime 
 
 
 def _next_due_at(
-    manifest: LockedManifest, end: ManifestResult, regular_due_at: datetime | None
+    manifest: LockedManifest, ended_at: datetime, regular_due_at: datetime | None
 ) -> datetime | None:
     """A dependent is due for a check at once: its parent may have succeeded while it ran."""
     is_dependent = manifest.timing.schedule_type is ScheduleType.DEPENDENT
-    return end.ended_at if is_dependent else regular_due_at
+    return ended_at if is_dependent else regular_due_at
 
 
 class DueCandidate(NamedTuple):

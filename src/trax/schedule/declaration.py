@@ -1,4 +1,4 @@
-"""What starts a manifest: a schedule, a single time, another manifest, or a manual trigger."""
+"""What code declares, as values: manifests, groups, batch items, options, and what starts a manifest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Build one validated manifest declaration from a train, an input, an occasion and options."""
+"""Build validated declarations: one manifest, or a batch; the registry refuses duplicates and cycles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delay starts by a random time, so that many jobs of one schedule do not start in the same second."""
+"""`every(…)`: intervals, and variance, a random delay so that many jobs do not start in the same second."""
 
 from __future__ import annotations
 
@@ -15,20 +15,6 @@ if TYPE_CHECKING:
 
 
 SECOND = timedelta(seconds=1)
-
-
-def variance_seconds(variance: timedelta | None) -> int | None:
-    """A variance in whole seconds, as it is stored; None and zero both turn it off."""
-    if variance is None:
-        return None
-    if not is_duration(variance) or variance % SECOND:
-        raise InvalidArgument("variance", "a timedelta of whole seconds, from 0 to 68 years", variance)
-    return variance // SECOND or None
-
-
-def add_jitter(base: datetime, variance_seconds: int | None, random: Random) -> datetime:
-    """`base` plus a random number of whole seconds, from 0 to `variance_seconds`."""
-    return base + timedelta(seconds=random.randint(0, variance_seconds or 0))
 
 
 AnySchedule = TypeVar("AnySchedule", Interval, Cron)
@@ -65,3 +51,17 @@ def _format_parts(parts: dict[str, float]) -> str:
 def with_variance(schedule: AnySchedule, variance: timedelta | None) -> AnySchedule:
     """A copy of the schedule with another variance."""
     return replace(schedule, variance_seconds=variance_seconds(variance))
+
+
+def variance_seconds(variance: timedelta | None) -> int | None:
+    """A variance in whole seconds, as it is stored; None and zero both turn it off."""
+    if variance is None:
+        return None
+    if not is_duration(variance) or variance % SECOND:
+        raise InvalidArgument("variance", "a timedelta of whole seconds, from 0 to 68 years", variance)
+    return variance // SECOND or None
+
+
+def add_jitter(base: datetime, variance_seconds: int | None, random: Random) -> datetime:
+    """`base` plus a random number of whole seconds, from 0 to `variance_seconds`."""
+    return base + timedelta(seconds=random.randint(0, variance_seconds or 0))

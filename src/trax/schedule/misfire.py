@@ -1,4 +1,4 @@
-"""The result of a due check: Fire, Wait or Never."""
+"""Check interval and cron schedules, and apply the misfire policy to occurrences that were missed."""
 
 from __future__ import annotations
 

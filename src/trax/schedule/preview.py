@@ -1,4 +1,4 @@
-"""Preview the next runs of a manifest, as if every run succeeded immediately. No I/O."""
+"""Preview the next runs of a manifest, and describe its schedule in words. No I/O."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from cronsim import CronSim
 
+from trax.clock import format_duration
 from trax.errors import DefinitionError
 from trax.records.schedule import Cron, Interval, Schedule
 from trax.schedule.cron import REFERENCE_TIME, parse_expression
@@ -68,16 +69,15 @@ def _moments(timing: Timing, now: datetime) -> Iterator[datetime]:
                 return
 
 
-UNITS: Final = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
 STEPS: Final = (1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30)
 """The divisors of 60: cron steps that divide a minute or an hour evenly."""
 
 
 def explain(schedule: Schedule) -> str:
-    """`every 5 minutes`, `At 07:00 on Monday through Friday (Europe/Berlin)`."""
+    """`every 5 min`, `At 07:00 on Monday through Friday (Europe/Berlin)`."""
     words = _interval_in_words(schedule) if isinstance(schedule, Interval) else _cron_in_words(schedule)
     variance = schedule.variance_seconds
-    return f"{words}, up to {_duration(variance)} later" if variance else words
+    return f"{words}, up to {format_duration(variance)} later" if variance else words
 
 
 def to_cron_expression(schedule: Schedule | None) -> str:
@@ -92,15 +92,8 @@ def to_cron_expression(schedule: Schedule | None) -> str:
 
 
 def _interval_in_words(interval: Interval) -> str:
-    duration = _duration(interval.seconds).removeprefix("1 ")
+    duration = format_duration(interval.seconds)
     return f"every {duration}, at a fixed rate" if interval.anchored else f"every {duration}"
-
-
-def _duration(seconds: int) -> str:
-    """A duration in the largest unit that needs no fraction: `90 minutes`."""
-    unit, size = next(((unit, size) for unit, size in UNITS if seconds % size == 0), UNITS[-1])
-    count = seconds // size
-    return f"{count} {unit}{'' if count == 1 else 's'}"
 
 
 def _cron_in_words(cron: Cron) -> str:

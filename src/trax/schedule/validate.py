@@ -10,6 +10,7 @@ from trax.bounds import (
     LARGEST_COUNT,
     LARGEST_ID,
     LONGEST_NAME,
+    LONGEST_PAGE,
     MAX_SLOTS,
     MOMENT_TEXT,
     PRIORITY_MAX,
@@ -73,8 +74,6 @@ ITEM_ID: Final = Requirement(
     lambda value: is_integer(value, -LARGEST_ID, LARGEST_ID) or (isinstance(value, str) and value != ""),
 )
 
-
-LONGEST_PAGE: Final = 1000
 
 AN_ID: Final = f"an id: a whole number from 0 to {LARGEST_ID}"
 ID: Final = Requirement(AN_ID, is_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import nullcontext
 from enum import StrEnum
 from typing import TYPE_CHECKING, Self
 
@@ -22,6 +23,7 @@ from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from contextlib import AbstractAsyncContextManager
 
     from trax.server.loops import RetirementPlan
     from trax.store import Store
@@ -53,6 +55,21 @@ class ProcessRole(StrEnum):
     @property
     def works(self) -> bool:
         return self is not ProcessRole.SCHEDULER
+
+
+class ServerObserver:
+    """What `Trax.serve` tells of its steps, for output; this one ignores them."""
+
+    def on_progress(self, done: int, total: int) -> None:
+        """Called while manifests are written, from another thread."""
+
+    def while_running(self, stop: asyncio.Event, /) -> AbstractAsyncContextManager[None]:  # noqa: ARG002
+        """A block from the start until a stop is requested; setting `stop` requests it."""
+        return nullcontext()
+
+    def while_stopping(self, hurry: asyncio.Event, /) -> AbstractAsyncContextManager[None]:  # noqa: ARG002
+        """A block around the drain; `hurry` is set when the runs are interrupted instead."""
+        return nullcontext()
 
 
 class ProcessDuties:

@@ -1,12 +1,16 @@
 """All settings with their defaults. Frozen, and validated when created.
 
+settings.py  the settings, one field each
+kinds.py     their types: bounds, and parsing of environment variables
+
 Values come from `Trax(...)`, then from `TRAX_…` environment variables, then from rows that an operator wrote:
 the later source wins.
 """
 
 from __future__ import annotations
 
+from trax.settings.keywords import SettingKeywords
 from trax.settings.kinds import Effective, SettingOrigin
 from trax.settings.settings import PREFIX, Settings
 
-__all__ = ["PREFIX", "Effective", "SettingOrigin", "Settings"]
+__all__ = ["PREFIX", "Effective", "SettingKeywords", "SettingOrigin", "Settings"]

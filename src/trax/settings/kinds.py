@@ -7,7 +7,8 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
+from pydantic_core import PydanticCustomError
 
 from trax.bounds import (
     LARGEST_COUNT,
@@ -17,11 +18,11 @@ from trax.bounds import (
     MAX_SLOTS,
     PRIORITY_MAX,
 )
+from trax.clock import format_duration, parse_duration
 
 SECOND = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
-UNITS = (("years", 365 * DAY), ("day", DAY), ("h", HOUR))
 MOST_NAMES = 1_000
 
 
@@ -57,18 +58,17 @@ class SettingOrigin(StrEnum):
 
 
 def _format_bound(value: Any) -> str:
-    """A bound as text: a duration in the largest unit that needs no fraction."""
-    if not isinstance(value, timedelta):
-        return f"{value:g}" if isinstance(value, float) else f"{value:,}"
-    for unit, size in UNITS:
-        if value >= size and not value % size:
-            return f"{value // size} {unit}"
-    return f"{value.total_seconds():g} s"
+    if isinstance(value, timedelta):
+        return "68 years" if value == LONGEST_DURATION else format_duration(value)
+    return f"{value:g}" if isinstance(value, float) else f"{value:,}"
 
 
-def _parse_seconds(value: Any) -> Any:
-    """`TRAX_DEFAULT_JOB_TIMEOUT=90` is in seconds; `PT90S` and `00:01:30` also work."""
-    return float(value) if isinstance(value, str) and value.replace(".", "", 1).isdigit() else value
+def _parse_time(value: Any) -> Any:
+    """`TRAX_DEFAULT_JOB_TIMEOUT=90` is in seconds, as a number is; all forms of `parse_duration` work."""
+    try:
+        return parse_duration(value) if isinstance(value, str) else value
+    except ValueError as error:
+        raise PydanticCustomError("duration", "{expected}", {"expected": str(error)}) from None
 
 
 def _split_names(value: Any) -> Any:
@@ -110,7 +110,11 @@ Boost = Annotated[
 ]
 LimitCount = Annotated[int, Field(ge=0, le=LARGEST_COUNT)]
 Multiplier = Annotated[float, Field(ge=1.0, le=LARGEST_MULTIPLIER, allow_inf_nan=False)]
-Time = Annotated[timedelta, BeforeValidator(_parse_seconds)]
+Time = Annotated[
+    timedelta,
+    BeforeValidator(_parse_time),
+    PlainSerializer(format_duration, return_type=str, when_used="json"),
+]
 LoopInterval = Annotated[Time, Field(ge=SECOND / 10, le=DAY)]
 HeartbeatInterval = Annotated[Time, Field(ge=SECOND / 10, le=HOUR)]
 GracePeriod = Annotated[Time, Field(ge=timedelta(0), le=DAY)]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import os
 from datetime import timedelta
+from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
 from annotated_types import Ge, Gt, Le
@@ -49,9 +53,7 @@ OUT_OF_BOUNDS = ("greater_than", "greater_than_equal", "less_than_equal")
 class Settings(BaseModel):
     """The settings of an app. An omitted value takes its default."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", validate_default=True, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
     # the loops
     manifest_manager_enabled: bool = True
@@ -247,6 +249,11 @@ class Settings(BaseModel):
         is_above = any(isinstance(each, Gt) for each in constraints)
         return Bounds(least[0], most[0], is_above=is_above) if least and most else None
 
+    @classmethod
+    def description(cls, name: str) -> str:
+        """The text below a setting."""
+        return _descriptions()[name]
+
     def to_json_values(self, names: Iterable[str]) -> dict[str, Any]:
         """These values as JSON data, as they are stored."""
         return self.model_dump(mode="json", include=set(names))
@@ -306,6 +313,21 @@ class Settings(BaseModel):
             for name, variable in names.items()
             if variable in environment
         }
+
+
+@cache
+def _descriptions() -> dict[str, str]:
+    """The text below each setting, read from the source on first use: most processes never need it."""
+    (definition,) = ast.parse(inspect.getsource(Settings)).body
+    assert isinstance(definition, ast.ClassDef)  # noqa: S101
+    texts: dict[str, str] = {}
+    for statement, below in pairwise(definition.body):
+        match statement, below:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                texts[name] = inspect.cleandoc(text)
+            case _:
+                pass
+    return texts
 
 
 def _format_error(error: Any) -> str:

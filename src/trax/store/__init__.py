@@ -3,22 +3,51 @@
 A store function is a plain function `(connection, …) -> values`: one short transaction for a whole batch.
 Async code calls `await store.call(fn, …)`; blocking code calls `store.run(fn, …)`.
 
-    store.py        opens and migrates the database, runs a function in a transaction
-    engine.py       engines: opening connections, beginning transactions, time limits
-    dialect.py      differences between PostgreSQL and SQLite: locks, clock, NOTIFY, row documents
-    pipeline.py     several statements in one round trip
-    announcing.py   topics announced to other loops and processes on commit
-    listening.py    the LISTEN connection that receives them
-    faults.py       driver errors translated to `StoreError`
-    schema/         the tables
-    migrations/     schema migrations, and `migrate`
-    work_queue.py   metadata.py   manifest_groups.py   one file a table
+store.py         open and migrate the database, run a function in a transaction
+url.py           database URLs
+engine.py        engines: connections, transactions, time limits; SQLite
+postgresql.py    the engine of PostgreSQL: time limits, plans, pings
+dialect.py       differences between PostgreSQL and SQLite: locks, clock, NOTIFY, row documents
+pipeline.py      several statements in one round trip; COPY
+types.py         column types; text that is safe to store
+faults.py        driver errors as `StoreError`; savepoints
+callers.py       store functions on a caller's connection
+announce.py      topics announced to loops and processes on commit
+listen.py        the LISTEN connection that receives them
+schema/          the tables
+migrations/      schema migrations, and `migrate`
+
+manifests/       table `manifest`
+groups.py        table `manifest_group`
+queue/           table `work_queue`
+gate.py          the gate: read the queue under its lock, and admit entries
+runs/            tables `metadata` and `log`
+dead_letters.py  table `dead_letter`
+workers.py       table `worker`
+settings.py      table `setting`
+audit.py         table `audit`
+web_sessions.py  tables `web_session` and `web_link`
+stats.py         tables `tally` and `group_tally`: totals of ended runs
+secrets.py       encrypted inputs, in all tables
+
+listing.py       pages and counts of lists
+status.py        status, live view, gauges, change marks
+inspect.py       facts for `trax why` and `trax db doctor`
+foreign_jobs.py  job stores of other schedulers
 """
 
 from __future__ import annotations
 
-from sqlalchemy import Connection
+from typing import TYPE_CHECKING
 
-from trax.store.store import Store
+from trax.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from trax.store.store import Store
 
 __all__ = ["Connection", "Store"]
+
+# So that declaring an app does not load SQLAlchemy.
+__getattr__ = lazy_names(__name__, {"sqlalchemy": "Connection", "trax.store.store": "Store"})

@@ -5,22 +5,22 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import delete, func, insert, select, update
 
 from trax.records.audit import MAX_IDS, AuditEntry, Via, to_stored_json
+from trax.store.dialect import is_sqlite
+from trax.store.listing import RecordQuery, Search
 from trax.store.schema import tables
 from trax.store.types import parse_json, storable
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from sqlalchemy import Connection, Row, Select
+    from sqlalchemy import ColumnElement, Connection, Row, Select
 
     from trax.records.audit import Actor, NewAudit
     from trax.records.listing import AuditFilter
 
-MAX_SEARCHED: Final = 10_000
-"""How many entries a search by target reads: targets are not indexed."""
 PURGE_BATCH: Final = 10_000
 
 
@@ -70,44 +70,12 @@ def mark_undone(connection: Connection, audit_id: int, *, by: int) -> bool:
     return connection.execute(statement).rowcount == 1
 
 
-def load_list(
-    connection: Connection, audit_filter: AuditFilter, *, before: int | None = None, limit: int = 50
-) -> list[AuditEntry]:
-    """Entries, newest first; `before` is the id of the last one already seen."""
-    audit = tables(connection).audit
-    conditions = {
-        audit.c.actor: audit_filter.actor,
-        audit.c.action: audit_filter.action,
-        audit.c.noun: audit_filter.noun,
-    }
-    query = select(audit).where(
-        *(column == value for column, value in conditions.items() if value is not None)
-    )
-    if audit_filter.since is not None:
-        query = query.where(audit.c.at >= audit_filter.since)
-    if audit_filter.until is not None:
-        query = query.where(audit.c.at < audit_filter.until)
-    if before is not None:
-        query = query.where(audit.c.id < before)
-    if audit_filter.target is None:
-        return [_record(row) for row in connection.execute(query.order_by(audit.c.id.desc()).limit(limit))]
-    return _find_by_target(
-        connection, query.order_by(audit.c.id.desc()).limit(MAX_SEARCHED), audit_filter.target
-    )[:limit]
-
-
 def purge(connection: Connection, *, before: datetime) -> int:
     """Delete a batch of entries older than `before`, oldest first; returns how many."""
     audit = tables(connection).audit
     oldest = select(audit.c.id).order_by(audit.c.id).limit(PURGE_BATCH)
     statement = delete(audit).where(audit.c.id.in_(oldest), audit.c.at < before)
     return connection.execute(statement).rowcount
-
-
-def _find_by_target(connection: Connection, query: Select[Any], target: str) -> list[AuditEntry]:
-    """Entries that list this target among their ids."""
-    entries = (_record(row) for row in connection.execute(query))
-    return [entry for entry in entries if target in entry.ids]
 
 
 def _record(row: Row[Any]) -> AuditEntry:
@@ -127,3 +95,30 @@ def _record(row: Row[Any]) -> AuditEntry:
         undone_by=row.undone_by,
         can_undo=row.restores is not None and row.undone_by is None,
     )
+
+
+def _select_records(connection: Connection) -> Select[Any]:
+    return select(tables(connection).audit)
+
+
+def _search(connection: Connection, audit_filter: AuditFilter) -> Search:
+    audit = tables(connection).audit
+    equal = {
+        audit.c.actor: audit_filter.actor,
+        audit.c.action: audit_filter.action,
+        audit.c.noun: audit_filter.noun,
+    }
+    conditions: list[ColumnElement[bool]] = [
+        column == value for column, value in equal.items() if value is not None
+    ]
+    if audit_filter.since is not None:
+        conditions.append(audit.c.at >= audit_filter.since)
+    if audit_filter.until is not None:
+        conditions.append(audit.c.at < audit_filter.until)
+    if audit_filter.target is not None:
+        position = func.instr if is_sqlite(connection) else func.strpos
+        conditions.append(position(audit.c.ids, json.dumps(audit_filter.target)) > 0)
+    return Search(table=audit, unindexed=conditions)
+
+
+ENTRIES: Final = RecordQuery(search=_search, records=_select_records, record=_record)

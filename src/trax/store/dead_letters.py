@@ -1,16 +1,17 @@
-"""Load the last failure of dead letters, and the input of the run that failed."""
+"""Dead letters (table `dead_letter`): insert, resolve, list, group and delete them; load their failures."""
 
 from __future__ import annotations
 
-from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from dataclasses import replace
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from sqlalchemy import Integer, bindparam, delete, func, insert, select, text, update
 
 from trax.records.dead_letter import DeadLetter, DeadLetterGroup, fingerprint
 from trax.records.states import DeadLetterStatus, State
 from trax.store.dialect import among, document, id_document, ids_of, rows_of
-from trax.store.listing import manifest_id, shorten
+from trax.store.listing import RecordQuery, Search, estimate_index_rows, manifest_id, shorten
 from trax.store.schema import tables, tables_for
 from trax.store.types import BigId, Utc, parse_json, sql_literal, storable
 
@@ -18,94 +19,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from sqlalchemy import Connection, Insert, Row, Select, Table
+    from sqlalchemy import ColumnElement, Connection, Insert, Row, Select, Table
+
+    from trax.records.listing import LetterFilter
 
 
 MAX_REASON_CHARACTERS: Final = 1_000
+
 """How much of a failure reason a letter keeps; the run has the whole."""
 
 
-def add_failures(connection: Connection, letters: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Add to each letter its last failure, the fingerprint, and the input of the run that failed.
-
-    The run is `last_metadata_id` of the letter, else the last failed run of the manifest. Letters are rare,
-    so an extra query is fine.
-    """
-    rows_wanted = [
-        {
-            "place": position,
-            "manifest_id": letter["manifest_id"] if letter["retry_count"] else None,
-            "metadata_id": letter.get("last_metadata_id"),
-        }
-        for position, letter in enumerate(letters)
-    ]
-    rows = connection.execute(
-        _select_last_failures(connection.dialect.name), {"letters": document(rows_wanted)}
-    )
-    runs = {row.place: row for row in rows}
-    return [_add_failure(letter, runs.get(position)) for position, letter in enumerate(letters)]
-
-
-def load_failed_inputs(connection: Connection, manifest_ids: Sequence[int]) -> dict[int, str | None]:
-    """The input of the last failed run of each manifest, by manifest id, as JSON text."""
-    if not manifest_ids:
-        return {}
-    rows = connection.execute(
-        _select_failed_inputs(connection.dialect.name), {"ids": id_document(manifest_ids)}
-    )
-    return {row.id: row.input for row in rows}
-
-
-def _add_failure(letter: Mapping[str, Any], run: Row[Any] | None) -> dict[str, Any]:
-    """Add the failure of `run` to a letter; without a run, the letter's reason is the failure.
-
-    The input comes from the run's entry, which has all of it; without an entry the letter's input stays.
-    """
-    exception, junction, reason = (
-        (run.failure_exception, run.failure_junction, run.failure_reason) if run else (None, None, None)
-    )
-    own_input = run.entry_input if run else None
-    return {
-        **letter,
-        "input": letter["input"] if own_input is None else own_input,
-        "last_metadata_id": run.id if run else None,
-        "failure_exception": exception,
-        "failure_junction": junction,
-        "failure_reason": storable(reason[:MAX_REASON_CHARACTERS]) if reason else None,
-        "fingerprint": fingerprint(letter["train"], exception, junction, reason or letter["reason"]),
-    }
-
-
-@cache
-def _select_last_failures(dialect: str) -> Select[*tuple[Any, ...]]:
-    run, entry = tables_for(dialect).metadata, tables_for(dialect).work_queue
-    kinds = {"place": Integer(), "manifest_id": BigId, "metadata_id": BigId}
-    letters = rows_of(dialect, "letters", kinds)
-    failed = run.alias("failed")
-    of_manifest = (
-        select(func.max(failed.c.id))
-        .where(failed.c.manifest_id == letters.c.manifest_id, failed.c.state == sql_literal(State.FAILED))
-        .scalar_subquery()
-    )
-    last = func.coalesce(letters.c.metadata_id, of_manifest)
-    columns = (run.c.id, run.c.failure_exception, run.c.failure_junction, run.c.failure_reason)
-    source = letters.join(run, run.c.id == last).outerjoin(entry, entry.c.external_id == run.c.external_id)
-    return select(letters.c.place, *columns, entry.c.input.label("entry_input")).select_from(source)
-
-
-@cache
-def _select_failed_inputs(dialect: str) -> Select[*tuple[Any, ...]]:
-    """Select the input from the entry: the run may have none, or a truncated one."""
-    t, wanted = tables_for(dialect), ids_of(dialect)
-    return (
-        select(wanted.c.id, t.work_queue.c.input)
-        .select_from(wanted.join(t.manifest, t.manifest.c.id == wanted.c.id))
-        .join(t.metadata, t.metadata.c.id == t.manifest.c.failed_metadata_id)
-        .join(t.work_queue, t.work_queue.c.external_id == t.metadata.c.external_id)
-    )
-
-
 AWAITING = "status = 'awaiting_intervention'"
+
 INSERT_COLUMNS = (
     "manifest_id",
     "train",
@@ -175,31 +100,6 @@ def load_by_ids(connection: Connection, ids: Sequence[int], *, brief: bool = Fal
     records = shorten(_records(connection)) if brief else _records(connection)
     query = records.where(among(connection, tables(connection).dead_letter.c.id))
     return {row.id: _record(row) for row in connection.execute(query, {"ids": id_document(ids)})}
-
-
-def load_list(
-    connection: Connection,
-    *,
-    status: DeadLetterStatus | None = None,
-    manifest: str | None = None,
-    fingerprint: str | None = None,
-    before: int | None = None,
-    limit: int = 50,
-    brief: bool = False,
-) -> list[DeadLetter]:
-    """Dead letters, newest first; `before` is the id of the last one already read."""
-    letter = tables(connection).dead_letter
-    records = shorten(_records(connection)) if brief else _records(connection)
-    query = records.order_by(letter.c.id.desc()).limit(limit)
-    if status is not None:
-        query = query.where(letter.c.status == sql_literal(status))
-    if fingerprint is not None:
-        query = query.where(letter.c.fingerprint == fingerprint)
-    if manifest is not None:
-        query = query.where(letter.c.manifest_id == manifest_id(connection, manifest))
-    if before is not None:
-        query = query.where(letter.c.id < before)
-    return [_record(row) for row in connection.execute(query)]
 
 
 def resolve(
@@ -283,7 +183,110 @@ def _record(row: Row[Any]) -> DeadLetter:
     )
 
 
+def add_failures(connection: Connection, letters: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Add to each letter its last failure, the fingerprint, and the input of the run that failed.
+
+    The run is `last_metadata_id` of the letter, else the last failed run of the manifest. Letters are rare,
+    so an extra query is fine.
+    """
+    rows_wanted = [
+        {
+            "place": position,
+            "manifest_id": letter["manifest_id"] if letter["retry_count"] else None,
+            "metadata_id": letter.get("last_metadata_id"),
+        }
+        for position, letter in enumerate(letters)
+    ]
+    rows = connection.execute(
+        _select_last_failures(connection.dialect.name), {"letters": document(rows_wanted)}
+    )
+    runs = {row.place: row for row in rows}
+    return [_add_failure(letter, runs.get(position)) for position, letter in enumerate(letters)]
+
+
+def load_failed_inputs(connection: Connection, manifest_ids: Sequence[int]) -> dict[int, str | None]:
+    """The input of the last failed run of each manifest, by manifest id, as JSON text."""
+    if not manifest_ids:
+        return {}
+    rows = connection.execute(
+        _select_failed_inputs(connection.dialect.name), {"ids": id_document(manifest_ids)}
+    )
+    return {row.id: row.input for row in rows}
+
+
+def _add_failure(letter: Mapping[str, Any], run: Row[Any] | None) -> dict[str, Any]:
+    """Add the failure of `run` to a letter; without a run, the letter's reason is the failure.
+
+    The input comes from the run's entry, which has all of it; without an entry the letter's input stays.
+    """
+    exception, junction, reason = (
+        (run.failure_exception, run.failure_junction, run.failure_reason) if run else (None, None, None)
+    )
+    own_input = run.entry_input if run else None
+    return {
+        **letter,
+        "input": letter["input"] if own_input is None else own_input,
+        "last_metadata_id": run.id if run else None,
+        "failure_exception": exception,
+        "failure_junction": junction,
+        "failure_reason": storable(reason[:MAX_REASON_CHARACTERS]) if reason else None,
+        "fingerprint": fingerprint(letter["train"], exception, junction, reason or letter["reason"]),
+    }
+
+
+@cache
+def _select_last_failures(dialect: str) -> Select[*tuple[Any, ...]]:
+    run, entry = tables_for(dialect).metadata, tables_for(dialect).work_queue
+    kinds = {"place": Integer(), "manifest_id": BigId, "metadata_id": BigId}
+    letters = rows_of(dialect, "letters", kinds)
+    failed = run.alias("failed")
+    of_manifest = (
+        select(func.max(failed.c.id))
+        .where(failed.c.manifest_id == letters.c.manifest_id, failed.c.state == sql_literal(State.FAILED))
+        .scalar_subquery()
+    )
+    last = func.coalesce(letters.c.metadata_id, of_manifest)
+    columns = (run.c.id, run.c.failure_exception, run.c.failure_junction, run.c.failure_reason)
+    source = letters.join(run, run.c.id == last).outerjoin(entry, entry.c.external_id == run.c.external_id)
+    return select(letters.c.place, *columns, entry.c.input.label("entry_input")).select_from(source)
+
+
+@cache
+def _select_failed_inputs(dialect: str) -> Select[*tuple[Any, ...]]:
+    """Select the input from the entry: the run may have none, or a truncated one."""
+    t, wanted = tables_for(dialect), ids_of(dialect)
+    return (
+        select(wanted.c.id, t.work_queue.c.input)
+        .select_from(wanted.join(t.manifest, t.manifest.c.id == wanted.c.id))
+        .join(t.metadata, t.metadata.c.id == t.manifest.c.failed_metadata_id)
+        .join(t.work_queue, t.work_queue.c.external_id == t.metadata.c.external_id)
+    )
+
+
+def _search(connection: Connection, letter_filter: LetterFilter) -> Search:
+    letter = tables(connection).dead_letter
+    is_awaiting = letter_filter.status is DeadLetterStatus.AWAITING_INTERVENTION
+    search = Search(table=letter)
+    if is_awaiting:
+        total = partial(estimate_index_rows, connection, letter, "dead_letter_awaiting_idx", AWAITING)
+        search = replace(search, indexed=(cast("ColumnElement[bool]", text(AWAITING)),), total=total)
+    elif letter_filter.status is not None:
+        search = replace(search, unindexed=(letter.c.status == sql_literal(letter_filter.status),))
+    if letter_filter.fingerprint is not None:
+        is_same = letter.c.fingerprint == letter_filter.fingerprint
+        search = (
+            search.narrow(is_same) if is_awaiting else replace(search, unindexed=(*search.unindexed, is_same))
+        )
+    if letter_filter.manifest is not None:
+        search = search.narrow(letter.c.manifest_id == manifest_id(connection, letter_filter.manifest))
+    return search
+
+
+LETTERS: Final = RecordQuery(search=_search, records=_records, record=_record)
+
+
 MAX_LETTERS: Final = 50_000
+
 """How many awaiting letters are grouped, the newest first."""
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_core import to_json
 from sqlalchemy import Float, Text, bindparam, cast, column, func, literal_column, select, true
-from sqlalchemy.dialects import postgresql, sqlite
 
 from trax.clock import utc_now
 from trax.store.types import SQLITE, BigId, Json, Utc, searchable, utc_text
@@ -23,7 +22,10 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from sqlalchemy import BindParameter, ColumnElement, Connection, FromClause, Select, Table
+    from sqlalchemy.dialects import postgresql, sqlite
     from sqlalchemy.types import TypeEngine
+
+    Insert = postgresql.Insert | sqlite.Insert
 
 LEADER_LOCK: Final = 0x7472_6178_0001
 GATE_LOCK: Final = 0x7472_6178_0002
@@ -34,8 +36,6 @@ TALLY_LOCK: Final = 0x7472_6178_0006
 CHANNEL: Final = "trax"
 BROAD_PLAN_SETTINGS: Final = ("enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit")
 """Planner settings for broad reads, off on our PostgreSQL connections unless a transaction allows them."""
-
-Insert = postgresql.Insert | sqlite.Insert
 
 
 def is_sqlite(connection: Connection) -> bool:
@@ -202,7 +202,13 @@ _NOTIFY: Final = select(notify_expression())
 
 def insert(connection: Connection, table: Table) -> Insert:
     """An insert with `on_conflict_do_update`: the same API in both dialects, from two modules."""
-    return sqlite.insert(table) if is_sqlite(connection) else postgresql.insert(table)
+    from sqlalchemy.dialects import sqlite
+
+    if is_sqlite(connection):
+        return sqlite.insert(table)
+    from sqlalchemy.dialects import postgresql
+
+    return postgresql.insert(table)
 
 
 def document(rows: Iterable[Mapping[str, Any]]) -> str:
@@ -250,8 +256,10 @@ def ids_of(dialect: str, parameter: str = "ids") -> FromClause:
     if dialect == SQLITE:
         each = func.json_each(bound).table_valued("value", name="each")
         return select(each.c.value.label("id")).subquery("given")
+    from sqlalchemy.dialects.postgresql import ARRAY
+
     array = func.translate(bound, literal_column("'[]'"), literal_column("'{}'"))
-    return select(func.unnest(cast(array, postgresql.ARRAY(BigId))).label("id")).subquery("given")
+    return select(func.unnest(cast(array, ARRAY(BigId))).label("id")).subquery("given")
 
 
 def _sqlite_rows(bound: BindParameter[str], columns: Mapping[str, TypeEngine[Any]]) -> FromClause:

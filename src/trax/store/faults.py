@@ -1,4 +1,4 @@
-"""Savepoints: part of a transaction that can fail without ending it."""
+"""Translate and classify driver errors; savepoints, and limits on waiting for locks."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
-import psycopg
 from sqlalchemy import text
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from trax.errors import AccessDenied, SchemaNotMigrated, StoreError, StoreUnavailable
+from trax.errors import AccessDenied, RowsRefused, SchemaNotMigrated, StoreError, StoreUnavailable
+from trax.lazy import LazyModule
 from trax.store.announce import is_caller_connection, notifications
 from trax.store.dialect import is_sqlite
 from trax.store.pipeline import run_together
@@ -21,63 +21,33 @@ from trax.store.types import hide_rows, hide_statement
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    import psycopg
     from sqlalchemy import Connection
 
     from trax.store.pipeline import BoundStatement, Rows
+else:
+    psycopg = LazyModule("psycopg")  # not loaded for SQLite, except after an error
 
 
 BEGIN_PART: Final[BoundStatement] = (text("SAVEPOINT trax_part"), {})
+
 UNDO_PART: Final = text("ROLLBACK TO SAVEPOINT trax_part")
+
 COMMIT: Final[BoundStatement] = (text("COMMIT"), {})
 
 
-class RowsRefused(StoreError):
-    """The database rejected the values of these rows. The transaction can continue without them."""
-
-
-def try_together(connection: Connection, *statements: BoundStatement, commit: bool = False) -> list[Rows]:
-    """Run the statements behind a savepoint, in one round trip.
-
-    With `commit` the announcements and the commit are sent in the same round trip. If a statement is
-    rejected, the transaction continues: the server skips everything after the failure, the commit included.
-    """
-    if is_sqlite(connection):
-        with savepoint(connection):
-            return run_together(connection, *statements)
-    before = [*notifications(connection), BEGIN_PART] if commit else [BEGIN_PART]
-    after = [COMMIT] if commit else []  # otherwise a later commit releases the savepoint
-    try:
-        results = run_together(connection, *before, *statements, *after)
-    except (psycopg.DataError, psycopg.IntegrityError) as error:
-        connection.execute(UNDO_PART)
-        raise RowsRefused(hide_rows(error)) from error
-    if commit:
-        connection.commit()  # already committed; this updates SQLAlchemy's state
-    return results[len(before) :][: len(statements)]
-
-
-@contextmanager
-def savepoint(connection: Connection) -> Generator[None]:
-    """Roll back only the block if the database rejects its rows."""
-    try:
-        with connection.begin_nested():
-            yield
-    except (DataError, IntegrityError) as error:
-        raise RowsRefused(hide_statement(error)) from error
-    except (psycopg.DataError, psycopg.IntegrityError) as error:  # COPY bypasses SQLAlchemy
-        raise RowsRefused(hide_rows(error)) from error
-
-
 TRANSIENT_CLASSES: Final = ("08", "40", "53", "55", "57", "58")
+
 """Connection, rollback, resources, lock not available, operator intervention, system error."""
 
 CONTENT_CLASSES: Final = ("22", "23", "54")
+
 """Data exception, integrity constraint violation, program limit exceeded: a row too long for an index."""
 
-CONTENT_ERRORS: Final = (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError)
-
 LOCK_NOT_AVAILABLE: Final = "55P03"
+
 READ_ONLY: Final = "25006"
+
 DENIED: Final = {
     "28000": "rejects this user",
     "28P01": "rejects this password",
@@ -85,11 +55,17 @@ DENIED: Final = {
     "42501": "does not permit this to this user",
     READ_ONLY: "is read-only",
 }
+
 UNDEFINED: Final = {"42P01", "3F000", "42703"}
+
 SQLITE_BUSY: Final = {"SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL"}
+
 SQLITE_FAILING: Final = {"SQLITE_FULL", "SQLITE_IOERR", "SQLITE_NOMEM", "SQLITE_INTERRUPT"}
+
 SQLITE_CONTENT: Final = {"SQLITE_CONSTRAINT", "SQLITE_MISMATCH", "SQLITE_TOOBIG", "SQLITE_RANGE"}
+
 SQLITE_DENIED: Final = {"SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH", "SQLITE_NOTADB"}
+
 MIGRATE: Final = "run `trax db migrate`"
 
 
@@ -151,7 +127,9 @@ def limit_lock_wait(connection: Connection, *, seconds: float, what: str) -> Gen
 
 
 NO_LIMIT: Final = "0"
+
 _SET_LOCK_TIMEOUT: Final = text("SELECT set_config('lock_timeout', :limit, true)")
+
 _LIMIT_LOCK_WAITS: Final = text(
     """
     SELECT before, set_config('lock_timeout', CASE before WHEN '0' THEN :limit ELSE before END, true)
@@ -195,6 +173,7 @@ def _translate(error: BaseException | None, address: str) -> StoreError:
 
 
 def _translate_postgresql(error: BaseException, address: str) -> StoreError:
+    content = (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError)
     message = str(error).strip()
     code: str = getattr(error, "sqlstate", None) or _code_of_refusal(message)
     if code in DENIED:
@@ -206,7 +185,7 @@ def _translate_postgresql(error: BaseException, address: str) -> StoreError:
     if not code and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return StoreUnavailable(f"{address} cannot be reached: {' '.join(message.split())}")
     # An error of the driver itself has no code: a lone surrogate, or an unknown type.
-    if code.startswith(CONTENT_CLASSES) or (not code and isinstance(error, CONTENT_ERRORS)):
+    if code.startswith(CONTENT_CLASSES) or (not code and isinstance(error, content)):
         return RowsRefused(f"{address}: {message}")
     return StoreError(f"{address}: {message}")
 
@@ -240,3 +219,36 @@ def _translate_sqlite(error: sqlite3.Error, address: str) -> StoreError:
     if name in SQLITE_CONTENT or is_unbindable:
         return RowsRefused(f"{address}: {error}")
     return StoreError(f"{address}: {error}")
+
+
+def try_together(connection: Connection, *statements: BoundStatement, commit: bool = False) -> list[Rows]:
+    """Run the statements behind a savepoint, in one round trip.
+
+    With `commit` the announcements and the commit are sent in the same round trip. If a statement is
+    rejected, the transaction continues: the server skips everything after the failure, the commit included.
+    """
+    if is_sqlite(connection):
+        with savepoint(connection):
+            return run_together(connection, *statements)
+    before = [*notifications(connection), BEGIN_PART] if commit else [BEGIN_PART]
+    after = [COMMIT] if commit else []  # otherwise a later commit releases the savepoint
+    try:
+        results = run_together(connection, *before, *statements, *after)
+    except (psycopg.DataError, psycopg.IntegrityError) as error:
+        connection.execute(UNDO_PART)
+        raise RowsRefused(hide_rows(error)) from error
+    if commit:
+        connection.commit()  # already committed; this updates SQLAlchemy's state
+    return results[len(before) :][: len(statements)]
+
+
+@contextmanager
+def savepoint(connection: Connection) -> Generator[None]:
+    """Roll back only the block if the database rejects its rows."""
+    try:
+        with connection.begin_nested():
+            yield
+    except (DataError, IntegrityError) as error:
+        raise RowsRefused(hide_statement(error)) from error
+    except (psycopg.DataError, psycopg.IntegrityError) as error:  # COPY bypasses SQLAlchemy
+        raise RowsRefused(hide_rows(error)) from error

@@ -1,8 +1,4 @@
-"""Read the gate for a dispatch cycle, under the gate lock: queued entries, active runs, limits, free slots.
-
-Entries are ordered by group priority, priority, creation time and id. Both reads in that order walk an index
-and stop when they have enough, so they cost the same with ten queued entries or ten million.
-"""
+"""The gate, under its lock: read queued entries, active runs, limits and free slots; then admit entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read, create and change manifest groups, and apply their priority to queued entries."""
+"""Manifest groups (table `manifest_group`): create, change, list; priorities, totals, dependencies."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from trax.store.dialect import (
     rows_of,
     take_gate_lock,
 )
+from trax.store.listing import RecordQuery, Search
 from trax.store.schema import tables, tables_for
 from trax.store.schema.work_queue import DELAYED, PARKED, QUEUED, READY
 from trax.store.types import BigId, ByteOrderText, Utc
@@ -92,11 +93,15 @@ def load_list(connection: Connection, *, after: str | None = None, limit: int = 
 
     Skips groups that contain only retired manifests.
     """
-    group = tables(connection).manifest_group
-    query = select(group).where(_is_in_use(connection)).order_by(group.c.name).limit(limit)
-    if after is not None:
-        query = query.where(group.c.name > after)
-    return [_record(row) for row in connection.execute(query)]
+    return GROUPS.load_list(connection, None, after=after, limit=limit)
+
+
+def _select_records(connection: Connection) -> Select[Any]:
+    return select(tables(connection).manifest_group)
+
+
+def _search(connection: Connection, _group_filter: None) -> Search:
+    return Search(table=tables(connection).manifest_group, unindexed=(_is_in_use(connection),), key="name")
 
 
 def change(connection: Connection, name: str, changes: Mapping[str, Any], *, now: datetime) -> bool:
@@ -245,6 +250,9 @@ def _record(row: Row[Any]) -> ManifestGroup:
         max_active_jobs=row.max_active_jobs,
         enabled=row.enabled,
     )
+
+
+GROUPS: Final = RecordQuery(search=_search, records=_select_records, record=_record, ascending=True)
 
 
 MAX_DEPENDENTS: Final = 5_000

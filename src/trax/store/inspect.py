@@ -1,4 +1,4 @@
-"""Read the facts for `why` (why does an entry, run or manifest not run?). All reads are bounded."""
+"""Read the facts for `trax why` and for `trax db doctor`. All reads are bounded."""
 
 from __future__ import annotations
 

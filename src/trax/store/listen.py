@@ -11,10 +11,8 @@ import socket
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
-
 from trax.store.dialect import CHANNEL
-from trax.store.engine import PREPARE_STATEMENTS, PostgresqlConnection, Timeouts, WaitLimits
+from trax.store.engine import PREPARE_STATEMENTS, Timeouts, WaitLimits
 from trax.store.faults import translate_errors
 from trax.store.types import SQLITE
 from trax.store.url import display_url, parse_url
@@ -36,6 +34,10 @@ def can_listen(address: str) -> bool:
 @contextmanager
 def open_connection(address: str, timeouts: Timeouts | None = None) -> Generator[psycopg.Connection[Any]]:
     """Open a dedicated connection with autocommit."""
+    from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
+
+    from trax.store.postgresql import PostgresqlConnection
+
     url = parse_url(address).difference_update_query([PREPARE_STATEMENTS])
     timeouts = timeouts or Timeouts()
     dialect: Any = PGDialect_psycopg()

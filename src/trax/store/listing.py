@@ -1,8 +1,4 @@
-"""Subqueries that look up the id of a manifest or group by its name.
-
-Lists are filtered by id, not by a join on the name: with the join, the planner may scan the whole history
-for a few rows.
-"""
+"""Lists of records: pages along an index, bounded counts and estimates, and columns cut short."""
 
 from __future__ import annotations
 
@@ -39,17 +35,8 @@ if TYPE_CHECKING:
     from sqlalchemy import ScalarSelect
 
 
-def manifest_id(connection: Connection, external_id: str) -> ScalarSelect[int]:
-    manifest = tables(connection).manifest
-    return select(manifest.c.id).where(manifest.c.external_id == external_id).scalar_subquery()
-
-
-def group_id(connection: Connection, name: str) -> ScalarSelect[int]:
-    group = tables(connection).manifest_group
-    return select(group.c.id).where(group.c.name == name).scalar_subquery()
-
-
 PROBES: Final = 1_000
+
 GOLDEN_RATIO: Final = 0.618_033_988_75
 
 
@@ -154,8 +141,11 @@ def _read_planner_estimate(connection: Connection, name: str) -> int:
 T = TypeVar("T")
 
 WINDOW: Final = 10_000
+
 """Rows read for one page, if they are adjacent."""
+
 SPARSE_WINDOW: Final = 2_500
+
 """Rows read for one page, if an index leads to rows far apart."""
 
 
@@ -297,57 +287,76 @@ def _rows(search: Search, beyond: ColumnElement[bool], *, up: bool, window: int)
 F = TypeVar("F")
 
 OMITTED_COLUMNS: Final = frozenset({"input", "output", "stack_trace", "junctions"})
+
 SHORTENED_COLUMNS: Final = frozenset(
     {"failure_reason", "progress_message", "reason", "note", "message", "exception"}
 )
+
 MAX_CHARACTERS: Final = 300
+
 """How many characters of a message are read for a list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordQuery(Generic[F, T]):
-    """How records of one kind are searched (by a filter), read and built; the newest come first."""
+    """How records of one kind are searched (by a filter), read and built.
+
+    The highest keys, as a rule the newest, come first, unless lists are `ascending`.
+    """
 
     search: Callable[[Connection, F], Search]
     records: Callable[[Connection], Select[Any]]
     record: Callable[[Row[Any]], T]
+    ascending: bool = False
 
     def page(
         self,
         connection: Connection,
         record_filter: F,
         *,
-        before: int | None = None,
-        after: int | None = None,
+        before: Any = None,
+        after: Any = None,
         limit: int = 50,
         brief: bool = False,
     ) -> RecordPage[T]:
-        """The page below or above an id; it is marked incomplete if the search stopped at its bound."""
+        """The page below or above a key; it is marked incomplete if the search stopped at its bound."""
         search = self.search(connection, record_filter)
-        page_keys = page_of(connection, search, below=before, above=after, limit=limit)
+        if self.ascending and before is None and after is None:
+            page_keys = first_page_of(connection, search, limit=limit)
+        else:
+            page_keys = page_of(connection, search, below=before, above=after, limit=limit)
         if not page_keys.keys:
             return build_page(page_keys, dict[int, T]())
-        query = self._records(connection, brief=brief).where(among(connection, search.keys))
-        rows = connection.execute(query, {"ids": id_document(page_keys.keys)})
-        return build_page(page_keys, {row.id: self.record(row) for row in rows})
+        query = self._records(connection, brief=brief)
+        if search.key == "id":
+            query = query.where(among(connection, search.keys))
+            rows = connection.execute(query, {"ids": id_document(page_keys.keys)})
+        else:
+            rows = connection.execute(query.where(search.keys.in_(page_keys.keys)))
+        page = build_page(page_keys, {getattr(row, search.key): self.record(row) for row in rows})
+        return replace(page, items=page.items[::-1]) if self.ascending else page
 
     def load_list(
         self,
         connection: Connection,
         record_filter: F,
         *,
-        before: int | None = None,
-        limit: int = 50,
+        before: Any = None,
+        after: Any = None,
+        limit: int | None = 50,
         brief: bool = False,
     ) -> list[T]:
-        """The newest records below an id; the search is not bounded."""
+        """The records below `before` and above `after`, those next to the key; the search is not bounded."""
         search = self.search(connection, record_filter)
         query = self._records(connection, brief=brief).where(*search.indexed, *search.unindexed)
         if before is not None:
             query = query.where(search.keys < before)
-        return [
-            self.record(row) for row in connection.execute(query.order_by(search.keys.desc()).limit(limit))
-        ]
+        if after is not None:
+            query = query.where(search.keys > after)
+        upwards = self.ascending if (before is None) == (after is None) else after is not None
+        ordered = query.order_by(search.keys if upwards else search.keys.desc()).limit(limit)
+        records = [self.record(row) for row in connection.execute(ordered)]
+        return records if upwards == self.ascending else records[::-1]
 
     def count(self, connection: Connection, record_filter: F, *, quick: bool = False) -> Count:
         return count_rows(connection, self.search(connection, record_filter), quick=quick)
@@ -367,3 +376,13 @@ def _shorten_column(column: ColumnElement[Any]) -> ColumnElement[Any]:
     if name in OMITTED_COLUMNS:
         return null().label(name)
     return func.substr(column, 1, MAX_CHARACTERS).label(name) if name in SHORTENED_COLUMNS else column
+
+
+def manifest_id(connection: Connection, external_id: str) -> ScalarSelect[int]:
+    manifest = tables(connection).manifest
+    return select(manifest.c.id).where(manifest.c.external_id == external_id).scalar_subquery()
+
+
+def group_id(connection: Connection, name: str) -> ScalarSelect[int]:
+    group = tables(connection).manifest_group
+    return select(group.c.id).where(group.c.name == name).scalar_subquery()

@@ -1,10 +1,4 @@
-"""Run several statements in one round trip (PostgreSQL pipeline mode).
-
-A transaction of six statements needs two round trips: one for BEGIN, the lock and the reads, one for the
-writes and COMMIT. The statements are SQLAlchemy's, compiled once and run on the driver's cursors: SQLAlchemy
-reads the columns of a cursor immediately, and a pipeline does not have them yet. On SQLite the statements run
-one after the other.
-"""
+"""Several statements in one round trip (PostgreSQL pipeline mode), and bulk inserts by COPY."""
 
 from __future__ import annotations
 
@@ -12,8 +6,6 @@ from datetime import datetime
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
-
-from psycopg.pq import TransactionStatus
 
 from trax.store.dialect import is_sqlite
 from trax.store.types import utc_text
@@ -49,6 +41,8 @@ def commit_together(connection: Connection, *statements: BoundStatement) -> list
         rows = run_together(connection, *statements)
         connection.commit()
         return rows
+    from psycopg.pq import TransactionStatus
+
     driver = _driver(connection)
     if len(statements) == 1 and driver.info.transaction_status == TransactionStatus.IDLE:
         return [_run_autocommit(connection, driver, statements[0])]

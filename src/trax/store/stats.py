@@ -1,4 +1,4 @@
-"""Totals of the runs that ended between two times, by minute, train and group.
+"""Totals of ended runs by minute, hour, train and group: compute, store and read them.
 
 There is no index on `ended_at` alone: every finish would pay for it. The cleanup has one on (train,
 ended_at). So the train names are read first, one index step each, and then the ended runs of each train.

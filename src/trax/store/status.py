@@ -1,4 +1,4 @@
-"""Read the system status: counts, next due times, live workers. Each part is a bounded index read."""
+"""Read the status, the live view, gauges for metrics, and change marks. Each part is a bounded index read."""
 
 from __future__ import annotations
 

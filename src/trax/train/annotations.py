@@ -1,4 +1,4 @@
-"""Resolve annotations to types, with the global and local names of the code they are written in.
+"""Resolve annotations to types, with the names of the code they are written in, and inspect these types.
 
 Under `from __future__ import annotations` every annotation is text. Its names may be local to a function
 that is still running (a test, a notebook cell, a factory of junctions), so the frames around a local

@@ -56,7 +56,7 @@ class Cancellation:
             bond.schedule_cancel()
 
     @property
-    def timed_out(self) -> bool:
+    def has_timed_out(self) -> bool:
         """Whether the run was asked to stop because it exceeded its timeout."""
         return self._error is RunTimedOut
 

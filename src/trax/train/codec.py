@@ -1,4 +1,4 @@
-"""Detect what JSON cannot represent: once for a type, and for a value when it is encoded."""
+"""Encode inputs and outputs as JSON text and decode them, and detect what JSON cannot represent."""
 
 from __future__ import annotations
 
@@ -53,68 +53,12 @@ LOSSLESS_NODES = frozenset(
         "uuid",
     }
 )
+
 CUSTOM_SERIALIZATION = frozenset(
     {"serialization", "serialization_exclude", "serialization_exclude_if", "root_model"}
 )
+
 SKIPPED_KEYS = frozenset({"cls", "config", "default", "metadata"})
-
-
-@dataclass(frozen=True, slots=True)
-class Traits:
-    """What values of a type may contain."""
-
-    may_hold_floats: bool
-    must_be_read_back: bool
-
-
-def traits_of(schema: Any) -> Traits:
-    """Read the traits of a type from its pydantic schema."""
-    nodes = set(_nodes(schema))
-    return Traits(not nodes <= LOSSLESS_NODES, not nodes <= LOSSLESS_NODES | {"float"})
-
-
-def find_unwritable(value: Any, path: str = "") -> Iterator[FieldError]:
-    """Everything in a value of plain Python types that JSON cannot represent."""
-    if isinstance(value, float) and not math.isfinite(value):
-        yield FieldError(path, "a number that is not finite cannot be written as JSON", value)
-    elif isinstance(value, str) and not _is_unicode(value):
-        yield FieldError(
-            path, "text with a lone surrogate is not Unicode and cannot be written as JSON", value
-        )
-    elif isinstance(value, Mapping):
-        for key, each in cast("Mapping[Any, Any]", value).items():
-            yield from find_unwritable(key, f"{path} (key)".strip())
-            yield from find_unwritable(each, f"{path}.{key}".lstrip("."))
-    elif isinstance(value, list | tuple | set | frozenset):
-        for index, each in enumerate(cast("Iterable[Any]", value)):
-            yield from find_unwritable(each, f"{path}.{index}".lstrip("."))
-
-
-def _nodes(schema: Any) -> Iterator[str]:
-    """The types of all nodes in a schema, and the names of custom serialization settings."""
-    if isinstance(schema, dict):
-        node = cast("dict[str, Any]", schema)
-        yield from (kind for kind in (node.get("type"),) if isinstance(kind, str))
-        yield from (name for name in CUSTOM_SERIALIZATION if node.get(name))
-        for below in _child_schemas(node):
-            yield from _nodes(below)
-    elif isinstance(schema, list | tuple):
-        for below in cast("Iterable[Any]", schema):
-            yield from _nodes(below)
-
-
-def _child_schemas(node: dict[str, Any]) -> list[Any]:
-    fields = node.get("fields")  # keyed by field name, which can be anything, even `default`
-    named = list(cast("dict[str, Any]", fields).values()) if isinstance(fields, dict) else [fields]
-    return named + [each for name, each in node.items() if name not in SKIPPED_KEYS and name != "fields"]
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 T = TypeVar("T")
@@ -237,6 +181,8 @@ class Codec(Generic[T]):
             raise InvalidInput(self._subject, errors)
 
     def _refusal(self, error: Exception, value: Any) -> InvalidInput:
+        if isinstance(error, InvalidInput):
+            return error
         field_error = FieldError if self._secrets is None else self._secrets.field_error
         if isinstance(error, ValidationError):
             details: list[Any] = list(error.errors(include_url=False, include_context=False))
@@ -288,3 +234,61 @@ def _record_of(declared: Any) -> type[Any] | None:
 
 def _validates_itself(record: type[Any] | None) -> bool:
     return record is not None and (issubclass(record, BaseModel) or is_pydantic_dataclass(record))
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What values of a type may contain."""
+
+    may_hold_floats: bool
+    must_be_read_back: bool
+
+
+def traits_of(schema: Any) -> Traits:
+    """Read the traits of a type from its pydantic schema."""
+    nodes = set(_nodes(schema))
+    return Traits(not nodes <= LOSSLESS_NODES, not nodes <= LOSSLESS_NODES | {"float"})
+
+
+def find_unwritable(value: Any, path: str = "") -> Iterator[FieldError]:
+    """Everything in a value of plain Python types that JSON cannot represent."""
+    if isinstance(value, float) and not math.isfinite(value):
+        yield FieldError(path, "a number that is not finite cannot be written as JSON", value)
+    elif isinstance(value, str) and not _is_unicode(value):
+        yield FieldError(
+            path, "text with a lone surrogate is not Unicode and cannot be written as JSON", value
+        )
+    elif isinstance(value, Mapping):
+        for key, each in cast("Mapping[Any, Any]", value).items():
+            yield from find_unwritable(key, f"{path} (key)".strip())
+            yield from find_unwritable(each, f"{path}.{key}".lstrip("."))
+    elif isinstance(value, list | tuple | set | frozenset):
+        for index, each in enumerate(cast("Iterable[Any]", value)):
+            yield from find_unwritable(each, f"{path}.{index}".lstrip("."))
+
+
+def _nodes(schema: Any) -> Iterator[str]:
+    """The types of all nodes in a schema, and the names of custom serialization settings."""
+    if isinstance(schema, dict):
+        node = cast("dict[str, Any]", schema)
+        yield from (kind for kind in (node.get("type"),) if isinstance(kind, str))
+        yield from (name for name in CUSTOM_SERIALIZATION if node.get(name))
+        for below in _child_schemas(node):
+            yield from _nodes(below)
+    elif isinstance(schema, list | tuple):
+        for below in cast("Iterable[Any]", schema):
+            yield from _nodes(below)
+
+
+def _child_schemas(node: dict[str, Any]) -> list[Any]:
+    fields = node.get("fields")  # keyed by field name, which can be anything, even `default`
+    named = list(cast("dict[str, Any]", fields).values()) if isinstance(fields, dict) else [fields]
+    return named + [each for name, each in node.items() if name not in SKIPPED_KEYS and name != "fields"]
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

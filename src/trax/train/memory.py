@@ -1,4 +1,4 @@
-"""The memory keys of declared types and of values; `wired` registers a Protocol as a key."""
+"""The memory of a run: values by type, the keys of types, and signatures, which say what is needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Validate names of trains, manifests and batches: they appear in rows, log lines and URLs."""
+"""The options of a train, validated: retries, limits, priority, hooks; and the names of trains."""
 
 from __future__ import annotations
 
@@ -20,30 +20,14 @@ from trax.bounds import (
 from trax.errors import DefinitionError, InvalidArgument, format_value
 from trax.records.metadata import ADMINISTRATIVE_PREFIX
 
-
-def check_name(name: Any, what: str = "a train's name") -> None:
-    if not isinstance(name, str) or not name:
-        raise DefinitionError(f"{what} must be non-empty text (got {format_value(name)})")
-    if len(name) > LONGEST_NAME:
-        raise DefinitionError(
-            f"{what} must have at most {LONGEST_NAME} characters (got {len(name)}: {format_value(name)})"
-        )
-    if any(character.isspace() or not character.isprintable() for character in name):
-        raise DefinitionError(
-            f"{what} must not contain spaces or control characters (got {format_value(name)})"
-        )
-
-
-def check_not_reserved(name: str) -> None:
-    if name.startswith(ADMINISTRATIVE_PREFIX):
-        raise DefinitionError(f"names that start with {ADMINISTRATIVE_PREFIX!r} are reserved (got {name!r})")
-
-
 Hook: TypeAlias = Callable[..., Any]
 
 COUNT = f"a whole number from 0 to {LARGEST_COUNT}"
+
 LIMIT = f"a whole number from 1 to {MAX_SLOTS}"
+
 WAIT = "a timedelta from 0 to 68 years"
+
 HOOKS = ("on_queue", "on_started", "on_completed", "on_failed", "on_cancelled")
 
 
@@ -189,3 +173,21 @@ def _are_names(value: Any) -> bool:
     for alias in cast("Sequence[Any]", value):
         check_name(alias, "an alias")
     return True
+
+
+def check_name(name: Any, what: str = "a train's name") -> None:
+    if not isinstance(name, str) or not name:
+        raise DefinitionError(f"{what} must be non-empty text (got {format_value(name)})")
+    if len(name) > LONGEST_NAME:
+        raise DefinitionError(
+            f"{what} must have at most {LONGEST_NAME} characters (got {len(name)}: {format_value(name)})"
+        )
+    if any(character.isspace() or not character.isprintable() for character in name):
+        raise DefinitionError(
+            f"{what} must not contain spaces or control characters (got {format_value(name)})"
+        )
+
+
+def check_not_reserved(name: str) -> None:
+    if name.startswith(ADMINISTRATIVE_PREFIX):
+        raise DefinitionError(f"names that start with {ADMINISTRATIVE_PREFIX!r} are reserved (got {name!r})")

@@ -1,4 +1,4 @@
-"""Error details attached to an exception that leaves a train: `trax_data` and a note."""
+"""How a run ended (Done, Failed, Cancelled, Interrupted), and the error details of a failure."""
 
 from __future__ import annotations
 
@@ -6,13 +6,76 @@ import traceback
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, assert_never
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar, assert_never
 
-from trax.bounds import is_duration
-from trax.errors import InvalidArgument, RemoteFailure, RunCancelled, RunInterrupted, RunTimedOut, TraxError
+from trax.errors import RemoteFailure, RunCancelled, RunInterrupted, RunTimedOut
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+
+T = TypeVar("T")
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Generic[T_co]):
+    """The run completed with this value."""
+
+    value: T_co
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A junction raised, or a value it needs was missing.
+
+    The error need not be an Exception: it can be SystemExit, or a panic of a library written in Rust.
+    """
+
+    error: BaseException
+    failure: TrainExceptionData
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The run was cancelled, by a request or by itself; `timed_out`: it exceeded its timeout."""
+
+    reason: str
+    timed_out: bool = False
+    error: Exception | None = field(default=None, kw_only=True, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """The run had to stop and should run again: at once, or after `delay` if it requested one."""
+
+    reason: str
+    delay: timedelta | None = None
+    error: Exception | None = field(default=None, kw_only=True, compare=False, repr=False)
+
+
+Outcome: TypeAlias = Done[T_co] | Failed | Cancelled | Interrupted
+
+
+def result_of(outcome: Outcome[T]) -> T:
+    """The value of a completed run; any other outcome is raised as its error."""
+    if isinstance(outcome, Done):
+        return outcome.value
+    raise error_of(outcome)
+
+
+def error_of(outcome: Failed | Cancelled | Interrupted) -> BaseException:
+    """The exception for an outcome other than Done."""
+    match outcome:
+        case Failed(error):
+            return error
+        case Cancelled(reason, timed_out):
+            return outcome.error or (RunTimedOut(reason) if timed_out else RunCancelled(reason))
+        case Interrupted(reason):
+            return outcome.error or RunInterrupted(reason)
+        case _:
+            assert_never(outcome)
 
 
 PACKAGE = __name__.rpartition(".")[0]
@@ -75,101 +138,3 @@ def _from_junction(trace: TracebackType | None) -> TracebackType | None:
     while trace is not None and str(trace.tb_frame.f_globals.get("__name__")).startswith(PACKAGE):
         trace = trace.tb_next
     return trace or first
-
-
-class Cancel(RunCancelled):
-    """Raise this in a junction to end the run as cancelled, with a reason."""
-
-
-class DelayRequest(TraxError):
-    """A request to run again after `delay`; use `RetryAfter` or `Snooze`."""
-
-    def __init__(self, delay: timedelta, reason: str | None = None) -> None:
-        self.delay = _validate_delay(type(self).__name__, delay)
-        super().__init__(reason or f"requested to run again after {delay.total_seconds():g} s")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.delay, str(self))
-
-
-class RetryAfter(DelayRequest):
-    """Raise this in a junction to fail, and to be retried after `delay` instead of the policy's delay.
-
-    It counts like any other failure: after `max_retries` the job becomes a dead letter.
-    """
-
-
-class Snooze(DelayRequest, RunInterrupted):
-    """Raise this in a junction to stop now and run the same job again after `delay`.
-
-    It is not a failure and does not count towards `max_retries`: the job could not be done yet.
-    """
-
-
-def _validate_delay(name: str, delay: Any) -> timedelta:
-    if not is_duration(delay):
-        raise InvalidArgument(f"the delay of {name}", "a timedelta from 0 to 68 years", delay)
-    return delay
-
-
-T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Done(Generic[T_co]):
-    """The run completed with this value."""
-
-    value: T_co
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """A junction raised, or a value it needs was missing.
-
-    The error need not be an Exception: it can be SystemExit, or a panic of a library written in Rust.
-    """
-
-    error: BaseException
-    failure: TrainExceptionData
-
-
-@dataclass(frozen=True, slots=True)
-class Cancelled:
-    """The run was cancelled, by a request or by itself; `timed_out`: it exceeded its timeout."""
-
-    reason: str
-    timed_out: bool = False
-    error: Exception | None = field(default=None, kw_only=True, compare=False, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Interrupted:
-    """The run had to stop and should run again: at once, or after `delay` if it requested one."""
-
-    reason: str
-    delay: timedelta | None = None
-    error: Exception | None = field(default=None, kw_only=True, compare=False, repr=False)
-
-
-Outcome: TypeAlias = Done[T_co] | Failed | Cancelled | Interrupted
-
-
-def result_of(outcome: Outcome[T]) -> T:
-    """The value of a completed run; any other outcome is raised as its error."""
-    if isinstance(outcome, Done):
-        return outcome.value
-    raise error_of(outcome)
-
-
-def error_of(outcome: Failed | Cancelled | Interrupted) -> BaseException:
-    """The exception for an outcome other than Done."""
-    match outcome:
-        case Failed(error):
-            return error
-        case Cancelled(reason, timed_out):
-            return outcome.error or (RunTimedOut(reason) if timed_out else RunCancelled(reason))
-        case Interrupted(reason):
-            return outcome.error or RunInterrupted(reason)
-        case _:
-            assert_never(outcome)

@@ -1,4 +1,4 @@
-"""The `extract` step: read one attribute of a value in memory."""
+"""Routes: junctions joined with `>>`, the check that they fit together, and the plan that is executed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from trax.errors import (
     DefinitionError,
     FieldError,
     InvalidInput,
+    RetryAfter,
     RouteError,
     RunCancelled,
     RunInterrupted,
@@ -35,7 +36,6 @@ from trax.train.memory import (
     static_keys,
     writer,
 )
-from trax.train.outcome import RetryAfter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -44,44 +44,14 @@ if TYPE_CHECKING:
     from trax.train.services import Services
 
 
-class Extract:
-    """Reads the first public attribute of `source` that is declared as exactly `target`."""
-
-    __slots__ = ("_attribute", "_scope", "name", "source", "target")
-
-    def __init__(self, source: type, target: Any, scope: Scope) -> None:
-        self.name = f"extract({name_of(source)}, {name_of(target)})"
-        self.source = source
-        self.target = target
-        self._scope = scope
-        self._attribute: Any = MISSING
-
-    async def __call__(self, source: Any) -> Any:
-        """Async only to avoid a thread for reading an attribute; it never awaits."""
-        attribute = self.attribute
-        value = None if attribute is None else getattr(source, attribute, None)
-        if value is None:
-            raise WiringError(
-                f"{self.name} found no {name_of(self.target)} in {name_of(self.source)}: it takes the first "
-                "public attribute declared with exactly that type, and its value must not be None"
-            )
-        return value
-
-    @property
-    def attribute(self) -> str | None:
-        """Name of the attribute; resolved on first use, since names in annotations may be defined later."""
-        if self._attribute is MISSING:
-            key, hints = key_of(self.target), field_hints(self.source, self._scope)
-            public = (name for name in hints if not name.startswith("_"))
-            self._attribute = next((name for name in public if key_of(hints[name]) == key), None)
-            self._scope.close()
-        return self._attribute
-
-
 In = TypeVar("In")
+
 Out = TypeVar("Out")
+
 Next = TypeVar("Next")
+
 In_contra = TypeVar("In_contra", contravariant=True)
+
 Out_co = TypeVar("Out_co", covariant=True)
 
 
@@ -152,8 +122,12 @@ def extract(source: type[In], target: type[Out]) -> Route[In, Out]:
 
 @overload
 def unchecked(segment: ShortCircuit[In, Out]) -> ShortCircuit[In, Out]: ...
+
+
 @overload
 def unchecked(segment: Segment[In, Out]) -> Route[In, Out]: ...
+
+
 def unchecked(
     segment: Segment[Any, Any] | ShortCircuit[Any, Any],
 ) -> Route[Any, Any] | ShortCircuit[Any, Any]:
@@ -170,7 +144,42 @@ def _couple(
     return Route((*first.stops, *second.stops))
 
 
+class Extract:
+    """Reads the first public attribute of `source` that is declared as exactly `target`."""
+
+    __slots__ = ("_attribute", "_scope", "name", "source", "target")
+
+    def __init__(self, source: type, target: Any, scope: Scope) -> None:
+        self.name = f"extract({name_of(source)}, {name_of(target)})"
+        self.source = source
+        self.target = target
+        self._scope = scope
+        self._attribute: Any = MISSING
+
+    async def __call__(self, source: Any) -> Any:
+        """Async only to avoid a thread for reading an attribute; it never awaits."""
+        attribute = self.attribute
+        value = None if attribute is None else getattr(source, attribute, None)
+        if value is None:
+            raise WiringError(
+                f"{self.name} found no {name_of(self.target)} in {name_of(self.source)}: it takes the first "
+                "public attribute declared with exactly that type, and its value must not be None"
+            )
+        return value
+
+    @property
+    def attribute(self) -> str | None:
+        """Name of the attribute; resolved on first use, since names in annotations may be defined later."""
+        if self._attribute is MISSING:
+            key, hints = key_of(self.target), field_hints(self.source, self._scope)
+            public = (name for name in hints if not name.startswith("_"))
+            self._attribute = next((name for name in public if key_of(hints[name]) == key), None)
+            self._scope.close()
+        return self._attribute
+
+
 SHORT_CIRCUIT = object()
+
 NO_QUICK_KEYS = (object(),)
 
 

@@ -8,11 +8,11 @@ from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 from uuid import uuid4
 
-from trax.errors import RunCancelled, RunInterrupted, RunTimedOut, WiringError
+from trax.errors import RunCancelled, RunInterrupted, RunTimedOut, Snooze, WiringError
 from trax.train.annotations import name_of
 from trax.train.cancellation import Cancellation, await_cancellable
 from trax.train.memory import MISSING, Memory, key_of
-from trax.train.outcome import Cancelled, Done, Failed, Interrupted, Outcome, Snooze, describe, error_of
+from trax.train.outcome import Cancelled, Done, Failed, Interrupted, Outcome, describe, error_of
 from trax.train.services import Wiring
 from trax.train.threads import in_thread
 
@@ -194,7 +194,7 @@ class TrainRun:
 
     def _outcome_of(self, error: BaseException) -> Failed | Cancelled | Interrupted:
         if isinstance(error, RunCancelled):
-            timed_out = self.token.timed_out or isinstance(error, RunTimedOut)
+            timed_out = self.token.has_timed_out or isinstance(error, RunTimedOut)
             return Cancelled(str(error) or "cancelled", timed_out, error=error)
         if isinstance(error, RunInterrupted):
             delay = error.delay if isinstance(error, Snooze) else None

@@ -1,4 +1,4 @@
-"""Services that junctions can use, injected by type: clients, sessions, settings."""
+"""Services that junctions can use, injected by type: created for a run, found for each argument, closed."""
 
 from __future__ import annotations
 

@@ -4,27 +4,32 @@
     web = create(app, access=Access(tokens={"ci": Token("…", Role.OPERATOR)}))    # also: app.web(access=…)
 
 application.py   `create` builds the application; it can be mounted under any prefix
-room.py          the context every handler shares (app, access, title, mask, …), and helpers for a request:
+serve.py         `trax run --web` and `trax dashboard`: the server in its own thread and event loop
+limits.py        `WebLimits`: connections, sizes, timeouts
+context.py       the context every handler shares (app, access, title, mask, …), and helpers for a request:
                  the visitor (name, role, may_change), the CSRF token, links below the mount point
-addresses.py     path handling: `%2F` in a path is part of a name; HEAD is GET without a body
+
+headers.py       middleware: security headers on every response, and a response to every failure
+peer.py          client addresses behind trusted proxies; paths, where `%2F` is part of a name
 guard.py         authentication and authorization: a change needs an operator and, from a browser, the CSRF
                  token, as the form field `csrf_token` or the header `X-CSRF-Token`. Handlers need not check
-access.py        configuration of access: tokens, users, a function of yours; roles
-login.py         password and link sign-in; sessions.py: browser sessions are database rows, found by a cookie
-throttle.py      rate limits for guessed secrets; passwords.py: scrypt hashes, verified one at a time
-peer.py          client addresses, and forwarding headers of trusted proxies
-csrf.py          CSRF tokens
+access.py        configuration of access: tokens, users, a function of yours; roles; password hashes
+login.py         password and link sign-in
+sessions.py      browser sessions are database rows, found by a cookie; CSRF tokens
+throttle.py      rate limits for guessed secrets
 problems.py      errors as problem+json: `raise Refusal(problem(409, "…"))`; exceptions of trax are converted
-answers.py       error responses: problem+json below /api, /health and /metrics, elsewhere a page
-skin.py          middleware: security headers on every response, and a response to every failure
+error_pages.py   error responses: problem+json below /api, /health and /metrics, elsewhere a page
 masking.py       inputs and outputs with secrets hidden
+
 api/             `/api/v1`, the same nouns and verbs as the Python resources
+train_schema.py  trains with the JSON Schemas of their inputs and outputs
 events.py        `/api/v1/events`: server-sent events with tags of what changed; one watcher for all clients
-shared.py        one database read for all live pages that need the same numbers at once
-pages/           the dashboard: `router`; templates/, static/ (served below /static), charts/
+pages/           the dashboard: `router`
+templates/       its templates
+static/          its style sheet, scripts and images, served below /static
+charts.py        charts as SVG
 health.py        `/health` and `/metrics`, for monitoring
-serving.py       `trax run --web` and `trax dashboard`: the server in its own thread and event loop
-connections.py   that server's connection limits and timeouts; limits.py: `WebLimits`
+metrics.py       the metrics in Prometheus format
 """
 
 from __future__ import annotations

@@ -1,10 +1,4 @@
-"""Charts as SVG markup, without scripts; the style sheet colours them by class.
-
-bars.py   stacked columns over time
-ring.py   ring chart of parts of a whole
-span.py   bars in table rows: a share, or spans of time
-graph.py  dependency graph, in layers from left to right
-"""
+"""Charts as SVG markup, without scripts: columns, rings, bars, graphs. The style sheet has the colours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Share one read between live pages: after a change they all need the same numbers at once."""
+"""The context that every handler shares, helpers for a request, and reads shared by live pages."""
 
 from __future__ import annotations
 
@@ -30,27 +30,6 @@ T = TypeVar("T")
 LASTS_SECONDS: Final = 2.0
 
 
-class SharedReads:
-    """Caches results until the next change event, and for at most a few seconds."""
-
-    def __init__(self) -> None:
-        self._mark = ""
-        self._answers: dict[Hashable, tuple[asyncio.Task[Any], float]] = {}
-
-    async def get(self, event_id: str, key: Hashable, read: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """The cached result for this event id, or a new read.
-
-        The first caller may be cancelled before the result is there: the others still get it.
-        """
-        if event_id != self._mark:
-            self._mark, self._answers = event_id, {}
-        task, until = self._answers.get(key, (None, 0.0))
-        if task is None or time.monotonic() > until:
-            task = asyncio.create_task(read())
-            self._answers[key] = task, time.monotonic() + LASTS_SECONDS
-        return await asyncio.shield(task)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebContext:
     """One web application: its app, its access configuration and its services."""
@@ -77,6 +56,25 @@ def context_of(request: Request) -> WebContext:
 def visitor_of(request: Request) -> Visitor:
     """The client of the request, as the guard has authenticated it."""
     return request.state.visitor
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The fields of a submitted form, in order."""
+
+    pairs: tuple[tuple[str, str], ...] = ()
+
+    def get(self, name: str, default: str = "") -> str:
+        """The last value of a field."""
+        return next((value.strip() for key, value in reversed(self.pairs) if key == name), default)
+
+    def all(self, name: str) -> list[str]:
+        return [value for key, value in self.pairs if key == name]
+
+
+def request_form(request: Request) -> Form:
+    """The form that the request has sent, as the guard has parsed it; empty for any other body."""
+    return request.state.form
 
 
 def csrf_token(request: Request) -> str:
@@ -107,9 +105,31 @@ def is_for_program(request: Request) -> bool:
 
 
 def path_of(request: Request) -> str:
-    """The path below the mount point, as the routes see it (`addresses.py`)."""
+    """The path below the mount point, as the routes see it (`peer.py`)."""
     return request.scope["path"].removeprefix(request.scope.get("root_path", "")) or "/"
 
 
 InjectedContext = Annotated[WebContext, Depends(context_of)]
+
 InjectedVisitor = Annotated[Visitor, Depends(visitor_of)]
+
+
+class SharedReads:
+    """Caches results until the next change event, and for at most a few seconds."""
+
+    def __init__(self) -> None:
+        self._mark = ""
+        self._answers: dict[Hashable, tuple[asyncio.Task[Any], float]] = {}
+
+    async def get(self, event_id: str, key: Hashable, read: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """The cached result for this event id, or a new read.
+
+        The first caller may be cancelled before the result is there: the others still get it.
+        """
+        if event_id != self._mark:
+            self._mark, self._answers = event_id, {}
+        task, until = self._answers.get(key, (None, 0.0))
+        if task is None or time.monotonic() > until:
+            task = asyncio.create_task(read())
+            self._answers[key] = task, time.monotonic() + LASTS_SECONDS
+        return await asyncio.shield(task)

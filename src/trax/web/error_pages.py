@@ -1,4 +1,4 @@
-"""Error pages."""
+"""Error responses: problem+json for programs, a page for people."""
 
 from __future__ import annotations
 
@@ -21,24 +21,14 @@ if TYPE_CHECKING:
 
 
 REDIRECTS: Final = range(300, 400)
+
 RETRYABLE: Final = (429, 500, 503)
+
 """Statuses for which the page offers a retry."""
+
 ACCESS_CODES: Final = ("not_authenticated", "not_allowed")
+
 """Codes of clients without access: the page has no link to the home page."""
-
-
-async def problem_page(request: Request, problem: Problem) -> Response:
-    """Build an error page. The client may be unauthenticated, so it shows only the problem."""
-    if problem.status in REDIRECTS:
-        return RedirectResponse("", problem.status)  # the Location header comes with the Refusal
-    return show_plain(
-        request,
-        "problem.html",
-        status=problem.status,
-        problem=problem,
-        again=current_url(request) if problem.status in RETRYABLE and request.method == "GET" else None,
-        is_inside=problem.code not in ACCESS_CODES,
-    )
 
 
 METHODS: Final = ("DELETE", "GET", "OPTIONS", "PATCH", "POST", "PUT")
@@ -68,3 +58,17 @@ def _methods_of_path(request: Request) -> list[str]:
         if any(route.matches({**scope, "method": method})[0] is Match.FULL for route in request.app.routes)
     }
     return sorted(methods | ({"HEAD"} if "GET" in methods else set()))
+
+
+async def problem_page(request: Request, problem: Problem) -> Response:
+    """Build an error page. The client may be unauthenticated, so it shows only the problem."""
+    if problem.status in REDIRECTS:
+        return RedirectResponse("", problem.status)  # the Location header comes with the Refusal
+    return show_plain(
+        request,
+        "problem.html",
+        status=problem.status,
+        problem=problem,
+        again=current_url(request) if problem.status in RETRYABLE and request.method == "GET" else None,
+        is_inside=problem.code not in ACCESS_CODES,
+    )

@@ -18,7 +18,7 @@ from trax.engine.actor import acting
 from trax.records.audit import Actor, Via
 from trax.web import sessions
 from trax.web.access import LOCAL, Means, Role, Visitor
-from trax.web.context import is_for_program, link, path_of
+from trax.web.context import Form, is_for_program, link, path_of
 from trax.web.error_pages import error_response
 from trax.web.login import throttle_refusal
 from trax.web.peer import is_local_request, plain_path
@@ -41,7 +41,7 @@ NO_ACCESS: Final = (
     "open the link that the server printed at startup, or print a new one with `trax sessions link`; "
     "for programs configure $TRAX_WEB_TOKENS, or app.web(access=Access(…))"
 )
-MAX_FIELDS: Final = 10_000
+MAX_FIELDS: Final = 5000
 FORM: Final = "application/x-www-form-urlencoded"
 REASON: Final = "x-reason"
 REASON_FIELD: Final = "reason"
@@ -158,8 +158,8 @@ class Guard:
                 problem(403, "requests from another origin may not make changes", code="other_origin")
             )
         body = await _read_body(request, self._context.limits)
-        form = _parse_form(request, body)
-        token = request.headers.get(sessions.HEADER) or form.get(sessions.FIELD, "")
+        form = request.state.form = _parse_form(request, body)
+        token = request.headers.get(sessions.HEADER) or form.get(sessions.FIELD)
         is_ours = self._context.signer.is_token_for(request.state.csrf_binding, token)
         if not is_program and sessions.is_from_browser(request.headers) and not is_ours:
             raise Refusal(
@@ -170,7 +170,8 @@ class Guard:
                     hint="reload the page and try again; programs send Authorization: Bearer … instead",
                 )
             )
-        return ChangeRequest(body, _decode_header(request.headers.get(REASON)) or form.get(REASON_FIELD))
+        reason = _decode_header(request.headers.get(REASON)) or form.get(REASON_FIELD)
+        return ChangeRequest(body, reason or None)
 
 
 class ChangeRequest(NamedTuple):
@@ -222,14 +223,14 @@ async def _read_body(request: Request, limits: WebLimits) -> bytes:
     return b"".join(parts)
 
 
-def _parse_form(request: Request, body: bytes) -> dict[str, str]:
-    """The last value of each field of a form; empty for any other body."""
+def _parse_form(request: Request, body: bytes) -> Form:
     if not request.headers.get("content-type", "").startswith(FORM):
-        return {}
+        return Form()
+    text = body.decode(errors="replace")
     try:
-        return dict(parse_qsl(body.decode(), max_num_fields=MAX_FIELDS))
+        return Form(tuple(parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FIELDS)))
     except ValueError:
-        return {}
+        raise Refusal(problem(413, f"the form has more than {MAX_FIELDS} fields")) from None
 
 
 def _decode_header(header: str | None) -> str | None:

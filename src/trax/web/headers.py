@@ -1,4 +1,4 @@
-"""Security headers of every response: content security policy, no framing, no sniffing, no referrer."""
+"""Middleware for every response: security headers, and a 500 that reveals nothing for unexpected errors."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ async def get_health(context: InjectedContext) -> Response:
     `degraded` while dead letters await intervention, after more than ten failures within an hour, or while
     servers of one app declare different manifests.
     """
-    health = health_of(await status(context.app.parts))
+    health = health_of(await status(context.app.parts.store, context.app.parts.live))
     return report_response(
         HealthReport.model_construct(
             status=health.condition,

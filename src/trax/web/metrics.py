@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from trax.inspect.status import status
 from trax.records.stats import RunTotals
-from trax.store import status as status_store
+from trax.store.status import load_gauges
 from trax.worker.parts import BUCKET_BOUNDS
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class PrometheusMetrics:
         self._tallied_to = readings.tallied_to
         for train, sums in readings.ended:
             self._ended[train] += sums
-        current = await status(self._app.parts)
+        current = await status(self._app.parts.store, self._app.parts.live)
         registry = CollectorRegistry()
         registry.register(
             _ReadMetrics(
@@ -95,7 +95,7 @@ class _ReadMetrics(Collector):
 
 
 def _read_gauges(connection: Connection, store: Store, tallied_to: datetime | None) -> Gauges:
-    return status_store.load_gauges(connection, now=store.now(connection), tallied_to=tallied_to)
+    return load_gauges(connection, now=store.now(connection), tallied_to=tallied_to)
 
 
 def _store_metrics(readings: Gauges, current: Status) -> Iterator[Metric]:

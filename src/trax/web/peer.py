@@ -1,4 +1,4 @@
-"""Request paths as the routes see them: `%2F` is part of a name, and HEAD is GET without a body."""
+"""Client addresses behind trusted proxies, and request paths as the routes see them."""
 
 from __future__ import annotations
 

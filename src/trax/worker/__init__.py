@@ -1,15 +1,26 @@
-"""DO: the slots that runs are executed in.
+"""Run jobs: claim runs, execute them in slots, write results, send heartbeats.
 
-pool        execute a limited number of runs at once, and collect their results
-running     one active run, and how to stop it
-deadlines   stop runs that time out: one timer for all
-watch       report code that blocks the event loop
-claiming    track claims, and find runs that were claimed without an answer
-pace        estimate how many runs end during a fetch
+parts.py         the components that resources, loops and tests share
+entry.py         the entry that `app.queue` returns, and its `wait`
+work_filter.py   the trains and groups that a worker accepts
+worker.py        claim runs and execute them in slots
+pool.py          the slots: limited runs at once, deadlines, results
+watchdog.py      report code that blocks the event loop
+job_runner.py    execute one claimed run
+recorded_run.py  `app.run`: execute here and now, or in a remote process, with a record
+run_limits.py    how many `app.run` calls execute at once
+results.py       write results in batches, then call hooks
+hooks.py         hooks of the app and of its trains
+run_log.py       progress and log lines of active runs
+capture.py       capture log lines of runs; format and limit log lines
+heartbeat.py     the worker's row and its heartbeat; the identity of this process
+loop.py          one background loop; stop signals
+loops.py         the loops of a worker: claim, finish, heartbeat
 
-processes   the pool of processes for cpu trains
-process     one of these processes, worker side
-child       one of these processes, child side
-messages    the messages between the two
-reference   how a process finds a train
+processes.py     processes for cpu trains, worker side
+child.py         the same, child side
+messages.py      the messages between both
+
+telemetry.py     find OpenTelemetry providers
+otel.py          spans and metrics
 """

@@ -1,7 +1,7 @@
-"""Log formatters: text lines for people, JSON lines for log collectors.
+"""Capture the log lines of runs, format log records as text or JSON lines, and limit repeated lines.
 
 Control characters are escaped (`escapes.py`), so a job can neither forge a line nor control the terminal.
-Both are standard library formatters: an app that configures logging itself can use them.
+Both formatters are standard library formatters: an app that configures logging itself can use them.
 """
 
 from __future__ import annotations
@@ -32,128 +32,14 @@ if TYPE_CHECKING:
 RECORD_FIELDS: Final = frozenset(
     {*vars(logging.LogRecord("", 0, "", 0, "", None, None)), "message", "asctime", "taskName"}
 )
+
 """Attributes of every record. All others were passed as `extra`."""
 
 
-class TextLines(logging.Formatter):
-    """`time level logger: message key=value…`, one line a record; a traceback follows, indented."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        extras = "".join(f" {name}={_quote(value)}" for name, value in _extras(record).items())
-        line = f"{_format_time(record, ' ')} {record.levelname} {record.name}: {message_of(record)}{extras}"
-        trace = "".join(f"\n  {visible_text(below)}" for below in _trace(self, record).split("\n"))
-        return visible_text(line) + (trace if trace.strip() else "")
-
-
-class JsonLines(logging.Formatter):
-    """One JSON document a line; `extras` and `exception` only if the record has them."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        document: dict[str, Any] = {
-            "time": _format_time(record, "T"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": message_of(record),
-        }
-        if extras := _extras(record):
-            document["extras"] = {name: _json_value(value) for name, value in extras.items()}
-        if trace := _trace(self, record):
-            document["exception"] = trace
-        return visible_json(json.dumps(document, default=str))
-
-
-def message_of(record: logging.LogRecord) -> str:
-    """The formatted message. Wrong arguments must neither lose the line nor fail the run that logged it."""
-    try:
-        return record.getMessage()
-    except Exception:  # noqa: BLE001
-        return f"{record.msg} (invalid log arguments)"
-
-
-def _format_time(record: logging.LogRecord, separator: str) -> str:
-    at = datetime.fromtimestamp(record.created, UTC)
-    return at.isoformat(separator, timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _extras(record: logging.LogRecord) -> Mapping[str, Any]:
-    """The `extra` fields of the record, after the id and train of the current run."""
-    extras = {name: value for name, value in vars(record).items() if name not in RECORD_FIELDS}
-    run = current()
-    return extras if run is None else {"metadata_id": run.metadata_id, "train": run.train, **extras}
-
-
-def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
-    raised = formatter.formatException(record.exc_info) if record.exc_info else record.exc_text
-    stack = record.stack_info and formatter.formatStack(record.stack_info)
-    return "\n".join(part for part in (raised, stack) if part)
-
-
-def _json_value(value: Any) -> Any:
-    """The value if it can be encoded as JSON, else its text."""
-    try:
-        json.dumps(value, default=str, allow_nan=False)
-    except (TypeError, ValueError):
-        return str(value)
-    return value
-
-
-def _quote(value: Any) -> str:
-    """The text of the value, quoted if it is empty or contains spaces, quotes or `=`."""
-    text = str(value)
-    return text if text and not any(one.isspace() or one in '"=' for one in text) else json.dumps(text)
-
-
-EVERY_SECONDS: Final = 30.0
-MOST_KINDS: Final = 100
-
-
-class LogLimit(logging.Filter):
-    """Logs one line of a kind per interval; the next one says how many were suppressed.
-
-    The kind of a line is its level and its unformatted text. As a logging filter it applies to all lines of
-    a logger; `log` applies it to one line. Thread-safe.
-    """
-
-    def __init__(
-        self, *, every_seconds: float = EVERY_SECONDS, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        super().__init__()
-        self._every_seconds = every_seconds
-        self._clock = clock
-        self._kinds: dict[tuple[int, str], tuple[float, int]] = {}
-        self._lock = Lock()
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        left_out = self._count(record.levelno, str(record.msg))
-        if left_out:
-            record.msg = f"{str(record.msg).rstrip()} ({left_out} more like this were not logged)"
-        return left_out is not None
-
-    def log(self, logger: logging.Logger, level: int, text: str, *arguments: object) -> None:
-        """Log this, unless a line of the same kind was logged within the interval."""
-        left_out = self._count(level, text)
-        if left_out is None:
-            return
-        template = f"{text} ({left_out} more like this were not logged)" if left_out else text
-        logger.log(level, template, *arguments)
-
-    def _count(self, level: int, text: str) -> int | None:
-        """How many of this kind were suppressed since the last line; None: suppress this one too."""
-        now = self._clock()
-        with self._lock:
-            kind = (level, text)
-            if kind not in self._kinds and len(self._kinds) >= MOST_KINDS:
-                kind = (level, "")
-            last, left_out = self._kinds.get(kind, (-self._every_seconds, 0))
-            if now - last < self._every_seconds:
-                self._kinds[kind] = (last, left_out + 1)
-                return None
-            self._kinds[kind] = (now, 0)
-            return left_out
-
-
 MOST_WAITING: Final = 4096
+
 NEVER_CAPTURED: Final = ("trax.store", "trax.worker.run_log", "sqlalchemy", "psycopg", "alembic")
+
 """Loggers that log while lines are written to the database: capturing them would never end."""
 
 LEVELS: Final = {
@@ -332,3 +218,121 @@ def _has_own_level(name: str) -> bool:
             return True
         logger = logger.parent
     return False
+
+
+class TextLines(logging.Formatter):
+    """`time level logger: message key=value…`, one line a record; a traceback follows, indented."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        extras = "".join(f" {name}={_quote(value)}" for name, value in _extras(record).items())
+        line = f"{_format_time(record, ' ')} {record.levelname} {record.name}: {message_of(record)}{extras}"
+        trace = "".join(f"\n  {visible_text(below)}" for below in _trace(self, record).split("\n"))
+        return visible_text(line) + (trace if trace.strip() else "")
+
+
+class JsonLines(logging.Formatter):
+    """One JSON document a line; `extras` and `exception` only if the record has them."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        document: dict[str, Any] = {
+            "time": _format_time(record, "T"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": message_of(record),
+        }
+        if extras := _extras(record):
+            document["extras"] = {name: _json_value(value) for name, value in extras.items()}
+        if trace := _trace(self, record):
+            document["exception"] = trace
+        return visible_json(json.dumps(document, default=str))
+
+
+def message_of(record: logging.LogRecord) -> str:
+    """The formatted message. Wrong arguments must neither lose the line nor fail the run that logged it."""
+    try:
+        return record.getMessage()
+    except Exception:  # noqa: BLE001
+        return f"{record.msg} (invalid log arguments)"
+
+
+def _format_time(record: logging.LogRecord, separator: str) -> str:
+    at = datetime.fromtimestamp(record.created, UTC)
+    return at.isoformat(separator, timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _extras(record: logging.LogRecord) -> Mapping[str, Any]:
+    """The `extra` fields of the record, after the id and train of the current run."""
+    extras = {name: value for name, value in vars(record).items() if name not in RECORD_FIELDS}
+    run = current()
+    return extras if run is None else {"metadata_id": run.metadata_id, "train": run.train, **extras}
+
+
+def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    raised = formatter.formatException(record.exc_info) if record.exc_info else record.exc_text
+    stack = record.stack_info and formatter.formatStack(record.stack_info)
+    return "\n".join(part for part in (raised, stack) if part)
+
+
+def _json_value(value: Any) -> Any:
+    """The value if it can be encoded as JSON, else its text."""
+    try:
+        json.dumps(value, default=str, allow_nan=False)
+    except (TypeError, ValueError):
+        return str(value)
+    return value
+
+
+def _quote(value: Any) -> str:
+    """The text of the value, quoted if it is empty or contains spaces, quotes or `=`."""
+    text = str(value)
+    return text if text and not any(one.isspace() or one in '"=' for one in text) else json.dumps(text)
+
+
+EVERY_SECONDS: Final = 30.0
+
+MOST_KINDS: Final = 100
+
+
+class LogLimit(logging.Filter):
+    """Logs one line of a kind per interval; the next one says how many were suppressed.
+
+    The kind of a line is its level and its unformatted text. As a logging filter it applies to all lines of
+    a logger; `log` applies it to one line. Thread-safe.
+    """
+
+    def __init__(
+        self, *, every_seconds: float = EVERY_SECONDS, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__()
+        self._every_seconds = every_seconds
+        self._clock = clock
+        self._kinds: dict[tuple[int, str], tuple[float, int]] = {}
+        self._lock = Lock()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        left_out = self._count(record.levelno, str(record.msg))
+        if left_out:
+            record.msg = f"{str(record.msg).rstrip()} ({left_out} more like this were not logged)"
+        return left_out is not None
+
+    def log(self, logger: logging.Logger, level: int, text: str, *arguments: object) -> None:
+        """Log this, unless a line of the same kind was logged within the interval."""
+        left_out = self._count(level, text)
+        if left_out is None:
+            return
+        template = f"{text} ({left_out} more like this were not logged)" if left_out else text
+        logger.log(level, template, *arguments)
+
+    def _count(self, level: int, text: str) -> int | None:
+        """How many of this kind were suppressed since the last line; None: suppress this one too."""
+        now = self._clock()
+        with self._lock:
+            kind = (level, text)
+            if kind not in self._kinds and len(self._kinds) >= MOST_KINDS:
+                kind = (level, "")
+            last, left_out = self._kinds.get(kind, (-self._every_seconds, 0))
+            if now - last < self._every_seconds:
+                self._kinds[kind] = (last, left_out + 1)
+                return None
+            self._kinds[kind] = (now, 0)
+            return left_out

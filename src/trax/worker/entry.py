@@ -1,4 +1,4 @@
-"""`QueuedEntry`: a work queue entry whose job can be awaited."""
+"""`QueuedEntry`: a work queue entry whose job can be awaited, and the polling behind `wait`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final, Protocol, Self
 from weakref import WeakKeyDictionary
 
-from trax.errors import EntryCancelled, NotFound, TraxError
+from trax.errors import EntryCancelled, NotFound, TraxError, WaitTimedOut
 from trax.events import Topic
 from trax.records.states import QueueStatus
 from trax.records.work_queue_entry import WorkQueueEntry
 from trax.schedule.validate import Requirement
-from trax.store.queue import queue_lists
 from trax.worker.loop import Loop
 
 if TYPE_CHECKING:
@@ -43,8 +42,8 @@ class QueuedEntry(WorkQueueEntry):
     async def wait(self, timeout: float | timedelta | None = None) -> Metadata:  # noqa: ASYNC109 - promised
         """Wait until the job is over (completed, cancelled, failed after its retries); return its last run.
 
-        Raises TimeoutError after `timeout` (the job continues), and EntryCancelled if the entry is withdrawn.
-        Retries of a manifest's run are separate entries.
+        Raises WaitTimedOut, a TimeoutError, after `timeout` (the job continues), and EntryCancelled if the
+        entry is withdrawn. Retries of a manifest's run are separate entries.
         """
         waits: WaitFunction | None = getattr(self, "_waits", None)
         if waits is None:
@@ -88,7 +87,7 @@ class EntryWaiter:
             async with asyncio.timeout(seconds):
                 end = await room.wait_for(entry.id)
         except TimeoutError:
-            raise TimeoutError(
+            raise WaitTimedOut(
                 f"entry {entry.id} of train {entry.train!r} has not ended after {seconds} s; it continues"
             ) from None
         return _run_of(entry, end)
@@ -127,9 +126,11 @@ class EntryPoller:
             unsubscribe()
 
     async def _poll(self) -> None:
+        from trax.store.queue.queue_lists import load_ended
+
         began = monotonic()
         store = await self._store.open()
-        for end in await store.ask(queue_lists.load_ended, list(self._waiters)):
+        for end in await store.ask(load_ended, list(self._waiters)):
             for guest in self._waiters.get(end.entry_id, ()):
                 if not guest.done():
                     guest.set_result(end)

@@ -1,4 +1,4 @@
-"""Identify this process: host name, environment (Kubernetes, Lambda, …) and instance id."""
+"""Renew the worker rows of this process from a thread, and identify it: host, environment, instance."""
 
 from __future__ import annotations
 
@@ -11,14 +11,11 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from trax.events import Topic
 from trax.records.worker import HeartbeatStreak, WorkerKind
-from trax.store import workers
-from trax.store.announce import announce
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -36,59 +33,16 @@ ENVIRONMENTS: Final = (
     ("KUBERNETES_SERVICE_HOST", "kubernetes", "HOSTNAME"),
     ("WEBSITE_SITE_NAME", "azure-app-service", "WEBSITE_INSTANCE_ID"),
 )
+
 """The variable that reveals an environment, its name, the variable with the instance id. First match wins."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
-    """Host, environment and instance of this process; detected once, when an app is created."""
-
-    host: str
-    environment: str
-    instance_id: str
-    labels: Mapping[str, str]
-
-    @classmethod
-    def detect(cls, settings: Settings, environment: Mapping[str, str] | None = None) -> Self:
-        """Take the settings, and fill what they omit from the environment variables."""
-        environment = os.environ if environment is None else environment
-        host = _host_name()
-        place, instance_id = _detect_environment(environment)
-        return cls(
-            host=host,
-            environment=settings.host_environment or place,
-            instance_id=settings.host_instance_id or instance_id or f"{host}-{os.getpid()}",
-            labels=settings.host_labels,
-        )
-
-
-def _detect_environment(environment: Mapping[str, str]) -> tuple[str, str | None]:
-    for variable, name, instance in ENVIRONMENTS:
-        if environment.get(variable):
-            return name, environment.get(instance)
-    return "server", None
-
-
-def _host_name() -> str:
-    try:
-        return socket.gethostname() or "unknown"
-    except OSError:
-        return "unknown"
-
-
-@cache
-def own_version() -> str:
-    """The version of Trax; empty when it is not installed as a package."""
-    try:
-        return version("trax-scheduler")
-    except PackageNotFoundError:
-        return ""
 
 
 logger = logging.getLogger(__name__)
 
 CLOSE_SECONDS: Final = 2.0
+
 RETRY_SECONDS: Final = 1.0
+
 """Pause after a failed heartbeat, if the interval is not shorter."""
 
 
@@ -156,6 +110,9 @@ class Heartbeat:
 
     def register(self, connection: Connection, store: Store, row: Mapping[str, Any]) -> int:
         """Insert a worker row with the given columns and those of this process; returns its id."""
+        from trax.store import workers
+        from trax.store.announce import announce
+
         identity, settings = self._identity, self._live.current
         columns = {
             "host": identity.host,
@@ -178,6 +135,8 @@ class Heartbeat:
 
     def record_heartbeats(self, connection: Connection, now: datetime) -> None:
         """Renew all rows. Drop the row of `app.run` if it is gone: it was declared lost."""
+        from trax.store import workers
+
         with self._lock:
             ids = set(self._ids)
         renewed = workers.record_heartbeats(connection, ids, now=now) if ids else set[int]()
@@ -234,7 +193,57 @@ class Heartbeat:
 
     def _remove_caller(self, store: Store) -> None:
         if self.caller_id is not None:
+            from trax.store import workers
+
             try:
                 store.run(workers.remove, self.caller_id)
             except Exception as error:  # noqa: BLE001 - the row expires without heartbeats
                 logger.debug("worker %s could not remove its row: %s", self.caller_id, error)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Host, environment and instance of this process; detected once, when an app is created."""
+
+    host: str
+    environment: str
+    instance_id: str
+    labels: Mapping[str, str]
+
+    @classmethod
+    def detect(cls, settings: Settings, environment: Mapping[str, str] | None = None) -> Self:
+        """Take the settings, and fill what they omit from the environment variables."""
+        environment = os.environ if environment is None else environment
+        host = _host_name()
+        place, instance_id = _detect_environment(environment)
+        return cls(
+            host=host,
+            environment=settings.host_environment or place,
+            instance_id=settings.host_instance_id or instance_id or f"{host}-{os.getpid()}",
+            labels=settings.host_labels,
+        )
+
+
+def _detect_environment(environment: Mapping[str, str]) -> tuple[str, str | None]:
+    for variable, name, instance in ENVIRONMENTS:
+        if environment.get(variable):
+            return name, environment.get(instance)
+    return "server", None
+
+
+def _host_name() -> str:
+    try:
+        return socket.gethostname() or "unknown"
+    except OSError:
+        return "unknown"
+
+
+@cache
+def own_version() -> str:
+    """The version of Trax; empty when it is not installed as a package."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("trax-scheduler")
+    except PackageNotFoundError:
+        return ""

@@ -11,8 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, assert_never
 
 from trax.errors import DefinitionError, format_value
-from trax.store.runs import metadata
-from trax.store.types import parse_json
 from trax.train import Cancelled, Done, Failed, Interrupted, Train
 
 if TYPE_CHECKING:
@@ -45,6 +43,7 @@ class Hooks:
     def __init__(self, parameters: Parameters) -> None:
         self._parameters = parameters
         self._shared: dict[str, list[Hook]] = {name: [] for name in HOOK_NAMES}
+        self.shared_queue_hooks = self._shared["on_queue"]
 
     def on_queue(self, hook: HookT) -> HookT:
         """Called before `app.queue` writes an entry; an exception prevents it."""
@@ -73,7 +72,7 @@ class Hooks:
     def queue_hooks(self, train: Train[Any, Any]) -> list[Hook]:
         """The hooks to call before an entry is written."""
         own = train.options.on_queue
-        return [*self._shared["on_queue"], *([own] if own else ())]
+        return [*self.shared_queue_hooks, *([own] if own else ())]
 
     async def call_start_hooks(self, store: Store, target: HookTarget) -> None:
         await self._call_hooks(store, target, "on_started")
@@ -102,6 +101,8 @@ class Hooks:
         own, shared = getattr(target.train.options, name), self._shared
         if not self._has_hook(target.train, name):
             return
+        from trax.store.runs import metadata
+
         try:
             record = await store.ask(metadata.get, target.metadata_id)
             record = record and self._fill_values(record, target, outcome)
@@ -120,6 +121,8 @@ class Hooks:
 
     def _fill_values(self, record: Metadata, target: HookTarget, outcome: Done[Any] | None) -> Metadata:
         """The record with full input and output, also when these are not saved or truncated."""
+        from trax.store.types import parse_json
+
         if target.input is not None:
             record = replace(record, input=parse_json(target.input))
         if outcome is not None:

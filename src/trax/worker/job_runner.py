@@ -1,30 +1,27 @@
-"""Convert the outcome of a run into the result that is stored in its record."""
+"""Execute one claimed run, and convert its outcome into the result that is stored."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, assert_never
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar, assert_never
 
-from trax.engine.finish import RunResult
 from trax.engine.retry import full_class_name
 from trax.errors import RemoteFailure, SecretUnreadable, TraxError
-from trax.records.metadata import ResultRow
-from trax.records.result import ResultKind
+from trax.records.result import ResultKind, RunResult
 from trax.records.states import CancelReason, State
 from trax.train import Cancelled, Done, Failed, Interrupted, Outcome, RetryAfter, Run, Train, enter_run
 from trax.train.outcome import describe
 from trax.train.secrets import hide_words
 from trax.worker.hooks import HookTarget
 from trax.worker.messages import ExecuteRequest, reference_to
+from trax.worker.results import FollowUp
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
-    from datetime import timedelta
+    from collections.abc import Awaitable
 
-    from trax.engine.parameters import Parameters
-    from trax.settings import Settings
     from trax.store import Store
     from trax.store.runs.claim import Claimed, HeldRun
     from trax.train import Cancellation, Codec
@@ -34,48 +31,91 @@ if TYPE_CHECKING:
     from trax.worker.parts import Parts
     from trax.worker.processes import CpuProcessPool
     from trax.worker.recorded_run import RemoteExecutor
+    from trax.worker.results import FollowUps
     from trax.worker.run_log import RunProgress
 
 
 T = TypeVar("T")
 
 
-def result_row_of(
+def build_result(
+    job: Claimed | HeldRun,
     outcome: Outcome[Any],
     train: Train[Any, Any],
-    parameters: Parameters,
+    parts: Parts,
     *,
-    metadata_id: int,
-    worker_id: int | None = None,
+    worker_id: int | None,
     junctions: str | None = None,
-) -> ResultRow:
-    """The result to store for this outcome."""
+) -> RunResult:
+    """The result of a run with this outcome."""
+    if isinstance(outcome, Done):
+        return RunResult(
+            job.metadata_id,
+            job.external_id,
+            worker_id,
+            State.COMPLETED,
+            ResultKind.SUCCESS,
+            job.train,
+            job.manifest_id,
+            job.attempt,
+            parts.parameters.output_to_save(train, outcome.value),
+            junctions,
+        )
+    result = partial(
+        RunResult,
+        job.metadata_id,
+        job.external_id,
+        worker_id,
+        train=job.train,
+        manifest_id=job.manifest_id,
+        attempt=job.attempt,
+        junctions=junctions,
+    )
     match outcome:
-        case Done(value):
-            output = parameters.output_to_save(train, value)
-            return ResultRow(metadata_id, worker_id, State.COMPLETED, output, junctions=junctions)
-        case Failed(_, failure):
-            return ResultRow(
-                metadata_id,
-                worker_id,
+        case Failed(error, failure):
+            return result(
                 State.FAILED,
-                junctions=junctions,
+                ResultKind.FAILURE,
                 failure_junction=failure.junction,
                 failure_exception=failure.type,
                 failure_reason=failure.message,
                 stack_trace=failure.stack_trace,
+                raised=_class_names(error),
+                gives_up=_gives_up(error, train),
+                delay=error.delay if isinstance(error, RetryAfter) else None,
             )
-        case Cancelled(reason) | Interrupted(reason):
-            return ResultRow(
-                metadata_id,
-                worker_id,
+        case Cancelled(reason, timed_out):
+            is_failure = timed_out and parts.settings.timeout_counts_as_failure
+            kind = ResultKind.FAILURE if is_failure else ResultKind.CANCELLED
+            return result(State.CANCELLED, kind, failure_exception="Cancelled", failure_reason=reason)
+        case Interrupted(reason, delay):
+            name = "Interrupted" if delay is None else "Snooze"
+            return result(
                 State.CANCELLED,
-                junctions=junctions,
-                failure_exception="Snooze" if delay_of(outcome) is not None else type(outcome).__name__,
+                ResultKind.INTERRUPTED,
+                failure_exception=name,
                 failure_reason=reason,
+                delay=delay,
             )
         case _:
             assert_never(outcome)
+
+
+def _class_names(error: BaseException) -> tuple[str, ...]:
+    """The qualified names of the error's classes, which a stored retry policy is matched against."""
+    if isinstance(error, RemoteFailure):
+        return error.raised
+    return tuple(map(full_class_name, type(error).__mro__))
+
+
+def _gives_up(error: BaseException, train: Train[Any, Any]) -> bool:
+    """Whether the train's retry policy excludes retries after this error (`give_up_on`)."""
+    retry = train.options.retry
+    if retry is None:
+        return False
+    if isinstance(error, RemoteFailure):
+        return any(full_class_name(each) in error.raised for each in retry.give_up_on)
+    return isinstance(error, retry.give_up_on)
 
 
 def hide_in_outcome(outcome: Outcome[T], secret_words: frozenset[str]) -> Outcome[T]:
@@ -94,64 +134,6 @@ def hide_in_outcome(outcome: Outcome[T], secret_words: frozenset[str]) -> Outcom
             return outcome
 
 
-def unwritable_result(result: ResultRow, error: Exception) -> ResultRow:
-    """The failure to store when the database rejects the content of a result."""
-    return ResultRow(
-        metadata_id=result.metadata_id,
-        worker_id=result.worker_id,
-        state=State.FAILED,
-        failure_exception=type(error).__name__,
-        failure_reason=f"the result ({result.state}) could not be stored: {error}",
-    )
-
-
-def end_kind_of(outcome: Outcome[Any], settings: Settings) -> ResultKind:
-    """What the outcome counts as for the manifest, or for the entry of a single job."""
-    match outcome:
-        case Done():
-            return ResultKind.SUCCESS
-        case Failed():
-            return ResultKind.FAILURE
-        case Cancelled(timed_out=True) if settings.timeout_counts_as_failure:
-            return ResultKind.FAILURE
-        case Cancelled():
-            return ResultKind.CANCELLED
-        case Interrupted():
-            return ResultKind.INTERRUPTED
-        case _:
-            assert_never(outcome)
-
-
-def delay_of(outcome: Outcome[Any]) -> timedelta | None:
-    """The delay that the run itself asked for (RetryAfter, Snooze), if any."""
-    match outcome:
-        case Failed(RetryAfter() as error):
-            return error.delay
-        case Interrupted(_, delay):
-            return delay
-        case _:
-            return None
-
-
-def error_class_names(outcome: Outcome[Any]) -> tuple[str, ...]:
-    """The qualified names of the error's classes, which a stored retry policy is matched against."""
-    if not isinstance(outcome, Failed):
-        return ()
-    if isinstance(outcome.error, RemoteFailure):
-        return outcome.error.raised
-    return tuple(map(full_class_name, type(outcome.error).__mro__))
-
-
-def gives_up(outcome: Outcome[Any], train: Train[Any, Any]) -> bool:
-    """Whether the train's retry policy excludes retries after this error (`give_up_on`)."""
-    retry = train.options.retry
-    if not isinstance(outcome, Failed) or retry is None:
-        return False
-    if isinstance(outcome.error, RemoteFailure):
-        return any(full_class_name(each) in outcome.error.raised for each in retry.give_up_on)
-    return isinstance(outcome.error, retry.give_up_on)
-
-
 logger = logging.getLogger(__name__)
 
 RUN_FIELDS: Final = (
@@ -166,16 +148,6 @@ RUN_FIELDS: Final = (
 """Fields of the run that are passed to another process."""
 
 
-class FinishedJob(NamedTuple):
-    """A run that is over: the result to record, and the hooks to call after that."""
-
-    result: RunResult
-    train: str
-    outcome: Outcome[Any] | None = None
-    hook_target: HookTarget | None = None
-    span: RunSpan | None = None
-
-
 class JobRunner:
     """Executes claimed runs of one worker."""
 
@@ -184,17 +156,19 @@ class JobRunner:
         parts: Parts,
         store: Store,
         worker_id: int,
+        follow_ups: FollowUps,
         processes: CpuProcessPool | None = None,
         executor: RemoteExecutor | None = None,
     ) -> None:
         self._parts = parts
         self._store = store
         self._worker_id = worker_id
+        self._follow_ups = follow_ups
         self._processes = processes
         self._executor = executor
 
-    async def execute(self, job: Claimed, token: Cancellation) -> FinishedJob:
-        """Execute the run; return its result, with what it means for its manifest."""
+    async def execute(self, job: Claimed, token: Cancellation) -> RunResult:
+        """Execute the run; return its result."""
         parts = self._parts
         try:
             train = parts.trains.get(job.train)
@@ -202,7 +176,7 @@ class JobRunner:
             value = self._decode_input(codec, job.input or "null")
             elsewhere = reference_to(train) if train.options.cpu and self._processes is not None else None
         except TraxError as error:
-            return FinishedJob(self._invalid_job_result(job, error), job.train)
+            return self._invalid_job_result(job, error)
         progress = self._open_progress(job, token)
         run = self._build_run(job, token, progress)
         run.secret_words = codec.secret_words(value)
@@ -236,7 +210,9 @@ class JobRunner:
             span.stop(outcome)
         if isinstance(outcome, Failed):
             _log_failure(job, outcome)
-        return self._build_finished_job(job, train, outcome, junctions, span)
+        result = build_result(job, outcome, train, parts, worker_id=self._worker_id, junctions=junctions)
+        self._add_follow_up(job, train, outcome, span)
+        return result
 
     def _decode_input(self, codec: Codec[Any], text: str) -> Any:
         try:
@@ -276,21 +252,15 @@ class JobRunner:
             reporter=progress.report,
         )
 
-    def _build_finished_job(
-        self,
-        job: Claimed,
-        train: Train[Any, Any],
-        outcome: Outcome[Any],
-        junctions: str | None = None,
-        span: RunSpan | None = None,
-    ) -> FinishedJob:
+    def _add_follow_up(
+        self, job: Claimed, train: Train[Any, Any], outcome: Outcome[Any], span: RunSpan | None = None
+    ) -> None:
         has_hook = self._parts.hooks.has_end_hook(train, outcome)
-        target = HookTarget(train, job.metadata_id, job.input) if has_hook else None
-        return FinishedJob(
-            self._build_result(job, train, outcome, junctions), job.train, outcome, target, span
-        )
+        if has_hook or span is not None:
+            target = HookTarget(train, job.metadata_id, job.input) if has_hook else None
+            self._follow_ups.add(job.metadata_id, FollowUp(outcome, target, span))
 
-    def error_result(self, job: Claimed, error: BaseException) -> FinishedJob:
+    def error_result(self, job: Claimed, error: BaseException) -> RunResult:
         """The result of a run whose execution raised an unexpected error: only this run fails."""
         train = self._parts.trains.get(job.train)
         logger.error(
@@ -302,19 +272,15 @@ class JobRunner:
         )
         exception = error if isinstance(error, Exception) else TraxError(f"{type(error).__name__}: {error}")
         failure = describe(exception, train=train.name, external_id=job.external_id, junction=None)
-        return self._build_finished_job(job, train, Failed(exception, failure))
+        failed = Failed(exception, failure)
+        self._add_follow_up(job, train, failed)
+        return build_result(job, failed, train, self._parts, worker_id=self._worker_id)
 
-    def unwritable_result(self, finished: FinishedJob, error: Exception) -> FinishedJob:
-        """A failure to record instead of a result that the database rejects."""
-        instead = unwritable_result(finished.result.row, error)
-        ended = finished.result._replace(row=instead, kind=ResultKind.FAILURE, delay=None)
-        return FinishedJob(ended, finished.train, span=finished.span)
-
-    def put_back_result(self, job: Claimed, reason: str) -> FinishedJob:
+    def put_back_result(self, job: Claimed, reason: str) -> RunResult:
         """The result of a claimed run that is not executed here: it goes back to the queue."""
         return self._result_without_run(job, Interrupted(reason))
 
-    def orphan_result(self, job: HeldRun) -> FinishedJob:
+    def orphan_result(self, job: HeldRun) -> RunResult:
         """The result of an orphan, a run claimed without this worker's knowledge: put back, or cancelled."""
         if job.cancel_reason is CancelReason.REQUESTED:
             return self._result_without_run(job, Cancelled("cancelled by request"))
@@ -322,9 +288,10 @@ class JobRunner:
             job, Interrupted("orphaned: its worker did not receive the result of the claim")
         )
 
-    def _result_without_run(self, job: Claimed | HeldRun, outcome: Cancelled | Interrupted) -> FinishedJob:
+    def _result_without_run(self, job: Claimed | HeldRun, outcome: Cancelled | Interrupted) -> RunResult:
         """No hooks are called for a run that never started."""
-        return FinishedJob(self._build_result(job, self._parts.trains.get(job.train), outcome), job.train)
+        train = self._parts.trains.get(job.train)
+        return build_result(job, outcome, train, self._parts, worker_id=self._worker_id)
 
     def _attempt_elsewhere(
         self,
@@ -357,65 +324,19 @@ class JobRunner:
             "log": handle_log_record,
         }
 
-    @property
-    def has_telemetry(self) -> bool:
-        """Whether telemetry is on."""
-        return self._parts.telemetry.now is not None
-
-    async def record_durations(self, finished: Sequence[FinishedJob]) -> None:
-        """Report durations to telemetry, after the results are recorded."""
-        telemetry = self._parts.telemetry.now
-        if telemetry is not None:
-            spans = {job.result.row.metadata_id: job.span for job in finished}
-            await telemetry.finish_runs(self._store, spans)
-
-    async def call_hooks(self, finished: FinishedJob) -> None:
-        """Call the hooks, after the result is recorded."""
-        if finished.hook_target is not None and finished.outcome is not None:
-            await self._parts.hooks.call_end_hooks(self._store, finished.hook_target, finished.outcome)
-
-    def _build_result(
-        self,
-        job: Claimed | HeldRun,
-        train: Train[Any, Any],
-        outcome: Outcome[Any],
-        junctions: str | None = None,
-    ) -> RunResult:
-        ending = result_row_of(
-            outcome,
-            train,
-            self._parts.parameters,
-            metadata_id=job.metadata_id,
-            worker_id=self._worker_id,
-            junctions=junctions,
-        )
-        if isinstance(outcome, Done):
-            return RunResult(ending, job.external_id, ResultKind.SUCCESS, job.manifest_id, job.attempt)
-        return RunResult(
-            row=ending,
-            external_id=job.external_id,
-            kind=end_kind_of(outcome, self._parts.settings),
-            manifest_id=job.manifest_id,
-            attempt=job.attempt,
-            raised=error_class_names(outcome),
-            gives_up=gives_up(outcome, train),
-            delay=delay_of(outcome),
-        )
-
     def _invalid_job_result(self, job: Claimed, error: TraxError) -> RunResult:
         """The result for an unknown train or an invalid input: retrying would not help."""
-        ending = ResultRow(
-            metadata_id=job.metadata_id,
-            worker_id=self._worker_id,
-            state=State.FAILED,
+        return RunResult(
+            job.metadata_id,
+            job.external_id,
+            self._worker_id,
+            State.FAILED,
+            ResultKind.FAILURE,
+            job.train,
+            job.manifest_id,
+            job.attempt,
             failure_exception=type(error).__name__,
             failure_reason=str(error),
-        )
-        return RunResult(
-            row=ending,
-            external_id=job.external_id,
-            kind=ResultKind.FAILURE,
-            manifest_id=job.manifest_id,
             gives_up=True,
         )
 

@@ -1,4 +1,4 @@
-"""Garbage collector settings for a process that only runs an app."""
+"""`Loop`: call a function repeatedly until it is stopped; stop signals and garbage collector of a server."""
 
 from __future__ import annotations
 
@@ -19,75 +19,16 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
 
-YOUNG_THRESHOLD: Final = 10_000
-"""New objects before the young generation is collected; Python's default is 700."""
-
-
-def freeze_loaded_objects() -> None:
-    """Exclude everything loaded so far (modules, models, statements) from future collections.
-
-    A job allocates hundreds of objects without cycles. With Python's defaults the collector scans everything
-    ever imported every few thousand jobs, and the process stops meanwhile.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(YOUNG_THRESHOLD, *gc.get_threshold()[1:])
-
-
-STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
-
-
-class StopSignals:
-    """Handles stop signals while the block lasts.
-
-    The first signal drains: active runs may end. The second interrupts them and returns them to the queue.
-    The third exits the process at once.
-    """
-
-    def __init__(self) -> None:
-        self.stop_requested = asyncio.Event()
-        self.hurry_requested = asyncio.Event()
-
-    def __enter__(self) -> Self:
-        loop = asyncio.get_running_loop()
-        for number in STOP_SIGNALS:
-            loop.add_signal_handler(number, self._handle_signal, number)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        loop = asyncio.get_running_loop()
-        for number in STOP_SIGNALS:
-            loop.remove_signal_handler(number)
-
-    async def run_until_stopped(
-        self, work: Coroutine[Any, Any, None], *, hurry: Callable[[], None] = lambda: None
-    ) -> None:
-        """Run this until it is done or a stop signal comes, then cancel it; `hurry` is called before that."""
-        doing, asked = asyncio.create_task(work), asyncio.create_task(self.stop_requested.wait())
-        try:
-            await asyncio.wait({doing, asked}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            if not doing.done():
-                hurry()
-            for task in (doing, asked):
-                task.cancel()  # no effect on a task that is done
-            await asyncio.wait({doing, asked})
-        if not doing.cancelled():
-            await doing
-
-    def _handle_signal(self, number: int) -> None:
-        if self.hurry_requested.is_set():
-            os._exit(128 + number)
-        (self.hurry_requested if self.stop_requested.is_set() else self.stop_requested).set()
-
-
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
 _random: Final = Random()  # noqa: S311 - for jitter; its own instance, since a train may call random.seed
+
 JITTER: Final = 0.2
+
 PAUSES: Final = (0.5, 1.0, 2.0, 5.0)
+
 """Seconds to wait after failed turns, if the poll is not sooner."""
 
 
@@ -204,3 +145,66 @@ async def run_in_loop(event_loop: asyncio.AbstractEventLoop, coroutine: Coroutin
         future.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         await asyncio.wait([future])
         raise
+
+
+YOUNG_THRESHOLD: Final = 10_000
+
+"""New objects before the young generation is collected; Python's default is 700."""
+
+
+def freeze_loaded_objects() -> None:
+    """Exclude everything loaded so far (modules, models, statements) from future collections.
+
+    A job allocates hundreds of objects without cycles. With Python's defaults the collector scans everything
+    ever imported every few thousand jobs, and the process stops meanwhile.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG_THRESHOLD, *gc.get_threshold()[1:])
+
+
+STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+class StopSignals:
+    """Handles stop signals while the block lasts.
+
+    The first signal drains: active runs may end. The second interrupts them and returns them to the queue.
+    The third exits the process at once.
+    """
+
+    def __init__(self) -> None:
+        self.stop_requested = asyncio.Event()
+        self.hurry_requested = asyncio.Event()
+
+    def __enter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        for number in STOP_SIGNALS:
+            loop.add_signal_handler(number, self._handle_signal, number)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        loop = asyncio.get_running_loop()
+        for number in STOP_SIGNALS:
+            loop.remove_signal_handler(number)
+
+    async def run_until_stopped(
+        self, work: Coroutine[Any, Any, None], *, hurry: Callable[[], None] = lambda: None
+    ) -> None:
+        """Run this until it is done or a stop signal comes, then cancel it; `hurry` is called before that."""
+        doing, asked = asyncio.create_task(work), asyncio.create_task(self.stop_requested.wait())
+        try:
+            await asyncio.wait({doing, asked}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not doing.done():
+                hurry()
+            for task in (doing, asked):
+                task.cancel()  # no effect on a task that is done
+            await asyncio.wait({doing, asked})
+        if not doing.cancelled():
+            await doing
+
+    def _handle_signal(self, number: int) -> None:
+        if self.hurry_requested.is_set():
+            os._exit(128 + number)
+        (self.hurry_requested if self.stop_requested.is_set() else self.stop_requested).set()

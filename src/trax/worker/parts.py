@@ -1,4 +1,4 @@
-"""Counters and histograms of this process since its start, for metrics."""
+"""`Parts`: the components that resources, loops and tests share, and the counters of this process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from trax.engine import trigger
 from trax.engine.live_settings import LiveSettings
 from trax.engine.open_store import LazyStore
 from trax.engine.parameters import Parameters
@@ -18,13 +17,11 @@ from trax.engine.routing import LOCAL, Submitters, WorkerFleet
 from trax.errors import RunInterrupted
 from trax.events import Events
 from trax.schedule.builder import Declarations
-from trax.store.manifests import manifest_rows
-from trax.store.runs import metadata
 from trax.train import Registry, Services
 from trax.worker.entry import EntryWaiter
 from trax.worker.heartbeat import Heartbeat, Identity
 from trax.worker.hooks import Hooks
-from trax.worker.recorded_run import RunLimits
+from trax.worker.run_limits import RunLimits
 from trax.worker.run_log import RunLog
 from trax.worker.telemetry import Telemetry
 
@@ -52,10 +49,88 @@ BUCKET_BOUNDS: Final = (
     300.0,
     1800.0,
 )
+
 """Upper bounds of the buckets, in seconds; one more bucket has the rest."""
 
 MOST_REMEMBERED: Final = 10_000
+
 """How many manifest and reason pairs are remembered, so that each is logged once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The components that resources, loops and tests share."""
+
+    name: str
+    live: LiveSettings
+    store: LazyStore
+    trains: Registry
+    services: Services
+    submitters: Submitters
+    parameters: Parameters
+    declarations: Declarations
+    activator: ManifestActivator
+    entry_waiter: EntryWaiter
+    events: Events
+    identity: Identity
+    heartbeat: Heartbeat
+    hooks: Hooks
+    limits: RunLimits
+    run_log: RunLog
+    telemetry: Telemetry
+    counters: ProcessCounters
+
+    @property
+    def settings(self) -> Settings:
+        """The current settings. Read them each time: an operator may change them at any moment."""
+        return self.live.current
+
+    @property
+    def routing(self) -> Routing:
+        """Which submitter each registered train goes to, for the dispatcher."""
+        return self.submitters.build_routing(self.trains)
+
+    @property
+    def routes_json(self) -> str:
+        """Train to submitter as JSON: other servers admit these trains because this one submits them."""
+        return json.dumps(self.routing.routes)
+
+    def own_routes(self) -> WorkerFleet:
+        """The routes of this server alone."""
+        routing = self.routing
+        return WorkerFleet(routes=routing.routes, accepts_any=routing.default != LOCAL)
+
+    def close(self) -> None:
+        """Close the database. It is opened again on next use."""
+        self.run_log.shut_down()
+        self.heartbeat.close()
+        self.store.close()
+
+    @classmethod
+    def build(cls, address: str, live: LiveSettings, name: str = "default") -> Self:
+        trains, events = Registry(), Events()
+        store, parameters = LazyStore(address, live, events), Parameters(live, trains)
+        identity = Identity.detect(live.current)
+        return cls(
+            name=name,
+            live=live,
+            store=store,
+            trains=trains,
+            services=Services(),
+            submitters=Submitters(),
+            parameters=parameters,
+            declarations=Declarations(parameters.input_writer),
+            activator=ManifestActivator(store, trains, parameters, live),
+            entry_waiter=EntryWaiter(store, events),
+            events=events,
+            identity=identity,
+            heartbeat=Heartbeat(store, live, identity, name),
+            hooks=Hooks(parameters),
+            limits=RunLimits(live),
+            run_log=RunLog(live, events),
+            telemetry=Telemetry(),
+            counters=ProcessCounters(),
+        )
 
 
 @dataclass(slots=True)
@@ -150,7 +225,9 @@ class ManifestActivator:
 
 
 def _train_names(connection: Connection, external_ids: list[str]) -> dict[str, str]:
-    return {name: row.train for name, row in manifest_rows.load_targets(connection, external_ids).items()}
+    from trax.store.manifests.manifest_rows import load_targets
+
+    return {name: row.train for name, row in load_targets(connection, external_ids).items()}
 
 
 def _activate(
@@ -162,79 +239,12 @@ def _activate(
     *,
     force: bool,
 ) -> int:
+    from trax.engine import trigger
+    from trax.store.runs import metadata
+
     if not metadata.is_in_progress(connection, run.metadata_id):
         raise RunInterrupted(
             f"run {run.metadata_id} is no longer in progress (put back or ended); nothing was activated"
         )
     now = store.now(connection)
     return trigger.activate(connection, str(run.manifest), targets, settings, force=force, now=now)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """The components that resources, loops and tests share."""
-
-    name: str
-    live: LiveSettings
-    store: LazyStore
-    trains: Registry
-    services: Services
-    submitters: Submitters
-    parameters: Parameters
-    declarations: Declarations
-    activator: ManifestActivator
-    entry_waiter: EntryWaiter
-    events: Events
-    identity: Identity
-    heartbeat: Heartbeat
-    hooks: Hooks
-    limits: RunLimits
-    run_log: RunLog
-    telemetry: Telemetry
-    counters: ProcessCounters
-
-    @property
-    def settings(self) -> Settings:
-        """The current settings. Read them each time: an operator may change them at any moment."""
-        return self.live.current
-
-    @property
-    def routing(self) -> Routing:
-        """Which submitter each registered train goes to, for the dispatcher."""
-        return self.submitters.build_routing(self.trains)
-
-    @property
-    def routes_json(self) -> str:
-        """Train to submitter as JSON: other servers admit these trains because this one submits them."""
-        return json.dumps(self.routing.routes)
-
-    def own_routes(self) -> WorkerFleet:
-        """The routes of this server alone."""
-        routing = self.routing
-        return WorkerFleet(routes=routing.routes, accepts_any=routing.default != LOCAL)
-
-    @classmethod
-    def build(cls, address: str, live: LiveSettings, name: str = "default") -> Self:
-        trains, events = Registry(), Events()
-        store, parameters = LazyStore(address, live, events), Parameters(live, trains)
-        identity = Identity.detect(live.current)
-        return cls(
-            name=name,
-            live=live,
-            store=store,
-            trains=trains,
-            services=Services(),
-            submitters=Submitters(),
-            parameters=parameters,
-            declarations=Declarations(parameters.input_writer),
-            activator=ManifestActivator(store, trains, parameters, live),
-            entry_waiter=EntryWaiter(store, events),
-            events=events,
-            identity=identity,
-            heartbeat=Heartbeat(store, live, identity, name),
-            hooks=Hooks(parameters),
-            limits=RunLimits(live),
-            run_log=RunLog(live, events),
-            telemetry=Telemetry(),
-            counters=ProcessCounters(),
-        )

@@ -1,4 +1,4 @@
-"""An active run: its job, its cancellation, and when to check it next."""
+"""The slots of a worker: run a limited number of jobs at once, stop those that time out, collect results."""
 
 from __future__ import annotations
 
@@ -137,7 +137,8 @@ class Pool(Generic[JobT, ResultT]):
     """Runs jobs as tasks of one event loop, each with a time limit.
 
     `execute` returns the result of a job. If it raises, `to_failure` builds a result from the error, so no
-    slot is lost. Jobs without a free slot wait in a backlog, in the given order.
+    slot is lost. Jobs without a free slot wait in a backlog, in the given order. `on_dropped` receives the
+    result of an abandoned run, which is not collected.
     """
 
     def __init__(
@@ -149,6 +150,7 @@ class Pool(Generic[JobT, ResultT]):
         on_ended: Callable[[], None],
         on_started: Callable[[], None] = lambda: None,
         on_backlog_low: Callable[[], None] = lambda: None,
+        on_dropped: Callable[[ResultT], None] = lambda _: None,
         default_timeout: Callable[[], float],
         prefetch: int = 0,
         clock: Callable[[], float] = time.monotonic,
@@ -161,6 +163,7 @@ class Pool(Generic[JobT, ResultT]):
         self._on_ended = on_ended
         self._on_started = on_started
         self._on_backlog_low = on_backlog_low
+        self._on_dropped = on_dropped
         self._default_timeout = default_timeout
         self._clock = clock
         self._active: dict[int, ActiveRun[JobT]] = {}
@@ -346,7 +349,8 @@ class Pool(Generic[JobT, ResultT]):
         except BaseException as error:  # noqa: BLE001 - becomes the result: a slot is never lost
             ended = self._to_failure(job, error)
         if self._active.get(job.metadata_id) is not run:
-            return  # abandoned: it already has a result
+            self._on_dropped(ended)  # abandoned: it already has a result
+            return
         self._results.append(ended)
         self.ended_count += 1
         del self._active[job.metadata_id]

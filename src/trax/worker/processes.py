@@ -1,4 +1,4 @@
-"""Worker side of a cpu process: start it, run jobs in it, stop it."""
+"""Processes for cpu trains, worker side: start them, run jobs in them, stop them."""
 
 from __future__ import annotations
 
@@ -227,4 +227,4 @@ class CpuProcessPool:
 def _stop_request(request: ExecuteRequest, token: Cancellation) -> StopRequest:
     interrupts = isinstance(token.error(), RunInterrupted)
     reason = token.reason or "the task around the run was cancelled"
-    return StopRequest(request.metadata_id, reason, interrupts, token.timed_out)
+    return StopRequest(request.metadata_id, reason, interrupts, token.has_timed_out)

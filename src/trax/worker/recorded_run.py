@@ -1,36 +1,31 @@
-"""Execute trains in remote processes without a database; the records are kept here."""
+"""`app.run`: run a train now and record it, in this process or a remote one."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from contextlib import asynccontextmanager
-from contextvars import ContextVar
 from dataclasses import replace
 from itertools import chain, repeat
-from threading import Lock
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from trax.engine.actor import record_audit
 from trax.engine.parameters import secret_mode
-from trax.errors import DefinitionError, format_value
 from trax.records.metadata import NewRun
 from trax.records.work_queue_entry import new_external_id
 from trax.store.faults import Fault, fault_of
 from trax.store.runs import metadata
+from trax.store.runs.claim import HeldRun
 from trax.train import Cancellation, Cancelled, Run, current, enter_run, result_of
-from trax.train.options import LIMIT, is_limit
 from trax.worker.hooks import HookTarget
-from trax.worker.job_runner import handle_log_record, hide_in_outcome, result_row_of, unwritable_result
+from trax.worker.job_runner import build_result, handle_log_record, hide_in_outcome
 from trax.worker.loop import PAUSES
+from trax.worker.results import unwritable_result
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Coroutine
+    from collections.abc import Awaitable, Coroutine
 
-    from trax.engine.live_settings import LiveSettings
-    from trax.records.metadata import ResultRow
+    from trax.records.result import RunResult
     from trax.store import Connection, Store
     from trax.train import Outcome, Train
     from trax.train.run import Observer
@@ -71,118 +66,6 @@ async def run_on(remote: Remote, parts: Parts, train: Train[Any, Out], value: An
     async with parts.limits.slot(train):
         token = parent.cancellation if parent else Cancellation()
         return result_of(await remote.run(train, text, parent.metadata_id if parent else None, token))
-
-
-_slots_in_use: ContextVar[frozenset[RunSlots]] = ContextVar("trax_held_slots", default=frozenset())
-"""The slots of the enclosing runs: a nested run must not wait for its own parent."""
-
-
-class RunLimits:
-    """The limits of an app: for each train, and in total."""
-
-    def __init__(self, live: LiveSettings) -> None:
-        self._live = live
-        self._overrides: dict[str, int] = {}
-        self._trains: dict[str, RunSlots] = {}
-        self._all = RunSlots()
-
-    def set(self, train: Train[Any, Any], limit: int) -> None:
-        """Override the train's own limit."""
-        if not is_limit(limit):
-            raise DefinitionError(
-                f"the limit of train {train.name!r} must be {LIMIT} (got {format_value(limit)})"
-            )
-        self._overrides[train.name] = limit
-
-    @asynccontextmanager
-    async def slot(self, train: Train[Any, Any]) -> AsyncGenerator[None]:
-        """Hold a slot of the train, and one of the total, while the block runs."""
-        limit = self._overrides.get(train.name, train.options.concurrency_limit)
-        total_limit = self._live.current.max_concurrent_runs
-        if limit is None and total_limit is None:
-            yield
-            return
-        async with self._slots_of(train).hold(limit), self._all.hold(total_limit):
-            yield
-
-    def _slots_of(self, train: Train[Any, Any]) -> RunSlots:
-        return self._trains.setdefault(train.name, RunSlots())
-
-
-class RunSlots:
-    """A fair semaphore across event loops and threads, with a limit that may change."""
-
-    def __init__(self) -> None:
-        self._limit: int | None = None
-        self._taken = 0
-        self._waiting: deque[_Waiter] = deque()
-        self._lock = Lock()
-
-    @asynccontextmanager
-    async def hold(self, limit: int | None) -> AsyncGenerator[None]:
-        """Hold a slot while the block runs. None: no limit. `limit` may differ from call to call."""
-        outer = _slots_in_use.get()
-        if limit is None or self in outer:
-            yield
-            return
-        await self._acquire(limit)
-        token = _slots_in_use.set(outer | {self})
-        try:
-            yield
-        finally:
-            _slots_in_use.reset(token)
-            self._release()
-
-    async def _acquire(self, limit: int) -> None:
-        with self._lock:
-            self._limit = limit
-            if self._taken < limit and not self._waiting:
-                self._taken += 1
-                return
-            waiter = _Waiter()
-            self._waiting.append(waiter)
-        try:
-            await waiter.turn
-        except asyncio.CancelledError:
-            self._abandon(waiter)
-            raise
-
-    def _abandon(self, waiter: _Waiter) -> None:
-        """The caller was cancelled. If it got the slot at the same moment, pass the slot on."""
-        with self._lock:
-            if waiter in self._waiting:
-                self._waiting.remove(waiter)
-                return
-        self._release()
-
-    def _release(self) -> None:
-        with self._lock:
-            self._taken -= 1
-            while self._waiting and (self._limit is None or self._taken < self._limit):
-                if self._waiting.popleft().wake():
-                    self._taken += 1
-
-
-class _Waiter:
-    """A caller that waits for a slot in its own event loop."""
-
-    __slots__ = ("_loop", "turn")
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self.turn = self._loop.create_future()
-
-    def wake(self) -> bool:
-        """Wake the caller, from any thread; False when its event loop is closed."""
-        try:
-            self._loop.call_soon_threadsafe(self._end_wait)
-        except RuntimeError:
-            return False
-        return True
-
-    def _end_wait(self) -> None:
-        if not self.turn.done():
-            self.turn.set_result(None)
 
 
 logger = logging.getLogger(__name__)
@@ -321,21 +204,17 @@ class RecordedRun(Generic[Out]):
         self._parts.counters.count_run(self._train.name, perf_counter() - self._began)
         if self._span is not None:
             self._span.stop(outcome)
-        ending = result_row_of(
-            outcome,
-            self._train,
-            self._parts.parameters,
-            metadata_id=target.metadata_id,
-            worker_id=self._worker_id,
-            junctions=junctions,
+        held = HeldRun(target.metadata_id, progress.external_id, self._train.name, None, 1, None)
+        result = build_result(
+            held, outcome, self._train, self._parts, worker_id=self._worker_id, junctions=junctions
         )
-        await _finish_despite_cancel(self._write_with_retries(ending))
+        await _finish_despite_cancel(self._write_with_retries(result))
         if self._parts.telemetry.now is not None:
             await self._parts.telemetry.now.finish_runs(self._store, {target.metadata_id: self._span})
         await self._parts.hooks.call_end_hooks(self._store, target, outcome)
         return result_of(outcome) if raises else None
 
-    async def _write_with_retries(self, result: ResultRow) -> None:
+    async def _write_with_retries(self, result: RunResult) -> None:
         """Write the result; retry for up to `worker_lost_after`, while the caller waits.
 
         If the database rejects the content, a failure is written instead, and the error is raised.
@@ -357,7 +236,7 @@ class RecordedRun(Generic[Out]):
                 return
             await asyncio.sleep(pause)
 
-    async def _write(self, result: ResultRow) -> None:
+    async def _write(self, result: RunResult) -> None:
         with self._parts.run_log.final_batch([result.metadata_id]) as final_batch:
             await self._store.call(self._finish, result, final_batch)
 
@@ -369,7 +248,7 @@ class RecordedRun(Generic[Out]):
         )
         return metadata_id
 
-    def _finish(self, connection: Connection, result: ResultRow, final_batch: FinalBatch | None) -> None:
+    def _finish(self, connection: Connection, result: RunResult, final_batch: FinalBatch | None) -> None:
         now = self._store.now(connection)
         if final_batch is not None:
             final_batch.write(connection, now=now)

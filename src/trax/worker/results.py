@@ -8,164 +8,236 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trax.errors import StoreError
+from trax.records.result import ResultKind
+from trax.records.states import State
 from trax.store.faults import Fault, fault_of
-from trax.store.runs import metadata
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from trax.store import Connection
-    from trax.worker.job_runner import FinishedJob, JobRunner
+    from trax.records.result import RunResult
+    from trax.store import Store
+    from trax.train import Outcome
+    from trax.worker.hooks import HookTarget
+    from trax.worker.otel import RunSpan
+    from trax.worker.parts import Parts
 
 logger = logging.getLogger(__name__)
+
+
+def unwritable_result(result: RunResult, error: Exception) -> RunResult:
+    """The failure to store instead of a result whose content the database rejects."""
+    return result._replace(
+        state=State.FAILED,
+        kind=ResultKind.FAILURE,
+        output=None,
+        junctions=None,
+        failure_junction=None,
+        failure_exception=type(error).__name__,
+        failure_reason=f"the result ({result.state}) could not be stored: {error}",
+        stack_trace=None,
+        delay=None,
+    )
+
+
+class FollowUp(NamedTuple):
+    """What follows when the result of a run is written: its hooks are called, and its span ends.
+
+    `hook_target` is None if there is no hook for this outcome.
+    """
+
+    outcome: Outcome[Any]
+    hook_target: HookTarget | None
+    span: RunSpan | None
+
+
+class FollowUps:
+    """The follow-ups of runs whose results are not written yet, by the id of the run. Most runs have none."""
+
+    def __init__(self, parts: Parts, store: Store) -> None:
+        self._parts = parts
+        self._store = store
+        self._by_run: dict[int, FollowUp] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._by_run)
+
+    def add(self, metadata_id: int, follow_up: FollowUp) -> None:
+        self._by_run[metadata_id] = follow_up
+
+    def drop(self, result: RunResult) -> None:
+        """The result will not be written: call no hooks, and end the span."""
+        follow_up = self._by_run.pop(result.metadata_id, None)
+        if follow_up is not None and follow_up.span is not None:
+            follow_up.span.end(None)
+
+    def drop_hooks(self, result: RunResult) -> None:
+        """A failure was written instead of the result: its hooks must not hear of the original outcome."""
+        follow_up = self._by_run.get(result.metadata_id)
+        if follow_up is not None:
+            self._by_run[result.metadata_id] = follow_up._replace(hook_target=None)
+
+    def start(self, written: Sequence[RunResult]) -> None:
+        """Start the follow-ups of these results, in their own task: a slow hook must not delay others."""
+        has_telemetry = self._parts.telemetry.now is not None
+        if not written or not (self._by_run or has_telemetry):
+            return
+        found = {run.metadata_id: self._by_run.pop(run.metadata_id, None) for run in written}
+        if has_telemetry or any(found.values()):
+            task = asyncio.create_task(self._run(found), name="trax hooks")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def wait(self) -> None:
+        """Wait until every hook has returned."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _run(self, found: dict[int, FollowUp | None]) -> None:
+        """Record durations and end spans, then call the hooks."""
+        telemetry = self._parts.telemetry.now
+        if telemetry is not None:
+            spans = {run_id: None if each is None else each.span for run_id, each in found.items()}
+            await telemetry.finish_runs(self._store, spans)
+        for each in found.values():
+            if each is not None and each.hook_target is not None:
+                await self._parts.hooks.call_end_hooks(self._store, each.hook_target, each.outcome)
 
 
 class ResultWriter:
     """Writes results of runs. `put_back` receives those that could not be written, to be retried.
 
-    `written_before` finds results that an earlier try committed although the connection was lost.
+    `find_recorded` finds results that an earlier try committed although the connection was lost.
     """
 
     def __init__(
         self,
-        write: Callable[[Sequence[FinishedJob]], Awaitable[list[FinishedJob]]],
-        find_recorded: Callable[[Sequence[FinishedJob]], Awaitable[set[int]]],
-        put_back: Callable[[Sequence[FinishedJob]], None],
-        runner: Callable[[], JobRunner],
+        write: Callable[[Sequence[RunResult]], Awaitable[Sequence[RunResult]]],
+        find_recorded: Callable[[Sequence[RunResult]], Awaitable[set[int]]],
+        put_back: Callable[[Sequence[RunResult]], None],
+        follow_ups: FollowUps,
     ) -> None:
         self._write = write
         self._find_recorded = find_recorded
         self._put_back = put_back
-        self._runner = runner
-        self._hook_tasks: set[asyncio.Task[None]] = set()
-        self._batches_in_flight: list[Sequence[FinishedJob]] = []
+        self._follow_ups = follow_ups
+        self._batches_in_flight: list[Sequence[RunResult]] = []
         self.unrecordable: set[int] = set()
         """Runs whose result the database rejects. They are not run again while this worker runs."""
 
     @property
-    def in_flight(self) -> list[FinishedJob]:
+    def in_flight(self) -> list[RunResult]:
         """The results being written now."""
-        return [job for batch in self._batches_in_flight for job in batch]
+        return [result for batch in self._batches_in_flight for result in batch]
 
-    async def write(self, finished: Sequence[FinishedJob]) -> int:
+    async def write(self, results: Sequence[RunResult]) -> int:
         """Write them in one batch, and start their hooks; return how many were recorded."""
-        self._batches_in_flight.append(finished)
+        self._batches_in_flight.append(results)
         try:
-            written, kept = await self._write_batch(finished)
-            self._start_hooks(written)
-            if len(written) == len(finished):
+            written, kept = await self._write_batch(results)
+            self._follow_ups.start(written)
+            if len(written) == len(results):
                 return len(written)
             before = await self._find_recorded_earlier(
-                [job for job in finished if _run_id(job) not in kept], written
+                [result for result in results if result.metadata_id not in kept], written
             )
-            self._start_hooks(before)
+            self._follow_ups.start(before)
             if kept:
                 raise next(iter(kept.values()))
             return len(written) + len(before)
         finally:
-            self._batches_in_flight.remove(finished)
+            self._batches_in_flight.remove(results)
 
     async def wait_for_hooks(self) -> None:
         """Wait until every hook has returned."""
-        while self._hook_tasks:
-            await asyncio.wait(self._hook_tasks)
-
-    def _start_hooks(self, written: Sequence[FinishedJob]) -> None:
-        runner = self._runner()
-        with_hooks = [job for job in written if job.hook_target is not None]
-        if with_hooks or (written and runner.has_telemetry):
-            task = asyncio.create_task(self._call_hooks(written, with_hooks), name="trax hooks")
-            self._hook_tasks.add(task)
-            task.add_done_callback(self._hook_tasks.discard)
-
-    async def _call_hooks(self, written: Sequence[FinishedJob], with_hooks: Sequence[FinishedJob]) -> None:
-        """Runs in its own task: a slow hook must not delay other results."""
-        await self._runner().record_durations(written)
-        for job in with_hooks:
-            await self._runner().call_hooks(job)
+        await self._follow_ups.wait()
 
     async def _write_batch(
-        self, finished: Sequence[FinishedJob]
-    ) -> tuple[list[FinishedJob], dict[int, Exception]]:
+        self, results: Sequence[RunResult]
+    ) -> tuple[Sequence[RunResult], dict[int, Exception]]:
         try:
-            return await self._write(finished), {}
+            return await self._write(results), {}
         except asyncio.CancelledError:
-            self._put_back(finished)
+            self._put_back(results)
             raise
         except Exception as error:
             if not _may_be_one_row(error):
-                self._put_back(finished)
+                self._put_back(results)
                 raise
             logger.exception(
-                "%s results could not be written in one batch; writing them one by one", len(finished)
+                "%s results could not be written in one batch; writing them one by one", len(results)
             )
-            return await self._write_singly(finished)
+            return await self._write_singly(results)
 
     async def _find_recorded_earlier(
-        self, finished: Sequence[FinishedJob], written: Sequence[FinishedJob]
-    ) -> list[FinishedJob]:
+        self, results: Sequence[RunResult], written: Sequence[RunResult]
+    ) -> list[RunResult]:
         """Those that an earlier try has recorded. The others were reassigned: their results are dropped."""
-        accounted = {*map(_run_id, written), *self.unrecordable}
-        refused = [job for job in finished if _run_id(job) not in accounted]
+        accounted = {*(result.metadata_id for result in written), *self.unrecordable}
+        refused = [result for result in results if result.metadata_id not in accounted]
         try:
             before = await self._find_recorded(refused)
         except BaseException:
             self._put_back(refused)
             raise
-        for job in refused:
-            if _run_id(job) not in before:
+        for result in refused:
+            if result.metadata_id not in before:
                 logger.warning(
                     "run %s: its result (%s) came too late and is not recorded; the run was taken over",
-                    _run_id(job),
-                    job.result.row.state,
-                    extra=_extra(job),
+                    result.metadata_id,
+                    result.state,
+                    extra=_extra(result),
                 )
-                _end_span(job)
-        return [job for job in refused if _run_id(job) in before]
+                self._follow_ups.drop(result)
+        return [result for result in refused if result.metadata_id in before]
 
     async def _write_singly(
-        self, finished: Sequence[FinishedJob]
-    ) -> tuple[list[FinishedJob], dict[int, Exception]]:
+        self, results: Sequence[RunResult]
+    ) -> tuple[list[RunResult], dict[int, Exception]]:
         """Write one by one: a run whose result is rejected fails with the reason, the others are recorded.
 
         Results that cannot be written for another reason are put back, and returned with the error.
         """
-        written: list[FinishedJob] = []
+        written: list[RunResult] = []
         kept: dict[int, Exception] = {}
-        for number, job in enumerate(finished):
+        for number, result in enumerate(results):
             try:
-                written += await self._write_or_fail(job)
+                written += await self._write_or_fail(result)
             except asyncio.CancelledError:
-                self._put_back(finished[number:])
+                self._put_back(results[number:])
                 raise
             except Exception as error:
                 fault = fault_of(error)
                 if fault is Fault.CONTENT:
                     logger.exception(
                         "run %s: the database rejects its result; it is not recorded",
-                        _run_id(job),
-                        extra=_extra(job),
+                        result.metadata_id,
+                        extra=_extra(result),
                     )
-                    self.unrecordable.add(_run_id(job))
-                    _end_span(job)
+                    self.unrecordable.add(result.metadata_id)
+                    self._follow_ups.drop(result)
                     continue
-                rest = finished[number:] if fault is Fault.TRANSIENT else [job]
+                rest = results[number:] if fault is Fault.TRANSIENT else [result]
                 self._put_back(rest)
-                kept |= dict.fromkeys(map(_run_id, rest), error)
+                kept |= {each.metadata_id: error for each in rest}
                 if fault is Fault.TRANSIENT:
                     break
         return written, kept
 
-    async def _write_or_fail(self, job: FinishedJob) -> list[FinishedJob]:
+    async def _write_or_fail(self, result: RunResult) -> Sequence[RunResult]:
         try:
-            return await self._write([job])
+            return await self._write([result])
         except Exception as error:
             if fault_of(error) is not Fault.CONTENT:
                 raise
-            return await self._write([self._runner().unwritable_result(job, error)])
+            written = await self._write([unwritable_result(result, error)])
+            if written:
+                self._follow_ups.drop_hooks(result)
+            return written
 
 
 def _may_be_one_row(error: Exception) -> bool:
@@ -174,21 +246,6 @@ def _may_be_one_row(error: Exception) -> bool:
     return is_unknown or fault_of(error) is Fault.CONTENT
 
 
-def find_recorded(connection: Connection, finished: Sequence[FinishedJob]) -> set[int]:
-    """The ids of runs whose result an earlier try has recorded."""
-    return metadata.find_already_finished(connection, [job.result.row for job in finished])
-
-
-def _end_span(finished: FinishedJob) -> None:
-    if finished.span is not None:
-        finished.span.end(None)
-
-
-def _extra(finished: FinishedJob) -> dict[str, Any]:
+def _extra(result: RunResult) -> dict[str, Any]:
     """Fields that identify the run in a log line."""
-    ended = finished.result
-    return {"train": finished.train, "metadata_id": ended.row.metadata_id, "attempt": ended.attempt}
-
-
-def _run_id(finished: FinishedJob) -> int:
-    return finished.result.row.metadata_id
+    return {"train": result.train, "metadata_id": result.metadata_id, "attempt": result.attempt}

@@ -1,4 +1,4 @@
-"""Track claims of a worker, and find orphans: runs claimed in the database that the worker does not know."""
+"""`Worker`: claim runs and execute them in slots; find runs that were claimed but never arrived."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from trax.events import Topic
 from trax.records.states import CancelReason
 from trax.records.worker import WorkerKind
 from trax.store import workers
-from trax.store.runs import claim
-from trax.worker.job_runner import FinishedJob, JobRunner
+from trax.store.runs import claim, metadata
+from trax.worker.job_runner import JobRunner
 from trax.worker.pool import Load, Pool
 from trax.worker.processes import CpuProcessPool
-from trax.worker.results import ResultWriter, find_recorded
+from trax.worker.results import FollowUps, ResultWriter
 from trax.worker.run_log import STOP_REASONS
 from trax.worker.watchdog import LoopWatch
 from trax.worker.work_filter import ANY_WORK
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from trax.engine.job_dispatcher import DispatchResult
+    from trax.records.result import RunResult
     from trax.store import Connection, Store
     from trax.store.runs.claim import Claimed, ClaimRequest, HeldRun
     from trax.worker.parts import Parts
@@ -36,77 +37,16 @@ if TYPE_CHECKING:
     from trax.worker.work_filter import WorkFilter
 
 
-class ClaimSnapshot(NamedTuple):
-    """What a worker knew before it read its runs from the database: their ids, and finished claims."""
-
-    known_ids: frozenset[int]
-    finished_claims: int
-
-
-class ClaimTracker:
-    """A lock around each claim, which also finds orphans.
-
-    A connection may fail during the commit of a claim. Then the runs belong to the worker in the database,
-    but the worker got an error and does not run them: they are orphans. A run of a claim in progress looks
-    the same, so a run counts as an orphan only at the first check after that claim has finished.
-    """
-
-    def __init__(self) -> None:
-        self._lock = asyncio.Lock()
-        self._started_claims = 0
-        self._finished_claims = 0
-        self._suspects: dict[int, int] = {}
-        """Unknown runs of the last check, and the number of started claims when each was first seen."""
-
-    async def __aenter__(self) -> Self:
-        await self._lock.acquire()
-        self._started_claims += 1
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._finished_claims += 1
-        self._lock.release()
-
-    def snapshot(self, known_ids: Iterable[int]) -> ClaimSnapshot:
-        """Take before the database is read: a run that ends meanwhile is not an orphan."""
-        return ClaimSnapshot(frozenset(known_ids), self._finished_claims)
-
-    def orphans(self, held_ids: Iterable[int], snapshot: ClaimSnapshot) -> set[int]:
-        """The ids of runs that belong to this worker in the database but will never run here."""
-        unknown = [run_id for run_id in held_ids if run_id not in snapshot.known_ids]
-        seen = self._suspects
-        orphans = {
-            run_id for run_id in unknown if run_id in seen and seen[run_id] <= snapshot.finished_claims
-        }
-        self._suspects = {run_id: seen.get(run_id, self._started_claims) for run_id in unknown}
-        return orphans
-
-
-class Pace:
-    """Measures the rate of ended runs between fetches.
-
-    The rate counts, not the runs that end during a fetch: short jobs may all have ended before it begins.
-    """
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._last_fetch_at = clock()
-        self._ended = 0
-
-    def endings_during_fetch(self, began: float, ended: int) -> int:
-        """How many runs end during a fetch that began then and is done now; `ended` is the total so far."""
-        now = self._clock()
-        since, took, new = now - self._last_fetch_at, now - began, ended - self._ended
-        self._last_fetch_at, self._ended = now, ended
-        return new if since <= took else int(new * took / since)
-
-
 logger = logging.getLogger(__name__)
 
 SECOND: Final = timedelta(seconds=1)
+
 FLUSH_PAUSES: Final = (0.2, 0.5, 1.0, 2.0)
+
 """Pauses between attempts to write the last results at shutdown."""
+
 INTERRUPT_SECONDS: Final = 5.0
+
 """How long an interrupted run may clean up. After that its thread is abandoned."""
 
 
@@ -138,20 +78,21 @@ class Worker:
         self._clock = clock
         self._last_heartbeat_at = clock()
         self._processes = CpuProcessPool(min(slots, os.cpu_count() or 1))
+        self._follow_ups = FollowUps(parts, store)
         self._runner = self._new_runner()
         self._pool = self._new_pool()
         self._results = ResultWriter(
             partial(store.call, self._finish),
-            partial(store.ask, find_recorded),
+            partial(store.ask, metadata.find_already_finished),
             self._pool.put_back,
-            lambda: self._runner,
+            self._follow_ups,
         )
         self._watch = LoopWatch(lambda: self._pool.runs)
         self._claims, self._pace = ClaimTracker(), Pace(clock)
         self._is_stopping = self._has_warned = False
         parts.telemetry.add_worker(self)
 
-    def _new_pool(self) -> Pool[Claimed, FinishedJob]:
+    def _new_pool(self) -> Pool[Claimed, RunResult]:
         return Pool(
             self._slots,
             lambda job, token: self._runner.execute(job, token),  # noqa: PLW0108 - the runner may be replaced
@@ -159,6 +100,7 @@ class Worker:
             on_ended=lambda: self._parts.events.emit(Topic.ENDED),
             on_started=lambda: self._watch.wake(),  # noqa: PLW0108 - created later
             on_backlog_low=lambda: self._parts.events.emit(Topic.VACANT),
+            on_dropped=self._follow_ups.drop,
             default_timeout=lambda: self._parts.settings.default_job_timeout / SECOND,
             clock=self._clock,
         )
@@ -360,7 +302,7 @@ class Worker:
         return [
             *self._pool.job_ids,
             *self._results.unrecordable,
-            *(run.result.row.metadata_id for run in results),
+            *(result.metadata_id for result in results),
         ]
 
     def _return_orphans(self, orphans: Sequence[HeldRun]) -> None:
@@ -393,7 +335,7 @@ class Worker:
         )
 
     def _new_runner(self) -> JobRunner:
-        return JobRunner(self._parts, self._store, self.id, self._processes, self._executor)
+        return JobRunner(self._parts, self._store, self.id, self._follow_ups, self._processes, self._executor)
 
     @classmethod
     def _row(cls, parts: Parts, slots: int, dispatches: bool, work_filter: WorkFilter) -> dict[str, Any]:  # noqa: FBT001
@@ -401,16 +343,11 @@ class Worker:
         row = {"concurrency": slots, "dispatches": dispatches, "kind": cls.kind}
         return row | work_filter.worker_columns(parts) | ({"routes": parts.routes_json} if dispatches else {})
 
-    def _finish(self, connection: Connection, results: Sequence[FinishedJob]) -> list[FinishedJob]:
-        ended = [result.result for result in results]
-        with self._parts.run_log.final_batch(end.row.metadata_id for end in ended) as final_batch:
+    def _finish(self, connection: Connection, results: Sequence[RunResult]) -> Sequence[RunResult]:
+        with self._parts.run_log.final_batch(result.metadata_id for result in results) as final_batch:
             if final_batch is not None:
                 final_batch.write(connection, now=self._store.now(connection))
-            written = finish(connection, ended, self._parts.settings, store=self._store)
-        if len(written) == len(results):
-            return list(results)
-        written_ids = {end.row.metadata_id for end in written}
-        return [result for result in results if result.result.row.metadata_id in written_ids]
+            return finish(connection, results, self._parts.settings, store=self._store)
 
     def _record_heartbeat(self, connection: Connection) -> tuple[bool, list[HeldRun], int]:
         self._parts.live.refresh(connection)
@@ -421,3 +358,68 @@ class Worker:
 
 def _slots(parts: Parts) -> int:
     return parts.settings.local_worker_count or os.cpu_count() or 1
+
+
+class ClaimSnapshot(NamedTuple):
+    """What a worker knew before it read its runs from the database: their ids, and finished claims."""
+
+    known_ids: frozenset[int]
+    finished_claims: int
+
+
+class ClaimTracker:
+    """A lock around each claim, which also finds orphans.
+
+    A connection may fail during the commit of a claim. Then the runs belong to the worker in the database,
+    but the worker got an error and does not run them: they are orphans. A run of a claim in progress looks
+    the same, so a run counts as an orphan only at the first check after that claim has finished.
+    """
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._started_claims = 0
+        self._finished_claims = 0
+        self._suspects: dict[int, int] = {}
+        """Unknown runs of the last check, and the number of started claims when each was first seen."""
+
+    async def __aenter__(self) -> Self:
+        await self._lock.acquire()
+        self._started_claims += 1
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._finished_claims += 1
+        self._lock.release()
+
+    def snapshot(self, known_ids: Iterable[int]) -> ClaimSnapshot:
+        """Take before the database is read: a run that ends meanwhile is not an orphan."""
+        return ClaimSnapshot(frozenset(known_ids), self._finished_claims)
+
+    def orphans(self, held_ids: Iterable[int], snapshot: ClaimSnapshot) -> set[int]:
+        """The ids of runs that belong to this worker in the database but will never run here."""
+        unknown = [run_id for run_id in held_ids if run_id not in snapshot.known_ids]
+        seen = self._suspects
+        orphans = {
+            run_id for run_id in unknown if run_id in seen and seen[run_id] <= snapshot.finished_claims
+        }
+        self._suspects = {run_id: seen.get(run_id, self._started_claims) for run_id in unknown}
+        return orphans
+
+
+class Pace:
+    """Measures the rate of ended runs between fetches.
+
+    The rate counts, not the runs that end during a fetch: short jobs may all have ended before it begins.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._last_fetch_at = clock()
+        self._ended = 0
+
+    def endings_during_fetch(self, began: float, ended: int) -> int:
+        """How many runs end during a fetch that began then and is done now; `ended` is the total so far."""
+        now = self._clock()
+        since, took, new = now - self._last_fetch_at, now - began, ended - self._ended
+        self._last_fetch_at, self._ended = now, ended
+        return new if since <= took else int(new * took / since)

@@ -11,12 +11,12 @@ from trax.schedule import cron, every, explain, to_cron_expression
 @pytest.mark.parametrize(
     ("schedule", "words"),
     [
-        (every(minutes=5), "every 5 minutes"),
-        (every(hours=1), "every hour"),
-        (every(seconds=90), "every 90 seconds"),
+        (every(minutes=5), "every 5 min"),
+        (every(hours=1), "every 1 h"),
+        (every(seconds=90), "every 1 min 30 s"),
         (every(days=2), "every 2 days"),
-        (every(hours=6, anchored=True), "every 6 hours, at a fixed rate"),
-        (every(minutes=5, variance=timedelta(minutes=1)), "every 5 minutes, up to 1 minute later"),
+        (every(hours=6, anchored=True), "every 6 h, at a fixed rate"),
+        (every(minutes=5, variance=timedelta(minutes=1)), "every 5 min, up to 1 min later"),
         (cron("0 7 * * mon-fri"), "At 07:00 on Monday through Friday"),
         (cron("0 7 * * mon-fri", tz="Europe/Berlin"), "At 07:00 on Monday through Friday (Europe/Berlin)"),
         (cron("@hourly"), "At the start of every hour"),

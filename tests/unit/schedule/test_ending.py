@@ -8,15 +8,17 @@ from random import Random
 from typing import Any
 
 import pytest
+from tests.support.results import KINDS, run_result
 
-from trax.records.result import LockedManifest, ManifestChange, ManifestResult, ResultKind
+from trax.records.result import LockedManifest, ManifestChange, ResultKind, RunResult
 from trax.records.retry_policy import RetryPolicy
 from trax.records.schedule import Cron, DaysOfWeek, Interval, Misfire, Timing
-from trax.records.states import MisfirePolicy, ScheduleType
+from trax.records.states import MisfirePolicy, ScheduleType, State
 from trax.schedule import Fire, Wait, check_due
 from trax.schedule.decide import change_after
 
 TEN = datetime(2027, 3, 1, 10, tzinfo=UTC)  # a Monday
+RUN = 5
 MINUTE = timedelta(minutes=1)
 BEFORE = TEN - 10 * MINUTE
 TIMING = Timing(
@@ -48,15 +50,18 @@ def held(**timing: Any) -> LockedManifest:
     return replace(HELD, timing=TIMING._replace(**timing))
 
 
-def end(kind: ResultKind, ended_at: datetime = TEN, **more: Any) -> ManifestResult:
-    return ManifestResult(manifest_id=1, kind=kind, ended_at=ended_at, **more)
+STATES = {kind: state for state, kind in KINDS.items()} | {ResultKind.INTERRUPTED: State.CANCELLED}
 
 
-def after(manifest: LockedManifest, *ends: ManifestResult) -> ManifestChange:
-    return change_after(manifest, ends, Random(1))  # noqa: S311 - dice
+def end(kind: ResultKind, metadata_id: int = RUN, **more: Any) -> RunResult:
+    return run_result(metadata_id, STATES[kind], kind=kind, manifest_id=1, **more)
 
 
-def changes(manifest: LockedManifest, *ends: ManifestResult) -> dict[str, Any]:
+def after(manifest: LockedManifest, *ends: RunResult) -> ManifestChange:
+    return change_after(manifest, ends, TEN, Random(1))  # noqa: S311 - dice
+
+
+def changes(manifest: LockedManifest, *ends: RunResult) -> dict[str, Any]:
     """What differs from how the row was."""
     return {name: value for name, value in asdict(after(manifest, *ends)).items() if value != UNCHANGED[name]}
 
@@ -108,6 +113,7 @@ def test_a_failure_counts_and_is_looked_at_at_once(kind: ScheduleType) -> None:
     assert changes(held(schedule_type=kind), end(ResultKind.FAILURE)) == {
         "failure_count": 2,
         "lifetime_failures": 5,
+        "failed_metadata_id": RUN,
         "next_due_at": TEN,
     }
 
@@ -138,7 +144,13 @@ def test_the_manifests_policy_says_whether_to_give_up_and_else_the_train(
     given_up_on: tuple[str, ...] | None, raised: tuple[str, ...], train_says: bool, gives_up: bool
 ) -> None:
     retry = None if given_up_on is None else replace(POLICY, give_up_on=given_up_on).to_json()
-    failure = end(ResultKind.FAILURE, error="ValueError: no", raised=raised, gives_up=train_says)
+    failure = end(
+        ResultKind.FAILURE,
+        failure_exception="ValueError",
+        failure_reason="no",
+        raised=raised,
+        gives_up=train_says,
+    )
 
     change = after(replace(HELD, retry=retry), failure)
 
@@ -229,15 +241,15 @@ def test_after_an_interrupted_run_the_manager_looks_at_once_and_nothing_else_cha
 def test_a_failure_remembers_its_run_and_a_success_forgets_it() -> None:
     failed = replace(HELD, failed_metadata_id=3)
 
-    assert after(HELD, end(ResultKind.FAILURE, metadata_id=7)).failed_metadata_id == 7
-    assert after(failed, end(ResultKind.CANCELLED, metadata_id=7)).failed_metadata_id == 3
-    assert after(failed, end(ResultKind.SUCCESS, metadata_id=7)).failed_metadata_id is None
+    assert after(HELD, end(ResultKind.FAILURE, 7)).failed_metadata_id == 7
+    assert after(failed, end(ResultKind.CANCELLED, 7)).failed_metadata_id == 3
+    assert after(failed, end(ResultKind.SUCCESS, 7)).failed_metadata_id is None
 
 
 def test_the_run_that_gave_up_is_remembered_beside_one_that_merely_fails_after_it() -> None:
-    gave_up = end(ResultKind.FAILURE, error="No: way", gives_up=True, metadata_id=7)
+    gave_up = end(ResultKind.FAILURE, 7, failure_exception="No", failure_reason="way", gives_up=True)
 
-    change = after(HELD, gave_up, end(ResultKind.FAILURE, TEN + MINUTE, metadata_id=8))
+    change = after(HELD, gave_up, end(ResultKind.FAILURE, 8))
 
     assert (change.gave_up_reason, change.failed_metadata_id) == (
         "trying again would not help after No: way",
@@ -267,21 +279,17 @@ def test_a_cancelled_run_that_ends_where_its_zone_is_unknown_does_not_run_again_
 
 
 @pytest.mark.parametrize(
-    ("ends", "failures"),
+    ("kinds", "failures"),
     [
-        ([(ResultKind.FAILURE, 1), (ResultKind.FAILURE, 2)], 3),
-        ([(ResultKind.SUCCESS, 2), (ResultKind.FAILURE, 1)], 0),
-        ([(ResultKind.FAILURE, 2), (ResultKind.SUCCESS, 1)], 1),
-        ([(ResultKind.CANCELLED, 1), (ResultKind.FAILURE, 2)], 2),
+        ([ResultKind.FAILURE, ResultKind.FAILURE], 3),
+        ([ResultKind.FAILURE, ResultKind.SUCCESS], 0),
+        ([ResultKind.SUCCESS, ResultKind.FAILURE], 1),
+        ([ResultKind.CANCELLED, ResultKind.FAILURE], 2),
         ([], 1),
     ],
 )
-def test_ends_count_in_the_order_they_came_in_whatever_the_order_they_are_told(
-    ends: list[tuple[ResultKind, int]], failures: int
-) -> None:
-    told = [end(kind, TEN + minute * MINUTE) for kind, minute in ends]
-
-    assert after(HELD, *told).failure_count == failures
+def test_results_count_in_the_order_given(kinds: list[ResultKind], failures: int) -> None:
+    assert after(HELD, *map(end, kinds)).failure_count == failures
 
 
 def test_a_disabled_manifest_stays_disabled() -> None:

@@ -84,7 +84,7 @@ def test_after_something_went_wrong_another_process_does(
 def test_a_process_that_does_not_answer_is_replaced(
     near: RayWorkers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "EXIT_SECONDS", 0.01)
+    monkeypatch.setattr(workers, "LEAVE_SECONDS", 0.01)
     near.submit([run(1)])
     near.timeout = timedelta(seconds=0.05)
     with pytest.raises(TraxError, match=r"Ray did not respond within 0.05 s"):
@@ -97,7 +97,7 @@ def test_a_process_that_does_not_answer_is_replaced(
 async def test_the_process_ends_with_the_server_that_hands_over(
     near: RayWorkers, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with near.opened(None):
+    async with near.lifespan(None):
         near.submit([run(1)])
     near.submit([run(2)])
 

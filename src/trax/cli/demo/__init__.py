@@ -1,10 +1,8 @@
 """`trax demo`: run an example app on SQLite and report what happened.
 
-company.py   the example app: trains and schedules, as a user would write them
-telling.py   status lines, if there is no terminal
-reading.py   load the records of this demo run
-report.py    numbers from the records
-story.py     the text printed before and after
+company.py  the example app: trains and schedules, as a user would write them
+watch.py    load the records of this demo run; status lines, if there is no terminal
+report.py   the numbers and the text printed before and after
 """
 
 from __future__ import annotations
@@ -15,29 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter, validators
-from rich.console import Console
 
 from trax.bounds import LONGEST_SECONDS
-from trax.cli.demo.company import build_company
-from trax.cli.demo.report import dead_letter_steps, introduction, summary, table
-from trax.cli.demo.watch import LineOutput, database_now, load_records
-from trax.cli.logs import LogOptions
-from trax.cli.output import span
-from trax.cli.serve import (
-    LOOPBACK,
-    PORT_RANGE,
-    InsecureLocal,
-    ServerProcess,
-    TerminalOutput,
-    count_noun,
-    open_doorway,
-)
-from trax.clock import utc_now
+from trax.cli.options import LOOPBACK, PORT_RANGE, InsecureLocal
+from trax.clock import format_duration, utc_now
 from trax.errors import TraxError
-from trax.server.roles import ProcessRole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from rich.console import Console
 
     from trax.cli.demo.company import Company
     from trax.cli.demo.report import Records
@@ -75,8 +60,12 @@ def demo(
     insecure_local: InsecureLocal = False,
 ) -> None:
     """Run an example app, the jobs of a small company, and show what happened."""
+    from trax.cli.demo.watch import LineOutput
+    from trax.cli.logs import LogOptions
+    from trax.cli.serve import TerminalOutput, open_web_listener
+
     by = "trax demo --port"
-    doorway = None if port is None else open_doorway(port, LOOPBACK, by=by, insecure_local=insecure_local)
+    web = None if port is None else open_web_listener(port, LOOPBACK, by=by, insecure_local=insecure_local)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -85,14 +74,20 @@ def demo(
         ) from None
     is_terminal = sys.stdout.isatty()
     lines = (LogOptions(level="warning") if is_terminal else LogOptions("text", "error")).set_up()
-    face = LineOutput() if lines is None else TerminalOutput(lines)
+    output = LineOutput() if lines is None else TerminalOutput(lines)
     length = seconds if is_terminal or seconds else PIPE_SECONDS
-    asyncio.run(_demonstrate(folder, face, length, doorway))
+    asyncio.run(_demonstrate(folder, output, length, web))
 
 
 async def _demonstrate(
-    folder: Path, face: ServerOutput, seconds: float | None, doorway: WebListener | None
+    folder: Path, output: ServerOutput, seconds: float | None, web: WebListener | None
 ) -> None:
+    from trax.cli.demo.company import build_company
+    from trax.cli.demo.report import introduction
+    from trax.cli.demo.watch import database_now, load_records
+    from trax.cli.serve import ServerCommand
+    from trax.server.roles import ProcessRole
+
     file = folder / "trax.db"
     made = build_company(f"sqlite:///{file}", folder, at=utc_now())
     console = _console()
@@ -102,7 +97,8 @@ async def _demonstrate(
     console.print()
     since = await database_now(made.app)
     await made.queue_price_job()
-    await ServerProcess(made.app, ProcessRole.ALL, face, doorway=doorway).run(seconds=seconds)
+    with ServerCommand(made.app, ProcessRole.ALL, output, web=web, seconds=seconds) as command:
+        await made.app.serve(observer=command)
     try:
         found = await load_records(made.app, since=since)
     finally:
@@ -111,7 +107,11 @@ async def _demonstrate(
 
 
 def _conclude(console: Console, made: Company, found: Records, file: Path) -> None:
-    console.print(f"\nResults of {span(found.until - found.since)}; waited and took are medians:\n")
+    from trax.cli.demo.report import dead_letter_steps, summary, table
+    from trax.cli.serve import count_noun
+
+    length = format_duration(found.until - found.since, units=2)
+    console.print(f"\nResults of {length}; waited and took are medians:\n")
     console.print(table(found))
     console.print()
     for sentence in summary(found, made):
@@ -123,6 +123,8 @@ def _conclude(console: Console, made: Company, found: Records, file: Path) -> No
 
 
 def _console() -> Console:
+    from rich.console import Console
+
     width = None if sys.stdout.isatty() else PIPE_WIDTH
     return Console(highlight=False, markup=False, emoji=False, width=width)
 

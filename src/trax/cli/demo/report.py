@@ -1,4 +1,4 @@
-"""Numbers for the demo report, from its records. No I/O."""
+"""Numbers and sentences of the demo report, from its records. No I/O."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def summary(records: Records, company: Company) -> Iterator[str]:
     if sent:
         yield f"At most {most_at_once(sent)} emails were sent at once; their limit is {EMAILS_AT_ONCE}."
     yield from _priority_sentence(records)
-    yield from _excluded_hours(records, company)
+    yield from _exclusion_sentence(records, company)
     if records.waiting:
         entries = "1 entry is" if records.waiting == 1 else f"{records.waiting} entries are"
         yield f"{entries} still queued; the next `trax demo` continues with them."
@@ -163,7 +163,7 @@ def _priority_sentence(records: Records) -> Iterator[str]:
         yield f"answer_customer has priority: it waited {_seconds(urgent)}, send_email {_seconds(bulk)}."
 
 
-def _excluded_hours(records: Records, company: Company) -> Iterator[str]:
+def _exclusion_sentence(records: Records, company: Company) -> Iterator[str]:
     start, end = company.closed_from, company.closed_until
     if records.until < end:
         return

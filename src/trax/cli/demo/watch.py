@@ -1,4 +1,4 @@
-"""Load the records of one demo run, through the public API."""
+"""Load the records of one demo run; print status lines where there is no terminal."""
 
 from __future__ import annotations
 

@@ -1,12 +1,9 @@
 """Convert jobs of other schedulers into manifests. No database is written.
 
-foreign      one job of another scheduler, and its schedule here
-crontab      lines of a crontab                  cron_rules   when cron would run them
-celery_beat  the beat schedule of a Celery app
-apscheduler  the job store of APScheduler 3      inert        read a pickle without running it
-                                                 trigger      its triggers, as schedules
-days         cron for a day of the month and a weekday that must both match
-comparing    compare the next run times of both sides
-module       the manifests as a Python module
-plan         the manifests as a table, with the differences
+crontab.py      lines of a crontab
+cron_rules.py   when cron would run them; days of the month and of the week
+celery_beat.py  the beat schedule of a Celery app
+apscheduler.py  the job store of APScheduler 3, read without running its pickles
+foreign.py      one job of another scheduler, its schedule here, and the run times of both
+output.py       the manifests as a table with remarks, or as a Python module
 """

@@ -1,4 +1,4 @@
-"""Parse a pickle without running it.
+"""Read the job store of APScheduler 3. Its pickles are parsed without running them.
 
 A pickle is a program: `pickle.loads` imports modules and calls what it names. Here every name becomes a stub,
 and calling a stub only records the arguments. Nothing is imported, and no foreign code runs.
@@ -32,9 +32,137 @@ if TYPE_CHECKING:
     from trax.store.foreign_jobs import StoredJob
 
 
+LATE_SECONDS: Final = 60
+
+"""A run this late counts as missed in Trax, unless misfire_threshold is set."""
+
+GENERAL_REMARKS: Final = (
+    "APScheduler skips a run beyond max_instances; in Trax it waits",
+    "APScheduler has no timeout; timeout=NO_LIMIT does the same",
+    "APScheduler keeps its schedules in the job store; Trax takes them from code, so keep the printed module",
+)
+
+NOT_OPENED: Final = (
+    "the job store holds pickles, and unpickling runs code: anyone who can write to the store could run "
+    "anything here. The jobs were read without unpickling; --trust unpickles them"
+)
+
+NOT_INSTALLED: Final = (
+    "APScheduler is not installed, so its next run times are not compared: pip install 'apscheduler<4'"
+)
+
+
+def general_remarks(*, trust: bool) -> tuple[str, ...]:
+    """Remarks that apply to all jobs."""
+    opened = () if trust else (NOT_OPENED,)
+    return (*opened, *(() if find_spec("apscheduler") else (NOT_INSTALLED,)), *GENERAL_REMARKS)
+
+
+def read_jobs(stored: Sequence[StoredJob], now: datetime, *, trust: bool) -> Iterator[ImportedJob]:
+    for job in stored:
+        try:
+            yield _job(job, now, trust=trust)
+        except Exception as error:  # noqa: BLE001 - its pickle, or code that it names, can raise anything
+            why = str(error) if isinstance(error, DefinitionError) else f"cannot be read ({error!r})"
+            yield ImportedJob(
+                external_id=job.id,
+                task=job.id,
+                schedule_text="unread",
+                remarks=(f"{why}; runs on demand only",),
+            )
+
+
+def _job(job: StoredJob, now: datetime, *, trust: bool) -> ImportedJob:
+    state = cast("dict[str, Any]", parse_pickle(job.state))
+    trigger = trigger_of(state["trigger"])
+    opened = cast("dict[str, Any]", pickle.loads(job.state)) if trust else None  # noqa: S301 - allowed by --trust
+    value, about_input = _input(opened or state)
+    options, about_options = _options(state)
+    found = ImportedJob(
+        external_id=job.id,
+        task=str(state["func"]).replace(":", "."),
+        schedule_text=trigger.schedule_text,
+        when=trigger.when,
+        input=value,
+        options=trigger.options,
+        theirs=_moments(opened["trigger"] if opened else trigger, now),
+        remarks=(*trigger.remarks, *about_input),
+    )
+    if trigger.when is None or isinstance(trigger.when, datetime):
+        return found
+    paused = {"enabled": False} if job.next_run_at is None else {}
+    return replace(
+        found,
+        options={**options, **trigger.options, **paused},
+        remarks=(*found.remarks, *about_options, *(("it is paused in APScheduler",) if paused else ())),
+    )
+
+
+def _input(state: Mapping[str, Any]) -> tuple[Any, tuple[str, ...]]:
+    """The input; None with a remark if arguments are objects, which only unpickling can read."""
+    args: Sequence[Any] = state.get("args") or ()
+    kwargs: Mapping[str, Any] = state.get("kwargs") or {}
+    if any(isinstance(value, PickleStub) for value in (*args, *kwargs.values())):
+        return None, ("its arguments are objects; write them into the train, or use --trust",)
+    return task_input(args, kwargs)
+
+
+def _options(state: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Options for misfires and for max_instances."""
+    grace, coalesces = state.get("misfire_grace_time"), state.get("coalesce", True)
+    options: dict[str, Any] = {}
+    remarks: list[str] = []
+    if grace is not None:
+        options["on_misfire"] = "do_nothing"
+        if grace > LATE_SECONDS:
+            options["misfire_threshold"] = timedelta(seconds=ceil(grace))
+        elif grace < LATE_SECONDS:
+            remarks.append(f"a run up to {LATE_SECONDS} s late still runs; in APScheduler up to {grace} s")
+        if not coalesces:
+            remarks.append(f"APScheduler ran every run missed within {grace} s; Trax runs only the last one")
+    elif not coalesces:
+        options["on_misfire"] = fire_all(MAX_CATCH_UP)
+    if (instances := state.get("max_instances", 1)) > 1:
+        options["max_instances"] = instances
+    return options, tuple(remarks)
+
+
+def _moments(trigger: Any, now: datetime) -> tuple[datetime, ...] | None:
+    """The next run times by APScheduler itself, if it is installed; without jitter, to compare them."""
+    own = _rebuild_trigger(trigger) if isinstance(trigger, ApschedulerTrigger) else trigger
+    if own is None:
+        return None
+    if getattr(own, "jitter", None):
+        own.jitter = None
+    found: list[datetime] = []
+    previous, after = None, now
+    for _ in range(MOMENTS_COMPARED + 1):  # the first may be right now
+        previous = own.get_next_fire_time(previous, after)
+        if previous is None:
+            break
+        after = previous + timedelta(microseconds=1)
+        found.append(previous.astimezone(UTC))
+    return tuple(moment for moment in found if moment > now)[:MOMENTS_COMPARED]
+
+
+def _rebuild_trigger(trigger: ApschedulerTrigger) -> Any:
+    if trigger.kind is None:
+        return None
+    try:
+        module = import_extra(
+            f"apscheduler.triggers.{trigger.kind}", extra="apscheduler", feature="comparing run times"
+        )
+    except MissingExtra:
+        return None
+    return getattr(module, f"{trigger.kind.capitalize()}Trigger")(**trigger.constructor_arguments)
+
+
 LONGEST: Final = 1 << 20
+
 DEPTH: Final = 4
+
 """How deep a zone name is searched in a stub: a pickle may contain itself."""
+
 PLAIN: Final = {"date": dt.date, "time": dt.time, "timedelta": dt.timedelta, "timezone": dt.timezone}
 
 
@@ -111,9 +239,13 @@ def _texts(value: Any, depth: int = DEPTH) -> Iterator[str]:
 INTERVAL_REMARK: Final = (
     "APScheduler counts intervals from the start date, Trax from the creation of the manifest"
 )
+
 UNSUPPORTED_FIELDS: Final = ("year", "week")
+
 ORDER: Final = ("second", "minute", "hour", "day", "month", "day_of_week")
+
 POSITIONS: Final = ("1st", "2nd", "3rd", "4th", "5th", "last")
+
 LAST: Final = 5
 
 
@@ -280,124 +412,3 @@ def _present_values(state: Mapping[str, Any], *names: str) -> dict[str, Any]:
 def _bounds(state: Mapping[str, Any]) -> tuple[str, ...]:
     end = state.get("end_date")
     return () if end is None else (f"it ends on {end}; in Trax it continues until it is disabled or deleted",)
-
-
-LATE_SECONDS: Final = 60
-"""A run this late counts as missed in Trax, unless misfire_threshold is set."""
-GENERAL_REMARKS: Final = (
-    "APScheduler skips a run beyond max_instances; in Trax it waits",
-    "APScheduler has no timeout; timeout=NO_LIMIT does the same",
-    "APScheduler keeps its schedules in the job store; Trax takes them from code, so keep the printed module",
-)
-NOT_OPENED: Final = (
-    "the job store holds pickles, and unpickling runs code: anyone who can write to the store could run "
-    "anything here. The jobs were read without unpickling; --trust unpickles them"
-)
-NOT_INSTALLED: Final = (
-    "APScheduler is not installed, so its next run times are not compared: pip install 'apscheduler<4'"
-)
-
-
-def general_remarks(*, trust: bool) -> tuple[str, ...]:
-    """Remarks that apply to all jobs."""
-    opened = () if trust else (NOT_OPENED,)
-    return (*opened, *(() if find_spec("apscheduler") else (NOT_INSTALLED,)), *GENERAL_REMARKS)
-
-
-def read_jobs(stored: Sequence[StoredJob], now: datetime, *, trust: bool) -> Iterator[ImportedJob]:
-    for job in stored:
-        try:
-            yield _job(job, now, trust=trust)
-        except Exception as error:  # noqa: BLE001 - its pickle, or code that it names, can raise anything
-            why = str(error) if isinstance(error, DefinitionError) else f"cannot be read ({error!r})"
-            yield ImportedJob(
-                external_id=job.id,
-                task=job.id,
-                schedule_text="unread",
-                remarks=(f"{why}; runs on demand only",),
-            )
-
-
-def _job(job: StoredJob, now: datetime, *, trust: bool) -> ImportedJob:
-    state = cast("dict[str, Any]", parse_pickle(job.state))
-    trigger = trigger_of(state["trigger"])
-    opened = cast("dict[str, Any]", pickle.loads(job.state)) if trust else None  # noqa: S301 - allowed by --trust
-    value, about_input = _input(opened or state)
-    options, about_options = _options(state)
-    found = ImportedJob(
-        external_id=job.id,
-        task=str(state["func"]).replace(":", "."),
-        schedule_text=trigger.schedule_text,
-        when=trigger.when,
-        input=value,
-        options=trigger.options,
-        theirs=_moments(opened["trigger"] if opened else trigger, now),
-        remarks=(*trigger.remarks, *about_input),
-    )
-    if trigger.when is None or isinstance(trigger.when, datetime):
-        return found
-    paused = {"enabled": False} if job.next_run_at is None else {}
-    return replace(
-        found,
-        options={**options, **trigger.options, **paused},
-        remarks=(*found.remarks, *about_options, *(("it is paused in APScheduler",) if paused else ())),
-    )
-
-
-def _input(state: Mapping[str, Any]) -> tuple[Any, tuple[str, ...]]:
-    """The input; None with a remark if arguments are objects, which only unpickling can read."""
-    args: Sequence[Any] = state.get("args") or ()
-    kwargs: Mapping[str, Any] = state.get("kwargs") or {}
-    if any(isinstance(value, PickleStub) for value in (*args, *kwargs.values())):
-        return None, ("its arguments are objects; write them into the train, or use --trust",)
-    return task_input(args, kwargs)
-
-
-def _options(state: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Options for misfires and for max_instances."""
-    grace, coalesces = state.get("misfire_grace_time"), state.get("coalesce", True)
-    options: dict[str, Any] = {}
-    remarks: list[str] = []
-    if grace is not None:
-        options["on_misfire"] = "do_nothing"
-        if grace > LATE_SECONDS:
-            options["misfire_threshold"] = timedelta(seconds=ceil(grace))
-        elif grace < LATE_SECONDS:
-            remarks.append(f"a run up to {LATE_SECONDS} s late still runs; in APScheduler up to {grace} s")
-        if not coalesces:
-            remarks.append(f"APScheduler ran every run missed within {grace} s; Trax runs only the last one")
-    elif not coalesces:
-        options["on_misfire"] = fire_all(MAX_CATCH_UP)
-    if (instances := state.get("max_instances", 1)) > 1:
-        options["max_instances"] = instances
-    return options, tuple(remarks)
-
-
-def _moments(trigger: Any, now: datetime) -> tuple[datetime, ...] | None:
-    """The next run times by APScheduler itself, if it is installed; without jitter, to compare them."""
-    own = _rebuild_trigger(trigger) if isinstance(trigger, ApschedulerTrigger) else trigger
-    if own is None:
-        return None
-    if getattr(own, "jitter", None):
-        own.jitter = None
-    found: list[datetime] = []
-    previous, after = None, now
-    for _ in range(MOMENTS_COMPARED + 1):  # the first may be right now
-        previous = own.get_next_fire_time(previous, after)
-        if previous is None:
-            break
-        after = previous + timedelta(microseconds=1)
-        found.append(previous.astimezone(UTC))
-    return tuple(moment for moment in found if moment > now)[:MOMENTS_COMPARED]
-
-
-def _rebuild_trigger(trigger: ApschedulerTrigger) -> Any:
-    if trigger.kind is None:
-        return None
-    try:
-        module = import_extra(
-            f"apscheduler.triggers.{trigger.kind}", extra="apscheduler", feature="comparing run times"
-        )
-    except MissingExtra:
-        return None
-    return getattr(module, f"{trigger.kind.capitalize()}Trigger")(**trigger.constructor_arguments)

@@ -1,4 +1,4 @@
-"""When cron would run a line, by cron's rules: an independent implementation to compare Trax with."""
+"""When cron would run a line, by cron's own rules, to compare Trax with; and cron with two day fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One job of another scheduler, with its schedule and options in Trax."""
+"""One job of another scheduler as a manifest, and the comparison of its next run times on both sides."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from trax.bounds import LONGEST_DURATION
-from trax.cli.output import span
+from trax.clock import format_duration
 from trax.records.schedule import Interval, Misfire, Schedule, Timing
 from trax.records.states import MisfirePolicy
 from trax.schedule.declaration import options_of, schedule_type_of
@@ -131,7 +131,7 @@ class Comparison:
             return "no more runs"
         shift = _shift(theirs, self.ours) if isinstance(self.job.when, Interval) else None
         if shift:
-            return f"same interval, shifted by {span(shift)}"
+            return f"same interval, shifted by {format_duration(shift, units=2)}"
         both = {*theirs} & {*self.ours}
         return f"{len(both)} of {max(len(theirs), len(self.ours))} agree"
 

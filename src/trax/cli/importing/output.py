@@ -1,4 +1,4 @@
-"""Print the manifests as a plan: one line each, then remarks and differing run times."""
+"""Print imported jobs: as a table with remarks, or as a Python module that declares them."""
 
 from __future__ import annotations
 

@@ -8,9 +8,17 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, assert_never
 
 from trax.engine.retry import full_class_name
-from trax.errors import RemoteFailure, RunCancelled, RunInterrupted, RunTimedOut, TraxError
-from trax.train import Cancelled, Done, Failed, Interrupted, RetryAfter
-from trax.train.outcome import Snooze, TrainExceptionData, describe
+from trax.errors import (
+    RemoteFailure,
+    RetryAfter,
+    RunCancelled,
+    RunInterrupted,
+    RunTimedOut,
+    Snooze,
+    TraxError,
+)
+from trax.train import Cancelled, Done, Failed, Interrupted
+from trax.train.outcome import TrainExceptionData, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""A request to the HTTP endpoint: verify it, read its body within limits, and respond."""
+"""A request to the HTTP endpoint: verify it, read its body within limits, respond once or line by line."""
 
 from __future__ import annotations
 

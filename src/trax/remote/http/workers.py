@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 from trax.engine.submitter import Refused
 from trax.errors import (
     DefinitionError,
+    EndpointUnreachable,
     InvalidInput,
     RemoteLost,
     RunCancelled,
@@ -22,7 +23,7 @@ from trax.errors import (
     TraxError,
     format_value,
 )
-from trax.remote.http.client import CallRetry, EndpointClient, EndpointUnreachable
+from trax.remote.http.client import CallRetry, EndpointClient
 from trax.remote.http.protocol import parse_log_record, parse_outcome
 from trax.remote.http.signing import DEFAULT_KEY, secret_bytes, validate_key
 from trax.train import Cancelled, Failed, Interrupted, output_codec
@@ -98,11 +99,11 @@ class HttpWorkers:
         return self.mode == "database"
 
     @asynccontextmanager
-    async def opened(self, receiving: Callable[..., Any]) -> AsyncGenerator[Receiver | None]:
+    async def lifespan(self, receiver: Callable[..., Any]) -> AsyncGenerator[Receiver | None]:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._far.open())
             if not self.keeps_records:
-                far_side = receiving(concurrency=self._concurrency, executor=self)
+                far_side = receiver(concurrency=self._concurrency, executor=self)
                 self._receiver = await stack.enter_async_context(far_side)
             try:
                 yield self._receiver
@@ -157,6 +158,8 @@ class HttpWorkers:
                 return await await_cancellable(
                     token, self._stream_outcome("run", body, train, "", {}, decode=_decode_output)
                 )
+        except RunTimedOut:
+            raise
         except TimeoutError:
             return Cancelled(
                 f"timed out: {self._far.address} took longer than {allowed.total_seconds():g} s",

@@ -1,10 +1,9 @@
 """Run jobs as tasks of a Ray cluster, for runs that need a GPU or many machines.
 
-server side                             cluster
-workers  RayWorkers, the submitter
-link     lines exchanged with     ──►   driver   a process connected to Ray
-                                          └──►   yard   an actor that owns the tasks; one task per run,
-                                                        in processes that claim runs by id
+workers.py  server side: `RayWorkers`, the submitter, and the link to its driver process
+driver.py   the driver process, connected to Ray; an actor that owns the tasks; one task per run
+
+A task runs in a process of the cluster that claims the run by id.
 """
 
 from __future__ import annotations

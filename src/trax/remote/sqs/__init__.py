@@ -1,10 +1,7 @@
 """Run jobs in consumers of an Amazon SQS queue; messages carry the ids of runs.
 
-client, message: the SQS client, and the body of a message
-
-server side             queue              worker side
-workers  SqsWorkers ──► messages ──┬──►    consumer   a process that claims and runs them
-                                   └──►    handler    an AWS Lambda function
+workers.py   server side: `SqsWorkers`, the submitter; the client, and the body of a message
+consumer.py  worker side: a process that claims and runs jobs, or an AWS Lambda function
 """
 
 from __future__ import annotations

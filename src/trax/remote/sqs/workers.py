@@ -1,4 +1,4 @@
-"""The default SQS client, if the user passes none."""
+"""`SqsWorkers`: submit runs to an Amazon SQS queue; the client, and the body of a message."""
 
 from __future__ import annotations
 
@@ -16,43 +16,14 @@ if TYPE_CHECKING:
 
 
 MAX_BATCH: Final = 10
+
 """The largest batch of messages in one SQS call."""
 
 CONNECT_SECONDS: Final = 4
+
 READ_SECONDS: Final = 30
+
 """Longer than the longest long poll."""
-
-
-def sqs_client(used_by: str) -> Any:
-    """A client with short timeouts: its callers retry anyway."""
-    boto3: Any = import_extra("boto3", extra="sqs", feature=used_by)
-    botocore: Any = import_extra("botocore.config", extra="sqs", feature=used_by)
-    config = botocore.Config(
-        connect_timeout=CONNECT_SECONDS,
-        read_timeout=READ_SECONDS,
-        retries={"mode": "standard", "total_max_attempts": 2},
-    )
-    return boto3.session.Session().client("sqs", config=config)
-
-
-def encode_message(run: Submission) -> str:
-    return json.dumps({"metadata_id": run.metadata_id})
-
-
-async def claim_run(receiver: Receiver, body: str) -> None:
-    """Claim the run of a message; no effect if it was started elsewhere or has ended.
-
-    Raises TraxError if the message must stay in the queue, or go to its dead-letter queue.
-    """
-    await receiver.claim_by_id(_decode_message(body))
-
-
-def _decode_message(body: str) -> int:
-    try:
-        message: Any = json.loads(body)
-        return int(message["metadata_id"])
-    except (ValueError, TypeError, KeyError):
-        raise TraxError(f"invalid message, no metadata_id: {format_value(body)}") from None
 
 
 class SqsWorkers:
@@ -95,3 +66,35 @@ class SqsWorkers:
 
 def _refusal(failed: Mapping[str, Any]) -> Refused:
     return Refused(f"SQS rejected the message with {failed['Code']}: {failed.get('Message', '')}")
+
+
+def sqs_client(used_by: str) -> Any:
+    """A client with short timeouts: its callers retry anyway."""
+    boto3: Any = import_extra("boto3", extra="sqs", feature=used_by)
+    botocore: Any = import_extra("botocore.config", extra="sqs", feature=used_by)
+    config = botocore.Config(
+        connect_timeout=CONNECT_SECONDS,
+        read_timeout=READ_SECONDS,
+        retries={"mode": "standard", "total_max_attempts": 2},
+    )
+    return boto3.session.Session().client("sqs", config=config)
+
+
+def encode_message(run: Submission) -> str:
+    return json.dumps({"metadata_id": run.metadata_id})
+
+
+async def claim_run(receiver: Receiver, body: str) -> None:
+    """Claim the run of a message; no effect if it was started elsewhere or has ended.
+
+    Raises TraxError if the message must stay in the queue, or go to its dead-letter queue.
+    """
+    await receiver.claim_by_id(_decode_message(body))
+
+
+def _decode_message(body: str) -> int:
+    try:
+        message: Any = json.loads(body)
+        return int(message["metadata_id"])
+    except (ValueError, TypeError, KeyError):
+        raise TraxError(f"invalid message, no metadata_id: {format_value(body)}") from None

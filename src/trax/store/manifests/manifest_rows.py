@@ -1,4 +1,7 @@
-"""Lock manifest rows, always in the order of their ids, so that two batches cannot deadlock."""
+"""Read, list, lock and change manifests (table `manifest`).
+
+Rows are always locked in the order of their ids, so that two batches cannot deadlock.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Boolean, literal_column, select, text, update
 
-from trax.records.listing import RecordPage
+from trax.clock import format_duration
+from trax.records.listing import ManifestFilter, RecordPage
 from trax.records.manifest import Manifest
 from trax.records.states import ScheduleType
 from trax.store.dialect import among, id_document, ids_of, name_document, rows_of
 from trax.store.listing import (
+    RecordQuery,
     Search,
     count_rows,
     estimate_index_rows,
@@ -36,46 +41,11 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, Row, Select
 
-    from trax.records.listing import Count, ManifestFilter
+    from trax.records.listing import Count
     from trax.store.pipeline import BoundStatement
 
 
-def lock(connection: Connection, ids: Iterable[int]) -> None:
-    """Lock these manifests until the transaction ends.
-
-    A separate statement: runs and entries must be read with a snapshot taken after the wait, or they are
-    older than the manifest. On SQLite the transaction is the lock.
-    """
-    run_together(connection, *lock_statements(connection, ids))
-
-
-def lock_statements(connection: Connection, ids: Iterable[int]) -> list[BoundStatement]:
-    """The lock statements, for callers that send more in the same round trip."""
-    dialect = connection.dialect.name
-    return [] if dialect == SQLITE else [(_lock(dialect), {"ids": id_document(ids)})]
-
-
-def lock_where(connection: Connection, condition: ColumnElement[bool]) -> list[int]:
-    """Lock the manifests that match a condition, in the order of their ids; returns the ids."""
-    manifest = tables(connection).manifest
-    query = select(manifest.c.id).where(condition).order_by(manifest.c.id).with_for_update(of=manifest)
-    return list(connection.execute(query).scalars())
-
-
-@cache
-def _lock(dialect: str) -> Select[Any]:
-    manifest = tables_for(dialect).manifest
-    wanted = ids_of(dialect)
-    return (
-        select(manifest.c.id)
-        .join(wanted, wanted.c.id == manifest.c.id)
-        .order_by(manifest.c.id)
-        .with_for_update(of=manifest)
-    )
-
-
 STARTED_BY_ANOTHER = ("dependent", "dormant_dependent")
-DURATION_UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
 def get(connection: Connection, external_id: str) -> Manifest | None:
@@ -99,31 +69,17 @@ def load_by_names(
 
 def load_list(
     connection: Connection,
+    manifest_filter: ManifestFilter | None = None,
     *,
-    group: str | None = None,
-    train: str | None = None,
-    enabled: bool | None = None,
-    schedule_type: ScheduleType | None = None,
-    retired: bool | None = False,
+    before: str | None = None,
     after: str | None = None,
     limit: int = 50,
+    brief: bool = False,
 ) -> list[Manifest]:
-    """Manifests in the order of their external ids; `after` is that of the last one already read."""
-    t = tables(connection)
-    filters = {
-        t.manifest_group.c.name: group,
-        t.manifest.c.train: train,
-        t.manifest.c.enabled: enabled,
-        t.manifest.c.schedule_type: schedule_type,
-    }
-    query = _records(connection).order_by(t.manifest.c.external_id).limit(limit)
-    query = query.where(*(column == value for column, value in filters.items() if value is not None))
-    if retired is not None:
-        retired_at = t.manifest.c.retired_at
-        query = query.where(retired_at.is_not(None) if retired else retired_at.is_(None))
-    if after is not None:
-        query = query.where(t.manifest.c.external_id > after)
-    return [_record(row) for row in connection.execute(query)]
+    """Manifests in the order of their external ids, below `before` and above `after`."""
+    wanted = manifest_filter or ManifestFilter()
+    names = _NAMES.load_list(connection, wanted, before=before, after=after, limit=limit)
+    return load_by_names(connection, names, brief=brief) if names else []
 
 
 def set_enabled(connection: Connection, external_id: str, *, enabled: bool, now: datetime) -> int | None:
@@ -279,25 +235,19 @@ def _format_schedule(row: Row[Any]) -> str | None:
             zone = "" if row.time_zone == "UTC" else f" {row.time_zone}"
             return f"{row.cron_expression}{zone}"
         case ScheduleType.INTERVAL:
-            return f"every {_format_duration(row.interval_seconds)}"
+            return f"every {format_duration(row.interval_seconds)}"
         case ScheduleType.ONCE:
             return f"once at {row.scheduled_at:%Y-%m-%d %H:%M:%S} UTC"
         case _:
             return None
 
 
-def _format_duration(seconds: int) -> str:
-    parts: list[str] = []
-    for unit, size in DURATION_UNITS:
-        count, seconds = divmod(seconds, size)
-        if count:
-            parts.append(f"{count} {unit}")
-    return " ".join(parts)
-
-
 WINDOW: Final = 20_000
+
 """How many manifests the search for one page reads."""
+
 NAMES_WINDOW: Final = 100_000
+
 """How many, if only external ids are compared: the index has those."""
 
 
@@ -360,6 +310,14 @@ def _narrow_to_retired(connection: Connection, *, is_retired: bool) -> dict[str,
     }
 
 
+_NAMES: Final = RecordQuery(
+    search=_search,
+    records=lambda connection: select(tables(connection).manifest.c.external_id),
+    record=lambda row: str(row.external_id),
+    ascending=True,
+)
+
+
 def lock_targets(connection: Connection, external_ids: Sequence[str]) -> dict[str, Row[Any]]:
     """Lock these manifests, then load them, so that of two runs activating one the second sees the first."""
     unlocked = load_targets(connection, external_ids)
@@ -394,4 +352,38 @@ def _select_targets(dialect: str) -> Select[Any]:
         .join(names, names.c.external_id == manifest.c.external_id)
         .join(t.manifest_group, t.manifest_group.c.id == manifest.c.group_id)
         .outerjoin(parent, parent.c.id == manifest.c.depends_on_id)
+    )
+
+
+def lock(connection: Connection, ids: Iterable[int]) -> None:
+    """Lock these manifests until the transaction ends.
+
+    A separate statement: runs and entries must be read with a snapshot taken after the wait, or they are
+    older than the manifest. On SQLite the transaction is the lock.
+    """
+    run_together(connection, *lock_statements(connection, ids))
+
+
+def lock_statements(connection: Connection, ids: Iterable[int]) -> list[BoundStatement]:
+    """The lock statements, for callers that send more in the same round trip."""
+    dialect = connection.dialect.name
+    return [] if dialect == SQLITE else [(_lock(dialect), {"ids": id_document(ids)})]
+
+
+def lock_where(connection: Connection, condition: ColumnElement[bool]) -> list[int]:
+    """Lock the manifests that match a condition, in the order of their ids; returns the ids."""
+    manifest = tables(connection).manifest
+    query = select(manifest.c.id).where(condition).order_by(manifest.c.id).with_for_update(of=manifest)
+    return list(connection.execute(query).scalars())
+
+
+@cache
+def _lock(dialect: str) -> Select[Any]:
+    manifest = tables_for(dialect).manifest
+    wanted = ids_of(dialect)
+    return (
+        select(manifest.c.id)
+        .join(wanted, wanted.c.id == manifest.c.id)
+        .order_by(manifest.c.id)
+        .with_for_update(of=manifest)
     )

@@ -1,5 +1,9 @@
 """Schema migrations: Alembic runs the revisions, each written in plain SQL per dialect.
 
+env.py     the Alembic environment
+sql.py     run the SQL file of a revision
+versions/  the revisions
+
 Each revision is `versions/NNNN_name.py` with `NNNN_name.postgresql.sql` and `NNNN_name.sqlite.sql`. The
 numbers give the order, so an up-to-date database is recognised without importing Alembic.
 """

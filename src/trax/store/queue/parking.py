@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from sqlalchemy import bindparam, func, select, text, update
 
 from trax.records.states import QueueStatus, State
+from trax.records.work_queue_entry import PARKING_SEPARATOR
 from trax.store.dialect import document, id_document, ids_of, now_parameter, rows_of, time_before_now
 from trax.store.manifests.manifest_rows import lock
 from trax.store.runs.claim import PENDING_HERE
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Row, Select, Update
 
 KEYS_AT_MOST: Final = 1_000
-SEPARATOR: Final = "\n"
-"""Separates train and group in a key; names contain no line break."""
 EXPIRED_AT_ONCE: Final = 500
 PENDING_AT_ONCE: Final = 1_000
 
@@ -43,7 +42,7 @@ class UnclaimedRun(NamedTuple):
 
 def train_of(key: str) -> str:
     """Return the train part of a parking key."""
-    return key.partition(SEPARATOR)[0]
+    return key.partition(PARKING_SEPARATOR)[0]
 
 
 def park(connection: Connection, keys: Mapping[int, str], *, now: datetime) -> None:

@@ -1,4 +1,4 @@
-"""List, page and count work queue entries, newest first."""
+"""List, page and count work queue entries, newest first; find ended jobs; read waiting inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Put entries back to the queue after a run: for a retry, or because the run was interrupted."""
+"""Put entries back in the queue after a run, and withdraw (cancel) queued entries."""
 
 from __future__ import annotations
 
@@ -87,6 +87,7 @@ class WithdrawnEntry(NamedTuple):
     """A queued entry that was cancelled."""
 
     id: int
+    external_id: str
     manifest_id: int | None
     attempt: int
     origin: str

@@ -1,4 +1,4 @@
-"""Insert and read work queue entries (table `work_queue`)."""
+"""Insert and read work queue entries (table `work_queue`), also in one round trip or with a unique key."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import and_, bindparam, func, insert, literal_column, or_, select, text, true, update
-from sqlalchemy import insert as insert_into
 
 from trax.events import Topic
 from trax.records.states import Origin, QueueStatus
@@ -21,7 +20,7 @@ from trax.store.dialect import (
     reserve_ids,
     rows_of,
 )
-from trax.store.dialect import insert as dialect_insert
+from trax.store.dialect import insert as insert_on_conflict
 from trax.store.faults import limit_lock_wait
 from trax.store.pipeline import bulk_copy, commit_together, run_together
 from trax.store.schema import tables, tables_for
@@ -153,7 +152,7 @@ def _attach_dead_letters(dialect: str) -> Update:
 @cache
 def _insert(dialect: str) -> Insert:
     queue = tables_for(dialect).work_queue
-    return insert_into(queue).from_select(*rows_to_insert(dialect)).returning(queue.c.id, queue.c.external_id)
+    return insert(queue).from_select(*rows_to_insert(dialect)).returning(queue.c.id, queue.c.external_id)
 
 
 @cache
@@ -310,7 +309,7 @@ def _add_unless_held(connection: Connection, entry: NewEntry, now: datetime) -> 
     columns, rows = rows_to_insert(connection.dialect.name)
     # SQLite parses "FROM … ON" as a join unless there is a WHERE in between.
     statement = (
-        dialect_insert(connection, queue)
+        insert_on_conflict(connection, queue)
         .from_select(columns, rows.where(text("true")))
         .on_conflict_do_nothing(index_elements=[queue.c.unique_key, queue.c.train], index_where=text(KEYED))
         .returning(queue.c.id)

@@ -1,4 +1,4 @@
-"""Insert, finish and read runs (table `metadata`)."""
+"""Insert, finish, cancel and read runs (table `metadata`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Insert, Row, Select, Update
 
-    from trax.records.metadata import NewRun, ResultRow
+    from trax.records.metadata import NewRun
+    from trax.records.result import RunResult
     from trax.store.pipeline import BoundStatement, Rows
 
 
@@ -46,7 +47,7 @@ def add_completed(connection: Connection, *, external_id: str, train: str, now: 
         run_together(connection, statement)
 
 
-def finish(connection: Connection, results: Sequence[ResultRow], *, now: datetime) -> set[int]:
+def finish(connection: Connection, results: Sequence[RunResult], *, now: datetime) -> set[int]:
     """Write the results of many runs. Returns the ids that were written.
 
     A run that was reaped in the meantime (its worker was considered lost) is not changed.
@@ -55,14 +56,14 @@ def finish(connection: Connection, results: Sequence[ResultRow], *, now: datetim
 
 
 def finish_and_commit(
-    connection: Connection, results: Sequence[ResultRow], *, now: datetime | None
+    connection: Connection, results: Sequence[RunResult], *, now: datetime | None
 ) -> set[int]:
     """Like `finish`, with the commit in the same round trip. For runs that need no further writes."""
     step = finish_statement(connection, results, now=now)
     return parse_finished_ids(commit_together(connection, step, *notifications(connection))[0])
 
 
-def find_already_finished(connection: Connection, results: Sequence[ResultRow]) -> set[int]:
+def find_already_finished(connection: Connection, results: Sequence[RunResult]) -> set[int]:
     """Return the runs that already have this result: it was written, but the response was lost.
 
     A reaped run has a different exception name, so it never matches.
@@ -81,7 +82,7 @@ def find_already_finished(connection: Connection, results: Sequence[ResultRow]) 
 
 
 def finish_statement(
-    connection: Connection, results: Sequence[ResultRow], *, now: datetime | None
+    connection: Connection, results: Sequence[RunResult], *, now: datetime | None
 ) -> BoundStatement:
     dialect = connection.dialect.name
     return _finish(dialect), {"results": quick_document(dialect, map(_row, results)), "now": now}
@@ -105,7 +106,7 @@ def load_by_ids(connection: Connection, ids: Sequence[int]) -> dict[int, Metadat
     return {row.id: build_record(row) for row in connection.execute(query, {"ids": id_document(ids)})}
 
 
-def _row(result: ResultRow) -> dict[str, Any]:
+def _row(result: RunResult) -> dict[str, Any]:
     """Build one row of the result document. A missing key becomes NULL."""
     row: dict[str, Any] = {
         "metadata_id": result.metadata_id,
@@ -208,6 +209,7 @@ class CancelledRun(NamedTuple):
     """A run that was cancelled before it started."""
 
     id: int
+    external_id: str
     manifest_id: int | None
     attempt: int
 

@@ -1,4 +1,4 @@
-"""Find and end runs that timed out, were never picked up, or lost their worker."""
+"""Find and end runs that timed out, were never started, or lost their worker; end suspended sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""List, page and count runs by filter, newest first."""
+"""List, page and count runs by filter, newest first; read their timestamps."""
 
 from __future__ import annotations
 

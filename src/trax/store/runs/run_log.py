@@ -1,4 +1,4 @@
-"""Write the progress of runs, and read their cancel requests."""
+"""Write the progress and log lines of runs, and read log lines and cancel requests."""
 
 from __future__ import annotations
 

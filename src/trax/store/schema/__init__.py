@@ -1,5 +1,12 @@
 """The tables, defined once for both dialects.
 
+define.py       helpers that define tables, checks and indexes
+manifest.py     `manifest` and `manifest_group`
+work_queue.py   `work_queue`
+metadata.py     `metadata` (runs) and `log`
+dead_letter.py  `dead_letter`
+operations.py   `worker`, `setting`, `audit`, `web_session`, `web_link`, `tally`, `group_tally`
+
 In PostgreSQL they are in the schema `trax` (`trax.metadata`), in SQLite they have a prefix
 (`trax_metadata`). `tables(connection)` returns the right set, also for a caller's connection.
 
@@ -7,7 +14,7 @@ Some constraints are missing on purpose. `work_queue.group_id`, `work_queue.mani
 `work_queue.metadata_id`, `metadata.group_id` and `metadata.worker_id` have no foreign key: they
 are written for every job, and the check would cost a quarter of the speed of a bulk load. A manifest
 is never deleted, only retired: a transaction that writes an entry locks the manifest row, and
-`seeding.retire` waits for it. `metadata` has only the indexes that the engine needs: each index costs
+`manifest_seed.retire` waits for it. `metadata` has only the indexes that the engine needs: each index costs
 time on every run.
 """
 

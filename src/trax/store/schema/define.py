@@ -31,6 +31,7 @@ class Definer:
     """Defines tables, checks and indexes for one dialect."""
 
     def __init__(self, dialect: str) -> None:
+        self._dialect = dialect
         self.prefix = PREFIX if dialect == SQLITE else ""
         self.tables = MetaData(schema=None if dialect == SQLITE else SCHEMA)
 
@@ -38,11 +39,12 @@ class Definer:
         self, name: str, *items: SchemaItem, storage: dict[str, Any] | None = None, clustered: bool = False
     ) -> Table:
         """Define a table; a `clustered` one is stored in key order if the dialect supports it."""
+        # SQLAlchemy imports the dialect that an option names, so only those of this dialect are given.
         options: dict[str, Any] = {"postgresql_with": storage} if storage else {}
-        if clustered:
-            options["sqlite_with_rowid"] = False
-        has_identity = any(isinstance(item, Column) and item.identity for item in items)
-        return Table(self.prefix + name, self.tables, *items, sqlite_autoincrement=has_identity, **options)
+        if self._dialect == SQLITE:
+            has_identity = any(isinstance(item, Column) and item.identity for item in items)
+            options = {"sqlite_autoincrement": has_identity, "sqlite_with_rowid": not clustered}
+        return Table(self.prefix + name, self.tables, *items, **options)
 
     def foreign_key(self, name: str, **options: Any) -> ForeignKey:
         schema = f"{SCHEMA}." if self.tables.schema else ""
@@ -51,8 +53,8 @@ class Definer:
     def index(
         self, name: str, *columns: ColumnElement[Any], where: str | None = None, unique: bool = False
     ) -> None:
-        condition = text(where) if where else None
-        Index(self.prefix + name, *columns, unique=unique, postgresql_where=condition, sqlite_where=condition)
+        options: dict[str, Any] = {f"{self._dialect}_where": text(where)} if where else {}
+        Index(self.prefix + name, *columns, unique=unique, **options)
 
     def one_of(self, column: str, words: type[StrEnum]) -> CheckConstraint:
         listed = ", ".join(f"'{word}'" for word in words)

@@ -1,4 +1,4 @@
-"""Tables `worker` (processes with a heartbeat) and `setting` (edited settings)."""
+"""Tables `worker`, `setting`, `audit`, `web_session`, `web_link`, `tally` and `group_tally`."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
 """Contract tests for submitters: scenarios that every submitter must pass.
 
-site         the environment of a scenario: a database, a folder, and the app that both sides load
-engine       what you supply: your submitter, and how to start, stop and kill its worker side
-yard         runs the server side of a scenario, and reads the records and job events
-scenarios    one test each
+engine.py     what you supply: your submitter, and how to start, stop and kill its worker side; `Workspace`:
+              a database, a folder, and the app that both sides load
+yard.py       run the server side of a scenario, and read the records and job events
+scenarios.py  one test each
 
     @pytest.mark.parametrize("scenario", SCENARIOS, ids=name_of)
     async def test_my_engine_keeps(scenario: Scenario, postgres_url: str, tmp_path: Path) -> None:
-        await play(scenario, MyEngine(), Site(postgres_url, tmp_path))
+        await play(scenario, MyEngine(), Workspace(postgres_url, tmp_path))
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The environment of a contract scenario: a database, a folder, and the app that both sides load.
+"""What a contract test needs: a workspace (database, folder, app), and the engine to be tested.
 
 Jobs append events to one file of the folder, unbuffered: so events survive a killed process, and the order of
 the lines is the order of events across all processes.

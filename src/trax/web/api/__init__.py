@@ -2,6 +2,21 @@
 
 Each module is one noun. Handlers are thin: they call the app and write the result as JSON. The guard checks
 access before any handler runs: viewers may read, operators may also change.
+
+trains.py        `/trains`
+manifests.py     `/manifests`
+groups.py        `/groups`
+queue.py         `/queue`
+executions.py    `/executions`, `/logs`, `/why`
+dead_letters.py  `/dead-letters`
+stats.py         `/stats`, `/workers`, `/events`
+settings.py      `/settings`
+audit.py         `/audit`
+sessions.py      `/sessions`
+
+bodies.py        request bodies, and their validation
+paging.py        lists: query parameters, pages, JSON responses
+document.py      the OpenAPI document
 """
 
 from __future__ import annotations

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from trax.records.audit import AuditEntry
 from trax.web.api.bodies import Body, JsonRoute
-from trax.web.api.paging import After, ApiPage, JsonWriter, Limit, Moment, NameQuery, PathId, build_page
+from trax.web.api.paging import ApiPage, Full, JsonWriter, ListQueryById, Moment, NameQuery, PathId, load_page
 from trax.web.context import InjectedContext
 
 router = APIRouter(prefix="/audit", tags=["audit"], route_class=JsonRoute)
+
+
+class AuditListQuery(ListQueryById):
+    """Filters for actions."""
+
+    actor: NameQuery = None
+    action: NameQuery = None
+    noun: NameQuery = None
+    target: NameQuery = None
+    since: Moment | None = None
+    until: Moment | None = None
+    full: Full = True
 
 
 class Undo(Body):
@@ -23,29 +37,9 @@ entry_response, page_response = JsonWriter(AuditEntry), JsonWriter(ApiPage[Audit
 
 
 @router.get("", response_model=ApiPage[AuditEntry])
-async def list_audit(
-    context: InjectedContext,
-    actor: NameQuery = None,
-    action: NameQuery = None,
-    noun: NameQuery = None,
-    target: NameQuery = None,
-    since: Moment | None = None,
-    until: Moment | None = None,
-    after: After = None,
-    limit: Limit = 50,
-) -> Response:
+async def list_audit(context: InjectedContext, query: Annotated[AuditListQuery, Query()]) -> Response:
     """List actions, newest first. `action` is e.g. `groups.update`, `target` the id or name changed."""
-    entries = await context.app.audit.list(
-        actor=actor,
-        action=action,
-        noun=noun,
-        target=target,
-        since=since,
-        until=until,
-        before=after,
-        limit=limit,
-    )
-    return page_response(build_page(entries, limit))
+    return page_response(await load_page(context.app.audit, query, context.mask))
 
 
 @router.get("/{audit_id:row_id}", response_model=AuditEntry)

@@ -41,6 +41,13 @@ class Ids(Body):
     ids: IdList
 
 
+class CancelledIds(BaseModel):
+    """Ids of what was cancelled, and how many of the given ids were too late for that."""
+
+    cancelled: list[int]
+    skipped: int = 0
+
+
 class DeadLetterSelection(Body):
     """Which dead letters: by id, by fingerprint (kind of failure), or all awaiting intervention."""
 

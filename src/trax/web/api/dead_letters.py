@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated, Self
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field, model_validator
 from pydantic_core import PydanticCustomError
 from starlette.responses import Response
@@ -15,21 +15,27 @@ from trax.records.dead_letter import DeadLetterGroup
 from trax.web.api.bodies import Body, DeadLetterSelection, JsonRoute, Note
 from trax.web.api.paging import (
     LONGEST_PAGE,
-    After,
     ApiPage,
-    Full,
     JsonWriter,
     Limit,
+    ListQueryById,
     NameQuery,
     PathId,
-    build_page,
+    load_page,
     mask_record,
-    summarize_record,
 )
 from trax.web.context import InjectedContext
 from trax.web.problems import Refusal, problem
 
 router = APIRouter(prefix="/dead-letters", tags=["dead letters"], route_class=JsonRoute)
+
+
+class DeadLetterListQuery(ListQueryById):
+    """Filters for dead letters."""
+
+    status: DeadLetterStatus | None = None
+    manifest: NameQuery = None
+    fingerprint: NameQuery = None
 
 
 class Requeue(DeadLetterSelection):
@@ -90,19 +96,10 @@ requeue_response, acknowledge_response, groups_response = (
 
 @router.get("", response_model=ApiPage[DeadLetter])
 async def list_dead_letters(
-    context: InjectedContext,
-    status: DeadLetterStatus | None = None,
-    manifest: NameQuery = None,
-    fingerprint: NameQuery = None,
-    after: After = None,
-    limit: Limit = 50,
-    full: Full = False,
+    context: InjectedContext, query: Annotated[DeadLetterListQuery, Query()]
 ) -> Response:
     """List dead letters, newest first."""
-    letters = await context.app.dead_letters.list(
-        status=status, manifest=manifest, fingerprint=fingerprint, before=after, limit=limit, brief=not full
-    )
-    return page_response(build_page([summarize_record(letter, context.mask) for letter in letters], limit))
+    return page_response(await load_page(context.app.dead_letters, query, context.mask))
 
 
 @router.get("/groups", response_model=list[DeadLetterGroup])

@@ -1,20 +1,19 @@
-"""`/executions`: list, cancel and rerun executions."""
+"""`/executions`: list, cancel and rerun executions; `/logs`: their log lines; `/why`: reasons."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel
 from starlette.responses import Response
 
 from trax.bounds import LARGEST_ID, LONGEST_NAME
 from trax.records import LogLevel, LogLine, Metadata, Reason, State, WorkQueueEntry
-from trax.web.api.bodies import Ids, JsonRoute
+from trax.web.api.bodies import CancelledIds, Ids, JsonRoute
 from trax.web.api.paging import (
     After,
     ApiPage,
-    Before,
+    Full,
     JsonWriter,
     Limit,
     ListQueryById,
@@ -25,7 +24,6 @@ from trax.web.api.paging import (
     build_page,
     load_page,
     mask_record,
-    page_of,
 )
 from trax.web.api.trains import rerun
 from trax.web.context import InjectedContext
@@ -50,18 +48,11 @@ class ExecutionListQuery(ListQueryById):
     admin: Annotated[bool, Query(description="Include administrative trains.")] = False
 
 
-class CancelledRuns(BaseModel):
-    """Ids of the executions that were cancelled, and how many of the given ids had already ended."""
-
-    cancelled: list[int]
-    skipped: int
-
-
 run_response, page_response = JsonWriter(Metadata), JsonWriter(ApiPage[Metadata])
 lines_response, entry_response, cancel_response = (
     JsonWriter(ApiPage[LogLine]),
     JsonWriter(WorkQueueEntry),
-    JsonWriter(CancelledRuns),
+    JsonWriter(CancelledIds),
 )
 
 
@@ -89,12 +80,12 @@ async def list_logs(
     return lines_response(build_page(log_lines, limit))
 
 
-@router.post("/cancel", response_model=CancelledRuns)
+@router.post("/cancel", response_model=CancelledIds)
 async def cancel_executions(context: InjectedContext, body: Ids) -> Response:
     """Cancel executions that have not ended. One in progress stops within a heartbeat."""
     stopped = await context.app.executions.cancel(body.ids)
     skipped = len(set(body.ids)) - len(stopped)
-    return cancel_response(CancelledRuns(cancelled=list(stopped), skipped=skipped))
+    return cancel_response(CancelledIds(cancelled=list(stopped), skipped=skipped))
 
 
 @router.post("/{metadata_id:row_id}/cancel", response_model=Metadata)
@@ -113,26 +104,24 @@ async def rerun_execution(context: InjectedContext, metadata_id: PathId) -> Resp
     return entry_response(mask_record(await rerun(context.app, metadata_id), context.mask), 201)
 
 
+class LogListQuery(ListQueryById):
+    """Filters for log lines."""
+
+    level: Annotated[LogLevel | None, Query(description="This level or higher.")] = None
+    text: Annotated[str | None, Query(max_length=200, description="Part of the message.")] = None
+    metadata_id: RowId | None = None
+    full: Full = True
+
+
 logs_router = APIRouter(prefix="/logs", tags=["logs"], route_class=JsonRoute)
 
 logs_response = JsonWriter(ApiPage[LogLine])
 
 
 @logs_router.get("", response_model=ApiPage[LogLine])
-async def list_log_lines(
-    context: InjectedContext,
-    level: Annotated[LogLevel | None, Query(description="This level or higher.")] = None,
-    text: Annotated[str | None, Query(max_length=200, description="Part of the message.")] = None,
-    metadata_id: Annotated[RowId | None, Query()] = None,
-    after: After = None,
-    before: Before = None,
-    limit: Limit = 50,
-) -> Response:
+async def list_log_lines(context: InjectedContext, query: Annotated[LogListQuery, Query()]) -> Response:
     """List log lines, newest first. A text search reads a bounded number of lines; see `complete`."""
-    found = await context.app.logs.page(
-        level=level, text=text, metadata_id=metadata_id, before=after, after=before, limit=limit
-    )
-    return logs_response(page_of(found, found.items))
+    return logs_response(await load_page(context.app.logs, query, context.mask))
 
 
 why_router = APIRouter(prefix="/why", tags=["why"], route_class=JsonRoute)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel
 from starlette.responses import Response
 
 from trax.bounds import LONGEST_NAME
 from trax.records import ManifestGroup
-from trax.web.api.bodies import Body, JsonRoute
-from trax.web.api.manifests import CancelCount
-from trax.web.api.paging import AfterName, ApiPage, JsonWriter, Limit, Priority, WholeNumber, build_page
+from trax.web.api.bodies import Body, CancelledIds, JsonRoute
+from trax.web.api.paging import ApiPage, JsonWriter, ListQueryByName, Priority, WholeNumber, load_page
 from trax.web.context import InjectedContext
 
 router = APIRouter(prefix="/groups", tags=["groups"], route_class=JsonRoute)
@@ -35,14 +34,13 @@ class TriggerCount(BaseModel):
 
 
 group_response, page_response = JsonWriter(ManifestGroup), JsonWriter(ApiPage[ManifestGroup])
-trigger_response, cancel_response = JsonWriter(TriggerCount), JsonWriter(CancelCount)
+trigger_response, cancel_response = JsonWriter(TriggerCount), JsonWriter(CancelledIds)
 
 
 @router.get("", response_model=ApiPage[ManifestGroup])
-async def list_groups(context: InjectedContext, after: AfterName = None, limit: Limit = 50) -> Response:
+async def list_groups(context: InjectedContext, query: Annotated[ListQueryByName, Query()]) -> Response:
     """List groups by name."""
-    groups = await context.app.groups.list(after=after, limit=limit)
-    return page_response(build_page(groups, limit, by="name"))
+    return page_response(await load_page(context.app.groups, query, context.mask))
 
 
 @router.get("/{name:name}", response_model=ManifestGroup)
@@ -63,7 +61,8 @@ async def trigger_group(context: InjectedContext, name: GroupName) -> Response:
     return trigger_response(TriggerCount(triggered=await context.app.groups.trigger(name)))
 
 
-@router.post("/{name:name}/cancel", response_model=CancelCount)
+@router.post("/{name:name}/cancel", response_model=CancelledIds)
 async def cancel_group(context: InjectedContext, name: GroupName) -> Response:
     """Cancel all executions of the group that are in progress."""
-    return cancel_response(CancelCount(cancelled=await context.app.groups.cancel(name)))
+    asked = await context.app.groups.cancel(name)
+    return cancel_response(CancelledIds(cancelled=list(asked)))

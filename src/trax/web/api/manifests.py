@@ -6,12 +6,11 @@ from datetime import timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
-from pydantic import BaseModel
 from starlette.responses import Response
 
 from trax.bounds import LONGEST_NAME
 from trax.records import Manifest, Reason, ScheduleType, WorkQueueEntry
-from trax.web.api.bodies import Body, JsonRoute
+from trax.web.api.bodies import Body, CancelledIds, JsonRoute
 from trax.web.api.paging import (
     ApiPage,
     JsonWriter,
@@ -50,16 +49,10 @@ class TriggerRequest(Body):
     delay_seconds: Seconds | None = None
 
 
-class CancelCount(BaseModel):
-    """How many executions in progress were asked to stop."""
-
-    cancelled: int
-
-
 manifest_response, page_response = JsonWriter(Manifest), JsonWriter(ApiPage[Manifest])
 entry_response, cancel_response, reasons_response = (
     JsonWriter(WorkQueueEntry),
-    JsonWriter(CancelCount),
+    JsonWriter(CancelledIds),
     JsonWriter(list[Reason]),
 )
 
@@ -107,10 +100,11 @@ async def trigger_manifest(
     return entry_response(mask_record(queued, context.mask), 201)
 
 
-@router.post("/{external_id:name}/cancel", response_model=CancelCount)
+@router.post("/{external_id:name}/cancel", response_model=CancelledIds)
 async def cancel_manifest(context: InjectedContext, external_id: ExternalId) -> Response:
     """Cancel the executions of a manifest that are in progress."""
-    return cancel_response(CancelCount(cancelled=await context.app.manifests.cancel(external_id)))
+    asked = await context.app.manifests.cancel(external_id)
+    return cancel_response(CancelledIds(cancelled=list(asked)))
 
 
 @router.delete("/{external_id:name}", status_code=204)

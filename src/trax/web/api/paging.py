@@ -1,4 +1,4 @@
-"""JSON responses from records, without validating them again."""
+"""Lists in the API: query parameters, pages with cursors, and JSON responses with secrets masked."""
 
 from __future__ import annotations
 
@@ -71,15 +71,17 @@ def _check_moment(moment: datetime) -> datetime:
 
 
 Limit = Annotated[int, Query(ge=1, le=LONGEST_PAGE, description="Maximum number of items.")]
-After = Annotated[int | None, Query(ge=0, le=LARGEST_ID, description="Next page: `next` of the page before.")]
+After = Annotated[
+    int | None, Query(ge=0, le=LARGEST_ID, description="Only items with a higher id: newer ones.")
+]
 Before = Annotated[
-    int | None, Query(ge=0, le=LARGEST_ID, description="Previous page: `previous` of the page.")
+    int | None, Query(ge=0, le=LARGEST_ID, description="Only items with a lower id: older ones.")
 ]
 AfterName = Annotated[
-    str | None, Query(max_length=LONGEST_NAME, description="Next page: `next` of the page before.")
+    str | None, Query(max_length=LONGEST_NAME, description="Only items whose name is higher in the alphabet.")
 ]
 BeforeName = Annotated[
-    str | None, Query(max_length=LONGEST_NAME, description="Previous page: `previous` of the page.")
+    str | None, Query(max_length=LONGEST_NAME, description="Only items whose name is lower in the alphabet.")
 ]
 NameQuery = Annotated[str | None, Query(max_length=LONGEST_NAME)]
 Moment = Annotated[AwareDatetime, AfterValidator(_check_moment)]
@@ -124,6 +126,9 @@ class Total(BaseModel):
 class ApiPage(BaseModel, Generic[T]):
     """A page of items, with the cursors of the next and previous page; null: there is none.
 
+    In a list by id, newest first, the next page is `before=next`, the previous one `after=previous`. In a
+    list by name the next page is `after=next`, the previous one `before=previous`.
+
     A search without an index reads a bounded number of rows. If it stopped there, `complete` is false, and
     `next` continues from where it stopped, even if few items were found.
     """
@@ -164,13 +169,13 @@ class ListQueryByName(ListQuery):
 
 async def load_page(noun: Any, query: ListQueryById | ListQueryByName, mask: Mask) -> ApiPage[Any]:
     """Load a page from a resource of the app, with secrets in its items masked."""
-    is_by_id = isinstance(query, ListQueryById)
-    down, up = (query.after, query.before) if is_by_id else (query.before, query.after)
-    found = await noun.page(before=down, after=up, limit=query.limit, brief=not query.full, **query.filters)
-    total = await noun.count(**query.filters) if query.total else None
-    return page_of(
-        found, [summarize_record(item, mask) for item in found.items], total, newest_first=is_by_id
+    filters = query.filters
+    found = await noun.page(
+        before=query.before, after=query.after, limit=query.limit, brief=not query.full, **filters
     )
+    total = await noun.count(**filters) if query.total else None
+    items = [summarize_record(item, mask) for item in found.items]
+    return page_of(found, items, total, newest_first=isinstance(query, ListQueryById))
 
 
 def build_page(rows: Sequence[Any], limit: int, *, by: str = "id") -> ApiPage[Any]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel
 from starlette.responses import Response
 
 from trax.records import Origin, QueueStatus, Reason, WorkQueueEntry
-from trax.web.api.bodies import Ids, JsonRoute
+from trax.web.api.bodies import CancelledIds, Ids, JsonRoute
 from trax.web.api.paging import ApiPage, JsonWriter, ListQueryById, NameQuery, PathId, load_page, mask_record
 from trax.web.context import InjectedContext
 from trax.web.problems import Refusal, problem
@@ -27,15 +26,8 @@ class EntryListQuery(ListQueryById):
     origin: Origin | None = None
 
 
-class CancelledEntries(BaseModel):
-    """How many entries were cancelled, and how many of the given ids were no longer queued."""
-
-    cancelled: int
-    skipped: int
-
-
 entry_response, page_response = JsonWriter(WorkQueueEntry), JsonWriter(ApiPage[WorkQueueEntry])
-cancel_response, reasons_response = JsonWriter(CancelledEntries), JsonWriter(list[Reason])
+cancel_response, reasons_response = JsonWriter(CancelledIds), JsonWriter(list[Reason])
 
 
 @router.get("", response_model=ApiPage[WorkQueueEntry])
@@ -56,18 +48,19 @@ async def why_entry(context: InjectedContext, entry_id: PathId) -> Response:
     return reasons_response(await context.app.why(entry_id))
 
 
-@router.post("/cancel", response_model=CancelledEntries)
+@router.post("/cancel", response_model=CancelledIds)
 async def cancel_entries(context: InjectedContext, body: Ids) -> Response:
     """Cancel entries that are still queued. A dispatched entry has an execution: cancel that instead."""
-    count = await context.app.work_queue.cancel(body.ids)
-    return cancel_response(CancelledEntries(cancelled=count, skipped=len(set(body.ids)) - count))
+    cancelled = await context.app.work_queue.cancel(body.ids)
+    skipped = len(set(body.ids)) - len(cancelled)
+    return cancel_response(CancelledIds(cancelled=list(cancelled), skipped=skipped))
 
 
 @router.post("/{entry_id:row_id}/cancel", response_model=WorkQueueEntry)
 async def cancel_entry(context: InjectedContext, entry_id: PathId) -> Response:
     """Cancel one entry; 409 if it is no longer queued."""
-    count = await context.app.work_queue.cancel([entry_id])
+    cancelled = await context.app.work_queue.cancel([entry_id])
     entry = await context.app.work_queue.get(entry_id)
-    if not count:
+    if not cancelled:
         raise Refusal(problem(409, f"entry {entry_id} is already {entry.status}"))
     return entry_response(mask_record(entry, context.mask))

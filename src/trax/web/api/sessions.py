@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field, model_validator
 from pydantic_core import PydanticCustomError
 from starlette.responses import Response
@@ -13,10 +13,16 @@ from trax.errors import NotFound
 from trax.records.web_session import WebSession
 from trax.web.access import Means, Visitor
 from trax.web.api.bodies import Body, JsonRoute
-from trax.web.api.paging import After, ApiPage, JsonWriter, Limit, NameQuery, PathId, build_page
+from trax.web.api.paging import ApiPage, JsonWriter, ListQueryById, NameQuery, PathId, load_page
 from trax.web.context import InjectedContext, InjectedVisitor, WebContext
 
 router = APIRouter(prefix="/sessions", tags=["sessions"], route_class=JsonRoute)
+
+
+class SessionListQuery(ListQueryById):
+    """Filters for sessions."""
+
+    user: NameQuery = None
 
 
 class EndSessions(Body):
@@ -45,24 +51,26 @@ async def sessions_for(
     context: WebContext, visitor: Visitor, *, user: str | None, before: int | None, limit: int
 ) -> list[WebSession]:
     """List the sessions that the client may see: operators see all, others only their own."""
-    if not visitor.may_change:
-        if visitor.means is not Means.SESSION or user not in {None, visitor.name}:
-            return []
-        user = visitor.name
-    return await context.app.sessions.list(user=user, before=before, limit=limit)
+    if not _may_list(visitor, user):
+        return []
+    scope = user if visitor.may_change else visitor.name
+    return await context.app.sessions.list(user=scope, before=before, limit=limit)
+
+
+def _may_list(visitor: Visitor, user: str | None) -> bool:
+    return visitor.may_change or (visitor.means is Means.SESSION and user in {None, visitor.name})
 
 
 @router.get("", response_model=ApiPage[WebSession])
 async def list_sessions(
-    context: InjectedContext,
-    visitor: InjectedVisitor,
-    user: NameQuery = None,
-    after: After = None,
-    limit: Limit = 50,
+    context: InjectedContext, visitor: InjectedVisitor, query: Annotated[SessionListQuery, Query()]
 ) -> Response:
     """List sessions, newest first. A viewer sees only their own."""
-    sessions = await sessions_for(context, visitor, user=user, before=after, limit=limit)
-    return page_response(build_page(sessions, limit))
+    if not _may_list(visitor, query.user):
+        return page_response(ApiPage[WebSession](items=[]))
+    if not visitor.may_change:
+        query = query.model_copy(update={"user": visitor.name})
+    return page_response(await load_page(context.app.sessions, query, context.mask))
 
 
 @router.delete("/{session_id:row_id}", response_model=EndedSessions)

@@ -52,7 +52,10 @@ async def list_settings(context: InjectedContext) -> Response:
 async def update_settings(
     context: InjectedContext, body: Annotated[dict[str, Any], Body(min_length=1)]
 ) -> Response:
-    """Change settings for all servers, all or none. Null means no limit; durations are seconds."""
+    """Change settings for all servers, all or none. Null means no limit.
+
+    A duration is text, such as `90s`, `25 min` or `PT20M`, or a number of seconds.
+    """
     await context.app.settings.update(**body)
     return settings_response(await load_settings(context))
 
@@ -76,7 +79,7 @@ async def load_settings(context: WebContext) -> list[Setting]:
             default=defaults[name],
             origin=origins[name],
             effective=Settings.effective(name),
-            description=Settings.model_fields[name].description,
+            description=Settings.description(name),
         )
         for name in names
     ]

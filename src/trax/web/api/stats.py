@@ -1,4 +1,4 @@
-"""`/stats`: throughput, durations, failures and states of executions."""
+"""`/stats`: throughput, durations, failures and states; `/workers`; `/events`: what has changed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from trax.bounds import LARGEST_ID
 from trax.records.stats import (
     Blocks,
     FailingTrain,
@@ -24,7 +23,7 @@ from trax.records.stats import (
 from trax.records.worker import WorkerView
 from trax.web.access import Means
 from trax.web.api.bodies import JsonRoute
-from trax.web.api.paging import LONGEST_PAGE, AfterName, JsonWriter, Limit, NameQuery, PathId
+from trax.web.api.paging import LONGEST_PAGE, After, AfterName, Before, JsonWriter, Limit, NameQuery, PathId
 from trax.web.context import InjectedContext, InjectedVisitor
 from trax.web.events import EventStream
 
@@ -100,19 +99,18 @@ async def get_graph(context: InjectedContext, group: NameQuery = None) -> Respon
 
 workers_router = APIRouter(prefix="/workers", tags=["workers"], route_class=JsonRoute)
 
-AfterWorker = Annotated[
-    int | None, Query(ge=0, le=LARGEST_ID, description="Next page: id of the last worker.")
-]
-
 worker_response, workers_response = JsonWriter(WorkerView), JsonWriter(list[WorkerView])
 
 
 @workers_router.get("", response_model=list[WorkerView])
 async def list_workers(
-    context: InjectedContext, after: AfterWorker = None, limit: Limit = LONGEST_PAGE
+    context: InjectedContext, before: Before = None, after: After = None, limit: Limit = LONGEST_PAGE
 ) -> Response:
-    """List workers with their work filter and first jobs. `is_lost`: it missed its heartbeat."""
-    return workers_response(await context.app.workers.list(after=after, limit=limit))
+    """List workers by id with their work filter and first jobs. `is_lost`: it missed its heartbeat.
+
+    The next page is `after` the last id.
+    """
+    return workers_response(await context.app.workers.list(before=before, after=after, limit=limit))
 
 
 @workers_router.get("/{worker_id:row_id}", response_model=WorkerView)

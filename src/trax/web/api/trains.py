@@ -1,4 +1,4 @@
-"""Enqueue and rerun jobs from the API and the dashboard, with or without the app's code."""
+"""`/trains`: list, enqueue and run trains, with or without the app's code."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from fastapi import APIRouter, Path
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from trax.app import queue
-from trax.app.queue import run_by_name
+from trax.app.queue import enqueue_without_code, run_by_name
 from trax.bounds import LONGEST_NAME
 from trax.engine.enqueue import QueueKeywords
 from trax.errors import InvalidInput, NotFound, StoreError, TraxError
@@ -24,28 +23,6 @@ from trax.web.train_schema import TrainSummary, TrainWithSchemas, summarize_trai
 if TYPE_CHECKING:
     from trax.app.app import Trax
     from trax.worker.entry import QueuedEntry
-
-
-def has_code(app: Trax) -> bool:
-    """Whether trains are registered in this process; `trax dashboard` without an app has none."""
-    return len(app.trains) > 0
-
-
-async def enqueue(app: Trax, train: str, value: Any, options: QueueKeywords) -> QueuedEntry:
-    """Enqueue a job. Without the app's code the input is validated only by the worker."""
-    if has_code(app):
-        return await app.run_in_app_loop(app.queue(train, value, **options))
-    return await queue.queue(app.parts, train, value, options)
-
-
-async def rerun(app: Trax, metadata_id: int) -> QueuedEntry:
-    """Enqueue the job of a run again; 409 if the run exists but cannot be repeated."""
-    try:
-        return await app.run_in_app_loop(app.executions.rerun(metadata_id))
-    except (NotFound, InvalidInput, StoreError):
-        raise
-    except TraxError as error:
-        raise Refusal(problem(409, str(error), code="cannot_rerun")) from error
 
 
 router = APIRouter(prefix="/trains", tags=["trains"], route_class=JsonRoute)
@@ -79,6 +56,7 @@ class QueueRequest(RunRequest):
 
 
 trains_response, train_response = JsonWriter(Trains), JsonWriter(TrainWithSchemas)
+
 entry_response, run_response = JsonWriter(WorkQueueEntry), JsonWriter(Metadata)
 
 
@@ -133,3 +111,25 @@ async def run_train(context: InjectedContext, name: TrainName, body: RunRequest)
 def _input(context: InjectedContext, body: RunRequest) -> Any:
     """The input that was sent; rejects marks of hidden values that a client copied from a response."""
     return context.mask.restore(body.input, None)
+
+
+def has_code(app: Trax) -> bool:
+    """Whether trains are registered in this process; `trax dashboard` without an app has none."""
+    return len(app.trains) > 0
+
+
+async def enqueue(app: Trax, train: str, value: Any, options: QueueKeywords) -> QueuedEntry:
+    """Enqueue a job. Without the app's code the input is validated only by the worker."""
+    if has_code(app):
+        return await app.run_in_app_loop(app.queue(train, value, **options))
+    return await enqueue_without_code(app.parts, train, value, options)
+
+
+async def rerun(app: Trax, metadata_id: int) -> QueuedEntry:
+    """Enqueue the job of a run again; 409 if the run exists but cannot be repeated."""
+    try:
+        return await app.run_in_app_loop(app.executions.rerun(metadata_id))
+    except (NotFound, InvalidInput, StoreError):
+        raise
+    except TraxError as error:
+        raise Refusal(problem(409, str(error), code="cannot_rerun")) from error

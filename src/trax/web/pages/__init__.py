@@ -1,15 +1,24 @@
 """The pages of the dashboard.
 
 Each module is one noun: its handlers call the app, build values for display (`Listing`, …) and render a
-template. Changes are plain HTML forms that post to their own page, which is then shown again (`acts.py`).
+template. Changes are plain HTML forms that post to their own page, which is then shown again (`actions.py`).
 
-rendering.py     templates and their shared variables      listing.py    pagination of lists
-acts.py          form actions, audited                     messages.py   one-time messages after an action
-fields.py        form fields from a JSON Schema            filling.py    form texts to values and back
-words.py         formatting of values                      spelled.py    parsing of typed values
-coloured.py      JSON with syntax colours                  course.py     timeline of an execution
-taste.py         display preferences                       assets.py     static files
-problem_page.py  error pages
+home.py          `/`: key figures and charts; `/workers`
+trains.py        `/trains`: the list, and the form to run one
+manifests.py     `/manifests`
+groups.py        `/groups`
+queue.py         `/queue`
+executions.py    `/executions`, with a timeline; `/logs`
+dead_letters.py  `/dead-letters`
+settings.py      `/settings`, and display preferences
+audit.py         `/audit`
+login.py         `/login`, `/logout`, `/sessions`
+
+rendering.py     templates, static files, preferences, one-time messages
+listing.py       pagination of lists
+actions.py       form actions, audited
+forms.py         form fields from a JSON Schema, and their values
+formats.py       formatting and parsing of values; JSON with colours
 """
 
 from __future__ import annotations

@@ -9,14 +9,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from trax.errors import TraxError
-from trax.web.context import context_of
-from trax.web.pages.actions import read_form, run_action
+from trax.web.context import context_of, request_form
+from trax.web.pages.actions import run_action
 from trax.web.pages.formats import whole_number
 from trax.web.pages.listing import ROWS, by_id, query_number, query_text
 from trax.web.pages.rendering import Message, show
 
 if TYPE_CHECKING:
-    from trax.web.pages.actions import Form
+    from trax.web.context import Form
 
 router = APIRouter()
 
@@ -43,9 +43,9 @@ async def audit(request: Request) -> Response:
 
 @router.post("/audit")
 async def undo(request: Request) -> Response:
-    form = await read_form(request)
+    form = request_form(request)
     question = f"Action {form.get('id')} will be undone: the previous value is restored."
-    return await run_action(request, form, lambda: _undo(request, form), question=question)
+    return await run_action(request, lambda: _undo(request, form), question=question)
 
 
 async def _undo(request: Request, form: Form) -> Message:

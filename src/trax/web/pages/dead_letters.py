@@ -11,15 +11,16 @@ from starlette.responses import Response
 from trax.errors import NotFound, TraxError
 from trax.records.listing import RecordPage
 from trax.records.states import DeadLetterStatus, State
-from trax.web.context import context_of
-from trax.web.pages.actions import read_form, run_action
+from trax.web.context import context_of, request_form
+from trax.web.pages.actions import row_ids, run_action
 from trax.web.pages.formats import many, whole_number
 from trax.web.pages.listing import by_id, query_choice, query_number, query_text
 from trax.web.pages.rendering import Message, show
 
 if TYPE_CHECKING:
+    from trax.app.dead_letters import DeadLetterKeywords
     from trax.records import DeadLetter, Metadata
-    from trax.web.pages.actions import Form
+    from trax.web.context import Form
 
 router = APIRouter()
 SHOWN_KINDS: Final = 12
@@ -35,7 +36,7 @@ async def dead_letters(request: Request) -> Response:
     status = (
         query_choice(request, "status", DeadLetterStatus) if "status" in request.query_params else WAITING
     )
-    query = {
+    query: DeadLetterKeywords = {
         "status": status,
         "manifest": query_text(request, "manifest"),
         "fingerprint": query_text(request, "fingerprint"),
@@ -52,7 +53,7 @@ async def dead_letters(request: Request) -> Response:
         more_groups=len(groups) > SHOWN_KINDS,
         listing=by_id(request, rows, limit=SHOWN_LETTERS),
         query=query,
-        is_filtered=bool(query["manifest"] or query["fingerprint"] or status != WAITING),
+        is_filtered=bool(query.get("manifest") or query.get("fingerprint") or status != WAITING),
         statuses=list(DeadLetterStatus),
         is_waiting=status == WAITING,
     )
@@ -60,9 +61,9 @@ async def dead_letters(request: Request) -> Response:
 
 @router.post("/dead-letters")
 async def change_dead_letters(request: Request) -> Response:
-    form = await read_form(request)
+    form = request_form(request)
     return await run_action(
-        request, form, lambda: _apply_action(request, form, form.ids), question=_question(form)
+        request, lambda: _apply_action(request, form, row_ids(form)), question=_question(form)
     )
 
 
@@ -82,8 +83,8 @@ async def dead_letter(request: Request, dead_letter_id: int) -> Response:
 
 @router.post("/dead-letters/{dead_letter_id}")
 async def change_dead_letter(request: Request, dead_letter_id: int) -> Response:
-    form = await read_form(request)
-    return await run_action(request, form, lambda: _apply_action(request, form, [dead_letter_id]))
+    form = request_form(request)
+    return await run_action(request, lambda: _apply_action(request, form, [dead_letter_id]))
 
 
 def _question(form: Form) -> str | None:
@@ -93,8 +94,8 @@ def _question(form: Form) -> str | None:
         return "This applies to every dead letter awaiting intervention."
     if form.get("fingerprint") and form.get("action") == "requeue" and not is_trial:
         return "All dead letters of this kind will be requeued."
-    if form.ids and form.get("action") == "requeue":
-        return f"{many(len(form.ids), 'dead letter')} will be requeued, if still awaiting intervention."
+    if row_ids(form) and form.get("action") == "requeue":
+        return f"{many(len(row_ids(form)), 'dead letter')} will be requeued, if still awaiting intervention."
     return None
 
 

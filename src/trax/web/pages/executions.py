@@ -1,4 +1,4 @@
-"""Timeline of one execution: waiting, running, end, and its junctions."""
+"""Execution pages: the list, one execution with its timeline, and the log lines of all."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from trax.records.metadata import ADMINISTRATIVE_PREFIX
 from trax.records.states import ACTIVE, LogLevel, State
 from trax.web.api.trains import rerun
 from trax.web.charts import Stretch, stretches
-from trax.web.context import context_of
-from trax.web.pages.actions import read_form, run_action
+from trax.web.context import context_of, request_form
+from trax.web.pages.actions import row_ids, run_action
 from trax.web.pages.formats import many, plain, span
 from trax.web.pages.listing import ROWS, load_newest, newest_first, query_choice, query_number, query_text
 from trax.web.pages.rendering import Message, Preferences, current_time, show
@@ -28,7 +28,149 @@ if TYPE_CHECKING:
 
     from trax.app.executions import ExecutionKeywords
     from trax.records import LogLine, Metadata
-    from trax.web.pages.actions import Form
+    from trax.web.context import Form
+
+
+router = APIRouter()
+
+WITHIN: Final = {
+    "15 minutes": timedelta(minutes=15),
+    "1 hour": timedelta(hours=1),
+    "1 day": timedelta(days=1),
+    "7 days": timedelta(days=7),
+}
+
+SHOWN_LINES: Final = 50
+
+SHOWN_CHARACTERS: Final = 6_000
+
+"""Maximum total length of the log lines shown."""
+
+SHOWN_CHILDREN: Final = 20
+
+
+@router.get("/executions")
+async def executions(request: Request) -> Response:
+    within = query_choice(request, "within", WITHIN)
+    query: ExecutionKeywords = {
+        "state": query_choice(request, "state", State),
+        "train": query_text(request, "train"),
+        "manifest": query_text(request, "manifest"),
+        "group": query_text(request, "group"),
+        "external_id": query_text(request, "external_id"),
+    }
+    since = current_time(request) - WITHIN[within] if within else None
+    filters: ExecutionKeywords = {**query, "since": since, "admin": Preferences.of(request).admin}
+    return show(
+        request,
+        "executions.html",
+        here="executions",
+        listing=await load_newest(request, context_of(request).app.executions, **filters),
+        query={**query, "within": within},
+        is_filtered=bool(within or any(query.values())),
+        states=list(State),
+        spans=list(WITHIN),
+    )
+
+
+@router.post("/executions")
+async def change_executions(request: Request) -> Response:
+    ids = row_ids(request_form(request))
+    question = f"{many(len(ids), 'execution')} will be cancelled, if not already ended."
+    return await run_action(request, lambda: _cancel(request, ids), question=question)
+
+
+@router.get("/executions/{metadata_id}")
+async def execution(request: Request, metadata_id: int) -> Response:
+    app = context_of(request).app
+    run = await app.executions.get(metadata_id)
+    lines = await app.executions.logs(
+        metadata_id, after=query_number(request, "lines"), limit=SHOWN_LINES + 1, brief=True
+    )
+    line_count = count_fitting_lines(lines)
+    settings = app.parts.settings
+    return show(
+        request,
+        "execution.html",
+        here="executions",
+        run=run,
+        timeline=timeline_of(run, current_time(request)),
+        children=await app.executions.page(parent_id=run.id, limit=SHOWN_CHILDREN, admin=True, brief=True),
+        lines=lines[:line_count],
+        more_lines=lines[line_count - 1].id if len(lines) > line_count else None,
+        can_rerun=_can_rerun(run, request),
+        save_inputs=settings.save_inputs,
+        save_outputs=settings.save_outputs,
+    )
+
+
+@router.post("/executions/{metadata_id}")
+async def change_execution(request: Request, metadata_id: int) -> Response:
+    form = request_form(request)
+    question = "The execution will be cancelled." if form.get("action") == "cancel" else None
+    return await run_action(request, lambda: _apply_action(request, form, metadata_id), question=question)
+
+
+async def _apply_action(request: Request, form: Form, metadata_id: int) -> Message:
+    match form.get("action"):
+        case "cancel":
+            return await _cancel(request, [metadata_id])
+        case "rerun":
+            entry = await rerun(context_of(request).app, metadata_id)
+            return Message(f"Queued again as entry {entry.id}.", path=f"/queue/{entry.id}")
+        case other:
+            raise TraxError(f"unknown action {other!r}; expected cancel or rerun")
+
+
+async def _cancel(request: Request, ids: Sequence[int]) -> Message:
+    stopped = await context_of(request).app.executions.cancel(ids)
+    skipped = len(set(ids)) - len(stopped)
+    tail = f"; {skipped} skipped: already ended" if skipped else ""
+    return Message(f"Cancel requested for {many(len(stopped), 'execution')}{tail}", is_good=bool(stopped))
+
+
+def count_fitting_lines(lines: Sequence[LogLine]) -> int:
+    """How many lines fit on the page; at least one if there are any."""
+    lengths = accumulate(len(line.message) + len(line.exception or "") for line in lines[:SHOWN_LINES])
+    return max(sum(length <= SHOWN_CHARACTERS for length in lengths), min(1, len(lines)))
+
+
+def _can_rerun(run: Metadata, request: Request) -> bool:
+    """Whether the input was saved and the train exists, as far as trains are known in this process."""
+    app = context_of(request).app
+    saved_input: Any = run.input
+    is_cut = isinstance(saved_input, dict) and "_truncated" in saved_input
+    is_ours = not run.train.startswith(ADMINISTRATIVE_PREFIX) and (
+        run.train in app.trains or not len(app.trains)
+    )
+    return app.parts.settings.save_inputs and not is_cut and is_ours
+
+
+LONGEST_TEXT: Final = 200
+
+
+@router.get("/logs")
+async def logs(request: Request) -> Response:
+    text, execution = query_text(request, "text"), query_number(request, "execution")
+    level = query_choice(request, "level", LogLevel)
+    lines = await context_of(request).app.logs.page(
+        level=level,
+        text=text[:LONGEST_TEXT] if text else None,
+        metadata_id=execution,
+        before=query_number(request, "before"),
+        after=query_number(request, "after"),
+        limit=ROWS,
+        brief=True,
+    )
+    return show(
+        request,
+        "logs.html",
+        here="logs",
+        listing=newest_first(request, lines),
+        query={"text": text, "level": level, "execution": execution},
+        is_filtered=bool(text or level or execution),
+        levels=list(LogLevel),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,142 +247,3 @@ def _junctions(run: Metadata, end: datetime) -> list[JunctionBar]:
         stretch = Stretch(kind, min(max(begin, 0.0), 1.0), stop, f"{timing.name}: {span(timing.seconds)}")
         drawn.append(JunctionBar(timing.name, timing.seconds, stretches([stretch], label=stretch.label)))
     return drawn
-
-
-router = APIRouter()
-WITHIN: Final = {
-    "15 minutes": timedelta(minutes=15),
-    "1 hour": timedelta(hours=1),
-    "1 day": timedelta(days=1),
-    "7 days": timedelta(days=7),
-}
-SHOWN_LINES: Final = 50
-SHOWN_CHARACTERS: Final = 6_000
-"""Maximum total length of the log lines shown."""
-SHOWN_CHILDREN: Final = 20
-
-
-@router.get("/executions")
-async def executions(request: Request) -> Response:
-    within = query_choice(request, "within", WITHIN)
-    query: ExecutionKeywords = {
-        "state": query_choice(request, "state", State),
-        "train": query_text(request, "train"),
-        "manifest": query_text(request, "manifest"),
-        "group": query_text(request, "group"),
-        "external_id": query_text(request, "external_id"),
-    }
-    since = current_time(request) - WITHIN[within] if within else None
-    filters: ExecutionKeywords = {**query, "since": since, "admin": Preferences.of(request).admin}
-    return show(
-        request,
-        "executions.html",
-        here="executions",
-        listing=await load_newest(request, context_of(request).app.executions, **filters),
-        query={**query, "within": within},
-        is_filtered=bool(within or any(query.values())),
-        states=list(State),
-        spans=list(WITHIN),
-    )
-
-
-@router.post("/executions")
-async def change_executions(request: Request) -> Response:
-    form = await read_form(request)
-    question = f"{many(len(form.ids), 'execution')} will be cancelled, if not already ended."
-    return await run_action(request, form, lambda: _cancel(request, form.ids), question=question)
-
-
-@router.get("/executions/{metadata_id}")
-async def execution(request: Request, metadata_id: int) -> Response:
-    app = context_of(request).app
-    run = await app.executions.get(metadata_id)
-    lines = await app.executions.logs(
-        metadata_id, after=query_number(request, "lines"), limit=SHOWN_LINES + 1, brief=True
-    )
-    line_count = count_fitting_lines(lines)
-    settings = app.parts.settings
-    return show(
-        request,
-        "execution.html",
-        here="executions",
-        run=run,
-        timeline=timeline_of(run, current_time(request)),
-        children=await app.executions.page(parent_id=run.id, limit=SHOWN_CHILDREN, admin=True, brief=True),
-        lines=lines[:line_count],
-        more_lines=lines[line_count - 1].id if len(lines) > line_count else None,
-        can_rerun=_can_rerun(run, request),
-        save_inputs=settings.save_inputs,
-        save_outputs=settings.save_outputs,
-    )
-
-
-@router.post("/executions/{metadata_id}")
-async def change_execution(request: Request, metadata_id: int) -> Response:
-    form = await read_form(request)
-    question = "The execution will be cancelled." if form.get("action") == "cancel" else None
-    return await run_action(
-        request, form, lambda: _apply_action(request, form, metadata_id), question=question
-    )
-
-
-async def _apply_action(request: Request, form: Form, metadata_id: int) -> Message:
-    match form.get("action"):
-        case "cancel":
-            return await _cancel(request, [metadata_id])
-        case "rerun":
-            entry = await rerun(context_of(request).app, metadata_id)
-            return Message(f"Queued again as entry {entry.id}.", path=f"/queue/{entry.id}")
-        case other:
-            raise TraxError(f"unknown action {other!r}; expected cancel or rerun")
-
-
-async def _cancel(request: Request, ids: Sequence[int]) -> Message:
-    stopped = await context_of(request).app.executions.cancel(ids)
-    skipped = len(set(ids)) - len(stopped)
-    tail = f"; {skipped} skipped: already ended" if skipped else ""
-    return Message(f"Cancel requested for {many(len(stopped), 'execution')}{tail}", is_good=bool(stopped))
-
-
-def count_fitting_lines(lines: Sequence[LogLine]) -> int:
-    """How many lines fit on the page; at least one if there are any."""
-    lengths = accumulate(len(line.message) + len(line.exception or "") for line in lines[:SHOWN_LINES])
-    return max(sum(length <= SHOWN_CHARACTERS for length in lengths), min(1, len(lines)))
-
-
-def _can_rerun(run: Metadata, request: Request) -> bool:
-    """Whether the input was saved and the train exists, as far as trains are known in this process."""
-    app = context_of(request).app
-    saved_input: Any = run.input
-    is_cut = isinstance(saved_input, dict) and "_truncated" in saved_input
-    is_ours = not run.train.startswith(ADMINISTRATIVE_PREFIX) and (
-        run.train in app.trains or not len(app.trains)
-    )
-    return app.parts.settings.save_inputs and not is_cut and is_ours
-
-
-LONGEST_TEXT: Final = 200
-
-
-@router.get("/logs")
-async def logs(request: Request) -> Response:
-    text, execution = query_text(request, "text"), query_number(request, "execution")
-    level = query_choice(request, "level", LogLevel)
-    lines = await context_of(request).app.logs.page(
-        level=level,
-        text=text[:LONGEST_TEXT] if text else None,
-        metadata_id=execution,
-        before=query_number(request, "before"),
-        after=query_number(request, "after"),
-        limit=ROWS,
-        brief=True,
-    )
-    return show(
-        request,
-        "logs.html",
-        here="logs",
-        listing=newest_first(request, lines),
-        query={"text": text, "level": level, "execution": execution},
-        is_filtered=bool(text or level or execution),
-        levels=list(LogLevel),
-    )

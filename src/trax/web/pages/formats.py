@@ -1,4 +1,4 @@
-"""Format values for people: durations, times, counts, percentages."""
+"""Format values for people, parse what they type, and colour JSON."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from trax.bounds import LONGEST_DURATION
-from trax.errors import TraxError, format_value
+from trax.bounds import is_duration
+from trax.clock import format_duration, parse_duration
+from trax.errors import DefinitionError, TraxError, format_value
 from trax.records.schedule import Calendar, DateRange, Dates, DaysOfWeek, Exclusion, TimeWindow
 
 if TYPE_CHECKING:
@@ -19,42 +20,16 @@ if TYPE_CHECKING:
     from trax.records.audit import AuditEntry
 
 
-UNITS: Final = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 NO_VALUE: Final = "\N{EN DASH}"
 MOMENT: Final = timedelta(seconds=1)
-TENTHS_BELOW: Final = 10
-LEAST_MILLISECONDS: Final = 0.1
-NEARLY_ONE: Final = 0.9995
 BRIEF: Final = 120
 HEAD: Final = 500
 TAIL: Final = 3_000
 
 
 def span(length: timedelta | float | None) -> str:
-    """`2 h 5 min`, `1.4 s`, `12 ms`, `0.4 ms`: precise enough to compare, short enough for a table."""
-    if length is None:
-        return NO_VALUE
-    seconds = length.total_seconds() if isinstance(length, timedelta) else float(length)
-    if seconds < NEARLY_ONE:
-        return _milliseconds(seconds * 1000)
-    if seconds < TENTHS_BELOW:
-        return f"{seconds:.1f} s"
-    whole = int(seconds)
-    position = next(place for place, (_, size) in enumerate(UNITS) if whole >= size)
-    name, size = UNITS[position]
-    rest = [
-        f"{whole % size // smaller} {unit}"
-        for unit, smaller in UNITS[position + 1 : position + 2]
-        if whole % size // smaller
-    ]
-    return " ".join([f"{whole // size} {name}", *rest])
-
-
-def _milliseconds(number: float) -> str:
-    """Never round a positive duration to 0 ms."""
-    if 0 < number < LEAST_MILLISECONDS:
-        return f"<{LEAST_MILLISECONDS} ms"
-    return f"{number:.0f} ms" if number >= TENTHS_BELOW else f"{number:.1f} ms".replace(".0 ms", " ms")
+    """A measured duration, short enough for a table: `2 h 5 min`, `1.4 s`, `12 ms`."""
+    return NO_VALUE if length is None else format_duration(length, units=2)
 
 
 def ago(moment: datetime | None, now: datetime) -> str:
@@ -64,8 +39,7 @@ def ago(moment: datetime | None, now: datetime) -> str:
     apart = abs(now - moment)
     if apart < MOMENT:
         return "now"
-    seconds = int(apart.total_seconds())
-    text = next(f"{seconds // size} {name}" for name, size in UNITS if seconds >= size)
+    text = format_duration(int(apart.total_seconds()), units=1)
     return f"{text} ago" if moment < now else f"in {text}"
 
 
@@ -142,22 +116,22 @@ def _brief(value: Any) -> str:
     return text if len(text) <= BRIEF else f"{text[: BRIEF - 1]}…"
 
 
-DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d)?")
-SECONDS: Final = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 DAYS: Final = ("Mondays", "Tuesdays", "Wednesdays", "Thursdays", "Fridays", "Saturdays", "Sundays")
 SHOWN_DATES: Final = 8
 LONGEST_NUMBER: Final = 18
 
 
 def duration(name: str, text: str) -> timedelta | None:
-    """Parse `90`, `5m`, `2h` or `1d`; None for an empty text."""
+    """Parse a duration; None for an empty text."""
     if not text:
         return None
-    match = DURATION.fullmatch(text.strip().lower())
-    seconds = float(match[1]) * SECONDS[match[2] or "s"] if match else 0.0
-    if match is None or seconds > LONGEST_DURATION.total_seconds():
-        raise TraxError(f"{name}: invalid duration {format_value(text)}; write 90, 5m, 2h or 1d")
-    return timedelta(seconds=seconds)
+    try:
+        found = parse_duration(text)
+    except ValueError as error:
+        raise DefinitionError(f"{name}: {error} (got {format_value(text)})") from None
+    if not is_duration(found):
+        raise DefinitionError(f"{name}: it must be from 0 s to 68 years (got {format_value(text)})")
+    return found
 
 
 def whole_number(name: str, text: str) -> int | None:

@@ -1,4 +1,4 @@
-"""Form fields from a JSON Schema. Values without a suitable field are edited as JSON."""
+"""Forms from a JSON Schema: fields, texts and values. Values without a suitable field are edited as JSON."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ PLAIN: Final = {
 }
 HINTS: Final = {
     "date-time": "for example 2027-03-01T12:00:00Z",
-    "duration": "for example PT90S or 00:01:30",
+    "duration": "for example 90s, 25 min or 1h30m",
     "uuid": "for example 00000000-0000-0000-0000-000000000000",
 }
 

@@ -12,9 +12,9 @@ from starlette.responses import Response
 from trax.errors import TraxError
 from trax.schedule.declaration import UNSET
 from trax.web.charts import Node
-from trax.web.charts import graph as drawing_of
-from trax.web.context import context_of, link
-from trax.web.pages.actions import read_form, run_action
+from trax.web.charts import graph as draw_graph
+from trax.web.context import context_of, link, request_form
+from trax.web.pages.actions import run_action
 from trax.web.pages.formats import many, whole_number
 from trax.web.pages.listing import ROWS, from_start, query_text
 from trax.web.pages.rendering import Message, show
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
     from trax.records.stats import GroupGraph
-    from trax.web.pages.actions import Form
+    from trax.web.context import Form
 
 router = APIRouter()
 SHOWN_RUNS: Final = 15
@@ -51,15 +51,13 @@ async def groups(request: Request) -> Response:
 
 @router.post("/groups")
 async def change_groups(request: Request) -> Response:
-    form = await read_form(request)
+    form = request_form(request)
     question = (
         "All executions in progress of these groups will be cancelled."
         if form.get("action") == "cancel"
         else None
     )
-    return await run_action(
-        request, form, lambda: _apply_action(request, form, form.all("ids")), question=question
-    )
+    return await run_action(request, lambda: _apply_action(request, form, form.all("ids")), question=question)
 
 
 @router.get("/groups/{name:name}")
@@ -84,15 +82,15 @@ async def group(request: Request, name: str) -> Response:
 
 @router.post("/groups/{name:name}")
 async def change_group(request: Request, name: str) -> Response:
-    form = await read_form(request)
+    form = request_form(request)
     if form.get("action") == "save":
-        return await run_action(request, form, lambda: _save_limits(request, form, name))
+        return await run_action(request, lambda: _save_limits(request, form, name))
     question = (
         "All executions in progress of this group will be cancelled."
         if form.get("action") == "cancel"
         else None
     )
-    return await run_action(request, form, lambda: _apply_action(request, form, [name]), question=question)
+    return await run_action(request, lambda: _apply_action(request, form, [name]), question=question)
 
 
 def limit_graph(graph: GroupGraph) -> GroupGraph:
@@ -117,7 +115,7 @@ def draw_groups(request: Request, graph: GroupGraph, here: str | None = None) ->
         for name in graph.groups
         if name in linked
     ]
-    return drawing_of(nodes, graph.edges, label="Dependencies between groups") if nodes else None
+    return draw_graph(nodes, graph.edges, label="Dependencies between groups") if nodes else None
 
 
 async def _save_limits(request: Request, form: Form, name: str) -> Message:

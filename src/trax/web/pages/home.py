@@ -1,4 +1,4 @@
-"""Home page: key figures and charts."""
+"""Home page (key figures and charts), and the page of workers."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def _overview(request: Request, preferences: Preferences, by: Span) -> tup
     )
 
     async def read() -> tuple[Overview, list[str]]:
-        return await stats(), problems(await status(context.app.parts))
+        return await stats(), problems(await status(context.app.parts.store, context.app.parts.live))
 
     if LIVE in request.headers and context.fanout.is_watching:
         return await context.shared.get(
@@ -199,6 +199,7 @@ async def workers(request: Request) -> Response:
         jobs=SHOWN_JOBS, after=query_number(request, "after"), limit=SHOWN_WORKERS + 1
     )
     listing = from_start(request, rows, limit=SHOWN_WORKERS, key=lambda view: view.worker.id)
-    servers = (await status(context_of(request).app.parts)).servers
+    parts = context_of(request).app.parts
+    servers = (await status(parts.store, parts.live)).servers
     wrong = declaration_conflicts(servers)
     return show(request, "workers.html", here="workers", listing=listing, disagreements=wrong)

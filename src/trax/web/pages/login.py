@@ -1,4 +1,4 @@
-"""Login and logout pages."""
+"""Login and logout pages, and the page of sessions."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from starlette.responses import RedirectResponse, Response
 from trax.errors import TraxError
 from trax.web.access import Means
 from trax.web.api.sessions import sessions_for
-from trax.web.context import context_of, csrf_token, link, visitor_of
+from trax.web.context import context_of, csrf_token, link, request_form, visitor_of
 from trax.web.login import log_in, log_in_by_link, safe_next
-from trax.web.pages.actions import read_form, run_action
+from trax.web.pages.actions import run_action
 from trax.web.pages.formats import many, whole_number
 from trax.web.pages.listing import ROWS, by_id, query_number, query_text
 from trax.web.pages.rendering import Message, show, show_plain
@@ -21,7 +21,7 @@ from trax.web.problems import Refusal
 from trax.web.sessions import delete_cookie, set_cookie
 
 if TYPE_CHECKING:
-    from trax.web.pages.actions import Form
+    from trax.web.context import Form
     from trax.web.problems import Problem
 
 
@@ -44,7 +44,7 @@ async def login(request: Request) -> Response:
 
 @router.post("/login")
 async def enter(request: Request) -> Response:
-    form = await read_form(request)
+    form = request_form(request)
     name, onward = form.get("name"), safe_next(form.get("next"))
     password = next(iter(form.all("password")), "")[:LONGEST_PASSWORD]
     try:
@@ -59,7 +59,7 @@ async def leave(request: Request) -> Response:
     """End the session of this browser, or with `where=everywhere` all sessions of its user."""
     visitor, sessions = visitor_of(request), context_of(request).app.sessions
     if visitor.session_id is not None:
-        is_everywhere = (await read_form(request)).get("where") == EVERYWHERE
+        is_everywhere = request_form(request).get("where") == EVERYWHERE
         await (sessions.end_all(user=visitor.name) if is_everywhere else sessions.end([visitor.session_id]))
     response = RedirectResponse(link(request, "/login"), 303)
     delete_cookie(request, response)
@@ -125,10 +125,10 @@ async def sessions(request: Request) -> Response:
 
 @router.post("/sessions")
 async def end(request: Request) -> Response:
-    form = await read_form(request)
+    form = request_form(request)
     whose = f"of {form.get('user')}" if form.get("user") else "of all users, including yours,"
     question = f"All sessions {whose} will be ended." if form.get("action") == "end_all" else None
-    return await run_action(request, form, lambda: _end(request, form), question=question)
+    return await run_action(request, lambda: _end(request, form), question=question)
 
 
 async def _end(request: Request, form: Form) -> Message:

@@ -13,8 +13,8 @@ from trax.errors import TraxError
 from trax.records.states import ScheduleType
 from trax.schedule.preview import explain, preview_runs
 from trax.web.charts import Node, graph
-from trax.web.context import context_of, link
-from trax.web.pages.actions import read_form, run_action
+from trax.web.context import context_of, link, request_form
+from trax.web.pages.actions import run_action
 from trax.web.pages.formats import describe_exclusion, exact, many
 from trax.web.pages.listing import ROWS, by_name, query_choice, query_text
 from trax.web.pages.rendering import Message, show
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from trax.records import Manifest
     from trax.records.schedule import Timing
-    from trax.web.pages.actions import Form
+    from trax.web.context import Form
 
 router = APIRouter()
 SWITCH: Final[dict[str, ManifestKeywords]] = {
@@ -72,8 +72,8 @@ async def manifests(request: Request) -> Response:
 
 @router.post("/manifests")
 async def change_manifests(request: Request) -> Response:
-    form = await read_form(request)
-    return await run_action(request, form, lambda: _apply_action(request, form, form.all("ids")))
+    form = request_form(request)
+    return await run_action(request, lambda: _apply_action(request, form, form.all("ids")))
 
 
 @router.get("/manifests/{external_id:name}")
@@ -102,11 +102,9 @@ async def manifest(request: Request, external_id: str) -> Response:
 
 @router.post("/manifests/{external_id:name}")
 async def change_manifest(request: Request, external_id: str) -> Response:
-    form = await read_form(request)
+    form = request_form(request)
     question = "Its executions in progress will be cancelled." if form.get("action") == "cancel" else None
-    return await run_action(
-        request, form, lambda: _apply_action(request, form, [external_id]), question=question
-    )
+    return await run_action(request, lambda: _apply_action(request, form, [external_id]), question=question)
 
 
 def describe_timing(manifest: Manifest, timing: Timing) -> str:

@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from trax.records.states import Origin, QueueStatus
-from trax.web.context import context_of
-from trax.web.pages.actions import read_form, run_action
+from trax.web.context import context_of, request_form
+from trax.web.pages.actions import row_ids, run_action
 from trax.web.pages.formats import many
 from trax.web.pages.listing import load_newest, query_choice, query_text
 from trax.web.pages.rendering import Message, show
@@ -46,9 +46,9 @@ async def queue(request: Request) -> Response:
 
 @router.post("/queue")
 async def change_queue(request: Request) -> Response:
-    form = await read_form(request)
-    question = f"{many(len(form.ids), 'entry', 'entries')} will be cancelled, if still queued."
-    return await run_action(request, form, lambda: _cancel(request, form.ids), question=question)
+    ids = row_ids(request_form(request))
+    question = f"{many(len(ids), 'entry', 'entries')} will be cancelled, if still queued."
+    return await run_action(request, lambda: _cancel(request, ids), question=question)
 
 
 @router.get("/queue/{entry_id}")
@@ -60,9 +60,8 @@ async def entry(request: Request, entry_id: int) -> Response:
 
 @router.post("/queue/{entry_id}")
 async def change_entry(request: Request, entry_id: int) -> Response:
-    form = await read_form(request)
     question = f"Entry {entry_id} will be cancelled, if still queued."
-    return await run_action(request, form, lambda: _cancel(request, [entry_id]), question=question)
+    return await run_action(request, lambda: _cancel(request, [entry_id]), question=question)
 
 
 async def _cancel(request: Request, ids: Sequence[int]) -> Message:

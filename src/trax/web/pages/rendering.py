@@ -1,4 +1,4 @@
-"""Static files, each with a URL that changes with its content."""
+"""Render pages: templates, static files, display preferences, and one-time messages."""
 
 from __future__ import annotations
 
@@ -34,119 +34,8 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
 
-STATIC: Final = Path(__file__).parent.parent / "static"
-IMMUTABLE: Final = "public, max-age=31536000, immutable"
-
-
-class Assets(StaticFiles):
-    """Serves static files. Versioned URLs are immutable; others must be revalidated."""
-
-    def __init__(self) -> None:
-        super().__init__(directory=STATIC)
-
-    def file_response(
-        self, full_path: Any, stat_result: Any, scope: Scope, status_code: int = 200
-    ) -> Response:
-        response = super().file_response(full_path, stat_result, scope, status_code)
-        is_versioned = scope.get("query_string", b"").startswith(b"v=")
-        response.headers["Cache-Control"] = IMMUTABLE if is_versioned else "no-cache"
-        return response
-
-
-def asset(request: Request, name: str) -> str:
-    """The versioned URL of a static file; browsers may cache it forever."""
-    return link(request, f"/static/{name}", v=_version(name))
-
-
-@cache
-def _version(name: str) -> str:
-    return sha256((STATIC / name).read_bytes()).hexdigest()[:12]
-
-
-PREFERENCES_COOKIE: Final = "trax_taste"
-BLOCKS: Final = ("tiles", "throughput", "states", "durations", "failing", "blocks")
-"""The blocks of the home page."""
-DEFAULT_PACE: Final = 3
-SLOWEST_PACE: Final = 300
-YEAR: Final = 365 * 24 * 3600
-
-
-@dataclass(frozen=True, slots=True)
-class Preferences:
-    """Display preferences. `pace`: minimum seconds between two refreshes of a live page."""
-
-    admin: bool = False
-    pace: int = DEFAULT_PACE
-    hidden: frozenset[str] = frozenset()
-
-    @classmethod
-    def of(cls, request: Request) -> Self:
-        """Read the cookie; the query parameter `admin` takes precedence."""
-        words = dict(parse_qsl(request.cookies.get(PREFERENCES_COOKIE, "")))
-        admin = request.query_params.get("admin", words.get("admin", ""))
-        return cls(
-            admin=admin == "1",
-            pace=_pace(words.get("pace", "")),
-            hidden=frozenset(words.get("hidden", "").split(".")) & frozenset(BLOCKS),
-        )
-
-    @classmethod
-    def from_form(cls, form: Mapping[str, str], shown: frozenset[str]) -> Self:
-        return cls(
-            admin=form.get("admin") == "1",
-            pace=_pace(form.get("pace", "")),
-            hidden=frozenset(BLOCKS) - shown,
-        )
-
-    def save(self, request: Request, response: Response) -> None:
-        value = f"admin={int(self.admin)}&pace={self.pace}&hidden={'.'.join(sorted(self.hidden))}"
-        response.headers.append("Set-Cookie", cookie(request, PREFERENCES_COOKIE, value, seconds=YEAR))
-
-
-def _pace(text: str) -> int:
-    pace = parse_whole(text)
-    return DEFAULT_PACE if pace is None else min(max(pace, 1), SLOWEST_PACE)
-
-
-MESSAGES_COOKIE: Final = "trax_said"
-SECONDS: Final = 60
-CHARACTERS: Final = 600
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """A message; `path` links to the item it is about."""
-
-    text: str
-    is_good: bool = True
-    path: str | None = None
-
-
-def set_message(request: Request, response: Response, message: Message) -> None:
-    content = {**asdict(message), "text": message.text[:CHARACTERS]}
-    encoded = urlsafe_b64encode(json.dumps(content).encode()).decode()
-    response.headers.append("Set-Cookie", cookie(request, MESSAGES_COOKIE, encoded, seconds=SECONDS))
-
-
-def read_messages(request: Request) -> list[Message]:
-    """Read the message from the cookie. It is untrusted: shown as plain text, or ignored if invalid."""
-    try:
-        content: Any = load_json(urlsafe_b64decode(request.cookies.get(MESSAGES_COOKIE, "")))
-        return [Message(str(content["text"]), content["is_good"] is True, _own_path(content["path"]))]
-    except (ValueError, KeyError, TypeError):
-        return []
-
-
-def clear_message(request: Request, response: Response) -> None:
-    if MESSAGES_COOKIE in request.cookies:
-        response.headers.append("Set-Cookie", cookie(request, MESSAGES_COOKIE, "", seconds=0))
-
-
-def _own_path(path: Any) -> str | None:
-    return path if isinstance(path, str) and path == safe_next(path) else None
-
-
 LIVE: Final = "x-trax-live"
+
 """Header of live refreshes, which do not consume one-time messages."""
 
 
@@ -259,3 +148,123 @@ def _visible(value: Any) -> Any:
     Form fields must keep the text unchanged: they use the filter `typed`.
     """
     return visible_text(value, keep="\n\r\t") if type(value) is str else value
+
+
+STATIC: Final = Path(__file__).parent.parent / "static"
+
+IMMUTABLE: Final = "public, max-age=31536000, immutable"
+
+
+class Assets(StaticFiles):
+    """Serves static files. Versioned URLs are immutable; others must be revalidated."""
+
+    def __init__(self) -> None:
+        super().__init__(directory=STATIC)
+
+    def file_response(
+        self, full_path: Any, stat_result: Any, scope: Scope, status_code: int = 200
+    ) -> Response:
+        response = super().file_response(full_path, stat_result, scope, status_code)
+        is_versioned = scope.get("query_string", b"").startswith(b"v=")
+        response.headers["Cache-Control"] = IMMUTABLE if is_versioned else "no-cache"
+        return response
+
+
+def asset(request: Request, name: str) -> str:
+    """The versioned URL of a static file; browsers may cache it forever."""
+    return link(request, f"/static/{name}", v=_version(name))
+
+
+@cache
+def _version(name: str) -> str:
+    return sha256((STATIC / name).read_bytes()).hexdigest()[:12]
+
+
+PREFERENCES_COOKIE: Final = "trax_taste"
+
+BLOCKS: Final = ("tiles", "throughput", "states", "durations", "failing", "blocks")
+
+"""The blocks of the home page."""
+
+DEFAULT_PACE: Final = 3
+
+SLOWEST_PACE: Final = 300
+
+YEAR: Final = 365 * 24 * 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    """Display preferences. `pace`: minimum seconds between two refreshes of a live page."""
+
+    admin: bool = False
+    pace: int = DEFAULT_PACE
+    hidden: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, request: Request) -> Self:
+        """Read the cookie; the query parameter `admin` takes precedence."""
+        words = dict(parse_qsl(request.cookies.get(PREFERENCES_COOKIE, "")))
+        admin = request.query_params.get("admin", words.get("admin", ""))
+        return cls(
+            admin=admin == "1",
+            pace=_pace(words.get("pace", "")),
+            hidden=frozenset(words.get("hidden", "").split(".")) & frozenset(BLOCKS),
+        )
+
+    @classmethod
+    def from_form(cls, form: Mapping[str, str], shown: frozenset[str]) -> Self:
+        return cls(
+            admin=form.get("admin") == "1",
+            pace=_pace(form.get("pace", "")),
+            hidden=frozenset(BLOCKS) - shown,
+        )
+
+    def save(self, request: Request, response: Response) -> None:
+        value = f"admin={int(self.admin)}&pace={self.pace}&hidden={'.'.join(sorted(self.hidden))}"
+        response.headers.append("Set-Cookie", cookie(request, PREFERENCES_COOKIE, value, seconds=YEAR))
+
+
+def _pace(text: str) -> int:
+    pace = parse_whole(text)
+    return DEFAULT_PACE if pace is None else min(max(pace, 1), SLOWEST_PACE)
+
+
+MESSAGES_COOKIE: Final = "trax_said"
+
+SECONDS: Final = 60
+
+CHARACTERS: Final = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message; `path` links to the item it is about."""
+
+    text: str
+    is_good: bool = True
+    path: str | None = None
+
+
+def set_message(request: Request, response: Response, message: Message) -> None:
+    content = {**asdict(message), "text": message.text[:CHARACTERS]}
+    encoded = urlsafe_b64encode(json.dumps(content).encode()).decode()
+    response.headers.append("Set-Cookie", cookie(request, MESSAGES_COOKIE, encoded, seconds=SECONDS))
+
+
+def read_messages(request: Request) -> list[Message]:
+    """Read the message from the cookie. It is untrusted: shown as plain text, or ignored if invalid."""
+    try:
+        content: Any = load_json(urlsafe_b64decode(request.cookies.get(MESSAGES_COOKIE, "")))
+        return [Message(str(content["text"]), content["is_good"] is True, _own_path(content["path"]))]
+    except (ValueError, KeyError, TypeError):
+        return []
+
+
+def clear_message(request: Request, response: Response) -> None:
+    if MESSAGES_COOKIE in request.cookies:
+        response.headers.append("Set-Cookie", cookie(request, MESSAGES_COOKIE, "", seconds=0))
+
+
+def _own_path(path: Any) -> str | None:
+    return path if isinstance(path, str) and path == safe_next(path) else None

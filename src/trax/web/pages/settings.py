@@ -8,15 +8,14 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
 from fastapi import APIRouter
-from pydantic import TypeAdapter
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from trax.errors import TraxError
 from trax.settings import SettingOrigin, Settings
 from trax.web.api.settings import Setting, load_settings
-from trax.web.context import context_of, link
-from trax.web.pages.actions import read_form, run_action
+from trax.web.context import context_of, link, request_form
+from trax.web.pages.actions import run_action
 from trax.web.pages.formats import duration
 from trax.web.pages.forms import Kind, form_of
 from trax.web.pages.rendering import BLOCKS, Message, Preferences, set_message, show
@@ -24,7 +23,7 @@ from trax.web.pages.rendering import BLOCKS, Message, Preferences, set_message, 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trax.web.pages.actions import Form
+    from trax.web.context import Form
     from trax.web.pages.forms import FormField
 
 router = APIRouter()
@@ -39,7 +38,6 @@ SECTIONS: Final = {
 """The first setting of each section."""
 SWITCH: Final = {"on": True, "off": False}
 NONE: Final = "none"
-DURATION: Final = TypeAdapter(timedelta)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,17 +74,17 @@ async def settings(request: Request) -> Response:
 
 @router.post("/settings")
 async def change_settings(request: Request) -> Response:
-    form = await read_form(request)
+    form = request_form(request)
     is_all = form.get("action") == "reset" and not form.get("name")
     question = (
         "All edited settings will be reset to their values from code and environment." if is_all else None
     )
-    return await run_action(request, form, lambda: _apply_action(request, form), question=question)
+    return await run_action(request, lambda: _apply_action(request, form), question=question)
 
 
 @router.post("/settings/yours")
 async def change_preferences(request: Request) -> Response:
-    form = await read_form(request)
+    form = request_form(request)
     preferences = Preferences.from_form(dict(form.pairs), frozenset(form.all("shown")))
     response = RedirectResponse(link(request, "/settings"), 303)
     preferences.save(request, response)
@@ -124,8 +122,6 @@ def format_setting(name: str, value: Any) -> str:
             return "on" if value else "off"
         case list():
             return ", ".join(str(word) for word in cast("list[Any]", value))
-        case _ if _is_duration(name):
-            return _format_duration(DURATION.validate_python(value))
         case _:
             return str(value)
 
@@ -172,12 +168,3 @@ def _choices(name: str, field: FormField) -> tuple[str, ...]:
         return tuple(SWITCH)
     more = (NONE,) if field.choices and _may_be_none(name) else ()
     return (*map(str, field.choices), *more)
-
-
-def _format_duration(value: timedelta) -> str:
-    """Format in the largest unit that needs no fraction."""
-    seconds = value.total_seconds()
-    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
-        if seconds >= size and seconds % size == 0:
-            return f"{seconds / size:.0f}{unit}"
-    return f"{seconds:g}s"

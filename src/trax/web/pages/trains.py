@@ -13,8 +13,7 @@ from starlette.responses import RedirectResponse, Response
 from trax.bounds import load_json
 from trax.errors import InvalidInput, NotFound, StoreError, TraxError
 from trax.web.api.trains import enqueue
-from trax.web.context import context_of, link
-from trax.web.pages.actions import audit_as_visitor, read_form
+from trax.web.context import context_of, link, request_form
 from trax.web.pages.formats import duration, parse_whole, patience, span, whole_number
 from trax.web.pages.forms import (
     default_texts,
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from trax.errors import FieldError
     from trax.records import Metadata
     from trax.train import Train
-    from trax.web.pages.actions import Form
+    from trax.web.context import Form
     from trax.web.pages.forms import FormField
     from trax.web.train_schema import TrainSummary
     from trax.worker.entry import QueuedEntry
@@ -91,13 +90,12 @@ async def train(request: Request, name: str) -> Response:
 async def run_train(request: Request, name: str) -> Response:
     selected = context_of(request).app.trains.get(name)
     field = _form(selected)
-    form = await read_form(request)
+    form = request_form(request)
     draft = _draft(form)
     if form.get("action") != "queue":
         return await _show_train(request, selected, _change_draft(form, draft, field))
     try:
-        with audit_as_visitor(request, form):
-            entry = await _enqueue(request, selected, draft, field)
+        entry = await _enqueue(request, selected, draft, field)
     except StoreError:
         raise
     except InvalidInput as error:

@@ -2,7 +2,7 @@
 
 const body = document.body;
 const skew = Date.parse(body.dataset.now) - Date.now();
-const UNITS = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
+const UNITS = [["day", 86400], ["h", 3600], ["min", 60], ["s", 1]];
 const DAY = { weekday: "short", day: "2-digit", month: "short" };
 const HOUR = { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" };
 const parts = new Intl.DateTimeFormat("en-GB", { ...DAY, ...HOUR });
@@ -12,7 +12,8 @@ function ago(moment, now) {
   const seconds = Math.floor(Math.abs(now - moment) / 1000);
   if (seconds < 1) return "now";
   const [name, size] = UNITS.find(([, size]) => seconds >= size);
-  const said = `${Math.floor(seconds / size)} ${name}`;
+  const count = Math.floor(seconds / size);
+  const said = `${count} ${name}${name === "day" && count > 1 ? "s" : ""}`;
   return moment < now ? `${said} ago` : `in ${said}`;
 }
 

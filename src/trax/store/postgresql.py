@@ -1,0 +1,170 @@
+"""The engine of PostgreSQL: its connections, with time limits, plans and pings.
+
+Three limits keep a lost server from blocking a thread for ever. The operating system closes a connection
+whose peer is silent (keepalives, `tcp_user_timeout`). The server cancels a statement that takes too long
+(`statement_timeout`, where the session is ours). And a connection waits for a response no longer than both
+together: a proxy or a firewall may keep a connection alive whose server is gone.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import psycopg
+from sqlalchemy import create_engine, event
+from sqlalchemy.exc import DisconnectionError
+
+from trax.store.dialect import BROAD_PLAN_SETTINGS
+from trax.store.engine import APPLICATION_NAME, NAME_SUFFIX, PREPARE_STATEMENTS, Timeouts, WaitLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from sqlalchemy import URL, Engine
+
+IDLE_SECONDS: Final = 5
+PREPARE_AFTER: Final = 5
+MAX_PREPARED: Final = 200
+NAME_BYTES: Final = 63
+STATEMENT_TIMEOUT: Final = "statement_timeout"
+LAST_CONNECT_SECONDS: Final = 2
+"""How long a connection may take while the process shuts down."""
+
+
+class PostgresqlConnection(psycopg.Connection[Any]):
+    """A connection that closes itself when a response takes too long, even while a thread waits for it."""
+
+    wait_limits = WaitLimits(Timeouts())
+    max_wait_seconds: float | None = None
+    """Overrides the usual wait; infinite after `dialect.lift_limits`."""
+
+    def __del__(self, _warn: Any = None) -> None:
+        """Close the connection: SQLAlchemy leaves it open if its first statements fail."""
+        with suppress(Exception):
+            self.close()
+
+    def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
+        return super().wait(self._watch(gen), *args, **kwargs)
+
+    def _watch(self, inner: Any) -> Generator[Any, Any, Any]:
+        """Wrap the driver's wait, which wakes ten times a second, and stop it after the limit."""
+        last_ready_at = time.monotonic()
+        try:
+            waiting_for = next(inner)
+            while True:
+                ready = yield waiting_for
+                if ready:
+                    last_ready_at = time.monotonic()
+                elif (silent := time.monotonic() - last_ready_at) >= self.wait_limits.seconds_for(
+                    self.max_wait_seconds
+                ):
+                    self.pgconn.finish()
+                    raise psycopg.OperationalError(
+                        f"no response for {silent:.1f} s; the connection was closed"
+                    )
+                waiting_for = inner.send(ready)
+        except StopIteration as done:
+            return done.value
+
+
+def session_name(url: URL) -> str:
+    """The name of our sessions in `pg_stat_activity`, by which other servers recognise them."""
+    name = str(url.query.get("application_name", ""))
+    if name in {"", APPLICATION_NAME}:
+        return APPLICATION_NAME
+    escaped = name.encode(
+        "ascii", "replace"
+    ).decode()  # the server escapes other characters, which makes the name longer
+    return escaped[: NAME_BYTES - len(NAME_SUFFIX)] + NAME_SUFFIX
+
+
+def postgresql_engine(url: URL, pool_size: int, wait_limits: WaitLimits) -> Engine:
+    options: dict[str, Any] = {
+        "prepare_threshold": None,  # a pooler may give each transaction another server connection
+        **wait_limits.timeouts.connection_options(),
+    }
+    keeps_plans = url.query.get(PREPARE_STATEMENTS) != "off"
+    name = session_name(url)
+    url = url.difference_update_query([PREPARE_STATEMENTS, "application_name"])
+    options = {name: value for name, value in options.items() if name not in url.query}
+    engine = create_engine(
+        url,
+        connect_args={**options, "application_name": name},
+        pool_size=pool_size,
+        max_overflow=pool_size,
+        pool_use_lifo=True,
+        hide_parameters=True,
+    )
+
+    def connect(_dialect: object, _record: object, args: Any, kwargs: dict[str, Any]) -> PostgresqlConnection:
+        if wait_limits.max_seconds < math.inf:
+            kwargs = kwargs | {"connect_timeout": LAST_CONNECT_SECONDS}
+        connection = PostgresqlConnection.connect(*args, **kwargs)
+        connection.wait_limits = wait_limits
+        return connection
+
+    event.listen(engine, "do_connect", connect)
+    event.listen(engine, "checkout", _ping_if_idle)
+    event.listen(engine, "checkin", _note_use)
+    event.listen(engine, "invalidate", _note_loss)
+    if keeps_plans:
+        event.listen(engine, "connect", keep_plans)
+        if STATEMENT_TIMEOUT not in str(url.query.get("options", "")):
+            event.listen(engine, "connect", limit_statements)
+    return engine
+
+
+def keep_plans(connection: Any, _record: Any) -> None:
+    """Let PostgreSQL keep prepared statements and their plans: for small statements, most of the cost.
+
+    A plan made for an empty table is kept when the table fills, so plans must suit a full table from the
+    start: index scans, which is all that most statements need. Statements that read much of a table call
+    `dialect.allow_broad_plans`.
+
+    Not behind a pooler, which may give each transaction another server connection: there, the backend pid
+    differs from the one reported at connect.
+    """
+    [[backend_pid]] = connection.execute("SELECT pg_backend_pid()").fetchall()
+    if backend_pid == connection.info.backend_pid:
+        connection.execute(
+            ";".join(["SET TimeZone = 'UTC'", *(f"SET {name} = off" for name in BROAD_PLAN_SETTINGS)])
+        )
+        connection.prepare_threshold = PREPARE_AFTER
+        connection.prepared_max = MAX_PREPARED
+    connection.commit()
+
+
+def limit_statements(connection: Any, _record: Any) -> None:
+    """Set `statement_timeout` where the session is ours alone; see `keep_plans`."""
+    seconds = connection.wait_limits.timeouts.statement_seconds
+    if connection.prepare_threshold is not None and seconds is not None:
+        connection.execute(f"SET {STATEMENT_TIMEOUT} = {math.ceil(seconds * 1000)}")
+        connection.commit()
+
+
+def _note_use(connection: Any, record: Any) -> None:
+    record.info["used_at"] = time.monotonic()
+    if connection is not None:
+        connection.max_wait_seconds = None
+
+
+def _note_loss(connection: Any, _record: Any, _error: Any) -> None:
+    connection.wait_limits.lost_at = time.monotonic()
+
+
+def _ping_if_idle(connection: Any, record: Any, _proxy: Any) -> None:
+    """Ping a connection that was idle: it may be lost. One that was just used needs no ping."""
+    used_at = record.info.get("used_at")
+    if used_at is None or used_at > max(connection.wait_limits.lost_at, time.monotonic() - IDLE_SECONDS):
+        return
+    connection.max_wait_seconds = connection.wait_limits.timeouts.network_seconds
+    try:
+        connection.execute("")
+        connection.rollback()
+    except connection.OperationalError as lost:
+        raise DisconnectionError from lost
+    finally:
+        connection.max_wait_seconds = None

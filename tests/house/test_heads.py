@@ -1,0 +1,70 @@
+"""The head of a package names all its modules, and pages about the code name files that exist."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import trax
+
+PROJECT = Path(__file__).parent.parent.parent
+PACKAGE = Path(trax.__file__).parent
+HEADS = sorted(PACKAGE.rglob("__init__.py"))
+LISTED = re.compile(r"^ *(\w+(?:\.py|/)) {2,}\S", re.MULTILINE)
+MENTIONED = re.compile(r"`([\w.-]+(?:\.py|/))`")
+PAGES = ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/glossary.md"]
+FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+QUOTED = re.compile(r"`([\w.-][\w./-]*)`")
+FILE = re.compile(r"/|\.(py|md|toml|yaml|js|html|sql)$")
+MADE_BY_MAKE = {"dist/docs"}
+
+
+def head_of(package: Path) -> str:
+    return ast.get_docstring(ast.parse((package / "__init__.py").read_text(encoding="utf-8"))) or ""
+
+
+def contents(package: Path) -> set[str]:
+    modules = {path.name for path in package.glob("*.py")} - {"__init__.py"}
+    folders = {f"{path.name}/" for path in package.iterdir() if path.is_dir()} - {"__pycache__/"}
+    return modules | folders
+
+
+@pytest.mark.parametrize("head", HEADS, ids=lambda head: str(head.parent.relative_to(PACKAGE.parent)))
+def test_the_head_of_a_package_lists_what_is_in_it(head: Path) -> None:
+    listed = LISTED.findall(head_of(head.parent))
+
+    assert sorted(listed) == sorted(contents(head.parent))
+
+
+@pytest.mark.parametrize("head", HEADS, ids=lambda head: str(head.parent.relative_to(PACKAGE.parent)))
+def test_a_head_mentions_only_what_exists(head: Path) -> None:
+    mentioned = set(MENTIONED.findall(head_of(head.parent)))
+
+    assert mentioned <= contents(head.parent)
+
+
+def test_every_module_begins_with_what_it_is() -> None:
+    modules = [path for path in PACKAGE.rglob("*.py") if "versions" not in path.parts]
+
+    without = [path for path in modules if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))]
+
+    assert without == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_about_the_code_names_files_that_exist(name: str) -> None:
+    text = FENCED.sub("", (PROJECT / name).read_text(encoding="utf-8"))
+    quoted = {path for path in QUOTED.findall(text) if FILE.search(path) and not path.startswith("NNNN_")}
+
+    missing = {path for path in quoted - MADE_BY_MAKE if not is_there(path)}
+
+    assert len(quoted) >= 30
+    assert missing == set()
+
+
+def is_there(path: str) -> bool:
+    folders = [PROJECT, PACKAGE, PACKAGE / "web" / "templates"]
+    return any((folder / path).exists() for folder in folders)

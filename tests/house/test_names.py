@@ -1,0 +1,114 @@
+"""A function is named after what it returns or what it does, and a class has a name of its own."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import trax
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PACKAGE = Path(trax.__file__).parent
+REGULAR = re.compile(r"(?:ed|en|ing)$")
+IRREGULAR = {
+    "begun",
+    "bound",
+    "brought",
+    "built",
+    "caught",
+    "done",
+    "felt",
+    "found",
+    "gone",
+    "got",
+    "heard",
+    "held",
+    "kept",
+    "laid",
+    "led",
+    "left",
+    "lent",
+    "lost",
+    "made",
+    "meant",
+    "met",
+    "paid",
+    "said",
+    "sent",
+    "shot",
+    "sold",
+    "sought",
+    "spent",
+    "spun",
+    "stood",
+    "stuck",
+    "swept",
+    "told",
+    "thought",
+    "understood",
+    "won",
+    "worn",
+    "wound",
+}
+PINNED = {"acting", "cancelled", "created", "unchecked", "wired"}
+"""Public names, and attributes of records."""
+VERBS = {"listen", "open", "ping", "seed", "shorten"}
+NOUNS = {"children", "housekeeping", "keyring", "len", "paging", "ring", "setting", "timing", "token"}
+OTHERS = {"parking", "routing", "then", "underlying", "unindexed", "when"}
+"""Adjectives and conjunctions, and nouns of the glossary."""
+ALLOWED = PINNED | VERBS | NOUNS | OTHERS
+
+
+def definitions() -> Iterator[tuple[str, ast.AST]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            yield str(path.relative_to(PACKAGE)), node
+
+
+def first_word(name: str) -> str:
+    return name.strip("_").split("_")[0].lower()
+
+
+def is_participle(word: str) -> bool:
+    return bool(REGULAR.search(word) or word in IRREGULAR) and word not in ALLOWED
+
+
+def test_no_function_name_begins_with_a_participle() -> None:
+    functions = {
+        (module, node.name)
+        for module, node in definitions()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+
+    assert sorted(each for each in functions if is_participle(first_word(each[1]))) == []
+
+
+def test_the_check_of_names_knows_participles() -> None:
+    words = ["asked", "written", "looking", "told", "found"]
+
+    assert [word for word in words if is_participle(word)] == words
+    assert not is_participle("load")
+
+
+def test_no_allowed_word_is_left_over() -> None:
+    used = {
+        first_word(node.name)
+        for _, node in definitions()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+
+    assert used >= ALLOWED
+
+
+def test_no_two_classes_share_a_name() -> None:
+    homes = defaultdict[str, list[str]](list)
+    for module, node in definitions():
+        if isinstance(node, ast.ClassDef):
+            homes[node.name].append(module)
+
+    assert {name: modules for name, modules in homes.items() if len(modules) > 1} == {}

@@ -1,0 +1,124 @@
+"""The nouns of an app have the same verbs, with the same parameters."""
+
+from __future__ import annotations
+
+import inspect
+from inspect import Parameter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from trax import Trax, every
+from trax.app.manifests import Manifests
+from trax.records.listing import ChangedIds
+from trax.schedule.builder import Cursor
+from trax.testing import Harness
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NOUNS = (
+    "audit",
+    "dead_letters",
+    "executions",
+    "groups",
+    "logs",
+    "manifests",
+    "sessions",
+    "work_queue",
+    "workers",
+)
+BY_NAME = ("groups", "manifests")
+
+
+@pytest.mark.parametrize("noun", NOUNS)
+def test_every_noun_is_listed_paged_and_counted_with_the_same_parameters(noun: str) -> None:
+    resource = getattr(Trax("memory://"), noun)
+
+    listed, paged, counted = (parameters(getattr(resource, verb)) for verb in ("list", "page", "count"))
+
+    assert listed[:4] == paged[:4] == ["before", "after", "limit", "brief"]
+    assert listed[4:] == paged[4:]
+    assert counted[0] == "quick"
+    assert set(counted[1:]) == set(listed[4:]) - {"jobs"}
+
+
+@pytest.mark.parametrize("verb", ["schedule", "schedule_many", "schedule_once"])
+def test_a_manifest_is_declared_and_scheduled_with_the_same_parameters(verb: str) -> None:
+    declared, at_run_time = (inspect.signature(getattr(kind, verb)) for kind in (Cursor, Manifests))
+
+    assert [shape(each) for each in declared.parameters.values()] == [
+        shape(each) for each in at_run_time.parameters.values()
+    ]
+
+
+@pytest.mark.parametrize("noun", ["executions", "manifests", "groups", "work_queue"])
+def test_cancelling_tells_what_was_cancelled(noun: str) -> None:
+    cancel = getattr(Trax("memory://"), noun).cancel
+
+    assert inspect.signature(cancel).return_annotation == "ChangedIds"
+
+
+def test_changed_ids_are_a_number_and_a_list() -> None:
+    changed, nothing = ChangedIds([8, 7]), ChangedIds([])
+
+    assert (changed, changed + 1, f"{changed}", bool(nothing)) == (2, 3, "2", False)
+    assert (list(changed), len(changed), changed[0], 7 in changed) == ([7, 8], 2, 7, True)
+    assert changed == [7, 8]
+    assert changed.ids == (7, 8)
+    assert changed != [7]
+
+
+async def test_before_and_after_compare_the_id_or_name_everywhere(url: str) -> None:
+    app = Trax(url)
+
+    @app.train
+    def greet(name: str) -> str:
+        return name
+
+    for name in ("a", "b", "c"):
+        app.schedule(greet, name, name, every(hours=1), group=name)
+    async with Harness(app) as h:
+        await h.run_until_idle()
+
+        for noun in ("executions", "work_queue", "groups", "manifests"):
+            await check_pages(
+                getattr(app, noun),
+                "external_id" if noun == "manifests" else "name" if noun == "groups" else "id",
+            )
+
+
+async def check_pages(resource: Any, key: str) -> None:
+    def keys(records: Any) -> list[Any]:
+        return [getattr(record, key) for record in records]
+
+    listed = keys(await resource.list())
+    low, middle, high = sorted(listed)
+
+    async def page(**asked: Any) -> Any:
+        return (await resource.page(**asked)).items
+
+    for verb in (resource.list, page):
+        assert keys(await verb(before=middle)) == [low]
+        assert keys(await verb(after=middle)) == [high]
+        assert keys(await verb(before=high, limit=1)) == [middle]
+        assert keys(await verb(after=low, limit=1)) == [middle]
+        assert keys(await verb(after=low)) == [each for each in listed if each != low]
+    assert (await resource.count()).number == len(listed)
+
+
+def parameters(verb: Callable[..., Any]) -> list[str]:
+    """The names of the parameters; keywords of a TypedDict by the names of its fields."""
+    found: list[str] = []
+    for name, parameter in inspect.signature(verb).parameters.items():
+        assert parameter.kind in {Parameter.KEYWORD_ONLY, Parameter.VAR_KEYWORD}
+        keywords = str(parameter.annotation).removeprefix("Unpack[").removesuffix("]")
+        fields = getattr(inspect.getmodule(verb), keywords, None)
+        found += fields.__annotations__ if parameter.kind is Parameter.VAR_KEYWORD and fields else [name]
+    return found
+
+
+def shape(parameter: Parameter) -> tuple[str, Any, Any, str]:
+    """What a caller sees; without the optional external id that only a run-time schedule generates."""
+    annotation = str(parameter.annotation)
+    return parameter.name, parameter.kind, parameter.default, annotation.removesuffix(" | None")

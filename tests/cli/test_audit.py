@@ -27,7 +27,7 @@ def test_what_a_command_changes_is_written_down_and_undone(operator: Operator) -
     assert (entry["action"], entry["ids"]) == ("groups.update", ["etl"])
 
     undone = operator("audit", "undo", str(entry["id"]), "--reason", "never mind")
-    assert (undone.code, undone.out) == (0, "undone: groups.update of etl, as entry 2\n")
+    assert (undone.code, undone.out) == (0, "undone: groups.update of etl, as audit entry 2\n")
     assert operator.json("groups", "show", "etl")["max_active_jobs"] is None
     assert operator.json("audit", "show", "2")["undoes"] == entry["id"]
 

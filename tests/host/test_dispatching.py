@@ -22,7 +22,7 @@ NOTHING = DispatchResult(
     run_again=False,
     next_in_seconds=None,
 )
-REFUSED = replace(NOTHING, refused=True)
+REFUSED = replace(NOTHING, is_limited=True)
 
 
 class Gate:

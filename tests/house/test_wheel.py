@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 LOCKED = ("celery", "http", "localpg", "otel", "sqs", "web")
 """The extras whose packages are pinned for our own tests."""
 
-PARTS_OF_EXTRAS = ("trax.web", "trax.remote", "trax.worker.telemetry")
+PARTS_OF_EXTRAS = ("trax.web", "trax.remote", "trax.worker.otel")
 """Where modules may need more than the core; whoever uses them from elsewhere asks for them politely."""
 
 IMPORT_ALL = """

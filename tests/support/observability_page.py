@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -149,12 +150,11 @@ def attributes() -> set[str]:
     """Every attribute that a span is given."""
     texts = {
         str(node.value)
-        for module in (otel, otel)
-        for node in ast.walk(ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")))
+        for node in ast.walk(ast.parse(Path(str(otel.__file__)).read_text(encoding="utf-8")))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
     others = {one.name for one in otel.METRICS} | {otel.MANAGER_SPAN, otel.DISPATCHER_SPAN}
-    return {text for text in texts if text.startswith("trax.")} - others
+    return {text for text in texts if re.match(r"trax\.\w", text)} - others
 
 
 def checked(told: dict[str, str], used: set[str]) -> dict[str, str]:

@@ -62,9 +62,9 @@ from pathlib import Path
 import psycopg
 import trax
 from trax.testing import postgres
-from trax.testing.postgres import installed_binaries
+from trax.testing.postgres import usable_binaries
 
-best, *_ = installed_binaries()
+best, *_ = usable_binaries()
 with postgres(binaries=best) as url, psycopg.connect(url) as connection:
     (data,) = connection.execute("show data_directory").fetchone()
     print(os.geteuid(), Path(data).stat().st_uid, Path(data).parent)
@@ -227,7 +227,7 @@ def test_another_port_is_tried_when_the_first_was_taken_meanwhile(
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         ports = iter([taken.getsockname()[1], durable_server.port])
         monkeypatch.setattr(MODULE, "free_port", lambda: next(ports))
-        started = MODULE._started(durable_server)
+        started = MODULE._start(durable_server)
 
     assert started == durable_server
     assert ask(durable_server.url, "select 1") == 1

@@ -219,7 +219,7 @@ async def test_what_nobody_foresaw_is_masked_and_logged(
     def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("the password is hunter2")
 
-    monkeypatch.setattr(web.state.context.app.groups, "list", broken)
+    monkeypatch.setattr(web.state.context.app.groups, "page", broken)
     async with browser(web, token=OPERATOR) as program:
         answer = await program.get("/api/v1/groups")
 

@@ -89,7 +89,7 @@ async def test_a_typo_in_a_parameter_is_told_with_what_was_meant(room: ControlRo
         "unknown query parameter 'limt'; did you mean 'limit'?; "
         "unknown query parameter 'aftr'; did you mean 'after'?"
     )
-    assert told["hint"] == "known query parameters: after, limit"
+    assert told["hint"] == "known query parameters: after, before, full, limit, total"
 
 
 async def test_an_operation_without_parameters_says_that_it_has_none(room: ControlRoom) -> None:

@@ -1,6 +1,7 @@
 """All settings with their defaults. Frozen, and validated when created.
 
 settings.py  the settings, one field each
+keywords.py  the same as keyword arguments of `Trax(…)`, for type checkers
 kinds.py     their types: bounds, and parsing of environment variables
 
 Values come from `Trax(...)`, then from `TRAX_…` environment variables, then from rows that an operator wrote:

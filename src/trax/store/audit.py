@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import Text, cast, delete, func, insert, select, update
 
 from trax.records.audit import MAX_IDS, AuditEntry, Via, to_stored_json
 from trax.store.dialect import is_sqlite
@@ -117,7 +117,7 @@ def _search(connection: Connection, audit_filter: AuditFilter) -> Search:
         conditions.append(audit.c.at < audit_filter.until)
     if audit_filter.target is not None:
         position = func.instr if is_sqlite(connection) else func.strpos
-        conditions.append(position(audit.c.ids, json.dumps(audit_filter.target)) > 0)
+        conditions.append(position(cast(audit.c.ids, Text), json.dumps(audit_filter.target)) > 0)
     return Search(table=audit, unindexed=conditions)
 
 

@@ -9,9 +9,7 @@ Trax("memory://", max_active_jobs="many")  # error: reportArgumentType
 Trax("memory://", failure_counting="sometimes")  # error: reportArgumentType
 app.web(titel="Trax")  # error: reportCallIssue
 app.web(title=5)  # error: reportArgumentType
-print(
-    app.web().state
-)  # error: reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownArgumentType
+app.web().openapi()  # error: reportAttributeAccessIssue, reportUnknownMemberType
 app.http_endpoint("0123456789abcdef", body_timeout=5)  # error: reportArgumentType
 app.http_endpoint(5)  # error: reportArgumentType
 

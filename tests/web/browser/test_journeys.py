@@ -79,7 +79,7 @@ def test_a_setting_is_changed_and_undone(page: Page, served: Served) -> None:
     page.goto("/settings")
     page.get_by_label("max_active_jobs", exact=True).fill("50")
     page.get_by_label("max_active_jobs", exact=True).press("Enter")
-    expect(page.get_by_role("status").filter(has_text="max_active_jobs is 50 now")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="max_active_jobs is now 50")).to_be_visible()
     expect(page.locator("[data-key=max_active_jobs]")).to_contain_text("operator")
 
     page.goto("/audit")

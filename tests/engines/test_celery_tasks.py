@@ -179,7 +179,7 @@ def test_two_apps_with_one_celery_app_need_two_names() -> None:
     celery_app, first, second = celery_at("memory://"), Trax("memory://"), Trax("memory://")
     celery_task(first, celery_app)
 
-    with pytest.raises(DefinitionError, match=r"a task 'trax.take_up' already .* name=…"):
+    with pytest.raises(DefinitionError, match=r"task 'trax.take_up' is already .* name=…"):
         celery_task(second, celery_app)
 
     assert celery_task(second, celery_app, name="second").name == "second"

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trax import Trax, every
-from trax.server.roles import ServerObserver
+from trax.cli import serve
+from trax.errors import StoreUnavailable
+from trax.server.roles import ProcessRole, ServerObserver
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import AsyncGenerator
+    from pathlib import Path
 
 
 class Diary(ServerObserver):
@@ -84,3 +87,17 @@ async def test_what_cannot_start_is_not_announced_as_running(app: Trax) -> None:
         await app.serve("nobody", observer=diary)
 
     assert diary.steps == []
+
+
+async def test_a_database_that_is_lost_right_after_the_start_ends_no_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def lost(*_: object) -> None:
+        raise StoreUnavailable("the database is gone")
+
+    monkeypatch.setattr(serve, "read_live_view", lost)
+    app = Trax(f"sqlite:///{tmp_path}/jobs.db")
+    with serve.ServerCommand(app, ProcessRole.ALL, serve.LogOutput(), seconds=0) as command:
+        await app.serve(observer=command)
+
+    assert "could not be read: the database is gone" in caplog.text

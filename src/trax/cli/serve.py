@@ -195,7 +195,14 @@ class ServerCommand(ServerObserver):
         return f"{start_message(self._app, self._role, store.address)}{where}; Ctrl-C stops"
 
     async def _other_machines(self, store: Store) -> list[str]:
-        workers = (await asyncio.to_thread(read_live_view, self._app, store)).status.workers
+        """The hosts of other live workers, for a warning about SQLite. A lost database ends no server."""
+        if file_of(store.address) is None:
+            return []
+        try:
+            workers = (await asyncio.to_thread(read_live_view, self._app, store)).status.workers
+        except StoreError as error:
+            logger.warning("the workers of other machines could not be read: %s", error)
+            return []
         return [worker.host for worker in workers if worker.host != self._app.parts.identity.host]
 
     async def _announce_hurry(self, hurry: asyncio.Event) -> None:

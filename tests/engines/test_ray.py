@@ -49,7 +49,7 @@ def cluster(one_cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 @pytest.fixture
 def site(postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
-    monkeypatch.setattr(yard, "STOP_WARNING_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(yard, "PATIENCE_SECONDS", PATIENCE_SECONDS)
     return Workspace(postgres_url, tmp_path)
 
 

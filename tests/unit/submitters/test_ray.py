@@ -13,7 +13,7 @@ from tests.support import ray_echo
 
 from trax import Refused, Submission
 from trax.errors import DefinitionError, MissingExtra, TraxError
-from trax.remote.ray import driver, workers
+from trax.remote.ray import driver, tasks, workers
 from trax.remote.ray.workers import RayWorkers
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class Cluster:
         self.cancelled: list[int] = []
 
     def remote(self, what: Callable[..., Any]) -> Any:
-        assert what is driver.execute
+        assert what is tasks.execute
         self.functions += 1
         return SimpleNamespace(options=self._options)
 
@@ -184,12 +184,12 @@ CONFIG: dict[str, Any] = {"app": "jobs:app", "runtime_env": {}}
 @pytest.fixture
 def ray(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     made = Cluster()
-    monkeypatch.setattr(driver, "import_extra", Mock(return_value=made))
+    monkeypatch.setattr(tasks, "import_extra", Mock(return_value=made))
     return made
 
 
 def test_each_run_becomes_a_task_with_the_resources_of_its_train(ray: Cluster) -> None:
-    answer = driver.TaskOwner().hand_over(CONFIG, [(1, {"num_gpus": 1}), (2, {}), (3, {"num_gpus": -1})])
+    answer = tasks.TaskOwner().hand_over(CONFIG, [(1, {"num_gpus": 1}), (2, {}), (3, {"num_gpus": -1})])
 
     assert [(options.get("num_gpus"), said) for options, said in ray.asked] == [
         (1, ("jobs:app", 1)),
@@ -201,7 +201,7 @@ def test_each_run_becomes_a_task_with_the_resources_of_its_train(ray: Cluster) -
 
 
 def test_all_runs_are_tasks_of_one_function_so_that_they_share_processes(ray: Cluster) -> None:
-    far = driver.TaskOwner()
+    far = tasks.TaskOwner()
 
     far.hand_over(CONFIG, [(1, {}), (2, {})])
     far.hand_over(CONFIG, [(3, {})])
@@ -210,7 +210,7 @@ def test_all_runs_are_tasks_of_one_function_so_that_they_share_processes(ray: Cl
 
 
 def test_a_run_that_waits_already_gets_no_second_task(ray: Cluster) -> None:
-    far = driver.TaskOwner()
+    far = tasks.TaskOwner()
 
     far.hand_over(CONFIG, [(1, {})])
     far.hand_over(CONFIG, [(1, {})])
@@ -221,7 +221,7 @@ def test_a_run_that_waits_already_gets_no_second_task(ray: Cluster) -> None:
 
 
 def test_tasks_that_failed_are_told_once_and_cancelled_ones_not_at_all(ray: Cluster) -> None:
-    far = driver.TaskOwner()
+    far = tasks.TaskOwner()
     far.hand_over(CONFIG, [(1, {}), (2, {}), (3, {})])
 
     far.withdraw(CONFIG, [2, 9])
@@ -237,7 +237,7 @@ def test_tasks_that_failed_are_told_once_and_cancelled_ones_not_at_all(ray: Clus
 )
 def test_an_app_that_cannot_be_found_is_told(app: str, error: type[Exception]) -> None:
     with pytest.raises(error):
-        driver.execute(app, 1)
+        tasks.execute(app, 1)
 
 
 def test_a_failure_is_an_answer_too() -> None:

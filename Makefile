@@ -1,5 +1,7 @@
 # Everything here needs python3 (3.11 or newer), pip and make; the rest is installed into .venv on first use.
 PYTHON ?= python3
+# For the peers that need a newer Python than ours: one of pyenv, or what uv finds or fetches.
+NEWER_PYTHON ?= $(or $(firstword $(sort $(wildcard $(HOME)/.pyenv/versions/3.1[2-9].*/bin/python))),>=3.12)
 BIN := .venv/bin
 READY := .venv/ready
 QUICK := -m 'not postgresql and not ray' $(addprefix tests/,unit store flow host house) \
@@ -18,7 +20,8 @@ help:
 	@echo "make docs    build the pages into a site that can be searched, in dist/docs; a dead link fails it"
 	@echo "make hooks   have git run what make check runs before each commit"
 	@echo "make fmt     format the code"
-	@echo "make bench   measure, and print the figures beside their goals"
+	@echo "make bench   measure, and print the figures beside their goals; ARGS=--help says what there is, and"
+	@echo "             ARGS=report writes docs/benchmarks.md from what was measured last"
 	@echo "make locks   pin the newest allowed versions (UPGRADE=1) or take in new dependencies"
 
 demo: $(READY)
@@ -66,6 +69,8 @@ bench: $(READY) peers
 # Whom we are measured beside has an environment of its own; without it the rest can still be measured.
 peers: $(READY)
 	@$(MAKE) --silent --no-print-directory .venv-bench/ready || echo "the peers could not be installed"
+	@$(MAKE) --silent --no-print-directory .venv-bench/newer/ready || \
+	  echo "there is no Python 3.12 for some peers; NEWER_PYTHON=/path/to/python names one"
 
 locks: .venv/uv
 	@$(BIN)/python requirements/lock.py $(if $(UPGRADE),--upgrade)
@@ -83,7 +88,13 @@ $(READY): .venv/uv requirements/dev.txt pyproject.toml
 	@echo "installing peers into .venv-bench …"
 	@rm -f $@
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-bench
-	@$(BIN)/uv pip sync --quiet --require-hashes --python .venv-bench/bin/python requirements/bench.txt
+	@$(BIN)/uv pip sync --quiet --require-hashes --compile-bytecode --python .venv-bench/bin/python requirements/bench.txt
+	@touch $@
+
+.venv-bench/newer/ready: .venv-bench/ready
+	@rm -f $@
+	@$(BIN)/uv venv --quiet --clear --python "$(NEWER_PYTHON)" .venv-bench/newer
+	@$(BIN)/uv pip sync --quiet --require-hashes --compile-bytecode --python .venv-bench/newer/bin/python requirements/bench.txt
 	@touch $@
 
 .venv-docs/ready: requirements/docs.txt | $(READY)

@@ -1,29 +1,31 @@
 """How fast the server alone could go: the statements of admission and finish, without Python in between.
 
 They are recorded from the real functions, one batch after the other on one connection, and then sent again
-as they are to a database in the same state, each transaction in one trip.
+unchanged to a database in the same state, each transaction in one round trip.
 """
 
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import psycopg
 
-from bench.filling import GLOBAL_LIMIT
+from bench.filling import GLOBAL_LIMIT, fill, succeeded
 from trax.engine.finish import finish
 from trax.engine.job_dispatcher import run_dispatch_cycle
 from trax.engine.routing import Routing
 from trax.records.result import ResultKind, RunResult
 from trax.records.states import State
 from trax.settings import Settings
+from trax.store import Store
 from trax.store.runs.claim import ClaimRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
-    from trax.store import Connection, Store
+    from trax.store import Connection
     from trax.store.runs.claim import Claimed
 
 WORKER = 1
@@ -39,18 +41,30 @@ class Statement(NamedTuple):
 Transaction = list[Statement]
 
 
+@contextmanager
+def open_store(url: str, jobs: int) -> Generator[Store]:
+    """A store with a full queue, and limits that count everything and refuse nothing."""
+    store = Store(url)
+    store.open()
+    store.run(fill, store, jobs, limited=True)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
 def record(store: Store, slots: int) -> list[Transaction]:
-    """Do all the jobs of a filled store, and return what was said to the server."""
+    """Run all jobs of a store, and return what was sent to the server."""
     transactions: list[Transaction] = []
     while True:
-        jobs: list[Claimed] = store.run(_recorded, transactions, _admit, store, slots)
+        jobs: list[Claimed] = store.run(_record, transactions, _admit, store, slots)
         if not jobs:
             return transactions[:-1]
-        store.run(_recorded, transactions, _finish, store, jobs)
+        store.run(_record, transactions, _finish, store, jobs)
 
 
-def replay(url: str, transactions: list[Transaction]) -> float:
-    """Say it all again; returns how many seconds that took."""
+def replay(store: Store, url: str, transactions: list[Transaction], jobs: int) -> float:
+    """Send it all again; returns how many seconds that took."""
     with psycopg.connect(url, prepare_threshold=None) as connection:
         started = time.perf_counter()
         for transaction in transactions:
@@ -58,7 +72,9 @@ def replay(url: str, transactions: list[Transaction]) -> float:
                 for one in transaction:
                     connection.cursor().execute(one.query, one.parameters, **one.options)
                 connection.commit()
-        return time.perf_counter() - started
+        took = time.perf_counter() - started
+    assert store.read(succeeded) == jobs, "the recorded statements did not end every job"
+    return took
 
 
 class _Recording(psycopg.Cursor[Any]):
@@ -69,7 +85,7 @@ class _Recording(psycopg.Cursor[Any]):
         return super().execute(query, params, **options)
 
 
-def _recorded(
+def _record(
     connection: Connection, transactions: list[Transaction], work: Callable[..., Any], *arguments: Any
 ) -> Any:
     driver: Any = connection.connection.driver_connection

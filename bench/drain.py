@@ -2,206 +2,159 @@
 
 from __future__ import annotations
 
-import sys
-import tempfile
 import time
 from collections import defaultdict
-from contextlib import contextmanager
-from pathlib import Path
+from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import psycopg
-
-from bench import ceiling, peer
-from bench.children import several
-from bench.databases import database, settle
-from bench.figures import goal, ratios, row, spread
-from bench.filling import GLOBAL_LIMIT, GROUP_LIMIT, GROUPS, fill, is_drained, succeeded
+from bench import ceiling
+from bench.adapters.trax_jobs import SLOTS
+from bench.contenders import PGQUEUER, TRAX, Contender, available
+from bench.figures import Sheet, ratios, row, spread
+from bench.filling import GLOBAL_LIMIT, GROUP_LIMIT, GROUPS
 from bench.options import Options
-from trax.store import Store
-from trax.testing import postgres
+from bench.runner import MICROSECONDS, Drain, drain, idle_share
+from bench.servers import Servers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
     from bench.ceiling import Transaction
-    from bench.children import Child
 
-SLOTS: Final = 500
-POLL_SECONDS: Final = 0.01
-PATIENCE_SECONDS: Final = 300
-PROCESSES: Final = {1: "1 process", 2: "2 processes"}
-GOALS_BESIDE_PEER: Final = {1: 1.5, 2: 1.2}
-"""By the number of processes."""
-GOAL_OF_BARE_SQL: Final = 0.6
-GOAL_COST_OF_LIMITS: Final = 0.15
-GOAL_SQLITE: Final = 10_000
-WIDTHS: Final = (30, 24, 18)
+WIDTHS: Final = (28, 22, 18, 16, 14)
+BARE: Final = "the bare SQL, one connection"
+SQLITE: Final = replace(TRAX, storage="sqlite")
+GOALS_BESIDE_PEER: Final = {"limits on, 1 process": 1.5, "limits on, 2 processes": 1.2, "out of the box": 1.0}
+THEIR_DEFAULT: Final = 10
+"""The batch that PgQueuer takes if it is told nothing."""
 
 
-class Drained(NamedTuple):
-    jobs_per_second: float
-    cpu_microseconds: float
-    """Of Python, for each job, in all processes together."""
+class Case(NamedTuple):
+    name: str
+    contender: Contender
+    processes: int = 1
 
 
-Rounds = dict[str, list[Drained]]
+ON, ON_2 = "limits on, 1 process", "limits on, 2 processes"
+OFF, OFF_2 = "limits off, 1 process", "limits off, 2 processes"
+PEER, PEER_2 = "PgQueuer, 1 process", "PgQueuer, 2 processes"
+SYNC, DEFAULT, PEER_DEFAULT = "sync trains", "out of the box", "PgQueuer out of the box"
+FILE_ON, FILE_OFF = "SQLite, limits on", "SQLite, limits off"
+BESIDE: Final = {
+    ON: PEER,
+    ON_2: PEER_2,
+    OFF: PEER,
+    OFF_2: PEER_2,
+    SYNC: PEER,
+    DEFAULT: PEER_DEFAULT,
+}
+CASES: Final = (
+    Case(ON, TRAX),
+    Case(PEER, PGQUEUER),
+    Case(OFF, TRAX.with_settings(limited=False)),
+    Case(ON_2, TRAX, 2),
+    Case(PEER_2, PGQUEUER, 2),
+    Case(OFF_2, TRAX.with_settings(limited=False), 2),
+    Case(SYNC, TRAX.with_settings(train="noop_sync")),
+    Case(DEFAULT, TRAX.with_settings(defaults=True)),
+    Case(PEER_DEFAULT, PGQUEUER.with_settings(batch=THEIR_DEFAULT)),
+    Case(FILE_ON, SQLITE),
+    Case(FILE_OFF, SQLITE.with_settings(limited=False)),
+)
 
 
 def main(options: Options) -> None:
-    jobs, rounds = options.sized(options.jobs, 1_000), options.sized(options.rounds, 1)
+    jobs, rounds = options.sized(options.jobs, 500), options.sized(options.rounds, 1)
     print(
         f"drain: {jobs:,} jobs that do nothing, {SLOTS} slots a process, median (lowest to highest) of "
         f"{rounds}\n  limits on: {GLOBAL_LIMIT:,} in all and {GROUP_LIMIT} in each of {GROUPS} groups"
     )
-    has_peer = peer.is_there()
-    with postgres(durable=True) as server:
-        _postgresql(_measured(server, jobs, rounds, has_peer=has_peer))
-    _sqlite(jobs, rounds)
-
-
-def _measured(server: str, jobs: int, rounds: int, *, has_peer: bool) -> Rounds:
-    """Rounds in turn, so that a slow minute of the machine hits all of them."""
-    figures: Rounds = defaultdict(list)
-    said = _recorded(server, jobs)
-    for _ in range(rounds):
-        for processes in PROCESSES:
-            figures[f"off {processes}"].append(_ours(server, jobs, processes, limited=False))
-            if has_peer:
-                figures[f"peer {processes}"].append(_theirs(server, jobs, processes))
-            figures[f"on {processes}"].append(_ours(server, jobs, processes, limited=True))
-        figures["raw"].append(_raw(server, jobs, said))
-    return figures
-
-
-def _ours(server: str, jobs: int, processes: int, *, limited: bool) -> Drained:
-    with database(server) as url, _filled(url, jobs, limited=limited) as store:
-        settle(url)
-        return _drain(store, url, jobs, processes, limited=limited)
-
-
-@contextmanager
-def _filled(url: str, jobs: int, *, limited: bool) -> Generator[Store]:
-    store = Store(url)
-    store.open()
-    store.run(fill, store, jobs, limited=limited)
-    try:
-        yield store
-    finally:
-        store.close()
-
-
-def _drain(store: Store, url: str, jobs: int, processes: int, *, limited: bool) -> Drained:
-    environment = {
-        "TRAX_DATABASE_URL": url,
-        "TRAX_LOCAL_WORKER_COUNT": str(SLOTS),
-        "TRAX_MAX_ACTIVE_JOBS": str(GLOBAL_LIMIT) if limited else "none",
+    sheet = Sheet("drain", options)
+    names = {one.name for one in available((TRAX, PGQUEUER))}
+    cases = [case for case in CASES if case.contender.name in names]
+    with Servers() as servers:
+        figures, idle = _measure(servers, cases, jobs, rounds)
+        sheet.versions |= servers.versions
+    _show(figures)
+    print(f"  neither Python nor the server works: {spread(idle, '.0%')} of the time")
+    _compare(sheet, figures)
+    sheet.figures = {
+        "jobs": jobs,
+        "idle share": idle,
+        "cases": {name: [one._asdict() for one in rounds] for name, rounds in figures.items()},
     }
-    with several(processes, Path(sys.executable), "bench.worker", environment=environment) as workers:
-        figures = _timed(workers, jobs, lambda: store.read(is_drained))
-    assert store.read(succeeded) == jobs
-    return figures
+    sheet.save()
 
 
-def _theirs(server: str, jobs: int, processes: int) -> Drained:
-    with peer.filled(server, jobs) as url:
-        settle(url)
-        with psycopg.connect(url, autocommit=True) as connection:
-            with peer.workers(url, processes) as workers:
-                figures = _timed(workers, jobs, lambda: peer.is_drained(connection))
-            assert peer.succeeded(connection) == jobs
-        return figures
+def _measure(
+    servers: Servers, cases: list[Case], jobs: int, rounds: int
+) -> tuple[dict[str, list[Drain]], list[float]]:
+    """Rounds in turn, so that a slow minute of the machine hits all of them."""
+    figures: dict[str, list[Drain]] = defaultdict(list)
+    idle: list[float] = []
+    statements = _record(servers, jobs)
+    for _ in range(rounds):
+        for name, contender, processes in cases:
+            figures[name].append(drain(servers, contender, jobs, processes))
+        figures[BARE].append(_replay(servers, jobs, statements))
+        idle.append(idle_share(servers, TRAX, jobs))
+    return figures, idle
 
 
-def _timed(workers: list[Child], jobs: int, is_done: Callable[[], bool]) -> Drained:
-    """From the word to work until the last ending is written."""
-    started = time.perf_counter()
-    for worker in workers:
-        worker.tell("work")
-    while not is_done():
-        assert time.perf_counter() - started < PATIENCE_SECONDS, "the queue does not get empty"
-        time.sleep(POLL_SECONDS)
-    took = time.perf_counter() - started
-    for worker in workers:
-        worker.tell("stop")
-    cpu = sum(worker.hear("cpu") for worker in workers)
-    return Drained(jobs / took, cpu / jobs * 1e6)
-
-
-def _recorded(server: str, jobs: int) -> list[Transaction]:
-    with database(server) as url, _filled(url, jobs, limited=True) as store:
+def _record(servers: Servers, jobs: int) -> list[Transaction]:
+    with servers.place("postgresql") as place, ceiling.open_store(place.url, jobs) as store:
         return ceiling.record(store, SLOTS)
 
 
-def _raw(server: str, jobs: int, said: list[Transaction]) -> Drained:
-    """The rows of every fresh database have the same ids, so what was said once can be said again."""
-    with database(server) as url, _filled(url, jobs, limited=True) as store:
-        settle(url)
-        took = ceiling.replay(url, said)
-        assert store.read(succeeded) == jobs
-        return Drained(jobs / took, 0)
+def _replay(servers: Servers, jobs: int, statements: list[Transaction]) -> Drain:
+    """The rows of every fresh database have the same ids, so what was sent once can be sent again."""
+    with servers.place("postgresql") as place, ceiling.open_store(place.url, jobs) as store:
+        place.settle()
+        wal, server, cpu = place.wal_bytes() or 0, place.cpu_seconds(), time.process_time()
+        took = ceiling.replay(store, place.url, statements, jobs)
+        return Drain(
+            rate=jobs / took,
+            worker_us=(time.process_time() - cpu) / jobs * MICROSECONDS,
+            server_us=(place.cpu_seconds() - server) / jobs * MICROSECONDS,
+            wal_bytes=((place.wal_bytes() or 0) - wal) / jobs,
+        )
 
 
-def _postgresql(figures: Rounds) -> None:
-    for processes, name in PROCESSES.items():
-        row(f"PostgreSQL, {name}", "jobs/s", "x PgQueuer", "Python µs/job", widths=WIDTHS)
-        theirs = figures.get(f"peer {processes}")
-        for which, title in (("off", "limits off"), ("on", "limits on")):
-            _show(f"  {title}", figures[f"{which} {processes}"], theirs)
-        if theirs:
-            _show("  PgQueuer", theirs, None)
-    row("PostgreSQL, no process at all", "jobs/s", widths=WIDTHS)
-    row("  the bare SQL, one connection", spread(_rates(figures["raw"])), widths=WIDTHS)
-    _goals(figures)
+def _show(figures: dict[str, list[Drain]]) -> None:
+    row("", "jobs/s", "x PgQueuer", "Python µs/job", "server µs/job", "WAL B/job", widths=WIDTHS)
+    for name, rounds in figures.items():
+        theirs = figures.get(BESIDE.get(name, ""))
+        times = spread(ratios(_rates(rounds), _rates(theirs)), ".2f") if theirs else ""
+        wal = [one.wal_bytes for one in rounds if one.wal_bytes is not None]
+        row(
+            name,
+            spread(_rates(rounds)),
+            times,
+            f"{median(one.worker_us for one in rounds):.0f}",
+            f"{median(one.server_us for one in rounds):.0f}",
+            f"{median(wal):,.0f}" if wal else "",
+            widths=WIDTHS,
+        )
 
 
-def _goals(figures: Rounds) -> None:
-    for processes, wanted in GOALS_BESIDE_PEER.items():
-        if theirs := figures.get(f"peer {processes}"):
-            times = ratios(_rates(figures[f"on {processes}"]), _rates(theirs))
-            goal(
-                f"limits on, {PROCESSES[processes]}, beside PgQueuer",
-                f"{spread(times, '.2f')} x",
-                f"{wanted} x",
-                met=median(times) >= wanted,
-            )
-    share = ratios(_rates(figures["on 1"]), _rates(figures["raw"]))
-    goal(
-        "limits on, of the bare SQL",
-        spread(share, ".0%"),
-        f"{GOAL_OF_BARE_SQL:.0%}",
-        met=median(share) >= GOAL_OF_BARE_SQL,
-    )
-    kept = ratios(_rates(figures["on 1"]), _rates(figures["off 1"]))
-    cost = [1 - one for one in kept]
-    wanted = f"at most {GOAL_COST_OF_LIMITS:.0%}"
-    goal("cost of limits", spread(cost, ".0%"), wanted, met=median(cost) <= GOAL_COST_OF_LIMITS)
+def _compare(sheet: Sheet, figures: dict[str, list[Drain]]) -> None:
+    """Print the goals."""
+    for name, wanted in GOALS_BESIDE_PEER.items():
+        if theirs := figures.get(BESIDE[name]):
+            times = ratios(_rates(figures[name]), _rates(theirs))
+            sheet.goal_at_least(f"{name}, beside {BESIDE[name]}", times, wanted, ".2f", " x")
+    on = figures[ON]
+    sheet.goal_at_least("limits on, of the bare SQL", ratios(_rates(on), _rates(figures[BARE])), 0.75, ".0%")
+    sheet.goal_at_most("Python for each job", [one.worker_us for one in on], 30, ".0f", " µs")
+    sheet.goal_at_most("server for each job", [one.server_us for one in on], 40, ".0f", " µs")
+    sheet.goal_at_most("WAL for each job", [one.wal_bytes or 0 for one in on], 1_000, ",.0f", " bytes")
+    cost = [1 - one for one in ratios(_rates(on), _rates(figures[OFF]))]
+    sheet.goal_at_most("cost of limits", cost, 0.15, ".0%")
+    sheet.goal_at_least("sync trains", _rates(figures[SYNC]), 6_000, unit="/s")
+    sheet.goal_at_least("SQLite, limits on", _rates(figures[FILE_ON]), 15_000, unit="/s")
 
 
-def _sqlite(jobs: int, rounds: int) -> None:
-    figures: Rounds = defaultdict(list)
-    for _ in range(rounds):
-        for which, limited in (("off", False), ("on", True)):
-            with tempfile.TemporaryDirectory() as folder:
-                url = f"sqlite:///{Path(folder) / 'trax.db'}"
-                with _filled(url, jobs, limited=limited) as store:
-                    figures[which].append(_drain(store, url, jobs, 1, limited=limited))
-    row("SQLite, 1 process", "jobs/s", "", "Python µs/job", widths=WIDTHS)
-    _show("  limits off", figures["off"], None)
-    _show("  limits on", figures["on"], None)
-    rates = _rates(figures["on"])
-    goal("SQLite, limits on", f"{spread(rates)}/s", f"{GOAL_SQLITE:,}/s", met=median(rates) >= GOAL_SQLITE)
-
-
-def _show(name: str, ours: list[Drained], theirs: list[Drained] | None) -> None:
-    times = spread(ratios(_rates(ours), _rates(theirs)), ".2f") if theirs else ""
-    cpu = f"{median(one.cpu_microseconds for one in ours):.0f}"
-    row(name, spread(_rates(ours)), times, cpu, widths=WIDTHS)
-
-
-def _rates(figures: list[Drained]) -> list[float]:
-    return [one.jobs_per_second for one in figures]
+def _rates(rounds: list[Drain]) -> list[float]:
+    return [one.rate for one in rounds]
 
 
 if __name__ == "__main__":

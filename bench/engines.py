@@ -10,25 +10,28 @@ import asyncio
 import socket
 import sys
 import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import httpx2
 import psycopg
 
+from bench.app import Job, build_app
 from bench.children import child
 from bench.databases import database
 from bench.figures import percentile, row, spread
-from bench.http_far_side import SECRET
+from bench.http_worker import SECRET
 from bench.options import Options
-from bench.railway import Job, railway
 from trax.remote.http.workers import HttpWorkers
 from trax.testing import postgres
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable
 
-    from bench.railway import Railway
+    from bench.app import BenchApp
     from trax import Submitter
 
 AT_ONCE: Final = 8
@@ -52,19 +55,25 @@ class Figures(NamedTuple):
 
 
 def main(options: Options) -> None:
-    sizes = Sizes(options.sized(2000, 40), options.sized(100, 5), options.sized(options.rounds, 1))
+    sizes = Sizes(options.sized(2000, 8), options.sized(100, 1), options.sized(options.rounds, 1))
     print(
         f"engines: {sizes.many} jobs that do nothing, {AT_ONCE} calls at once; then {sizes.single} one by one"
     )
     row("", "jobs a second", "p50, one by one", widths=WIDTHS)
-    for measure in ENGINES.values():
-        with postgres(durable=True) as server, database(server) as url:
-            for name, figures in asyncio.run(measure(url, sizes)).items():
+    at_once = options.sized(1, len(ENGINES))  # most of a quick run is starting them
+    with postgres(durable=True) as server, ThreadPoolExecutor(at_once) as pool:
+        for found in pool.map(_measure, ENGINES.values(), repeat(server), repeat(sizes)):
+            for name, figures in found.items():
                 half = f"{percentile(figures.times, 0.5) * MILLISECONDS:.1f} ms"
                 row(name, spread(figures.rates), half, widths=WIDTHS)
 
 
-async def handed_over(made: Railway, url: str, jobs: int) -> float:
+def _measure(measure: Engine, server: str, sizes: Sizes) -> dict[str, Figures]:
+    with database(server) as url:
+        return asyncio.run(measure(url, sizes))
+
+
+async def handed_over(made: BenchApp, url: str, jobs: int) -> float:
     """How many a second go from the queue to their last ending, with everything queued before the start."""
     await made.app.queue_many(made.noop, [Job(number=number) for number in range(jobs)])
     with psycopg.connect(url, autocommit=True) as connection:
@@ -83,7 +92,7 @@ def _completed(connection: psycopg.Connection[Any]) -> int:
     return found[0] if found else 0
 
 
-async def one_by_one(made: Railway, jobs: int) -> list[float]:
+async def one_by_one(made: BenchApp, jobs: int) -> list[float]:
     """How long each takes from its entry to its end, by the database's clock; the first warms up.
 
     Not by ours: whoever waits for a run of another process looks four times a second.
@@ -94,7 +103,7 @@ async def one_by_one(made: Railway, jobs: int) -> list[float]:
     return times[1:]
 
 
-async def _from_queue_to_end(made: Railway) -> float:
+async def _from_queue_to_end(made: BenchApp) -> float:
     entry = await made.app.queue(made.noop, Job(number=1))
     run = await entry.wait(timeout=60)
     assert run.ended_at
@@ -125,20 +134,20 @@ async def timed(call: Callable[[], Awaitable[object]], jobs: int) -> list[float]
 
 
 async def ours(url: str, submitter: Submitter, sizes: Sizes) -> Figures:
-    """Both of our figures for any submitter whose far side is there."""
-    made = railway(url, submitter=submitter, max_active_jobs=None, max_concurrent_dispatch=AT_ONCE)
+    """Both of our figures for any submitter whose workers run."""
+    made = build_app(url, submitter=submitter, max_active_jobs=None, max_concurrent_dispatch=AT_ONCE)
     rates = [await handed_over(made, url, sizes.many) for _ in range(sizes.rounds)]
     return Figures(rates, await one_by_one(made, sizes.single))
 
 
 async def http(url: str, sizes: Sizes) -> dict[str, Figures]:
     """A uvicorn process on this machine; bare, it answers a POST with 204."""
-    railway(url).app.parts.store.open_blocking()
+    build_app(url).app.parts.store.open_blocking()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     address = f"http://127.0.0.1:{port}"
     environment = {"TRAX_DATABASE_URL": url, "PORT": str(port)}
-    with child(Path(sys.executable), "bench.http_far_side", environment=environment):
+    with child(Path(sys.executable), "bench.http_worker", environment=environment):
         database_mode = HttpWorkers(f"{address}/jobs", SECRET, name="database")
         response_mode = HttpWorkers(f"{address}/jobs", SECRET, name="response", mode="response")
         return {
@@ -179,7 +188,8 @@ async def ray(url: str, sizes: Sizes) -> dict[str, Figures]:
     return await measure(url, sizes)
 
 
-ENGINES: Final[dict[str, Callable[[str, Sizes], Coroutine[Any, Any, dict[str, Figures]]]]] = {
+Engine = Callable[[str, Sizes], Coroutine[Any, Any, dict[str, Figures]]]
+ENGINES: Final[dict[str, Engine]] = {
     "http": http,
     "celery": celery,
     "ray": ray,

@@ -2,105 +2,47 @@
 
 from __future__ import annotations
 
-import asyncio
-import tempfile
-import time
-from contextlib import nullcontext
-from pathlib import Path
-from statistics import median
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections import defaultdict
+from dataclasses import replace
+from typing import Final
 
-from bench import peer
-from bench.databases import database
-from bench.figures import goal, ratios, row, spread
+from bench.contenders import PGQUEUER, TRAX, available
+from bench.figures import Sheet, ratios, row, spread
 from bench.options import Options
-from bench.railway import Job, railway
-from trax.testing import postgres
+from bench.runner import BULK, Intake, take_in
+from bench.servers import Servers
 
-if TYPE_CHECKING:
-    from bench.railway import Railway
-
-AT_ONCE: Final = 1_000
-GOAL_BULK: Final = 1.5
-GOAL_SINGLE: Final = 1.0
-WIDTHS: Final = (32, 24)
-
-
-class Taken(NamedTuple):
-    """Jobs a second."""
-
-    bulk: float
-    single: float
-
-
-class Size(NamedTuple):
-    calls: int
-    singles: int
-    rounds: int
+SQLITE: Final = replace(TRAX, name="Trax on SQLite", storage="sqlite")
+GOALS: Final = {"bulk": 1.5, "single": 1.0}
+"""Times PgQueuer's."""
+WIDTHS: Final = (32,)
 
 
 def main(options: Options) -> None:
-    size = Size(options.sized(20, 2), options.sized(500, 20), options.sized(options.rounds, 1))
+    calls, singles = options.sized(20, 2), options.sized(500, 20)
+    rounds = options.sized(options.rounds, 1)
     print(
-        f"enqueue: {size.calls} calls with {AT_ONCE:,} jobs each, and {size.singles} calls with one; "
-        f"median (lowest to highest) of {size.rounds}"
+        f"enqueue: {calls} calls with {BULK:,} jobs each, and {singles} calls with one; "
+        f"median (lowest to highest) of {rounds}"
     )
-    has_peer = peer.is_there()
-    with postgres(durable=True) as server:
-        _beside_peer(server, size, has_peer=has_peer)
-    with tempfile.TemporaryDirectory() as folder:
-        figures = asyncio.run(_alone(f"sqlite:///{Path(folder) / 'trax.db'}", size))
-    _show("SQLite", figures, [])
-
-
-def _beside_peer(server: str, size: Size, *, has_peer: bool) -> None:
-    ours: list[Taken] = []
-    theirs: list[Taken] = []
-    with database(server) as url, peer.filled(server, 0) if has_peer else nullcontext() as peer_url:
-        for _ in range(size.rounds):
-            ours += asyncio.run(_alone(url, size._replace(rounds=1)))
-            if peer_url is not None:
-                theirs.append(Taken(**peer.ask("enqueue", peer_url, size.calls, AT_ONCE, size.singles)))
-    _show("PostgreSQL", ours, theirs)
-    if theirs:
-        _show("PgQueuer", theirs, [])
-        _goal("bulk", [one.bulk for one in ours], [one.bulk for one in theirs], GOAL_BULK)
-        _goal("single", [one.single for one in ours], [one.single for one in theirs], GOAL_SINGLE)
-
-
-async def _alone(url: str, size: Size) -> list[Taken]:
-    ours = railway(url)
-    await ours.app.parts.store.open()
-    figures = [await _taken(ours, size) for _ in range(size.rounds)]
-    ours.app.close()
-    return figures
-
-
-async def _taken(ours: Railway, size: Size) -> Taken:
-    jobs = [Job(number=number) for number in range(AT_ONCE)]
-    await ours.app.queue_many(ours.noop, jobs)  # the first call pays for what is made once
-    started = time.perf_counter()
-    for _ in range(size.calls):
-        await ours.app.queue_many(ours.noop, jobs)
-    between = time.perf_counter()
-    for _ in range(size.singles):
-        await ours.app.queue(ours.noop, jobs[0])
-    ended = time.perf_counter()
-    return Taken(size.calls * AT_ONCE / (between - started), size.singles / (ended - between))
-
-
-def _show(name: str, ours: list[Taken], theirs: list[Taken]) -> None:
-    for field in Taken._fields:
-        mine = [getattr(one, field) for one in ours]
-        other = [getattr(one, field) for one in theirs]
-        times = f"{spread(ratios(mine, other), '.2f')} x" if other else ""
-        row(f"{name}, {field}", f"{spread(mine)}/s", times, widths=WIDTHS)
-
-
-def _goal(name: str, ours: list[float], theirs: list[float], wanted: float) -> None:
-    times = ratios(ours, theirs)
-    figure = f"{spread(times, '.2f')} x"
-    goal(f"{name} enqueue beside PgQueuer", figure, f"{wanted} x", met=median(times) >= wanted)
+    sheet = Sheet("enqueue", options)
+    figures: dict[str, list[Intake]] = defaultdict(list)
+    contenders = available((TRAX, PGQUEUER, SQLITE))
+    with Servers() as servers:
+        for _ in range(rounds):
+            for contender in contenders:
+                figures[contender.name].append(take_in(servers, contender, calls, singles))
+        sheet.versions |= servers.versions
+    for name, taken in figures.items():
+        for which in Intake._fields:
+            row(f"{name}, {which}", f"{spread([getattr(one, which) for one in taken])}/s", widths=WIDTHS)
+    if theirs := figures.get(PGQUEUER.name):
+        for which, wanted in GOALS.items():
+            mine, other = ([getattr(one, which) for one in taken] for taken in (figures[TRAX.name], theirs))
+            name = f"{which} enqueue, beside PgQueuer"
+            sheet.goal_at_least(name, ratios(mine, other), wanted, ".2f", " x")
+    sheet.figures = {name: [one._asdict() for one in taken] for name, taken in figures.items()}
+    sheet.save()
 
 
 if __name__ == "__main__":

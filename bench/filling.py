@@ -24,14 +24,14 @@ GROUP_LIMIT: Final = 200
 GLOBAL_LIMIT: Final = 5_000
 
 
-def fill(connection: Connection, store: Store, jobs: int, *, limited: bool) -> None:
+def fill(connection: Connection, store: Store, jobs: int, *, limited: bool, train: str = "noop") -> None:
     """Queue jobs the way `queue_many` does; with limits, spread over the groups by turns."""
     now = store.now(connection)
     ids: list[int | None] = list(_groups(connection, store)) if limited else [None]
     entries = [
         NewEntry(
             external_id=new_external_id(),
-            train="noop",
+            train=train,
             origin=Origin.QUEUE,
             input=f'{{"number":{number}}}',
             group_id=ids[number % len(ids)],

@@ -14,7 +14,7 @@ import psycopg
 
 from bench.children import PROJECT
 from bench.databases import commits, database
-from bench.figures import goal
+from bench.figures import Sheet
 from bench.options import Options
 from bench.processes import PROC, cpu_seconds, megabytes
 from trax.store import Store
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 SLOTS: Final = 100
-WARM_UP_SECONDS: Final = 5
 START_SECONDS: Final = 60
-GOAL_MEGABYTES: Final = 150
+GOAL_MEGABYTES: Final = 100
 GOAL_SHARE: Final = 0.01
 
 
@@ -36,27 +35,30 @@ def main(options: Options) -> None:
     if not PROC.is_dir():
         print("  (memory and processor time are read from /proc, which this system does not have)")
         return
-    with postgres(durable=True) as server, database(server) as url, _running(url) as pid:
-        time.sleep(WARM_UP_SECONDS)
+    with postgres(durable=True) as server, database(server) as url, _run_server(url) as pid:
+        time.sleep(options.sized(5, 1))  # to warm up
         cpu, done, started = cpu_seconds(pid), commits(server, url), time.perf_counter()
         time.sleep(seconds)
         took = time.perf_counter() - started
         share = (cpu_seconds(pid) - cpu) / took
         a_second = (commits(server, url) - done) / took
         memory = megabytes(pid)
-    goal("memory", f"{memory:.0f} MB", f"below {GOAL_MEGABYTES} MB", met=memory < GOAL_MEGABYTES)
-    goal("processor", f"{share:.2%} of a core", f"below {GOAL_SHARE:.0%}", met=share < GOAL_SHARE)
+    sheet = Sheet("idle", options)
+    sheet.goal_at_most("memory", [memory], GOAL_MEGABYTES, ".0f", " MB")
+    sheet.goal_at_most("processor, of a core", [share], GOAL_SHARE, ".2%")
     print(f"          transactions: {a_second:.1f} a second")
+    sheet.figures = {"megabytes": memory, "share of a core": share, "transactions a second": a_second}
+    sheet.save()
 
 
 @contextmanager
-def _running(url: str) -> Generator[int]:
+def _run_server(url: str) -> Generator[int]:
     """The process, once its worker has said that it is there."""
     store = Store(url)
     store.open()
     store.close()
     with subprocess.Popen(
-        [Path(sys.executable).with_name("trax"), "run", "bench.railway:app", "--concurrency", str(SLOTS)],
+        [Path(sys.executable).with_name("trax"), "run", "bench.app:app", "--concurrency", str(SLOTS)],
         cwd=PROJECT,
         env=os.environ | {"TRAX_DATABASE_URL": url},
         stderr=subprocess.DEVNULL,

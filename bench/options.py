@@ -12,6 +12,8 @@ class Options:
     jobs: int = 20_000
     rounds: int = 3
     executions: int | None = None
+    only: tuple[str, ...] = ()
+    """Names of contenders; all of them if there is none."""
     quick: bool = False
 
     def sized(self, usual: int, quick: int) -> int:

@@ -32,7 +32,6 @@ GOAL_MILLISECONDS: Final = 100
 GOAL_KILOBYTES: Final = 60
 GOAL_SECONDS: Final = 0.5
 GOAL_SHARE: Final = 0.1
-ROUNDS: Final = 7
 WIDEST: Final = 46
 PAGES: Final = (
     "/",
@@ -103,7 +102,7 @@ def main(options: Options) -> None:
     sizes = (SHORT, SHORT) if options.quick else (TENTH, LONG)
     if options.executions is not None:
         sizes = (Size.beside(options.executions),) * 2
-    print(f"pages: the control room beside a long history, each address asked {ROUNDS} times")
+    print(f"pages: the control room beside a long history, each address asked {options.sized(7, 1)} times")
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{Path(folder) / 'trax.db'}"
         _fill(url, sizes[0])
@@ -123,44 +122,46 @@ def _fill(url: str, size: Size) -> None:
 
 def _measure(name: str, url: str, size: Size, options: Options) -> None:
     print(f"  {name}: {size.runs:,} executions, {size.manifests:,} manifests, {size.queued:,} entries wait")
-    with child(Path(sys.executable), "bench.page_server", environment={"TRAX_DATABASE_URL": url}) as server:
+    environment = {"TRAX_DATABASE_URL": url, "TRAX_WEB_EVENT_STREAMS_PER_VISITOR": str(VIEWERS)}
+    with child(Path(sys.executable), "bench.page_server", environment=environment) as server:
         address, pid = server.hear("address"), server.hear("pid")
         known = {"entry": size.queued, "failed": size.runs // 100 * 50 + 7}
-        _pages(address, [path.format(**known) for path in PAGES])
-        _asked(address, LISTS)
-        _often(url)
-        _opened(address)
-        _watched(address, url, pid, options.sized(20, 2))
+        rounds = options.sized(7, 1)
+        _check_pages(address, [path.format(**known) for path in PAGES], rounds)
+        _request_all(address, LISTS, rounds)
+        _read_often(url, rounds)
+        _open_in_browser(address, rounds)
+        _watch(address, url, pid, options)
 
 
-def _pages(address: str, paths: Sequence[str]) -> None:
-    slowest, largest = _asked(address, paths)
+def _check_pages(address: str, paths: Sequence[str], rounds: int) -> None:
+    slowest, largest = _request_all(address, paths, rounds)
     met = slowest <= GOAL_MILLISECONDS
     goal("the slowest page", f"{slowest:.0f} ms", f"at most {GOAL_MILLISECONDS} ms", met=met)
     met = largest <= GOAL_KILOBYTES
     goal("the largest page", f"{largest:.0f} KB", f"at most {GOAL_KILOBYTES} KB", met=met)
 
 
-def _asked(address: str, paths: Sequence[str]) -> tuple[float, float]:
+def _request_all(address: str, paths: Sequence[str], rounds: int) -> tuple[float, float]:
     """How long the slowest of them takes in the median, and how large the largest is."""
     print(f"  {'':<{WIDEST}}{'median ms':>10}{'worst ms':>10}{'KB':>8}")
     medians: list[float] = []
     sizes: list[float] = []
     for path in paths:
-        times, kilobytes = _times(address, path)
+        times, kilobytes = _times(address, path, rounds)
         print(f"  {path:<{WIDEST}}{median(times):>10.1f}{max(times):>10.1f}{kilobytes:>8.1f}")
         medians.append(median(times))
         sizes.append(kilobytes)
     return max(medians), max(sizes)
 
 
-def _times(address: str, path: str) -> tuple[list[float], float]:
+def _times(address: str, path: str, rounds: int) -> tuple[list[float], float]:
     """Milliseconds of each round but the first, which warms up, and how large the answer is."""
     at = urlsplit(address)
     connection = HTTPConnection(at.hostname or "", at.port)
     times: list[float] = []
     body = b""
-    for _ in range(ROUNDS + 1):
+    for _ in range(rounds + 1):
         started = time.perf_counter()
         connection.request("GET", path)
         answer = connection.getresponse()
@@ -171,11 +172,11 @@ def _times(address: str, path: str) -> tuple[list[float], float]:
     return times[1:], len(body) / 1000
 
 
-def _often(url: str) -> None:
+def _read_often(url: str, rounds: int) -> None:
     store = Store(url)
     for what, question in OFTEN.items():
         times: list[float] = []
-        for _ in range(ROUNDS + 1):
+        for _ in range(rounds + 1):
             started = time.perf_counter()
             store.read(question)
             times.append((time.perf_counter() - started) * 1000)
@@ -184,8 +185,8 @@ def _often(url: str) -> None:
     store.close()
 
 
-def _opened(address: str) -> None:
-    times = seconds_to_use(address, ROUNDS)
+def _open_in_browser(address: str, rounds: int) -> None:
+    times = seconds_to_use(address, rounds)
     if not times:
         print("  (how long a browser takes is not measured: there is no Chromium here)")
         return
@@ -193,12 +194,14 @@ def _opened(address: str) -> None:
     goal("home in Chromium", f"{usable:.2f} s", f"below {GOAL_SECONDS} s", met=usable < GOAL_SECONDS)
 
 
-def _watched(address: str, url: str, pid: int, seconds: float) -> None:
+def _watch(address: str, url: str, pid: int, options: Options) -> None:
     if not PROC.is_dir():
         print("  (processor time is read from /proc, which this system does not have)")
         return
     for what, busy in (("while nothing changes", False), ("while much changes", True)):
-        share = asyncio.run(cost(address, url, [pid], seconds=seconds, busy=busy))
+        settle_seconds, seconds = options.sized(6, 1), options.sized(20, 1)
+        using = cost(address, url, [pid], settle_seconds=settle_seconds, seconds=seconds, busy=busy)
+        share = asyncio.run(using)
         met = share < GOAL_SHARE
         goal(f"{VIEWERS} viewers {what}", f"{share:.1%} of a core", f"below {GOAL_SHARE:.0%}", met=met)
 

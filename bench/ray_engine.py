@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Final
 
 from tests.support.ray_cluster import Cluster
 
+from bench.app import build_app
 from bench.children import child
 from bench.engines import Figures, Sizes, ours
-from bench.railway import railway
 from trax.remote.ray.workers import RayWorkers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-WARMING: Final = Sizes(many=40, single=1, rounds=1)
+WARM_UP: Final = 40
 
 
 class Connected(RayWorkers):
@@ -30,7 +30,7 @@ class Connected(RayWorkers):
 
 
 async def measure(url: str, sizes: Sizes) -> dict[str, Figures]:
-    railway(url).app.parts.store.open_blocking()
+    build_app(url).app.parts.store.open_blocking()
     cluster = Cluster()
     os.environ.update(cluster.access)
     try:
@@ -45,16 +45,16 @@ async def measure(url: str, sizes: Sizes) -> dict[str, Figures]:
 
 def _bare(cluster: Cluster, sizes: Sizes) -> Figures:
     environment = {"CLUSTER": cluster.address}
-    with child(Path(sys.executable), "bench.ray_far_side", environment=environment) as far:
-        far.tell(f"{sizes.many} {sizes.single} {sizes.rounds}")
-        return Figures(*far.hear("bare"))
+    with child(Path(sys.executable), "bench.ray_worker", environment=environment) as bare:
+        bare.tell(f"{sizes.many} {sizes.single} {sizes.rounds}")
+        return Figures(*bare.hear("bare"))
 
 
 async def _through_us(cluster: Cluster, url: str, sizes: Sizes) -> Figures:
     variables = {"env_vars": {"TRAX_DATABASE_URL": url}}
-    workers = Connected("bench.railway:app", address=cluster.address, runtime_env=variables)
+    workers = Connected("bench.app:app", address=cluster.address, runtime_env=variables)
     try:
-        await ours(url, workers, WARMING)
+        await ours(url, workers, Sizes(min(WARM_UP, sizes.many), single=0, rounds=1))
         return await ours(url, workers, sizes)
     finally:
         workers.close()

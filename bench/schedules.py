@@ -15,6 +15,7 @@ from sqlalchemy import bindparam, text
 
 from bench.databases import database, settle
 from bench.figures import goal, spread
+from bench.options import Options
 from trax import Trax, every
 from trax.engine.cycle import run_manager_cycle
 from trax.engine.manifest_manager import ManagerInput
@@ -31,42 +32,43 @@ if TYPE_CHECKING:
     from trax.store import Connection
 
 DUE: Final = 100
-ROUNDS: Final = 30
-WARMING: Final = 10
+WARM_UP: Final = 10
 """Rounds before that: a server manages all day, and its statements are prepared by then."""
-DECLARED: Final = 10_000
 NOW: Final = datetime(2027, 3, 1, 12, tzinfo=UTC)
 LATER: Final = NOW + timedelta(days=1)
 SETTINGS: Final = Settings.load({}, {})
+FEW: Final = (1_000, 5_000)
 LARGEST: Final = 1_000_000
 GOAL_MILLISECONDS: Final = 10
 GOAL_FLAT: Final = 2
 """So many times as long, at most, among the most manifests as among the fewest."""
 
 
-def main() -> None:
+def main(options: Options) -> None:
+    rounds, declared = options.sized(30, 2), options.sized(10_000, 500)
     print(
-        f"schedules: one cycle with {DUE} due, median (lowest to highest) of {ROUNDS} rounds in turn, and "
-        f"seeding {DECLARED:,} manifests"
+        f"schedules: one cycle with {DUE} due, median (lowest to highest) of {rounds} rounds in turn, and "
+        f"seeding {declared:,} manifests"
     )
     with tempfile.TemporaryDirectory() as folder:
-        _cycles("SQLite", {size: f"sqlite:///{Path(folder)}/{size}.db" for size in (1_000, 100_000)})
-        _seeding("SQLite", f"sqlite:///{Path(folder) / 'seeding.db'}")
+        sizes = FEW if options.quick else (1_000, 100_000)
+        _cycles("SQLite", {size: f"sqlite:///{Path(folder)}/{size}.db" for size in sizes}, rounds)
+        _seed("SQLite", f"sqlite:///{Path(folder) / 'seeding.db'}", declared)
     with postgres(durable=True) as server, ExitStack() as databases:
-        sizes = (1_000, 100_000, LARGEST)
-        _cycles("PostgreSQL", {size: databases.enter_context(database(server)) for size in sizes})
-        _seeding("PostgreSQL", databases.enter_context(database(server)))
+        sizes = FEW if options.quick else (1_000, 100_000, LARGEST)
+        _cycles("PostgreSQL", {size: databases.enter_context(database(server)) for size in sizes}, rounds)
+        _seed("PostgreSQL", databases.enter_context(database(server)), declared)
 
 
-def _cycles(name: str, urls: dict[int, str]) -> None:
+def _cycles(name: str, urls: dict[int, str], rounds: int) -> None:
     """Rounds in turn, so that a slow minute of the machine hits every size."""
-    stores = {size: _filled(url, size) for size, url in urls.items()}
+    stores = {size: _open_store(url, size) for size, url in urls.items()}
     times: dict[int, list[float]] = {size: [] for size in stores}
     committing: list[float] = []
-    for number in range(WARMING + ROUNDS):
+    for number in range(WARM_UP + rounds):
         for size, store in stores.items():
             took, commit = _cycle(store), _timed(store, _touch)
-            if number >= WARMING:
+            if number >= WARM_UP:
                 times[size].append(took * 1000)
                 committing.append(commit * 1000)
     for size in stores:
@@ -92,7 +94,7 @@ def _goals(name: str, times: dict[int, list[float]]) -> None:
         goal(f"{name}, among {largest:,}", f"{took:.1f} ms", wanted, met=took <= GOAL_MILLISECONDS)
 
 
-def _filled(url: str, size: int) -> Store:
+def _open_store(url: str, size: int) -> Store:
     store = Store(url, clock=lambda: NOW)
     store.open()
     store.run(_fill, size)
@@ -156,22 +158,22 @@ def _make_due(connection: Connection) -> None:
     connection.execute(t.manifest.update().where(due).values(changes), {"ids": list(range(1, 1 + DUE))})
 
 
-def _seeding(name: str, url: str) -> None:
+def _seed(name: str, url: str, declared: int) -> None:
     app = Trax(url)
 
     @app.train
     async def noop(number: int) -> None:
         raise AssertionError(number)
 
-    app.schedule_many(noop, "batch", {str(n): n for n in range(DECLARED)}, every(minutes=5))
+    app.schedule_many(noop, "batch", {str(n): n for n in range(declared)}, every(minutes=5))
     timetable = app.parts.declarations.timetable()
     store = app.parts.store.open_blocking()
     for what in ("new", "unchanged"):
         started = time.perf_counter()
         asyncio.run(start(store, timetable, SETTINGS))
-        print(f"  {name:<11} seeding {DECLARED:,} {what}: {time.perf_counter() - started:.2f} s")
+        print(f"  {name:<11} seeding {declared:,} {what}: {time.perf_counter() - started:.2f} s")
     app.close()
 
 
 if __name__ == "__main__":
-    main()
+    main(Options())

@@ -8,19 +8,19 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+from bench.app import build_app
 from bench.children import child
 from bench.engines import Figures, Sizes, ours, timed
-from bench.railway import railway
-from bench.sqs_far_side import client
+from bench.sqs_worker import client
 from trax.remote.sqs.workers import SqsWorkers
 
 TEN: Final = 10
 
 
 async def measure(url: str, sizes: Sizes) -> dict[str, Figures]:
-    railway(url).app.parts.store.open_blocking()
-    with child(Path(sys.executable), "bench.sqs_far_side", environment={"TRAX_DATABASE_URL": url}) as far:
-        where = far.hear("where")
+    build_app(url).app.parts.store.open_blocking()
+    with child(Path(sys.executable), "bench.sqs_worker", environment={"TRAX_DATABASE_URL": url}) as worker:
+        where = worker.hear("where")
         sqs = client(where["endpoint"])
         return {
             "bare SQS, sent and received": await _bare(sqs, where["bare"], sizes),

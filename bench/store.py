@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from bench.databases import database
+from bench.options import Options
 from trax.records import Origin
 from trax.records.work_queue_entry import NewEntry, new_external_id
 from trax.store import Store
@@ -20,33 +22,33 @@ from trax.testing import postgres
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ROWS = 100_000
-SINGLES = 500
 ROUNDS = 3
 COLUMNS = ("id", "external_id", "train", "input", "status", "origin", "ready", "created_at")
 NOW = datetime(2027, 3, 1, 12, tzinfo=UTC)
 
 
-def main() -> None:
-    print(f"store: {ROWS:,} entries in one call, and one by one (median of {ROUNDS} rounds)")
+def main(options: Options) -> None:
+    rows = options.sized(100_000, 2_000)
+    print(f"store: {rows:,} entries in one call, and one by one (median of {ROUNDS} rounds)")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "trax.db"
-        _compare("SQLite", f"sqlite:///{file}", lambda first: _raw_sqlite(file, first))
-    with postgres(durable=True) as url:
-        _compare("PostgreSQL", url, lambda first: _raw_postgresql(url, first))
+        _compare("SQLite", f"sqlite:///{file}", lambda first: _raw_sqlite(file, first, rows), rows)
+    with postgres(durable=True) as server, database(server) as url:
+        _compare("PostgreSQL", url, lambda first: _raw_postgresql(url, first, rows), rows)
 
 
-def _compare(name: str, url: str, raw: Callable[[int], float]) -> None:
+def _compare(name: str, url: str, raw: Callable[[int], float], rows: int) -> None:
+    few = rows // 200
     store = Store(url)
     store.open()
     bulks: list[float] = []
     raws: list[float] = []
     singles: list[float] = []
     for number in range(ROUNDS):
-        entries = [_entry() for _ in range(ROWS)]
-        bulks.append(ROWS / _timed(lambda entries=entries: store.run(work_queue.add, entries, now=NOW)))
-        raws.append(ROWS / raw((number + 1) * 10_000_000))
-        singles.append(SINGLES / _timed(lambda: [_add_one(store) for _ in range(SINGLES)]))
+        entries = [_entry() for _ in range(rows)]
+        bulks.append(rows / _timed(lambda entries=entries: store.run(work_queue.add, entries, now=NOW)))
+        raws.append(rows / raw((number + 1) * 10_000_000))
+        singles.append(few / _timed(lambda: [_add_one(store) for _ in range(few)]))
     bulk, ceiling, single = (sorted(figures)[ROUNDS // 2] for figures in (bulks, raws, singles))
     print(f"  {name:<11} bulk {bulk:>9,.0f}/s = {bulk / ceiling:.0%} of the bare driver's {ceiling:,.0f}/s")
     print(f"  {'':<11} single {single:>7,.0f}/s")
@@ -73,8 +75,8 @@ def _row(number: int, *, ready: Any, moment: Any) -> tuple[Any, ...]:
     return number, new_external_id(), "greet", '{"name": "Ada"}', "queued", "queue", ready, moment
 
 
-def _raw_postgresql(url: str, first: int) -> float:
-    rows = [_row(first + offset, ready=True, moment=NOW) for offset in range(ROWS)]
+def _raw_postgresql(url: str, first: int, count: int) -> float:
+    rows = [_row(first + offset, ready=True, moment=NOW) for offset in range(count)]
     names = ", ".join(COLUMNS)
     with psycopg.connect(url) as connection, connection.cursor() as cursor:
         started = time.perf_counter()
@@ -85,8 +87,8 @@ def _raw_postgresql(url: str, first: int) -> float:
         return time.perf_counter() - started
 
 
-def _raw_sqlite(file: Path, first: int) -> float:
-    rows = [_row(first + offset, ready=1, moment="2027-03-01T12:00:00.000000Z") for offset in range(ROWS)]
+def _raw_sqlite(file: Path, first: int, count: int) -> float:
+    rows = [_row(first + offset, ready=1, moment="2027-03-01T12:00:00.000000Z") for offset in range(count)]
     marks = ", ".join("?" for _ in COLUMNS)
     statement = f"INSERT INTO trax_work_queue ({', '.join(COLUMNS)}) VALUES ({marks})"  # noqa: S608
     connection = sqlite3.connect(file, isolation_level=None)
@@ -100,4 +102,4 @@ def _raw_sqlite(file: Path, first: int) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    main(Options())

@@ -1,4 +1,4 @@
-"""What a train costs over awaiting its functions: `python bench/train.py`."""
+"""What a train costs over awaiting its functions."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
+from bench.options import Options
 from trax.train import Codec, Route, junction, train
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 RUNS = 2_000
-REPEATS = 25
 MICROSECONDS = 1e6
 
 
@@ -29,15 +29,18 @@ async def step(order: Order) -> Order:
     return order
 
 
-def main() -> None:
+def main(options: Options) -> None:
+    repeats = options.sized(25, 2)
     print(f"{'':<36}{'median':>10}{'best':>10}{'goal':>10}")
     for junctions, goal in ((1, None), (3, 25.0), (10, 60.0)):
-        _report(f"a train of {junctions} over plain awaits", asyncio.run(_cost_of_train(junctions)), goal)
-    _report("encode over model_dump_json", _cost_of_encoding(_dumped), None)
-    _report("  over the same with warnings=error", _cost_of_encoding(_dumped_with_care), 0.5)
+        _report(
+            f"a train of {junctions} over plain awaits", asyncio.run(_cost_of_train(junctions, repeats)), goal
+        )
+    _report("encode over model_dump_json", _cost_of_encoding(_dump, repeats), None)
+    _report("  over the same with warnings=error", _cost_of_encoding(_dump_with_care, repeats), 0.5)
 
 
-async def _cost_of_train(junctions: int) -> list[float]:
+async def _cost_of_train(junctions: int, repeats: int) -> list[float]:
     order = Order(number=1, customer="Ada")
     one = junction(step)
     route: Route[Order, Order] = Route(one.stops * junctions)
@@ -51,7 +54,7 @@ async def _cost_of_train(junctions: int) -> list[float]:
 
     assert await whole.run(order) is await plain()
     return [
-        await _microseconds(lambda: whole.run(order)) - await _microseconds(plain) for _ in range(REPEATS)
+        await _microseconds(lambda: whole.run(order)) - await _microseconds(plain) for _ in range(repeats)
     ]
 
 
@@ -62,17 +65,17 @@ async def _microseconds(call: Callable[[], Awaitable[Any]]) -> float:
     return (time.perf_counter() - started) / RUNS * MICROSECONDS
 
 
-def _cost_of_encoding(plain: Callable[[Order], str]) -> list[float]:
+def _cost_of_encoding(plain: Callable[[Order], str], repeats: int) -> list[float]:
     encode, order = Codec(Order, owner="bench").encode, Order(number=1, customer="Ada")
     assert encode(order) == plain(order)
-    return [_microseconds_for(encode, order) - _microseconds_for(plain, order) for _ in range(REPEATS)]
+    return [_microseconds_for(encode, order) - _microseconds_for(plain, order) for _ in range(repeats)]
 
 
-def _dumped(order: Order) -> str:
+def _dump(order: Order) -> str:
     return order.model_dump_json()
 
 
-def _dumped_with_care(order: Order) -> str:
+def _dump_with_care(order: Order) -> str:
     return order.model_dump_json(round_trip=True, warnings="error")
 
 
@@ -89,4 +92,4 @@ def _report(name: str, costs: list[float], goal: float | None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(Options())

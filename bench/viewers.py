@@ -20,18 +20,19 @@ VIEWERS: Final = 50
 LOOK_AT: Final = ("/", "/executions", "/", "/queue", "/", "/dead-letters", "/", "/manifests")
 """By turns: every other one looks at the first page, which costs most."""
 PACE_SECONDS: Final = 3.0
-SETTLE_SECONDS: Final = 6.0
 CHANGE_SECONDS: Final = 0.25
 LIVE: Final = re.compile(r'data-live="([^"]*)"')
 """Which changes a part of a page is about."""
 
 
-async def cost(address: str, url: str, pids: Sequence[int], *, seconds: float, busy: bool) -> float:
+async def cost(
+    address: str, url: str, pids: Sequence[int], *, settle_seconds: float, seconds: float, busy: bool
+) -> float:
     """Which share of a core these processes use for all viewers, while much changes or nothing does."""
     viewers = [asyncio.create_task(_view(address, path)) for path in _paths()]
     changing = asyncio.create_task(_change(url)) if busy else asyncio.create_task(asyncio.sleep(0))
     try:
-        await asyncio.sleep(SETTLE_SECONDS)
+        await asyncio.sleep(settle_seconds)
         used, started = cpu_seconds(*pids), time.perf_counter()
         await asyncio.sleep(seconds)
         share = (cpu_seconds(*pids) - used) / (time.perf_counter() - started)

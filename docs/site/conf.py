@@ -53,7 +53,9 @@ def name_files(_app: Any, page: str, source: list[str]) -> None:
 
     def replace(link: re.Match[str]) -> str:
         target = folder / link[1]
-        return "]" if link[1] and target.exists() and target.suffix not in {".md", ".png"} else link[0]
+        return (
+            "]" if link[1] and target.exists() and target.suffix not in {".md", ".png", ".svg"} else link[0]
+        )
 
     source[0] = OUTSIDE.sub(replace, source[0])
 

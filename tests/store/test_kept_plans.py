@@ -9,10 +9,10 @@ import pytest
 from sqlalchemy import text
 from tests.support.results import run_result
 
-from trax.engine.enqueue import EnqueueRequest, enqueue_plain
+from trax.engine.enqueue import EnqueueRequest, PlainEnqueue
 from trax.engine.job_dispatcher import run_dispatch_cycle
 from trax.engine.routing import Routing
-from trax.records import WorkQueueEntry
+from trax.events import Topic
 from trax.records.work_queue_entry import new_external_id
 from trax.settings import Settings
 from trax.store import Store
@@ -41,7 +41,7 @@ def one_connection(postgres_url: str) -> Generator[Store]:
 def go_through(store: Store) -> int:
     """One job on its whole way: queued, let in with the worker at hand, finished; a transaction each."""
     wish = EnqueueRequest(train="work", inputs={new_external_id(): "1"})
-    store.run(enqueue_plain, wish, now=None, entry_class=WorkQueueEntry)
+    store.run_alone(PlainEnqueue(wish, store.dialect_name).statement, Topic.WORK_QUEUE)
     taker = ClaimRequest(7, "box", 100, frozenset({"work"}))
     let_in = store.run(
         run_dispatch_cycle, store, Settings(max_active_jobs=100), Routing(), claim_request=taker

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from tests.support.databases import IN_MEMORY_TOO
 
+from trax.records.audit import NewWebSession, SignIn
 from trax.records.listing import SessionFilter
-from trax.records.web_session import NewWebSession, SignIn
 from trax.store import web_sessions
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from trax.records.web_session import WebSession
+    from trax.records.audit import WebSession
     from trax.store import Store
 
 pytestmark = IN_MEMORY_TOO

@@ -12,8 +12,7 @@ from tests.support.visitor import Reader
 from trax import Trax, acting
 from trax.app import sessions as host_sessions
 from trax.errors import StoreUnavailable
-from trax.records.audit import Actor
-from trax.records.web_session import NewWebSession
+from trax.records.audit import Actor, NewWebSession
 from trax.store import web_sessions
 from trax.testing import Harness
 from trax.web import Access, Role, User, create

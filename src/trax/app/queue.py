@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from trax.clock import utc_now
-from trax.engine.actor import actor_context, record_audit
+from trax.engine.actor import actor_context, load_acting, record_audit
 from trax.engine.enqueue import (
     EnqueuePlan,
     EnqueueRequest,
+    PlainEnqueue,
     clamp_priority,
     decode_plain_input,
     enqueue,
-    enqueue_plain,
+    is_plain,
 )
 from trax.engine.retry import default_policy
 from trax.errors import DefinitionError, NotFound, TraxError
@@ -35,15 +36,16 @@ from trax.train import junction
 from trax.train import train as define_train
 from trax.train.options import check_not_reserved
 from trax.train.secrets import VARIABLE
-from trax.worker.entry import QueuedEntry
 from trax.worker.recorded_run import RecordedRun
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
+    from contextlib import AbstractContextManager
 
     from trax.engine.enqueue import ManyKeywords, QueueKeywords
     from trax.engine.open_store import LazyStore
     from trax.records import ManifestGroup
+    from trax.records.work_queue_entry import QueuedEntry, WaitFunction
     from trax.settings import Settings
     from trax.store import Connection, Store
     from trax.store.callers import SessionOrConnection
@@ -84,7 +86,7 @@ class Enqueuer:
         """Validate the whole call, then insert the entries in one transaction."""
         caller_connection = _caller_connection(keywords)
         plan = self._plan(train, has_code=has_code)
-        request = plan.build_request(map(plan.encode, values), keywords)
+        request = plan.build_request(plan.encode(values), keywords)
         return await self._insert(plan.train, request, caller_connection)
 
     def enqueue_blocking(
@@ -92,7 +94,7 @@ class Enqueuer:
     ) -> list[QueuedEntry]:
         caller_connection = _caller_connection(keywords)
         plan = self._plan(train)
-        request = plan.build_request(map(plan.encode, values), keywords)
+        request = plan.build_request(plan.encode(values), keywords)
         return self._insert_blocking(plan.train, request, caller_connection)
 
     async def rerun(self, metadata_id: int) -> QueuedEntry:
@@ -131,7 +133,8 @@ class Enqueuer:
     def _build_plan(self, given: Train[Any, Any] | str, *, has_code: bool) -> EnqueuePlan:
         settings = self._live.current
         if not isinstance(given, str):
-            return EnqueuePlan(given, self._parameters.codec_of_registered(given).encode, settings)
+            codec = self._parameters.codec_of_registered(given)
+            return EnqueuePlan(given, codec.encode, settings, codec.encode_all)
         if not has_code:
             return EnqueuePlan(_placeholder_train(given), _encode_unchecked, settings)
         train = self._trains.get(given)
@@ -142,30 +145,29 @@ class Enqueuer:
 
         return EnqueuePlan(train, encode, settings)
 
-    @contextmanager
-    def _trace(self, request: EnqueueRequest) -> Generator[EnqueueRequest]:
+    def _trace(self, request: EnqueueRequest) -> AbstractContextManager[EnqueueRequest]:
         telemetry = self._telemetry.now
-        if telemetry is None:
-            yield request
-            return
-        with telemetry.trace_enqueue(request) as traced:
-            yield traced
+        return nullcontext(request) if telemetry is None else telemetry.trace_enqueue(request)
 
     async def _insert(
         self, train: Train[Any, Any], request: EnqueueRequest, caller_connection: SessionOrConnection | None
     ) -> list[QueuedEntry]:
         with self._trace(request) as traced:
-            for result in self._call_queue_hooks(train, traced):
-                if inspect.isawaitable(result):
-                    await result
+            if self._hooks.shared_queue_hooks or train.options.on_queue:
+                for result in self._call_queue_hooks(train, traced):
+                    if inspect.isawaitable(result):
+                        await result
             if not traced.inputs:
                 return []
-            if caller_connection is None:
-                store = await self._store.open()
-                entries = await store.call(_enqueue_in_own_transaction, store, traced)
-            else:
-                entries = await self._insert_in(caller_connection, traced)
-        return [entry.with_wait_function(self._entry_waiter) for entry in entries]
+            if caller_connection is not None:
+                return await self._insert_in(caller_connection, traced)
+            store = await self._store.open()
+            if _is_one_statement(traced):
+                plain = PlainEnqueue(traced, store.dialect_name)
+                rows = await store.call_alone(plain.statement, Topic.WORK_QUEUE)
+                if (entries := plain.build_entries(rows, self._entry_waiter)) is not None:
+                    return entries
+            return await store.call(_enqueue, store, traced, self._entry_waiter)
 
     async def _insert_in(
         self, caller_connection: SessionOrConnection, request: EnqueueRequest
@@ -173,7 +175,9 @@ class Enqueuer:
         run, address = callers.run_in_transaction, self._store.display_address
         is_new = await run(caller_connection, address, _has_new_group, request)
         group = await asyncio.to_thread(self._insert_group, request) if is_new else None
-        entries = await run(caller_connection, address, _enqueue, self._store, request, group)
+        entries = await run(
+            caller_connection, address, _enqueue, self._store, request, self._entry_waiter, group
+        )
         callers.after_commit(caller_connection, self._wake)
         return entries
 
@@ -194,12 +198,15 @@ class Enqueuer:
                     )
             if not traced.inputs:
                 return []
-            if caller_connection is None:
-                store = self._store.open_blocking()
-                entries = store.run(_enqueue_in_own_transaction, store, traced)
-            else:
-                entries = self._insert_in_blocking(caller_connection, traced)
-        return [entry.with_wait_function(self._entry_waiter) for entry in entries]
+            if caller_connection is not None:
+                return self._insert_in_blocking(caller_connection, traced)
+            store = self._store.open_blocking()
+            if _is_one_statement(traced):
+                plain = PlainEnqueue(traced, store.dialect_name)
+                rows = store.run_alone(plain.statement, Topic.WORK_QUEUE)
+                if (entries := plain.build_entries(rows, self._entry_waiter)) is not None:
+                    return entries
+            return store.run(_enqueue, store, traced, self._entry_waiter)
 
     def _insert_in_blocking(
         self, caller_connection: SessionOrConnection, request: EnqueueRequest
@@ -208,7 +215,7 @@ class Enqueuer:
         group = (
             self._insert_group(request) if run(caller_connection, address, _has_new_group, request) else None
         )
-        entries = run(caller_connection, address, _enqueue, self._store, request, group)
+        entries = run(caller_connection, address, _enqueue, self._store, request, self._entry_waiter, group)
         callers.after_commit(caller_connection, self._wake)
         return entries
 
@@ -217,9 +224,9 @@ class Enqueuer:
 
         A hook cannot change the entry; if it raises, no entry is written.
         """
-        if not (self._hooks.shared_queue_hooks or train.options.on_queue):
-            return
         hooks = self._hooks.queue_hooks(train)
+        if not hooks:
+            return
         for external_id, text in request.inputs.items():
             record = Metadata(
                 id=0,
@@ -306,25 +313,21 @@ def _input_for_rerun(metadata_id: int, text: str | None) -> str:
     return text
 
 
-def _enqueue_in_own_transaction(
-    connection: Connection, store: Store, request: EnqueueRequest
-) -> list[QueuedEntry]:
-    """Enqueue in a new transaction; in one statement, unless an audit entry is written too."""
-    if actor_context() is not None:
-        return _enqueue(connection, store, request)
-    quickly = enqueue_plain(connection, request, now=store.statement_now(connection), entry_class=QueuedEntry)
-    return _enqueue(connection, store, request) if quickly is None else quickly
+def _is_one_statement(request: EnqueueRequest) -> bool:
+    """Whether one statement is all there is to do: an operator's request is also written to the audit log."""
+    return is_plain(request) and (load_acting() is None or actor_context() is None)
 
 
 def _enqueue(
     connection: Connection,
     store: Store | LazyStore,
     request: EnqueueRequest,
+    wait_function: WaitFunction,
     group: ManifestGroup | None = None,
 ) -> list[QueuedEntry]:
     """Write entries, and an audit entry if an operator enqueues them."""
     now = store.now(connection)
-    entries = enqueue(connection, request, now=now, entry_class=QueuedEntry, group=group)
+    entries = enqueue(connection, request, now=now, wait_function=wait_function, group=group)
     if actor_context() is not None:
         after = {"entry_ids": [entry.id for entry in entries[:MAX_IDS]], "priority": request.priority}
         if request.rerun_of is not None:

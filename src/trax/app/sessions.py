@@ -20,8 +20,8 @@ from trax.store.web_sessions import StoredSession
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from trax.records.audit import NewWebSession, WebSession
     from trax.records.listing import Count, RecordPage
-    from trax.records.web_session import NewWebSession, WebSession
     from trax.store import Connection, Store
     from trax.worker.parts import Parts
 

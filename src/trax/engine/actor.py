@@ -33,6 +33,9 @@ class ActorContext:
 
 _acting: ContextVar[ActorContext | None] = ContextVar("trax_acting", default=None)
 
+load_acting = _acting.get
+"""What `acting` has set, also for code of a train; None is quick to find out, and means no actor."""
+
 
 @contextmanager
 def acting(actor: Actor, *, reason: str | None = None) -> Generator[None]:

@@ -44,7 +44,12 @@ class Capacity:
     def free(self) -> float:
         """How many more runs may start in total."""
         most = math.inf if self.max_total is None else self.max_total
-        return most if self.limit is None else min(most, self.limit - self.active)
+        return min(most, self.free_under_limit)
+
+    @property
+    def free_under_limit(self) -> float:
+        """How many more runs the global limit allows."""
+        return math.inf if self.limit is None else self.limit - self.active
 
     def is_full(self, started: int) -> bool:
         return started >= self.free

@@ -6,17 +6,17 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from trax.bounds import PRIORITY_MAX
 from trax.engine.parameters import check_input_size
 from trax.engine.retry import policy_of
 from trax.errors import DefinitionError
 from trax.records.states import Origin, QueueStatus
-from trax.records.work_queue_entry import NewEntry, WorkQueueEntry, new_external_id
+from trax.records.work_queue_entry import EntryBatch, NewEntry, QueuedEntry, new_external_ids
 from trax.schedule.validate import COUNT, DURATION, LABEL, MOMENT, RETRY, TIME_LIMIT, WHOLE
 from trax.store import groups
-from trax.store.queue import work_queue
+from trax.store.queue import entry_batches, work_queue
 from trax.store.types import parse_json
 from trax.train import Retry
 
@@ -24,14 +24,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from trax.records import ManifestGroup
+    from trax.records.work_queue_entry import WaitFunction
     from trax.schedule.validate import Requirement
     from trax.settings import Settings
     from trax.store import Connection
     from trax.store.callers import CallerConnection
+    from trax.store.pipeline import Rows
+    from trax.store.queue.entry_batches import InsertedBatch
     from trax.train import Codec, Train, TrainOptions
 
 
-EntryT = TypeVar("EntryT", bound=WorkQueueEntry)
+MAX_CHARACTER_BYTES: Final = 4
+"""How many bytes a character has at most, in UTF-8."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +65,10 @@ def enqueue(
     request: EnqueueRequest,
     *,
     now: datetime,
-    entry_class: type[EntryT],
+    wait_function: WaitFunction,
     group: ManifestGroup | None = None,
-) -> list[EntryT]:
-    """Insert one entry for each input, in one statement; returns instances of `entry_class`.
+) -> list[QueuedEntry]:
+    """Insert one entry for each input, in one statement if they are not too many.
 
     `group` is the group of the request if it was created just before: this transaction may not see it yet.
     """
@@ -72,44 +76,40 @@ def enqueue(
         groups.prevent_prune(connection, group)
     elif request.group is not None:
         group = groups.get_or_create(connection, [request.group], now=now)[request.group]
-    entries = [_entry(request, external_id, text, group, now) for external_id, text in request.inputs.items()]
     if request.unique is not None:
-        return [_insert_unique(connection, entry, entry_class, now) for entry in entries]
-    ids = work_queue.add(connection, entries, now=now)
-    return [
-        entry_class(**_entry_fields(entry_id, entry, request.group, now))
-        for entry_id, entry in zip(ids, entries, strict=True)
-    ]
+        return [
+            _insert_unique(connection, request, new, group, now).with_wait_function(wait_function)
+            for new in request.inputs.items()
+        ]
+    columns = _columns_of(request, now)
+    if group is not None:
+        columns |= {"group_id": group.id, "group_priority": group.priority}
+    inserted = entry_batches.add_batch(connection, request.inputs, columns, now=now)
+    return _build_entries(request, columns, inserted, wait_function)
 
 
-def enqueue_plain(
-    connection: Connection, request: EnqueueRequest, *, now: datetime | None, entry_class: type[EntryT]
-) -> list[EntryT] | None:
-    """Enqueue a plain request in one or two round trips; None if it is not plain, or its group is new.
+class PlainEnqueue:
+    """A request that one statement writes, as a transaction of its own, in one round trip.
 
-    This may commit, so the transaction must not be the caller's.
+    `build_entries` returns None if nothing was written, because the group is new.
     """
-    if not _is_plain(request):
-        return None
-    entries = [_entry(request, external_id, text, None, None) for external_id, text in request.inputs.items()]
-    if request.group is None:
-        added = work_queue.add_and_commit(connection, entries, now=now)
-    else:
-        added = work_queue.add_to_group(connection, entries, request.group, now=now)
-    if not added:
-        return None
-    return [
-        entry_class(
-            **_entry_fields(added[entry.external_id][0], entry, request.group, added[entry.external_id][1])
-        )
-        for entry in entries
-    ]
+
+    def __init__(self, request: EnqueueRequest, dialect: str) -> None:
+        self._request = request
+        self._columns = _columns_of(request, None)
+        self.statement = entry_batches.bind_batch(dialect, request.inputs, self._columns, group=request.group)
+
+    def build_entries(self, rows: Rows, wait_function: WaitFunction) -> list[QueuedEntry] | None:
+        if not rows:
+            return None
+        inserted = entry_batches.parse_inserted(rows)
+        return _build_entries(self._request, self._columns, inserted, wait_function)
 
 
-def _is_plain(request: EnqueueRequest) -> bool:
-    """Whether the entries are few, have no delay and no unique key."""
+def is_plain(request: EnqueueRequest) -> bool:
+    """Whether one statement can insert the entries: they have no delay, no unique key, and a usual size."""
     may_run_at_once = request.delay is None and request.at is None
-    return may_run_at_once and request.unique is None and 0 < len(request.inputs) <= work_queue.COPY_ABOVE
+    return may_run_at_once and request.unique is None and entry_batches.is_one_statement(request.inputs)
 
 
 def clamp_priority(priority: int) -> int:
@@ -117,17 +117,15 @@ def clamp_priority(priority: int) -> int:
 
 
 def _insert_unique(
-    connection: Connection, entry: NewEntry, entry_class: type[EntryT], now: datetime
-) -> EntryT:
+    connection: Connection,
+    request: EnqueueRequest,
+    new: tuple[str, str],
+    group: ManifestGroup | None,
+    now: datetime,
+) -> QueuedEntry:
     """Insert the entry, or return the earlier one with this key whose job has not ended."""
-    found = work_queue.add_or_find(connection, entry, now=now)
-    return entry_class(**found.as_fields())
-
-
-def _entry(
-    request: EnqueueRequest, external_id: str, text: str, group: ManifestGroup | None, now: datetime | None
-) -> NewEntry:
-    return NewEntry(
+    external_id, text = new
+    entry = NewEntry(
         external_id=external_id,
         train=request.train,
         origin=request.origin,
@@ -136,25 +134,49 @@ def _entry(
         group_id=group.id if group else None,
         group_priority=group.priority if group else 0,
         unique_key=request.unique,
-        scheduled_at=now + request.delay if request.delay and now else request.at,
+        scheduled_at=_delay_until(request, now),
         timeout_seconds=request.timeout_seconds,
         retry=request.retry,
     )
+    return QueuedEntry(**work_queue.add_or_find(connection, entry, now=now).as_fields())
 
 
-def _entry_fields(entry_id: int, entry: NewEntry, group: str | None, now: datetime) -> dict[str, Any]:
-    return {
-        "id": entry_id,
-        "external_id": entry.external_id,
-        "train": entry.train,
-        "status": QueueStatus.QUEUED,
-        "origin": entry.origin,
-        "priority": entry.priority,
-        "group": group,
-        "input": parse_json(entry.input),
-        "scheduled_at": entry.scheduled_at,
-        "created_at": now,
+def _columns_of(request: EnqueueRequest, now: datetime | None) -> dict[str, Any]:
+    """The columns in which the entries do not differ; without a time, they have no delay."""
+    scheduled_at = None if now is None else _delay_until(request, now)
+    columns = {
+        "train": request.train,
+        "origin": request.origin.value,
+        "priority": clamp_priority(request.priority),
+        "retry": request.retry,
+        "timeout_seconds": request.timeout_seconds,
+        "scheduled_at": scheduled_at,
+        "ready": None if now is None or scheduled_at is None else scheduled_at <= now,
     }
+    return {name: value for name, value in columns.items() if value is not None}
+
+
+def _delay_until(request: EnqueueRequest, now: datetime) -> datetime | None:
+    return now + request.delay if request.delay else request.at
+
+
+def _build_entries(
+    request: EnqueueRequest,
+    columns: dict[str, Any],
+    inserted: InsertedBatch,
+    wait_function: WaitFunction,
+) -> list[QueuedEntry]:
+    fields = {
+        "train": request.train,
+        "status": QueueStatus.QUEUED,
+        "origin": request.origin,
+        "priority": columns["priority"],
+        "group": request.group,
+        "scheduled_at": columns.get("scheduled_at"),
+        "created_at": inserted.created_at,
+    }
+    batch = EntryBatch(fields, parse_json, wait_function)
+    return QueuedEntry.build_all(batch, inserted.ids, request.inputs)
 
 
 class ManyKeywords(TypedDict, total=False):
@@ -203,18 +225,42 @@ CHECKS: Final[dict[str, Requirement]] = {
 class EnqueuePlan:
     """How jobs of one train are enqueued under these settings: what does not depend on the call."""
 
-    def __init__(self, train: Train[Any, Any], encode: Callable[[Any], str], settings: Settings) -> None:
+    def __init__(
+        self,
+        train: Train[Any, Any],
+        encode: Callable[[Any], str],
+        settings: Settings,
+        encode_all: Callable[[list[Any]], list[str]] | None = None,
+    ) -> None:
         options = train.options
         self.train = train
-        self.encode = encode
+        self._encode = encode
+        self._encode_all = encode_all
         self.settings = settings
         self._priority = options.priority
         self._group = options.group
         self._timeout_seconds = options.timeout.total_seconds() if options.timeout else None
         self._retry = _retry_json(options, settings)
 
-    def build_request(self, texts: Iterable[str], keywords: QueueKeywords) -> EnqueueRequest:
+    def encode(self, values: Iterable[Any]) -> list[str]:
+        """The inputs as JSON text; raises InvalidInput for one that the train does not accept."""
+        given = list(values)
+        if self._encode_all is None or len(given) == 1:
+            return [self._encode(value) for value in given]
+        return self._encode_all(given)
+
+    def build_request(self, texts: list[str], keywords: QueueKeywords) -> EnqueueRequest:
         """The request for jobs with these inputs: JSON text that is valid for the train's input type."""
+        inputs = self._check_sizes(texts)
+        if not keywords:
+            return EnqueueRequest(
+                train=self.train.name,
+                inputs=inputs,
+                priority=self._priority,
+                group=self._group,
+                timeout_seconds=self._timeout_seconds,
+                retry=self._retry,
+            )
         overrides: dict[str, Any] = {name: value for name, value in keywords.items() if value is not None}
         for name, value in overrides.items():
             if name in CHECKS:
@@ -224,7 +270,7 @@ class EnqueuePlan:
         timeout: timedelta | None = overrides.get("timeout")
         return EnqueueRequest(
             train=self.train.name,
-            inputs={new_external_id(): check_input_size(text, self.train, self.settings) for text in texts},
+            inputs=inputs,
             priority=overrides.get("priority", self._priority),
             group=overrides.get("group", self._group),
             delay=overrides.get("delay"),
@@ -233,6 +279,14 @@ class EnqueuePlan:
             timeout_seconds=timeout.total_seconds() if timeout else self._timeout_seconds,
             retry=_retry_of_call(self.train.options, overrides, self.settings) or self._retry,
         )
+
+    def _check_sizes(self, texts: list[str]) -> dict[str, str]:
+        """The inputs, each with a new external id; raises InvalidInput if one is over `max_input_bytes`."""
+        limit = self.settings.max_input_bytes
+        if limit is not None and texts and MAX_CHARACTER_BYTES * max(map(len, texts)) > limit:
+            for text in texts:
+                check_input_size(text, self.train, self.settings)
+        return dict(zip(new_external_ids(len(texts)), texts, strict=True))
 
 
 def decode_plain_input(value: Any, train: Train[Any, Any], codec: Codec[Any], settings: Settings) -> Any:

@@ -11,8 +11,11 @@ from trax.engine.capacity import Capacity, select_within
 from trax.engine.parking import FleetCache, park_unstartable, unpark_startable
 from trax.engine.routing import LOCAL, Routing, WorkerFleet, add_fleet_routes
 from trax.settings import Settings
-from trax.store import Connection, gate
-from trax.store.gate import Admission, Candidate, GateSnapshot
+from trax.store import Connection, admission, gate, quick_gate
+from trax.store.admission import Admission
+from trax.store.gate import GateSnapshot
+from trax.store.gate_memory import Candidate, GateMemory
+from trax.store.quick_gate import QuickTerms
 from trax.store.runs.claim import Claimed, ClaimRequest
 from trax.train import junction, train
 
@@ -51,18 +54,22 @@ class DispatchInput:
     needs_free_slot: bool = False
     fleets: FleetCache | None = None
     """The cache of what live workers accept; None: entries are admitted without checking for a worker."""
+    memory: GateMemory | None = None
+    """What this dispatcher remembers of its last visit to the gate; None: each visit reads from the start."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueWindow:
     """The first entries of the queue, in order. `has_more`: there are more.
 
-    `has_changed`: parked entries came back to the queue, so another cycle is needed.
+    `has_changed`: another cycle is needed, because of entries that came back to the queue (`has_unparked`) or
+    were read beyond the limit.
     """
 
     candidates: list[Candidate]
     has_more: bool
     has_changed: bool = False
+    has_unparked: bool = False
     fleet: WorkerFleet | None = None
 
 
@@ -118,6 +125,7 @@ def open_gate(dispatch_input: DispatchInput, connection: Connection) -> tuple[Ga
         has_global_limit=dispatch_input.settings.max_active_jobs is not None,
         now=dispatch_input.now,
         claim_request=dispatch_input.claim_request,
+        memory=dispatch_input.memory,
     )
     settings_from_rows = dispatch_input.settings_from_rows
     return snapshot, settings_from_rows(snapshot.settings) if settings_from_rows else dispatch_input.settings
@@ -137,7 +145,9 @@ def load_queued_jobs(
     unparked = unpark_startable(connection, fleets, fleet, now=snapshot.now) if snapshot.has_parked else 0
     startable = park_unstartable(connection, fleets, fleet, candidates, has_more=is_cut, now=snapshot.now)
     has_changed = bool(unparked) or len(startable) > limit
-    return QueueWindow(startable[:limit], is_cut, has_changed=has_changed, fleet=fleet)
+    return QueueWindow(
+        startable[:limit], is_cut, has_changed=has_changed, has_unparked=bool(unparked), fleet=fleet
+    )
 
 
 @junction
@@ -187,6 +197,7 @@ def dispatch_jobs(
     candidates: CapacityCandidates,
     selected: SelectedEntries,
     connection: Connection,
+    settings: Settings,
     routing: Routing,
 ) -> DispatchResult:
     """Create runs for the selected entries, mark the entries dispatched, and commit."""
@@ -199,7 +210,12 @@ def dispatch_jobs(
         claimed=snapshot.claimed,
         groups=snapshot.accepted_group_ids,
     )
-    admitted = gate.admit(connection, admissions, now=snapshot.now)
+    admitted = admission.admit(connection, admissions, now=snapshot.now)
+    if dispatch_input.memory is not None:
+        dispatched = {entry.id for entry in entries}
+        bounds = gate.bounds_after(snapshot, dispatched, has_made_ready=queue_window.has_unparked)
+        dispatch_input.memory.remember(bounds)
+        dispatch_input.memory.allow_quick(_quick_terms(dispatch_input, snapshot, settings, routing))
     next_delayed = snapshot.next_delayed_at
     leaves_some = queue_window.has_more or len(entries) < len(candidates.candidates)
     is_full = (
@@ -213,7 +229,10 @@ def dispatch_jobs(
         is_limited=is_full or leaves_some,
         is_out_of_slots=is_full,
         run_again=queue_window.has_changed
-        or (bool(entries) and (queue_window.has_more or len(entries) == capacity.max_total)),
+        or (
+            0 < len(entries) < capacity.free_under_limit
+            and (queue_window.has_more or len(entries) == capacity.max_total)
+        ),
         next_in_seconds=None
         if next_delayed is None
         else max(0.0, (next_delayed - snapshot.now).total_seconds()),
@@ -243,21 +262,72 @@ def run_dispatch_cycle(
     settings_from_rows: Callable[[dict[str, str]], Settings] | None = None,
     claim_request: ClaimRequest | None = None,
     fleets: FleetCache | None = None,
+    memory: GateMemory | None = None,
 ) -> DispatchResult:
     """Run one dispatch cycle, which may commit.
 
     With `claim_request` only as many entries are admitted as there are free slots, unless some trains go to
     other submitters or this worker accepts only some of them.
     """
+    now = store.statement_now(connection)
+    terms = None if memory is None else memory.quick_terms
+    is_same_limit = terms is not None and terms.max_active_jobs == settings.max_active_jobs
+    if memory is not None and terms and is_same_limit and claim_request is not None and claim_request.slots:
+        return _visit_quickly(connection, memory, terms, claim_request, now)
     visit = DispatchInput(
-        now=store.statement_now(connection),
+        now=now,
         settings=settings,
         settings_from_rows=settings_from_rows,
         claim_request=claim_request,
         needs_free_slot=claim_request is not None and routing.is_local and not claim_request.has_filter,
         fleets=fleets,
+        memory=memory,
     )
     return job_dispatcher.run_blocking(visit, extra={Connection: connection, Routing: routing})
+
+
+def _quick_terms(
+    dispatch_input: DispatchInput, snapshot: GateSnapshot, settings: Settings, routing: Routing
+) -> QuickTerms | None:
+    """The terms under which the next visit may be quick; None if this one needed a decision anyway.
+
+    Only one worker must be concerned, with all its trains: no work filter, no free slots of other workers.
+    """
+    request = dispatch_input.claim_request
+    is_alone = dispatch_input.needs_free_slot and not snapshot.slots_elsewhere and not snapshot.has_parked
+    if request is None or request.groups is not None or not is_alone or not settings.job_dispatcher_enabled:
+        return None
+    return QuickTerms(
+        settings=quick_gate.settings_text(snapshot.settings),
+        max_active_jobs=settings.max_active_jobs,
+        max_queued_jobs_per_cycle=settings.max_queued_jobs_per_cycle,
+        trains=tuple(request.trains - request.cpu_trains - routing.exempt),
+        fleet=quick_gate.fleet_text(snapshot.fleet_mark),
+    )
+
+
+def _visit_quickly(
+    connection: Connection,
+    memory: GateMemory,
+    terms: QuickTerms,
+    claim_request: ClaimRequest,
+    now: datetime | None,
+) -> DispatchResult:
+    """Dispatch in one round trip; if that needs a decision, ask for another cycle, which makes it."""
+    visit = quick_gate.visit(connection, terms, memory, claim_request, now=now)
+    admitted, limit = len(visit.claimed), terms.max_active_jobs
+    is_full = admitted >= claim_request.slots
+    is_at_limit = limit is not None and visit.active is not None and visit.active + admitted >= limit
+    return DispatchResult(
+        metadata_ids=[run.metadata_id for run in visit.claimed],
+        entry_ids=visit.entry_ids,
+        claimed=visit.claimed,
+        is_limited=is_full or visit.has_more,
+        is_out_of_slots=is_full,
+        run_again=not visit.is_plain or (visit.has_more and not is_at_limit),
+        next_in_seconds=visit.seconds_to_next_delayed,
+        has_waiting_entries=visit.has_more,
+    )
 
 
 def build_capacity(

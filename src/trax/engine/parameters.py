@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from trax.errors import DefinitionError, FieldError, InvalidInput
@@ -11,6 +12,8 @@ from trax.train import input_codec, output_codec
 from trax.train.secrets import load_keyring
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from trax.engine.live_settings import LiveSettings
     from trax.settings import Settings
     from trax.train import Codec, Registry, Train
@@ -54,6 +57,22 @@ class Parameters:
         """The output for the record, or None. An output that cannot be saved does not fail the run."""
         text = self.encode_output(train, value) if self._live.current.save_outputs else None
         return None if text is None else self._truncate(text)
+
+    def input_saver(self) -> Callable[[str], str | None]:
+        """`input_to_save` under the settings of this moment, for many inputs."""
+        settings = self._live.current
+        if settings.save_inputs and settings.max_parameter_bytes is None:
+            return _keep
+        return self.input_to_save
+
+    def output_saver(self, train: Train[Any, Any]) -> Callable[[Any], str | None]:
+        """`output_to_save` under the settings of this moment, for many outputs of one train."""
+        codec, settings = self._output_codec(train), self._live.current
+        if codec is None or not settings.save_outputs:
+            return lambda _: None
+        if codec.is_of_nothing:
+            return lambda _: "null"
+        return partial(self.output_to_save, train)
 
     def encode_output(
         self, train: Train[Any, Any], value: Any, *, secrets: SecretMode = "masked"
@@ -108,6 +127,10 @@ def _size_up_to(text: str, limit: int) -> int:
     """Size in bytes, or an upper bound if that is within the limit: a character has at most 4 bytes."""
     at_most = 4 * len(text)
     return at_most if at_most <= limit else len(text.encode())
+
+
+def _keep(text: str) -> str:
+    return text
 
 
 def secret_mode() -> SecretMode:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from trax.settings import Settings
     from trax.store import Connection
-    from trax.store.gate import Candidate
+    from trax.store.gate_memory import Candidate
     from trax.store.workers import FleetMark
 
 logger = logging.getLogger(__name__)

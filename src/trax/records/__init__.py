@@ -9,8 +9,7 @@ metadata.py          runs, log lines, progress, junction timings
 result.py            the result of a run, for its manifest
 dead_letter.py       dead letters, and fingerprints of failures
 worker.py            registered processes and their heartbeats
-audit.py             actors, and what they changed
-web_session.py       sessions of the dashboard
+audit.py             actors, what they changed, and sessions of the dashboard
 listing.py           pages, counts and filters of lists
 stats.py             totals of ended runs, and numbers of the dashboard
 status.py            status, health, problems, reasons, findings

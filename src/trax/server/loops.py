@@ -24,6 +24,7 @@ from trax.records.worker import HeartbeatStreak
 from trax.store import groups, stats
 from trax.store.announce import announce
 from trax.store.dialect import take_leader_lock
+from trax.store.gate_memory import GateMemory
 from trax.store.manifests import manifest_due
 from trax.store.queue import work_queue
 from trax.store.runs import claim
@@ -93,6 +94,7 @@ class DispatchLoop:
         self._has_leftovers = False
         self._awaits_slots = False
         self._fleets = FleetCache(parts.own_routes)
+        self._memory = GateMemory()
         self.loop = Loop(
             "job_dispatcher",
             self._turn,
@@ -145,7 +147,9 @@ class DispatchLoop:
             await self._store.call(self._store.announcer.notify_others, Topic.WORK_QUEUE)
 
     async def _dispatch(self, claim_request: ClaimRequest | None = None) -> DispatchResult:
-        return await self._store.call(dispatch_now, self._store, self._parts, claim_request, self._fleets)
+        return await self._store.call(
+            dispatch_now, self._store, self._parts, claim_request, self._fleets, self._memory
+        )
 
 
 def rescuer(parts: Parts, store: Store) -> Loop:
@@ -284,6 +288,7 @@ def dispatch_now(
     parts: Parts,
     claim_request: ClaimRequest | None = None,
     fleets: FleetCache | None = None,
+    memory: GateMemory | None = None,
 ) -> DispatchResult:
     """One dispatch cycle; the current settings are read in the same transaction."""
     began_ns, accept = time_ns(), parts.live.accept
@@ -295,6 +300,7 @@ def dispatch_now(
         settings_from_rows=accept,
         claim_request=claim_request,
         fleets=fleets,
+        memory=memory,
     )
     parts.counters.admitted += len(dispatched.metadata_ids)
     if parts.telemetry.now is not None:

@@ -139,7 +139,7 @@ class Settings(BaseModel):
 
     # the workers
     local_worker_count: Slots | None = None
-    """The maximum number of runs that one process executes at once; None: the number of its processors."""
+    """The most runs that one process executes at once; None: 100, or 32 if all trains are synchronous."""
     local_polling_interval: LoopInterval = timedelta(seconds=5)
     """The longest wait of a worker before it tries again to claim runs."""
     heartbeat_interval: HeartbeatInterval = timedelta(seconds=5)

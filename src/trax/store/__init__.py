@@ -9,6 +9,7 @@ engine.py        engines: connections, transactions, time limits; SQLite
 postgresql.py    the engine of PostgreSQL: time limits, plans, pings
 dialect.py       differences between PostgreSQL and SQLite: locks, clock, NOTIFY, row documents
 pipeline.py      several statements in one round trip; COPY
+direct.py        single statements from an event loop, without a thread
 types.py         column types; text that is safe to store
 faults.py        driver errors as `StoreError`; savepoints
 callers.py       store functions on a caller's connection
@@ -20,7 +21,10 @@ migrations/      schema migrations, and `migrate`
 manifests/       table `manifest`
 groups.py        table `manifest_group`
 queue/           table `work_queue`
-gate.py          the gate: read the queue under its lock, and admit entries
+gate.py          the gate: read the queue, active runs, limits and free slots under its lock
+gate_memory.py   what a dispatcher remembers of its last visit, and where its next reads begin
+quick_gate.py    a whole visit to the gate in one round trip, if it needs no decision
+admission.py     admit entries: mark them dispatched, insert their runs
 runs/            tables `metadata` and `log`
 dead_letters.py  table `dead_letter`
 workers.py       table `worker`

@@ -13,7 +13,7 @@ from trax.events import Events, Topic
 from trax.store import dialect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from collections.abc import Set as AbstractSet
 
     from sqlalchemy import Connection
@@ -23,17 +23,25 @@ if TYPE_CHECKING:
 ANNOUNCEMENTS_OPTION: Final = "trax_announced"
 
 
-def announce(connection: Connection, *topics: Topic) -> None:
+def announce(connection: Connection, *topics: Topic, is_sent: bool = False) -> None:
     """Announce topics to this process and others, if and when this transaction commits.
 
-    A caller's connection collects no topics, so there the notification is executed at once.
+    A caller's connection collects no topics, so there the notification is executed at once. `is_sent` says
+    that a statement has sent the `notification_payload` of the topic.
     """
     announcements: Announcements | None = connection.get_execution_options().get(ANNOUNCEMENTS_OPTION)
     if announcements is not None:
-        announcements.topics.update(topics)
+        announcements.add(topics, is_sent=is_sent)
         return
-    for topic in topics:
-        dialect.notify(connection, topic)
+    if not is_sent:
+        for topic in topics:
+            dialect.notify(connection, topic)
+
+
+def notification_payload(connection: Connection, topic: Topic) -> str | None:
+    """What a statement sends to other processes with `notify_expression`; None if nothing is to be sent."""
+    announcements: Announcements | None = connection.get_execution_options().get(ANNOUNCEMENTS_OPTION)
+    return topic.value if announcements is None else announcements.payload(topic)
 
 
 def notifications(connection: Connection) -> list[BoundStatement]:
@@ -64,6 +72,14 @@ class Announcements:
         self.final_statements: list[BoundStatement] = []
         self._sent: set[Topic] = set()
         self._announcer = announcer
+
+    def add(self, topics: Iterable[Topic], *, is_sent: bool) -> None:
+        self.topics.update(topics)
+        if is_sent:
+            self._sent.update(topics)
+
+    def payload(self, topic: Topic) -> str | None:
+        return None if topic in self._sent else self._announcer.payload(topic)
 
     def take_notifications(self, connection: Connection) -> list[BoundStatement]:
         """The statements to send before the commit that were not sent yet; marks them as sent."""
@@ -97,8 +113,13 @@ class Announcer:
         """The notifications to send to other processes before the commit; often none."""
         if dialect.is_sqlite(connection) or not self._sends:
             return []
-        external = (topic for topic in topics if not self._is_handled_locally(topic))
-        return [dialect.notification(f"{topic} {self._sender}") for topic in external]
+        payloads = map(self.payload, topics)
+        return [dialect.notification(payload) for payload in payloads if payload is not None]
+
+    def payload(self, topic: Topic) -> str | None:
+        """The notification of this topic to other processes; None if none is sent."""
+        is_needed = self._sends and not self._is_handled_locally(topic)
+        return f"{topic.value} {self._sender}" if is_needed else None
 
     def notify_others(self, connection: Connection, topic: Topic) -> None:
         """Notify other processes of a topic that a loop here handles but could not finish."""

@@ -5,60 +5,57 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import Boolean, bindparam, case, func, insert, or_, select, text, true, update
+from sqlalchemy import bindparam, func, select, text, true, update
 
-from trax.events import Topic
-from trax.records.states import QueueStatus, State
-from trax.store.announce import announce, notifications
 from trax.store.dialect import (
     document,
     gate_lock,
     is_sqlite,
-    next_id,
     now_parameter,
-    quick_document,
-    reserve_ids,
     rows_of,
     select_now,
 )
-from trax.store.pipeline import commit_together, run_together
+from trax.store.gate_memory import (
+    Candidate,
+    GateBounds,
+    GateMarks,
+    count_statements,
+    in_order,
+    next_queue_bound,
+    next_run_bound,
+    parse_candidates,
+    select_candidates,
+    select_first,
+    select_marks,
+)
+from trax.store.pipeline import run_together
 from trax.store.runs.claim import (
     PENDING_HERE,
     Claimed,
-    claim_columns,
     claim_statements,
     group_statements,
     parse_claimed,
 )
-from trax.store.schema import tables, tables_for
+from trax.store.schema import tables_for
 from trax.store.schema.manifest import BOUND
-from trax.store.schema.metadata import UNDER_LIMITS
 from trax.store.schema.work_queue import DELAYED, PARKED, READY
 from trax.store.settings import select_edited
-from trax.store.types import SQLITE, BigId, Utc, in_utc, sql_literal
+from trax.store.types import SQLITE, BigId, in_utc
 from trax.store.workers import FleetMark, fleet_mark
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from sqlalchemy import ColumnElement, Connection, Insert, Select, Table, Update
+    from sqlalchemy import ColumnElement, Connection, Select, Table, Update
 
+    from trax.store.gate_memory import GateMemory
     from trax.store.pipeline import BoundStatement, Rows
     from trax.store.runs.claim import ClaimRequest
 
 
 MAX_PENDING_COUNTED: Final = 1000
 ORDER_COLUMNS: Final = ("group_priority", "priority", "created_at", "id")
-
-
-class Candidate(NamedTuple):
-    """A queued entry that may be admitted."""
-
-    id: int
-    train: str
-    group_id: int | None
-    dead_letter_id: int | None
 
 
 class GateSnapshot(NamedTuple):
@@ -84,6 +81,11 @@ class GateSnapshot(NamedTuple):
     """Whether there are parked entries (no worker can run them)."""
     fleet_mark: FleetMark = FleetMark(0, 0, 0)
     """Changes when workers or servers come or go."""
+    limit: int = 0
+    """How many candidates were read at most."""
+    marks: GateMarks | None = None
+    """What the next visit needs, to read from `bounds` on."""
+    bounds: GateBounds = GateBounds()
 
 
 def read_gate(
@@ -93,11 +95,13 @@ def read_gate(
     has_global_limit: bool,
     now: datetime | None,
     claim_request: ClaimRequest | None = None,
+    memory: GateMemory | None = None,
 ) -> GateSnapshot:
     """Take the gate lock, make delayed entries ready whose time has come, and read the head of the queue.
 
     All in one round trip. The time is read after the lock is taken, so that admission times are in order.
-    Active runs are counted only if there is a global limit or a group with a limit.
+    Active runs are counted only if there is a global limit or a group with a limit. With a memory, both reads
+    begin where the last visit has left off.
 
     Other transactions commit between any two of these reads. Entries are read before active runs are counted,
     because the count is skipped when no entry is ready. The time is read after the count, so that a run never
@@ -105,54 +109,124 @@ def read_gate(
     """
     dialect = connection.dialect.name
     lock = gate_lock(connection)
+    head = _HeadReads(dialect, limit, has_global_limit, now, None if is_sqlite(connection) else memory)
     reads: list[BoundStatement] = [
         (select_edited(dialect), {}),
         (_promote(dialect), {"now": now}),
         (_limits(dialect), {}),
-        (select_first(dialect), {"most": limit}),
-        (_select_active_runs(dialect), {"is_bound": has_global_limit}),
-        (select_now(dialect), {"now": now}),
-        (_select_queue_and_fleet(dialect), {}),
     ]
     groups = [] if claim_request is None else group_statements(dialect, claim_request)
     claims = [] if claim_request is None else claim_statements(connection, claim_request, now)
-    results = run_together(connection, *lock, *reads, *groups, *claims)[len(lock) :]
-    (
-        settings,
-        _,
-        limit_rows,
-        ready_rows,
-        active_rows,
-        now_rows,
-        [(delayed_at, free_slots, parked, *mark)],
-        *rest,
-    ) = results
+    heads = head.statements()
+    fleet: BoundStatement = (_select_queue_and_fleet(dialect), {})
+    results = run_together(connection, *lock, *reads, *heads, fleet, *groups, *claims)[len(lock) :]
+    settings, _, limit_rows = results[:3]
+    head_results, rest = results[3 : 3 + len(heads)], results[3 + len(heads) :]
+    [(delayed_at, free_slots, parked, *mark)], *rest = rest
     group_rows, claim_rows = rest[: len(groups)], rest[len(groups) :]
+    if not head.accept(head_results):
+        head.accept(run_together(connection, *head.statements()))
     return GateSnapshot(
-        now=in_utc(now_rows[0][0]),
+        now=head.now,
         settings=dict(settings),
         limits=_limits_by_group(limit_rows),
-        active=active_by_group(active_rows) if has_global_limit or limit_rows else None,
-        candidates=list(map(Candidate._make, ready_rows)),
+        active=active_by_group(head.counts) if has_global_limit or limit_rows else None,
+        candidates=head.candidates,
         next_delayed_at=in_utc(delayed_at) if delayed_at else None,
         slots_elsewhere=max(0, free_slots),
         claimed=parse_claimed(claim_rows),
         accepted_group_ids=frozenset(row[0] for row in group_rows[0]) if group_rows else None,
         has_parked=bool(parked),
         fleet_mark=FleetMark(*map(int, mark)),
+        limit=limit,
+        marks=head.marks,
+        bounds=head.bounds,
     )
+
+
+class _HeadReads:
+    """The reads that begin at the bounds of a memory: the head of the queue, then active runs, then the time.
+
+    They are repeated without bounds if these do not apply to this session, or if too many entries are new.
+    """
+
+    marks: GateMarks | None = None
+    candidates: list[Candidate]
+    counts: Rows
+    now: datetime
+
+    def __init__(
+        self,
+        dialect: str,
+        limit: int,
+        has_global_limit: bool,  # noqa: FBT001
+        now: datetime | None,
+        memory: GateMemory | None,
+    ) -> None:
+        self._dialect = dialect
+        self._limit = limit
+        self._has_global_limit = has_global_limit
+        self._now = now
+        self._memory = memory
+        self.bounds = GateBounds() if memory is None else memory.take()
+
+    def statements(self) -> list[BoundStatement]:
+        marks: list[BoundStatement] = [] if self._memory is None else [(select_marks(), {})]
+        counts = count_statements(
+            self._dialect,
+            self.bounds.runs,
+            has_global_limit=self._has_global_limit,
+            with_oldest=self._memory is not None,
+        )
+        candidates = select_candidates(self._dialect, self.bounds.queue, limit=self._limit)
+        return [*marks, candidates, *counts, (select_now(self._dialect), {"now": self._now})]
+
+    def accept(self, results: Sequence[Rows]) -> bool:
+        """Take the results over. False if they may be incomplete; then the bounds are gone."""
+        memory, bounds = self._memory, self.bounds
+        if memory is not None:
+            [mark_row], *results = results
+            self.marks = GateMarks._make(mark_row)
+            is_bound = bounds.queue is not None or bounds.runs is not None
+            if not memory.has_seen(self.marks) and is_bound:
+                self.bounds = GateBounds()
+                return False
+        candidate_rows, self.counts, *oldest_rows, now_rows = results
+        candidates = parse_candidates(candidate_rows, bounds.queue)
+        if candidates is None:
+            self.bounds = GateBounds(runs=bounds.runs)
+            return False
+        self.candidates, self.now = candidates, in_utc(now_rows[0][0])
+        if self.marks is not None:
+            oldest = oldest_rows[0][0][0] if oldest_rows else None
+            self.bounds = GateBounds(
+                bounds.queue, next_run_bound(self.marks, self.counts, oldest, bounds.runs)
+            )
+        return True
+
+
+def bounds_after(snapshot: GateSnapshot, dispatched: Collection[int], *, has_made_ready: bool) -> GateBounds:
+    """The bounds for the next visit, once this one has been committed with these entries dispatched."""
+    marks, bounds = snapshot.marks, snapshot.bounds
+    if marks is None:
+        return bounds
+    if has_made_ready:  # after the read, so that nobody has read these entries
+        return GateBounds(runs=bounds.runs)
+    is_cut = len(snapshot.candidates) >= snapshot.limit
+    queue = next_queue_bound(marks, snapshot.candidates, dispatched, bounds.queue, is_cut=is_cut)
+    return GateBounds(queue, bounds.runs)
 
 
 def load_first(connection: Connection, *, limit: int) -> list[Candidate]:
     """The first ready entries in order."""
     [rows] = run_together(connection, (select_first(connection.dialect.name), {"most": limit}))
-    return list(map(Candidate._make, rows))
+    return [Candidate(*row) for row in rows]
 
 
 def count_active_runs(connection: Connection) -> dict[int | None, int]:
     """Count the active runs under the limits, by group (None: without a group), from the rows themselves."""
-    statement = _select_active_runs(connection.dialect.name)
-    return active_by_group(run_together(connection, (statement, {"is_bound": True}))[0])
+    statements = count_statements(connection.dialect.name, None, has_global_limit=True, with_oldest=False)
+    return active_by_group(run_together(connection, *statements)[0])
 
 
 def load_limits(connection: Connection) -> dict[int, int]:
@@ -164,8 +238,8 @@ def _limits_by_group(rows: Iterable[Any]) -> dict[int, int]:
     return {group_id: limit if enabled else 0 for group_id, limit, enabled in rows}
 
 
-def active_by_group(rows: Rows) -> dict[int | None, int]:
-    return dict(rows)
+def active_by_group(rows: Iterable[Sequence[Any]]) -> dict[int | None, int]:
+    return {row[0]: row[1] for row in rows}
 
 
 def load_group_heads(
@@ -182,7 +256,7 @@ def load_group_heads(
         "most": limit,
     }
     [rows] = run_together(connection, (_heads(connection.dialect.name), parameters))
-    return list(map(Candidate._make, rows))
+    return [Candidate(*row) for row in rows]
 
 
 @cache
@@ -200,20 +274,6 @@ def _limits(dialect: str) -> Select[Any, Any, Any]:
 
 
 @cache
-def _select_active_runs(dialect: str) -> Select[Any, int]:
-    t = tables_for(dialect)
-    has_group_limit = select(t.manifest_group.c.id).where(text(BOUND)).exists()
-    has_ready_entry = select(t.work_queue.c.id).where(text(READY)).exists()
-    return (
-        select(t.metadata.c.group_id, func.count())
-        .where(
-            text(UNDER_LIMITS), or_(bindparam("is_bound", type_=Boolean), has_group_limit), has_ready_entry
-        )
-        .group_by(t.metadata.c.group_id)
-    )
-
-
-@cache
 def _select_queue_and_fleet(dialect: str) -> Select[Any]:
     """Select the next delayed time, free slots elsewhere, whether entries are parked, and the fleet mark."""
     t = tables_for(dialect)
@@ -228,21 +288,9 @@ def _select_queue_and_fleet(dialect: str) -> Select[Any]:
     return select(next_delayed.scalar_subquery(), free_slots, parked, *fleet_mark(dialect))
 
 
-def _order(source: Any) -> tuple[ColumnElement[Any], ...]:
-    return source.c.group_priority.desc(), source.c.priority.desc(), source.c.created_at, source.c.id
-
-
 def _columns(queue: Table) -> list[ColumnElement[Any]]:
     """The columns of a candidate and those that order it."""
     return [queue.c[name] for name in dict.fromkeys((*Candidate._fields, *ORDER_COLUMNS))]
-
-
-@cache
-def select_first(dialect: str, names: tuple[str, ...] = Candidate._fields) -> Select[Any]:
-    """Select the first `most` ready entries in order."""
-    queue = tables_for(dialect).work_queue
-    columns = [queue.c[name] for name in names]
-    return select(*columns).where(text(READY)).order_by(*_order(queue)).limit(bindparam("most"))
 
 
 @cache
@@ -255,11 +303,11 @@ def _heads(dialect: str) -> Select[Any]:
     fitting = select(*(heads.c[name] for name in columns)).where(heads.c.place <= heads.c.room)
     ungrouped = select(*_columns(queue)).where(text(READY), queue.c.group_id.is_(None))
     # group_id is null in all of them, but the planner uses the index order only if it is named.
-    in_order = ungrouped.order_by(queue.c.group_id, *_order(queue)[1:])
-    without_group = in_order.limit(bindparam("most")).subquery("without_group")
+    first = ungrouped.order_by(queue.c.group_id, *in_order(queue)[1:])
+    without_group = first.limit(bindparam("most")).subquery("without_group")
     both = fitting.union_all(select(without_group)).subquery("heads")
     selected = [both.c[name] for name in Candidate._fields]
-    return select(*selected).order_by(*_order(both)).limit(bindparam("most"))
+    return select(*selected).order_by(*in_order(both)).limit(bindparam("most"))
 
 
 def _groups_with_entries(queue: Table) -> Any:
@@ -302,7 +350,7 @@ def _heads_in_sqlite(queue: Table, open_groups: Any) -> Any:
 
 
 def _position(source: Any) -> ColumnElement[int]:
-    within_group = func.row_number().over(partition_by=source.c.group_id, order_by=_order(source)[1:])
+    within_group = func.row_number().over(partition_by=source.c.group_id, order_by=in_order(source)[1:])
     return within_group.label("place")
 
 
@@ -310,166 +358,6 @@ def _heads_of(queue: Any, open_groups: Any) -> Select[Any]:
     return (
         select(*_columns(queue))
         .where(text(READY), queue.c.group_id == open_groups.c.group_id)
-        .order_by(*_order(queue)[1:])
+        .order_by(*in_order(queue)[1:])
         .limit(bindparam("per_group"))
-    )
-
-
-COPIED_COLUMNS = (
-    "external_id",
-    "train",
-    "input",
-    "manifest_id",
-    "group_id",
-    "priority",
-    "attempt",
-    "scheduled_for",
-    "timeout_seconds",
-)
-"""Columns copied from the entry to its run."""
-
-ADMISSION_COLUMNS = ("metadata_id", "submitter", "exempt", "worker_id", "host")
-"""Columns of a run that come from its admission."""
-
-
-class Admission(NamedTuple):
-    """An entry to admit: its submitter, and whether it is exempt from the limits.
-
-    With a worker the run starts at once, claimed by that worker on its host; without one it is pending.
-    """
-
-    entry_id: int
-    submitter: str
-    exempt: bool = False
-    worker_id: int | None = None
-    host: str | None = None
-    from_dead_letter: bool = False
-
-
-class AdmissionResult(NamedTuple):
-    """The ids of the inserted runs in order, and the runs that a worker claimed at once."""
-
-    metadata_ids: list[int]
-    claimed: list[Claimed]
-
-
-def admit(connection: Connection, admissions: Sequence[Admission], *, now: datetime) -> AdmissionResult:
-    """Mark the entries dispatched, insert their runs, and commit.
-
-    Ids rise in the order of admission: workers claim runs of equal priority by id.
-    """
-    if not admissions:
-        return AdmissionResult([], [])
-    dialect = connection.dialect.name
-    if any(admission.worker_id is None for admission in admissions):
-        announce(connection, Topic.PENDING)
-    parameters = {"rows": quick_document(dialect, _rows(connection, admissions)), "now": now}
-    mark: list[BoundStatement] = [(_mark_dispatched(dialect), parameters)] if is_sqlite(connection) else []
-    link_letters: list[BoundStatement] = (
-        [(_link_dead_letters(dialect), parameters)] if _has_dead_letter_retry(admissions) else []
-    )
-    notify = notifications(connection)
-    results = commit_together(connection, *mark, (_insert_runs(dialect), parameters), *link_letters, *notify)
-    rows = sorted(results[len(mark)])
-    return AdmissionResult(
-        metadata_ids=[row[0] for row in rows],
-        claimed=[Claimed._make(row[:-1]) for row in rows if row[-1] is not None],
-    )
-
-
-def _has_dead_letter_retry(admissions: Sequence[Admission]) -> bool:
-    return any(admission.from_dead_letter for admission in admissions)
-
-
-def _rows(connection: Connection, admissions: Sequence[Admission]) -> list[dict[str, Any]]:
-    rows = [
-        {
-            "id": admission.entry_id,
-            "place": position,
-            "submitter": admission.submitter,
-            "exempt": admission.exempt,
-            "worker_id": admission.worker_id,
-            "host": admission.host,
-        }
-        for position, admission in enumerate(admissions)
-    ]
-    if is_sqlite(connection):
-        ids = reserve_ids(connection, tables(connection).metadata, len(rows))
-        for row, metadata_id in zip(rows, ids, strict=True):
-            row["metadata_id"] = metadata_id
-    return rows
-
-
-def _admission_rows(dialect: str) -> Any:
-    """The admissions with the ids of their runs; PostgreSQL assigns the ids here, in order of admission."""
-    t = tables_for(dialect)
-    kinds: dict[str, Any] = {"id": BigId, "place": BigId, "worker_id": BigId}
-    kinds |= {name: t.metadata.c[name].type for name in ("submitter", "exempt", "host")}
-    if dialect == SQLITE:
-        return rows_of(dialect, "rows", kinds | {"metadata_id": BigId})
-    rows = rows_of(dialect, "rows", kinds)
-    in_order = select(rows).order_by(rows.c.place).subquery("in_order")
-    return select(in_order, next_id(t.metadata).label("metadata_id")).cte("given")
-
-
-def _build_mark(dialect: str, admissions: Any) -> Any:
-    queue = tables_for(dialect).work_queue
-    return (
-        update(queue)
-        .where(queue.c.id == admissions.c.id, text("status = 'queued'"))
-        .values(
-            status=sql_literal(QueueStatus.DISPATCHED),
-            metadata_id=admissions.c.metadata_id,
-            dispatched_at=bindparam("now", type_=Utc),
-        )
-    )
-
-
-@cache
-def _mark_dispatched(dialect: str) -> Update:
-    return _build_mark(dialect, _admission_rows(dialect))
-
-
-def _run_source(dialect: str) -> Any:
-    """The dispatched entries joined to their admissions; on PostgreSQL this is the update that marks them."""
-    queue, admissions = tables_for(dialect).work_queue, _admission_rows(dialect)
-    columns: list[Any] = [
-        *(queue.c[name] for name in COPIED_COLUMNS),
-        *(admissions.c[name] for name in ADMISSION_COLUMNS),
-    ]
-    if dialect != SQLITE:
-        return _build_mark(dialect, admissions).returning(*columns).cte("marked")
-    joined = select(*columns).join_from(queue, admissions, admissions.c.id == queue.c.id)
-    return joined.where(queue.c.metadata_id == admissions.c.metadata_id).subquery("marked")
-
-
-@cache
-def _insert_runs(dialect: str) -> Insert:
-    metadata, source = tables_for(dialect).metadata, _run_source(dialect)
-    now = bindparam("now", type_=Utc)
-    is_claimed = source.c.worker_id.is_not(None)
-    columns: dict[str, Any] = {name: source.c[name] for name in (*COPIED_COLUMNS, *ADMISSION_COLUMNS[1:])} | {
-        "id": source.c.metadata_id,
-        "state": case((is_claimed, sql_literal(State.IN_PROGRESS)), else_=sql_literal(State.PENDING)),
-        "created_at": now,
-        "started_at": case((is_claimed, now)),
-    }
-    rows = select(*columns.values()).order_by(source.c.metadata_id)
-    statement = insert(metadata).from_select(list(columns), rows)
-    return statement.returning(*claim_columns(dialect), metadata.c.worker_id)
-
-
-@cache
-def _link_dead_letters(dialect: str) -> Update:
-    """Record on each requeued dead letter the run of its entry."""
-    t = tables_for(dialect)
-    entries = rows_of(dialect, "rows", {"id": BigId})
-    return (
-        update(t.dead_letter)
-        .where(
-            t.dead_letter.c.id == t.work_queue.c.dead_letter_id,
-            t.work_queue.c.id == entries.c.id,
-            t.work_queue.c.metadata_id.is_not(None),
-        )
-        .values(retry_metadata_id=t.work_queue.c.metadata_id)
     )

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from sqlalchemy import and_, func, select, text
 
 from trax.store.dialect import among, id_document
-from trax.store.gate import active_by_group, select_first
+from trax.store.gate import active_by_group
+from trax.store.gate_memory import active_runs, select_first
 from trax.store.listen import open_connection
 from trax.store.queue import parking
 from trax.store.runs.claim import PENDING_HERE
 from trax.store.schema import tables
 from trax.store.schema.define import SCHEMA
-from trax.store.schema.metadata import ACTIVE, UNDER_LIMITS
+from trax.store.schema.metadata import ACTIVE
 from trax.store.schema.work_queue import PARKED, QUEUED
 
 if TYPE_CHECKING:
@@ -53,15 +54,15 @@ def load_activity(connection: Connection, manifest_id: int) -> ManifestActivity:
 
 def find_active_runs(connection: Connection, group_id: int | None = None) -> tuple[int, ...]:
     """Ids of active runs that count against the limits, of one group or of all."""
-    metadata = tables(connection).metadata
-    of_group = () if group_id is None else (metadata.c.group_id == group_id,)
-    return _ids(connection, metadata.c.id, text(UNDER_LIMITS), *of_group)
+    active = active_runs(connection.dialect.name)
+    of_group = () if group_id is None else (active.c.group_id == group_id,)
+    return _ids(connection, active.c.id, *of_group)
 
 
 def count_active_runs(connection: Connection) -> dict[int | None, int]:
     """Count the active runs that count against the limits, by group."""
-    metadata = tables(connection).metadata
-    query = select(metadata.c.group_id, func.count()).where(text(UNDER_LIMITS)).group_by(metadata.c.group_id)
+    active = active_runs(connection.dialect.name)
+    query = select(active.c.group_id, func.count()).group_by(active.c.group_id)
     return active_by_group([tuple(row) for row in connection.execute(query)])
 
 

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from trax.store.dialect import is_sqlite
-from trax.store.types import utc_text
+from trax.store.types import SQLITE, utc_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -45,7 +45,9 @@ def commit_together(connection: Connection, *statements: BoundStatement) -> list
 
     driver = _driver(connection)
     if len(statements) == 1 and driver.info.transaction_status == TransactionStatus.IDLE:
-        return [_run_autocommit(connection, driver, statements[0])]
+        rows = commit_alone(connection, statements[0])
+        connection.commit()  # already committed; this updates SQLAlchemy's state
+        return [rows]
     try:
         with driver.pipeline():
             sent = [_send(connection, *step) for step in statements]
@@ -56,15 +58,17 @@ def commit_together(connection: Connection, *statements: BoundStatement) -> list
     return [_fetch_rows(connection, *statement) for statement in sent]
 
 
-def _run_autocommit(connection: Connection, driver: Any, step: BoundStatement) -> Rows:
-    """Run a single statement in autocommit mode, without BEGIN and COMMIT."""
+def commit_alone(connection: Connection, statement: BoundStatement) -> Rows:
+    """Run a statement that is a whole transaction; on PostgreSQL it needs no BEGIN and COMMIT."""
+    if connection.dialect.name == SQLITE:
+        with connection.begin():
+            return _execute(connection, *statement)
+    driver = _driver(connection)
     driver.autocommit = True
     try:
-        rows = _fetch_rows(connection, *_send(connection, *step))
+        return _fetch_rows(connection, *_send(connection, *statement))
     finally:
         driver.autocommit = False
-    connection.commit()  # already committed; this updates SQLAlchemy's state
-    return rows
 
 
 def _driver(connection: Connection) -> Any:
@@ -78,12 +82,12 @@ def _execute(connection: Connection, statement: Executable, parameters: Mapping[
 
 def _send(connection: Connection, statement: Executable, parameters: Mapping[str, Any]) -> SentStatement:
     """Send one statement. The engine's cursor events fire as for any other statement."""
-    compiled = _compile(statement, connection.dialect)
-    cursor, values = _driver(connection).cursor(), compiled.construct_params(dict(parameters))
+    text, constants = _compile(statement, connection.dialect)
+    cursor, values = _driver(connection).cursor(), {**constants, **parameters}
     for listener in connection.dispatch.before_cursor_execute:
-        listener(connection, cursor, compiled.string, values, None, False)  # noqa: FBT003
-    cursor.execute(compiled.string, values)
-    return cursor, compiled.string, values
+        listener(connection, cursor, text, values, None, False)  # noqa: FBT003
+    cursor.execute(text, values)
+    return cursor, text, values
 
 
 def _fetch_rows(connection: Connection, cursor: Any, text: str, parameters: Any) -> Rows:
@@ -93,8 +97,11 @@ def _fetch_rows(connection: Connection, cursor: Any, text: str, parameters: Any)
 
 
 @lru_cache(maxsize=256)
-def _compile(statement: Any, dialect: Dialect) -> SQLCompiler:
-    return statement.compile(dialect=dialect)
+def _compile(statement: Any, dialect: Dialect) -> tuple[str, Mapping[str, Any]]:
+    """The SQL text, and the parameters that have a value in the statement itself."""
+    compiled: SQLCompiler = statement.compile(dialect=dialect)
+    required = {each.key for each in compiled.binds.values() if each.required}
+    return compiled.string, {name: value for name, value in compiled.params.items() if name not in required}
 
 
 BATCH_ROWS: Final = 10_000

@@ -47,13 +47,16 @@ class PostgresqlConnection(psycopg.Connection[Any]):
             self.close()
 
     def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
-        return super().wait(self._watch(gen), *args, **kwargs)
+        try:
+            waiting_for = next(gen)
+        except StopIteration as done:  # nothing to wait for: for example, a rollback without a transaction
+            return done.value
+        return super().wait(self._watch(gen, waiting_for), *args, **kwargs)
 
-    def _watch(self, inner: Any) -> Generator[Any, Any, Any]:
+    def _watch(self, inner: Any, waiting_for: Any) -> Generator[Any, Any, Any]:
         """Wrap the driver's wait, which wakes ten times a second, and stop it after the limit."""
         last_ready_at = time.monotonic()
         try:
-            waiting_for = next(inner)
             while True:
                 ready = yield waiting_for
                 if ready:
@@ -62,9 +65,12 @@ class PostgresqlConnection(psycopg.Connection[Any]):
                     self.max_wait_seconds
                 ):
                     self.pgconn.finish()
-                    raise psycopg.OperationalError(
+                    error = psycopg.OperationalError(
                         f"no response for {silent:.1f} s; the connection was closed"
                     )
+                    with suppress(Exception):  # or the generator fails when it is collected, and is shown
+                        inner.throw(error)
+                    raise error
                 waiting_for = inner.send(ready)
         except StopIteration as done:
             return done.value

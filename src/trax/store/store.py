@@ -5,34 +5,41 @@ from __future__ import annotations
 import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import suppress
 from contextvars import copy_context
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
 
 from trax.clock import utc_now
-from trax.errors import StoreUnavailable
+from trax.errors import StoreError, StoreUnavailable
 from trax.store import dialect
 from trax.store.announce import ANNOUNCEMENTS_OPTION, Announcements, Announcer
 from trax.store.engine import LAST_SECONDS, READ_ONLY_OPTION, Timeouts, WaitLimits, open_engine
 from trax.store.faults import is_read_only, translate_errors
 from trax.store.migrations import ensure_current, migrate
-from trax.store.pipeline import commit_together
+from trax.store.pipeline import commit_alone, commit_together
+from trax.store.types import SQLITE
 from trax.store.url import MEMORY, display_url, parse_url
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
     from concurrent.futures import Future
     from datetime import datetime
 
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import Connection, Engine, PoolProxiedConnection
 
     from trax.clock import Clock
+    from trax.events import Topic
+    from trax.store.direct import DirectConnection
+    from trax.store.pipeline import BoundStatement, Rows
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 CLOSE_SECONDS: Final = 10.0
+OPEN_DIRECT_AFTER: Final = 5
+"""So many calls of an event loop go through threads before it gets a connection of its own."""
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +75,8 @@ class Store:
         self._lanes = {self._lane}
         self._views: dict[str, Store] = {}
         self._lock = Lock()
+        limit = max(1, pool_size // 2)
+        self._direct = None if self.dialect_name == SQLITE else DirectConnections(limit)
 
     def open(self, *, skip_migrations: bool = False) -> None:
         """Migrate the schema, or with `skip_migrations` only check that it is current."""
@@ -98,6 +107,8 @@ class Store:
 
     def close(self) -> None:
         """Wait for open transactions, then close. A transaction that hangs is abandoned."""
+        if self._direct is not None:
+            self._direct.close()
         for lane in self._lanes:
             lane.threads.shutdown(wait=False, cancel_futures=True)
         stuck = wait(
@@ -111,6 +122,11 @@ class Store:
         for lane in self._lanes:
             lane.engine.dispose()
 
+    @property
+    def dialect_name(self) -> str:
+        """`postgresql` or `sqlite`."""
+        return self._engine.dialect.name
+
     def now(self, connection: Connection) -> datetime:
         """Return the time of the database, or of the clock that a test has set."""
         return self._clock() if self._clock else dialect.now(connection)
@@ -122,12 +138,11 @@ class Store:
         return utc_now() if dialect.is_sqlite(connection) else None
 
     def run(self, function: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        with self._transaction() as connection:
-            return function(connection, *args, **kwargs)
+        return self._run_transaction({}, lambda connection: function(connection, *args, **kwargs))
 
     def read(self, function: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        with self._transaction(**{READ_ONLY_OPTION: True}) as connection:
-            return function(connection, *args, **kwargs)
+        options = {READ_ONLY_OPTION: True}
+        return self._run_transaction(options, lambda connection: function(connection, *args, **kwargs))
 
     async def call(
         self, function: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
@@ -139,19 +154,80 @@ class Store:
     ) -> T:
         return await self._run_in_thread(lambda: self.read(function, *args, **kwargs))
 
-    @contextmanager
-    def _transaction(self, **options: Any) -> Generator[Connection]:
+    def run_alone(self, statement: BoundStatement, topic: Topic) -> Rows:
+        """Run one statement as a whole transaction, in one round trip; announce the topic if it returns rows.
+
+        It gets the parameter `now`, as in `statement_now`; on PostgreSQL also `payload`, which it must send
+        as a notification unless it is None.
+        """
+        bound = self._bind_alone(statement, topic)
+        rows = self._connect({}, lambda connection: commit_alone(connection, bound))
+        if rows:
+            self.announcer.emit({topic})
+        return rows
+
+    async def call_alone(self, statement: BoundStatement, topic: Topic) -> Rows:
+        """The same from async code; without a thread, for an event loop that does it often on PostgreSQL."""
+        direct = None if self._direct is None else self._direct.find()
+        if direct is None and self._direct is not None and self._direct.must_open():
+            direct = await self._open_direct(self._direct)
+        if direct is None:
+            return await self._run_in_thread(lambda: self.run_alone(statement, topic))
+        try:
+            rows = await direct.run(self._bind_alone(statement, topic))
+        except Exception:
+            with translate_errors(self.address):
+                raise
+        if rows:
+            self.announcer.emit({topic})
+        return rows
+
+    async def _open_direct(self, connections: DirectConnections) -> DirectConnection | None:
+        def check_out() -> PoolProxiedConnection:
+            with translate_errors(self.address):
+                return self._engine.raw_connection()
+
+        with suppress(StoreError):  # the call goes through a thread, which will fail too
+            connections.add(await self._run_in_thread(check_out))
+        return connections.find()
+
+    def _bind_alone(self, statement: BoundStatement, topic: Topic) -> BoundStatement:
+        sql, given = statement
+        parameters = {**given, "now": self._clock() if self._clock else None}
+        if self.dialect_name != SQLITE:
+            parameters["payload"] = self.announcer.payload(topic)
+        elif self._clock is None:
+            parameters["now"] = utc_now()
+        return sql, parameters
+
+    def _run_transaction(self, options: dict[str, Any], function: Callable[[Connection], T]) -> T:
         announced = options[ANNOUNCEMENTS_OPTION] = Announcements(self.announcer)
-        with (
-            translate_errors(self.address),
-            self._engine.connect().execution_options(**options) as connection,
-            _abandon_if_read_only(connection),
-            connection.begin(),
-        ):
-            yield connection
-            if steps := announced.take_notifications(connection):
-                commit_together(connection, *steps)
+
+        def transaction(connection: Connection) -> T:
+            with connection.begin():
+                result = function(connection)
+                if steps := announced.take_notifications(connection):
+                    commit_together(connection, *steps)
+            return result
+
+        result = self._connect(options, transaction)
         self.announcer.emit(announced.topics)
+        return result
+
+    def _connect(self, options: dict[str, Any], function: Callable[[Connection], T]) -> T:
+        """Call the function with a connection that has these options."""
+        try:
+            with self._engine.connect() as connection:
+                try:
+                    return function(connection.execution_options(**options) if options else connection)
+                except Exception as error:
+                    if is_read_only(error):
+                        # After a fail-over it leads to the standby; a new one finds the primary.
+                        connection.invalidate()
+                    raise
+        except Exception:
+            with translate_errors(self.address):
+                raise
 
     async def _run_in_thread(self, work: Callable[[], T]) -> T:
         """Run a whole transaction in a thread of the lane.
@@ -164,11 +240,15 @@ class Store:
             future = self._lane.threads.submit(copy_context().run, work)
         except RuntimeError as closed:
             raise StoreUnavailable(f"{self.address}: the store was closed by this process") from closed
-        self._lane.under_way.add(future)
-        future.add_done_callback(
-            lambda finished: loop.is_closed() or loop.call_soon_threadsafe(_copy_result, finished, waiter)
-        )
-        future.add_done_callback(self._lane.under_way.discard)
+        under_way = self._lane.under_way
+        under_way.add(future)
+
+        def hand_over(finished: Future[T]) -> None:
+            under_way.discard(finished)
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_copy_result, finished, waiter)
+
+        future.add_done_callback(hand_over)
         try:
             return await waiter
         except asyncio.CancelledError:
@@ -193,6 +273,57 @@ class _Lane:
         self.under_way: set[Future[Any]] = set()
 
 
+class DirectConnections:
+    """Connections of event loops that run many single statements: one each, for some of them."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._lock = Lock()
+        self._calls: WeakKeyDictionary[asyncio.AbstractEventLoop, int] = WeakKeyDictionary()
+        self._connections: dict[int, DirectConnection] = {}
+        self._is_closed = False
+
+    def find(self) -> DirectConnection | None:
+        """The connection of this event loop, if it has one that is free."""
+        found = self._connections.get(id(asyncio.get_running_loop()))
+        return found if found is not None and found.is_free else None
+
+    def must_open(self) -> bool:
+        """Count a call; True if this event loop has no connection, and makes so many that it needs one."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            self._forget_closed()
+            if id(loop) in self._connections or len(self._connections) >= self._limit:
+                return False
+            calls = self._calls[loop] = self._calls.get(loop, 0) + 1
+            return calls % OPEN_DIRECT_AFTER == 0
+
+    def add(self, pooled: PoolProxiedConnection) -> None:
+        """Use this connection for the running event loop."""
+        from trax.store.direct import DirectConnection
+
+        number = id(asyncio.get_running_loop())
+        with self._lock:
+            if self._is_closed or number in self._connections:
+                pooled.close()
+            else:
+                self._connections[number] = DirectConnection(pooled)
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            connections = list(self._connections.values())
+        for connection in connections:
+            connection.close_when_free()
+
+    def _forget_closed(self) -> None:
+        for number, connection in list(self._connections.items()):
+            if connection.is_abandoned:
+                connection.close_when_free()
+            if not connection.is_open:
+                del self._connections[number]
+
+
 class _LaneView(Store):
     """A store that shares everything but its lane with another store."""
 
@@ -200,17 +331,6 @@ class _LaneView(Store):
         vars(self).update(vars(store))
         self._lane = lane
         self._lanes.add(lane)
-
-
-@contextmanager
-def _abandon_if_read_only(connection: Connection) -> Generator[None]:
-    """Drop a read-only connection: after a fail-over it leads to the standby; a new one finds the primary."""
-    try:
-        yield
-    except Exception as error:
-        if is_read_only(error):
-            connection.invalidate()
-        raise
 
 
 def _copy_result(finished: Future[T], waiter: asyncio.Future[T]) -> None:

@@ -103,6 +103,15 @@ class Json(UserDefinedType[str]):
         return cast(colexpr, Text)
 
 
+class TransactionId(UserDefinedType[str]):
+    """The 64-bit id of a PostgreSQL transaction; text in Python."""
+
+    cache_ok = True
+
+    def get_col_spec(self, **_: Any) -> str:
+        return "XID8"
+
+
 JsonText = Json().with_variant(Text(), SQLITE)
 
 

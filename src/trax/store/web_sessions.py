@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import delete, insert, select, update
 
-from trax.records.web_session import SignIn, WebSession
+from trax.records.audit import SignIn, WebSession
 from trax.store.dialect import among, id_document
 from trax.store.listing import RecordQuery, Search
 from trax.store.schema import tables
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, Row, Select
 
+    from trax.records.audit import NewWebSession
     from trax.records.listing import SessionFilter
-    from trax.records.web_session import NewWebSession
 
 
 class StoredSession(NamedTuple):

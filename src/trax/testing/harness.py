@@ -15,6 +15,7 @@ from trax.errors import TraxError, did_you_mean
 from trax.remote.hand_over import HandOver
 from trax.server.loops import clean_metadata_now, dispatch_now, manage_now, update_totals
 from trax.server.start import start
+from trax.store.gate_memory import GateMemory
 from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Harness:
         self.watch: HeartbeatStreak | None = None
         """Since when this server could send heartbeats; None: always, so silent workers count as lost."""
         self._fleets = FleetCache(self._own_fleet)
+        self._memory = GateMemory()
         self._turns = 0
         self._workers: list[Worker] = []
 
@@ -113,7 +115,9 @@ class Harness:
         return await self._store.call(manage_now, self._store, self.app.parts, turn)
 
     async def _dispatch(self) -> DispatchResult:
-        return await self._store.call(dispatch_now, self._store, self.app.parts, fleets=self._fleets)
+        return await self._store.call(
+            dispatch_now, self._store, self.app.parts, fleets=self._fleets, memory=self._memory
+        )
 
     def _own_fleet(self) -> WorkerFleet:
         """The gate expects these workers all the time, though they exist only during `work`."""

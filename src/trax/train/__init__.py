@@ -29,7 +29,7 @@ from __future__ import annotations
 from trax.errors import Cancel, RetryAfter, Snooze
 from trax.train.cancellation import Cancellation
 from trax.train.codec import Codec, input_codec, output_codec
-from trax.train.context import Run, current, enter_run
+from trax.train.context import Run, current, enter_run, set_current
 from trax.train.junction import Junction, junction
 from trax.train.memory import wired
 from trax.train.options import Hook, Retry, TrainKeywords, TrainOptions
@@ -84,6 +84,7 @@ __all__ = [
     "junction",
     "output_codec",
     "result_of",
+    "set_current",
     "short_circuit",
     "train",
     "train_of",

@@ -23,17 +23,15 @@ class Cancellation:
     should check `requested` or call `raise_if_requested()`. No junction starts after a request.
     """
 
-    __slots__ = ("_bonds", "_error", "is_abandoned", "reason", "requested")
+    # Every run has a token and few use it: defaults on the class make one cheap to create.
+    requested = False
+    is_abandoned = False
+    """Whether the run was abandoned: what it does from now on is not recorded."""
+    reason: str | None = None
+    _error: type[RunCancelled | RunInterrupted] = RunCancelled
+    _bindings: tuple[TaskBinding, ...] = ()
     _lock: ClassVar = RLock()
     """Shared by all tokens, to keep them small. Reentrant: a signal handler may cancel while it is held."""
-
-    def __init__(self) -> None:
-        self.requested = False
-        self.is_abandoned = False
-        """Whether the run was abandoned: what it does from now on is not recorded."""
-        self.reason: str | None = None
-        self._error: type[RunCancelled | RunInterrupted] = RunCancelled
-        self._bonds: list[TaskBinding] = []
 
     def __repr__(self) -> str:
         return f"<Cancellation {self.reason!r}>" if self.requested else "<Cancellation, not requested>"
@@ -50,10 +48,8 @@ class Cancellation:
         """Stop waiting for the run: its task ends at once, even if one of its threads continues."""
         self.is_abandoned = True
         self._request(RunInterrupted, reason)
-        with self._lock:
-            bonds = tuple(self._bonds)
-        for bond in bonds:
-            bond.schedule_cancel()
+        for binding in self._bindings:
+            binding.schedule_cancel()
 
     @property
     def has_timed_out(self) -> bool:
@@ -68,48 +64,48 @@ class Cancellation:
         """The error for a run that stopped: the request, or a CancelledError raised by a junction."""
         return self._error(self.reason or "a junction raised CancelledError")
 
-    def bind(self) -> TaskBinding:
-        """Cancel the calling task when a stop is requested, until the returned binding is released."""
-        bond = TaskBinding(cast("Task[Any]", asyncio.current_task()), self)
+    def bind(self, task: Task[Any] | None = None) -> TaskBinding:
+        """Cancel a task (default: the calling one) when a stop is requested, until the binding ends."""
+        binding = TaskBinding(task or cast("Task[Any]", asyncio.current_task()), self)
         with self._lock:
-            self._bonds.append(bond)
-        return bond
+            self._bindings = (*self._bindings, binding)
+        return binding
 
     def unbind(self, binding: TaskBinding) -> None:
         with self._lock:
-            self._bonds.remove(binding)
+            rest = self._bindings[1:] if self._bindings[0] is binding else self._bindings
+            self._bindings = tuple(each for each in rest if each is not binding) if rest else ()
 
     def _request(self, error: type[RunCancelled | RunInterrupted], reason: str) -> None:
         with self._lock:
             if self.requested:
                 return
             self._error, self.reason, self.requested = error, reason, True
-            bonds = tuple(self._bonds)
-        for bond in bonds:
-            bond.schedule_cancel()
+            bindings = self._bindings
+        for binding in bindings:
+            binding.schedule_cancel()
 
 
 async def await_cancellable(token: Cancellation, work: Awaitable[T]) -> T:
     """Await the work of a run; a stop request ends it with RunCancelled or RunInterrupted."""
-    bond = token.bind()
+    binding = token.bind()
     try:
         return await work
     except asyncio.CancelledError as cancelled:
-        raise bond.error(cancelled) from cancelled
+        raise binding.error(cancelled) from cancelled
     finally:
-        bond.release()
+        binding.release()
 
 
 class TaskBinding:
     """Binds a token to the task of a run. It cancels the task at most once, and never after `release`."""
 
-    __slots__ = ("_is_delivered", "_is_released", "_task", "_token")
+    _is_delivered = False
+    _is_released = False
 
     def __init__(self, task: Task[Any], token: Cancellation) -> None:
         self._task = task
         self._token = token
-        self._is_delivered = False
-        self._is_released = False
 
     @property
     def is_running(self) -> bool:

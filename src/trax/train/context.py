@@ -119,12 +119,25 @@ def _validate_fraction(fraction: Any) -> float:
     return float(fraction)
 
 
-_current: ContextVar[Run | None] = ContextVar("trax_current_run", default=None)
+class RunSource(Protocol):
+    """Builds the current run when a junction asks for it: most runs never ask."""
+
+    @property
+    def run(self) -> Run: ...
+
+
+_current: ContextVar[Run | RunSource | None] = ContextVar("trax_current_run", default=None)
 
 
 def current() -> Run | None:
     """The recorded run that this code is part of; None outside a run."""
-    return _current.get()
+    source = _current.get()
+    return source if source is None or isinstance(source, Run) else source.run
+
+
+def set_current(source: RunSource) -> None:
+    """Make this the current run for the rest of the context, which is the run's own."""
+    _current.set(source)
 
 
 class enter_run:  # noqa: N801 - used like a function in a with statement

@@ -218,7 +218,8 @@ class Plan:
     first_async: str | None
     parameter_keys: frozenset[Key]
     _store_input: Store = field(repr=False)
-    _output: TypeRequest = field(repr=False)
+    _output: TypeRequest | None = field(repr=False)
+    """How to find the output in memory; None if there is none."""
 
     def store_input(self, memory: Memory, value: Any) -> None:
         """Store the input in memory."""
@@ -232,7 +233,7 @@ class Plan:
         value = memory.get(SHORT_CIRCUIT, MISSING)
         if value is not MISSING:
             return value
-        return None if is_unit(self.output_type) else recall(memory, self._output)
+        return None if self._output is None else recall(memory, self._output)
 
 
 def build_plan(name: str, route: Route[Any, Any], *, input_type: Any, output_type: Any) -> Plan:
@@ -247,7 +248,7 @@ def build_plan(name: str, route: Route[Any, Any], *, input_type: Any, output_typ
             key for step in steps for key in parameter_keys((*step.parameters, *(step.constructor or ())))
         ),
         writer(input_type, f"the input of train {name!r}"),
-        request_for(output_type),
+        None if is_unit(output_type) else request_for(output_type),
     )
 
 

@@ -40,19 +40,22 @@ class TrainRunKeywords(TypedDict, total=False):
     extra: Mapping[Any, Any] | None
     external_id: str | None
     on_junction: Observer | None
+    task: asyncio.Task[Any] | None
+    """The calling task, if the caller knows it: looking it up costs as much as a short junction."""
 
 
 class TrainRun:
     """The state of one run. A blocking run never awaits, so it needs no event loop."""
 
     __slots__ = (
-        "_bond",
+        "_binding",
         "_external_id",
         "_is_blocking",
         "_on_junction",
         "_plan",
         "_services",
         "_step",
+        "_task",
         "_wiring",
         "memory",
         "token",
@@ -68,6 +71,7 @@ class TrainRun:
         extra: Mapping[Any, Any] | None = None,
         external_id: str | None = None,
         on_junction: Observer | None = None,
+        task: asyncio.Task[Any] | None = None,
     ) -> None:
         self.memory: Memory = {key_of(kind): value for kind, value in extra.items()} if extra else {}
         self.token = cancellation or Cancellation()
@@ -76,7 +80,8 @@ class TrainRun:
         self._services = services
         self._external_id = external_id
         self._on_junction = on_junction
-        self._bond: TaskBinding | None = None
+        self._task = task
+        self._binding: TaskBinding | None = None
         self._step: PlanStep | None = None
         self._wiring: Wiring | None = None
 
@@ -107,7 +112,7 @@ class TrainRun:
     async def _run_steps(self, value: Any) -> Outcome[Any]:
         """Run the steps. A stop request interrupts an async run at an await, a blocking one between steps."""
         token, observe = self.token, self._on_junction
-        bond = self._bond = None if self._is_blocking else token.bind()
+        binding = self._binding = None if self._is_blocking else token.bind(self._task)
         try:
             token.raise_if_requested()
             self._plan.store_input(self.memory, value)
@@ -126,14 +131,14 @@ class TrainRun:
             self._step = None
             return Done(self._result())
         except asyncio.CancelledError as cancelled:
-            return self._outcome_of(token.error() if bond is None else bond.error(cancelled))
+            return self._outcome_of(token.error() if binding is None else binding.error(cancelled))
         except BaseException as error:
             if self._is_propagated(error):
                 raise
             return self._outcome_of(error)  # any other error is an outcome
         finally:
-            if bond is not None:
-                bond.release()
+            if binding is not None:
+                binding.release()
 
     async def _run_step(self, step: PlanStep) -> BaseException | None:
         """Run one step; return the error of its junction, since a StopIteration cannot leave a coroutine."""
@@ -167,7 +172,7 @@ class TrainRun:
         if isinstance(error, KeyboardInterrupt):
             return current_thread() is main_thread()
         if isinstance(error, GeneratorExit):
-            return self._bond is not None and not self._bond.is_running
+            return self._binding is not None and not self._binding.is_running
         return isinstance(error, asyncio.CancelledError)
 
     async def _prepare_call(self, step: PlanStep) -> tuple[Callable[..., Any], list[Any], dict[str, Any]]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import Executor, Future
+from contextlib import suppress
 from contextvars import ContextVar, copy_context
-from functools import partial
 from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,15 +14,15 @@ if TYPE_CHECKING:
 
     from trax.train.cancellation import Cancellation
 
-_threads: ContextVar[Executor | None] = ContextVar("trax_threads", default=None)
+_threads: ContextVar[DaemonThreads | None] = ContextVar("trax_threads", default=None)
 
 
-def use_threads(executor: Executor) -> None:
-    """Use this executor for synchronous code in the current context, not the loop's small default pool."""
-    _threads.set(executor)
+def use_threads(threads: DaemonThreads) -> None:
+    """Use these threads for synchronous code in the current context, not the loop's small default pool."""
+    _threads.set(threads)
 
 
-class DaemonThreads(Executor):
+class DaemonThreads:
     """An unbounded pool of daemon threads, reused when idle, that never delays the end of the process.
 
     The standard pool joins its threads when the interpreter exits: a junction that never returns would keep
@@ -39,9 +38,8 @@ class DaemonThreads(Executor):
         """Number of idle threads."""
         self._is_closed = False
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        call = partial(_complete_future, future, partial(fn, *args, **kwargs))
+    def start(self, call: Callable[[], None]) -> None:
+        """Run a call, which must not raise, in an idle thread or a new one."""
         with self._lock:
             if self._is_closed:
                 raise RuntimeError("the thread pool is closed")
@@ -54,9 +52,8 @@ class DaemonThreads(Executor):
             Thread(target=self._work, args=(call,), name=f"{self._name}-{self._threads}", daemon=True).start()
         else:
             self._calls.put(call)
-        return future
 
-    def shutdown(self, wait: bool = False, *, cancel_futures: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002
+    def shutdown(self) -> None:
         """End idle threads now and busy ones after their call, without waiting for them."""
         with self._lock:
             self._is_closed = True
@@ -74,17 +71,6 @@ class DaemonThreads(Executor):
             call = self._calls.get()
 
 
-def _complete_future(future: Future[Any], call: Callable[[], Any]) -> None:
-    if not future.set_running_or_notify_cancel():
-        return
-    try:
-        result = call()
-    except BaseException as error:  # noqa: BLE001 - passed on through the future
-        future.set_exception(error)
-    else:
-        future.set_result(result)
-
-
 class CallResult(NamedTuple):
     """The result or error of a call. A future cannot hold every exception: StopIteration would hang it."""
 
@@ -97,6 +83,51 @@ class CallResult(NamedTuple):
         return self.value
 
 
+class ThreadCall:
+    """A call that runs in a thread, with the context variables of the task that waits for it on the loop."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self.result: CallResult | None = None
+        self._call = call
+        self._context = copy_context()
+        self._loop = asyncio.get_running_loop()
+        self._claim = Lock()
+        """Taken by the thread that runs the call, or by the waiting side that drops it."""
+        self._waiter: asyncio.Future[None] | None = None
+
+    def start(self) -> None:
+        threads = _threads.get()
+        if threads is None:
+            self._loop.run_in_executor(None, self._run)
+        else:
+            threads.start(self._run)
+
+    async def wait(self) -> None:
+        """Wait until the call has returned. If the task is cancelled, the call goes on; wait again."""
+        if self.result is None:
+            self._waiter = self._loop.create_future()
+            await self._waiter
+
+    def drop(self) -> bool:
+        """Whether the call had not started; then it never will."""
+        return self._claim.acquire(blocking=False)
+
+    def _run(self) -> None:
+        if not self._claim.acquire(blocking=False):
+            return
+        try:
+            result = CallResult(self._context.run(self._call))
+        except BaseException as error:  # noqa: BLE001 - returned to the waiting side
+            result = CallResult(error=error)
+        with suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits
+            self._loop.call_soon_threadsafe(self._deliver, result)
+
+    def _deliver(self, result: CallResult) -> None:
+        self.result = result
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
 async def in_thread(call: Callable[[], Any], token: Cancellation) -> CallResult:
     """Run a call in a thread, with the context variables of this task.
 
@@ -105,31 +136,21 @@ async def in_thread(call: Callable[[], Any], token: Cancellation) -> CallResult:
     is dropped; an abandoned one is not waited for. An error of the call is part of the returned value, unless
     it is a CancelledError.
     """
-    claim = Lock()
-    work = partial(_call_if_claimed, claim, call)
-    future = asyncio.get_running_loop().run_in_executor(_threads.get(), copy_context().run, work)
+    thread_call = ThreadCall(call)
+    thread_call.start()
     cancelled: asyncio.CancelledError | None = None
-    while not future.done():
+    while thread_call.result is None:
         try:
-            await asyncio.wait((future,))
+            await thread_call.wait()
         except asyncio.CancelledError as error:
             cancelled = error
             token.cancel("the task around the run was cancelled")
-            if claim.acquire(blocking=False) or token.is_abandoned:
+            if thread_call.drop() or token.is_abandoned:
                 break
     if cancelled is not None:
         raise cancelled
-    returned = future.result()
+    returned = thread_call.result
+    assert returned is not None  # noqa: S101 - the loop above waited for it
     if isinstance(returned.error, asyncio.CancelledError):
         raise returned.error
     return returned
-
-
-def _call_if_claimed(claim: Lock, call: Callable[[], Any]) -> CallResult:
-    """Run the call, unless the waiting side took the lock first and dropped it."""
-    if not claim.acquire(blocking=False):
-        return CallResult()
-    try:
-        return CallResult(call())
-    except BaseException as error:  # noqa: BLE001 - returned to the waiting side
-        return CallResult(error=error)

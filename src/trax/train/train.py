@@ -69,10 +69,11 @@ class Train(Generic[In_contra, Out_co]):
         self, value: In_contra, /, **keywords: Unpack[TrainRunKeywords]
     ) -> Coroutine[Any, Any, Outcome[Out_co]]:
         """Run the train in this process and return its outcome. Raises only if the task is cancelled."""
+        plan = self.plan
         services = keywords["services"] = keywords.get("services") or self.services
-        if self.is_sync and (services is None or not services.has_any(self.plan.parameter_keys)):
-            return TrainRun(self.plan, is_blocking=True, **keywords).attempt_in_thread(value)
-        return TrainRun(self.plan, is_blocking=False, **keywords).attempt(value)
+        if plan.first_async is None and (services is None or not services.has_any(plan.parameter_keys)):
+            return TrainRun(plan, is_blocking=True, **keywords).attempt_in_thread(value)
+        return TrainRun(plan, is_blocking=False, **keywords).attempt(value)
 
     def run_blocking(self, value: In_contra, /, **keywords: Unpack[TrainRunKeywords]) -> Out_co:
         """Run the train in the calling thread; every junction must be synchronous."""

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from trax.app.app import Trax
 from trax.app.sessions import digest
-from trax.records.web_session import NewWebSession, SignIn
+from trax.records.audit import NewWebSession, SignIn
 from trax.web.access import LOCAL, Access, Means, Role, User, Visitor
 
 if TYPE_CHECKING:

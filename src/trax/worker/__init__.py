@@ -1,9 +1,10 @@
 """Run jobs: claim runs, execute them in slots, write results, send heartbeats.
 
 parts.py         the components that resources, loops and tests share
-entry.py         the entry that `app.queue` returns, and its `wait`
+entry.py         `wait` of the entries that `app.queue` returns
 work_filter.py   the trains and groups that a worker accepts
 worker.py        claim runs and execute them in slots
+active_run.py    one active run: its token, its deadline, its progress
 pool.py          the slots: limited runs at once, deadlines, results
 watchdog.py      report code that blocks the event loop
 job_runner.py    execute one claimed run

@@ -1,4 +1,4 @@
-"""`QueuedEntry`: a work queue entry whose job can be awaited, and the polling behind `wait`."""
+"""Wait for the jobs of entries: the polling behind `QueuedEntry.wait`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import asyncio
 from collections import defaultdict
 from datetime import timedelta
 from time import monotonic
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
-from trax.errors import EntryCancelled, NotFound, TraxError, WaitTimedOut
+from trax.errors import EntryCancelled, NotFound, WaitTimedOut
 from trax.events import Topic
 from trax.records.states import QueueStatus
-from trax.records.work_queue_entry import WorkQueueEntry
+from trax.records.work_queue_entry import QueuedEntry, WorkQueueEntry
 from trax.schedule.validate import Requirement
 from trax.worker.loop import Loop
 
@@ -22,41 +22,7 @@ if TYPE_CHECKING:
     from trax.records import Metadata
     from trax.store.queue.queue_lists import EntryResult
 
-
-class WaitFunction(Protocol):
-    """Waits until an entry's job is over; returns its last run."""
-
-    async def __call__(self, entry: WorkQueueEntry, at_most: float | timedelta | None) -> Metadata: ...
-
-
-class QueuedEntry(WorkQueueEntry):
-    """A work queue entry with `wait`. It equals a plain `WorkQueueEntry` of the same fields."""
-
-    __slots__ = ("_waits",)
-
-    def with_wait_function(self, wait_function: WaitFunction) -> Self:
-        """Set how to wait, and return the entry; its creator must call this at once."""
-        object.__setattr__(self, "_waits", wait_function)
-        return self
-
-    async def wait(self, timeout: float | timedelta | None = None) -> Metadata:  # noqa: ASYNC109 - promised
-        """Wait until the job is over (completed, cancelled, failed after its retries); return its last run.
-
-        Raises WaitTimedOut, a TimeoutError, after `timeout` (the job continues), and EntryCancelled if the
-        entry is withdrawn. Retries of a manifest's run are separate entries.
-        """
-        waits: WaitFunction | None = getattr(self, "_waits", None)
-        if waits is None:
-            raise TraxError(
-                f"entry {self.id}: this copy is detached from its app; use app.work_queue.get({self.id})"
-            )
-        return await waits(self, timeout)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, WorkQueueEntry) and self.as_fields() == other.as_fields()
-
-    __hash__ = WorkQueueEntry.__hash__
-
+__all__ = ["EntryPoller", "EntryWaiter", "QueuedEntry"]
 
 POLL_SECONDS: Final = 0.25
 """Poll interval: a job that ends in this process wakes its waiters at once, others within this time."""

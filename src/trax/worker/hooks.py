@@ -44,6 +44,8 @@ class Hooks:
         self._parameters = parameters
         self._shared: dict[str, list[Hook]] = {name: [] for name in HOOK_NAMES}
         self.shared_queue_hooks = self._shared["on_queue"]
+        self.has_any = False
+        """Whether the app has any hook of its own, for every train."""
 
     def on_queue(self, hook: HookT) -> HookT:
         """Called before `app.queue` writes an entry; an exception prevents it."""
@@ -134,7 +136,13 @@ class Hooks:
         if not callable(hook):
             raise DefinitionError(f"app.{name} requires a callable (got {format_value(hook)})")
         self._shared[name].append(hook)
+        self.has_any = True
         return hook
+
+
+def has_hooks(train: Train[Any, Any]) -> bool:
+    """Whether the train has a hook of its own."""
+    return any(getattr(train.options, name, None) for name in HOOK_NAMES)
 
 
 def _hook_name(outcome: Outcome[Any]) -> str:

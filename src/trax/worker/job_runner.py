@@ -12,10 +12,10 @@ from trax.engine.retry import full_class_name
 from trax.errors import RemoteFailure, SecretUnreadable, TraxError
 from trax.records.result import ResultKind, RunResult
 from trax.records.states import CancelReason, State
-from trax.train import Cancelled, Done, Failed, Interrupted, Outcome, RetryAfter, Run, Train, enter_run
+from trax.train import Cancelled, Done, Failed, Interrupted, Outcome, RetryAfter, Train, set_current
 from trax.train.outcome import describe
 from trax.train.secrets import hide_words
-from trax.worker.hooks import HookTarget
+from trax.worker.hooks import HookTarget, has_hooks
 from trax.worker.messages import ExecuteRequest, reference_to
 from trax.worker.results import FollowUp
 
@@ -24,18 +24,36 @@ if TYPE_CHECKING:
 
     from trax.store import Store
     from trax.store.runs.claim import Claimed, HeldRun
-    from trax.train import Cancellation, Codec
+    from trax.train import Codec
     from trax.train.run import Observer
+    from trax.worker.active_run import ActiveRun
     from trax.worker.messages import RequestHandlers, TrainReference
     from trax.worker.otel import RunSpan
     from trax.worker.parts import Parts
     from trax.worker.processes import CpuProcessPool
     from trax.worker.recorded_run import RemoteExecutor
     from trax.worker.results import FollowUps
-    from trax.worker.run_log import RunProgress
 
 
 T = TypeVar("T")
+
+
+def success_result(
+    job: Claimed | HeldRun, output: str | None, *, worker_id: int | None, junctions: str | None
+) -> RunResult:
+    """The result of a run that completed with this output, as JSON text."""
+    return RunResult(
+        job.metadata_id,
+        job.external_id,
+        worker_id,
+        State.COMPLETED,
+        ResultKind.SUCCESS,
+        job.train,
+        job.manifest_id,
+        job.attempt,
+        output,
+        junctions,
+    )
 
 
 def build_result(
@@ -49,18 +67,8 @@ def build_result(
 ) -> RunResult:
     """The result of a run with this outcome."""
     if isinstance(outcome, Done):
-        return RunResult(
-            job.metadata_id,
-            job.external_id,
-            worker_id,
-            State.COMPLETED,
-            ResultKind.SUCCESS,
-            job.train,
-            job.manifest_id,
-            job.attempt,
-            parts.parameters.output_to_save(train, outcome.value),
-            junctions,
-        )
+        output = parts.parameters.output_to_save(train, outcome.value)
+        return success_result(job, output, worker_id=worker_id, junctions=junctions)
     result = partial(
         RunResult,
         job.metadata_id,
@@ -148,6 +156,24 @@ RUN_FIELDS: Final = (
 """Fields of the run that are passed to another process."""
 
 
+class PreparedTrain:
+    """What all runs of a train have in common in this process, under these settings."""
+
+    def __init__(self, train: Train[Any, Any], parts: Parts, *, has_processes: bool) -> None:
+        settings, steps = parts.settings, train.plan.steps
+        self.train = train
+        self.settings = settings
+        self.reference = reference_to(train) if train.options.cpu and has_processes else None
+        """Where another process finds the train, if its runs have a process of their own."""
+        self.codec = parts.parameters.input_codec(train)
+        self.input_to_save = parts.parameters.input_saver()
+        self.output_to_save = parts.parameters.output_saver(train)
+        self.has_steps_to_observe = settings.junction_progress and len(steps) > 1
+        self.only_junction = steps[0].name if settings.junction_progress and len(steps) == 1 else None
+        self.is_plain = not (train.options.cpu or self.codec.holds_secrets or has_hooks(train))
+        """Whether a run is only the train itself, as long as the app has neither hooks nor a tracer."""
+
+
 class JobRunner:
     """Executes claimed runs of one worker."""
 
@@ -166,53 +192,53 @@ class JobRunner:
         self._follow_ups = follow_ups
         self._processes = processes
         self._executor = executor
+        self._prepared: dict[str, PreparedTrain] = {}
 
-    async def execute(self, job: Claimed, token: Cancellation) -> RunResult:
-        """Execute the run; return its result."""
-        parts = self._parts
+    async def execute(self, run: ActiveRun[Claimed]) -> RunResult:
+        """Execute the run; return its result. The calling context is the run's own."""
+        job, parts = run.job, self._parts
         try:
-            train = parts.trains.get(job.train)
-            codec = parts.parameters.input_codec(train)
-            value = self._decode_input(codec, job.input or "null")
-            elsewhere = reference_to(train) if train.options.cpu and self._processes is not None else None
+            prepared = self._prepare(job.train)
+            value = self._decode_input(prepared.codec, job.input or "null")
         except TraxError as error:
             return self._invalid_job_result(job, error)
-        progress = self._open_progress(job, token)
-        run = self._build_run(job, token, progress)
-        run.secret_words = codec.secret_words(value)
-        telemetry = parts.telemetry.now
-        span = None if telemetry is None else telemetry.start_run(run, worker_id=self._worker_id)
+        self._open(run, prepared)
         try:
-            with enter_run(run):
-                if parts.hooks.has_start_hook(train):
-                    await parts.hooks.call_start_hooks(
-                        self._store, HookTarget(train, job.metadata_id, job.input)
-                    )
-                observer = self._observer(train, progress, span, is_here=not (elsewhere or self._executor))
-                if elsewhere or self._executor:
-                    attempt = self._attempt_elsewhere(
-                        train, job, run, self._build_desk(run, progress, observer), elsewhere
-                    )
-                else:
-                    attempt = train.attempt(
-                        value, cancellation=token, external_id=job.external_id, on_junction=observer
-                    )
-                try:
-                    outcome = await attempt
-                except asyncio.CancelledError:
-                    outcome = Cancelled("its task was cancelled")
-                outcome = hide_in_outcome(outcome, run.secret_words)
+            if self._is_plain(prepared):
+                outcome = await self._attempt(prepared, run, value)
+            else:
+                outcome = await self._attempt_fully(prepared, run, value)
+        except asyncio.CancelledError:
+            outcome = Cancelled("its task was cancelled")
         finally:
-            junctions = parts.run_log.end_run(progress)
-            parts.run_log.close_run(progress)
-        parts.counters.count_run(train.name, progress.seconds, waited_seconds=job.waited_seconds)
-        if span is not None:
-            span.stop(outcome)
+            junctions = parts.run_log.end_run(run)
+            parts.run_log.close_run(run)
+        parts.counters.count_run(prepared.train.name, run.seconds, waited_seconds=job.waited_seconds)
+        if isinstance(outcome, Done):
+            output = prepared.output_to_save(outcome.value)
+            return success_result(job, output, worker_id=self._worker_id, junctions=junctions)
         if isinstance(outcome, Failed):
             _log_failure(job, outcome)
-        result = build_result(job, outcome, train, parts, worker_id=self._worker_id, junctions=junctions)
-        self._add_follow_up(job, train, outcome, span)
-        return result
+        return build_result(
+            job, outcome, prepared.train, parts, worker_id=self._worker_id, junctions=junctions
+        )
+
+    def _prepare(self, name: str) -> PreparedTrain:
+        prepared = self._prepared.get(name)
+        if prepared is None or prepared.settings is not self._parts.live.current:
+            prepared = self._prepared[name] = PreparedTrain(
+                self._parts.trains.get(name), self._parts, has_processes=self._processes is not None
+            )
+        return prepared
+
+    def _is_plain(self, prepared: PreparedTrain) -> bool:
+        parts = self._parts
+        return (
+            prepared.is_plain
+            and self._executor is None
+            and parts.telemetry.now is None
+            and not parts.hooks.has_any
+        )
 
     def _decode_input(self, codec: Codec[Any], text: str) -> Any:
         try:
@@ -222,34 +248,60 @@ class JobRunner:
                 raise
             return None  # only the process that executes it needs the key
 
-    def _observer(
-        self, train: Train[Any, Any], progress: RunProgress, span: RunSpan | None, *, is_here: bool
-    ) -> Observer | None:
-        observer = progress.enter if self._parts.settings.junction_progress else None
-        return observer if span is None else span.observer(train, observer, progress.token, is_here=is_here)
-
-    def _open_progress(self, job: Claimed, token: Cancellation) -> RunProgress:
+    def _open(self, run: ActiveRun[Claimed], prepared: PreparedTrain) -> None:
         """Start collecting its log lines and progress; set the input to save, if not all of it is saved."""
-        progress = self._parts.run_log.open_run(
-            self._store, job.metadata_id, job.external_id, token, is_held=True
-        )
-        kept = job.input and self._parts.parameters.input_to_save(job.input)
-        if kept is not job.input:
-            progress.replaced_input = (kept,)
-        return progress
+        run.activator = self._parts.activator
+        set_current(run)
+        self._parts.run_log.open_run(self._store, run)
+        text = run.job.input
+        if text and (kept := prepared.input_to_save(text)) is not text:
+            run.replaced_input = (kept,)
+        if prepared.only_junction is not None and prepared.is_plain:
+            run.current = prepared.only_junction, run.began
 
-    def _build_run(self, job: Claimed, token: Cancellation, progress: RunProgress) -> Run:
-        """The `Run` that its junctions get from `current()`."""
-        return Run(
-            metadata_id=job.metadata_id,
-            external_id=job.external_id,
-            train=job.train,
-            manifest=job.manifest,
-            attempt=job.attempt,
-            scheduled_for=job.scheduled_for,
-            cancellation=token,
-            activator=self._parts.activator,
-            reporter=progress.report,
+    def _attempt(
+        self, prepared: PreparedTrain, run: ActiveRun[Claimed], value: Any
+    ) -> Awaitable[Outcome[Any]]:
+        return prepared.train.attempt(
+            value,
+            cancellation=run.token,
+            external_id=run.external_id,
+            on_junction=run.enter if prepared.has_steps_to_observe else None,
+            task=run.task,
+        )
+
+    async def _attempt_fully(
+        self, prepared: PreparedTrain, run: ActiveRun[Claimed], value: Any
+    ) -> Outcome[Any]:
+        """The same with hooks, a span and secrets, here or in another process."""
+        job, train, parts = run.job, prepared.train, self._parts
+        run.secret_words = prepared.codec.secret_words(value)
+        telemetry = parts.telemetry.now
+        span = None if telemetry is None else telemetry.start_run(run.run, worker_id=self._worker_id)
+        try:
+            if parts.hooks.has_start_hook(train):
+                await parts.hooks.call_start_hooks(self._store, HookTarget(train, job.metadata_id, job.input))
+            outcome = await self._attempt_anywhere(prepared, run, value, span)
+            outcome = hide_in_outcome(outcome, run.secret_words)
+        except asyncio.CancelledError:
+            outcome = Cancelled("its task was cancelled")
+        if span is not None:
+            span.stop(outcome)
+        self._add_follow_up(job, train, outcome, span)
+        return outcome
+
+    def _attempt_anywhere(
+        self, prepared: PreparedTrain, run: ActiveRun[Claimed], value: Any, span: RunSpan | None
+    ) -> Awaitable[Outcome[Any]]:
+        train, reference = prepared.train, prepared.reference
+        is_here = not (reference or self._executor)
+        observer = run.enter if self._parts.settings.junction_progress else None
+        if span is not None:
+            observer = span.observer(train, observer, run.token, is_here=is_here)
+        if not is_here:
+            return self._attempt_elsewhere(train, run, self._build_desk(run, observer), reference)
+        return train.attempt(
+            value, cancellation=run.token, external_id=run.external_id, on_junction=observer, task=run.task
         )
 
     def _add_follow_up(
@@ -296,30 +348,30 @@ class JobRunner:
     def _attempt_elsewhere(
         self,
         train: Train[Any, Any],
-        job: Claimed,
-        run: Run,
+        run: ActiveRun[Claimed],
         desk: RequestHandlers,
         reference: TrainReference | None,
     ) -> Awaitable[Outcome[Any]]:
         """Execute remotely or in a child process; progress, logs and activations arrive at the desk."""
+        text = run.job.input or "null"
         if self._executor is not None:
-            return self._executor.attempt(train, job.input or "null", run, desk)
+            return self._executor.attempt(train, text, run.run, desk)
         assert self._processes is not None  # noqa: S101 - checked by the caller
         assert reference is not None  # noqa: S101
-        facts = {name: getattr(run, name) for name in RUN_FIELDS}
-        work = ExecuteRequest(reference, job.input or "null", facts, logging.getLogger().getEffectiveLevel())
-        return self._processes.attempt(work, run.cancellation, desk)
+        facts = {name: getattr(run.run, name) for name in RUN_FIELDS}
+        work = ExecuteRequest(reference, text, facts, logging.getLogger().getEffectiveLevel())
+        return self._processes.attempt(work, run.token, desk)
 
-    def _build_desk(self, run: Run, progress: RunProgress, observer: Observer | None) -> RequestHandlers:
+    def _build_desk(self, run: ActiveRun[Claimed], observer: Observer | None) -> RequestHandlers:
         """The callbacks for a run that is executed in another process."""
 
         def activate(wanted: list[tuple[str, Any]], force: bool) -> int:  # noqa: FBT001 - as in the message
-            return self._parts.activator.activate_blocking(run, wanted, force=force)
+            return self._parts.activator.activate_blocking(run.run, wanted, force=force)
 
-        on_junction = observer or progress.enter
+        on_junction = observer or run.enter
         return {
             "activate": activate,
-            "progress": progress.report,
+            "progress": run.report,
             "junction": on_junction,
             "log": handle_log_record,
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections import defaultdict
+from collections import defaultdict, deque
 from copy import deepcopy
 from dataclasses import dataclass, field
 from threading import Lock
@@ -52,6 +52,12 @@ BUCKET_BOUNDS: Final = (
 
 """Upper bounds of the buckets, in seconds; one more bucket has the rest."""
 
+SLOTS: Final = 100
+"""The default number of slots: an event loop carries as many runs that mostly wait."""
+THREAD_SLOTS: Final = 32
+"""The same for an app whose trains are all synchronous: each run needs a thread."""
+COUNT_AT: Final = 1_000
+"""How many ended runs are counted at once."""
 MOST_REMEMBERED: Final = 10_000
 
 """How many manifest and reason pairs are remembered, so that each is logged once."""
@@ -84,6 +90,13 @@ class Parts:
     def settings(self) -> Settings:
         """The current settings. Read them each time: an operator may change them at any moment."""
         return self.live.current
+
+    @property
+    def slots(self) -> int:
+        """How many runs this process executes at once, unless a worker was given a number of its own."""
+        if self.settings.local_worker_count is not None:
+            return self.settings.local_worker_count
+        return THREAD_SLOTS if self.trains and all(train.is_sync for train in self.trains) else SLOTS
 
     @property
     def routing(self) -> Routing:
@@ -157,19 +170,24 @@ class ProcessCounters:
     _runs: defaultdict[str, SecondsHistogram] = field(default_factory=lambda: defaultdict(SecondsHistogram))
     _pickup: SecondsHistogram = field(default_factory=SecondsHistogram)
     _lock: Lock = field(default_factory=Lock)
-    """Runs may end in any thread: `app.sync.run` is blocking."""
+    _ended: deque[tuple[str, float, float | None]] = field(
+        default_factory=deque[tuple[str, float, float | None]]
+    )
+    """Runs that are counted later, many at once. They may end in any thread: `app.sync.run` is blocking."""
     _deferred: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
 
     @property
     def runs(self) -> dict[str, SecondsHistogram]:
         """Durations of the runs executed in this process, by train."""
         with self._lock:
+            self._count_ended()
             return deepcopy(dict(self._runs))
 
     @property
     def pickup(self) -> SecondsHistogram:
         """How long dispatched runs waited for a worker of this process."""
         with self._lock:
+            self._count_ended()
             return deepcopy(self._pickup)
 
     def count_deferred(self, manifest: str, reason: str) -> bool:
@@ -181,8 +199,15 @@ class ProcessCounters:
         return is_news
 
     def count_run(self, train: str, seconds: float, *, waited_seconds: float | None = None) -> None:
-        """Count a run that is over; `waited` is only given for dispatched runs."""
-        with self._lock:
+        """Count a run that is over; `waited_seconds` is only given for dispatched runs."""
+        self._ended.append((train, seconds, waited_seconds))
+        if len(self._ended) >= COUNT_AT:
+            with self._lock:
+                self._count_ended()
+
+    def _count_ended(self) -> None:
+        while self._ended:
+            train, seconds, waited_seconds = self._ended.popleft()
             self._runs[train].add(seconds)
             if waited_seconds is not None:
                 self._pickup.add(max(0.0, waited_seconds))

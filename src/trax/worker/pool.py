@@ -8,49 +8,16 @@ import math
 import time
 from collections import deque
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from types import coroutine
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from trax.clock import is_set_within
-from trax.train import Cancellation
 from trax.train.threads import DaemonThreads, use_threads
+from trax.worker.active_run import ActiveRun, JobT
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
-
-class Job(Protocol):
-    """Something to run, identified by the id of its record."""
-
-    @property
-    def metadata_id(self) -> int: ...
-    @property
-    def train(self) -> str: ...
-    @property
-    def timeout_seconds(self) -> float | None: ...
-
-
-JobT = TypeVar("JobT", bound=Job)
-
-
-class ActiveRun(Generic[JobT]):
-    """A job and what is needed to stop it. `next_check_at` is a time of the pool's clock."""
-
-    __slots__ = ("job", "next_check_at", "seconds", "task", "token")
-
-    def __init__(self, job: JobT, next_check_at: float, seconds: float) -> None:
-        self.job = job
-        self.seconds = seconds
-        self.next_check_at = next_check_at
-        self.token = Cancellation()
-        self.task: asyncio.Task[Any] | None = None
-
-    @property
-    def extra(self) -> dict[str, Any]:
-        """The `extra` of log records about this run."""
-        return {"train": self.job.train, "metadata_id": self.job.metadata_id}
-
-    def __str__(self) -> str:
-        return f"run {self.job.metadata_id} of train {self.job.train!r}"
+    from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+    from contextvars import Context
 
 
 logger = logging.getLogger(__name__)
@@ -75,26 +42,26 @@ class Deadlines:
 
     def expect_stop(self, run: ActiveRun[Any]) -> None:
         """Check later whether a cancelled run has stopped."""
-        run.next_check_at = self._clock() + STOP_WARNING_SECONDS
-        self.schedule_sweep(run.next_check_at)
+        run.check_at = self._clock() + STOP_WARNING_SECONDS
+        self.schedule_sweep(run.check_at)
 
     def sweep(self) -> None:
         """Check every run whose deadline has passed."""
         now = self._clock()
         for run in list(self._running.values()):
-            if run.next_check_at <= now:
+            if run.check_at <= now:
                 self._check(run)
-        self._set_timer(min((run.next_check_at for run in self._running.values()), default=math.inf))
+        self._set_timer(min((run.check_at for run in self._running.values()), default=math.inf))
 
     def close(self) -> None:
         self._set_timer(math.inf)
 
     def _check(self, run: ActiveRun[Any]) -> None:
         if not run.token.requested:
-            run.token.cancel(f"timed out after {run.seconds:g} s", timed_out=True)
-            run.next_check_at = self._clock() + STOP_WARNING_SECONDS
+            run.token.cancel(f"timed out after {run.timeout:g} s", timed_out=True)
+            run.check_at = self._clock() + STOP_WARNING_SECONDS
             return
-        run.next_check_at = math.inf  # one warning is enough
+        run.check_at = math.inf  # one warning is enough
         logger.warning(
             "%s has not stopped (%s); it keeps its slot until it ends. Synchronous code must check "
             "current().cancelled, and no code may swallow CancelledError",
@@ -114,7 +81,13 @@ class Deadlines:
 
 
 START_SLICE = 32
-"""Number of jobs started at once, so that other tasks can run in between."""
+"""Number of jobs that start before other tasks and threads get their turn."""
+
+SLICE_SECONDS = 0.005
+"""The same as a time: jobs that compute for long without awaiting start one by one."""
+
+THREADS_TURN_SECONDS = 0.00002
+"""How long the loop pauses after a slice; a waiting thread needs about as long to wake up."""
 
 RESULTS_PER_WRITE = 256
 """Number of results that are written at once, even if more are about to come."""
@@ -134,7 +107,10 @@ class Load(NamedTuple):
 
 
 class Pool(Generic[JobT, ResultT]):
-    """Runs jobs as tasks of one event loop, each with a time limit.
+    """Runs jobs in slots of one event loop, each with a time limit.
+
+    A slot is a task that executes one job of the backlog after the other, each with context variables of its
+    own, and ends with the backlog. It is enough for jobs that never wait; when one does, more slots start.
 
     `execute` returns the result of a job. If it raises, `to_failure` builds a result from the error, so no
     slot is lost. Jobs without a free slot wait in a backlog, in the given order. `on_dropped` receives the
@@ -144,7 +120,7 @@ class Pool(Generic[JobT, ResultT]):
     def __init__(
         self,
         size: int,
-        execute: Callable[[JobT, Cancellation], Awaitable[ResultT]],
+        execute: Callable[[ActiveRun[JobT]], Coroutine[Any, Any, ResultT]],
         to_failure: Callable[[JobT, BaseException], ResultT],
         *,
         on_ended: Callable[[], None],
@@ -168,7 +144,12 @@ class Pool(Generic[JobT, ResultT]):
         self._clock = clock
         self._active: dict[int, ActiveRun[JobT]] = {}
         self._backlog: deque[JobT] = deque()
-        self._is_beginning = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._busy_slots = 0
+        """Slots that are about to start a job: they take what is in the backlog."""
+        self._slice_left = START_SLICE
+        self._slice_began = 0.0
+        self._is_loop_gone = False
         self.ended_count = 0
         """Total number of ended runs."""
         self._results: list[ResultT] = []
@@ -230,7 +211,7 @@ class Pool(Generic[JobT, ResultT]):
     def resize(self, size: int) -> None:
         """Change the number of slots. Active runs above the new number run to their end."""
         self._size = size
-        self._begin_backlog()
+        self._start_slots()
 
     def adjust_prefetch(self, ended: int) -> None:
         """Set the prefetch to the number of runs that end during a fetch.
@@ -242,17 +223,16 @@ class Pool(Generic[JobT, ResultT]):
         self.prefetch = min(expected, self._size) if expected * PREFETCH_DIVISOR >= self._size else 0
 
     def add(self, jobs: Sequence[JobT]) -> None:
-        """Add jobs to the backlog and fill the slots: one slice now, the rest in later loop iterations."""
+        """Add jobs to the backlog; slots take them from the next loop iteration on."""
         if jobs:
             self._idle.clear()
             self._backlog.extend(jobs)
-            self._begin_backlog()
+            self._start_slots()
 
     async def start(self, jobs: Sequence[JobT]) -> None:
         """The same, and wait until the slots are filled."""
         self.add(jobs)
-        await asyncio.sleep(0)
-        while self._is_beginning:  # noqa: ASYNC110 - each loop iteration starts a slice
+        while self._busy_slots:  # noqa: ASYNC110 - each loop iteration starts a slice
             await asyncio.sleep(0)
 
     def collect(self) -> list[ResultT]:
@@ -309,60 +289,141 @@ class Pool(Generic[JobT, ResultT]):
         self._deadlines.close()
         self._threads.shutdown()
 
-    def _begin_backlog(self) -> None:
-        """Start one slice per loop iteration, also if jobs are added meanwhile."""
-        if self._backlog and not self._is_beginning:
-            self._begin_slice()
+    def _start_slots(self, most: int = 1) -> None:
+        """Start up to `most` slots for the backlog. A busy slot needs no help until its job waits."""
+        if self._busy_slots:
+            return
+        loop = asyncio.get_running_loop()
+        for _ in range(min(most, self.free, len(self._backlog))):
+            self._busy_slots += 1
+            task = loop.create_task(self._run_slot(), name="trax slot", context=self._context)
+            self._tasks.add(task)  # the loop itself keeps only weak references
+            task.add_done_callback(self._tasks.discard)
+
+    async def _run_slot(self) -> None:
+        """Execute jobs until the backlog is empty, all slots are in use, or a job was cancelled.
+
+        A cancelled job ends its slot: code that swallows the cancellation must not pass it on to the next.
+        """
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - a coroutine runs in a task
+        try:
+            while self._backlog and len(self._active) < self._size:
+                if self._is_slice_over():
+                    if self._busy_slots > 1:
+                        return
+                    await asyncio.sleep(0)
+                    continue
+                run = self._next_run(task)
+                await self._execute_run(run)
+                if run.token.requested or task.cancelling():
+                    return
+        except GeneratorExit:  # the event loop is gone
+            self._is_loop_gone = True
+            raise
+        finally:
+            self._busy_slots -= 1
+            self._end_slot()
+
+    def _end_slot(self) -> None:
+        if self._is_loop_gone:
+            return
+        self._start_slots()
+        self._announce_results()
+        if not (self._active or self._backlog):
+            self._idle.set()
+
+    def _is_slice_over(self) -> bool:
+        """Whether this loop iteration has started enough jobs; counts one more if not."""
+        if self._slice_left == START_SLICE:
+            self._slice_began = self._clock()
+            asyncio.get_running_loop().call_soon(self._begin_slice)
+        if self._slice_left and self._clock() - self._slice_began < SLICE_SECONDS:
+            self._slice_left -= 1
+            return False
+        self._slice_left = 0
+        return True
 
     def _begin_slice(self) -> None:
-        self._begin_next(START_SLICE)
-        self._is_beginning = bool(self._backlog) and self.free > 0
-        if self._is_beginning:
-            asyncio.get_running_loop().call_soon(self._begin_slice)
-        elif self._results:
-            self._announce_results()
+        """In the next loop iteration, after the threads of the store have had their turn.
 
-    def _begin_next(self, limit: int) -> None:
-        count, was_stocked = min(limit, self.free, len(self._backlog)), self.has_enough_backlog
-        if count:
-            self._begin([self._backlog.popleft() for _ in range(count)])
+        They fetch the next jobs and write results. The loop releases the interpreter only for moments, and
+        would take it back before a waiting thread wakes up: so it pauses.
+        """
+        time.sleep(THREADS_TURN_SECONDS)
+        if self._clock() - self._slice_began >= SLICE_SECONDS:
+            self._announce_results()
+        self._slice_left = START_SLICE
+
+    def _next_run(self, task: asyncio.Task[None]) -> ActiveRun[JobT]:
+        was_stocked = len(self._backlog) > self.prefetch
+        job = self._backlog.popleft()
+        seconds = job.timeout_seconds
+        if seconds is None:
+            seconds = self._default_timeout()
+        run = ActiveRun(job, self._clock() + seconds, seconds, task)
+        self._active[job.metadata_id] = run
+        self._deadlines.schedule_sweep(run.check_at)
+        self._on_started()
         if was_stocked and not self.has_enough_backlog:
             self._on_backlog_low()
+        return run
 
-    def _begin(self, jobs: Sequence[JobT]) -> None:
-        default, now, running = self._default_timeout(), self._clock(), self._active
-        create_task, fresh = asyncio.get_running_loop().create_task, self._context.copy
-        self._idle.clear()
-        soonest = math.inf
-        for job in jobs:
-            seconds = default if job.timeout_seconds is None else job.timeout_seconds
-            running[job.metadata_id] = run = ActiveRun(job, now + seconds, seconds)
-            soonest = min(soonest, run.next_check_at)
-            run.task = create_task(self._run(run), name=f"trax run {job.metadata_id}", context=fresh())
-        self._deadlines.schedule_sweep(soonest)
-        self._on_started()
-
-    async def _run(self, run: ActiveRun[JobT]) -> None:
-        job = run.job
+    async def _execute_run(self, run: ActiveRun[JobT]) -> None:
+        """Execute a run in a copy of the context; a job that never waits ends in its first step."""
+        context, steps = self._context.copy(), self._execute(run)
         try:
-            ended = await self._execute(job, run.token)
+            waits_for = context.run(steps.send, None)
+        except StopIteration as end:
+            result: ResultT = end.value
         except BaseException as error:  # noqa: BLE001 - becomes the result: a slot is never lost
-            ended = self._to_failure(job, error)
-        if self._active.get(job.metadata_id) is not run:
-            self._on_dropped(ended)  # abandoned: it already has a result
+            result = self._to_failure(run.job, error)
+        else:
+            result = await self._wait_for_run(run, context, steps, waits_for)
+        if self._active.get(run.metadata_id) is not run:
+            self._on_dropped(result)  # abandoned: it already has a result
             return
-        self._results.append(ended)
+        del self._active[run.metadata_id]
+        self._results.append(result)
         self.ended_count += 1
-        del self._active[job.metadata_id]
-        if self._backlog:
-            if not self._is_beginning:
-                self._begin_next(1)
-        elif not self._active:
-            self._idle.set()
-        self._announce_results()
+        if len(self._results) >= RESULTS_PER_WRITE:
+            self._announce_results()
+
+    async def _wait_for_run(
+        self, run: ActiveRun[JobT], context: Context, steps: Coroutine[Any, Any, ResultT], waits_for: Any
+    ) -> ResultT:
+        self._busy_slots -= 1
+        self._start_slots(START_SLICE)
+        if not self._busy_slots:
+            self._announce_results()
+        try:
+            return await _continue_in_context(context, steps, waits_for)
+        except GeneratorExit:
+            raise
+        except BaseException as error:  # noqa: BLE001 - becomes the result: a slot is never lost
+            return self._to_failure(run.job, error)
+        finally:
+            self._busy_slots += 1
 
     def _announce_results(self) -> None:
-        """Call `on_ended` once per `collect`; while slices start, only for many results."""
-        if not self._is_announced and (not self._is_beginning or len(self._results) >= RESULTS_PER_WRITE):
+        """Call `on_ended` once per `collect`."""
+        if self._results and not self._is_announced:
             self._is_announced = True
             self._on_ended()
+
+
+@coroutine
+def _continue_in_context(
+    context: Context, steps: Coroutine[Any, Any, ResultT], waits_for: Any
+) -> Generator[Any, Any, ResultT]:
+    """Await the rest of a coroutine that waits for something, each of its steps in this context."""
+    while True:
+        step, argument = steps.send, None
+        try:
+            argument = yield waits_for
+        except BaseException as error:  # noqa: BLE001 - the coroutine decides what it means
+            step, argument = steps.throw, error
+        try:
+            waits_for = context.run(step, argument)
+        except StopIteration as end:
+            return end.value

@@ -17,6 +17,7 @@ from trax.store.faults import Fault, fault_of
 from trax.store.runs import metadata
 from trax.store.runs.claim import HeldRun
 from trax.train import Cancellation, Cancelled, Run, current, enter_run, result_of
+from trax.worker.active_run import RunProgress
 from trax.worker.hooks import HookTarget
 from trax.worker.job_runner import build_result, handle_log_record, hide_in_outcome
 from trax.worker.loop import PAUSES
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from trax.worker.messages import RequestHandlers
     from trax.worker.otel import RunSpan
     from trax.worker.parts import Parts
-    from trax.worker.run_log import FinalBatch, RunProgress
+    from trax.worker.run_log import FinalBatch
 
 
 Out = TypeVar("Out")
@@ -112,9 +113,8 @@ class RecordedRun(Generic[Out]):
         async with self._parts.limits.slot(self._train):
             run = await self._start_run(text)
             self._began = perf_counter()
-            progress = self._parts.run_log.open_run(
-                self._store, run.metadata_id, run.external_id, run.cancellation, is_held=False
-            )
+            progress = RunProgress(run.metadata_id, run.external_id, run.cancellation)
+            self._parts.run_log.open_run(self._store, progress)
             target = HookTarget(self._train, run.metadata_id, text)
             telemetry = self._parts.telemetry.now
             self._span = None if telemetry is None else telemetry.start_run(run)

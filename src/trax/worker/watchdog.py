@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from trax.worker.pool import ActiveRun
+    from trax.worker.active_run import ActiveRun
 
 logger = logging.getLogger(__name__)
 

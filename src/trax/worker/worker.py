@@ -17,11 +17,11 @@ from trax.records.states import CancelReason
 from trax.records.worker import WorkerKind
 from trax.store import workers
 from trax.store.runs import claim, metadata
+from trax.worker.active_run import STOP_REASONS
 from trax.worker.job_runner import JobRunner
 from trax.worker.pool import Load, Pool
 from trax.worker.processes import CpuProcessPool
 from trax.worker.results import FollowUps, ResultWriter
-from trax.worker.run_log import STOP_REASONS
 from trax.worker.watchdog import LoopWatch
 from trax.worker.work_filter import ANY_WORK
 
@@ -95,7 +95,7 @@ class Worker:
     def _new_pool(self) -> Pool[Claimed, RunResult]:
         return Pool(
             self._slots,
-            lambda job, token: self._runner.execute(job, token),  # noqa: PLW0108 - the runner may be replaced
+            lambda run: self._runner.execute(run),  # noqa: PLW0108 - the runner may be replaced
             lambda job, error: self._runner.error_result(job, error),  # noqa: PLW0108
             on_ended=lambda: self._parts.events.emit(Topic.ENDED),
             on_started=lambda: self._watch.wake(),  # noqa: PLW0108 - created later
@@ -121,7 +121,7 @@ class Worker:
 
         A worker that `dispatches` runs the dispatch cycle itself; others claim pending runs.
         """
-        count = slots or _slots(parts)
+        count = slots or parts.slots
         row = cls._row(parts, count, dispatches, work_filter)
         worker_id = await store.call(parts.heartbeat.register, store, row)
         more |= {
@@ -252,7 +252,7 @@ class Worker:
     @property
     def _target_slots(self) -> int:
         """The slots from the current settings, unless given at the start."""
-        return _slots(self._parts) if self._is_adjustable else self._slots
+        return self._parts.slots if self._is_adjustable else self._slots
 
     def _resize(self, slots: int) -> None:
         """Change the number of slots to that of the worker's row, which dispatchers rely on."""
@@ -354,10 +354,6 @@ class Worker:
         now, slots = self._store.now(connection), self._target_slots
         is_registered = workers.record_heartbeat(connection, self.id, concurrency=slots, now=now)
         return is_registered, claim.load_held_runs(connection, self.id), slots
-
-
-def _slots(parts: Parts) -> int:
-    return parts.settings.local_worker_count or os.cpu_count() or 1
 
 
 class ClaimSnapshot(NamedTuple):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from trax.engine.job_dispatcher import build_admissions
 from trax.engine.routing import Routing
-from trax.store.gate import Candidate
+from trax.store.gate_memory import Candidate
 from trax.store.runs.claim import Claimed, ClaimRequest
 
 ELSEWHERE = Routing(submitters={"far": "cluster"}, exempt=frozenset({"small"}))

@@ -180,6 +180,39 @@ def test_a_model_that_was_changed_or_put_together_by_hand_is_checked_after_all()
     assert codec(Plain).encode(Plain.model_construct(number=2, text=None)) == '{"number":2,"text":null}'
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        [],
+        [Plain(number=1), Plain(number=2, text="x")],
+        [Plain(number=1), {"number": 2}],
+        [Job("users"), Job("orders", ratio=0.5)],
+        [Checked(3), Checked(4)],
+        [Item(name="x", price=1.5), Item(name="null", price=2)],
+    ],
+)
+def test_many_values_are_written_as_each_alone(values: list[Any]) -> None:
+    of_type = codec(type(values[0]) if values else Plain)
+
+    assert of_type.encode_all(values) == [of_type.encode(value) for value in values]
+
+
+def test_one_bad_value_among_many_is_refused_as_if_it_were_alone() -> None:
+    changed = Plain(number=1)
+    changed.number = "many"  # pyright: ignore[reportAttributeAccessIssue]
+
+    for declared, bad in [
+        (Plain, changed),
+        (Plain, Plain.model_construct(text="x")),
+        (Plain, Louder(number=1)),
+        (Item, Item(name="x", price=math.nan)),
+    ]:
+        good = Plain(number=1) if declared is Plain else Item(name="x", price=1)
+        with pytest.raises(InvalidInput) as raised:
+            codec(declared).encode_all([good, bad, good])
+        assert raised.value.errors == refused(declared, bad).errors
+
+
 def test_a_subclass_is_refused_since_its_own_fields_would_be_lost() -> None:
     assert "expected Plain itself, got its subclass Louder" in str(refused(Plain, Louder(number=1)))
 

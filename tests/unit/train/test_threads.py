@@ -4,7 +4,8 @@ import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
-from threading import current_thread
+from queue import SimpleQueue
+from threading import Thread, current_thread
 
 import pytest
 from tests.support.waiting import until
@@ -183,22 +184,25 @@ async def test_an_abandoned_run_does_not_wait_for_its_thread() -> None:
 
 
 def test_threads_are_used_again_and_end_when_they_are_closed() -> None:
-    threads = DaemonThreads("test-threads")
+    threads, used = DaemonThreads("test-threads"), SimpleQueue[Thread]()
 
-    names = {threads.submit(current_thread).result(30)}
+    threads.start(lambda: used.put(current_thread()))
     until(lambda: threads.idle == 1)
-    names |= {threads.submit(current_thread).result(30)}
+    threads.start(lambda: used.put(current_thread()))
+    names = {used.get(timeout=30), used.get(timeout=30)}
     gates = [Gate() for _ in range(3)]
-    busy = [threads.submit(gate.go_on.wait, 30) for gate in gates]
+    passed = SimpleQueue[bool]()
+    for gate in gates:
+        threads.start(lambda gate=gate: passed.put(gate.go_on.wait(30)))
     for gate in gates:
         gate.go_on.set()
 
     assert len(names) == 1
     assert all(thread.daemon for thread in names)
-    assert [future.result(30) for future in busy] == [True, True, True]
+    assert [passed.get(timeout=30) for _ in gates] == [True, True, True]
     threads.shutdown()
     for thread in names:
         thread.join(30)
         assert not thread.is_alive()
     with pytest.raises(RuntimeError, match="closed"):
-        threads.submit(print)
+        threads.start(print)

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 from contextvars import ContextVar
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -16,6 +18,8 @@ from trax.worker.pool import RESULTS_PER_WRITE, START_SLICE, STOP_WARNING_SECOND
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 
+    from trax.worker.active_run import ActiveRun
+
 colour: ContextVar[str] = ContextVar("colour", default="none")
 
 
@@ -23,6 +27,7 @@ class Job(NamedTuple):
     metadata_id: int
     timeout_seconds: float | None = None
     train: str = "work"
+    external_id: str = "none"
 
 
 class Station:
@@ -42,7 +47,7 @@ class Station:
     def pool(self, size: int, prefetch: int = 0) -> Pool[Job, str]:
         pool = Pool[Job, str](
             size,
-            self._execute,
+            self.execute_run,
             lambda job, error: f"{job.metadata_id} broke with {error!r}",
             on_ended=lambda: self.told.append(pool.ended_count),
             on_backlog_low=lambda: self.short.append(pool.load.prefetched),
@@ -53,8 +58,8 @@ class Station:
         self.pools.append(pool)
         return pool
 
-    async def _execute(self, job: Job, token: Cancellation) -> str:
-        return await self.execute(job, token)
+    async def execute_run(self, run: ActiveRun[Job]) -> str:
+        return await self.execute(run.job, run.token)
 
     async def wait(self, job: Job, token: Cancellation) -> str:
         self.began.append(job.metadata_id)
@@ -187,7 +192,11 @@ async def test_a_run_is_stopped_when_its_time_is_over(station: Station) -> None:
 
 async def test_the_sweep_comes_by_itself(station: Station) -> None:
     pool = Pool[Job, str](
-        1, station.wait, lambda _job, _error: "broke", on_ended=lambda: None, default_timeout=lambda: 0.001
+        1,
+        station.execute_run,
+        lambda _job, _error: "broke",
+        on_ended=lambda: None,
+        default_timeout=lambda: 0.001,
     )
     station.pools.append(pool)
 
@@ -326,7 +335,7 @@ async def test_a_line_that_gets_short_is_told_once(station: Station) -> None:
     assert (pool.has_enough_backlog, station.short) == (True, [])
     await _until(lambda: not pool.has_enough_backlog)
 
-    assert station.short == [140 - 4 * START_SLICE]
+    assert station.short == [40]
     assert await pool.wait_until_idle(30)
     assert len(station.short) == 1
 
@@ -399,11 +408,12 @@ async def test_what_comes_while_slices_begin_waits_for_its_own(station: Station)
 
     for first in range(0, 400, 100):
         pool.add([Job(number) for number in range(first, first + 100)])
-    assert pool.load.running == START_SLICE
-    await asyncio.sleep(0)
+    turns = [0]
+    while len(station.began) < 400:
+        await asyncio.sleep(0)
+        turns.append(pool.load.running)
 
-    assert pool.load.running == 2 * START_SLICE, "one slice a turn of the loop, however many bring jobs"
-    await _until(lambda: len(station.began) == 400)
+    assert max(later - earlier for earlier, later in pairwise(turns)) == START_SLICE, "a slice a turn"
     station.end(*range(400))
     assert await pool.wait_until_idle(30)
 
@@ -440,4 +450,61 @@ async def test_what_is_abandoned_frees_its_slots_and_its_late_end_is_ignored(
     for _ in range(5):
         await asyncio.sleep(0)
 
-    assert ([job.metadata_id for job in abandoned], pool.collect(), pool.free) == ([1, 2], [], 2)
+    assert ([job.metadata_id for job in abandoned], pool.collect(), pool.active_ids) == ([1, 2], [], {3})
+
+
+async def test_jobs_that_never_wait_share_a_slot_and_nothing_else(station: Station) -> None:
+    seen: list[tuple[str, asyncio.Task[Any] | None]] = []
+
+    async def execute(job: Job, _token: Cancellation) -> str:
+        seen.append((colour.get(), asyncio.current_task()))
+        colour.set(f"colour of {job.metadata_id}")
+        return "done"
+
+    station.execute = execute
+    pool = station.pool(10)
+    await pool.start([Job(number) for number in range(5)])
+    assert await pool.wait_until_idle(30)
+
+    assert {name for name, _ in seen} == {"none"}
+    assert len({task for _, task in seen}) == 1
+
+
+async def test_a_timeout_of_a_job_itself_does_not_reach_the_next_one(station: Station) -> None:
+    async def execute(job: Job, _token: Cancellation) -> str:
+        if job.metadata_id > 1:
+            await asyncio.sleep(0)
+            return "done"
+        try:
+            async with asyncio.timeout(0):
+                await asyncio.Event().wait()
+        except TimeoutError:
+            return "gave up"
+        return "never"
+
+    station.execute = execute
+    pool = station.pool(1)
+    await pool.start([Job(1), Job(2), Job(3)])
+    assert await pool.wait_until_idle(30)
+
+    assert pool.collect() == ["gave up", "done", "done"]
+
+
+async def test_a_job_that_swallows_its_cancellation_does_not_pass_it_on(station: Station) -> None:
+    async def execute(job: Job, _token: Cancellation) -> str:
+        if job.metadata_id == 1:
+            task = asyncio.current_task()
+            assert task
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0)
+            return "swallowed"
+        await asyncio.sleep(0)
+        return "done"
+
+    station.execute = execute
+    pool = station.pool(1)
+    await pool.start([Job(1), Job(2)])
+    assert await pool.wait_until_idle(30)
+
+    assert pool.collect() == ["swallowed", "done"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 from tests.support.waiting import until
 
-from trax.worker.pool import ActiveRun
+from trax.worker.active_run import ActiveRun
 from trax.worker.watchdog import LoopWatch
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ class Job(NamedTuple):
     metadata_id: int = 7
     train: str = "greedy"
     timeout_seconds: float | None = None
+    external_id: str = "none"
 
 
 class Heard(logging.Handler):
@@ -43,7 +44,7 @@ def heard() -> Generator[Heard]:
 
 
 async def test_whoever_blocks_the_loop_is_named_with_the_place_and_how_long_it_took(heard: Heard) -> None:
-    run = ActiveRun(Job(), 0.0, 0.0)
+    run = ActiveRun(Job(), 0.0, 0.0, None)
     watch = LoopWatch(lambda: [run], blocked_seconds=0.01)
     blame = "run 7 of train 'greedy' blocks it"
 
@@ -62,7 +63,7 @@ async def test_whoever_blocks_the_loop_is_named_with_the_place_and_how_long_it_t
 
 
 async def test_others_are_not_blamed_for_it(heard: Heard) -> None:
-    run = ActiveRun(Job(), 0.0, 0.0)
+    run = ActiveRun(Job(), 0.0, 0.0, None)
     watch = LoopWatch(lambda: [run], blocked_seconds=0.01)
 
     async def somebody_else() -> None:
@@ -89,7 +90,7 @@ async def test_the_watch_sleeps_while_nothing_runs_and_wakes_again() -> None:
     watch.wake()
     await asyncio.to_thread(until, lambda: not watch.is_awake)
 
-    runs.append(ActiveRun(Job(), 0.0, 0.0))
+    runs.append(ActiveRun(Job(), 0.0, 0.0, None))
     watch.wake()
     await asyncio.to_thread(until, lambda: asked.count(1) > 3)
     assert watch.is_awake

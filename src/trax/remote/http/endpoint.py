@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import time
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
@@ -165,9 +164,7 @@ class StreamedRuns:
 
     def __init__(self, parts: Parts, concurrency: int | None) -> None:
         self._parts = parts
-        self._slots = asyncio.Semaphore(
-            concurrency or parts.settings.local_worker_count or os.cpu_count() or 1
-        )
+        self._slots = asyncio.Semaphore(concurrency or parts.slots)
 
     async def execute(self, request: EndpointRequest, body: Mapping[str, Any]) -> None:
         """Run a train; the caller keeps the record."""

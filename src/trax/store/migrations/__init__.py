@@ -1,7 +1,6 @@
 """Schema migrations: Alembic runs the revisions, each written in plain SQL per dialect.
 
 env.py     the Alembic environment
-sql.py     run the SQL file of a revision
 versions/  the revisions
 
 Each revision is `versions/NNNN_name.py` with `NNNN_name.postgresql.sql` and `NNNN_name.sqlite.sql`. The
@@ -116,3 +115,14 @@ def _upgrade(connection: Connection) -> None:
     config.attributes["connection"] = connection
     with _alembic_lock:
         command.upgrade(config, "head")
+
+
+def run_sql_file(revision_file: str) -> None:
+    """Run `NNNN_name.<dialect>.sql` of a revision statement by statement, in the migration's transaction."""
+    from alembic import op
+
+    connection = op.get_bind()
+    script = Path(revision_file).with_suffix(f".{connection.dialect.name}.sql")
+    for statement in script.read_text(encoding="utf-8").split(";\n"):
+        if statement.strip():
+            connection.exec_driver_sql(statement)

@@ -1,32 +1,31 @@
-"""Insert and read work queue entries (table `work_queue`), also in one round trip or with a unique key."""
+"""Insert and read work queue entries (table `work_queue`), also with a unique key."""
 
 from __future__ import annotations
 
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import and_, bindparam, func, insert, literal_column, or_, select, text, true, update
+from sqlalchemy import and_, func, insert, literal_column, or_, select, text, update
 
 from trax.events import Topic
 from trax.records.states import Origin, QueueStatus
 from trax.records.work_queue_entry import NewEntry, WorkQueueEntry
-from trax.store.announce import announce, is_caller_connection, notifications
+from trax.store.announce import announce, is_caller_connection
 from trax.store.dialect import (
     among,
     document,
     id_document,
-    notify_expression,
     now_parameter,
     reserve_ids,
     rows_of,
 )
 from trax.store.dialect import insert as insert_on_conflict
 from trax.store.faults import limit_lock_wait
-from trax.store.pipeline import bulk_copy, commit_together, run_together
+from trax.store.pipeline import bulk_copy
 from trax.store.schema import tables, tables_for
 from trax.store.schema.metadata import ACTIVE
 from trax.store.schema.work_queue import DELAYED, KEYED, PARKED, QUEUED, READY
-from trax.store.types import BigId, in_utc, parse_json, sql_literal
+from trax.store.types import BigId, parse_json, sql_literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,7 +67,7 @@ def add(connection: Connection, entries: Sequence[NewEntry], *, now: datetime) -
     return [ids[entry.external_id] for entry in entries]
 
 
-def row_of(entry: NewEntry, now: datetime | None) -> dict[str, Any]:
+def row_of(entry: NewEntry, now: datetime) -> dict[str, Any]:
     """Build one row of the document. A missing key becomes NULL."""
     row: dict[str, Any] = {
         name: value for name, value in zip(ENTRY_COLUMNS, entry, strict=True) if value is not None
@@ -121,9 +120,9 @@ def attach_dead_letters(connection: Connection, letters: Mapping[int, int], *, n
     return set(connection.execute(statement, {"rows": rows, "now": now}).scalars())
 
 
-def _is_ready(entry: NewEntry, now: datetime | None) -> bool:
+def _is_ready(entry: NewEntry, now: datetime) -> bool:
     """Whether the entry may run now. A delayed entry is promoted to ready when it is due."""
-    return entry.scheduled_at is None or (now is not None and entry.scheduled_at <= now)
+    return entry.scheduled_at is None or entry.scheduled_at <= now
 
 
 @cache
@@ -156,23 +155,16 @@ def _insert(dialect: str) -> Insert:
 
 
 @cache
-def rows_to_insert(dialect: str, *, in_group: bool = False) -> tuple[list[str], Select[*tuple[Any, ...]]]:
-    """Return the column names and the SELECT that inserts a document of `row_of` rows.
-
-    With `in_group` the entries get the group `:group_name`; if that does not exist, nothing is selected.
-    """
-    queue, group = tables_for(dialect).work_queue, tables_for(dialect).manifest_group
+def rows_to_insert(dialect: str) -> tuple[list[str], Select[*tuple[Any, ...]]]:
+    """Return the column names and the SELECT that inserts a document of `row_of` rows."""
+    queue = tables_for(dialect).work_queue
     types = {name: queue.c[name].type for name in (*ENTRY_COLUMNS, "ready")}
     entries = rows_of(dialect, "entries", types)
     columns: dict[str, Any] = {name: entries.c[name] for name in types} | {
         "status": sql_literal(QueueStatus.QUEUED),
         "created_at": now_parameter(dialect),
     }
-    if not in_group:
-        return list(columns), select(*columns.values())
-    columns |= {"group_id": group.c.id, "group_priority": group.c.priority}
-    source = entries.join(group, group.c.name == bindparam("group_name"))
-    return list(columns), select(*columns.values()).select_from(source)
+    return list(columns), select(*columns.values())
 
 
 def _copy_in(connection: Connection, entries: Sequence[NewEntry], now: datetime) -> list[int]:
@@ -220,63 +212,6 @@ def build_record(row: Row[Any]) -> WorkQueueEntry:
         dead_letter_id=row.dead_letter_id,
         parked_at=row.parked_at,
     )
-
-
-InsertedEntry = tuple[int, "datetime"]
-"""The id of an entry and its `created_at`."""
-
-
-def add_and_commit(
-    connection: Connection, entries: Sequence[NewEntry], *, now: datetime | None
-) -> dict[str, InsertedEntry]:
-    """Insert entries without group or delay, and commit. Returns them by external id."""
-    announce(connection, Topic.WORK_QUEUE)
-    parameters = {"entries": _document(entries), "now": now}
-    notices = notifications(connection)
-    statement = (
-        _insert_and_notify(connection.dialect.name) if notices else _insert_returning(connection.dialect.name)
-    )
-    for _, more in notices:
-        parameters |= more
-    return _parse_inserted(commit_together(connection, (statement, parameters))[0])
-
-
-def add_to_group(
-    connection: Connection, entries: Sequence[NewEntry], group: str, *, now: datetime | None
-) -> dict[str, InsertedEntry]:
-    """Insert entries of a group, without commit. Inserts nothing if the group does not exist."""
-    parameters = {"entries": _document(entries), "now": now, "group_name": group}
-    inserted = _parse_inserted(
-        run_together(connection, (_insert_returning(connection.dialect.name, in_group=True), parameters))[0]
-    )
-    if inserted:
-        announce(connection, Topic.WORK_QUEUE)
-    return inserted
-
-
-def _document(entries: Sequence[NewEntry]) -> str:
-    return document(row_of(entry, None) for entry in entries)
-
-
-def _parse_inserted(rows: Any) -> dict[str, InsertedEntry]:
-    return {external_id: (entry_id, in_utc(created_at)) for entry_id, external_id, created_at in rows}
-
-
-@cache
-def _insert_and_notify(dialect: str) -> Select[Any]:
-    """Insert and notify in one statement, which needs no explicit transaction."""
-    inserted, notified = (
-        _insert_returning(dialect).cte("inserted"),
-        select(notify_expression()).cte("notified"),
-    )
-    return select(inserted).select_from(inserted.join(notified, true()))
-
-
-@cache
-def _insert_returning(dialect: str, *, in_group: bool = False) -> Any:
-    queue = tables_for(dialect).work_queue
-    rows = rows_to_insert(dialect, in_group=in_group)
-    return insert(queue).from_select(*rows).returning(queue.c.id, queue.c.external_id, queue.c.created_at)
 
 
 WAIT_SECONDS: Final = 10.0

@@ -105,13 +105,14 @@ def parse_claimed(results: Sequence[Rows]) -> list[Claimed]:
     return runs
 
 
-def claim_columns(dialect: str) -> list[ColumnElement[Any]]:
-    """The columns of `Claimed`."""
+def claim_columns(dialect: str, waited: ColumnElement[Any] | None = None) -> list[ColumnElement[Any]]:
+    """The columns of `Claimed`; `waited` is the time from admission to start, where it is known."""
     t = tables_for(dialect)
     # Literal SQL: SQLAlchemy does not correlate a subquery to the table of an INSERT.
     name = f"SELECT named.external_id FROM {t.manifest.fullname} named WHERE named.id"  # noqa: S608 - no user input
     manifest = literal_column(f"({name} = {t.metadata.fullname}.manifest_id)", Text)
-    waited = cast(seconds_between(dialect, t.metadata.c.created_at, t.metadata.c.started_at), Float)
+    if waited is None:
+        waited = cast(seconds_between(dialect, t.metadata.c.created_at, t.metadata.c.started_at), Float)
     return [*(t.metadata.c[column] for column in ("id", *Claimed._fields[1:-2])), manifest, waited]
 
 

@@ -6,21 +6,30 @@ from dataclasses import asdict
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import bindparam, func, insert, select, text, update
+from sqlalchemy import Text, bindparam, cast, column, func, insert, null, select, text, update
 
 from trax.records.metadata import Metadata, timings_from_json
 from trax.records.states import CancelReason, State
 from trax.store.announce import notifications, send_with_commit
-from trax.store.dialect import among, id_document, now_parameter, quick_document, rows_of
+from trax.store.dialect import (
+    among,
+    id_array,
+    id_document,
+    ids_of,
+    json_array,
+    now_parameter,
+    quick_document,
+    rows_of,
+)
 from trax.store.pipeline import commit_together, run_together
 from trax.store.schema import tables, tables_for
-from trax.store.types import BigId, Utc, parse_json, sql_literal, storable
+from trax.store.types import POSTGRESQL, SQLITE, BigId, Json, Utc, parse_json, sql_literal, storable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from sqlalchemy import Connection, Insert, Row, Select, Update
+    from sqlalchemy import ColumnElement, Connection, Insert, Row, Select, Update
 
     from trax.records.metadata import NewRun
     from trax.records.result import RunResult
@@ -85,7 +94,30 @@ def finish_statement(
     connection: Connection, results: Sequence[RunResult], *, now: datetime | None
 ) -> BoundStatement:
     dialect = connection.dialect.name
+    if dialect != SQLITE and all(map(_is_plain_success, results)):
+        workers = {result.worker_id for result in results}
+        if len(workers) == 1:
+            return _finish_completed_statement(results, workers.pop(), now)
     return _finish(dialect), {"results": quick_document(dialect, map(_row, results)), "now": now}
+
+
+def _is_plain_success(result: RunResult) -> bool:
+    return result.state is State.COMPLETED and result.junctions is None
+
+
+def _finish_completed_statement(
+    results: Sequence[RunResult], worker_id: int | None, now: datetime | None
+) -> BoundStatement:
+    """For completed runs of one worker on PostgreSQL: arrays cost the server half as much as a document."""
+    parameters: dict[str, Any] = {
+        "ids": id_document(result.metadata_id for result in results),
+        "worker_id": worker_id,
+        "now": now,
+    }
+    outputs = [storable(result.output) for result in results]
+    if len(set(outputs)) == 1:
+        return _finish_alike(POSTGRESQL), {**parameters, "output": outputs[0]}
+    return _finish_completed(POSTGRESQL), {**parameters, "outputs": json_array(outputs)}
 
 
 def parse_finished_ids(rows: Rows) -> set[int]:
@@ -139,21 +171,52 @@ def _finish(dialect: str) -> Update:
     metadata = tables_for(dialect).metadata
     types = {"metadata_id": BigId, "worker_id": BigId, "state": metadata.c.state.type}
     results = rows_of(dialect, "results", types | {name: metadata.c[name].type for name in RESULT_COLUMNS})
+    values = {name: results.c[name] for name in ("state", *RESULT_COLUMNS)}
+    return _finish_each(dialect, results.c.metadata_id, results.c.worker_id, values)
+
+
+@cache
+def _finish_completed(dialect: str) -> Update:
+    """End completed runs of one worker, each with its output."""
+    texts = select(func.json_array_elements_text(cast(bindparam("outputs", type_=Text), Json)))
+    listed = func.unnest(id_array("ids"), func.array(texts.scalar_subquery())).table_valued(
+        column("id", BigId), column("output", Text), name="given"
+    )
+    given = listed.render_derived()
+    return _finish_each(dialect, given.c.id, _worker_parameter(), _success(cast(given.c.output, Json)))
+
+
+@cache
+def _finish_alike(dialect: str) -> Update:
+    """End completed runs of one worker that have the same output, as a rule none."""
+    output = cast(bindparam("output", type_=Text), Json)
+    return _finish_each(dialect, ids_of(dialect).c.id, _worker_parameter(), _success(output))
+
+
+def _worker_parameter() -> ColumnElement[Any]:
+    return bindparam("worker_id", type_=BigId)
+
+
+def _success(output: ColumnElement[Any]) -> dict[str, Any]:
+    nothing = dict.fromkeys(RESULT_COLUMNS, null())
+    return {**nothing, "state": sql_literal(State.COMPLETED), "output": output}
+
+
+def _finish_each(
+    dialect: str, run_id: ColumnElement[Any], worker_id: ColumnElement[Any], values: dict[str, Any]
+) -> Update:
+    metadata = tables_for(dialect).metadata
     # COALESCE hides the condition: the planner would expect one running row, and scan the document per row.
     still_ours = func.coalesce(
         (metadata.c.state == sql_literal(State.IN_PROGRESS))
-        & metadata.c.worker_id.is_not_distinct_from(results.c.worker_id),
+        & metadata.c.worker_id.is_not_distinct_from(worker_id),
         False,
     )
     return (
         update(metadata)
-        .where(metadata.c.id == results.c.metadata_id, still_ours)
+        .where(metadata.c.id == run_id, still_ours)
         .values(
-            state=results.c.state,
-            ended_at=now_parameter(dialect),
-            current_junction=None,
-            junction_started_at=None,
-            **{name: results.c[name] for name in RESULT_COLUMNS},
+            ended_at=now_parameter(dialect), current_junction=null(), junction_started_at=null(), **values
         )
         .returning(metadata.c.id)
     )

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 ACTIVE = "state IN ('pending', 'in_progress')"
 UNDER_LIMITS = f"{ACTIVE} AND NOT exempt"
 """Runs that count against the limits."""
+PENDING = "state = 'pending'"
+RUNNING = "state = 'in_progress'"
+DIRECT = f"{RUNNING} AND submitter IS NULL"
+"""Runs of `app.run`, which were not admitted at the gate."""
 OUTBOX = "state = 'pending' AND submitted_at IS NULL AND submitter <> 'local'"
 """Runs that must still be handed to a submitter."""
 
@@ -26,33 +30,35 @@ def metadata(define: Definer) -> Table:
     table = define.table(
         "metadata",
         identity(),
-        Column("external_id", ByteOrderText, nullable=False),
-        Column("train", ByteOrderText, nullable=False),
-        Column("state", ByteOrderText, nullable=False),
+        # Columns of fixed width come first, and those that the end of a run writes come last: PostgreSQL pads
+        # less, and logs only the part of a row between the first and the last change.
         Column("manifest_id", BigId, define.foreign_key("manifest")),
         Column("group_id", BigId),
         Column("parent_id", BigId, define.foreign_key("metadata", ondelete="SET NULL")),
-        Column("priority", SmallInteger, nullable=False, server_default="0"),
-        Column("attempt", Integer, nullable=False, server_default="1"),
-        Column("input", JsonText),
-        Column("output", JsonText),
+        Column("worker_id", BigId),
         Column("created_at", Utc, nullable=False),
         Column("scheduled_for", Utc),
         Column("submitted_at", Utc),
         Column("handing_over_until", Utc),
         Column("started_at", Utc),
-        Column("ended_at", Utc),
         Column("timeout_seconds", Float),
-        Column("submitter", ByteOrderText),
-        Column("worker_id", BigId),
-        Column("host", ByteOrderText),
+        Column("attempt", Integer, nullable=False, server_default="1"),
+        Column("priority", SmallInteger, nullable=False, server_default="0"),
         Column("exempt", Boolean, nullable=False, server_default=false()),
         Column("cancel_requested", Boolean, nullable=False, server_default=false()),
+        Column("external_id", ByteOrderText, nullable=False),
+        Column("train", ByteOrderText, nullable=False),
+        Column("input", JsonText),
+        Column("submitter", ByteOrderText),
+        Column("host", ByteOrderText),
         Column("cancel_reason", ByteOrderText),
-        Column("current_junction", ByteOrderText),
-        Column("junction_started_at", Utc),
         Column("progress", Float),
         Column("progress_message", ByteOrderText),
+        Column("state", ByteOrderText, nullable=False),
+        Column("ended_at", Utc),
+        Column("output", JsonText),
+        Column("current_junction", ByteOrderText),
+        Column("junction_started_at", Utc),
         Column("junctions", JsonText),
         Column("failure_junction", ByteOrderText),
         Column("failure_exception", ByteOrderText),
@@ -69,12 +75,10 @@ def metadata(define: Definer) -> Table:
         storage=BUSY_TABLE,
     )
     column = table.c
-    define.index("metadata_active_idx", column.group_id, where=UNDER_LIMITS)
-    define.index(
-        "metadata_claim_idx", column.submitter, column.priority.desc(), column.id, where="state = 'pending'"
-    )
+    define.index("metadata_claim_idx", column.submitter, column.priority.desc(), column.id, where=PENDING)
     define.index("metadata_outbox_idx", column.submitter, column.priority.desc(), column.id, where=OUTBOX)
-    define.index("metadata_running_idx", column.worker_id, where="state = 'in_progress'")
+    define.index("metadata_running_idx", column.worker_id, where=RUNNING)
+    define.index("metadata_direct_idx", column.id, where=DIRECT)
     define.index("metadata_failed_idx", column.id, where="state = 'failed'")
     define.index("metadata_cancelled_idx", column.id, where="state = 'cancelled'")
     define.index("metadata_ended_idx", column.train, column.ended_at, where="ended_at IS NOT NULL")

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import BigInteger, Boolean, Column, Float, Integer, false
 
-from trax.records.audit import Via
+from trax.records.audit import SignIn, Via
 from trax.records.stats import Span
-from trax.records.web_session import SignIn
 from trax.records.worker import WorkerKind
 from trax.store.schema.define import identity
 from trax.store.types import BigId, ByteOrderText, JsonText, Utc

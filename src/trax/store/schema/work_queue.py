@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Boolean, Column, Float, Integer, SmallInteger
+from sqlalchemy import Boolean, Column, Float, Integer, SmallInteger, func
 
 from trax.records.states import Origin, QueueStatus
 from trax.store.schema.define import BUSY_TABLE, identity
-from trax.store.types import BigId, ByteOrderText, JsonText, Utc
+from trax.store.types import SQLITE, BigId, ByteOrderText, JsonText, TransactionId, Utc
 
 if TYPE_CHECKING:
     from sqlalchemy import Table
@@ -27,35 +27,40 @@ KEYED = "unique_key IS NOT NULL"
 """Entries with a unique key, in any status. The next enqueue with it releases it if the job has ended."""
 
 
+WRITTEN_IN = "written_in"
+
+
 def work_queue(define: Definer) -> Table:
     table = define.table(
         "work_queue",
         identity(),
+        # Columns of fixed width come first, and those that a dispatch writes come last: see `metadata`.
+        Column("group_id", BigId),
+        Column("manifest_id", BigId),
+        Column("dead_letter_id", BigId, define.foreign_key("dead_letter", ondelete="SET NULL")),
+        Column("created_at", Utc, nullable=False),
+        Column("scheduled_at", Utc),
+        Column("scheduled_for", Utc),
+        Column("parked_at", Utc),
+        Column("timeout_seconds", Float),
+        *_transaction_column(define),
+        Column("attempt", Integer, nullable=False, server_default="1"),
+        Column("dispatch_attempts", Integer, nullable=False, server_default="0"),
+        Column("priority", SmallInteger, nullable=False, server_default="0"),
+        Column("group_priority", SmallInteger, nullable=False, server_default="0"),
+        Column("ready", Boolean, nullable=False),
         Column("external_id", ByteOrderText, nullable=False, unique=True),
         Column("train", ByteOrderText, nullable=False),
         Column("input", JsonText),
-        Column("status", ByteOrderText, nullable=False),
         Column("origin", ByteOrderText, nullable=False),
-        Column("ready", Boolean, nullable=False),
         Column("parked", ByteOrderText),
-        Column("parked_at", Utc),
-        Column("priority", SmallInteger, nullable=False, server_default="0"),
-        Column("group_priority", SmallInteger, nullable=False, server_default="0"),
-        Column("group_id", BigId),
-        Column("manifest_id", BigId),
-        Column("metadata_id", BigId),
-        Column("dead_letter_id", BigId, define.foreign_key("dead_letter", ondelete="SET NULL")),
         Column("unique_key", ByteOrderText),
         # The key that another job took over after this one ended; a re-run requests it again.
         Column("former_key", ByteOrderText),
-        Column("attempt", Integer, nullable=False, server_default="1"),
         Column("retry", JsonText),
-        Column("timeout_seconds", Float),
-        Column("scheduled_at", Utc),
-        Column("scheduled_for", Utc),
-        Column("created_at", Utc, nullable=False),
+        Column("status", ByteOrderText, nullable=False),
+        Column("metadata_id", BigId),
         Column("dispatched_at", Utc),
-        Column("dispatch_attempts", Integer, nullable=False, server_default="0"),
         define.one_of("status", QueueStatus),
         define.one_of("origin", Origin),
         define.check("priority_range", "priority BETWEEN 0 AND 31"),
@@ -70,6 +75,10 @@ def work_queue(define: Definer) -> Table:
     in_order = (column.priority.desc(), column.created_at, column.id)
     define.index("work_queue_ready_idx", column.group_priority.desc(), *in_order, where=READY)
     define.index("work_queue_ready_in_group_idx", column.group_id, *in_order, where=READY)
+    if WRITTEN_IN in column:
+        # The last part keeps it from queries that do not ask for transactions: it would not have their order.
+        is_written = f"{READY} AND {WRITTEN_IN} IS NOT NULL"
+        define.index("work_queue_written_in_idx", column[WRITTEN_IN], where=is_written)
     define.index("work_queue_delayed_idx", column.scheduled_at, where=DELAYED)
     define.index("work_queue_parked_idx", column.parked, column.parked_at, where=PARKED)
     define.index("work_queue_parked_at_idx", column.parked_at, where=PARKED)
@@ -82,3 +91,14 @@ def work_queue(define: Definer) -> Table:
     define.index("work_queue_cancelled_idx", column.id, where="status = 'cancelled'")
     define.index("work_queue_dead_letter_idx", column.dead_letter_id, where="dead_letter_id IS NOT NULL")
     return table
+
+
+def _transaction_column(define: Definer) -> list[Column[str]]:
+    """The transaction that last wrote the row, set by every INSERT and UPDATE; `gate_memory` needs it.
+
+    On SQLite there is no such column.
+    """
+    if define.dialect == SQLITE:
+        return []
+    current = func.pg_current_xact_id()
+    return [Column(WRITTEN_IN, TransactionId, server_default=current, onupdate=current)]

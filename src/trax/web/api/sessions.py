@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 from starlette.responses import Response
 
 from trax.errors import NotFound
-from trax.records.web_session import WebSession
+from trax.records.audit import WebSession
 from trax.web.access import Means, Visitor
 from trax.web.api.bodies import Body, JsonRoute
 from trax.web.api.paging import ApiPage, JsonWriter, ListQueryById, NameQuery, PathId, load_page

@@ -1,7 +1,7 @@
 """The pages of the dashboard.
 
 Each module is one noun: its handlers call the app, build values for display (`Listing`, …) and render a
-template. Changes are plain HTML forms that post to their own page, which is then shown again (`actions.py`).
+template. Changes are plain HTML forms that post to their own page, then shown again (`rendering.py`).
 
 home.py          `/`: key figures and charts; `/workers`
 trains.py        `/trains`: the list, and the form to run one
@@ -14,9 +14,8 @@ settings.py      `/settings`, and display preferences
 audit.py         `/audit`
 login.py         `/login`, `/logout`, `/sessions`
 
-rendering.py     templates, static files, preferences, one-time messages
+rendering.py     templates, static files, preferences, form actions and their messages
 listing.py       pagination of lists
-actions.py       form actions, audited
 forms.py         form fields from a JSON Schema, and their values
 formats.py       formatting and parsing of values; JSON with colours
 """

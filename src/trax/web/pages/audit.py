@@ -10,10 +10,9 @@ from starlette.responses import Response
 
 from trax.errors import TraxError
 from trax.web.context import context_of, request_form
-from trax.web.pages.actions import run_action
 from trax.web.pages.formats import whole_number
 from trax.web.pages.listing import ROWS, by_id, query_number, query_text
-from trax.web.pages.rendering import Message, show
+from trax.web.pages.rendering import Message, run_action, show
 
 if TYPE_CHECKING:
     from trax.web.context import Form

@@ -12,10 +12,9 @@ from trax.errors import NotFound, TraxError
 from trax.records.listing import RecordPage
 from trax.records.states import DeadLetterStatus, State
 from trax.web.context import context_of, request_form
-from trax.web.pages.actions import row_ids, run_action
 from trax.web.pages.formats import many, whole_number
 from trax.web.pages.listing import by_id, query_choice, query_number, query_text
-from trax.web.pages.rendering import Message, show
+from trax.web.pages.rendering import Message, row_ids, run_action, show
 
 if TYPE_CHECKING:
     from trax.app.dead_letters import DeadLetterKeywords

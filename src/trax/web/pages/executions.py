@@ -18,10 +18,9 @@ from trax.records.states import ACTIVE, LogLevel, State
 from trax.web.api.trains import rerun
 from trax.web.charts import Stretch, stretches
 from trax.web.context import context_of, request_form
-from trax.web.pages.actions import row_ids, run_action
 from trax.web.pages.formats import many, plain, span
 from trax.web.pages.listing import ROWS, load_newest, newest_first, query_choice, query_number, query_text
-from trax.web.pages.rendering import Message, Preferences, current_time, show
+from trax.web.pages.rendering import Message, Preferences, current_time, row_ids, run_action, show
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,10 +14,9 @@ from trax.schedule.declaration import UNSET
 from trax.web.charts import Node
 from trax.web.charts import graph as draw_graph
 from trax.web.context import context_of, link, request_form
-from trax.web.pages.actions import run_action
 from trax.web.pages.formats import many, whole_number
 from trax.web.pages.listing import ROWS, from_start, query_text
-from trax.web.pages.rendering import Message, show
+from trax.web.pages.rendering import Message, run_action, show
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -13,10 +13,9 @@ from trax.web.access import Means
 from trax.web.api.sessions import sessions_for
 from trax.web.context import context_of, csrf_token, link, request_form, visitor_of
 from trax.web.login import log_in, log_in_by_link, safe_next
-from trax.web.pages.actions import run_action
 from trax.web.pages.formats import many, whole_number
 from trax.web.pages.listing import ROWS, by_id, query_number, query_text
-from trax.web.pages.rendering import Message, show, show_plain
+from trax.web.pages.rendering import Message, run_action, show, show_plain
 from trax.web.problems import Refusal
 from trax.web.sessions import delete_cookie, set_cookie
 

@@ -14,10 +14,9 @@ from trax.records.states import ScheduleType
 from trax.schedule.preview import explain, preview_runs
 from trax.web.charts import Node, graph
 from trax.web.context import context_of, link, request_form
-from trax.web.pages.actions import run_action
 from trax.web.pages.formats import describe_exclusion, exact, many
 from trax.web.pages.listing import ROWS, by_name, query_choice, query_text
-from trax.web.pages.rendering import Message, show
+from trax.web.pages.rendering import Message, run_action, show
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

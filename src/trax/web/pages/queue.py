@@ -10,10 +10,9 @@ from starlette.responses import Response
 
 from trax.records.states import Origin, QueueStatus
 from trax.web.context import context_of, request_form
-from trax.web.pages.actions import row_ids, run_action
 from trax.web.pages.formats import many
 from trax.web.pages.listing import load_newest, query_choice, query_text
-from trax.web.pages.rendering import Message, show
+from trax.web.pages.rendering import Message, row_ids, run_action, show
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

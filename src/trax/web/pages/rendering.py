@@ -1,4 +1,4 @@
-"""Render pages: templates, static files, display preferences, and one-time messages."""
+"""Render pages: templates, static files, display preferences, form actions and their one-time messages."""
 
 from __future__ import annotations
 
@@ -13,25 +13,28 @@ from urllib.parse import parse_qsl
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import escape
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, RedirectResponse
 from starlette.staticfiles import StaticFiles
 
 from trax.bounds import load_json
 from trax.clock import utc_now
+from trax.errors import StoreError, TraxError
 from trax.escapes import visible_text
-from trax.web.context import context_of, csrf_token, link, visitor_of
+from trax.web import sessions
+from trax.web.context import context_of, csrf_token, current_url, link, request_form, visitor_of
 from trax.web.login import safe_next
 from trax.web.pages import formats
 from trax.web.pages.formats import json_pieces, parse_whole
-from trax.web.sessions import cookie
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
     from datetime import datetime
 
     from starlette.requests import Request
     from starlette.responses import Response
     from starlette.types import Scope
+
+    from trax.web.context import Form
 
 
 LIVE: Final = "x-trax-live"
@@ -222,7 +225,9 @@ class Preferences:
 
     def save(self, request: Request, response: Response) -> None:
         value = f"admin={int(self.admin)}&pace={self.pace}&hidden={'.'.join(sorted(self.hidden))}"
-        response.headers.append("Set-Cookie", cookie(request, PREFERENCES_COOKIE, value, seconds=YEAR))
+        response.headers.append(
+            "Set-Cookie", sessions.cookie(request, PREFERENCES_COOKIE, value, seconds=YEAR)
+        )
 
 
 def _pace(text: str) -> int:
@@ -249,7 +254,7 @@ class Message:
 def set_message(request: Request, response: Response, message: Message) -> None:
     content = {**asdict(message), "text": message.text[:CHARACTERS]}
     encoded = urlsafe_b64encode(json.dumps(content).encode()).decode()
-    response.headers.append("Set-Cookie", cookie(request, MESSAGES_COOKIE, encoded, seconds=SECONDS))
+    response.headers.append("Set-Cookie", sessions.cookie(request, MESSAGES_COOKIE, encoded, seconds=SECONDS))
 
 
 def read_messages(request: Request) -> list[Message]:
@@ -263,8 +268,44 @@ def read_messages(request: Request) -> list[Message]:
 
 def clear_message(request: Request, response: Response) -> None:
     if MESSAGES_COOKIE in request.cookies:
-        response.headers.append("Set-Cookie", cookie(request, MESSAGES_COOKIE, "", seconds=0))
+        response.headers.append("Set-Cookie", sessions.cookie(request, MESSAGES_COOKIE, "", seconds=0))
 
 
 def _own_path(path: Any) -> str | None:
     return path if isinstance(path, str) and path == safe_next(path) else None
+
+
+YES: Final = "yes"
+
+
+async def run_action(
+    request: Request, action: Callable[[], Awaitable[Message]], *, question: str | None = None
+) -> Response:
+    """Run an action and redirect to the page with its message.
+
+    With a question, the user must confirm first: in a dialog, or without scripts on a page of its own. An
+    error is shown as a message on the same page: another operator may simply have been faster.
+    """
+    form = request_form(request)
+    if question and form.get("confirmed") != YES:
+        return _confirm_page(request, form, question)
+    try:
+        message = await action()
+    except StoreError:
+        raise
+    except TraxError as error:
+        message = Message(str(error), is_good=False)
+    response = RedirectResponse(current_url(request), 303)
+    set_message(request, response, message)
+    return response
+
+
+def row_ids(form: Form) -> list[int]:
+    """The ids of the selected rows, where ids are numbers."""
+    return [number for word in form.all("ids") if (number := parse_whole(word)) is not None]
+
+
+def _confirm_page(request: Request, form: Form, question: str) -> Response:
+    fields = [(name, value) for name, value in form.pairs if name != sessions.FIELD]
+    token = [(sessions.FIELD, form.get(sessions.FIELD))]
+    return show(request, "confirm.html", question=question, fields=token + fields, back=current_url(request))

@@ -15,10 +15,9 @@ from trax.errors import TraxError
 from trax.settings import SettingOrigin, Settings
 from trax.web.api.settings import Setting, load_settings
 from trax.web.context import context_of, link, request_form
-from trax.web.pages.actions import run_action
 from trax.web.pages.formats import duration
 from trax.web.pages.forms import Kind, form_of
-from trax.web.pages.rendering import BLOCKS, Message, Preferences, set_message, show
+from trax.web.pages.rendering import BLOCKS, Message, Preferences, run_action, set_message, show
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trax.store.migrations.sql import run_sql_file
+from trax.store.migrations import run_sql_file
 
 revision = "0001"
 down_revision = None

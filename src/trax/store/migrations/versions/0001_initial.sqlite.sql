@@ -173,33 +173,33 @@ CREATE TABLE trax_manifest (
 
 CREATE TABLE trax_metadata (
     id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
-    external_id TEXT NOT NULL,
-    train TEXT NOT NULL,
-    state TEXT NOT NULL,
     manifest_id INTEGER,
     group_id INTEGER,
     parent_id INTEGER,
-    priority SMALLINT DEFAULT '0' NOT NULL,
-    attempt INTEGER DEFAULT '1' NOT NULL,
-    input TEXT,
-    output TEXT,
+    worker_id INTEGER,
     created_at VARCHAR(27) NOT NULL,
     scheduled_for VARCHAR(27),
     submitted_at VARCHAR(27),
     handing_over_until VARCHAR(27),
     started_at VARCHAR(27),
-    ended_at VARCHAR(27),
     timeout_seconds FLOAT,
-    submitter TEXT,
-    worker_id INTEGER,
-    host TEXT,
+    attempt INTEGER DEFAULT '1' NOT NULL,
+    priority SMALLINT DEFAULT '0' NOT NULL,
     exempt BOOLEAN DEFAULT 0 NOT NULL,
     cancel_requested BOOLEAN DEFAULT 0 NOT NULL,
+    external_id TEXT NOT NULL,
+    train TEXT NOT NULL,
+    input TEXT,
+    submitter TEXT,
+    host TEXT,
     cancel_reason TEXT,
-    current_junction TEXT,
-    junction_started_at VARCHAR(27),
     progress FLOAT,
     progress_message TEXT,
+    state TEXT NOT NULL,
+    ended_at VARCHAR(27),
+    output TEXT,
+    current_junction TEXT,
+    junction_started_at VARCHAR(27),
     junctions TEXT,
     failure_junction TEXT,
     failure_exception TEXT,
@@ -258,30 +258,30 @@ CREATE TABLE trax_log (
 
 CREATE TABLE trax_work_queue (
     id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    group_id INTEGER,
+    manifest_id INTEGER,
+    dead_letter_id INTEGER,
+    created_at VARCHAR(27) NOT NULL,
+    scheduled_at VARCHAR(27),
+    scheduled_for VARCHAR(27),
+    parked_at VARCHAR(27),
+    timeout_seconds FLOAT,
+    attempt INTEGER DEFAULT '1' NOT NULL,
+    dispatch_attempts INTEGER DEFAULT '0' NOT NULL,
+    priority SMALLINT DEFAULT '0' NOT NULL,
+    group_priority SMALLINT DEFAULT '0' NOT NULL,
+    ready BOOLEAN NOT NULL,
     external_id TEXT NOT NULL,
     train TEXT NOT NULL,
     input TEXT,
-    status TEXT NOT NULL,
     origin TEXT NOT NULL,
-    ready BOOLEAN NOT NULL,
     parked TEXT,
-    parked_at VARCHAR(27),
-    priority SMALLINT DEFAULT '0' NOT NULL,
-    group_priority SMALLINT DEFAULT '0' NOT NULL,
-    group_id INTEGER,
-    manifest_id INTEGER,
-    metadata_id INTEGER,
-    dead_letter_id INTEGER,
     unique_key TEXT,
     former_key TEXT,
-    attempt INTEGER DEFAULT '1' NOT NULL,
     retry TEXT,
-    timeout_seconds FLOAT,
-    scheduled_at VARCHAR(27),
-    scheduled_for VARCHAR(27),
-    created_at VARCHAR(27) NOT NULL,
+    status TEXT NOT NULL,
+    metadata_id INTEGER,
     dispatched_at VARCHAR(27),
-    dispatch_attempts INTEGER DEFAULT '0' NOT NULL,
     CONSTRAINT status_known CHECK (status IN ('queued', 'dispatched', 'cancelled')),
     CONSTRAINT origin_known CHECK (origin IN ('schedule', 'retry', 'trigger', 'requeue', 'dormant', 'queue', 'rerun')),
     CONSTRAINT priority_range CHECK (priority BETWEEN 0 AND 31),
@@ -290,8 +290,8 @@ CREATE TABLE trax_work_queue (
     CONSTRAINT delayed_has_moment CHECK (ready OR scheduled_at IS NOT NULL OR parked IS NOT NULL),
     CONSTRAINT parked_has_moment CHECK ((parked IS NULL) = (parked_at IS NULL)),
     CONSTRAINT dispatched_has_moment CHECK ((status = 'dispatched') = (dispatched_at IS NOT NULL)),
-    UNIQUE (external_id),
-    FOREIGN KEY(dead_letter_id) REFERENCES trax_dead_letter (id) ON DELETE SET NULL
+    FOREIGN KEY(dead_letter_id) REFERENCES trax_dead_letter (id) ON DELETE SET NULL,
+    UNIQUE (external_id)
 );
 
 CREATE INDEX trax_audit_action_idx ON trax_audit (action, id);
@@ -322,13 +322,13 @@ CREATE INDEX trax_manifest_resting_idx ON trax_manifest (id) WHERE enabled AND n
 
 CREATE INDEX trax_manifest_retired_idx ON trax_manifest (external_id) WHERE retired_at IS NOT NULL;
 
-CREATE INDEX trax_metadata_active_idx ON trax_metadata (group_id) WHERE state IN ('pending', 'in_progress') AND NOT exempt;
-
 CREATE INDEX trax_metadata_active_of_manifest_idx ON trax_metadata (manifest_id) WHERE state IN ('pending', 'in_progress') AND manifest_id IS NOT NULL;
 
 CREATE INDEX trax_metadata_cancelled_idx ON trax_metadata (id) WHERE state = 'cancelled';
 
 CREATE INDEX trax_metadata_claim_idx ON trax_metadata (submitter, priority DESC, id) WHERE state = 'pending';
+
+CREATE INDEX trax_metadata_direct_idx ON trax_metadata (id) WHERE state = 'in_progress' AND submitter IS NULL;
 
 CREATE INDEX trax_metadata_ended_idx ON trax_metadata (train, ended_at) WHERE ended_at IS NOT NULL;
 

@@ -1,4 +1,4 @@
-"""The far side of SQS: moto's server, a queue for us and one for bare messages, and a consumer of ours."""
+"""The worker side of SQS: moto's server, a queue for us and one for bare messages, and a consumer of ours."""
 
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any
 import boto3.session
 from moto.server import ThreadedMotoServer
 
+from bench.app import build_app
 from bench.children import say, words
-from bench.railway import railway
 from trax.remote.sqs.consumer import SqsConsumer
 
 
@@ -28,7 +28,7 @@ async def main() -> None:
     sqs = client(endpoint := f"http://{host}:{port}")
     queue, bare = (sqs.create_queue(QueueName=name)["QueueUrl"] for name in ("jobs", "bare"))
     stopped = asyncio.Event()
-    consuming = asyncio.create_task(SqsConsumer(railway().app, queue, client=sqs).run(stopped))
+    consuming = asyncio.create_task(SqsConsumer(build_app().app, queue, client=sqs).run(stopped))
     say(ready=True, where={"endpoint": endpoint, "queue": queue, "bare": bare})
     async for _ in words():
         pass

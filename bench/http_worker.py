@@ -1,4 +1,4 @@
-"""The far side of HTTP workers, and beside it an address that answers without us."""
+"""The worker side of HTTP, and beside it an address that answers without us."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, Final
 
 import uvicorn
 
+from bench.app import build_app
 from bench.children import say, words
-from bench.railway import railway
 
 SECRET: Final = "a secret for the benchmark"  # noqa: S105 - nobody else can reach it
 
 
 async def main() -> None:
-    endpoint = railway().app.http_endpoint(SECRET, concurrency=20)
+    endpoint = build_app().app.http_endpoint(SECRET, concurrency=20)
 
     async def serve(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http" and scope["path"] == "/bare":

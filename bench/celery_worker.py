@@ -1,4 +1,4 @@
-"""The far side of Celery: a worker with our task, and beside it a task that does nothing without us."""
+"""The worker side of Celery: a worker with our task, and beside it a task that does nothing without us."""
 
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from celery import Celery, signals
 
+from bench.app import build_app
 from bench.children import say
-from bench.railway import railway
 from trax.remote.celery import celery_task
 
 PROCESSES: Final = 4
@@ -30,7 +30,7 @@ def celery_app(broker: str) -> tuple[Any, Any]:
 
 def main() -> None:
     app, _ = celery_app(os.environ["BROKER"])
-    celery_task(railway().app, app)
+    celery_task(build_app().app, app)
     signals.worker_ready.connect(_ready)
     Thread(target=_end_with_input, daemon=True).start()
     app.worker_main(["-q", "worker", "-c", str(PROCESSES), "-l", "error"])

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from bench.children import say
 
-WARMING: Final = 40
+WARM_UP: Final = 40
 
 
 def main() -> None:
@@ -19,17 +19,17 @@ def main() -> None:
     library.init(address=os.environ["CLUSTER"], log_to_driver=False, logging_level="error")
     say(ready=True)
     for line in sys.stdin:
-        say(bare=_measured(library, *map(int, line.split())))
+        say(bare=_measure(library, *map(int, line.split())))
 
 
-def _measured(ray: Any, many: int, single: int, rounds: int) -> tuple[list[float], list[float]]:
+def _measure(ray: Any, many: int, single: int, rounds: int) -> tuple[list[float], list[float]]:
     """Tasks a second, from the first one asked for to the last result; and how long one takes by itself."""
 
     def nothing(number: int) -> None:
         """Do nothing."""
 
     noop = ray.remote(nothing)
-    _seconds(ray, noop, WARMING)
+    _seconds(ray, noop, min(WARM_UP, many))
     rates = [many / _seconds(ray, noop, many) for _ in range(rounds)]
     return rates, [_seconds(ray, noop, 1) for _ in range(single)]
 

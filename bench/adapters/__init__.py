@@ -1,0 +1,62 @@
+"""One module for each contender, all with the same verbs, each run in the contender's own environment.
+
+jobs.py                what the jobs do, and what they saw
+__main__.py            the process that a benchmark starts: it fills, works, offers or waits, as it is told
+postgresql.py          what the contenders on PostgreSQL share
+trax_jobs.py           Trax
+pgqueuer_jobs.py       PgQueuer
+awa_jobs.py            awa
+oban_jobs.py           Oban
+procrastinate_jobs.py  Procrastinate
+dbos_jobs.py           DBOS
+saq_jobs.py            SAQ on Valkey
+celery_jobs.py         Celery on Valkey
+
+Nothing but the standard library is imported here.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+FILL = 1_000
+
+
+class Adapter(ABC):
+    """What a benchmark asks of a contender; `url` is its database."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    @abstractmethod
+    async def open(self) -> None:
+        """Connect, and create the tables if they are missing."""
+
+    async def fill(self, jobs: int) -> None:
+        """Queue jobs that do nothing, before the time is taken."""
+        for done in range(0, jobs, FILL):
+            await self.add_many(min(FILL, jobs - done))
+
+    @abstractmethod
+    async def add_many(self, count: int) -> None:
+        """Queue jobs that do nothing, in the way that suits many at once."""
+
+    @abstractmethod
+    async def add_one(self) -> None:
+        """Queue one job that does nothing."""
+
+    @abstractmethod
+    async def add_tell(self, asked: float) -> None:
+        """Queue one job that tells when it started, with the moment at which it was asked for."""
+
+    @abstractmethod
+    async def work(self) -> None:
+        """Start to work, and return."""
+
+    @abstractmethod
+    async def is_done(self) -> bool:
+        """Whether every job that was queued has ended and its end is stored; must cost next to nothing."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Stop working."""

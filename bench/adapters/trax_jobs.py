@@ -1,0 +1,56 @@
+"""Trax, as `trax run` runs it: limits on, off, out of the box, with async and with sync trains."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from bench.adapters import Adapter
+from bench.app import Job, build_app
+from bench.filling import GLOBAL_LIMIT, fill, is_drained
+
+SLOTS: Final = 500
+
+
+class Contender(Adapter):
+    def __init__(
+        self, url: str, *, limited: bool = True, train: str = "noop", defaults: bool = False
+    ) -> None:
+        super().__init__(url)
+        settings: dict[str, Any] = {}
+        if not defaults:
+            settings = {
+                "local_worker_count": SLOTS,
+                "max_active_jobs": GLOBAL_LIMIT if limited else None,
+            }
+        self._limited, self._train = limited and not defaults, train
+        self._bench = build_app(url, **settings)
+        self._works = False
+
+    async def open(self) -> None:
+        self._store = await self._bench.app.parts.store.open()
+
+    async def fill(self, jobs: int) -> None:
+        await self._store.call(fill, self._store, jobs, limited=self._limited, train=self._train)
+
+    async def add_many(self, count: int) -> None:
+        await self._bench.app.queue_many(self._bench.noop, [Job(number=number) for number in range(count)])
+
+    async def add_one(self) -> None:
+        await self._bench.app.queue(self._bench.noop, Job(number=1))
+
+    async def add_tell(self, asked: float) -> None:
+        await self._bench.app.queue(self._bench.tell, asked)
+
+    async def work(self) -> None:
+        await self._bench.app.start()
+        self._works = True
+
+    async def is_done(self) -> bool:
+        return await self._store.ask(is_drained)
+
+    async def close(self) -> None:
+        if self._works:
+            await self._bench.app.stop()
+        else:
+            await asyncio.to_thread(self._bench.app.close)

@@ -1,0 +1,105 @@
+"""Every contender beside every other: draining, taking jobs in, and picking one up."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from statistics import median
+from typing import Any, Final
+
+from bench.children import ChildFailed
+from bench.contenders import ALL, Contender, available
+from bench.figures import Sheet, percentile, row, spread
+from bench.options import Options
+from bench.runner import Drain, drain, pick_up, take_in, team
+from bench.servers import Servers
+
+WIDTHS: Final = (26, 26, 12, 12, 10, 26, 24, 10)
+FEWEST: Final = 100
+"""Jobs, for those that drain a share."""
+CALLS: Final = 10
+SINGLES: Final = 300
+PICKUPS: Final = 50
+Figures = dict[str, list[Any]]
+
+
+def main(options: Options) -> None:
+    rounds = options.sized(options.rounds, 1)
+    print(f"peers: everyone takes turns, median (lowest to highest) of {rounds} rounds")
+    sheet = Sheet("peers", options)
+    with Servers() as servers:
+        figures = _measure(servers, options, rounds)
+        sheet.versions |= servers.versions
+    row(
+        "",
+        "jobs/s",
+        "2 processes",
+        "Python µs",
+        "server µs",
+        "WAL B",
+        "bulk/s",
+        "single/s",
+        "p50 ms",
+        widths=WIDTHS,
+    )
+    for name, found in figures.items():
+        _show(name, found)
+    sheet.figures |= figures
+    sheet.save()
+
+
+def _measure(servers: Servers, options: Options, rounds: int) -> dict[str, Figures]:
+    """Round by round, so that a slow minute of the machine hits all of them. Whoever fails is left out."""
+    figures: dict[str, Figures] = {}
+    contenders = available(ALL, options.only)
+    for _ in range(rounds):
+        for contender in list(contenders):
+            try:
+                found = _measure_one(servers, contender, options)
+            except (ChildFailed, AssertionError, TimeoutError) as error:
+                print(f"  {contender.name} is left out: {error}")
+                contenders.remove(contender)
+                figures.pop(contender.name, None)
+                continue
+            for which, each in found.items():
+                figures.setdefault(contender.name, defaultdict(list))[which].append(each)
+    return figures
+
+
+def _measure_one(servers: Servers, contender: Contender, options: Options) -> dict[str, Any]:
+    if options.quick:
+        with team(servers, contender) as pair:
+            return {
+                "drain": pair.drain(FEWEST)._asdict(),
+                "pickup": pair.pick_up(2),
+                "intake": pair.take_in(1, 5, 10)._asdict(),
+            }
+    jobs, calls = max(FEWEST, int(options.jobs * contender.share)), max(1, int(CALLS * contender.share))
+    return {
+        "drain": drain(servers, contender, jobs)._asdict(),
+        "drain 2": drain(servers, contender, jobs, 2)._asdict(),
+        "intake": take_in(servers, contender, calls, SINGLES)._asdict(),
+        "pickup": pick_up(servers, contender, PICKUPS),
+    }
+
+
+def _show(name: str, found: Figures) -> None:
+    drains = [Drain(**one) for one in found["drain"]]
+    pairs = [one["rate"] for one in found.get("drain 2", [])]
+    times = [one for each in found["pickup"] for one in each]
+    wal = [one.wal_bytes for one in drains if one.wal_bytes is not None]
+    row(
+        name,
+        spread([one.rate for one in drains]),
+        spread(pairs) if pairs else "",
+        f"{median(one.worker_us for one in drains):.0f}",
+        f"{median(one.server_us for one in drains):.0f}",
+        f"{median(wal):,.0f}" if wal else "",
+        spread([one["bulk"] for one in found["intake"]]),
+        spread([one["single"] for one in found["intake"]]),
+        f"{percentile(times, 0.5):.1f}",
+        widths=WIDTHS,
+    )
+
+
+if __name__ == "__main__":
+    main(Options())

@@ -1,0 +1,250 @@
+"""Write docs/benchmarks.md and its charts from the figures of the last runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from bench.charts import Line, Value, draw_bars
+from bench.children import PROJECT
+from bench.contenders import ALL, TRAX
+from bench.figures import LATEST, PUBLISHED, load_results, percentile, save_results, spread
+from bench.options import Options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+TEMPLATE: Final = Path(__file__).with_name("benchmarks.template.md")
+PAGE: Final = PROJECT / "docs" / "benchmarks.md"
+PICTURES: Final = PROJECT / "docs" / "pictures"
+BENCHES: Final = ("peers", "drain", "enqueue", "pickup", "load", "idle")
+NO_FIGURES: Final = (
+    "## Beside others\n\nNo figures yet: run `make bench ARGS=peers`, then `make bench ARGS=report`.\n"
+)
+HEADS: Final = (
+    "",
+    "Drain, jobs/s",
+    "2 processes",
+    "Worker µs/job",
+    "Server µs/job",
+    "WAL bytes/job",
+    "Bulk, jobs/s",
+    "Single, jobs/s",
+    "Pickup p50, ms",
+    "p99, ms",
+)
+LOAD: Final = """## Under a steady load
+
+One process queues single jobs at a steady rate and another one works. Times are from the call that queues to
+the start of the job, in milliseconds. A held snapshot means: another session stays idle in a transaction, so
+that PostgreSQL can remove no dead row.
+
+"""
+Results = dict[str, Any]
+
+
+def main(_options: Options) -> None:
+    for name in BENCHES:
+        if latest := load_results(LATEST, name):
+            save_results(PUBLISHED, name, latest)
+    results = {name: found for name in BENCHES if (found := load_results(PUBLISHED, name))}
+    for file, text in build_charts(results).items():
+        (PICTURES / file).write_text(text, encoding="utf-8")
+    PAGE.write_text(build_page(results), encoding="utf-8")
+    print(f"{PAGE.relative_to(PROJECT)}, from {', '.join(results) or 'nothing: no bench was run'}")
+
+
+def build_page(results: Results) -> str:
+    return TEMPLATE.read_text(encoding="utf-8").format(
+        conditions=_conditions(results),
+        peers=_peers(results["peers"]["figures"]) if "peers" in results else NO_FIGURES,
+        goals=_goals(results),
+        load=_load(results["load"]["figures"]) if "load" in results else "",
+    )
+
+
+def _conditions(results: Results) -> str:
+    """Where and when, and which versions."""
+    if not results:
+        return ""
+    rows = [
+        [name, found["at"], *found["machine"].values(), _format_versions(found["versions"])]
+        for name, found in results.items()
+    ]
+    heads = ["Run", "On", "Processor", "Memory", "System", "Load before", "Versions"]
+    return "## Machine and versions\n\n" + _table(heads, rows)
+
+
+def _format_versions(versions: dict[str, str]) -> str:
+    return ", ".join(f"{name} {number}" for name, number in versions.items())
+
+
+def _peers(figures: Results) -> str:
+    lines = ["## Beside others\n"]
+    for chart in CHARTS:
+        alternative = f"{chart.title}, {chart.unit}: the table below has the same figures"
+        lines.append(f"![{alternative}](pictures/{chart.file})\n")
+    rows = [_peer_row(one.name, figures[one.name]) for one in ALL if one.name in figures]
+    missing = [one.name for one in ALL if one.name not in figures]
+    lines.append(_table(HEADS, rows))
+    if missing:
+        lines.append(f"\nNot measured in this run: {', '.join(missing)}.\n")
+    return "\n".join(lines)
+
+
+def _peer_row(name: str, found: Results) -> list[str]:
+    one, two = found["drain"], found.get("drain 2", [])
+    times = [each for round_ in found["pickup"] for each in round_]
+    wal = [each["wal_bytes"] for each in one if each["wal_bytes"] is not None]
+    return [
+        f"**{name}**" if name == TRAX.name else name,
+        spread([each["rate"] for each in one]),
+        spread([each["rate"] for each in two]) if two else "-",
+        f"{median(each['worker_us'] for each in one):,.0f}",
+        f"{median(each['server_us'] for each in one):,.0f}",
+        f"{median(wal):,.0f}" if wal else "-",
+        spread([each["bulk"] for each in found["intake"]]),
+        spread([each["single"] for each in found["intake"]]),
+        f"{percentile(times, 0.5):.1f}",
+        f"{percentile(times, 0.99):.1f}",
+    ]
+
+
+def _goals(results: Results) -> str:
+    rows = [
+        [each["name"], each["figure"], each["goal"], "yes" if each["met"] else "**no**"]
+        for found in results.values()
+        for each in found["goals"]
+    ]
+    if not rows:
+        return ""
+    idle = results.get("drain", {}).get("figures", {}).get("idle share")
+    share = (
+        f"\nDuring a drain, neither Python nor the server worked {spread(idle, '.0%')} of the time.\n"
+        if idle
+        else ""
+    )
+    return "## Our goals\n\n" + _table(["", "Measured", "Goal", "Met"], rows) + share
+
+
+def _load(figures: Results) -> str:
+    rows = [
+        [
+            case,
+            name,
+            *(_milliseconds(found[which]) for which in ("p50", "p99", "p50 first", "p50 last")),
+            *(f"{found[which]:,.0f}" for which in ("first rate", "last rate", "waiting")),
+        ]
+        for case, contenders in figures.items()
+        for name, found in contenders.items()
+    ]
+    heads = ["Offered", "", "p50", "p99", "p50, first fifth", "p50, last fifth"]
+    heads += ["Jobs/s, first fifth", "Jobs/s, last fifth", "Left waiting"]
+    return LOAD + _table(heads, rows)
+
+
+def _milliseconds(figure: float | None) -> str:
+    return "-" if figure is None else f"{figure:,.1f}"
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def build_charts(results: Results) -> dict[str, str]:
+    """The charts by their file names."""
+    figures = results.get("peers", {}).get("figures", {})
+    return {
+        chart.file: draw_bars(chart.title, chart.unit, chart.series, lines)
+        for chart in CHARTS
+        if (lines := chart.lines(figures))
+    }
+
+
+def _rates(found: Results) -> list[list[float]]:
+    return [[each["rate"] for each in found.get(which, [])] for which in ("drain", "drain 2")]
+
+
+def _costs(found: Results) -> list[list[float]]:
+    return [[each[which] for each in found["drain"]] for which in ("worker_us", "server_us")]
+
+
+def _bulks(found: Results) -> list[list[float]]:
+    return [[each["bulk"] for each in found["intake"]]]
+
+
+def _singles(found: Results) -> list[list[float]]:
+    return [[each["single"] for each in found["intake"]]]
+
+
+def _pickups(found: Results) -> list[list[float]]:
+    return [[percentile(each, 0.5) for each in found["pickup"]]]
+
+
+class Chart(NamedTuple):
+    """`pick` takes the rounds of each series out of the figures of a contender."""
+
+    file: str
+    title: str
+    unit: str
+    series: Sequence[str]
+    pick: Callable[[Results], list[list[float]]]
+    is_more_better: bool = True
+
+    def lines(self, figures: Results) -> list[Line]:
+        """The contenders, the best first."""
+        found = {name: [_value(rounds) for rounds in self.pick(one)] for name, one in figures.items()}
+        lines = [Line(name, values, name == TRAX.name) for name, values in found.items()]
+        return sorted(lines, key=self._key, reverse=self.is_more_better)
+
+    def _key(self, line: Line) -> float:
+        return sum(value.middle for value in line.values if value) if self.pick is _costs else _first(line)
+
+
+def _first(line: Line) -> float:
+    return line.values[0].middle if line.values[0] else 0
+
+
+def _value(rounds: Sequence[float]) -> Value | None:
+    return Value(median(rounds), min(rounds), max(rounds)) if rounds else None
+
+
+CHARTS: Final = (
+    Chart(
+        "benchmark-drain.svg",
+        "A full queue is worked off",
+        "jobs a second",
+        ("1 process", "2 processes"),
+        _rates,
+    ),
+    Chart(
+        "benchmark-cost.svg",
+        "Processor time for each job",
+        "microseconds",
+        ("working process", "database server"),
+        _costs,
+        is_more_better=False,
+    ),
+    Chart("benchmark-bulk.svg", "Jobs queued 1,000 a call", "jobs a second", ("1 caller",), _bulks),
+    Chart(
+        "benchmark-single.svg",
+        "Jobs queued one a call",
+        "jobs a second",
+        ("1 caller, one after the other",),
+        _singles,
+    ),
+    Chart(
+        "benchmark-pickup.svg",
+        "From the call that queues to the start of the job",
+        "milliseconds",
+        ("median on an idle system",),
+        _pickups,
+        is_more_better=False,
+    ),
+)
+
+
+if __name__ == "__main__":
+    main(Options())

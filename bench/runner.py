@@ -1,0 +1,191 @@
+"""Have a contender work: every measurement is taken here, in the same way for all of them."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from bench.children import children
+from bench.processes import is_running, tree_cpu_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from bench.children import Child
+    from bench.contenders import Contender
+    from bench.servers import Place, Servers
+
+PAUSE_SECONDS: Final = 0.05
+"""After each job that is picked up, so that everything is idle again."""
+SAMPLE_SECONDS: Final = 0.005
+BULK: Final = 1_000
+MICROSECONDS: Final = 1e6
+MILLISECONDS: Final = 1e3
+
+
+class Drain(NamedTuple):
+    """What working off a full queue took: jobs a second, and for each job what it cost."""
+
+    rate: float
+    worker_us: float
+    """Processor time of all working processes."""
+    server_us: float
+    """Processor time of the database server, everything it does meanwhile included."""
+    wal_bytes: float | None
+
+
+class Intake(NamedTuple):
+    """Jobs a second that come in, many a call and one a call."""
+
+    bulk: float
+    single: float
+
+
+class Latency(NamedTuple):
+    """When each job was asked for and when it started, in seconds since the first of so many was offered."""
+
+    starts: list[tuple[float, float]]
+    offered: int
+    seconds: float
+
+
+class Team(NamedTuple):
+    """The processes of a contender: one that queues and watches, and those that work."""
+
+    client: Child
+    workers: list[Child]
+    place: Place
+
+    def drain(self, jobs: int) -> Drain:
+        """Fill a queue and time it from the word to work until the last end is stored."""
+        self.client.ask(f"fill {jobs}", "filled")
+        self.place.settle()
+        wal, started = self.place.wal_bytes(), time.monotonic()
+        for worker in self.workers:
+            worker.tell("work")
+        for worker in self.workers:
+            worker.hear("works")
+        # Processor time counts from here: that of a start belongs to no job. A batch is under way by now, of
+        # which this misses a part.
+        already, server, cpu = self._count(), self.place.cpu_seconds(), self._cpu_seconds()
+        took = self.client.ask("wait", "done") - started
+        cpu, server = self._cpu_seconds() - cpu, self.place.cpu_seconds() - server
+        ran, left = self._count(), max(1, jobs - already)  # a quick run may be over at once
+        assert ran >= jobs, f"{ran} of {jobs} jobs ran"
+        return Drain(
+            rate=jobs / took,
+            worker_us=cpu / left * MICROSECONDS,
+            server_us=server / left * MICROSECONDS,
+            wal_bytes=None if wal is None else ((self.place.wal_bytes() or 0) - wal) / jobs,
+        )
+
+    def take_in(self, calls: int, singles: int, size: int = BULK) -> Intake:
+        self.client.tell(f"enqueue {calls} {size} {singles}")
+        return Intake(self.client.hear("bulk"), self.client.hear("single"))
+
+    def pick_up(self, jobs: int) -> list[float]:
+        """Queue one job after the other for a worker that waits; milliseconds from the call to its start."""
+        times: list[float] = []
+        for _ in range(jobs + 1):
+            time.sleep(PAUSE_SECONDS)
+            self.client.tell("tell")
+            started = self.workers[0].hear("started")
+            times.append((started - self.workers[0].hear("asked")) * MILLISECONDS)
+        return times[1:]  # the first warms up
+
+    def _count(self) -> int:
+        return sum(worker.ask("count", "ran") for worker in self.workers)
+
+    def _cpu_seconds(self) -> float:
+        return sum(tree_cpu_seconds(worker.pid) for worker in self.workers)
+
+
+@contextmanager
+def team(servers: Servers, contender: Contender, workers: int = 1) -> Generator[Team]:
+    """Start the processes of a contender in a fresh place, all connected and none of them working."""
+    with (
+        servers.place(contender.storage) as place,
+        children(1 + workers, contender.python, "bench.adapters", *contender.arguments(place.url)) as started,
+    ):
+        for process in started:  # one after the other: the first makes the tables
+            process.ask("connect", "connected")
+        servers.versions[contender.name] = contender.version or "?"
+        yield Team(started[0], started[1:], place)
+
+
+def drain(servers: Servers, contender: Contender, jobs: int, processes: int = 1) -> Drain:
+    with team(servers, contender, processes) as processes_of_it:
+        return processes_of_it.drain(jobs)
+
+
+def take_in(servers: Servers, contender: Contender, calls: int, singles: int) -> Intake:
+    """Have jobs queued while nobody works."""
+    with team(servers, contender, 0) as alone:
+        return alone.take_in(calls, singles)
+
+
+def pick_up(servers: Servers, contender: Contender, jobs: int) -> list[float]:
+    with team(servers, contender) as pair:
+        pair.workers[0].ask("work", "works")
+        return pair.pick_up(jobs)
+
+
+def offer(servers: Servers, contender: Contender, rate: int, seconds: int, *, hold: bool = False) -> Latency:
+    """Queue single jobs at a steady rate while one process works.
+
+    With `hold`, beside a session that stays in a transaction, so that the server can remove no dead row.
+    """
+    with team(servers, contender) as (client, (worker,), place):
+        worker.ask("work", "works")
+        worker.ask("collect", "collects")
+        with _transaction(place, hold=hold):
+            client.tell(f"offer {rate} {seconds}")
+            began, ended, offered = client.hear("began"), client.hear("ended"), client.hear("offered")
+            starts = worker.ask("starts", "starts")  # as of the end of the offer: what waits is late
+        since = [(asked - began, started - began) for asked, started in starts if asked >= began]
+        return Latency(since, offered, ended - began)
+
+
+def idle_share(servers: Servers, contender: Contender, jobs: int) -> float:
+    """The share of a drain's time in which neither the worker nor the server uses a processor."""
+    with team(servers, contender) as (client, (worker,), place):
+        client.ask(f"fill {jobs}", "filled")
+        place.settle()
+        worker.ask("work", "works")
+        with _sampler([worker.pid, *place.server_pids()]) as samples:
+            client.ask("wait", "done")
+        return 1 - sum(samples) / max(1, len(samples))
+
+
+@contextmanager
+def _sampler(pids: list[int]) -> Generator[list[bool]]:
+    samples: list[bool] = []
+    ended = Event()
+
+    def sample() -> None:
+        while not ended.wait(SAMPLE_SECONDS):
+            samples.append(any(map(is_running, pids)))
+
+    thread = Thread(target=sample)
+    thread.start()
+    try:
+        yield samples
+    finally:
+        ended.set()
+        thread.join()
+
+
+@contextmanager
+def _transaction(place: Place, *, hold: bool) -> Generator[None]:
+    if not hold:
+        yield
+        return
+    import psycopg
+
+    with psycopg.connect(place.url) as connection:
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        connection.execute("SELECT 1")
+        yield
+        connection.rollback()

@@ -1,0 +1,219 @@
+"""Run single statements on PostgreSQL from an event loop, without a thread.
+
+A hop to a thread and back takes as long as a small statement, and twice its processor time. So an event loop
+that runs many of them keeps a connection of the pool for a while. What is not simple is left to the threads:
+the first calls, a second call at the same time, a connection that was lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from functools import lru_cache
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from psycopg import OperationalError
+from psycopg.adapt import PyFormat, Transformer
+from psycopg.errors import error_from_result
+from psycopg.pq import ExecStatus
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
+
+from trax.store.faults import is_read_only
+from trax.store.postgresql import MAX_PREPARED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sqlalchemy import PoolProxiedConnection
+    from sqlalchemy.sql.compiler import SQLCompiler
+
+    from trax.store.pipeline import BoundStatement, Rows
+    from trax.store.postgresql import PostgresqlConnection
+
+CHECK_SECONDS: Final = 1.0
+"""How often to check whether a response is late; and how long an idle connection is kept."""
+SUCCESS: Final = {ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK, ExecStatus.EMPTY_QUERY}
+
+
+class DirectConnection:
+    """A connection for one statement at a time, each a transaction of its own.
+
+    Its event loop listens to the socket until it was idle for a moment: then it goes back to the pool.
+    """
+
+    def __init__(self, pooled: PoolProxiedConnection) -> None:
+        self._pooled: PoolProxiedConnection | None = pooled
+        self._driver: PostgresqlConnection = cast("Any", pooled.driver_connection)
+        self._pgconn = self._driver.pgconn
+        self._socket = self._pgconn.socket
+        self._names: dict[tuple[str, tuple[int, ...]], bytes] = {}
+        self._response: asyncio.Future[Any] | None = None
+        self._results: list[Any] = []
+        self._is_used = False
+        self._is_over = False
+        self._sent_at = time.monotonic()
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._socket, self._advance)
+        self._timer = self._loop.call_later(CHECK_SECONDS, self._check)
+
+    @property
+    def is_open(self) -> bool:
+        return self._pooled is not None
+
+    @property
+    def is_free(self) -> bool:
+        return self._pooled is not None and not self._is_used
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether its event loop has ended."""
+        return self._loop.is_closed()
+
+    def close_when_free(self) -> None:
+        """Close it, from any thread: now, or when its statement has ended."""
+        self._is_over = True
+        if self._loop.is_closed():
+            self._close()
+        elif _is_running_here(self._loop):
+            self._close_if_free()
+        else:
+            self._loop.call_soon_threadsafe(self._close_if_free)
+
+    async def run(self, statement: BoundStatement) -> Rows:
+        self._is_used = True
+        try:
+            return await self._run(*statement)
+        except Exception as error:
+            if is_read_only(error) or self._driver.closed:  # after a fail-over it leads to the standby
+                self._close()
+            raise
+        finally:
+            self._is_used = False
+            if self._is_over:
+                self._close()
+
+    async def _run(self, statement: Any, parameters: Mapping[str, Any]) -> Rows:
+        text, names, constants = _compile(statement)
+        given = {**constants, **parameters}
+        transformer = Transformer(self._driver)
+        values = transformer.dump_sequence([given[name] for name in names], [PyFormat.AUTO] * len(names))
+        types, formats = transformer.types or (), transformer.formats
+        name = self._names.get((text, types)) or await self._prepare(text, types)
+        if name is None:
+            self._pgconn.send_query_params(text.encode(), values, types, formats)
+        else:
+            self._pgconn.send_query_prepared(name, values, formats)
+        result = await self._receive()
+        transformer.set_pgresult(result)
+        return transformer.load_rows(0, result.ntuples, tuple)
+
+    async def _prepare(self, text: str, types: tuple[int, ...]) -> bytes | None:
+        """Prepare a statement and return its name; None behind a pooler, where that must not be done."""
+        if self._driver.prepare_threshold is None or len(self._names) == MAX_PREPARED:
+            return None
+        name = f"trax_{next(_numbers)}".encode()
+        self._pgconn.send_prepare(name, text.encode(), types)
+        await self._receive()
+        self._names[text, types] = name
+        return name
+
+    async def _receive(self) -> Any:
+        """Send what is left to send, and return the response.
+
+        If the caller is cancelled, wait for the statement that was sent: otherwise its result is unknown.
+        """
+        self._response = self._loop.create_future()
+        self._sent_at = time.monotonic()
+        if self._pgconn.flush():
+            self._loop.add_writer(self._socket, self._advance)
+        try:
+            result = await self._response
+        except asyncio.CancelledError:
+            await self._wait_for_end()
+            raise
+        if result.status not in SUCCESS:
+            raise error_from_result(result, self._driver.info.encoding)
+        return result
+
+    async def _wait_for_end(self) -> None:
+        """Wait for a response that nobody needs, unless it is there; if cancelled again, close."""
+        if self._response is None:
+            return
+        response = self._response = self._loop.create_future()
+        try:
+            await asyncio.wait([response])
+        except asyncio.CancelledError:
+            self._close()
+            raise
+        response.exception()  # or asyncio logs that nobody read it
+
+    def _advance(self) -> None:
+        """Read and write what the socket is ready for."""
+        try:
+            if not self._pgconn.flush():
+                self._loop.remove_writer(self._socket)
+            self._pgconn.consume_input()
+            while self._response is not None and not self._pgconn.is_busy():
+                result = self._pgconn.get_result()
+                if result is not None:
+                    self._results.append(result)
+                    continue
+                [first, *_], self._results = self._results, []
+                response, self._response = self._response, None
+                if not response.done():
+                    response.set_result(first)
+        except Exception as error:  # noqa: BLE001 - whoever waits receives it
+            self._close(error)
+
+    def _check(self) -> None:
+        """Close the connection if the response is late; return it to the pool if it is idle."""
+        silent = time.monotonic() - self._sent_at
+        if self._response is not None and silent >= self._driver.wait_limits.seconds_for(None):
+            self._close(OperationalError(f"no response for {silent:.1f} s; the connection was closed"))
+        elif not self._is_used and silent >= CHECK_SECONDS and (pooled := self._leave()) is not None:
+            pooled.close()
+        elif self._pooled is not None:
+            self._timer = self._loop.call_later(CHECK_SECONDS, self._check)
+
+    def _close_if_free(self) -> None:
+        if not self._is_used:
+            self._close()
+
+    def _close(self, error: Exception | None = None) -> None:
+        """Close the connection; whoever waits for a response gets the error."""
+        if (pooled := self._leave()) is not None:
+            pooled.invalidate(error)
+        response, self._response = self._response, None
+        if response is not None and not response.done() and not self._loop.is_closed():
+            response.set_exception(error or OperationalError("the connection was closed"))
+
+    def _leave(self) -> PoolProxiedConnection | None:
+        """Stop listening; returns the connection, if it was not closed or returned before."""
+        pooled, self._pooled = self._pooled, None
+        if pooled is not None and not self._loop.is_closed():
+            self._timer.cancel()
+            self._loop.remove_reader(self._socket)
+            self._loop.remove_writer(self._socket)
+        return pooled
+
+
+def _is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
+
+
+_numbers: Final = count()
+
+_NUMBERED: Final = PGDialect_psycopg(paramstyle="numeric_dollar")
+
+
+@lru_cache(maxsize=256)
+def _compile(statement: Any) -> tuple[str, Sequence[str], Mapping[str, Any]]:
+    """The SQL text with `$1`, the names of the parameters in order, and those with a value of their own."""
+    compiled: SQLCompiler = statement.compile(dialect=_NUMBERED)
+    required = {each.key for each in compiled.binds.values() if each.required}
+    constants = {name: value for name, value in compiled.params.items() if name not in required}
+    return compiled.string, compiled.positiontup or (), constants

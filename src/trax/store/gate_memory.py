@@ -1,0 +1,392 @@
+"""What a dispatcher remembers of its last visit to the gate, so that the next one reads only what is new.
+
+PostgreSQL keeps every version of a row, and its index entries, until no open transaction can see them. While
+one session stays in a transaction, all entries that were dispatched since remain at the head of the index of
+ready ones, and all runs that ended since in the index of running ones. A visit that reads from the start
+passes all of them, at every visit more.
+
+A bound may only skip what cannot be there. Both of these stay valid whatever other servers do:
+
+The queue. S is a snapshot, taken under the gate lock before the queue was read; P is a position in its order;
+`kept` are the entries up to P that the visit has read and not dispatched. Then a ready entry up to P is in
+`kept`, or was written by a transaction that S does not see: the others were dispatched by the visit, which is
+committed. Every INSERT and UPDATE stores its transaction in the row (`written_in`). So it does not matter how
+an entry becomes ready or moves up (its delay ends, its run puts it back, it is unparked, its group gets
+another priority), nor how long that transaction took to commit. The transactions that S does not see are
+those from its xmax on, and those it lists as in progress. A visit that makes entries ready after it has read
+the queue must forget the bound.
+
+Active runs. Runs are admitted under the gate lock, with rising ids, and are committed when the lock is free.
+A run that has ended never becomes active again. So if all active runs below an id are remembered, no other
+one can appear below it. Runs of `app.run` begin without the lock; they have an index of their own, and are
+always counted in full.
+
+Ids and transaction ids may be given out again after a crash, or by a standby that takes over. No session
+outlives that. Each session gets a token, and a visit in a session whose token has not been seen at an earlier
+visit reads from the start.
+"""
+
+# ruff: noqa: S608 - the parts of the statements are constants of the code
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from sqlalchemy import Boolean, bindparam, func, or_, select, text, union_all
+
+from trax.store.schema import tables_for
+from trax.store.schema.manifest import BOUND
+from trax.store.schema.metadata import DIRECT, PENDING, RUNNING, UNDER_LIMITS
+from trax.store.schema.work_queue import READY
+from trax.store.types import SQLITE
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+    from datetime import datetime
+
+    from sqlalchemy import ColumnElement, Executable, FromClause, Select
+
+    from trax.store.pipeline import BoundStatement, Rows
+    from trax.store.quick_gate import QuickTerms
+
+MAX_NEW_ENTRIES: Final = 2_000
+"""With more entries written since the last visit, reading from the start is the cheaper way."""
+SLOW_VISITS: Final = 16
+"""After a quick visit that could not admit, how many visits are not quick."""
+MAX_OLD_RUNS: Final = 100
+"""How many of the oldest active runs are remembered by id."""
+MAX_ENDED_RUNS: Final = 2_000
+"""How many ended runs a count passes, beside two for each active one; with more it starts anew."""
+
+
+class Candidate(NamedTuple):
+    """A queued entry that may be admitted, and on PostgreSQL its position in the queue."""
+
+    id: int
+    train: str
+    group_id: int | None
+    dead_letter_id: int | None
+    group_priority: int = 0
+    priority: int = 0
+    created_at: datetime | None = None
+
+    @property
+    def position(self) -> tuple[Any, ...]:
+        """Rises in the order of the queue."""
+        return -self.group_priority, -self.priority, self.created_at, self.id
+
+
+class QueueBound(NamedTuple):
+    """All ready entries up to `last` are `kept`, or written by transactions that `snapshot` does not see."""
+
+    snapshot: str
+    last: Candidate
+    kept: tuple[int, ...] = ()
+
+
+class RunBound(NamedTuple):
+    """All active runs that were admitted have at least the id `first`, or are among `older`."""
+
+    first: int
+    older: tuple[int, ...] = ()
+
+
+class GateBounds(NamedTuple):
+    """From where a visit may read; None: from the start."""
+
+    queue: QueueBound | None = None
+    runs: RunBound | None = None
+
+
+class GateMarks(NamedTuple):
+    """What a visit notes before it reads: its snapshot, the token of its session, and the highest run id."""
+
+    snapshot: str
+    session: str
+    max_run_id: int
+
+
+class GateMemory:
+    """What one dispatcher remembers of its last visit; nothing, if that has failed."""
+
+    def __init__(self) -> None:
+        self._bounds = GateBounds()
+        self.sessions: set[str] = set()
+        """The tokens of sessions that existed at earlier visits."""
+        self._quick_terms: QuickTerms | None = None
+        self._slow_visits_left = 0
+
+    @property
+    def quick_terms(self) -> QuickTerms | None:
+        """The terms for a quick visit; None without bounds, or if the last visits needed decisions."""
+        has_bounds = self._bounds.queue is not None and self._bounds.runs is not None
+        return self._quick_terms if has_bounds else None
+
+    def allow_quick(self, terms: QuickTerms | None) -> None:
+        """Allow quick visits under these terms, after a visit that would have needed no decision."""
+        self._slow_visits_left = max(0, self._slow_visits_left - 1)
+        self._quick_terms = None if self._slow_visits_left else terms
+
+    def forbid_quick(self) -> None:
+        """A quick visit admitted nothing: the next ones would probably fail too."""
+        self._quick_terms, self._slow_visits_left = None, SLOW_VISITS
+
+    def take(self) -> GateBounds:
+        """Return the bounds and forget them: a visit sets them again when it has been committed."""
+        bounds, self._bounds = self._bounds, GateBounds()
+        return bounds
+
+    def has_seen(self, marks: GateMarks) -> bool:
+        """Whether the session existed at an earlier visit; from now on it counts as seen."""
+        is_known = marks.session in self.sessions
+        self.sessions.add(marks.session)
+        return is_known
+
+    def remember(self, bounds: GateBounds) -> None:
+        self._bounds = bounds
+
+
+def next_queue_bound(
+    marks: GateMarks,
+    read: Sequence[Candidate],
+    dispatched: Collection[int],
+    previous: QueueBound | None,
+    *,
+    is_cut: bool,
+) -> QueueBound | None:
+    """The bound after a visit that has read these entries and committed the dispatch of some of them.
+
+    It does not move back, so that one urgent entry does not undo it; unless the read was cut before it
+    (`is_cut`), since then it is not known what follows.
+    """
+    if not read:
+        return previous._replace(snapshot=marks.snapshot, kept=()) if previous else None
+    last = None if previous is None else previous.last
+    end = 0
+    for place, entry in enumerate(read):
+        if entry.id in dispatched or (last is not None and entry.position <= last.position):
+            end = place
+    kept = tuple(entry.id for entry in read[: end + 1] if entry.id not in dispatched)
+    is_known_beyond = end < len(read) - 1 or not is_cut
+    if last is None or not is_known_beyond or read[end].position > last.position:
+        last = read[end]
+    return QueueBound(marks.snapshot, last, kept)
+
+
+def next_run_bound(
+    marks: GateMarks, counts: Rows, oldest: Sequence[int] | None, previous: RunBound | None
+) -> RunBound | None:
+    """The bound after a count; None: the next count must start anew.
+
+    `counts` of a count with a bound is empty only if nothing was counted; then the bound remains as it is.
+    `oldest` are the oldest active runs in order, which only a count without a bound reads; None: not counted.
+    """
+    if previous is None:
+        if oldest is None:
+            return None
+        first = oldest[MAX_OLD_RUNS] if len(oldest) > MAX_OLD_RUNS else marks.max_run_id + 1
+        older = tuple(oldest[:MAX_OLD_RUNS])
+    else:
+        first, older = previous
+        if counts:
+            first = min((row[2] for row in counts if row[2] is not None), default=marks.max_run_id + 1)
+    most = MAX_ENDED_RUNS + 2 * sum(row[1] for row in counts)
+    return RunBound(first, older) if marks.max_run_id - first <= most else None
+
+
+def select_marks() -> Executable:
+    """Select the `GateMarks`, on PostgreSQL."""
+    return _SELECT_MARKS
+
+
+def in_order(source: Any) -> tuple[ColumnElement[Any], ...]:
+    """The order of the queue: by the priority of the group, its own priority, and age."""
+    return source.c.group_priority.desc(), source.c.priority.desc(), source.c.created_at, source.c.id
+
+
+@cache
+def select_first(dialect: str, names: tuple[str, ...] = ()) -> Select[Any]:
+    """Select the first `most` ready entries in order: the columns of a `Candidate`, or those named."""
+    queue = tables_for(dialect).work_queue
+    columns = [queue.c[name] for name in names or candidate_columns(dialect)]
+    return select(*columns).where(text(READY)).order_by(*in_order(queue)).limit(bindparam("most"))
+
+
+def candidate_columns(dialect: str) -> tuple[str, ...]:
+    return Candidate._fields[:4] if dialect == SQLITE else Candidate._fields
+
+
+def select_candidates(dialect: str, bound: QueueBound | None, *, limit: int) -> BoundStatement:
+    """Select the first ready entries in order, from the bound on."""
+    if bound is None:
+        return select_first(dialect), {"most": limit}
+    return _SELECT_FROM_BOUND, {"most": limit, **queue_parameters(bound)}
+
+
+def parse_candidates(rows: Rows, bound: QueueBound | None) -> list[Candidate] | None:
+    """The entries of `select_candidates`; None if it stopped before it had read all new ones."""
+    if bound is None:
+        return [Candidate(*row) for row in rows]
+    if rows[0][-1] > MAX_NEW_ENTRIES:
+        return None
+    return [Candidate._make(row[:-1]) for row in rows if row[0] is not None]
+
+
+def count_statements(
+    dialect: str, bound: RunBound | None, *, has_global_limit: bool, with_oldest: bool
+) -> list[BoundStatement]:
+    """Count the active runs under the limits by group, if there is a limit; the rows have the lowest id too.
+
+    Without a bound they are counted only if there is a ready entry, and a second statement selects the oldest
+    on request.
+    """
+    parameters: dict[str, Any] = {"is_bound": has_global_limit}
+    if bound is not None:
+        return [(_COUNT_FROM_BOUND, count_parameters(bound, has_global_limit=has_global_limit))]
+    oldest: list[BoundStatement] = [(_SELECT_OLDEST, parameters)] if with_oldest else []
+    return [(_count_active_runs(dialect), parameters), *oldest]
+
+
+def active_runs(dialect: str) -> FromClause:
+    """The active runs under the limits, from the indexes of the pending and of the running ones."""
+    run = tables_for(dialect).metadata
+    columns = (run.c.id, run.c.group_id, run.c.submitter)
+    parts = (select(*columns).where(text(state), ~run.c.exempt) for state in (PENDING, RUNNING))
+    return union_all(*parts).subquery("active")
+
+
+@cache
+def _count_active_runs(dialect: str) -> Select[Any, int, Any]:
+    t, active = tables_for(dialect), active_runs(dialect)
+    has_group_limit = select(t.manifest_group.c.id).where(text(BOUND)).exists()
+    has_ready_entry = select(t.work_queue.c.id).where(text(READY)).exists()
+    return (
+        select(active.c.group_id, func.count(), func.min(active.c.id))
+        .where(or_(bindparam("is_bound", type_=Boolean), has_group_limit), has_ready_entry)
+        .group_by(active.c.group_id)
+    )
+
+
+def queue_parameters(bound: QueueBound) -> dict[str, Any]:
+    last = bound.last
+    return {
+        "snapshot": bound.snapshot,
+        "kept": _array(bound.kept),
+        "last_group_priority": last.group_priority,
+        "last_priority": last.priority,
+        "last_created_at": last.created_at,
+        "last_id": last.id,
+    }
+
+
+def count_parameters(bound: RunBound, *, has_global_limit: bool) -> dict[str, Any]:
+    """The parameters of `COUNT_FROM_BOUND`."""
+    return {"is_bound": has_global_limit, "first": bound.first, "older": _array(bound.older)}
+
+
+def _array(ids: Iterable[int]) -> str:
+    return f"{{{','.join(map(str, ids))}}}"
+
+
+# The statements with a bound are plain SQL, for PostgreSQL alone. Their plans are kept while the tables grow,
+# so no second index may look as cheap as the intended one, not even on empty tables: hence each ORDER BY, and
+# the COALESCE, which hides the condition of the partial indexes.
+
+_SELECT_MARKS: Final = text(
+    """
+    SELECT CAST(pg_current_snapshot() AS text),
+           coalesce(nullif(current_setting('trax.session', true), ''),
+                    set_config('trax.session', CAST(gen_random_uuid() AS text), false)),
+           coalesce((SELECT max(id) FROM trax.metadata), 0)
+    """
+)
+
+_COLUMNS: Final = ", ".join(Candidate._fields)
+IN_ORDER: Final = "group_priority DESC, priority DESC, created_at, id"
+_SNAPSHOT: Final = "CAST(:snapshot AS pg_snapshot)"
+_IS_KEPT: Final = "id = ANY (CAST(:kept AS bigint[]))"
+_IS_UP_TO_LAST: Final = """
+    (group_priority > :last_group_priority
+     OR group_priority = :last_group_priority
+        AND (priority > :last_priority
+             OR priority = :last_priority AND (created_at, id) <= (:last_created_at, :last_id)))
+"""
+_RANGES_BEYOND: Final = (  # of the index, one after the other
+    """group_priority = :last_group_priority AND priority = :last_priority
+       AND (created_at, id) > (:last_created_at, :last_id)""",
+    "group_priority = :last_group_priority AND priority < :last_priority",
+    "group_priority < :last_group_priority",
+)
+_BEYOND: Final = " UNION ALL ".join(
+    f"(SELECT {_COLUMNS} FROM trax.work_queue WHERE {READY} AND {part} ORDER BY {IN_ORDER} LIMIT :most)"
+    for part in _RANGES_BEYOND
+)
+
+
+def _select_written(condition: str) -> str:
+    return f"""
+        SELECT {_COLUMNS} FROM trax.work_queue WHERE {READY} AND {condition}
+        ORDER BY written_in LIMIT {MAX_NEW_ENTRIES + 1}
+    """
+
+
+READ_FROM_BOUND: Final = f"""
+    new AS MATERIALIZED (
+        ({_select_written(f"written_in >= pg_snapshot_xmax({_SNAPSHOT})")})
+        UNION ALL
+        SELECT {_COLUMNS} FROM pg_snapshot_xip({_SNAPSHOT}) AS late,
+            LATERAL ({_select_written("written_in BETWEEN late AND late")}) AS written
+    ),
+    found AS (
+        SELECT {_COLUMNS} FROM new WHERE {_IS_UP_TO_LAST} AND NOT {_IS_KEPT}
+        UNION ALL
+        SELECT {_COLUMNS} FROM trax.work_queue
+        WHERE {_IS_KEPT} AND {_IS_UP_TO_LAST} AND coalesce({READY}, false)
+        UNION ALL
+        {_BEYOND}
+    )
+"""
+"""The first entries from the bound on, in `found`, and all entries written since, in `new`."""
+
+_SELECT_FROM_BOUND: Final = text(
+    f"""
+    WITH {READ_FROM_BOUND}
+    SELECT {_COLUMNS}, new_entries
+    FROM (SELECT count(*) AS new_entries FROM new) AS total LEFT JOIN found ON true
+    ORDER BY {IN_ORDER} LIMIT :most
+    """
+)
+
+_IS_COUNTED: Final = f"(:is_bound OR EXISTS (SELECT FROM trax.manifest_group WHERE {BOUND}))"
+_IS_ADMITTED: Final = f"submitter IS NOT NULL AND {UNDER_LIMITS}"
+
+COUNT_FROM_BOUND: Final = f"""
+    SELECT group_id, count(run) AS runs, min(id) AS first
+    FROM (SELECT WHERE {_IS_COUNTED}) AS counted LEFT JOIN (
+        SELECT id, group_id, 1 AS run FROM trax.metadata WHERE id >= :first AND {_IS_ADMITTED}
+        UNION ALL
+        SELECT NULL, group_id, 1 FROM trax.metadata
+        WHERE id = ANY (CAST(:older AS bigint[])) AND {_IS_ADMITTED}
+        UNION ALL
+        (SELECT NULL, group_id, 1 FROM trax.metadata WHERE {DIRECT} AND NOT exempt ORDER BY id)
+    ) AS active ON true
+    GROUP BY group_id
+"""
+"""If nothing is found, the result is a row with 0; if nothing is counted, it is empty."""
+
+_COUNT_FROM_BOUND: Final = text(COUNT_FROM_BOUND)
+
+_SELECT_OLDEST: Final = text(
+    # The oldest active runs that were admitted; NULL if they are not counted.
+    f"""
+    SELECT CASE WHEN {_IS_COUNTED} AND EXISTS (SELECT FROM trax.work_queue WHERE {READY}) THEN ARRAY(
+        SELECT id FROM (
+            SELECT id, submitter FROM trax.metadata WHERE {PENDING} AND NOT exempt
+            UNION ALL
+            SELECT id, submitter FROM trax.metadata WHERE {RUNNING} AND NOT exempt
+        ) AS active
+        WHERE submitter IS NOT NULL ORDER BY id LIMIT {MAX_OLD_RUNS + 1}
+    ) END
+    """
+)

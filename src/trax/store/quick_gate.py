@@ -1,0 +1,255 @@
+"""A whole visit to the gate in one round trip, on PostgreSQL, for the case that needs no decision.
+
+In this case the worker at the gate can run all entries at the head of the queue, and no group is full: then
+the first entries are admitted, as many as there are slots and the global limit allows. One statement reads
+the queue from the bound of the last visit, counts the active runs, and admits. It reads from one snapshot,
+taken under the gate lock, so the limits are as exact as those of a visit in two steps.
+
+Whether it is that case is decided by the same statement. If not, it admits nothing, and the next visit reads
+and decides as usual.
+"""
+
+# ruff: noqa: S608 - the parts of the statements are constants of the code
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from sqlalchemy import text
+
+from trax.store.admission import COPIED_COLUMNS
+from trax.store.dialect import gate_lock
+from trax.store.gate_memory import (
+    COUNT_FROM_BOUND,
+    IN_ORDER,
+    MAX_NEW_ENTRIES,
+    READ_FROM_BOUND,
+    Candidate,
+    GateBounds,
+    GateMarks,
+    count_parameters,
+    next_queue_bound,
+    next_run_bound,
+    queue_parameters,
+)
+from trax.store.pipeline import commit_together
+from trax.store.runs.claim import PENDING_HERE, Claimed
+from trax.store.schema.manifest import BOUND
+from trax.store.schema.work_queue import DELAYED, PARKED
+from trax.store.workers import IN_FLEET
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from sqlalchemy import Connection
+
+    from trax.settings import Settings
+    from trax.store.gate_memory import GateMemory
+    from trax.store.runs.claim import ClaimRequest
+    from trax.store.workers import FleetMark
+
+
+class QuickTerms(NamedTuple):
+    """Under which terms the last visit would have needed no decision; a quick visit requires the same."""
+
+    settings: str
+    """The settings edited by operators, as one text."""
+    max_active_jobs: int | None
+    max_queued_jobs_per_cycle: int | None
+    trains: tuple[str, ...]
+    """The trains that the worker runs, under the limits and not in a process of their own."""
+    fleet: str
+    """The mark of the fleet, which changes when workers or servers come or go."""
+
+    def fit(self, settings: Settings) -> bool:
+        """Whether these settings have the same limits."""
+        limits = settings.max_active_jobs, settings.max_queued_jobs_per_cycle
+        return limits == (self.max_active_jobs, self.max_queued_jobs_per_cycle)
+
+
+class QuickVisit(NamedTuple):
+    """What a quick visit has admitted, all of it for the worker at the gate."""
+
+    claimed: list[Claimed]
+    entry_ids: list[int]
+    has_more: bool
+    """Whether ready entries are left."""
+    active: int | None
+    """The active runs under the limits before the visit; None if there is no limit."""
+    seconds_to_next_delayed: float | None
+    is_plain: bool
+    """Whether it was the case that needs no decision; if not, nothing was admitted."""
+
+
+def fleet_text(mark: FleetMark) -> str:
+    """The mark of the fleet, as the statement compares it."""
+    return ",".join(map(str, mark))
+
+
+def settings_text(rows: Mapping[str, str]) -> str:
+    """The rows of edited settings, as the statement compares them."""
+    return "\n".join(f"{name}={rows[name]}" for name in sorted(rows))
+
+
+def visit(
+    connection: Connection,
+    terms: QuickTerms,
+    memory: GateMemory,
+    request: ClaimRequest,
+    *,
+    now: datetime | None,
+) -> QuickVisit:
+    """Visit the gate and commit. The memory must have bounds for the queue and for the active runs."""
+    bounds = memory.take()
+    assert bounds.queue is not None  # noqa: S101 - else there are no terms
+    assert bounds.runs is not None  # noqa: S101
+    parameters: dict[str, Any] = {
+        **queue_parameters(bounds.queue),
+        **count_parameters(bounds.runs, has_global_limit=terms.max_active_jobs is not None),
+        "most": request.slots + 1,
+        "slots": request.slots,
+        "sessions": list(memory.sessions),
+        "settings": terms.settings,
+        "trains": list(terms.trains),
+        "max_active": terms.max_active_jobs,
+        "max_per_group": terms.max_queued_jobs_per_cycle,
+        "worker_id": request.worker_id,
+        "host": request.host,
+        "fleet": terms.fleet,
+        "now": now,
+    }
+    *_, rows = commit_together(connection, *gate_lock(connection), (_VISIT, parameters))
+    found = _parse(rows)
+    if found.marks.session not in memory.sessions:
+        return found.visit  # without bounds, so that the next visit reads from the start
+    if not found.visit.is_plain:
+        memory.forbid_quick()
+    queue = bounds.queue
+    if found.last is not None:
+        last, is_cut = found.last, found.visit.has_more
+        queue = next_queue_bound(found.marks, [last], {last.id}, queue, is_cut=is_cut)
+    memory.remember(GateBounds(queue, next_run_bound(found.marks, found.counts, None, bounds.runs)))
+    return found.visit
+
+
+class _Found(NamedTuple):
+    visit: QuickVisit
+    marks: GateMarks
+    last: Candidate | None
+    """The last of the admitted entries."""
+    counts: list[tuple[None, int, int | None]]
+    """The active runs and the lowest id among them, if they were counted."""
+
+
+def _parse(rows: Sequence[tuple[Any, ...]]) -> _Found:
+    """Each row is an admitted run and the id of its entry, in order; the last one has all the rest."""
+    size = len(Claimed._fields)
+    group_priority, created_at, is_plain, listed, active, first_active, seconds, *marks = rows[-1][size + 1 :]
+    claimed = [Claimed._make(row[:size]) for row in rows if row[0] is not None]
+    last = None
+    if claimed:
+        end = claimed[-1]
+        last = Candidate(rows[-1][size], end.train, None, None, group_priority, end.priority, created_at)
+    visit = QuickVisit(
+        claimed=claimed,
+        entry_ids=[row[size] for row in rows] if claimed else [],
+        has_more=listed > len(claimed),
+        active=active,
+        seconds_to_next_delayed=seconds,
+        is_plain=is_plain,
+    )
+    counts = [] if active is None else [(None, active, first_active)]
+    return _Found(visit, GateMarks._make(marks), last, counts)
+
+
+_COPIED: Final = ", ".join(COPIED_COLUMNS)
+_NOW: Final = "coalesce(CAST(:now AS timestamptz), clock_timestamp())"
+"""Not the time of the statement, which is before its snapshot: no run starts before the recorded end of the
+run whose capacity it uses."""
+_LAST_COLUMNS: Final = ", ".join(
+    f"CASE WHEN metadata_id IS NULL OR metadata_id = max(metadata_id) OVER () THEN {column} END"
+    for column in (
+        *("group_priority", "created_at"),
+        *("is_plain", "listed_entries", "active_runs", "first_active", "delayed_seconds"),
+        *("CAST(pg_current_snapshot() AS text)", "current_setting('trax.session', true)"),
+        "coalesce((SELECT max(id) FROM trax.metadata), 0)",
+    )
+)
+
+
+def _in_one_line(statement: str) -> str:
+    """The driver keeps how it has converted a statement only if that has less than 4,096 characters."""
+    return " ".join(statement.split())
+
+
+_VISIT: Final = text(
+    _in_one_line(
+        f"""
+    WITH {READ_FROM_BOUND},
+    listed AS MATERIALIZED (
+        SELECT id, train, group_id, dead_letter_id, row_number() OVER () AS place
+        FROM (SELECT * FROM found ORDER BY {IN_ORDER} LIMIT :most) AS first_entries
+    ),
+    active AS MATERIALIZED ({COUNT_FROM_BOUND}),
+    wanted AS (SELECT group_id, count(*) AS entries FROM listed WHERE group_id IS NOT NULL GROUP BY group_id),
+    visit AS MATERIALIZED (
+        SELECT
+            (SELECT count(*) FROM new) <= {MAX_NEW_ENTRIES}
+            AND current_setting('trax.session', true) = ANY (CAST(:sessions AS text[]))
+            AND (SELECT coalesce(string_agg(name || '=' || CAST(value AS text), chr(10) ORDER BY name), '')
+                 FROM trax.setting) = :settings
+            AND NOT EXISTS (
+                SELECT FROM listed
+                WHERE dead_letter_id IS NOT NULL OR train <> ALL (CAST(:trains AS text[])))
+            AND NOT EXISTS (
+                SELECT FROM wanted JOIN trax.manifest_group AS g ON g.id = wanted.group_id
+                LEFT JOIN active ON active.group_id = g.id
+                WHERE entries > CAST(:max_per_group AS bigint)
+                   OR ({BOUND})
+                      AND entries + coalesce(runs, 0) > CASE WHEN enabled THEN max_active_jobs ELSE 0 END)
+            AND NOT EXISTS (SELECT FROM trax.metadata WHERE {PENDING_HERE})
+            AND NOT EXISTS (SELECT FROM trax.work_queue WHERE {PARKED})
+            AND (SELECT concat_ws(',', count(*), coalesce(max(id), 0), coalesce(sum(id), 0))
+                 FROM trax.worker WHERE {IN_FLEET}) = :fleet
+            AND coalesce(next_delayed > read_at, true) AS is_plain,
+            (SELECT count(*) FROM listed) AS listed_entries,
+            (SELECT CAST(sum(runs) AS bigint) FROM active) AS active_runs,
+            (SELECT min(first) FROM active) AS first_active,
+            CAST(extract(epoch FROM next_delayed - read_at) AS float) AS delayed_seconds,
+            read_at
+        FROM (
+            SELECT min(scheduled_at) AS next_delayed, {_NOW} AS read_at FROM trax.work_queue WHERE {DELAYED}
+        ) AS delayed
+    ),
+    given AS (
+        SELECT id, read_at, nextval((SELECT pg_get_serial_sequence('trax.metadata', 'id'))) AS metadata_id
+        FROM (
+            SELECT id, read_at FROM listed, visit
+            WHERE is_plain AND place <= :slots
+              AND (CAST(:max_active AS bigint) IS NULL OR place <= :max_active - active_runs)
+            ORDER BY place
+        ) AS in_order
+    ),
+    marked AS (
+        UPDATE trax.work_queue AS entry
+        SET status = 'dispatched', metadata_id = given.metadata_id, dispatched_at = read_at
+        FROM given WHERE entry.id = given.id AND status = 'queued'
+        RETURNING entry.*
+    ),
+    inserted AS (
+        INSERT INTO trax.metadata
+            (id, state, created_at, started_at, submitter, exempt, worker_id, host, {_COPIED})
+        SELECT metadata_id, 'in_progress', dispatched_at, dispatched_at, 'local', false, :worker_id, :host,
+               {_COPIED}
+        FROM marked ORDER BY metadata_id
+    )
+    SELECT metadata_id, external_id, train, CAST(input AS text), manifest_id, attempt, priority,
+           scheduled_for, timeout_seconds,
+           (SELECT named.external_id FROM trax.manifest AS named WHERE named.id = marked.manifest_id),
+           CAST(0 AS float), id, {_LAST_COLUMNS}
+    FROM visit LEFT JOIN marked ON true
+    ORDER BY metadata_id
+    """
+    )
+)

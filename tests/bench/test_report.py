@@ -1,0 +1,52 @@
+"""The page of the benchmarks is what the figures say, and names everyone who is measured."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from bench import report
+from bench.charts import Line, Value, draw_bars
+from bench.contenders import ALL
+from bench.figures import PUBLISHED, load_results
+
+RESULTS = {name: found for name in report.BENCHES if (found := load_results(PUBLISHED, name))}
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def test_the_page_is_current() -> None:
+    assert report.PAGE.read_text(encoding="utf-8") == report.build_page(RESULTS), (
+        "run `make bench ARGS=report`"
+    )
+
+
+@pytest.mark.parametrize(("file", "text"), report.build_charts(RESULTS).items())
+def test_a_chart_is_current(file: str, text: str) -> None:
+    assert (report.PICTURES / file).read_text(encoding="utf-8") == text, "run `make bench ARGS=report`"
+
+
+def test_the_page_says_what_each_of_them_does_for_a_job() -> None:
+    facts = report.TEMPLATE.read_text(encoding="utf-8")
+
+    assert [one.name for one in ALL if f"| {one.name} |" not in facts.replace("**", "")] == []
+
+
+def test_a_chart_has_a_text_alternative_and_colours_for_a_dark_page() -> None:
+    lines = [Line("Trax", [Value(200, 150, 250)], is_ours=True), Line("a <peer>", [Value(7.25, 7, 8)])]
+
+    drawn = draw_bars("Speed", "jobs a second", ["1 process"], lines)
+
+    root = ET.fromstring(drawn)  # noqa: S314 - drawn here
+    assert root.findtext(f"{SVG}title") == "Speed"
+    assert root.findtext(f"{SVG}desc") == (
+        "Speed, jobs a second: Trax 200 (1 process); a <peer> 7.2 (1 process)"
+    )
+    assert "prefers-color-scheme: dark" in drawn
+
+
+def test_a_page_without_figures_says_so() -> None:
+    page = report.build_page({})
+
+    assert "No figures yet" in page
+    assert report.build_charts({}) == {}

@@ -1,0 +1,230 @@
+"""A visit to the gate in one statement admits what a visit in two steps would, or nothing."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sqlalchemy import text
+from tests.store.test_gate_memory import WORKER, Dispatcher
+
+from trax.engine.job_dispatcher import DispatchResult, run_dispatch_cycle
+from trax.engine.routing import Routing
+from trax.settings import Settings
+from trax.store import groups, quick_gate
+from trax.store.queue import work_queue
+from trax.store.runs import metadata
+from trax.store.runs.claim import ClaimRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from trax.store.quick_gate import QuickVisit
+
+LIMIT = 100
+
+
+@pytest.fixture
+def gatehouse(postgres_url: str) -> Generator[Dispatcher]:
+    made = Dispatcher(postgres_url)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def quick_visits(monkeypatch: pytest.MonkeyPatch) -> list[QuickVisit]:
+    """The quick visits that were made."""
+    made: list[QuickVisit] = []
+    usual = quick_gate.visit
+
+    def visit(*arguments: Any, **options: Any) -> QuickVisit:
+        made.append(usual(*arguments, **options))
+        return made[-1]
+
+    monkeypatch.setattr(quick_gate, "visit", visit)
+    return made
+
+
+def after_a_visit(gatehouse: Dispatcher, count: int = 10) -> list[int]:
+    """Entries that are left when the first visits have been made, so that the next one may be quick."""
+    entries = gatehouse.enqueue(count + 1)
+    assert gatehouse.admit(1, limit=LIMIT) == entries[:1]
+    return entries[1:]
+
+
+def run_of(gatehouse: Dispatcher, entry_id: int) -> Any:
+    entry = gatehouse.store.read(work_queue.get, entry_id)
+    assert entry
+    assert entry.metadata_id
+    run = gatehouse.store.read(metadata.get, entry.metadata_id)
+    assert run
+    return entry, run
+
+
+def test_runs_of_a_quick_visit_are_like_all_others(
+    gatehouse: Dispatcher, quick_visits: list[QuickVisit]
+) -> None:
+    first, *_ = gatehouse.enqueue(1, input='{"a":1}', priority=3, attempt=2, timeout_seconds=5.0)
+    assert gatehouse.admit(1, limit=LIMIT) == [first]
+    second, *_ = gatehouse.enqueue(1, input='{"a":1}', priority=3, attempt=2, timeout_seconds=5.0)
+
+    visit = gatehouse.store.run(gatehouse.visit_in, 5, LIMIT)
+
+    assert [each.is_plain for each in quick_visits] == [True]
+    assert visit.entry_ids == [second]
+    (usual, usual_run), (entry, run) = (run_of(gatehouse, each) for each in (first, second))
+    assert (entry.status, entry.dispatched_at) == (usual.status, run.started_at)
+    changing = {"id", "external_id", "created_at", "started_at"}
+    assert {name: value for name, value in vars_of(run).items() if name not in changing} == {
+        name: value for name, value in vars_of(usual_run).items() if name not in changing
+    }
+    (claimed,) = visit.claimed
+    assert (claimed.metadata_id, claimed.external_id, claimed.input) == (run.id, run.external_id, '{"a":1}')
+    assert (claimed.attempt, claimed.priority, claimed.timeout_seconds) == (2, 3, 5.0)
+
+
+def vars_of(record: Any) -> dict[str, Any]:
+    return {field.name: getattr(record, field.name) for field in fields(record)}
+
+
+def test_it_admits_in_order_as_many_as_there_are_slots(
+    gatehouse: Dispatcher, quick_visits: list[QuickVisit]
+) -> None:
+    entries = after_a_visit(gatehouse)
+    (urgent,) = gatehouse.enqueue(1, priority=9)
+
+    visit = gatehouse.store.run(gatehouse.visit_in, 4, LIMIT)
+
+    assert quick_visits[-1].is_plain
+    assert visit.entry_ids == [urgent, *entries[:3]]
+    assert [run.metadata_id for run in visit.claimed] == visit.metadata_ids == sorted(visit.metadata_ids)
+    assert (visit.is_out_of_slots, visit.has_waiting_entries, visit.run_again) == (True, True, True)
+    assert gatehouse.admit(20, limit=LIMIT) == entries[3:]
+    assert gatehouse.admit(20, limit=LIMIT) == []
+
+
+def test_the_global_limit_is_exact(gatehouse: Dispatcher, quick_visits: list[QuickVisit]) -> None:
+    entries = after_a_visit(gatehouse)
+
+    visit = visit_with(gatehouse, slots=9, limit=4, first_limit=4)
+
+    assert quick_visits[-1].is_plain
+    assert (visit.entry_ids, visit.run_again) == (entries[1:4], False)
+    assert len(gatehouse.active()) == 4
+    assert gatehouse.store.run(gatehouse.visit_in, 9, 4).entry_ids == []
+    gatehouse.end(gatehouse.active()[:2])
+    assert gatehouse.admit(9, limit=4) == entries[4:6]
+
+
+def visit_with(gatehouse: Dispatcher, *, slots: int, limit: int, first_limit: int) -> DispatchResult:
+    """A quick visit under this limit: the visit before it, in two steps, had the same."""
+    gatehouse.admit(0, limit=first_limit)
+    gatehouse.admit(1, limit=first_limit)
+    gatehouse.end(gatehouse.active()[:1])
+    return gatehouse.store.run(gatehouse.visit_in, slots, limit)
+
+
+@pytest.mark.parametrize("change", ["max_active_jobs", "enabled"])
+def test_a_full_group_leaves_the_decision_to_the_next_visit(
+    gatehouse: Dispatcher, quick_visits: list[QuickVisit], change: str
+) -> None:
+    gatehouse.group("tight")
+    group = gatehouse.store.read(groups.get, "tight")
+    assert group
+    after_a_visit(gatehouse, 0)
+    tight = gatehouse.enqueue(3, group_id=group.id)
+    others = gatehouse.enqueue(2)
+    gatehouse.group("tight", **{change: {"max_active_jobs": 2, "enabled": False}[change]})
+
+    visit = gatehouse.store.run(gatehouse.visit_in, 9, LIMIT)
+    assert (quick_visits[-1].is_plain, visit.entry_ids, visit.run_again) == (False, [], True)
+
+    admitted = tight[:2] if change == "max_active_jobs" else []
+    assert gatehouse.store.run(gatehouse.visit_in, 9, LIMIT).entry_ids == [*admitted, *others]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO trax.setting VALUES ('max_active_jobs', '1', now())",
+        "UPDATE trax.work_queue SET train = 'unknown' WHERE id = (SELECT max(id) FROM trax.work_queue)",
+        "UPDATE trax.work_queue SET ready = false, scheduled_at = now() - interval '1 s' WHERE id = 3",
+        "UPDATE trax.metadata SET state = 'pending', submitter = 'local', started_at = NULL",
+    ],
+)
+def test_what_needs_a_decision_is_left_to_the_next_visit(
+    gatehouse: Dispatcher, quick_visits: list[QuickVisit], statement: str
+) -> None:
+    after_a_visit(gatehouse)
+    with gatehouse.transaction() as other:
+        other.execute(text(statement))
+
+    visit = gatehouse.store.run(gatehouse.visit_in, 20, LIMIT)
+
+    assert [(each.is_plain, each.claimed) for each in quick_visits] == [(False, [])]
+    assert (visit.metadata_ids, visit.run_again) == ([], True)
+    assert gatehouse.memory.quick_terms is None
+
+
+def test_a_changed_limit_is_not_known_to_a_quick_visit_and_still_holds(gatehouse: Dispatcher) -> None:
+    """The rows of settings are compared in the same snapshot."""
+    after_a_visit(gatehouse)
+    gatehouse.edit("max_active_jobs", "3")
+
+    def visit(connection: Any) -> DispatchResult:
+        def accept(rows: dict[str, str]) -> Settings:
+            return Settings(max_active_jobs=int(rows.get("max_active_jobs", LIMIT)))
+
+        taker = ClaimRequest(WORKER, "box", 20, frozenset({"work"}))
+        return run_dispatch_cycle(
+            connection,
+            gatehouse.store,
+            Settings(max_active_jobs=LIMIT),
+            Routing(),
+            settings_from_rows=accept,
+            claim_request=taker,
+            memory=gatehouse.memory,
+        )
+
+    while gatehouse.store.run(visit).run_again:
+        assert len(gatehouse.active()) <= 3
+    assert len(gatehouse.active()) == 3
+
+
+def test_after_a_failed_quick_visit_the_next_ones_decide(
+    gatehouse: Dispatcher, quick_visits: list[QuickVisit]
+) -> None:
+    after_a_visit(gatehouse)
+    gatehouse.enqueue(1, train="unknown", priority=9)
+    for _ in range(5):
+        gatehouse.admit(1, limit=LIMIT)
+
+    assert len(quick_visits) == 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_quick_visits_keep_the_order_and_the_limit(
+    gatehouse: Dispatcher, quick_visits: list[QuickVisit], seed: int
+) -> None:
+    random = Random(seed)  # noqa: S311 - a test that can be repeated
+    queued, done = dict[int, tuple[int, int]](), list[int]()
+    for _ in range(40):
+        priority = random.choice([0, 0, 0, 5])
+        entries = gatehouse.enqueue(random.randint(0, 4), priority=priority)
+        queued |= {entry: (-priority, entry) for entry in entries}
+        active = gatehouse.active()
+        gatehouse.end(random.sample(active, random.randint(0, len(active))))
+        slots = random.randint(1, 6)
+        free = min(slots, 8 - len(gatehouse.active()))
+
+        admitted = gatehouse.admit(slots, limit=8)
+
+        assert admitted == sorted(queued, key=queued.__getitem__)[: max(0, free)]
+        done += admitted
+        for entry in admitted:
+            del queued[entry]
+
+    assert sum(visit.is_plain for visit in quick_visits) > 20
+    assert len(set(done)) == len(done)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 import math
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -269,3 +270,19 @@ def test_a_connection_whose_first_statements_fail_is_not_left_open(
     gc.collect()
 
     assert [each.status for each in opened] == [psycopg.pq.ConnStatus.BAD]
+
+
+def test_a_wait_on_a_lost_connection_leaves_nothing_to_fail_later(postgres_url: str) -> None:
+    def steps() -> Any:
+        try:
+            yield 1
+        finally:
+            raise psycopg.OperationalError("no connection to clean up")
+
+    connection, waiting = postgresql.PostgresqlConnection.connect(postgres_url), steps()
+    connection.pgconn.finish()
+
+    with pytest.raises(psycopg.OperationalError):
+        connection.wait(waiting)
+
+    assert inspect.getgeneratorstate(waiting) == inspect.GEN_CLOSED, "it would fail when it is collected"

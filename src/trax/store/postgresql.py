@@ -51,7 +51,12 @@ class PostgresqlConnection(psycopg.Connection[Any]):
             waiting_for = next(gen)
         except StopIteration as done:  # nothing to wait for: for example, a rollback without a transaction
             return done.value
-        return super().wait(self._watch(gen, waiting_for), *args, **kwargs)
+        try:
+            return super().wait(self._watch(gen, waiting_for), *args, **kwargs)
+        except BaseException:
+            with suppress(Exception):  # a lost connection; left open, it would fail when it is collected
+                gen.close()
+            raise
 
     def _watch(self, inner: Any, waiting_for: Any) -> Generator[Any, Any, Any]:
         """Wrap the driver's wait, which wakes ten times a second, and stop it after the limit."""
@@ -65,12 +70,9 @@ class PostgresqlConnection(psycopg.Connection[Any]):
                     self.max_wait_seconds
                 ):
                     self.pgconn.finish()
-                    error = psycopg.OperationalError(
+                    raise psycopg.OperationalError(
                         f"no response for {silent:.1f} s; the connection was closed"
                     )
-                    with suppress(Exception):  # or the generator fails when it is collected, and is shown
-                        inner.throw(error)
-                    raise error
                 waiting_for = inner.send(ready)
         except StopIteration as done:
             return done.value

@@ -30,6 +30,7 @@ visit reads from the start.
 
 from __future__ import annotations
 
+from collections import deque
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -54,6 +55,7 @@ MAX_NEW_ENTRIES: Final = 2_000
 """With more entries written since the last visit, reading from the start is the cheaper way."""
 SLOW_VISITS: Final = 16
 """After a quick visit that could not admit, how many visits are not quick."""
+MAX_SESSIONS: Final = 64
 MAX_OLD_RUNS: Final = 100
 """How many of the oldest active runs are remembered by id."""
 MAX_ENDED_RUNS: Final = 2_000
@@ -112,8 +114,8 @@ class GateMemory:
 
     def __init__(self) -> None:
         self._bounds = GateBounds()
-        self.sessions: set[str] = set()
-        """The tokens of sessions that existed at earlier visits."""
+        self.sessions: deque[str] = deque(maxlen=MAX_SESSIONS)
+        """The tokens of sessions that existed at earlier visits; one that is forgotten counts as new."""
         self._quick_terms: QuickTerms | None = None
         self._slow_visits_left = 0
 
@@ -140,7 +142,8 @@ class GateMemory:
     def has_seen(self, marks: GateMarks) -> bool:
         """Whether the session existed at an earlier visit; from now on it counts as seen."""
         is_known = marks.session in self.sessions
-        self.sessions.add(marks.session)
+        if not is_known:
+            self.sessions.append(marks.session)
         return is_known
 
     def remember(self, bounds: GateBounds) -> None:

@@ -256,19 +256,14 @@ class JobRunner:
         text = run.job.input
         if text and (kept := prepared.input_to_save(text)) is not text:
             run.replaced_input = (kept,)
-        if prepared.only_junction is not None and prepared.is_plain:
-            run.current = prepared.only_junction, run.began
 
     def _attempt(
         self, prepared: PreparedTrain, run: ActiveRun[Claimed], value: Any
     ) -> Awaitable[Outcome[Any]]:
-        return prepared.train.attempt(
-            value,
-            cancellation=run.token,
-            external_id=run.external_id,
-            on_junction=run.enter if prepared.has_steps_to_observe else None,
-            task=run.task,
-        )
+        if prepared.only_junction is not None:
+            run.current = prepared.only_junction, run.began
+        observer = run.enter if prepared.has_steps_to_observe else None
+        return _attempt_here(prepared.train, run, value, observer)
 
     async def _attempt_fully(
         self, prepared: PreparedTrain, run: ActiveRun[Claimed], value: Any
@@ -300,9 +295,7 @@ class JobRunner:
             observer = span.observer(train, observer, run.token, is_here=is_here)
         if not is_here:
             return self._attempt_elsewhere(train, run, self._build_desk(run, observer), reference)
-        return train.attempt(
-            value, cancellation=run.token, external_id=run.external_id, on_junction=observer, task=run.task
-        )
+        return _attempt_here(train, run, value, observer)
 
     def _add_follow_up(
         self, job: Claimed, train: Train[Any, Any], outcome: Outcome[Any], span: RunSpan | None = None
@@ -391,6 +384,14 @@ class JobRunner:
             failure_reason=str(error),
             gives_up=True,
         )
+
+
+def _attempt_here(
+    train: Train[Any, Any], run: ActiveRun[Claimed], value: Any, observer: Observer | None
+) -> Awaitable[Outcome[Any]]:
+    return train.attempt(
+        value, cancellation=run.token, external_id=run.external_id, on_junction=observer, task=run.task
+    )
 
 
 def _log_failure(job: Claimed, failed: Failed) -> None:

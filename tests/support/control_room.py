@@ -25,7 +25,8 @@ NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 OPERATOR = "an operator's token"
 VIEWER = "a viewer's long token"
 PASSWORD = "correct horse battery staple"
-HASH = hash_password(PASSWORD, cost_log2=4)  # a test waits for no password
+COST_LOG2 = 4
+HASH = hash_password(PASSWORD, cost_log2=COST_LOG2)  # a test waits for no password
 BASE = "http://127.0.0.1"
 
 

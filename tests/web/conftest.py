@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import pytest
 from fastapi import FastAPI
+from tests.support.control_room import COST_LOG2
 from typing_extensions import override
 
-from trax.web import api, application
+from trax.web import api, application, passwords
 from trax.web.api.document import document
 
 if TYPE_CHECKING:
@@ -46,6 +47,14 @@ class SharedDocuments:
             web.openapi_schema = self._documents.get(key)
             self._documents[key] = document(web)
         return document(web)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cheap_passwords() -> Generator[None]:
+    """Take the cost of the tests' hashes for the cost of today: hashing again takes most of a second."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(passwords, "COST_LOG2", COST_LOG2)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -26,8 +26,8 @@ from tests.support.control_room import (
 from trax.errors import DefinitionError, StoreUnavailable
 from trax.web import Access, Role, Token, User, Visitor, create
 from trax.web.access import hash_password, matches
-from trax.web.headers import HEADERS
-from trax.web.login import safe_next
+from trax.web.context import safe_next
+from trax.web.responses import HEADERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

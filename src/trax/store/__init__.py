@@ -30,6 +30,7 @@ dead_letters.py  table `dead_letter`
 workers.py       table `worker`
 settings.py      table `setting`
 audit.py         table `audit`
+passwords.py     table `web_password`
 web_sessions.py  tables `web_session` and `web_link`
 stats.py         tables `tally` and `group_tally`: totals of ended runs
 secrets.py       encrypted inputs, in all tables

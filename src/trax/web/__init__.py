@@ -9,16 +9,15 @@ limits.py        `WebLimits`: connections, sizes, timeouts
 context.py       the context every handler shares (app, access, title, mask, …), and helpers for a request:
                  the visitor (name, role, may_change), the CSRF token, links below the mount point
 
-headers.py       middleware: security headers on every response, and a response to every failure
+responses.py     middleware: security headers on every response; errors as problem+json or as a page
 peer.py          client addresses behind trusted proxies; paths, where `%2F` is part of a name
 guard.py         authentication and authorization: a change needs an operator and, from a browser, the CSRF
                  token, as the form field `csrf_token` or the header `X-CSRF-Token`. Handlers need not check
 access.py        configuration of access: tokens, users, a function of yours; roles; password hashes
-login.py         password and link sign-in
+passwords.py     verify passwords; hashes of the current cost in place of weaker configured ones
 sessions.py      browser sessions are database rows, found by a cookie; CSRF tokens
 throttle.py      rate limits for guessed secrets
 problems.py      errors as problem+json: `raise Refusal(problem(409, "…"))`; exceptions of trax are converted
-error_pages.py   error responses: problem+json below /api, /health and /metrics, elsewhere a page
 masking.py       inputs and outputs with secrets hidden
 
 api/             `/api/v1`, the same nouns and verbs as the Python resources

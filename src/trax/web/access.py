@@ -9,13 +9,15 @@ import os
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from hashlib import sha256
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from trax.errors import DefinitionError, did_you_mean, format_value
 from trax.web.peer import parse_networks
@@ -23,6 +25,8 @@ from trax.web.peer import parse_networks
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+
+T = TypeVar("T")
 
 COST_LOG2: Final = 17
 
@@ -250,10 +254,10 @@ def is_hash(text: str) -> bool:
     return 0 < 2 ** int(form[1]) * int(form[2]) * int(form[3]) <= LARGEST_WORK
 
 
-def is_outdated(configured: str) -> bool:
+def is_outdated(text: str, cost_log2: int = COST_LOG2) -> bool:
     """Whether a hash has a lower cost than the current default."""
-    form = HASH_FORMAT.fullmatch(configured)
-    return form is not None and int(form[1]) < COST_LOG2
+    form = HASH_FORMAT.fullmatch(text)
+    return form is not None and int(form[1]) < cost_log2
 
 
 def matches(password: str, configured: str) -> bool:
@@ -271,25 +275,34 @@ class TooManyChecks(Exception):
 
 
 class PasswordChecks:
-    """Verifies one password at a time in a thread, which bounds memory and keeps the event loop free."""
+    """Hashes one password at a time in a thread, which bounds memory and keeps the event loop free."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="trax-passwords")
         self._waiting: Counter[str] = Counter()
 
-    async def is_right(self, password: str, configured: str, *, address: str) -> bool:
-        """Verify a password; raises TooManyChecks if too many wait, in total or from one address."""
+    @contextmanager
+    def queue(self, address: str) -> Generator[None]:
+        """Count a login while it waits; raises TooManyChecks if too many do, in total or from one address."""
         is_full = self._waiting.total() >= WAITING_AT_MOST
         if is_full or self._waiting[address] >= WAITING_FROM_ONE_ADDRESS:
             raise TooManyChecks
         self._waiting[address] += 1
         try:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._thread, matches, password, configured)
+            yield
         finally:
             self._waiting[address] -= 1
             if not self._waiting[address]:
                 del self._waiting[address]
+
+    async def is_right(self, password: str, configured: str) -> bool:
+        return await self._run(partial(matches, password, configured))
+
+    async def new_hash(self, password: str, cost_log2: int) -> str:
+        return await self._run(partial(hash_password, password, cost_log2=cost_log2))
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
 
 CHECKS: Final = PasswordChecks()

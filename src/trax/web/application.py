@@ -4,28 +4,29 @@ from __future__ import annotations
 
 from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
-from trax.errors import TraxError
+from trax.errors import InvalidArgument, TraxError
+from trax.schedule.validate import TEXT, TEXT_OR_NONE
 from trax.web import api, health, pages
 from trax.web.access import Access
 from trax.web.api.document import document
 from trax.web.context import SharedReads, WebContext
-from trax.web.error_pages import error_response
 from trax.web.events import Fanout
 from trax.web.guard import Guard
-from trax.web.headers import HeadersMiddleware
 from trax.web.limits import WebLimits
 from trax.web.masking import Mask
 from trax.web.metrics import PrometheusMetrics
 from trax.web.pages.rendering import Assets
+from trax.web.passwords import Passwords
 from trax.web.peer import TrustedProxies
 from trax.web.problems import Refusal
+from trax.web.responses import HeadersMiddleware, error_response
 from trax.web.sessions import BrowserSessions, Signer
 from trax.web.throttle import Throttle
 
@@ -53,6 +54,11 @@ def create(
     header, such as "production". `mask` lists field names whose values are hidden in inputs and outputs; by
     default, names that look like a secret. `limits` bound what clients may use.
     """
+    for place, value, kind in (("access", access, Access), ("limits", limits, WebLimits)):
+        if value is not None and not isinstance(cast("Any", value), kind):
+            raise InvalidArgument(place, f"a {kind.__name__}, or None", value)
+    TEXT("title", title)
+    TEXT_OR_NONE("environment", environment)
     limits = limits or WebLimits.from_environment()
     context = _build_context(app, access or Access.from_environment(), title, environment, mask, limits)
     web = FastAPI(
@@ -92,6 +98,7 @@ def _build_context(
         mask=Mask.from_names(mask),
         signer=Signer.of(access.secret),
         sessions=BrowserSessions(app, access),
+        passwords=Passwords(app, access),
         proxies=TrustedProxies(access.trusted_proxies),
         throttle=Throttle(),
         limits=limits,

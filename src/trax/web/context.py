@@ -17,6 +17,7 @@ from trax.web.events import Fanout
 from trax.web.limits import WebLimits
 from trax.web.masking import Mask
 from trax.web.metrics import PrometheusMetrics
+from trax.web.passwords import Passwords
 from trax.web.peer import TrustedProxies, quote_path
 from trax.web.sessions import BrowserSessions, Signer
 from trax.web.throttle import Throttle
@@ -41,6 +42,7 @@ class WebContext:
     mask: Mask
     signer: Signer
     sessions: BrowserSessions
+    passwords: Passwords
     proxies: TrustedProxies
     throttle: Throttle
     limits: WebLimits
@@ -107,6 +109,13 @@ def is_for_program(request: Request) -> bool:
 def path_of(request: Request) -> str:
     """The path below the mount point, as the routes see it (`peer.py`)."""
     return request.scope["path"].removeprefix(request.scope.get("root_path", "")) or "/"
+
+
+def safe_next(path: str | None) -> str:
+    """The path to open after login: always one of ours, never another host."""
+    if not path or not path.startswith("/") or path.startswith(("//", "/\\")) or not path.isprintable():
+        return "/"
+    return path
 
 
 InjectedContext = Annotated[WebContext, Depends(context_of)]

@@ -19,11 +19,11 @@ from trax.records.audit import Actor, Via
 from trax.web import sessions
 from trax.web.access import LOCAL, Means, Role, Visitor
 from trax.web.context import Form, is_for_program, link, path_of
-from trax.web.error_pages import error_response
-from trax.web.login import throttle_refusal
 from trax.web.peer import is_local_request, plain_path
 from trax.web.problems import Refusal, problem
+from trax.web.responses import error_response
 from trax.web.sessions import cookie
+from trax.web.throttle import throttle_refusal
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

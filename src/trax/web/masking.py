@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self, cast
 
-from trax.errors import FieldError, InvalidInput
+from trax.errors import FieldError, InvalidArgument, InvalidInput
 from trax.masking import HIDDEN, MaskedSecret, hide_secrets, is_hidden, is_secret_name, unmask_stored
 
 VALUE_UNKNOWN: Final = "this value is hidden and cannot be restored; enter it again"
@@ -24,7 +24,13 @@ class Mask:
 
     @classmethod
     def from_names(cls, names: Iterable[str] | None) -> Self:
-        return cls(None if names is None else frozenset(map(_normalize, names)))
+        given: Any = names
+        if given is None:
+            return cls()
+        listed = list(cast("Iterable[Any]", given)) if isinstance(given, Iterable) else [given]
+        if isinstance(given, str) or not all(isinstance(name, str) for name in listed):
+            raise InvalidArgument("mask", "a list of field names", given)
+        return cls(frozenset(map(_normalize, listed)))
 
     def __call__(self, value: Any) -> Any:
         """The value with secrets replaced by dots; parts without secrets are not copied."""

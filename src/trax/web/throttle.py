@@ -14,6 +14,7 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 
 from trax.web.peer import network_of
+from trax.web.problems import Refusal, problem
 
 FORGET_SECONDS: Final = 900.0
 KEYS_KEPT: Final = 10_000
@@ -149,3 +150,9 @@ def _delay_seconds(limit: Delay, attempts: int) -> float:
 
 def _digest(secret: str) -> bytes:
     return sha256(secret.encode()).digest()
+
+
+def throttle_refusal(why: str, wait: float) -> Refusal:
+    """The response to a client that must wait."""
+    seconds = str(int(wait) + 1)
+    return Refusal(problem(429, f"{why}; try again in {seconds} s"), {"Retry-After": seconds})

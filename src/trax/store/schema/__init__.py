@@ -3,9 +3,9 @@
 define.py       helpers that define tables, checks and indexes
 manifest.py     `manifest` and `manifest_group`
 work_queue.py   `work_queue`
-metadata.py     `metadata` (runs) and `log`
-dead_letter.py  `dead_letter`
-operations.py   `worker`, `setting`, `audit`, `web_session`, `web_link`, `tally`, `group_tally`
+metadata.py     `metadata` (runs), `log` and `dead_letter`
+operations.py   `worker`, `setting`, `audit`, `web_session`, `web_link`, `web_password`, `tally`,
+                `group_tally`
 
 In PostgreSQL they are in the schema `trax` (`trax.metadata`), in SQLite they have a prefix
 (`trax_metadata`). `tables(connection)` returns the right set, also for a caller's connection.
@@ -26,11 +26,19 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import MetaData, Table
 
-from trax.store.schema.dead_letter import dead_letter
 from trax.store.schema.define import Definer
 from trax.store.schema.manifest import manifest, manifest_group
-from trax.store.schema.metadata import log, metadata
-from trax.store.schema.operations import audit, group_tally, setting, tally, web_link, web_session, worker
+from trax.store.schema.metadata import dead_letter, log, metadata
+from trax.store.schema.operations import (
+    audit,
+    group_tally,
+    setting,
+    tally,
+    web_link,
+    web_password,
+    web_session,
+    worker,
+)
 from trax.store.schema.work_queue import work_queue
 
 if TYPE_CHECKING:
@@ -55,6 +63,7 @@ class Tables:
     group_tally: Table
     web_session: Table
     web_link: Table
+    web_password: Table
 
 
 def tables(connection: Connection) -> Tables:
@@ -79,4 +88,5 @@ def tables_for(dialect: str) -> Tables:
         group_tally=group_tally(define),
         web_session=web_session(define),
         web_link=web_link(define),
+        web_password=web_password(define),
     )

@@ -1,4 +1,4 @@
-"""Tables `worker`, `setting`, `audit`, `web_session`, `web_link`, `tally` and `group_tally`."""
+"""Tables `worker`, `setting`, `audit`, `web_session`, `web_link`, `web_password`, `tally`, `group_tally`."""
 
 from __future__ import annotations
 
@@ -116,6 +116,17 @@ def web_link(define: Definer) -> Table:
         Column("key", ByteOrderText, primary_key=True),
         Column("created_at", Utc, nullable=False),
         Column("expires_at", Utc, nullable=False),
+    )
+
+
+def web_password(define: Definer) -> Table:
+    return define.table(
+        "web_password",
+        Column("app", ByteOrderText, primary_key=True),
+        Column("user", ByteOrderText, primary_key=True),
+        Column("hash", ByteOrderText, nullable=False),
+        Column("proof", ByteOrderText, nullable=False),
+        Column("updated_at", Utc, nullable=False),
     )
 
 

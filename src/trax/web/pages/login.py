@@ -1,7 +1,8 @@
-"""Login and logout pages, and the page of sessions."""
+"""Sign in with a password or a one-time link, log out, and list sessions."""
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 
 from fastapi import APIRouter
@@ -9,15 +10,15 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from trax.errors import TraxError
-from trax.web.access import Means
+from trax.web.access import Means, TooManyChecks
 from trax.web.api.sessions import sessions_for
-from trax.web.context import context_of, csrf_token, link, request_form, visitor_of
-from trax.web.login import log_in, log_in_by_link, safe_next
+from trax.web.context import context_of, csrf_token, link, request_form, safe_next, visitor_of
 from trax.web.pages.formats import many, whole_number
 from trax.web.pages.listing import ROWS, by_id, query_number, query_text
 from trax.web.pages.rendering import Message, run_action, show, show_plain
-from trax.web.problems import Refusal
+from trax.web.problems import Refusal, problem
 from trax.web.sessions import delete_cookie, set_cookie
+from trax.web.throttle import Attempt, throttle_refusal
 
 if TYPE_CHECKING:
     from trax.web.context import Form
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 
 router = APIRouter()
+logger = logging.getLogger(__name__)
 LONGEST_PASSWORD: Final = 1000
 EVERYWHERE: Final = "everywhere"
 LINK_USED: Final = "This link has already been used or has expired."
@@ -47,7 +49,7 @@ async def enter(request: Request) -> Response:
     name, onward = form.get("name"), safe_next(form.get("next"))
     password = next(iter(form.all("password")), "")[:LONGEST_PASSWORD]
     try:
-        session = await log_in(request, name, password)
+        session = await _log_in(request, name, password)
     except Refusal as refusal:
         return _refuse(request, onward, refusal, name)
     return _begin(request, onward, session)
@@ -65,15 +67,48 @@ async def leave(request: Request) -> Response:
     return response
 
 
+async def _log_in(request: Request, name: str, password: str) -> str:
+    """Verify name and password and begin a session; the error does not say which of them is wrong."""
+    context, address = context_of(request), request.client.host if request.client else ""
+    attempt = Attempt.of(name, address)
+    if wait := context.throttle.reserve(attempt):
+        raise throttle_refusal("too many login attempts", wait)
+    await context.throttle.slow_down(attempt)
+    if not context.access.users:
+        raise Refusal(problem(401, "login is not available: no users are configured", code="wrong_password"))
+    try:
+        user = await context.passwords.find_user(name, password, address=attempt.address.address)
+    except TooManyChecks:
+        context.throttle.withdraw(attempt)
+        raise throttle_refusal("too many logins at the same time", 1.0) from None
+    if user is None:
+        why = "wrong password" if name in context.access.users else "unknown name"
+        logger.warning("login from %s failed: %s", address, why)
+        raise Refusal(problem(401, "wrong name or password", code="wrong_password"))
+    context.throttle.forgive(attempt)
+    return await context.sessions.begin(request, name, user)
+
+
+async def _log_in_by_link(request: Request, token: str) -> str | None:
+    """Begin a session with a one-time link; None if it was already used or has expired."""
+    context, address = context_of(request), request.client.host if request.client else ""
+    if wait := context.throttle.wait_for_token(address, token):
+        raise throttle_refusal("too many invalid links", wait)
+    session = await context.sessions.begin_by_link(request, token)
+    if session is None:
+        context.throttle.note_wrong_token(address, token)
+    return session
+
+
 async def _enter_by_link(request: Request, token: str, onward: str) -> Response:
     if context_of(request).access.is_configured:
-        return _form(request, onward, problem=LINKS_DISABLED, status=403)
+        return _form(request, onward, why=LINKS_DISABLED, status=403)
     try:
-        session = await log_in_by_link(request, token)
+        session = await _log_in_by_link(request, token)
     except Refusal as refusal:
         return _refuse(request, onward, refusal)
     if session is None:
-        return _form(request, onward, problem=LINK_USED, status=403)
+        return _form(request, onward, why=LINK_USED, status=403)
     return _begin(request, onward, session)
 
 
@@ -89,13 +124,13 @@ def _redirect(request: Request, onward: str) -> Response:
 
 
 def _refuse(request: Request, onward: str, refusal: Refusal, name: str = "") -> Response:
-    problem: Problem = refusal.problem
-    response = _form(request, onward, name=name, problem=problem.detail.capitalize(), status=problem.status)
+    why: Problem = refusal.problem
+    response = _form(request, onward, name=name, why=why.detail.capitalize(), status=why.status)
     response.headers.update(refusal.headers)
     return response
 
 
-def _form(request: Request, onward: str, *, name: str = "", problem: str = "", status: int = 200) -> Response:
+def _form(request: Request, onward: str, *, name: str = "", why: str = "", status: int = 200) -> Response:
     """The login form, or without configured access the instructions to get a link."""
     access = context_of(request).access
     return show_plain(
@@ -105,7 +140,7 @@ def _form(request: Request, onward: str, *, name: str = "", problem: str = "", s
         csrf=csrf_token(request),
         next=onward,
         name=name,
-        problem=problem,
+        problem=why,
     )
 
 

@@ -21,8 +21,7 @@ from trax.clock import utc_now
 from trax.errors import StoreError, TraxError
 from trax.escapes import visible_text
 from trax.web import sessions
-from trax.web.context import context_of, csrf_token, current_url, link, request_form, visitor_of
-from trax.web.login import safe_next
+from trax.web.context import context_of, csrf_token, current_url, link, request_form, safe_next, visitor_of
 from trax.web.pages import formats
 from trax.web.pages.formats import json_pieces, parse_whole
 

@@ -71,6 +71,15 @@ CREATE TABLE trax_web_link (
     PRIMARY KEY ("key")
 );
 
+CREATE TABLE trax_web_password (
+    app TEXT NOT NULL,
+    user TEXT NOT NULL,
+    hash TEXT NOT NULL,
+    proof TEXT NOT NULL,
+    updated_at VARCHAR(27) NOT NULL,
+    PRIMARY KEY (app, user)
+);
+
 CREATE TABLE trax_web_session (
     id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
     "key" TEXT NOT NULL,

@@ -92,6 +92,8 @@ __all__ = [
 ]
 
 MAX_VALUE_CHARACTERS = 80
+MAX_PROBLEMS = 20
+"""How many problems one message names."""
 
 
 class TraxError(Exception):
@@ -114,7 +116,7 @@ class UnknownTrain(DefinitionError, LookupError):
     """No train is registered under this name."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
-        super().__init__(f"no train is registered as {name!r}{did_you_mean(name, known)}")
+        super().__init__(f"no train is registered as {format_value(name)}{did_you_mean(name, known)}")
         self.name = name
 
 
@@ -147,7 +149,8 @@ class InvalidInput(TraxError, ValueError):
     """An input or output does not match its declared type; `errors` names every invalid field."""
 
     def __init__(self, subject: str, errors: Sequence[FieldError]) -> None:
-        super().__init__(f"{subject}: " + "; ".join(str(error) for error in errors))
+        named = [str(error) for error in errors[:MAX_PROBLEMS]]
+        super().__init__(f"{subject}: {join_problems(named, len(errors))}")
         self.errors = tuple(errors)
 
 
@@ -324,6 +327,12 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {nearest[0]!r}?" if nearest else ""
 
 
+def join_problems(problems: Sequence[str], count: int | None = None) -> str:
+    """Several problems in one message: the first ones, and how many more there are."""
+    more = (len(problems) if count is None else count) - MAX_PROBLEMS
+    return "; ".join(problems[:MAX_PROBLEMS]) + (f"; and {more:,} more" if more > 0 else "")
+
+
 def format_value(value: Any) -> str:
     """A value for a message: its repr, without secrets, cut to a readable length."""
     try:
@@ -332,7 +341,7 @@ def format_value(value: Any) -> str:
             if isinstance(value, str)
             else hide_in_text(repr(hide_secrets(value)))
         )
-    except ValueError:  # Python does not print an int of more than 4,300 digits
+    except Exception:  # noqa: BLE001 - an int of more than 4,300 digits, or whatever a `__repr__` raises
         text = f"a number of {value.bit_length()} bits" if isinstance(value, int) else type(value).__name__
     return text if len(text) <= MAX_VALUE_CHARACTERS else text[: MAX_VALUE_CHARACTERS - 1] + "…"
 

@@ -13,6 +13,8 @@ from typing import Any, Final, Self, TypeAlias, cast
 from urllib.parse import unquote
 
 HIDDEN: Final = "••••••"
+MAX_DEPTH: Final = 150
+"""Values that are nested more deeply are not shown; JSON from outside has at most 100 levels."""
 """Replaces a secret value."""
 URL_MASK: Final = "***"
 """Replaces a password in a URL, as in SQLAlchemy."""
@@ -75,23 +77,25 @@ def is_secret_name(name: str) -> bool:
     return not HARMLESS_FIRST.fullmatch(words[0]) and not HARMLESS_LAST.fullmatch(words[-1])
 
 
-def hide_secrets(value: Any, is_secret: IsSecret = is_secret_name) -> Any:
+def hide_secrets(value: Any, is_secret: IsSecret = is_secret_name, outer: tuple[int, ...] = ()) -> Any:
     """Replace the values under secret names by dots, at any depth.
 
-    None stays None, so that a missing value can be seen.
+    None stays None, so that a missing value can be seen. A value that contains itself, or is nested too
+    deeply, is replaced as well. `outer` are the ids of the values around this one.
     """
-    match value:
-        case Mapping():
-            items = cast("Mapping[Any, Any]", value).items()
-            return {
-                key: HIDDEN if is_hidden(key, inner, is_secret) else hide_secrets(inner, is_secret)
-                for key, inner in items
-            }
-        case list() | tuple():
-            hidden = [hide_secrets(inner, is_secret) for inner in cast("Iterable[Any]", value)]
-            return tuple(hidden) if isinstance(value, tuple) else hidden
-        case _:
-            return value
+    if not isinstance(value, Mapping | list | tuple):
+        return value
+    if len(outer) >= MAX_DEPTH or id(cast("Any", value)) in outer:
+        return HIDDEN
+    around = (*outer, id(cast("Any", value)))
+    if isinstance(value, Mapping):
+        items = cast("Mapping[Any, Any]", value).items()
+        return {
+            key: HIDDEN if is_hidden(key, inner, is_secret) else hide_secrets(inner, is_secret, around)
+            for key, inner in items
+        }
+    hidden = [hide_secrets(inner, is_secret, around) for inner in cast("Iterable[Any]", value)]
+    return tuple(hidden) if isinstance(value, tuple) else hidden
 
 
 def hide_in_text(text: str) -> str:

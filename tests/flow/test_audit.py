@@ -6,12 +6,14 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.flow_seeding import deploy
 
 from trax import Conflict, NotFound, Trax, TraxError, acting, every
 from trax.engine.actor import actor_context
 from trax.errors import DefinitionError
 from trax.records.audit import Actor, Via
 from trax.testing import Harness
+from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -45,11 +47,70 @@ async def told(h: Harness) -> list[tuple[str, tuple[str, ...], int]]:
 
 
 async def test_nothing_is_written_down_when_nobody_acts(h: Harness) -> None:
-    await h.app.groups.update("etl", max_active_jobs=5)
-    await h.app.settings.update(max_active_jobs=50)
+    await h.app.groups.update("etl", priority=5, max_active_jobs=3)
+    await h.app.settings.update(max_queued_jobs_per_cycle=50)
     await h.app.manifests.disable("ones")
 
     assert await h.app.audit.list() == []
+
+
+async def test_a_changed_limit_is_written_down_whoever_changes_it(h: Harness) -> None:
+    await h.app.groups.update("etl", max_active_jobs=5)
+    await h.app.groups.update("etl", enabled=False)
+    await h.app.settings.update(max_active_jobs=50)
+    await h.app.settings.reset("max_active_jobs")
+
+    entries = [*reversed(await h.app.audit.list())]
+    assert {(one.actor, one.via) for one in entries} == {("python", "python")}
+    assert [(one.action, one.before, one.after) for one in entries] == [
+        ("groups.update", {"max_active_jobs": 3}, {"max_active_jobs": 5}),
+        ("groups.update", {"enabled": True}, {"enabled": False}),
+        ("settings.update", {"max_active_jobs": 10}, {"max_active_jobs": 50}),
+        ("settings.reset", {"max_active_jobs": 50}, {"max_active_jobs": 10}),
+    ]
+
+
+async def test_a_limit_that_code_declares_anew_is_written_down_and_that_of_a_new_group_is_in_its_row(
+    h: Harness, url: str
+) -> None:
+    code = Trax(url)
+    code.group("etl", max_active_jobs=2, priority=9)
+    code.group("new", max_active_jobs=1)
+
+    await deploy(h, code)
+    await deploy(h, code)
+
+    (entry,) = await h.app.audit.list()
+    assert (entry.actor, entry.via, entry.action, entry.ids) == (
+        *("declaration", "system"),
+        *("groups.declare", ("etl",)),
+    )
+    assert (entry.before, entry.after) == ({"max_active_jobs": 3}, {"max_active_jobs": 2})
+    assert not entry.can_undo
+
+
+async def test_the_limits_that_dispatching_servers_declare_are_written_down_when_they_differ(
+    h: Harness, url: str
+) -> None:
+    store = await h.app.parts.store.open()
+    first = await Worker.start(h.app.parts, store, dispatches=True)
+    again = await Worker.start(h.app.parts, store, dispatches=True)
+    await Worker.start(h.app.parts, store)
+    other = Trax(url, max_active_jobs=4)
+    changed = await Worker.start(other.parts, store, dispatches=True)
+    for worker in (first, again, changed):
+        await worker.unregister()
+    await Worker.start(other.parts, store, dispatches=True)
+
+    entries = [*reversed(await h.app.audit.list(action="settings.declare"))]
+    assert [one.after for one in entries] == [
+        {"max_active_jobs": 10},
+        {"max_active_jobs": [4, 10]},
+        {"max_active_jobs": 4},
+    ]
+    await h.advance(days=800)
+    await h.cycle("dead_letter_cleanup")
+    assert len(await h.app.audit.list()) == len(entries)
 
 
 async def test_an_entry_says_who_did_what_and_how_it_was(h: Harness) -> None:
@@ -169,7 +230,7 @@ async def test_a_change_of_settings_is_undone_to_what_it_was(h: Harness) -> None
     await h.app.settings.update(max_active_jobs=20)
     with acting(ADA):
         await h.app.settings.update(max_active_jobs=50, job_dispatcher_enabled=False)
-    (entry,) = await h.app.audit.list()
+    (entry,) = await h.app.audit.list(actor="ada")
     assert entry.before == {"job_dispatcher_enabled": True, "max_active_jobs": 20}
     assert entry.after == {"job_dispatcher_enabled": False, "max_active_jobs": 50}
 
@@ -185,7 +246,7 @@ async def test_a_reset_of_settings_is_undone(h: Harness) -> None:
     await h.app.settings.update(max_active_jobs=20)
     with acting(ADA):
         await h.app.settings.reset()
-    (entry,) = await h.app.audit.list()
+    (entry,) = await h.app.audit.list(actor="ada")
 
     await h.app.audit.undo(entry.id)
 

@@ -170,6 +170,24 @@ async def test_an_excluded_train_takes_no_place_under_the_limit(url: str) -> Non
         assert sorted(run.train for run in active) == ["aside", "job"]
 
 
+async def test_who_waited_behind_an_excluded_train_is_admitted_at_once(url: str) -> None:
+    h = Yard(url, TEN, max_active_jobs=2)
+
+    @h.app.train(exclude_from_max_active_jobs=True)
+    async def aside(value: str) -> str:
+        return value
+
+    async with h:
+        await h.app.queue_many(aside, ["1", "2"], priority=31)
+        await h.app.queue_many(h.job, ["3", "4"])
+
+        first = await h.cycle("job_dispatcher")
+
+        assert first.run_again, "those admitted use no capacity, so that the others may run too"
+        assert await dispatched(h) == 2
+        assert not (await h.cycle("job_dispatcher")).run_again
+
+
 DUTIES = ["manifest_manager", "job_dispatcher", "metadata_cleanup", "dead_letter_cleanup"]
 
 

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.control_room import Order, railway
 from tests.support.hostile import DURATIONS, IDS, MOMENTS, NAMES, NUMBERS
 
-from trax import Group, InvalidInput, NotFound, Retry, RetryAfter, Snooze, Trax, every, fire_all
+from trax import (
+    Calendar,
+    Group,
+    InvalidInput,
+    NotFound,
+    Retry,
+    RetryAfter,
+    Snooze,
+    Trax,
+    cron,
+    every,
+    exclude,
+    fire_all,
+)
 from trax.bounds import EARLIEST, LARGEST_COUNT, LATEST, LONGEST_DURATION
 from trax.errors import DefinitionError
 from trax.testing import Harness
@@ -123,7 +137,14 @@ def scheduled(app: Trax, **how: Any) -> Awaitable[Any]:
 
 @pytest.fixture
 async def harness(url: str) -> AsyncGenerator[Harness]:
-    async with Harness(railway(url)) as opened:
+    made = railway(url)
+
+    @made.train
+    def count_cups(cups: list[int]) -> int:
+        return sum(cups)
+
+    assert count_cups
+    async with Harness(made) as opened:
         yield opened
 
 
@@ -214,3 +235,61 @@ async def test_what_is_just_within_the_bounds_works(harness: Harness) -> None:
     assert failed.failure_reason == "10 cups are too many"
     assert entry.id in {one.id for one in waiting}
     assert failed in await app.executions.list(since=EARLIEST, until=LATEST)
+
+
+# found by tests/host/test_hostile_calls.py
+
+
+async def test_an_option_that_does_not_exist_is_not_ignored(app: Trax) -> None:
+    misspelt: dict[str, Any] = {"dealy": timedelta(hours=1)}
+    with pytest.raises(DefinitionError, match=r"unknown option 'dealy'; did you mean 'delay'\?"):
+        await app.queue("serve_coffee", ADA, **misspelt)
+
+    assert await app.work_queue.list() == []
+
+
+async def test_workers_are_counted_and_paged(app: Trax) -> None:
+    assert (await app.workers.count()).number == 0
+    assert (await app.workers.page()).items == ()
+
+
+@pytest.mark.parametrize("option", ["trains", "groups"])
+async def test_a_worker_of_a_name_that_nothing_can_have_does_not_start(option: str) -> None:
+    only: Any = {option: ["\ud800"]}
+    app = railway("memory://")
+
+    with pytest.raises(DefinitionError):
+        await app.start(**only)
+
+    assert app.loops == []
+
+
+def test_one_name_is_not_a_list_of_names_to_mask() -> None:
+    password: Any = "password"
+
+    with pytest.raises(InvalidInput, match="mask must be a list of field names"):
+        railway("memory://").web(mask=password)
+
+
+async def test_a_message_names_the_first_fields_and_how_many_more_there_are(app: Trax) -> None:
+    with pytest.raises(InvalidInput, match=r"; and 9,980 more$") as refused:
+        await app.queue_many("count_cups", [["x"] * 10_000])
+
+    assert len(refused.value.errors) == 10_000
+
+
+@pytest.mark.parametrize("windows", [(1,), "mon", (exclude.dates("2027-01-01"), None)])
+def test_a_calendar_of_anything_else_is_refused(windows: Any) -> None:
+    app = railway("memory://")
+    with pytest.raises(InvalidInput, match="windows must be"):
+        app.calendar("holidays", windows)
+    with pytest.raises(InvalidInput, match="exclude must be"):
+        app.schedule(brewing(app), "s", Order(**ADA), every(minutes=1), exclude=Calendar("holidays", windows))
+
+
+def test_a_time_zone_is_text() -> None:
+    """Python's own `ZoneInfo` takes a pair for a key and its value."""
+    pair: Any = ("UTC", 2)
+
+    with pytest.raises(DefinitionError, match="unknown time zone"):
+        cron("0 7 * * *", tz=pair)

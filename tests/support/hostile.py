@@ -3,8 +3,31 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta, timezone
-from typing import Any, Final
+import os
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+WANTED: Final = os.environ.get("TRAX_HOSTILE_EXAMPLES")
+"""`TRAX_HOSTILE_EXAMPLES=2000 pytest -k hostile` tries every value everywhere, and draws that many more."""
+SAMPLE: Final = 10_000 if WANTED else 2
+"""How many of the known values each place is tried with; which ones differs from place to place."""
+DRAWN: Final = settings(
+    max_examples=int(WANTED or 15),
+    derandomize=not (WANTED or os.environ.get("CI")),
+    deadline=None,
+    database=None,
+    print_blob=True,
+    phases=[Phase.generate, Phase.shrink],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+)
 
 IDS: Final[tuple[Any, ...]] = (-1, 2**63, 2**70, -(2**70), 10**5000, True, 1.5, float("nan"), "1")
 MOMENTS: Final[tuple[Any, ...]] = (
@@ -108,3 +131,95 @@ BODIES: Final = (
     json.dumps({"max_active_jobs": 10**400}).encode(),
 )
 """Whole bodies, as bytes."""
+
+
+def nested(levels: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def endless() -> list[Any]:
+    """A list that contains itself, twice."""
+    value: list[Any] = []
+    value += [value, value]
+    return value
+
+
+class Mute:
+    """Cannot be shown."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr")
+
+
+TEXTS: Final = (
+    "",
+    " ",
+    "a\x00b",
+    "\ud800",
+    "\u202e",
+    "\x1b[31m",
+    "a\nb",
+    "\u0661",
+    "x" * 201,
+    "x" * 100_000,
+    "'; DROP TABLE trax_metadata; --",
+    "<script>alert(1)</script>",
+    "{{7*7}}%s%n{0}",
+    "../../etc/passwd",
+    "nonsense",
+)
+ANYTHING: Final[tuple[Any, ...]] = (
+    *(None, True, 0, 1, 1.5, 1e308, 1j, Decimal("NaN"), ..., object(), Mute(), int, len),
+    *(*IDS, *MOMENTS, *DURATIONS, *TEXTS, date(2027, 1, 1), ValueError("x"), b"ada"),
+    *([], {}, {1}, (1, 2), [None], ["a\x00b"], ["\ud800"], [""], [2**70], [object()], ["x" * 201]),
+    *({"self": 1}, {1: 2}, {"a\x00": "\ud800"}, {"a": "b"}, list(range(10_001)), nested(5_000), endless()),
+)
+"""In the place of any argument in Python."""
+WORDS: Final = (
+    *(text for text in TEXTS if "\x00" not in text),  # no command line has a NUL
+    *("-", "--", "-1", "9" * 19, "9" * 5000, "1e400", "nan", "inf", "=", "a=b", "=1", "/", ".", "/nowhere"),
+    *("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00", "P99999999999D", "9" * 20 + "d"),
+    *(
+        "{}",
+        "[]",
+        "null",
+        "[" * 100_000,
+        '{"a":' * 3_000,
+        '"\\ud800"',
+        '{"name": "\\u0000"}',
+        '{"name": NaN}',
+    ),
+    *("max_active_jobs=", "max_active_jobs=" + "9" * 5000, "polling_interval=1e400", "capture_logs_except=["),
+    *("a:b", "os:path", "nowhere.py:app", "run:", "run:" + "9" * 30, "entry:9"),
+    *("sqlite:///", "sqlite:////nowhere/trax.db", "mysql://x", "postgresql://", "://", "http://["),
+)
+"""On a command line."""
+
+texts: Final = st.text(st.characters(exclude_categories=()), max_size=50)
+"""Any characters: also control characters, and half of a surrogate pair."""
+json_values: Final[st.SearchStrategy[Any]] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | texts,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
+    max_leaves=20,
+)
+"""What Python's JSON module writes, which is more than JSON."""
+anything: Final[st.SearchStrategy[Any]] = st.one_of(
+    st.sampled_from(ANYTHING),
+    json_values,
+    st.binary(max_size=20),
+    st.datetimes(timezones=st.none() | st.just(UTC)),
+    st.timedeltas(),
+    st.decimals(),
+    st.complex_numbers(),
+    st.tuples(texts, st.integers()),
+    st.frozensets(st.integers() | texts, max_size=4),
+)
+words: Final = st.sampled_from(WORDS) | texts.map(lambda text: text.replace("\x00", ""))
+
+
+def sample(place: str, values: Sequence[Any]) -> list[Any]:
+    """Some of these values, always the same ones for the same place."""
+    return Random(place).sample(values, min(SAMPLE, len(values)))  # noqa: S311 - it must be the same each time

@@ -12,6 +12,7 @@ from trax.store.url import choose_url
 from trax.train import train as define_train
 from trax.train import train_of
 from trax.train.options import check_name
+from trax.train.train import require_train
 from trax.worker.loop import StopSignals, run_in_loop
 from trax.worker.parts import Parts
 
@@ -274,6 +275,7 @@ class Trax:
         """
         from trax.worker.recorded_run import RecordedRun, run_on
 
+        require_train(train)
         if on is not None:
             return await run_on(on, self.parts, train, value)
         return await RecordedRun(self.parts, await self.parts.store.open(), train).run(value)

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, TypedDict
 
 from trax.app import groups, settings
 from trax.app.lists import RecordLists
-from trax.engine.actor import acting, actor_context
+from trax.engine.actor import PROGRAM, acting, actor_context
 from trax.errors import Conflict, NotFound, TraxError
-from trax.records.audit import Actor
 from trax.records.listing import AuditFilter
 from trax.schedule.validate import ID, check_moments, check_names
 from trax.store import audit
@@ -96,7 +95,7 @@ class Audit:
         store = await self._store.open()
         if actor_context() is not None:
             return await store.call(_undo, store, self._live, wanted, force=force)
-        with acting(Actor("python")):  # an undo is always recorded: `undone_by` refers to its entry
+        with acting(PROGRAM):  # an undo is always recorded: `undone_by` refers to its entry
             return await store.call(_undo, store, self._live, wanted, force=force)
 
 

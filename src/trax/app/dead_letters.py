@@ -11,7 +11,7 @@ from trax.errors import DefinitionError, NotFound
 from trax.events import Topic
 from trax.records.listing import LetterFilter
 from trax.records.states import DeadLetterStatus
-from trax.schedule.validate import ID, PAGE, check_names, validate_ids
+from trax.schedule.validate import ID, PAGE, TEXT, TEXT_OR_NONE, check_names, validate_ids
 from trax.store import dead_letters
 from trax.store.announce import announce
 from trax.store.dead_letters import LetterSelection
@@ -120,10 +120,12 @@ class DeadLetters:
         return await self._lists.count(_build_filter(filters), quick=quick)
 
     async def _requeue(self, selection: LetterSelection, note: str | None) -> int:
+        TEXT_OR_NONE("note", note)
         store = await self._store.open()
         return await store.call(_requeue, store, selection, note)
 
     async def _acknowledge(self, selection: LetterSelection, note: str) -> int:
+        TEXT("note", note)
         store = await self._store.open()
         return await store.call(_acknowledge, store, selection, note)
 

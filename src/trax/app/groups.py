@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from trax.app.lists import RecordLists
 from trax.engine import trigger
-from trax.engine.actor import record_audit
+from trax.engine.actor import PROGRAM, record_audit
 from trax.errors import Conflict, NotFound, format_value
 from trax.events import Topic
 from trax.records.listing import ChangedIds
+from trax.records.manifest import LIMIT_FIELDS
 from trax.schedule.declaration import UNSET, Group, Unset
 from trax.schedule.validate import NAME
 from trax.store import groups
@@ -129,7 +130,11 @@ def _change(
     announce(connection, Topic.MANIFEST, Topic.WORK_QUEUE)
     before = {field: getattr(group, field) for field in changes}
     values = {"before": before, "after": changes, "restores": before, "expects": changes}
-    return record_audit(connection, "groups.update", NOUN, [group.name], now=now, undoes=undoes, **values)
+    changes_limit = any(before[field] != changes[field] for field in LIMIT_FIELDS if field in changes)
+    default = PROGRAM if changes_limit else None
+    return record_audit(
+        connection, "groups.update", NOUN, [group.name], now=now, undoes=undoes, default=default, **values
+    )
 
 
 def _trigger(connection: Connection, store: Store, name: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from trax.engine.open_store import LazyStore
 from trax.errors import DefinitionError, did_you_mean, format_value
@@ -64,10 +64,10 @@ def parse_choice(choices: type[ChoiceT], value: str | None) -> ChoiceT | None:
     """Parse a value of this enum; None stays None. Raises DefinitionError with the valid values."""
     if value is None:
         return None
-    try:
+    words = [word.value for word in choices]
+    if isinstance(cast("Any", value), str) and value in words:
         return choices(value)
-    except ValueError:
-        words = [word.value for word in choices]
-        hint = did_you_mean(str(value), words) or f"; expected one of {', '.join(words)}"
-        noun = re.sub(r"(?<!^)(?=[A-Z])", " ", choices.__name__).lower()
-        raise DefinitionError(f"invalid {noun} {format_value(value)}{hint}") from None
+    nearest = did_you_mean(value, words) if isinstance(cast("Any", value), str) else ""
+    hint = nearest or f"; expected one of {', '.join(words)}"
+    noun = re.sub(r"(?<!^)(?=[A-Z])", " ", choices.__name__).lower()
+    raise DefinitionError(f"invalid {noun} {format_value(value)}{hint}")

@@ -15,7 +15,7 @@ from trax.records.listing import ChangedIds, ManifestFilter
 from trax.records.states import ScheduleType
 from trax.records.work_queue_entry import new_external_id
 from trax.schedule.builder import Declarations
-from trax.schedule.validate import DURATION, NAME, PAGE, check_names
+from trax.schedule.validate import DURATION, FLAG_OR_NONE, NAME, PAGE, check_names
 from trax.store import dialect
 from trax.store.announce import announce
 from trax.store.manifests import manifest_due, manifest_rows
@@ -236,6 +236,8 @@ class Manifests:
 
 def _build_filter(filters: ManifestKeywords) -> ManifestFilter:
     check_names(**{name: filters.get(name) for name in ("group", "train", "depends_on", "text")})
+    for name in ("enabled", "retired"):
+        FLAG_OR_NONE(name, filters.get(name))
     kind = parse_choice(ScheduleType, filters.get("schedule_type"))
     fields: dict[str, Any] = {**filters, "schedule_type": kind}
     return ManifestFilter(**fields)

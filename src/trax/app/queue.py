@@ -22,7 +22,7 @@ from trax.engine.enqueue import (
     is_plain,
 )
 from trax.engine.retry import default_policy
-from trax.errors import DefinitionError, NotFound, TraxError
+from trax.errors import DefinitionError, InvalidArgument, NotFound, TraxError
 from trax.events import Topic
 from trax.masking import NOT_STORED, SECRET_KEY
 from trax.records import Metadata, State
@@ -32,7 +32,7 @@ from trax.records.states import Origin
 from trax.store import callers, groups
 from trax.store.runs import metadata
 from trax.store.types import parse_json
-from trax.train import junction
+from trax.train import Train, junction
 from trax.train import train as define_train
 from trax.train.options import check_not_reserved
 from trax.train.secrets import VARIABLE
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from trax.store import Connection, Store
     from trax.store.callers import SessionOrConnection
     from trax.store.runs.metadata import RerunRequest
-    from trax.train import Train
     from trax.worker.parts import Parts
 
 
@@ -123,6 +122,8 @@ class Enqueuer:
 
     def _plan(self, train: Train[Any, Any] | str, *, has_code: bool = True) -> EnqueuePlan:
         """What is constant for the jobs of this train, computed once for each version of the settings."""
+        if not isinstance(cast("Any", train), str | Train):
+            raise InvalidArgument("train", "a train of this app, or the name of one", train)
         plan = self._plans.get(train) if has_code else None
         if plan is None or plan.settings is not self._live.current:
             plan = self._build_plan(train, has_code=has_code)

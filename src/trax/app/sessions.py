@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from trax.engine.actor import record_audit
 from trax.errors import StoreError
 from trax.records.listing import SessionFilter
-from trax.schedule.validate import ID_OR_NONE, PAGE, check_names, validate_ids
+from trax.schedule.validate import ID_OR_NONE, PAGE, TEXT, check_names, validate_ids
 from trax.store import web_sessions
 from trax.store.web_sessions import StoredSession
 
@@ -83,6 +83,7 @@ class Sessions:
 
     async def end_all(self, *, user: str | None = None) -> list[int]:
         """End all sessions, or all of one user; returns their ids."""
+        check_names(user=user)
         return await self._end(_end_all, user)
 
     async def create_link(self) -> str:
@@ -132,7 +133,7 @@ class Sessions:
 
 def digest(secret: str) -> str:
     """The hash that is stored for a secret. The secret is long and random, so no salt is needed."""
-    return sha256(secret.encode()).hexdigest()
+    return sha256(TEXT("a session's secret", secret).encode(errors="surrogatepass")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

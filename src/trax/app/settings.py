@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
-from trax.engine.actor import record_audit
-from trax.engine.live_settings import check_known
+from trax.engine.actor import PROGRAM, record_audit
+from trax.engine.live_settings import GLOBAL_LIMIT, check_known
 from trax.errors import Conflict
 from trax.events import Topic
 from trax.store import dialect, settings
@@ -127,6 +127,7 @@ def _write(
     settings.delete_edited(connection, rows.keys() - wanted.keys())
     announce(connection, Topic.SETTING)
     ordered = sorted(names)
+    changes_limit = GLOBAL_LIMIT in names and rows.get(GLOBAL_LIMIT) != wanted.get(GLOBAL_LIMIT)
     return record_audit(
         connection,
         f"settings.{verb}",
@@ -138,4 +139,5 @@ def _write(
         restores={name: rows.get(name) for name in ordered},
         expects={name: wanted.get(name) for name in ordered},
         undoes=undoes,
+        default=PROGRAM if changes_limit else None,
     )

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from math import ceil
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 from trax.app.lists import parse_choice
 from trax.errors import NotFound
@@ -27,7 +27,7 @@ from trax.records.stats import (
     span_start,
     success_rate,
 )
-from trax.schedule.validate import PAGE, check_names
+from trax.schedule.validate import FLAG, PAGE, Requirement, check_names
 from trax.server.loops import NO_SCHEDULER_AFTER, totals_updater, update_totals
 from trax.store import dialect, groups, listing, stats, workers
 
@@ -57,6 +57,14 @@ T = TypeVar("T")
 WEEK: Final = timedelta(days=7)
 
 RATE_MINUTES: Final = 5
+
+WITHOUT: Final = Requirement(
+    "a list of names",
+    lambda value: (
+        isinstance(value, list | tuple | set | frozenset)
+        and all(isinstance(each, str) for each in cast("Iterable[Any]", value))
+    ),
+)
 
 
 class Stats:
@@ -105,8 +113,8 @@ class Stats:
     ) -> Overview:
         """All of the above in one transaction, except the parts named in `without`."""
         span = parse_choice(Span, by) or Span.MINUTE
-        names = self._parts.trains.names
-        return await self._read(_overview, names, span, PAGE("limit", limit), without, admin=admin)
+        names, excluded = self._parts.trains.names, WITHOUT("without", without)
+        return await self._read(_overview, names, span, PAGE("limit", limit), excluded, admin=admin)
 
     async def groups(
         self, *, name: str | None = None, after: str | None = None, limit: int = 50
@@ -140,6 +148,7 @@ class Stats:
             await keeping
 
     async def _read(self, read: Callable[..., T], *arguments: Any, admin: bool) -> T:
+        FLAG("admin", admin)
         store = await self._parts.store.open()
         return await store.ask(_read_snapshot, store, read, *arguments, admin=admin)
 

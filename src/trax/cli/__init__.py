@@ -41,7 +41,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Parameter
 
 from trax.errors import AppImportError, TraxError
 from trax.escapes import visible_text
@@ -73,6 +73,7 @@ command = App(
     version=_version,
     version_flags=["--version"],
     version_format="plaintext",
+    default_parameter=Parameter(json_list=False, json_dict=False),
 )
 command.command(
     "trax.cli.run:run",
@@ -187,7 +188,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stdout.flush()
     except CycloptsError as error:
         command_line = " ".join(("trax", *(error.command_chain or ())))
-        _print_error(f"{error} See `{command_line} --help`.")
+        message = str(error).replace("\n", r"\n")  # a word of the command line may have one
+        _print_error(f"{message} See `{command_line} --help`.")
         sys.exit(USAGE_ERROR)
     except TraxError as error:
         if debug:

@@ -11,7 +11,7 @@ from cyclopts import App, Parameter
 from trax.cli.operators import AsJson  # noqa: TC001 - cyclopts reads it
 from trax.cli.output import say, show_json, show_rows
 from trax.clock import utc_now
-from trax.errors import DefinitionError
+from trax.errors import DefinitionError, format_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -97,9 +97,10 @@ def from_apscheduler(
 def _read_text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: no file can have this name
+        why = error.strerror if isinstance(error, OSError) else "invalid name"
         raise DefinitionError(
-            f"file {str(file)!r} cannot be read ({error.strerror}); give a crontab file, or - for stdin"
+            f"file {format_value(str(file))} cannot be read ({why}); give a crontab file, or - for stdin"
         ) from None
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from trax.errors import DefinitionError, format_value
+from trax.errors import DefinitionError, InvalidArgument, format_value
 from trax.records.audit import Actor, NewAudit, Via
+from trax.schedule.validate import TEXT, TEXT_OR_NONE
 from trax.store import audit
 from trax.train import Run, current
 
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 
 LONGEST_NAME: Final = 200
 LONGEST_REASON: Final = 2_000
+PROGRAM: Final = Actor("python")
+"""The actor of changes of limits that no actor makes: they are always recorded, for `trax verify`."""
+DECLARATION: Final = Actor("declaration", Via.SYSTEM)
+"""The actor of limits that code declares, written when a server starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,7 @@ def acting(actor: Actor, *, reason: str | None = None) -> Generator[None]:
 
     The audit entry is written in the transaction of the change. Outside such a block nothing is recorded.
     """
+    TEXT_OR_NONE("reason", reason)
     token = _acting.set(
         ActorContext(_validate_actor(actor), reason[:LONGEST_REASON] if reason else None, current())
     )
@@ -68,13 +74,14 @@ def record_audit(
     ids: Collection[Any],
     *,
     now: datetime,
+    default: Actor | None = None,
     **fields: Any,
 ) -> int | None:
-    """Write an audit entry for this change, if there is an actor; return its id.
+    """Write an audit entry for this change, if there is an actor or a `default` for one; return its id.
 
     The keywords are fields of `NewAudit` (before, after, restores, expects, undoes) and `count`.
     """
-    context = actor_context()
+    context = actor_context() or (ActorContext(default, None, None) if default else None)
     if context is None:
         return None
     count = fields.pop("count", len(ids))
@@ -83,9 +90,13 @@ def record_audit(
 
 
 def _validate_actor(actor: Actor) -> Actor:
-    name = actor.name
+    if not isinstance(cast("Any", actor), Actor):
+        raise InvalidArgument("actor", "an Actor", actor)
+    name = TEXT("an actor's name", actor.name)
     if not name.strip() or len(name) > LONGEST_NAME:
         raise DefinitionError(
             f"an actor needs a name of 1 to {LONGEST_NAME} characters (got {format_value(name)})"
         )
+    if not isinstance(cast("Any", actor.via), str) or actor.via not in set(Via):
+        raise InvalidArgument("an actor's via", f"one of {', '.join(Via)}", actor.via)
     return Actor(name, Via(actor.via))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypedDict, cast
 
 from trax.bounds import PRIORITY_MAX
 from trax.engine.parameters import check_input_size
 from trax.engine.retry import policy_of
-from trax.errors import DefinitionError
+from trax.errors import DefinitionError, InvalidArgument, did_you_mean, format_value
 from trax.records.states import Origin, QueueStatus
 from trax.records.work_queue_entry import EntryBatch, NewEntry, QueuedEntry, new_external_ids
 from trax.schedule.validate import COUNT, DURATION, LABEL, MOMENT, RETRY, TIME_LIMIT, WHOLE
@@ -21,7 +21,7 @@ from trax.store.types import parse_json
 from trax.train import Retry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from trax.records import ManifestGroup
     from trax.records.work_queue_entry import WaitFunction
@@ -244,6 +244,8 @@ class EnqueuePlan:
 
     def encode(self, values: Iterable[Any]) -> list[str]:
         """The inputs as JSON text; raises InvalidInput for one that the train does not accept."""
+        if not isinstance(cast("Any", values), Iterable):
+            raise InvalidArgument("values", "an iterable of inputs", values)
         given = list(values)
         if self._encode_all is None or len(given) == 1:
             return [self._encode(value) for value in given]
@@ -265,6 +267,8 @@ class EnqueuePlan:
         for name, value in overrides.items():
             if name in CHECKS:
                 CHECKS[name](name, value)
+            elif name != "connection":
+                raise DefinitionError(f"unknown option {format_value(name)}{did_you_mean(name, CHECKS)}")
         if "delay" in overrides and "at" in overrides:
             raise DefinitionError("delay and at cannot be combined; give one of them")
         timeout: timedelta | None = overrides.get("timeout")

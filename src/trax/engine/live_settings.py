@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 import logging
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from trax.bounds import load_json
-from trax.errors import InvalidSetting, did_you_mean
+from trax.errors import InvalidSetting, did_you_mean, format_value, join_problems
+from trax.schedule.validate import NAME
 from trax.settings import PREFIX, SettingOrigin, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from datetime import datetime
 
     from trax.store import Connection
 
 logger = logging.getLogger(__name__)
+
+GLOBAL_LIMIT: Final = "max_active_jobs"
 
 
 class LiveSettings:
@@ -59,14 +63,15 @@ class LiveSettings:
         changes = Settings.expand_shorthand(changes)
         refused = {name: why for name in changes if (why := _edit_refusal(name))}
         if refused:
-            raise InvalidSetting("; ".join(refused.values()), refused)
+            raise InvalidSetting(join_problems(list(refused.values())), refused)
         in_force, _ = self._base.with_overrides(_values(rows))
         spelled = in_force.with_changes(changes).to_json_values(changes)
         return {name: json.dumps(spelled[name]) for name in changes}
 
     def rows_without(self, rows: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
         """The rows left after removing these names (none given: all); raises if the rest is invalid."""
-        removed = Settings.expand_shorthand(dict.fromkeys(names)) or rows
+        given = [NAME("a setting's name", name) for name in names]
+        removed = Settings.expand_shorthand(dict.fromkeys(given)) or rows
         for name in removed:
             if name not in rows:
                 check_known(name)
@@ -102,14 +107,38 @@ class LiveSettings:
         return {**self._origins, **dict.fromkeys(edited, SettingOrigin.OPERATOR)}
 
 
+def record_declared_limit(connection: Connection, *, now: datetime) -> None:
+    """Record in the audit log which global limits the dispatching servers have from code and environment.
+
+    Only if they differ from the last record. `trax verify` judges the history by it. The caller has inserted
+    its own row, under the settings lock: of two servers that start together, the second finds the first.
+    """
+    from trax.engine.actor import DECLARATION
+    from trax.records.audit import DECLARED_SETTINGS, NewAudit
+    from trax.store import audit, workers
+
+    texts = workers.load_dispatcher_settings(connection)
+    limits = {json.loads(text).get(GLOBAL_LIMIT) for text in texts}
+    ordered = sorted(limits, key=lambda limit: (limit is None, limit))
+    after = {GLOBAL_LIMIT: ordered[0] if len(ordered) == 1 else ordered}
+    last = audit.load_last(connection, DECLARED_SETTINGS)
+    if last is None or last.after != after:
+        before = last.after if last else None
+        new = NewAudit(
+            action=DECLARED_SETTINGS, noun="setting", ids=(GLOBAL_LIMIT,), count=1, before=before, after=after
+        )
+        audit.add(connection, new, actor=DECLARATION, reason=None, now=now)
+
+
 def check_known(name: str) -> None:
+    NAME("a setting's name", name)
     if name not in Settings.model_fields:
         why = _not_found_message(name)
         raise InvalidSetting(why, {name: why})
 
 
 def _not_found_message(name: str) -> str:
-    return f"there is no setting {name!r}{did_you_mean(name, Settings.model_fields)}"
+    return f"there is no setting {format_value(name)}{did_you_mean(name, Settings.model_fields)}"
 
 
 def _edit_refusal(name: str) -> str | None:

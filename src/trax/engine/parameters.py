@@ -10,6 +10,7 @@ from trax.errors import DefinitionError, FieldError, InvalidInput
 from trax.masking import HIDDEN
 from trax.train import input_codec, output_codec
 from trax.train.secrets import load_keyring
+from trax.train.train import require_train
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +40,7 @@ class Parameters:
 
     def codec_of_registered(self, train: Train[Any, Any]) -> Codec[Any]:
         """The same, for a train that workers look up by name: it must be registered in this app."""
+        require_train(train)
         if train.name not in self._trains or self._trains.get(train.name) is not train:
             raise DefinitionError(
                 f"train {train.name!r} is not registered in this app; define it with app.train, so that "

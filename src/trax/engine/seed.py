@@ -10,9 +10,11 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
+from trax.engine.actor import DECLARATION, record_audit
 from trax.engine.retry import policy_of
 from trax.errors import DefinitionError
 from trax.events import Topic
+from trax.records.manifest import LIMIT_FIELDS
 from trax.records.schedule import Cron, Interval, Timing, exclusions_to_json
 from trax.records.states import ManifestOrigin, MisfirePolicy, ScheduleType
 from trax.records.worker import WorkerRecord
@@ -246,15 +248,31 @@ def _seed_groups(
     connection: Connection, groups: Iterable[GroupDeclaration], *, now: datetime
 ) -> dict[str, ManifestGroup]:
     groups = list(groups)
+    known = stored_groups.load_by_names(connection, {group.name for group in groups})
     stored = stored_groups.get_or_create(connection, (group.name for group in groups), now=now)
     for group in groups:
         before = stored[group.name]
         changes = group_changes(group, before)
         if changes:
             stored_groups.change(connection, group.name, changes, now=now)
+        if group.name in known:
+            _record_limit(connection, before, changes, now=now)
         if changes.get("enabled"):
             manifest_rows.mark_group_due(connection, before.id, now=now)
     return stored
+
+
+def _record_limit(
+    connection: Connection, group: ManifestGroup, changes: Mapping[str, Any], *, now: datetime
+) -> None:
+    """Record a changed limit in the audit log. That of a new group is in its row."""
+    limits = {name: value for name, value in changes.items() if name in LIMIT_FIELDS}
+    if limits:
+        before = {name: getattr(group, name) for name in limits}
+        values = {"before": before, "after": limits}
+        record_audit(
+            connection, "groups.declare", "group", [group.name], now=now, default=DECLARATION, **values
+        )
 
 
 def group_changes(group: GroupDeclaration, stored: ManifestGroup) -> dict[str, Any]:

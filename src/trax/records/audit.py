@@ -13,6 +13,8 @@ from trax.masking import hide_secrets
 MAX_IDS: Final = 100
 """The maximum number of ids in one audit entry; `count` is the real number."""
 MAX_BYTES: Final = 8_192
+DECLARED_SETTINGS: Final = "settings.declare"
+"""The action of entries that say which limits servers have from code; these entries are never deleted."""
 
 
 class Via(StrEnum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trax.records.states import ScheduleType
 
@@ -28,6 +28,10 @@ class ManifestGroup:
     """The maximum number of its runs that are pending or in progress at once; None: no limit."""
     enabled: bool = True
     """Whether its entries are dispatched."""
+
+
+LIMIT_FIELDS: Final = ("max_active_jobs", "enabled")
+"""The fields of a group that limit its runs: a disabled group admits none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pydantic import TypeAdapter
 
@@ -123,6 +123,17 @@ _adapter: TypeAdapter[tuple[Exclusion, ...]] = TypeAdapter(tuple[Exclusion, ...]
 def exclusions_to_json(exclusions: tuple[Exclusion, ...]) -> str | None:
     """JSON text; None: no exclusions."""
     return _adapter.dump_json(exclusions).decode() if exclusions else None
+
+
+def is_storable_exclusion(value: Any) -> bool:
+    """Whether this is an exclusion that can be read again from its row."""
+    if not isinstance(value, Exclusion):
+        return False
+    try:
+        text = _adapter.dump_json((value,), warnings=False)
+        return _adapter.validate_json(text) == (value,)
+    except (ValueError, RecursionError):
+        return False
 
 
 @lru_cache(maxsize=4096)

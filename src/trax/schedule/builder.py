@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from trax.errors import DefinitionError
-from trax.records.schedule import Calendar
+from trax.errors import DefinitionError, InvalidArgument
+from trax.records.schedule import Calendar, Window
 from trax.schedule.declaration import UNSET, AfterManifest, Group, Once, options_of, parse_when
 from trax.schedule.declare import Batch, DeclarationRegistry, build_declaration, check_train
 from trax.schedule.validate import DURATION, LABEL
+from trax.train.options import check_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from typing import Unpack
 
-    from trax.records.schedule import Window
     from trax.schedule.declaration import Item, Occasion, ScheduleKeywords, Timetable, Unset, When
     from trax.schedule.declare import CodecOf, ConfigureEach, Items
     from trax.train import Train
@@ -45,7 +46,7 @@ class Cursor:
         **options: Unpack[ScheduleKeywords],
     ) -> Cursor:
         """Run a train on a schedule. Manifests included next depend on this one."""
-        occasion = parse_when(f"manifest {external_id!r}", when)
+        occasion = parse_when(_place_of(external_id), when)
         self._declare(train, external_id, input, occasion, options)
         return Cursor(self.registry, root=external_id, last=external_id)
 
@@ -57,6 +58,7 @@ class Cursor:
         **options: Unpack[ScheduleKeywords],
     ) -> Cursor:
         """Run a train after each success of the root manifest of this chain."""
+        _place_of(external_id)
         if self.root is None:
             raise DefinitionError(
                 f"include {external_id!r} has no root to depend on: it must follow schedule(…) in one chain; "
@@ -73,6 +75,7 @@ class Cursor:
         **options: Unpack[ScheduleKeywords],
     ) -> Cursor:
         """Run a train after each success of the previous manifest in this chain."""
+        _place_of(external_id)
         if self.last is None:
             raise DefinitionError(
                 f"then_include {external_id!r} has no single manifest before it to depend on: it must follow "
@@ -135,7 +138,7 @@ class Cursor:
         **options: Unpack[ScheduleKeywords],
     ) -> Cursor:
         """Run a train once, `delay` after the app starts."""
-        DURATION(f"manifest {external_id!r}: delay", delay)
+        DURATION(f"{_place_of(external_id)}: delay", delay)
         self._declare(train, external_id, input, Once(delay), options)
         return Cursor(self.registry)
 
@@ -147,7 +150,7 @@ class Cursor:
         occasion: Occasion,
         keywords: ScheduleKeywords,
     ) -> None:
-        place = f"manifest {external_id!r}"
+        place = _place_of(external_id)
         check_train(place, train)
         options, codec = options_of(place, keywords), self.registry.codec_of(train)
         manifest = build_declaration(train, external_id, value, occasion, options, codec=codec)
@@ -159,6 +162,12 @@ class Cursor:
         check_train(batch.place, batch.train)
         codec = self.registry.codec_of(batch.train)
         self.registry.add(batch.build_declarations(items, occasion_for, codec))
+
+
+def _place_of(external_id: str) -> str:
+    """The start of a message about this manifest. Raises DefinitionError for an invalid external id."""
+    check_name(external_id, "an external id")
+    return f"manifest {external_id!r}"
 
 
 def _require_no_parent(item: Item[Any], occasion: Occasion) -> Occasion:
@@ -178,6 +187,15 @@ def _require_parent(item: Item[Any], verb: str, default: str | None = None) -> A
             f"with the full external id of its parent"
         )
     return AfterManifest(parent)
+
+
+def _windows_of(calendar: str, windows: Any) -> tuple[Window, ...]:
+    listed = tuple(cast("Iterable[Any]", windows)) if isinstance(windows, Iterable) else (windows,)
+    for each in listed:
+        if not isinstance(each, Window):
+            place, expected = f"calendar {calendar!r}: windows", "a list of windows such as exclude.dates(…)"
+            raise InvalidArgument(place, expected, each)
+    return listed
 
 
 class Declarations:
@@ -218,7 +236,7 @@ class Declarations:
     def calendar(self, name: str, windows: Iterable[Window]) -> Calendar:
         """Name windows that manifests share: `exclude=holidays`, or `exclude=exclude.outside(holidays)`."""
         LABEL("a calendar's name", name)
-        calendar = Calendar(name, tuple(windows))
+        calendar = Calendar(name, _windows_of(name, windows))
         if self._calendars.setdefault(name, calendar) != calendar:
             raise DefinitionError(
                 f"calendar {name!r} is already declared with other windows; use another name"

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cronsim import CronSim, CronSimError
 
-from trax.errors import DefinitionError, did_you_mean, format_value
+from trax.bounds import is_integer
+from trax.errors import DefinitionError, InvalidArgument, did_you_mean, format_value
 from trax.records.schedule import Cron
 from trax.schedule.every import variance_seconds
 from trax.schedule.zones import end_of_gap, moments_of, repeat_around, wall_at, zone_named
@@ -50,13 +51,13 @@ class CronWriter:
 
     def minutely(self, second: int = 0, *, tz: str = "UTC", variance: timedelta | None = None) -> Cron:
         """Run once a minute, at `second`."""
-        return self(_with_second(second, "* * * * *"), tz, variance)
+        return self(_expression("*", second=second), tz, variance)
 
     def hourly(
         self, minute: int = 0, second: int = 0, *, tz: str = "UTC", variance: timedelta | None = None
     ) -> Cron:
         """Run once an hour, at `minute` and `second`."""
-        return self(_with_second(second, f"{minute} * * * *"), tz, variance)
+        return self(_expression("*", minute=minute, second=second), tz, variance)
 
     def daily(
         self,
@@ -68,7 +69,7 @@ class CronWriter:
         variance: timedelta | None = None,
     ) -> Cron:
         """Run once a day, at the given time."""
-        return self(_with_second(second, f"{minute} {hour} * * *"), tz, variance)
+        return self(_expression("*", hour=hour, minute=minute, second=second), tz, variance)
 
     def weekly(
         self,
@@ -81,7 +82,8 @@ class CronWriter:
         variance: timedelta | None = None,
     ) -> Cron:
         """Run once a week, on `day`: a name such as `mon`, or a cron number where Sunday is 0."""
-        return self(_with_second(second, f"{minute} {hour} * * {_weekday(day)}"), tz, variance)
+        weekday = _weekday(day)
+        return self(_expression(weekday, hour=hour, minute=minute, second=second), tz, variance)
 
     def monthly(
         self,
@@ -94,13 +96,19 @@ class CronWriter:
         variance: timedelta | None = None,
     ) -> Cron:
         """Run once a month, on this day of the month."""
-        return self(_with_second(second, f"{minute} {hour} {day} * *"), tz, variance)
+        return self(_expression("*", day=day, hour=hour, minute=minute, second=second), tz, variance)
 
 
 cron: Final = CronWriter()
 
 
-def _with_second(second: int, fields: str) -> str:
+def _expression(weekday: int | str, *, second: int, **given: int) -> str:
+    """The expression with these fields; the others are any."""
+    for name, value in {"day": weekday, "second": second, **given}.items():
+        if value != "*" and not is_integer(value, 0, 59):
+            raise InvalidArgument(f"cron: {name}", "a whole number", value)
+    minute, hour, day = (given.get(name, "*") for name in ("minute", "hour", "day"))
+    fields = f"{minute} {hour} {day} * {weekday}"
     return fields if second == 0 else f"{second} {fields}"
 
 

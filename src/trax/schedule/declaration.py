@@ -8,8 +8,9 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any, Final, Generic, Literal, TypeAlias, TypedDict, TypeVar, cast
 
+from trax.bounds import LONGEST_SECONDS, is_integer
 from trax.errors import DefinitionError, InvalidArgument, did_you_mean, format_value
-from trax.records.schedule import Cron, Exclusion, Interval, Schedule
+from trax.records.schedule import Cron, Exclusion, Interval, Schedule, is_storable_exclusion
 from trax.records.states import MisfirePolicy, ScheduleType
 from trax.schedule.cron import parse_expression
 from trax.schedule.misfire import OnMisfire, policy_and_limit
@@ -28,6 +29,7 @@ from trax.schedule.validate import (
 )
 from trax.schedule.zones import zone_named
 from trax.train import Retry
+from trax.train.options import is_name
 
 When: TypeAlias = Schedule | Literal["on_demand", "none"]
 """The `when` argument of `schedule`; `on_demand` runs only when triggered."""
@@ -56,7 +58,7 @@ def parse_when(place: str, when: Any) -> Occasion:
         return _validate_schedule(place, when)
     if when in (ScheduleType.NONE, ScheduleType.ON_DEMAND):
         return ScheduleType(when)
-    hint = f"; did you mean cron({when!r})?" if isinstance(when, str) else ""
+    hint = f"; did you mean cron({format_value(when)})?" if isinstance(when, str) else ""
     raise DefinitionError(
         f'{place} needs every(…), cron("…") or "on_demand" (got {format_value(when)}){hint}'
     )
@@ -79,11 +81,12 @@ def schedule_type_of(occasion: Occasion) -> ScheduleType:
 def _validate_schedule(place: str, schedule: Schedule) -> Schedule:
     """Validate a schedule: one that was not built by `every` or `cron` has not been validated yet."""
     if isinstance(schedule, Cron):
-        parse_expression(schedule.expression)
+        parse_expression(_EXPRESSION(f"{place}: expression", schedule.expression))
         zone_named(schedule.time_zone)
-    elif schedule.seconds < 1:
+    elif not is_integer(schedule.seconds, 1, LONGEST_SECONDS):
         raise DefinitionError(f"{place} needs an interval of 1 second or more (got {format_value(schedule)})")
-    if schedule.variance_seconds is not None and schedule.variance_seconds < 0:
+    variance = schedule.variance_seconds
+    if variance is not None and not is_integer(variance, 0, LONGEST_SECONDS):
         raise DefinitionError(f"{place} needs a variance of 0 seconds or more (got {format_value(schedule)})")
     return schedule
 
@@ -287,27 +290,24 @@ def _group(name: str, value: Any) -> Group:
 
 
 def _exclusions(name: str, value: Any) -> tuple[Exclusion, ...]:
-    if isinstance(value, str) or not isinstance(value, Iterable):
-        return (_EXCLUSION(name, value),)
-    return tuple(_EXCLUSION(name, each) for each in cast("Iterable[Any]", value))
+    """Validate exclusions: those that were not built by `exclude` have not been validated yet."""
+    return tuple(_EXCLUSION(name, each) for each in _one_or_several(value))
 
 
 def _external_ids(name: str, value: Any) -> tuple[str, ...]:
-    ids = (
-        (value,)
-        if isinstance(value, str) or not isinstance(value, Iterable)
-        else cast("Iterable[Any]", value)
-    )
-    return tuple(_EXTERNAL_ID(name, each) for each in ids)
+    return tuple(_EXTERNAL_ID(name, each) for each in _one_or_several(value))
+
+
+def _one_or_several(value: Any) -> Iterable[Any]:
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return cast("Iterable[Any]", value)
+    return (value,)
 
 
 _GROUP = Requirement("a group's name or a Group", lambda value: isinstance(value, Group))
-_EXCLUSION = Requirement(
-    "an exclusion such as exclude.dates(…), or a list of them", lambda value: isinstance(value, Exclusion)
-)
-_EXTERNAL_ID = Requirement(
-    "an external id or a list of external ids", lambda value: isinstance(value, str) and bool(value)
-)
+_EXCLUSION = Requirement("an exclusion such as exclude.dates(…), or a list of them", is_storable_exclusion)
+_EXPRESSION = Requirement("text", lambda value: isinstance(value, str))
+_EXTERNAL_ID = Requirement("an external id or a list of external ids", is_name)
 _START = Requirement('"now" or "next_occurrence"', lambda value: value in ("now", "next_occurrence"))
 _READERS: Mapping[str, Callable[[str, Any], Any]] = {
     "group": _group,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
-from trax.errors import DefinitionError, InvalidInput, format_value
+from trax.errors import DefinitionError, InvalidArgument, InvalidInput, format_value
 from trax.records.schedule import Cron, Interval, Schedule
 from trax.records.states import ScheduleType
 from trax.schedule.declaration import (
@@ -252,6 +252,8 @@ class Batch(Generic[In]):
     def __post_init__(self) -> None:
         if self.name is not None:
             check_name(self.name, "a batch's name")
+        if self.configure_each is not None and not callable(self.configure_each):
+            raise InvalidArgument(f"{self.place}: configure_each", "callable", self.configure_each)
 
     @property
     def place(self) -> str:
@@ -296,5 +298,8 @@ class Batch(Generic[In]):
         return str(item.id) if self.name is None else f"{self.name}-{item.id}"
 
     def _item_options(self, item: Item[In]) -> ScheduleOptions:
-        own = self.configure_each(item) if self.configure_each else None
-        return options_of(f"manifest {self._id_of(item)!r}", {**self.keywords, **(own or {})})
+        place = f"manifest {self._id_of(item)!r}"
+        own: Any = self.configure_each(item) if self.configure_each else None
+        if own is not None and not isinstance(own, Mapping):
+            raise InvalidArgument(f"{place}: what configure_each returns", "a dict of options, or None", own)
+        return options_of(place, {**self.keywords, **cast("Mapping[str, Any]", own or {})})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import date, datetime, time
 
-from trax.errors import DefinitionError, format_value
+from trax.errors import DefinitionError, InvalidArgument, format_value
 from trax.records.schedule import Calendar, DateRange, Dates, DaysOfWeek, TimeWindow
 from trax.schedule.cron import DAYS, day_number
 
@@ -39,6 +39,8 @@ def time_window(start: time | str, end: time | str) -> TimeWindow:
 
 def outside(calendar: Calendar) -> Calendar:
     """Exclude everything outside a calendar: the manifest runs only inside its windows."""
+    if not isinstance(calendar, Calendar):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidArgument("exclude.outside: calendar", "what app.calendar returns", calendar)
     return replace(calendar, only=True)
 
 

@@ -136,7 +136,7 @@ def policy_and_limit(on_misfire: OnMisfire) -> tuple[MisfirePolicy, int | None]:
         return on_misfire.policy, on_misfire.limit
     if on_misfire in _POLICY_NAMES:
         return MisfirePolicy(on_misfire), None
-    hint = did_you_mean(str(on_misfire), _POLICY_NAMES)
+    hint = did_you_mean(on_misfire, _POLICY_NAMES) if isinstance(on_misfire, str) else ""
     raise DefinitionError(
         f'on_misfire must be "fire_once_now", "do_nothing" or fire_all(limit) '
         f"(got {format_value(on_misfire)}){hint}"

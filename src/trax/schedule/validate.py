@@ -84,6 +84,12 @@ PAGE: Final = Requirement(
 SLOTS_OR_NONE: Final = Requirement(
     f"a whole number from 1 to {MAX_SLOTS}", lambda value: value is None or is_integer(value, 1, MAX_SLOTS)
 )
+TEXT: Final = Requirement("text", lambda value: isinstance(value, str))
+TEXT_OR_NONE: Final = Requirement("text, or None", lambda value: value is None or isinstance(value, str))
+FLAG_OR_NONE: Final = Requirement(
+    "True, False or None", lambda value: value is None or isinstance(value, bool)
+)
+CALLABLE_OR_NONE: Final = Requirement("callable, or None", lambda value: value is None or callable(value))
 NAME: Final = Requirement(
     f"text of at most {LONGEST_NAME} characters",
     lambda value: isinstance(value, str) and len(value) <= LONGEST_NAME,

@@ -15,10 +15,12 @@ from trax.errors import DefinitionError, did_you_mean, format_value
 
 
 def zone_named(name: str) -> ZoneInfo:
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DefinitionError(f"unknown time zone {format_value(name)}")
     try:
         return ZoneInfo(name)
-    except (KeyError, ValueError, OSError, TypeError, AttributeError):
-        hint = did_you_mean(str(name), sorted(available_timezones()))
+    except (KeyError, ValueError, OSError):
+        hint = did_you_mean(name, sorted(available_timezones()))
         raise DefinitionError(f"unknown time zone {format_value(name)}{hint}") from None
 
 

@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from trax.clock import format_duration
-from trax.errors import InvalidSetting, did_you_mean, format_value
+from trax.errors import InvalidSetting, did_you_mean, format_value, join_problems
 from trax.masking import HIDDEN, is_secret_name
 from trax.settings.kinds import (
     DAY,
@@ -212,7 +212,7 @@ class Settings(BaseModel):
         except ValidationError as refused:
             errors = refused.errors()
             reasons = {name: _format_error(error) for error in errors for name in _setting_names(error)}
-            raise InvalidSetting("; ".join(map(_format_error, errors)), reasons) from None
+            raise InvalidSetting(join_problems([_format_error(error) for error in errors]), reasons) from None
 
     def with_overrides(self, rows: Mapping[str, Any]) -> tuple[Self, dict[str, str]]:
         """A copy with the operators' values, and the values that were ignored, with the reasons.
@@ -335,13 +335,13 @@ def _format_error(error: Any) -> str:
         return error["msg"]
     name = ".".join(str(part) for part in error["loc"])
     if error["type"] == "extra_forbidden":
-        return f"there is no setting {name!r}{did_you_mean(name, Settings.model_fields)}"
+        return f"there is no setting {format_value(name)}{did_you_mean(name, Settings.model_fields)}"
     got = HIDDEN if is_secret_name(name) else error["input"]
     bounds = Settings.bounds(str(error["loc"][0]))
     text = error["msg"]
     if bounds is not None:
         text = f"it must be {bounds}" if error["type"] in OUT_OF_BOUNDS else f"{text}; it must be {bounds}"
-    return f"setting {name!r}: {text} (got {format_value(got)})"
+    return f"setting {format_value(name)}: {text} (got {format_value(got)})"
 
 
 def _constraints(field_or_type: Any) -> Iterator[Any]:

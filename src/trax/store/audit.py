@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import Text, cast, delete, func, insert, select, update
 
-from trax.records.audit import MAX_IDS, AuditEntry, Via, to_stored_json
+from trax.records.audit import DECLARED_SETTINGS, MAX_IDS, AuditEntry, Via, to_stored_json
 from trax.store.dialect import is_sqlite
 from trax.store.listing import RecordQuery, Search
 from trax.store.schema import tables
@@ -70,10 +70,22 @@ def mark_undone(connection: Connection, audit_id: int, *, by: int) -> bool:
     return connection.execute(statement).rowcount == 1
 
 
-def purge(connection: Connection, *, before: datetime) -> int:
-    """Delete a batch of entries older than `before`, oldest first; returns how many."""
+def load_last(connection: Connection, action: str) -> AuditEntry | None:
+    """The newest entry of this action."""
     audit = tables(connection).audit
-    oldest = select(audit.c.id).order_by(audit.c.id).limit(PURGE_BATCH)
+    query = select(audit).where(audit.c.action == action).order_by(audit.c.id.desc()).limit(1)
+    row = connection.execute(query).one_or_none()
+    return _record(row) if row else None
+
+
+def purge(connection: Connection, *, before: datetime) -> int:
+    """Delete a batch of entries older than `before`, oldest first; returns how many.
+
+    Entries of limits that servers have declared stay: they are few, and name no person.
+    """
+    audit = tables(connection).audit
+    is_deletable = audit.c.action != DECLARED_SETTINGS
+    oldest = select(audit.c.id).where(is_deletable).order_by(audit.c.id).limit(PURGE_BATCH)
     statement = delete(audit).where(audit.c.id.in_(oldest), audit.c.at < before)
     return connection.execute(statement).rowcount
 

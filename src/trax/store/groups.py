@@ -203,19 +203,28 @@ def load_by_names(connection: Connection, names: set[str]) -> dict[str, Manifest
 
 
 def _is_in_use(connection: Connection) -> ColumnElement[bool]:
-    """Whether a group has live manifests, no manifests, queued entries, or non-default options."""
+    """Whether a group has live manifests, no manifests, queued entries, or non-default options.
+
+    `_has_any` instead of EXISTS: PostgreSQL would read all manifests into a hash table for one page of
+    groups.
+    """
     t = tables(connection)
     group, manifest, queue = t.manifest_group.c, t.manifest.c, t.work_queue.c
     inside = select(manifest.id).where(manifest.group_id == group.id)
     queued = select(queue.id).where(queue.group_id == group.id, text(QUEUED))
     return or_(
-        inside.where(manifest.retired_at.is_(None)).exists(),
-        ~inside.exists(),
+        _has_any(inside.where(manifest.retired_at.is_(None))),
+        ~_has_any(inside),
         group.max_active_jobs.is_not(None),
         group.priority != 0,
         ~group.enabled,
         queued.exists(),
     )
+
+
+def _has_any(rows: Select[int]) -> ColumnElement[bool]:
+    """Whether there is a row, found by an index for each row of the outer query."""
+    return rows.limit(1).scalar_subquery().is_not(None)
 
 
 def _document(names: set[str]) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from trax.errors import InvalidUrl
+from trax.errors import InvalidUrl, format_value
 from trax.masking import mask_url
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ EXPECTED_FORMS: Final = "use postgresql://user@host/database, sqlite:///file.db 
 def choose_url(address: str | None, environment: Mapping[str, str] | None = None) -> str:
     """Return the given URL, else $TRAX_DATABASE_URL, else sqlite:///trax.db."""
     environment = os.environ if environment is None else environment
+    if address is not None and not isinstance(cast("Any", address), str):
+        raise InvalidUrl(f"{format_value(address)} is not a database URL; {EXPECTED_FORMS}")
     return address or environment.get(URL_VARIABLE) or DEFAULT
 
 
@@ -68,7 +70,10 @@ def is_in_memory(address: str) -> bool:
 def has_no_file_yet(address: str) -> bool:
     """Whether opening this SQLite database would create its file; commands that only read avoid that."""
     file = file_of(address)
-    return file is not None and not file.exists()
+    try:
+        return file is not None and not file.exists()
+    except OSError as error:  # its name is too long, or its folder cannot be read
+        raise InvalidUrl(f"file {format_value(str(file))} cannot be read ({error.strerror})") from None
 
 
 def file_of(address: str) -> Path | None:

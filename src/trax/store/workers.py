@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import delete, func, insert, select, text, update
+from sqlalchemy import Boolean, delete, func, insert, literal_column, select, text, update
 
 from trax.records.listing import RecordPage
 from trax.records.worker import RunningJob, WorkerKind, WorkerRecord, WorkerView
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
 
-    from sqlalchemy import ColumnElement, Connection, Row, ScalarSelect, Select
+    from sqlalchemy import Connection, Row, ScalarSelect, Select
 
 
 RUNS_JOBS: Final = "kind IN ('worker', 'receiver')"
@@ -73,7 +73,7 @@ def _select_records(connection: Connection) -> Select[Any]:
 
 
 def _search(connection: Connection, _worker_filter: None) -> Search:
-    return Search(table=tables(connection).worker, unindexed=(cast("ColumnElement[bool]", text(RUNS_JOBS)),))
+    return Search(table=tables(connection).worker, unindexed=(literal_column(RUNS_JOBS, Boolean),))
 
 
 class FleetMark(NamedTuple):
@@ -104,6 +104,13 @@ def load_published_settings(connection: Connection, *, alive_since: datetime) ->
     is_live = (text(IN_FLEET), worker.c.heartbeat_at >= alive_since, worker.c.settings.is_not(None))
     newest = (worker.c.dispatches.desc(), worker.c.id.desc())
     return connection.execute(select(worker.c.settings).where(*is_live).order_by(*newest).limit(1)).scalar()
+
+
+def load_dispatcher_settings(connection: Connection) -> list[str]:
+    """Load the settings, as JSON, of all processes that dispatch."""
+    worker = tables(connection).worker
+    query = select(worker.c.settings).where(worker.c.dispatches, worker.c.settings.is_not(None))
+    return list(connection.execute(query.order_by(worker.c.id)).scalars())
 
 
 def servers(connection: Connection, *, alive_since: datetime) -> list[WorkerRecord]:

@@ -25,7 +25,7 @@ from typing import (
     get_type_hints,
 )
 
-from trax.errors import DefinitionError
+from trax.errors import DefinitionError, format_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
@@ -173,7 +173,7 @@ def name_of(declared: Any) -> str:
     if is_unit(declared) or declared is Ellipsis:
         return "None" if is_unit(declared) else "..."
     if origin is None:
-        return getattr(declared, "__name__", None) or str(declared)
+        return getattr(declared, "__name__", None) or format_value(declared)
     if origin is Literal:
         return f"Literal[{', '.join(map(repr, parts))}]"
     if origin is Annotated:

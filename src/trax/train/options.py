@@ -175,6 +175,15 @@ def _are_names(value: Any) -> bool:
     return True
 
 
+def is_name(value: Any) -> bool:
+    """Whether this could be the name of a train, a batch or an app, or an external id."""
+    try:
+        check_name(value)
+    except DefinitionError:
+        return False
+    return True
+
+
 def check_name(name: Any, what: str = "a train's name") -> None:
     if not isinstance(name, str) or not name:
         raise DefinitionError(f"{what} must be non-empty text (got {format_value(name)})")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast, overl
 from trax.errors import (
     DefinitionError,
     FieldError,
+    InvalidArgument,
     InvalidInput,
     RetryAfter,
     RouteError,
@@ -112,7 +113,7 @@ def short_circuit(junction: Junction[In, Out]) -> ShortCircuit[In, Out]:
     If it raises or returns None, the route continues. If it returns an instance of the train's output type,
     that becomes the result of the train; the junctions after it still run.
     """
-    return ShortCircuit(tuple(stop._replace(is_short_circuit=True) for stop in junction.stops))
+    return ShortCircuit(tuple(stop._replace(is_short_circuit=True) for stop in stops_of(junction)))
 
 
 def extract(source: type[In], target: type[Out]) -> Route[In, Out]:
@@ -132,8 +133,16 @@ def unchecked(
     segment: Segment[Any, Any] | ShortCircuit[Any, Any],
 ) -> Route[Any, Any] | ShortCircuit[Any, Any]:
     """Exclude these junctions from the route check: their inputs come from where it cannot see."""
-    stops = tuple(stop._replace(is_checked=False) for stop in segment.stops)
+    stops = tuple(stop._replace(is_checked=False) for stop in stops_of(segment))
     return ShortCircuit(stops) if isinstance(segment, ShortCircuit) else Route(stops)
+
+
+def stops_of(segment: Any) -> tuple[RouteStop, ...]:
+    """The junctions of a part of a route; raises DefinitionError for anything else."""
+    stops = getattr(segment, "stops", None)
+    if not isinstance(stops, tuple):
+        raise InvalidArgument("a route", "a junction, or junctions joined with >>", segment)
+    return cast("tuple[RouteStop, ...]", stops)
 
 
 def _couple(
@@ -228,12 +237,15 @@ class Plan:
             raise InvalidInput(f"train {self.name!r}: invalid input", [FieldError("", message, None)])
         self._store_input(memory, value)
 
-    def result(self, memory: Memory) -> Any:
-        """The result of the train, or MISSING; the result of a short circuit comes first."""
+    def find_result(self, memory: Memory) -> Any:
+        """The result of the train; the result of a short circuit comes first."""
         value = memory.get(SHORT_CIRCUIT, MISSING)
-        if value is not MISSING:
-            return value
-        return None if self._output is None else recall(memory, self._output)
+        if value is MISSING:
+            value = None if self._output is None else recall(memory, self._output)
+        if value is MISSING:
+            output = name_of(self.output_type)
+            raise WiringError(f"train {self.name!r} must return {output}, but no junction produced it")
+        return value
 
 
 def build_plan(name: str, route: Route[Any, Any], *, input_type: Any, output_type: Any) -> Plan:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 import logging
+from collections.abc import Hashable
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from trax.errors import DefinitionError, WiringError, did_you_mean, format_value
+from trax.errors import DefinitionError, InvalidArgument, WiringError, did_you_mean, format_value
 from trax.train.annotations import Scope, name_of
 from trax.train.cancellation import Cancellation
 from trax.train.memory import (
@@ -57,6 +58,9 @@ class Services:
         """
         if factory is None:
             raise DefinitionError(f"provide({name_of(kind)}, None): a service cannot be None")
+        declared: Any = kind
+        if not isinstance(declared, Hashable):
+            raise InvalidArgument("kind", "a type", declared)
         self._by_key[key_of(kind)] = Service(kind, factory, closes=close)
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
-from trax.errors import DefinitionError, RouteError
+from trax.errors import DefinitionError, InvalidArgument, RouteError
 from trax.train.junction import junction
 from trax.train.memory import MISSING
 from trax.train.options import TrainKeywords, TrainOptions, check_name
@@ -22,6 +22,7 @@ from trax.train.route import (
     check_route,
     input_of,
     output_of,
+    stops_of,
 )
 from trax.train.run import TrainRun
 from trax.train.services import Services
@@ -89,6 +90,11 @@ class Train(Generic[In_contra, Out_co]):
         return TrainRun(self.plan, is_blocking=True, **keywords).attempt_here(value)
 
 
+def require_train(value: Any) -> None:
+    if not isinstance(value, Train):
+        raise InvalidArgument("train", "a train, defined with @app.train or app.train(name, route)", value)
+
+
 NextIn = TypeVar("NextIn")
 NextOut = TypeVar("NextOut")
 
@@ -149,7 +155,7 @@ def train(
     """
     check_name(name)
     services, extra = keywords.pop("services", None), tuple(keywords.pop("extra", ()))
-    whole: Route[Any, Any] = Route(segment.stops)
+    whole: Route[Any, Any] = Route(stops_of(segment))
     types = {
         "input_type": input_of(whole) if input is MISSING else input,
         "output_type": output_of(whole) if output is MISSING else output,

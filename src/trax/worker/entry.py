@@ -6,10 +6,11 @@ import asyncio
 from collections import defaultdict
 from datetime import timedelta
 from time import monotonic
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakKeyDictionary
 
-from trax.errors import EntryCancelled, NotFound, WaitTimedOut
+from trax.bounds import LONGEST_SECONDS, is_number
+from trax.errors import EntryCancelled, InvalidArgument, NotFound, WaitTimedOut
 from trax.events import Topic
 from trax.records.states import QueueStatus
 from trax.records.work_queue_entry import QueuedEntry, WorkQueueEntry
@@ -28,10 +29,8 @@ POLL_SECONDS: Final = 0.25
 """Poll interval: a job that ends in this process wakes its waiters at once, others within this time."""
 
 TIMEOUT: Final = Requirement(
-    "a number of seconds, 0 or more, or a timedelta, or None",
-    lambda value: (
-        value is None or (isinstance(value, int | float) and not isinstance(value, bool) and value >= 0)
-    ),
+    "a number of seconds or a timedelta, from 0 to 68 years, or None",
+    lambda value: value is None or is_number(value, 0, LONGEST_SECONDS),
 )
 
 
@@ -45,6 +44,8 @@ class EntryWaiter:
 
     async def __call__(self, entry: WorkQueueEntry, at_most: float | timedelta | None) -> Metadata:
         seconds = TIMEOUT("timeout", at_most.total_seconds() if isinstance(at_most, timedelta) else at_most)
+        if not isinstance(cast("Any", entry), WorkQueueEntry):
+            raise InvalidArgument("entry", "an entry, as app.queue returns it", entry)
         home = asyncio.get_running_loop()
         room = self._pollers.get(home)
         if room is None:

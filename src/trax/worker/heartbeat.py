@@ -110,7 +110,8 @@ class Heartbeat:
 
     def register(self, connection: Connection, store: Store, row: Mapping[str, Any]) -> int:
         """Insert a worker row with the given columns and those of this process; returns its id."""
-        from trax.store import workers
+        from trax.engine.live_settings import record_declared_limit
+        from trax.store import dialect, workers
         from trax.store.announce import announce
 
         identity, settings = self._identity, self._live.current
@@ -131,7 +132,13 @@ class Heartbeat:
         if columns["kind"] in (WorkerKind.WORKER, WorkerKind.SCHEDULER):
             columns["settings"] = self._live.base_as_json()
             announce(connection, Topic.WORK_QUEUE)  # the dispatcher may now admit what this worker accepts
-        return workers.register(connection, columns, now=store.now(connection))
+        if not row.get("dispatches"):
+            return workers.register(connection, columns, now=store.now(connection))
+        dialect.take_settings_lock(connection)
+        now = store.now(connection)
+        worker_id = workers.register(connection, columns, now=now)
+        record_declared_limit(connection, now=now)
+        return worker_id
 
     def record_heartbeats(self, connection: Connection, now: datetime) -> None:
         """Renew all rows. Drop the row of `app.run` if it is gone: it was declared lost."""

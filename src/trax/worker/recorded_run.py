@@ -7,10 +7,11 @@ import logging
 from dataclasses import replace
 from itertools import chain, repeat
 from time import monotonic, perf_counter
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 from trax.engine.actor import record_audit
 from trax.engine.parameters import secret_mode
+from trax.errors import InvalidArgument
 from trax.records.metadata import NewRun
 from trax.records.work_queue_entry import new_external_id
 from trax.store.faults import Fault, fault_of
@@ -61,6 +62,8 @@ class Remote(RemoteExecutor, Protocol):
 
 async def run_on(remote: Remote, parts: Parts, train: Train[Any, Out], value: Any) -> Out:
     """Run the train remotely and wait. It occupies the slots that limit `app.run` in this process."""
+    if not isinstance(cast("Any", remote), Remote):
+        raise InvalidArgument("on", "a remote, such as HttpWorkers or RayWorkers", remote)
     if not remote.keeps_records:
         return await RecordedRun(parts, await parts.store.open(), train, executor=remote).run(value)
     text, parent = parts.parameters.input_codec(train).encode(value), current()

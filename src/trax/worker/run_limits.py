@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from trax.errors import DefinitionError, format_value
 from trax.train.options import LIMIT, is_limit
+from trax.train.train import require_train
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -33,6 +34,7 @@ class RunLimits:
 
     def set(self, train: Train[Any, Any], limit: int) -> None:
         """Override the train's own limit."""
+        require_train(train)
         if not is_limit(limit):
             raise DefinitionError(
                 f"the limit of train {train.name!r} must be {LIMIT} (got {format_value(limit)})"

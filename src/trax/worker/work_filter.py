@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, cast
 
 from trax.errors import DefinitionError, format_value
+from trax.schedule.validate import LABEL
 from trax.store import groups
 from trax.store.runs.claim import ClaimRequest
 
@@ -91,6 +92,6 @@ def _parse_names(option: str, value: Any) -> list[str]:
         if isinstance(value, Iterable) and not isinstance(value, str)
         else []
     )
-    if not names or not all(isinstance(name, str) and name for name in names):
+    if not names or not all(map(LABEL.is_valid, names)):
         raise DefinitionError(f"{option} must be a list of at least one name (got {format_value(value)})")
     return names

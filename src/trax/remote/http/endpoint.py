@@ -15,6 +15,7 @@ from trax.remote.http.protocol import outcome_line, outcome_of
 from trax.remote.http.requests import BodyReader, EndpointRequest, RunStream, load_body, runs_of
 from trax.remote.http.signing import CallDenied, CallVerifier, keys_of
 from trax.remote.receiver import run_receiver
+from trax.schedule.validate import AT_LEAST_ONE, CALLABLE_OR_NONE, SLOTS_OR_NONE, TEXT_OR_NONE, TIME_LIMIT
 from trax.train import Done, Run, enter_run
 from trax.worker.capture import LogLimit
 from trax.worker.job_runner import hide_in_outcome
@@ -71,6 +72,12 @@ class HttpEndpoint:
         path: str | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        SLOTS_OR_NONE("concurrency", concurrency)
+        AT_LEAST_ONE("max_body_bytes", max_body_bytes)
+        AT_LEAST_ONE("max_receiving", max_receiving)
+        TIME_LIMIT("body_timeout", body_timeout)
+        TEXT_OR_NONE("path", path)
+        CALLABLE_OR_NONE("clock", clock)
         self._parts = parts
         self._keeper = CallVerifier(keys_of(secrets))
         self._concurrency = concurrency

@@ -21,6 +21,8 @@ LOCKS = {
         "--group",
         "dev",
         "--extra",
+        "fast",
+        "--extra",
         "localpg",
         "--extra",
         "web",

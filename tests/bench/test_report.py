@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -50,3 +51,22 @@ def test_a_page_without_figures_says_so() -> None:
 
     assert "No figures yet" in page
     assert report.build_charts({}) == {}
+
+
+def test_a_system_that_lost_jobs_or_did_not_end_is_shown_as_such() -> None:
+    usual = {"seconds": 30.0, "rate": 800.0, "p99": 12.34, "dead rows": 5, "is stress": False}
+    stress = usual | {"rate": 12.0, "p99": None, "dead rows": 70_000, "is stress": True}
+    found: dict[str, Any] = {
+        "phases": {"before": usual, "kill-worker": stress, "start-worker": usual, "after": usual},
+        "recovery seconds": None,
+        "left": 3,
+        "lost": 1_204,
+        "exits": [0, -9],
+    }
+    head: dict[str, Any] = {"at": "2027-03-01", "machine": {}, "versions": {}, "goals": []}
+
+    page = report.build_page({"public": head | {"figures": {"chaos_crash_recovery": {"Trax": found}}}})
+
+    assert (
+        "| chaos_crash_recovery | Trax | 800 | 12 | 800 | 12.3 | - | 12.3 | 70,000 | - | 3 | 1,204 | **no** |"
+    ) in page

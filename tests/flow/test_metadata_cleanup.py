@@ -18,7 +18,7 @@ from trax.records.metadata import ADMINISTRATIVE_PREFIX as PREFIX
 from trax.records.work_queue_entry import new_external_id
 from trax.server.loops import clean_metadata_now
 from trax.store import dialect
-from trax.store.runs.cleanup import select_ended
+from trax.store.runs.cleanup import BEGINNING, select_ended
 from trax.store.schema import tables
 from trax.train import Train
 
@@ -141,6 +141,8 @@ async def test_many_go_in_batches_with_their_lines_and_entries(url: str) -> None
         cleaned = await h.cycle("metadata_cleanup")
 
         assert deleted(cleaned) == [1000, 1000, 500]
+        ended = h.now - timedelta(minutes=45)
+        assert [batch.resume_at for batch in cleaned] == [{"job": ended}, {"job": ended}, {}]
         assert set(trains(h)) == {CLEANUP}
         assert (h.count("work_queue"), h.count("log")) == (0, 0)
 
@@ -254,7 +256,7 @@ async def test_a_server_that_finds_another_one_cleaning_does_not_wait(postgres_u
         other = Thread(target=store.run, args=[hold])
         other.start()
         held.wait()
-        cleaned = await store.call(clean_metadata_now, store, parts)
+        cleaned = await store.call(clean_metadata_now, store, parts, {})
         done.wait()
         other.join()
 
@@ -268,7 +270,9 @@ async def test_what_may_go_is_found_by_an_index_and_not_by_reading_all_history(p
 
         def explained(connection: Connection) -> str:
             connection.execute(text("ANALYZE trax.metadata"))
-            query = select_ended("postgresql").limit(1000).params(train=MANAGER, before=h.now)
+            query = (
+                select_ended("postgresql").limit(1000).params(train=MANAGER, since=BEGINNING, before=h.now)
+            )
             literal = query.compile(connection.engine, compile_kwargs={"literal_binds": True})
             return "\n".join(connection.execute(text(f"EXPLAIN {literal}")).scalars())
 

@@ -28,6 +28,8 @@ REFUSED = replace(NOTHING, is_limited=True)
 class Gate:
     """A database in which a cycle ends as the test wants; `meanwhile` happens while it is under way."""
 
+    dialect_name = "sqlite"
+
     def __init__(self) -> None:
         self.result = NOTHING
         self.meanwhile: Callable[[], object] = list[int]
@@ -37,6 +39,9 @@ class Gate:
         return self.result
 
     async def ask(self, *_: Any) -> None:
+        return None
+
+    def statement_now(self) -> None:
         return None
 
 

@@ -8,9 +8,9 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.results import refuse_results
 
 from trax import Metadata, Retry, Trax
-from trax.engine.finish import finish
 from trax.errors import StoreUnavailable
 from trax.records import State
 from trax.testing import Harness
@@ -18,7 +18,7 @@ from trax.worker import worker as worker_module
 from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator
 
     from trax.records.result import RunResult
 
@@ -79,24 +79,12 @@ async def depot() -> AsyncGenerator[Depot]:
         await worker.unregister()
 
 
-def refuse(refused: Callable[[RunResult], Exception | None]) -> Callable[..., Any]:
-    """A `finish` that raises what `refused` returns for a result."""
-
-    def picky(connection: Any, results: Any, *more: Any, **how: Any) -> Any:
-        for result in results:
-            if (error := refused(result)) is not None:
-                raise error
-        return finish(connection, results, *more, **how)
-
-    return picky
-
-
 async def test_a_hook_waits_until_the_result_is_written_and_is_called_once(
     depot: Depot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await depot.end("work")
     with monkeypatch.context() as patch:
-        patch.setattr(worker_module, "finish", refuse(lambda _: StoreUnavailable("away")))
+        refuse_results(patch, lambda _: StoreUnavailable("away"))
         for _ in range(2):
             with pytest.raises(StoreUnavailable):
                 await depot.flush()
@@ -152,7 +140,7 @@ async def test_the_hooks_hear_nothing_of_a_result_that_is_recorded_as_a_failure(
     def is_completed(result: RunResult) -> Exception | None:
         return ValueError("no such value") if result.state is State.COMPLETED else None
 
-    monkeypatch.setattr(worker_module, "finish", refuse(is_completed))
+    refuse_results(monkeypatch, is_completed)
     await depot.end("work")
 
     assert await depot.flush() == 1
@@ -171,7 +159,7 @@ async def test_a_result_whose_failure_could_not_be_written_either_is_retried_unc
 
     await depot.end("work")
     with monkeypatch.context() as patch:
-        patch.setattr(worker_module, "finish", refuse(fail))
+        refuse_results(patch, fail)
         with pytest.raises(StoreUnavailable):
             await depot.flush()
 
@@ -186,7 +174,7 @@ async def test_nothing_is_kept_for_a_result_that_the_database_rejects_altogether
 ) -> None:
     await depot.end("work")
     with monkeypatch.context() as patch:
-        patch.setattr(worker_module, "finish", refuse(lambda _: ValueError("no")))
+        refuse_results(patch, lambda _: ValueError("no"))
         assert await depot.flush() == 0
 
     assert (depot.heard, depot.waiting) == ([], 0)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -218,9 +219,11 @@ async def test_a_first_turn_that_waits_can_be_asked_for_and_stopped() -> None:
         return None
 
     loop = Loop("test", turn, poll_seconds=lambda: LONG, first_after=LONG / 2)
-    loop.wake()
     async with asyncio.timeout(30):
-        await loop.run()
+        running = asyncio.create_task(loop.run())
+        await asyncio.sleep(0)
+        loop.wake()
+        await running
     assert loop.turns == 1
 
     stopped = Loop("test", turn, poll_seconds=lambda: LONG, first_after=LONG / 2)
@@ -228,3 +231,35 @@ async def test_a_first_turn_that_waits_can_be_asked_for_and_stopped() -> None:
     async with asyncio.timeout(30):
         await stopped.run()
     assert stopped.turns == 0
+
+
+async def test_a_wake_up_before_the_loop_runs_does_not_bring_its_first_turn_forward(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    was_woken: list[bool] = []
+
+    async def is_set_within(event: asyncio.Event, _seconds: float | None) -> bool:
+        was_woken.append(event.is_set())
+        return False
+
+    async def turn() -> float | None:
+        loop.stop()
+        return None
+
+    monkeypatch.setattr(loops, "is_set_within", is_set_within)
+    loop = Loop("test", turn, poll_seconds=lambda: LONG, first_after=2)
+    loop.wake()
+    await asyncio.sleep(0)
+    await loop.run()
+
+    assert was_woken[0] is False
+
+
+def test_a_server_runs_in_uvloop_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def name_of_loop() -> str:
+        return type(asyncio.get_running_loop()).__module__
+
+    assert loops.run_server(name_of_loop()) == "uvloop"
+
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+    assert loops.run_server(name_of_loop()).startswith("asyncio")

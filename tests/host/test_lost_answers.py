@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.results import refuse_results
 
 from trax import Metadata, Retry, Trax, every
 from trax.errors import StoreUnavailable
@@ -19,7 +20,6 @@ from trax.server.loops import dispatch_now
 from trax.store import workers
 from trax.store.runs import rescue
 from trax.testing import Harness
-from trax.worker import worker as worker_module
 from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ async def test_what_has_ended_and_could_not_be_written_is_no_stray(
     await yard.queue("Ada")
     await yard.worker.claim()
     with monkeypatch.context() as away:
-        away.setattr(worker_module, "finish", unavailable)
+        refuse_results(away, lambda _: StoreUnavailable("away"))
         with pytest.raises(StoreUnavailable):
             await yard.drain()
 

@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from sqlalchemy import text
 from tests.support.backends import cut_off
+from tests.support.results import refuse_results
 
 from trax import Metadata, Trax
 from trax.errors import AccessDenied, SchemaNotMigrated, StoreError, StoreUnavailable
@@ -22,12 +23,12 @@ from trax.store.faults import Fault, RowsRefused, fault_of
 from trax.store.runs import metadata
 from trax.testing import Harness
 from trax.worker import recorded_run
-from trax.worker import worker as worker_module
 from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
 
+    from trax.records.result import RunResult
     from trax.store import Connection, Store
 
 LONG = "x" * 100_000
@@ -197,17 +198,13 @@ async def test_a_lock_is_held_for_too_long(postgres_url: str) -> None:
 async def test_a_fault_that_nobody_knows_keeps_only_the_ending_that_meets_it(
     yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    finish: Any = worker_module.finish
-
-    def picky(connection: Any, ended: Any, *more: Any, **how: Any) -> Any:
-        if any(one.metadata_id == spoiled for one in ended):
-            raise StoreError("XX000: what is this?")
-        return finish(connection, ended, *more, **how)
+    def error_for(result: RunResult) -> Exception | None:
+        return StoreError("XX000: what is this?") if result.metadata_id == spoiled else None
 
     await yard.end(1, 2, 3)
     spoiled = (await yard.records())[0].id
     with monkeypatch.context() as patch:
-        patch.setattr(worker_module, "finish", picky)
+        refuse_results(patch, error_for)
         for _ in range(2):
             with pytest.raises(StoreError, match="XX000"):
                 await yard.worker.flush()

@@ -7,10 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.results import refuse_results
 from tests.support.waiting import until
 
 from trax import Cancel, Metadata, Retry, Trax, current
-from trax.engine.finish import finish
 from trax.engine.job_dispatcher import run_dispatch_cycle
 from trax.engine.routing import Routing
 from trax.errors import StoreUnavailable
@@ -317,7 +317,7 @@ async def test_endings_wait_for_a_database_that_is_away(
     await station.dispatch()
     await worker.claim()
     with monkeypatch.context() as away:
-        away.setattr(worker_module, "finish", _unavailable)
+        refuse_results(away, lambda _: StoreUnavailable("away"))
         with pytest.raises(StoreUnavailable):
             await worker.drain(30)
 
@@ -332,12 +332,9 @@ async def test_an_ending_that_cannot_be_written_fails_its_run_and_no_other(
     async def work(number: int) -> int:
         return number
 
-    def picky(connection: Any, ended: Any, *more: Any, **how: Any) -> Any:
-        if any(one.output == "2" for one in ended):
-            raise ValueError("two is too much")
-        return finish(connection, ended, *more, **how)
-
-    monkeypatch.setattr(worker_module, "finish", picky)
+    refuse_results(
+        monkeypatch, lambda result: ValueError("two is too much") if result.output == "2" else None
+    )
     worker = await station.start()
     await station.app.queue_many(work, [1, 2, 3])
     await station.dispatch()
@@ -399,10 +396,6 @@ async def test_a_train_that_blocks_the_loop_is_reported_by_name(
 
 async def _exit() -> None:
     sys.exit(3)
-
-
-def _unavailable(*_: Any, **__: Any) -> Any:
-    raise StoreUnavailable("away")
 
 
 def _spoil_inputs(connection: Any) -> None:

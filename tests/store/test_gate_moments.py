@@ -9,10 +9,11 @@ from sqlalchemy import event
 from tests.support.gatehouse import Gatehouse
 from tests.support.results import run_result
 
-from trax.engine.job_dispatcher import DispatchResult, run_dispatch_cycle
+from trax.engine.job_dispatcher import MAX_ENTRIES_PER_CYCLE, DispatchResult, run_dispatch_cycle
 from trax.engine.routing import Routing
 from trax.settings import Settings
 from trax.store import Store
+from trax.store import gate as stored_gate
 from trax.store.runs import metadata
 
 if TYPE_CHECKING:
@@ -78,3 +79,23 @@ def test_a_run_that_ends_meanwhile_has_ended_before_the_next_is_let_in(gate: Gat
     assert len(later) == len(visited.metadata_ids)
     assert earlier.ended_at
     assert all(earlier.ended_at <= run.created_at for run in later)
+
+
+def test_an_entry_that_is_read_after_the_clock_is_not_dispatched_before_it_was_created(
+    gate: Gatehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate.group("flood", max_active_jobs=0, priority=31)
+    gate.queue(MAX_ENTRIES_PER_CYCLE + 1, group="flood")
+    load_group_heads = stored_gate.load_group_heads
+
+    def load_slowly(connection: Connection, **options: Any) -> Any:
+        gate.now = gate.store.read(gate.store.now)
+        gate.queue(1)
+        return load_group_heads(connection, **options)
+
+    monkeypatch.setattr(stored_gate, "load_group_heads", load_slowly)
+
+    gate.visit(0, routing=Routing(default="elsewhere"))
+
+    (run,) = gate.runs()
+    assert run.created_at == gate.now

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
-from sqlalchemy import make_url, text
+from psycopg import Pipeline
+from sqlalchemy import TextClause, make_url, text
 from tests.support.backends import cut_off
 from tests.support.chaos_proxy import proxy_to
 
@@ -21,6 +22,7 @@ from trax.store import Store, dialect, postgresql
 from trax.store import store as store_module
 from trax.store.engine import Timeouts, open_engine
 from trax.store.listen import open_connection
+from trax.store.pipeline import commit_together
 from trax.store.postgresql import limit_statements, session_name
 from trax.store.queue import work_queue
 from trax.store.url import parse_url
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
     from tests.support.chaos_proxy import Proxy
 
+ONE: tuple[TextClause, dict[str, Any]] = (text("SELECT 1"), {})
 SHORT = Timeouts(connect_seconds=2, network_seconds=1, statement_seconds=1)
 
 
@@ -286,3 +289,31 @@ def test_a_wait_on_a_lost_connection_leaves_nothing_to_fail_later(postgres_url: 
         connection.wait(waiting)
 
     assert inspect.getgeneratorstate(waiting) == inspect.GEN_CLOSED, "it would fail when it is collected"
+
+
+def test_a_session_that_ends_in_the_middle_of_a_pipeline_is_one_error_and_no_traceback(
+    postgres_url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server's last words have arrived, the end of the connection has not: a pipeline cannot be left."""
+
+    def read_and_commit(connection: Connection) -> Any:
+        connection.execute(ONE[0])
+        return commit_together(connection, ONE, ONE)
+
+    def stop(_pipeline: Any) -> Any:
+        raise psycopg.errors.AdminShutdown("terminating connection")
+
+    def refuse(pipeline: Any, _error: Any) -> None:
+        pipeline.level -= 1
+        raise psycopg.OperationalError("cannot exit pipeline mode while busy")
+
+    with closing(Store(postgres_url)) as store:
+        store.read(work_queue.get, 1)
+        with monkeypatch.context() as patch:
+            patch.setattr(Pipeline, "_exit_gen", stop)
+            patch.setattr(Pipeline, "_exit", refuse)
+            with pytest.raises(StoreUnavailable):
+                store.run(read_and_commit)
+
+        assert store.run(read_and_commit) == [[(1,)], [(1,)]]
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == []

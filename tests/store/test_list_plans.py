@@ -12,7 +12,7 @@ from tests.support.plans import rows_read
 
 from trax.records import QueueStatus, State
 from trax.records.listing import EntryFilter, RunFilter
-from trax.store import Store, inspect, status
+from trax.store import Store, groups, inspect, status
 from trax.store.queue import queue_lists
 from trax.store.runs import run_lists
 
@@ -100,6 +100,12 @@ def test_runs_of_a_rare_train_are_found_by_its_own_index(history: Store) -> None
     wanted = RunFilter(train="nobody")
 
     assert rows_read(history, partial(run_lists.load_list, record_filter=wanted)) <= 200
+
+
+def test_a_page_of_groups_is_found_without_reading_their_manifests(history: Store) -> None:
+    tables = {"manifest", "work_queue", "manifest_group"}
+
+    assert rows_read(history, groups.load_list, of=tables) <= 10
 
 
 def test_how_the_whole_stands_is_found_without_walking_history(history: Store) -> None:

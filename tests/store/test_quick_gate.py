@@ -37,13 +37,13 @@ def gatehouse(postgres_url: str) -> Generator[Dispatcher]:
 def quick_visits(monkeypatch: pytest.MonkeyPatch) -> list[QuickVisit]:
     """The quick visits that were made."""
     made: list[QuickVisit] = []
-    usual = quick_gate.visit
+    usual = quick_gate.read_visit
 
     def visit(*arguments: Any, **options: Any) -> QuickVisit:
         made.append(usual(*arguments, **options))
         return made[-1]
 
-    monkeypatch.setattr(quick_gate, "visit", visit)
+    monkeypatch.setattr(quick_gate, "read_visit", visit)
     return made
 
 

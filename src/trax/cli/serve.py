@@ -18,7 +18,7 @@ from trax.errors import StoreError, import_extra
 from trax.escapes import visible_text
 from trax.server.roles import ProcessRole, ServerObserver
 from trax.store.url import file_of
-from trax.worker.loop import freeze_loaded_objects
+from trax.worker.loop import freeze_loaded_objects, run_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable, Sequence
@@ -124,7 +124,7 @@ def serve(
     lines = logs.set_up()
     output = LogOutput() if lines is None else TerminalOutput(lines)
     with ServerCommand(app, ProcessRole.parse(roles), output, is_alone=is_alone, web=web) as command:
-        asyncio.run(app.serve(roles, concurrency=concurrency, observer=command, **(only or {})))
+        run_server(app.serve(roles, concurrency=concurrency, observer=command, **(only or {})))
 
 
 class ServerCommand(ServerObserver):

@@ -10,6 +10,7 @@ submitter.py         the Submitter protocol
 
 Into the queue
 seed.py              write the manifests that code declares, and retire undeclared ones
+startup.py           what a server does first: recover, rename, retire, seed
 schedule.py          create and delete manifests at run time
 cycle.py             run one cycle of the manifest manager; the watchdog
 manifest_manager.py  queue due manifests; fail runs that timed out, went stale or lost their worker

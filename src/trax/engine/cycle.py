@@ -46,7 +46,7 @@ def run_manager_cycle(
 
     `settings_from_rows` returns the settings in effect for the rows that operators have edited.
     """
-    cycle_start = manifest_due.start_cycle(connection, settings, now=store.statement_now(connection))
+    cycle_start = manifest_due.start_cycle(connection, settings, now=store.statement_now())
     settings = settings_from_rows(cycle_start.settings) if settings_from_rows else settings
     if not (cycle_start.is_leader and settings.manifest_manager_enabled):
         return None

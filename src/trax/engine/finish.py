@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from random import SystemRandom
 from typing import TYPE_CHECKING, Any
 
-from trax.engine.retry import default_policy
+from trax.engine.retry import default_policy, jitter
 from trax.events import Topic
 from trax.records.result import ResultKind
 from trax.records.retry_policy import RetryPolicy, should_give_up
@@ -30,21 +29,32 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_random = SystemRandom()
-
 
 def finish(
     connection: Connection, results: Sequence[RunResult], settings: Settings, *, store: Store
 ) -> Sequence[RunResult]:
     """Write the results of runs that this worker still holds, and apply them; returns those results."""
-    if all(result.kind is ResultKind.SUCCESS and result.manifest_id is None for result in results):
-        done = metadata.finish_and_commit(connection, results, now=store.statement_now(connection))
-        return _select_by_id(results, done)
+    if is_plain(results):
+        done = metadata.finish_and_commit(connection, results, now=store.statement_now())
+        return select_by_id(results, done)
     now = store.now(connection)
     rows = [_add_resume_time(result, now) for result in results]
-    ours = _select_by_id(results, metadata.finish(connection, rows, now=now))
+    ours = select_by_id(results, metadata.finish(connection, rows, now=now))
     apply_results(connection, ours, settings, now=now)
     return ours
+
+
+async def finish_plain(store: Store, results: Sequence[RunResult]) -> Sequence[RunResult]:
+    """The same for plain results, in one round trip."""
+    statement = metadata.finish_statement(store.dialect_name, results, now=store.statement_now())
+    [rows] = await store.call_together(statement)
+    return select_by_id(results, metadata.parse_finished_ids(rows))
+
+
+def is_plain(results: Sequence[RunResult]) -> bool:
+    """Whether nothing follows from the results: all are successes of jobs without a manifest."""
+    success = ResultKind.SUCCESS
+    return all(result.kind is success and result.manifest_id is None for result in results)
 
 
 def apply_results(
@@ -63,7 +73,8 @@ def record_cycle(connection: Connection, train: Train[Any, Any], *, now: datetim
     metadata.add_completed(connection, external_id=new_external_id(), train=train.name, now=now)
 
 
-def _select_by_id(results: Sequence[RunResult], ids: set[int]) -> Sequence[RunResult]:
+def select_by_id(results: Sequence[RunResult], ids: set[int]) -> Sequence[RunResult]:
+    """Those among the results whose runs have these ids."""
     if len(ids) == len(results):
         return results
     return [result for result in results if result.metadata_id in ids]
@@ -93,7 +104,7 @@ def _update_manifests(
     locked = manifest_results.lock_with_dependents(
         connection, by_manifest, succeeded=succeeded, default_threshold=settings.default_misfire_threshold
     )
-    changes = [change_after(manifest, by_manifest[manifest.id], now, _random) for manifest in locked]
+    changes = [change_after(manifest, by_manifest[manifest.id], now, jitter()) for manifest in locked]
     manifest_results.write(connection, changes)
     if succeeded:
         manifest_results.mark_dependents_due(connection, succeeded, now=now)
@@ -134,7 +145,7 @@ def _retry_or_dead_letter(
             letters.append(_dead_letter_row(entry, result, None if is_final else policy.max_retries))
             _log_dead_letter(entry, result)
         else:
-            wait = policy.wait_after(entry.attempt, random=_random.random())
+            wait = policy.wait_after(entry.attempt, random=jitter().random())
             moments[result.external_id] = now + (wait if result.delay is None else result.delay)
     requeue.put_back(connection, moments, attempts=1)
     dead_letters.add(connection, letters, now=now)

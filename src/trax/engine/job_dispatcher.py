@@ -15,6 +15,7 @@ from trax.store import Connection, admission, gate, quick_gate
 from trax.store.admission import Admission
 from trax.store.gate import GateSnapshot
 from trax.store.gate_memory import Candidate, GateMemory
+from trax.store.pipeline import commit_together
 from trax.store.quick_gate import QuickTerms
 from trax.store.runs.claim import Claimed, ClaimRequest
 from trax.train import junction, train
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from trax.store import Store
+    from trax.store.pipeline import BoundStatement, Rows
+    from trax.store.quick_gate import BoundVisit
 
 
 MAX_ENTRIES_PER_CYCLE: Final = 500
@@ -210,7 +213,7 @@ def dispatch_jobs(
         claimed=snapshot.claimed,
         groups=snapshot.accepted_group_ids,
     )
-    admitted = admission.admit(connection, admissions, now=snapshot.now)
+    admitted = admission.admit(connection, admissions, now=_admission_time(snapshot, entries))
     if dispatch_input.memory is not None:
         dispatched = {entry.id for entry in entries}
         bounds = gate.bounds_after(snapshot, dispatched, has_made_ready=queue_window.has_unparked)
@@ -229,6 +232,7 @@ def dispatch_jobs(
         is_limited=is_full or leaves_some,
         is_out_of_slots=is_full,
         run_again=queue_window.has_changed
+        or (leaves_some and any(admission.exempt for admission in admissions))  # they used no capacity
         or (
             0 < len(entries) < capacity.free_under_limit
             and (queue_window.has_more or len(entries) == capacity.max_total)
@@ -238,6 +242,12 @@ def dispatch_jobs(
         else max(0.0, (next_delayed - snapshot.now).total_seconds()),
         has_waiting_entries=leaves_some,
     )
+
+
+def _admission_time(snapshot: GateSnapshot, entries: Sequence[Candidate]) -> datetime:
+    """The time of the visit, but not before an entry: some are read after the clock, and may be younger."""
+    created = (entry.created_at for entry in entries if entry.created_at is not None)
+    return max(snapshot.now, max(created, default=snapshot.now))
 
 
 job_dispatcher = train(
@@ -269,13 +279,11 @@ def run_dispatch_cycle(
     With `claim_request` only as many entries are admitted as there are free slots, unless some trains go to
     other submitters or this worker accepts only some of them.
     """
-    now = store.statement_now(connection)
-    terms = None if memory is None else memory.quick_terms
-    is_same_limit = terms is not None and terms.max_active_jobs == settings.max_active_jobs
-    if memory is not None and terms and is_same_limit and claim_request is not None and claim_request.slots:
-        return _visit_quickly(connection, memory, terms, claim_request, now)
+    quick = bind_quick_dispatch(memory, settings, claim_request, now=store.statement_now())
+    if quick is not None:
+        return quick.result(commit_together(connection, *quick.statements)[-1])
     visit = DispatchInput(
-        now=now,
+        now=store.statement_now(),
         settings=settings,
         settings_from_rows=settings_from_rows,
         claim_request=claim_request,
@@ -306,28 +314,51 @@ def _quick_terms(
     )
 
 
-def _visit_quickly(
-    connection: Connection,
-    memory: GateMemory,
-    terms: QuickTerms,
-    claim_request: ClaimRequest,
+class QuickDispatch(NamedTuple):
+    """A dispatch cycle in one round trip. If it needs a decision, it asks for another cycle, to decide."""
+
+    visit: BoundVisit
+    slots: int
+    max_active_jobs: int | None
+
+    @property
+    def statements(self) -> list[BoundStatement]:
+        """One transaction."""
+        return self.visit.statements
+
+    def result(self, rows: Rows) -> DispatchResult:
+        """What the cycle did, from the rows of its last statement, when it is committed."""
+        visit, limit = quick_gate.read_visit(self.visit, rows), self.max_active_jobs
+        admitted = len(visit.claimed)
+        is_full = admitted >= self.slots
+        is_at_limit = limit is not None and visit.active is not None and visit.active + admitted >= limit
+        return DispatchResult(
+            metadata_ids=[run.metadata_id for run in visit.claimed],
+            entry_ids=visit.entry_ids,
+            claimed=visit.claimed,
+            is_limited=is_full or visit.has_more,
+            is_out_of_slots=is_full,
+            run_again=not visit.is_plain or (visit.has_more and not is_at_limit),
+            next_in_seconds=visit.seconds_to_next_delayed,
+            has_waiting_entries=visit.has_more,
+        )
+
+
+def bind_quick_dispatch(
+    memory: GateMemory | None,
+    settings: Settings,
+    claim_request: ClaimRequest | None,
+    *,
     now: datetime | None,
-) -> DispatchResult:
-    """Dispatch in one round trip; if that needs a decision, ask for another cycle, which makes it."""
-    visit = quick_gate.visit(connection, terms, memory, claim_request, now=now)
-    admitted, limit = len(visit.claimed), terms.max_active_jobs
-    is_full = admitted >= claim_request.slots
-    is_at_limit = limit is not None and visit.active is not None and visit.active + admitted >= limit
-    return DispatchResult(
-        metadata_ids=[run.metadata_id for run in visit.claimed],
-        entry_ids=visit.entry_ids,
-        claimed=visit.claimed,
-        is_limited=is_full or visit.has_more,
-        is_out_of_slots=is_full,
-        run_again=not visit.is_plain or (visit.has_more and not is_at_limit),
-        next_in_seconds=visit.seconds_to_next_delayed,
-        has_waiting_entries=visit.has_more,
-    )
+) -> QuickDispatch | None:
+    """A dispatch cycle in one round trip, if the last one has shown that it may be enough."""
+    terms = None if memory is None else memory.quick_terms
+    if memory is None or terms is None or claim_request is None or not claim_request.slots:
+        return None
+    if terms.max_active_jobs != settings.max_active_jobs:
+        return None
+    visit = quick_gate.bind_visit(terms, memory, claim_request, now=now)
+    return QuickDispatch(visit, claim_request.slots, terms.max_active_jobs)
 
 
 def build_capacity(

@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final
 
 from trax.engine.finish import record_cycle
 from trax.engine.parking import FleetCache, expire_parked, requeue_runs_without_worker
 from trax.engine.rescue import WORKER_LOST, can_declare_lost, count_as_failures
-from trax.engine.retry import rules_of
+from trax.engine.retry import jitter, rules_of
 from trax.events import Topic
 from trax.records.manifest import Decision, ManifestState, ToDeadLetter, ToDefer, ToEnqueue, ToRest, ToWait
 from trax.records.states import Origin, ScheduleType
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-
-_random = SystemRandom()
 
 STALE_PENDING: Final = ReapCause(
     "reap_stale_pending_metadata", "StalePendingTimeout", "handed over, but not started in time"
@@ -291,7 +288,7 @@ def load_manifests(
 
 @junction
 def decide_manifests(loaded: LoadedManifests, settings: Settings, now: datetime) -> ManifestDecisions:
-    rules = rules_of(settings, random=_random)
+    rules = rules_of(settings, random=jitter())
     return ManifestDecisions([(state, decide(state, rules, now)) for state in loaded.states])
 
 

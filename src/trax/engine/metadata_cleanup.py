@@ -6,7 +6,8 @@ One cycle deletes one batch in one short transaction.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
@@ -22,9 +23,10 @@ from trax.train import junction, train
 
 @dataclass(frozen=True, slots=True)
 class DisposableTrains:
-    """The trains whose records may be deleted, with their aliases."""
+    """The trains whose records may be deleted, with their aliases, and where the last cycle has left off."""
 
     trains: frozenset[str]
+    resume_at: Mapping[str, datetime] = field(default_factory=dict[str, datetime])
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +35,16 @@ class ExpiredRecords:
 
     trains: frozenset[str]
     ended_before: datetime
+    resume_at: Mapping[str, datetime]
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataCleanupResult:
-    """What one cycle deleted, by train. `run_again`: run another cycle at once."""
+    """What one cycle deleted, by train. `run_again`: run another cycle at once, from `resume_at` on."""
 
     by_train: Counter[str]
     run_again: bool = False
+    resume_at: Mapping[str, datetime] = field(default_factory=dict[str, datetime])
 
     @property
     def total(self) -> int:
@@ -56,7 +60,9 @@ class MetadataCleanupResult:
 def load_cleanup_rules(disposable: DisposableTrains, settings: Settings, now: datetime) -> ExpiredRecords:
     """The trains and the moment before which a run must have ended (not begun) to be deleted."""
     return ExpiredRecords(
-        disposable.trains | ADMINISTRATIVE_TRAINS, now - settings.metadata_cleanup_retention
+        disposable.trains | ADMINISTRATIVE_TRAINS,
+        now - settings.metadata_cleanup_retention,
+        disposable.resume_at,
     )
 
 
@@ -65,8 +71,15 @@ def delete_expired_metadata(
     expired: ExpiredRecords, connection: Connection, settings: Settings
 ) -> MetadataCleanupResult:
     size = settings.metadata_cleanup_batch_size
-    by_train = delete_ended(connection, trains=expired.trains, ended_before=expired.ended_before, limit=size)
-    return MetadataCleanupResult(by_train, run_again=by_train.total() == size)
+    deleted = delete_ended(
+        connection,
+        trains=expired.trains,
+        ended_before=expired.ended_before,
+        limit=size,
+        resume_at=expired.resume_at,
+    )
+    is_full = deleted.by_train.total() == size
+    return MetadataCleanupResult(deleted.by_train, is_full, deleted.resume_at if is_full else {})
 
 
 metadata_cleanup = train(

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextvars import ContextVar
+from random import Random, SystemRandom
+from typing import TYPE_CHECKING, Final
 
 from trax.records.retry_policy import RetryPolicy
 from trax.schedule.decide import Rules
 
 if TYPE_CHECKING:
-    from random import Random
-
     from trax.settings import Settings
     from trax.train import Retry
+
+
+JITTER: Final[ContextVar[Random]] = ContextVar("trax_jitter")
+"""What a simulation sets to decide the jitter of retries and the variance of schedules by its seed."""
+_SYSTEM_RANDOM: Final = SystemRandom()
+
+
+def jitter() -> Random:
+    """The source of the jitter of retries and the variance of schedules."""
+    return JITTER.get(_SYSTEM_RANDOM)
 
 
 def default_policy(settings: Settings) -> RetryPolicy:

@@ -42,9 +42,14 @@ class Listener:
         self._pause = pause
         self._wake_up = Waker()
         self._is_closed = Event()
+        self._has_tried = Event()
         self._failures = 0
         self._thread = Thread(target=self._run, name="trax listener", daemon=True)
         self._thread.start()
+
+    def wait_for_first_try(self, seconds: float) -> None:
+        """Wait until it is connected, or has failed to connect once; no longer than this."""
+        self._has_tried.wait(seconds)
 
     def close(self) -> None:
         """Stop listening. Does not wait for a connection attempt in progress."""
@@ -58,12 +63,14 @@ class Listener:
                 with ListenConnection.open(self._address, self._wake_up, self._timeouts) as line:
                     self._log_recovery()
                     self._announcer.emit_all()  # announcements before the connection were missed
+                    self._has_tried.set()
                     self._receive(line)
             except StoreError as error:
                 self._log_loss(error)
             except Exception:
                 logger.exception("listener failed; connecting again")
                 self._failures += 1
+            self._has_tried.set()
             if not self._is_closed.is_set():
                 self._pause(self._is_closed, PAUSES[min(self._failures, len(PAUSES)) - 1])
         self._wake_up.close()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from trax.engine.cycle import repair_silent_manifests, run_manager_cycle
 from trax.engine.dead_letters import clean_dead_letters
-from trax.engine.job_dispatcher import run_dispatch_cycle
+from trax.engine.job_dispatcher import bind_quick_dispatch, run_dispatch_cycle
 from trax.engine.manifest_manager import ManagerInput
 from trax.engine.metadata_cleanup import DisposableTrains, clean_metadata
 from trax.engine.parking import FleetCache
@@ -24,16 +24,17 @@ from trax.records.worker import HeartbeatStreak
 from trax.store import groups, stats
 from trax.store.announce import announce
 from trax.store.dialect import take_leader_lock
-from trax.store.gate_memory import GateMemory
+from trax.store.gate_memory import GateMarks, GateMemory, select_marks
 from trax.store.manifests import manifest_due
 from trax.store.queue import work_queue
 from trax.store.runs import claim
 from trax.store.runs.rescue import end_suspended
+from trax.store.types import SQLITE
 from trax.worker.loop import Loop
 from trax.worker.loops import interval_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection
+    from collections.abc import Awaitable, Callable, Collection, Mapping
     from datetime import datetime
 
     from trax.engine.job_dispatcher import DispatchResult
@@ -95,6 +96,7 @@ class DispatchLoop:
         self._awaits_slots = False
         self._fleets = FleetCache(parts.own_routes)
         self._memory = GateMemory()
+        self._has_session = store.dialect_name == SQLITE
         self.loop = Loop(
             "job_dispatcher",
             self._turn,
@@ -123,6 +125,8 @@ class DispatchLoop:
             seconds = await self._store.ask(_seconds_to_next_entry, self._store, self._worker is not None)
             if seconds != 0:
                 return seconds  # nothing is ready: do not take the gate lock
+        if not self._has_session:
+            await self._open_session()
         frees = self._ended_count
         dispatched = await (
             self._worker.dispatch_and_claim(self._dispatch) if self._worker else self._dispatch()
@@ -146,10 +150,21 @@ class DispatchLoop:
         if is_news:
             await self._store.call(self._store.announcer.notify_others, Topic.WORK_QUEUE)
 
+    async def _open_session(self) -> None:
+        """Open the session of quick visits before the first visit: a session that appears later needs one."""
+        [[marks]] = await self._store.call_together((select_marks(), {}))
+        self._memory.has_seen(GateMarks._make(marks))
+        self._has_session = True
+
     async def _dispatch(self, claim_request: ClaimRequest | None = None) -> DispatchResult:
-        return await self._store.call(
-            dispatch_now, self._store, self._parts, claim_request, self._fleets, self._memory
-        )
+        store, parts, began_ns = self._store, self._parts, time_ns()
+        quick = bind_quick_dispatch(self._memory, parts.settings, claim_request, now=store.statement_now())
+        if quick is None:
+            return await store.call(dispatch_now, store, parts, claim_request, self._fleets, self._memory)
+        *_, rows = await store.call_together(*quick.statements)
+        dispatched = quick.result(rows)
+        _count_dispatch(parts, began_ns, dispatched)
+        return dispatched
 
 
 def rescuer(parts: Parts, store: Store) -> Loop:
@@ -165,12 +180,12 @@ def rescuer(parts: Parts, store: Store) -> Loop:
 
 
 def watchdog(parts: Parts, store: Store) -> Loop:
-    """Repairs manifests that have lost their next due time: at the start, and every few minutes."""
+    """Repairs manifests that have lost their next due time: after the start, and every few minutes."""
 
     async def turn() -> None:
         await store.call(repair_now, store, parts)
 
-    return Loop("watchdog", turn, poll_seconds=lambda: WATCHDOG_SECONDS)
+    return _housekeeping_loop("watchdog", turn, lambda: WATCHDOG_SECONDS)
 
 
 class RetirementPlan(NamedTuple):
@@ -210,8 +225,12 @@ def dead_letter_cleaner(parts: Parts, store: Store) -> Loop:
 
 
 def metadata_cleaner(parts: Parts, store: Store) -> Loop:
+    resume_at: Mapping[str, datetime] = {}
+
     async def turn() -> float | None:
-        cleaned = await store.call(clean_metadata_now, store, parts)
+        nonlocal resume_at
+        cleaned = await store.call(clean_metadata_now, store, parts, resume_at)
+        resume_at = cleaned.resume_at
         return 0 if cleaned.run_again else None
 
     return _housekeeping_loop("metadata_cleanup", turn, lambda: interval_seconds(parts, "metadata_cleanup"))
@@ -302,16 +321,23 @@ def dispatch_now(
         fleets=fleets,
         memory=memory,
     )
-    parts.counters.admitted += len(dispatched.metadata_ids)
-    if parts.telemetry.now is not None:
-        parts.telemetry.now.record_dispatch_cycle(began_ns, dispatched)
+    _count_dispatch(parts, began_ns, dispatched)
     return dispatched
 
 
-def clean_metadata_now(connection: Connection, store: Store, parts: Parts) -> MetadataCleanupResult:
+def _count_dispatch(parts: Parts, began_ns: int, dispatched: DispatchResult) -> None:
+    parts.counters.admitted += len(dispatched.metadata_ids)
+    if parts.telemetry.now is not None:
+        parts.telemetry.now.record_dispatch_cycle(began_ns, dispatched)
+
+
+def clean_metadata_now(
+    connection: Connection, store: Store, parts: Parts, resume_at: Mapping[str, datetime]
+) -> MetadataCleanupResult:
+    """Delete one batch; `resume_at` is from the batch before it, if that was full."""
     settings = parts.live.refresh(connection)
     names = parts.trains.synonyms(settings.metadata_cleanup_trains)
-    return clean_metadata(connection, store, settings, DisposableTrains(names))
+    return clean_metadata(connection, store, settings, DisposableTrains(names, resume_at))
 
 
 def _next_totals_step(connection: Connection, store: Store, min_age: timedelta) -> stats.TallyStep | None:

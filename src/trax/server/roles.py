@@ -6,9 +6,9 @@ import asyncio
 import logging
 from contextlib import nullcontext
 from enum import StrEnum
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
-from trax.errors import DefinitionError, StoreError
+from trax.errors import DefinitionError, StoreError, format_value
 from trax.events import Topic
 from trax.records.worker import WorkerKind
 from trax.remote.hand_over import HandOver, build_hand_over
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+LISTENER_SECONDS: Final = 0.5
+"""How long the start of the loops waits for the listener to connect."""
+
 
 class ProcessRole(StrEnum):
     """The role of this process."""
@@ -43,10 +46,9 @@ class ProcessRole(StrEnum):
 
     @classmethod
     def parse(cls, name: str) -> Self:
-        try:
+        if isinstance(cast("Any", name), str) and name in set(cls):
             return cls(name)
-        except ValueError:
-            raise DefinitionError(f"invalid role {name!r}; expected one of {', '.join(cls)}") from None
+        raise DefinitionError(f"invalid role {format_value(name)}; expected one of {', '.join(cls)}")
 
     @property
     def schedules(self) -> bool:
@@ -110,9 +112,7 @@ class ProcessDuties:
             self._add_worker_loops(store, worker)
         self.event_loop = asyncio.get_running_loop()
         """The event loop of this process's loops and runs."""
-        self._tasks = {
-            loop: asyncio.create_task(loop.run(), name=f"trax {loop.name}") for loop in self._loops
-        }
+        self._tasks: dict[Loop, asyncio.Task[None]] = {}
         self._listener = None
         if listen_address is not None:
             self._listener = Listener(listen_address, store.announcer, timeouts=store.timeouts)
@@ -146,7 +146,9 @@ class ProcessDuties:
             await _leave(parts, store, worker, scheduler_id)
             raise
         arguments = (parts, store, role, worker, opened, listen_address)
-        return cls(*arguments, scheduler_id=scheduler_id, retiring=retiring)
+        duties = cls(*arguments, scheduler_id=scheduler_id, retiring=retiring)
+        await duties._start_loops()
+        return duties
 
     @property
     def loops(self) -> list[Loop]:
@@ -224,6 +226,13 @@ class ProcessDuties:
 
     def _wake_on(self, topic: Topic, *loops: Loop) -> None:
         self._undo += [self._parts.events.listen(topic, loop.wake) for loop in loops]
+
+    async def _start_loops(self) -> None:
+        """Start the loops, when the listener is connected: connecting wakes all, which would repeat turns."""
+        if self._listener is not None:
+            await asyncio.to_thread(self._listener.wait_for_first_try, LISTENER_SECONDS)
+        for loop in self._loops:
+            self._tasks[loop] = asyncio.create_task(loop.run(), name=f"trax {loop.name}")
 
     async def _stop_loops(self, loops: Iterable[Loop]) -> None:
         loops = list(loops)

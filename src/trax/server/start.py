@@ -4,36 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from trax.engine.rescue import WORKER_LOST, can_declare_lost, count_as_failures
-from trax.engine.schedule import check_stored_graph
-from trax.engine.seed import (
-    RetirementResult,
-    SeedPlan,
-    declaration_digest,
-    prune_groups,
-    rename,
-    retire_undeclared,
-    seed,
-)
+from trax.engine.seed import declaration_digest
+from trax.engine.startup import start_up
 from trax.errors import StoreError
 from trax.records.worker import HeartbeatStreak
-from trax.schedule.validate import SLOTS_OR_NONE
+from trax.schedule.validate import CALLABLE_OR_NONE, SLOTS_OR_NONE
 from trax.server.loops import RetirementPlan
 from trax.server.roles import ProcessDuties, ProcessRole
-from trax.store import dialect, workers
-from trax.store.runs import rescue
 from trax.worker.work_filter import WorkFilter
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
-    from datetime import datetime
 
+    from trax.engine.seed import RetirementResult, SeedPlan
     from trax.schedule.declaration import Timetable
     from trax.settings import Settings
-    from trax.store import Connection, Store
+    from trax.store import Store
     from trax.worker.parts import Parts
     from trax.worker.work_filter import WorkFilterKeywords
 
@@ -51,6 +39,7 @@ async def start_process(
     An invalid argument or declaration is refused before the store is opened.
     """
     SLOTS_OR_NONE("concurrency", concurrency)
+    CALLABLE_OR_NONE("on_progress", on_progress)
     role = ProcessRole.parse(roles)
     parts.telemetry.reset()
     timetable = parts.declarations.timetable()
@@ -142,41 +131,3 @@ def _count_and_names(names: Sequence[str]) -> tuple[int, str]:
     """The number of names, and the first of them as text."""
     more = ", …" if len(names) > MAX_NAMES else ""
     return len(names), ", ".join(names[:MAX_NAMES]) + more
-
-
-def start_up(
-    connection: Connection,
-    store: Store,
-    timetable: Timetable,
-    settings: Settings,
-    on_progress: Callable[[int, int], None] | None = None,
-    app: str = "default",
-    heartbeat_streak: HeartbeatStreak | None = None,
-) -> SeedPlan:
-    """Recover, rename, retire and seed under the leader lock: servers that start together take turns.
-
-    `retired.postponed` has the undeclared manifests that `retire_undeclared` must retire later.
-    """
-    dialect.lift_limits(connection)
-    dialect.take_leader_lock(connection)
-    now = store.now(connection)
-    if settings.recover_stuck_jobs_on_startup and can_declare_lost(heartbeat_streak, settings, now):
-        recover(connection, settings, now=now)
-    rename(connection, timetable, now=now)
-    retired = RetirementResult()
-    if settings.prune_orphaned_manifests:  # before seeding, so that no manifest can depend on a retired one
-        retired = retire_undeclared(connection, timetable, settings, app=app, now=now)
-    check_stored_graph(connection, timetable)
-    plan = seed(connection, timetable, settings, now=now, app=app, on_progress=on_progress)
-    if settings.prune_orphaned_manifests:
-        prune_groups(connection, timetable)
-    return replace(plan, retired=retired)
-
-
-def recover(connection: Connection, settings: Settings, *, now: datetime) -> int:
-    """Fail the runs of workers that missed their heartbeat; returns how many. Others are untouched."""
-    alive_since = now - settings.worker_lost_after
-    workers.delete_lost(connection, silent_since=alive_since)  # first, as in the manager's cycle
-    swept = rescue.fail_runs_of_lost_workers(connection, WORKER_LOST, alive_since=alive_since, now=now)
-    count_as_failures(connection, swept, settings, now=now)
-    return len(swept)

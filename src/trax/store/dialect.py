@@ -65,7 +65,7 @@ def take_leader_lock(connection: Connection) -> None:
         connection.execute(select(func.pg_advisory_xact_lock(LEADER_LOCK)))
 
 
-def gate_lock(connection: Connection) -> list[tuple[Select[Any, Any, Any, Any, Any], dict[str, Any]]]:
+def gate_lock(dialect: str) -> list[tuple[Select[Any, Any, Any, Any, Any], dict[str, Any]]]:
     """The statement that waits for the gate lock; none on SQLite, where the transaction is the lock.
 
     A separate statement: counts under the lock need a snapshot taken after the wait.
@@ -75,11 +75,11 @@ def gate_lock(connection: Connection) -> list[tuple[Select[Any, Any, Any, Any, A
     planner would choose a sequential scan over the whole history. With only index scans left, the plan does
     not depend on the parameters: it is kept, since planning takes longer than admitting a few entries.
     """
-    return [] if is_sqlite(connection) else [(_gate_lock(), {})]
+    return [] if dialect == SQLITE else [(_gate_lock(), {})]
 
 
 def take_gate_lock(connection: Connection) -> None:
-    for step in gate_lock(connection):
+    for step in gate_lock(connection.dialect.name):
         connection.execute(*step)
 
 

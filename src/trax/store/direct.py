@@ -1,7 +1,8 @@
-"""Run single statements on PostgreSQL from an event loop, without a thread.
+"""Run transactions of a single round trip on PostgreSQL from an event loop, without a thread.
 
-A hop to a thread and back takes as long as a small statement, and twice its processor time. So an event loop
-that runs many of them keeps a connection of the pool for a while. What is not simple is left to the threads:
+A hop to a thread and back takes as long as a small statement, and twice its processor time; and while runs
+keep the interpreter busy, a thread waits for its turn. So an event loop that has many of them keeps
+connections of the pool for a while. What is not simple is left to the threads:
 the first calls, a second call at the same time, a connection that was lost.
 """
 
@@ -11,7 +12,7 @@ import asyncio
 import time
 from functools import lru_cache
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from psycopg import OperationalError
 from psycopg.adapt import PyFormat, Transformer
@@ -36,8 +37,18 @@ CHECK_SECONDS: Final = 1.0
 SUCCESS: Final = {ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK, ExecStatus.EMPTY_QUERY}
 
 
+class _Prepared(NamedTuple):
+    """What is sent of a statement; without a name, its text."""
+
+    text: bytes
+    name: bytes | None
+    values: Sequence[Any]
+    transformer: Any
+    """It has converted the values, and converts the rows."""
+
+
 class DirectConnection:
-    """A connection for one statement at a time, each a transaction of its own.
+    """A connection for one transaction at a time, of statements that do not depend on each other's rows.
 
     Its event loop listens to the socket until it was idle for a moment: then it goes back to the pool.
     """
@@ -47,9 +58,11 @@ class DirectConnection:
         self._driver: PostgresqlConnection = cast("Any", pooled.driver_connection)
         self._pgconn = self._driver.pgconn
         self._socket = self._pgconn.socket
-        self._names: dict[tuple[str, tuple[int, ...]], bytes] = {}
+        self._names: dict[tuple[bytes, tuple[int, ...]], bytes] = {}
         self._response: asyncio.Future[Any] | None = None
         self._results: list[Any] = []
+        self._is_synced = False
+        """Whether the response ends with a synchronisation, and not with the first statement."""
         self._is_used = False
         self._is_over = False
         self._sent_at = time.monotonic()
@@ -80,10 +93,11 @@ class DirectConnection:
         else:
             self._loop.call_soon_threadsafe(self._close_if_free)
 
-    async def run(self, statement: BoundStatement) -> Rows:
+    async def run(self, *statements: BoundStatement) -> list[Rows]:
+        """Run the statements as one transaction, in one round trip; return the rows of each."""
         self._is_used = True
         try:
-            return await self._run(*statement)
+            return await self._run(statements)
         except Exception as error:
             if is_read_only(error) or self._driver.closed:  # after a fail-over it leads to the standby
                 self._close()
@@ -93,48 +107,69 @@ class DirectConnection:
             if self._is_over:
                 self._close()
 
-    async def _run(self, statement: Any, parameters: Mapping[str, Any]) -> Rows:
+    async def _run(self, statements: Sequence[BoundStatement]) -> list[Rows]:
+        prepared = [await self._prepare(*statement) for statement in statements]
+        if len(prepared) == 1:
+            self._send(prepared[0])
+            results = await self._receive()
+        else:
+            results = await self._run_in_pipeline(prepared)
+        return [_load_rows(each, result) for each, result in zip(prepared, results, strict=True)]
+
+    async def _run_in_pipeline(self, prepared: Sequence[_Prepared]) -> list[Any]:
+        """Up to the synchronisation at the end, all statements are one transaction."""
+        self._pgconn.enter_pipeline_mode()
+        try:
+            for each in prepared:
+                self._send(each)
+            self._pgconn.pipeline_sync()
+            return await self._receive(len(prepared))
+        finally:
+            if self._pooled is not None:
+                self._pgconn.exit_pipeline_mode()
+
+    def _send(self, prepared: _Prepared) -> None:
+        text, name, values, transformer = prepared
+        if name is None:
+            self._pgconn.send_query_params(text, values, transformer.types, transformer.formats)
+        else:
+            self._pgconn.send_query_prepared(name, values, transformer.formats)
+
+    async def _prepare(self, statement: Any, parameters: Mapping[str, Any]) -> _Prepared:
+        """What to send; its name is None behind a pooler, where nothing must be prepared."""
         text, names, constants = _compile(statement)
         given = {**constants, **parameters}
-        transformer = Transformer(self._driver)
+        transformer: Any = Transformer(self._driver)
         values = transformer.dump_sequence([given[name] for name in names], [PyFormat.AUTO] * len(names))
-        types, formats = transformer.types or (), transformer.formats
-        name = self._names.get((text, types)) or await self._prepare(text, types)
-        if name is None:
-            self._pgconn.send_query_params(text.encode(), values, types, formats)
-        else:
-            self._pgconn.send_query_prepared(name, values, formats)
-        result = await self._receive()
-        transformer.set_pgresult(result)
-        return transformer.load_rows(0, result.ntuples, tuple)
+        types = transformer.types or ()
+        name = self._names.get((text, types))
+        has_room = len(self._names) < MAX_PREPARED
+        if name is None and has_room and self._driver.prepare_threshold is not None:
+            name = f"trax_{next(_numbers)}".encode()
+            self._pgconn.send_prepare(name, text, types)
+            await self._receive()
+            self._names[text, types] = name
+        return _Prepared(text, name, values, transformer)
 
-    async def _prepare(self, text: str, types: tuple[int, ...]) -> bytes | None:
-        """Prepare a statement and return its name; None behind a pooler, where that must not be done."""
-        if self._driver.prepare_threshold is None or len(self._names) == MAX_PREPARED:
-            return None
-        name = f"trax_{next(_numbers)}".encode()
-        self._pgconn.send_prepare(name, text.encode(), types)
-        await self._receive()
-        self._names[text, types] = name
-        return name
+    async def _receive(self, synced: int = 0) -> list[Any]:
+        """Send what is left to send, and return the responses: one, or so many up to a synchronisation.
 
-    async def _receive(self) -> Any:
-        """Send what is left to send, and return the response.
-
-        If the caller is cancelled, wait for the statement that was sent: otherwise its result is unknown.
+        If the caller is cancelled, wait for the statements that were sent: otherwise their result is unknown.
         """
         self._response = self._loop.create_future()
+        self._is_synced = bool(synced)
         self._sent_at = time.monotonic()
         if self._pgconn.flush():
             self._loop.add_writer(self._socket, self._advance)
         try:
-            result = await self._response
+            results = await self._response
         except asyncio.CancelledError:
             await self._wait_for_end()
             raise
-        if result.status not in SUCCESS:
-            raise error_from_result(result, self._driver.info.encoding)
-        return result
+        for result in results:
+            if result.status not in SUCCESS:
+                raise error_from_result(result, self._driver.info.encoding)
+        return results
 
     async def _wait_for_end(self) -> None:
         """Wait for a response that nobody needs, unless it is there; if cancelled again, close."""
@@ -156,15 +191,18 @@ class DirectConnection:
             self._pgconn.consume_input()
             while self._response is not None and not self._pgconn.is_busy():
                 result = self._pgconn.get_result()
-                if result is not None:
+                if result is not None and result.status != ExecStatus.PIPELINE_SYNC:
                     self._results.append(result)
-                    continue
-                [first, *_], self._results = self._results, []
-                response, self._response = self._response, None
-                if not response.done():
-                    response.set_result(first)
+                elif result is not None or not self._is_synced:
+                    self._end_response()
         except Exception as error:  # noqa: BLE001 - whoever waits receives it
             self._close(error)
+
+    def _end_response(self) -> None:
+        results, self._results = self._results, []
+        response, self._response = self._response, None
+        if response is not None and not response.done():
+            response.set_result(results if self._is_synced else results[:1])
 
     def _check(self) -> None:
         """Close the connection if the response is late; return it to the pool if it is idle."""
@@ -198,6 +236,11 @@ class DirectConnection:
         return pooled
 
 
+def _load_rows(prepared: _Prepared, result: Any) -> Rows:
+    prepared.transformer.set_pgresult(result)
+    return prepared.transformer.load_rows(0, result.ntuples, tuple)
+
+
 def _is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
     try:
         return asyncio.get_running_loop() is loop
@@ -211,9 +254,9 @@ _NUMBERED: Final = PGDialect_psycopg(paramstyle="numeric_dollar")
 
 
 @lru_cache(maxsize=256)
-def _compile(statement: Any) -> tuple[str, Sequence[str], Mapping[str, Any]]:
+def _compile(statement: Any) -> tuple[bytes, Sequence[str], Mapping[str, Any]]:
     """The SQL text with `$1`, the names of the parameters in order, and those with a value of their own."""
     compiled: SQLCompiler = statement.compile(dialect=_NUMBERED)
     required = {each.key for each in compiled.binds.values() if each.required}
     constants = {name: value for name, value in compiled.params.items() if name not in required}
-    return compiled.string, compiled.positiontup or (), constants
+    return compiled.string.encode(), compiled.positiontup or (), constants

@@ -108,7 +108,7 @@ def read_gate(
     starts before the recorded end of the run whose capacity it uses.
     """
     dialect = connection.dialect.name
-    lock = gate_lock(connection)
+    lock = gate_lock(dialect)
     head = _HeadReads(dialect, limit, has_global_limit, now, None if is_sqlite(connection) else memory)
     reads: list[BoundStatement] = [
         (select_edited(dialect), {}),

@@ -296,11 +296,15 @@ def _array(ids: Iterable[int]) -> str:
 # so no second index may look as cheap as the intended one, not even on empty tables: hence each ORDER BY, and
 # the COALESCE, which hides the condition of the partial indexes.
 
+SESSION_MARK: Final = """
+    coalesce(nullif(current_setting('trax.session', true), ''),
+             set_config('trax.session', CAST(gen_random_uuid() AS text), false))
+"""
+"""The token of the session, which gets one with its first visit."""
+
 _SELECT_MARKS: Final = text(
-    """
-    SELECT CAST(pg_current_snapshot() AS text),
-           coalesce(nullif(current_setting('trax.session', true), ''),
-                    set_config('trax.session', CAST(gen_random_uuid() AS text), false)),
+    f"""
+    SELECT CAST(pg_current_snapshot() AS text), {SESSION_MARK},
            coalesce((SELECT max(id) FROM trax.metadata), 0)
     """
 )

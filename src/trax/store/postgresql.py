@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
+from psycopg.pq import PipelineStatus
 from sqlalchemy import create_engine, event
 from sqlalchemy.exc import DisconnectionError
 
@@ -45,6 +46,11 @@ class PostgresqlConnection(psycopg.Connection[Any]):
         """Close the connection: SQLAlchemy leaves it open if its first statements fail."""
         with suppress(Exception):
             self.close()
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether a pipeline could not be ended: its session was, and the system has not closed it yet."""
+        return self._pipeline is None and self.pgconn.pipeline_status != PipelineStatus.OFF
 
     def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
         try:

@@ -24,6 +24,7 @@ from trax.store.gate_memory import (
     IN_ORDER,
     MAX_NEW_ENTRIES,
     READ_FROM_BOUND,
+    SESSION_MARK,
     Candidate,
     GateBounds,
     GateMarks,
@@ -32,20 +33,19 @@ from trax.store.gate_memory import (
     next_run_bound,
     queue_parameters,
 )
-from trax.store.pipeline import commit_together
 from trax.store.runs.claim import PENDING_HERE, Claimed
 from trax.store.schema.manifest import BOUND
 from trax.store.schema.work_queue import DELAYED, PARKED
+from trax.store.types import POSTGRESQL
 from trax.store.workers import IN_FLEET
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from sqlalchemy import Connection
-
     from trax.settings import Settings
     from trax.store.gate_memory import GateMemory
+    from trax.store.pipeline import BoundStatement, Rows
     from trax.store.runs.claim import ClaimRequest
     from trax.store.workers import FleetMark
 
@@ -92,15 +92,18 @@ def settings_text(rows: Mapping[str, str]) -> str:
     return "\n".join(f"{name}={rows[name]}" for name in sorted(rows))
 
 
-def visit(
-    connection: Connection,
-    terms: QuickTerms,
-    memory: GateMemory,
-    request: ClaimRequest,
-    *,
-    now: datetime | None,
-) -> QuickVisit:
-    """Visit the gate and commit. The memory must have bounds for the queue and for the active runs."""
+class BoundVisit(NamedTuple):
+    """The statements of a quick visit, one transaction, and what is needed to read the rows of the last."""
+
+    statements: list[BoundStatement]
+    memory: GateMemory
+    bounds: GateBounds
+
+
+def bind_visit(
+    terms: QuickTerms, memory: GateMemory, request: ClaimRequest, *, now: datetime | None
+) -> BoundVisit:
+    """Bind the statements. The memory must have bounds for the queue and for the active runs."""
     bounds = memory.take()
     assert bounds.queue is not None  # noqa: S101 - else there are no terms
     assert bounds.runs is not None  # noqa: S101
@@ -119,12 +122,18 @@ def visit(
         "fleet": terms.fleet,
         "now": now,
     }
-    *_, rows = commit_together(connection, *gate_lock(connection), (_VISIT, parameters))
+    return BoundVisit([*gate_lock(POSTGRESQL), (_VISIT, parameters)], memory, bounds)
+
+
+def read_visit(bound: BoundVisit, rows: Rows) -> QuickVisit:
+    """Read the rows of a visit that is committed, and remember from where the next one may read."""
+    _, memory, bounds = bound
     found = _parse(rows)
-    if found.marks.session not in memory.sessions:
+    if not memory.has_seen(found.marks):
         return found.visit  # without bounds, so that the next visit reads from the start
     if not found.visit.is_plain:
         memory.forbid_quick()
+    assert bounds.queue is not None  # noqa: S101 - as above
     queue = bounds.queue
     if found.last is not None:
         last, is_cut = found.last, found.visit.has_more
@@ -172,7 +181,7 @@ _LAST_COLUMNS: Final = ", ".join(
     for column in (
         *("group_priority", "created_at"),
         *("is_plain", "listed_entries", "active_runs", "first_active", "delayed_seconds"),
-        *("CAST(pg_current_snapshot() AS text)", "current_setting('trax.session', true)"),
+        *("CAST(pg_current_snapshot() AS text)", SESSION_MARK),
         "coalesce((SELECT max(id) FROM trax.metadata), 0)",
     )
 )

@@ -75,8 +75,6 @@ class Store:
         self._lanes = {self._lane}
         self._views: dict[str, Store] = {}
         self._lock = Lock()
-        limit = max(1, pool_size // 2)
-        self._direct = None if self.dialect_name == SQLITE else DirectConnections(limit)
 
     def open(self, *, skip_migrations: bool = False) -> None:
         """Migrate the schema, or with `skip_migrations` only check that it is current."""
@@ -102,14 +100,14 @@ class Store:
             if name not in self._views:
                 is_shared = self._url.database == MEMORY  # an in-memory database has only one connection
                 engine = self._lane.engine if is_shared else self._open_engine()
-                self._views[name] = _LaneView(self, _Lane(engine, self._pool_size))
+                self._views[name] = _LaneView(self, _Lane(engine, self._pool_size, open_direct_after=1))
             return self._views[name]
 
     def close(self) -> None:
         """Wait for open transactions, then close. A transaction that hangs is abandoned."""
-        if self._direct is not None:
-            self._direct.close()
         for lane in self._lanes:
+            if lane.direct is not None:
+                lane.direct.close()
             lane.threads.shutdown(wait=False, cancel_futures=True)
         stuck = wait(
             [future for lane in self._lanes for future in lane.under_way.copy()], CLOSE_SECONDS
@@ -131,11 +129,11 @@ class Store:
         """Return the time of the database, or of the clock that a test has set."""
         return self._clock() if self._clock else dialect.now(connection)
 
-    def statement_now(self, connection: Connection) -> datetime | None:
+    def statement_now(self) -> datetime | None:
         """Return the time to bind as `:now`; None on PostgreSQL: there the statement reads the clock."""
         if self._clock is not None:
             return self._clock()
-        return utc_now() if dialect.is_sqlite(connection) else None
+        return utc_now() if self.dialect_name == SQLITE else None
 
     def run(self, function: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return self._run_transaction({}, lambda connection: function(connection, *args, **kwargs))
@@ -168,19 +166,40 @@ class Store:
 
     async def call_alone(self, statement: BoundStatement, topic: Topic) -> Rows:
         """The same from async code; without a thread, for an event loop that does it often on PostgreSQL."""
-        direct = None if self._direct is None else self._direct.find()
-        if direct is None and self._direct is not None and self._direct.must_open():
-            direct = await self._open_direct(self._direct)
+        direct = await self._find_direct()
         if direct is None:
             return await self._run_in_thread(lambda: self.run_alone(statement, topic))
-        try:
-            rows = await direct.run(self._bind_alone(statement, topic))
-        except Exception:
-            with translate_errors(self.address):
-                raise
+        [rows] = await self._run_direct(direct, self._bind_alone(statement, topic))
         if rows:
             self.announcer.emit({topic})
         return rows
+
+    async def call_together(self, *statements: BoundStatement) -> list[Rows]:
+        """Run statements as one transaction, in one round trip, and return the rows of each.
+
+        They announce nothing. Without a thread, like `call_alone`.
+        """
+        direct = await self._find_direct()
+        if direct is None:
+            return await self.call(commit_together, *statements)
+        return await self._run_direct(direct, *statements)
+
+    async def _run_direct(self, direct: DirectConnection, *statements: BoundStatement) -> list[Rows]:
+        try:
+            return await direct.run(*statements)
+        except Exception:
+            with translate_errors(self.address):
+                raise
+
+    async def _find_direct(self) -> DirectConnection | None:
+        """A free connection of this event loop; None if the call must go through a thread."""
+        connections = self._lane.direct
+        if connections is None:
+            return None
+        direct = connections.find()
+        if direct is None and connections.must_open():
+            direct = await self._open_direct(connections)
+        return direct
 
     async def _open_direct(self, connections: DirectConnections) -> DirectConnection | None:
         def check_out() -> PoolProxiedConnection:
@@ -193,11 +212,9 @@ class Store:
 
     def _bind_alone(self, statement: BoundStatement, topic: Topic) -> BoundStatement:
         sql, given = statement
-        parameters = {**given, "now": self._clock() if self._clock else None}
+        parameters = {**given, "now": self.statement_now()}
         if self.dialect_name != SQLITE:
             parameters["payload"] = self.announcer.payload(topic)
-        elif self._clock is None:
-            parameters["now"] = utc_now()
         return sql, parameters
 
     def _run_transaction(self, options: dict[str, Any], function: Callable[[Connection], T]) -> T:
@@ -221,8 +238,8 @@ class Store:
                 try:
                     return function(connection.execution_options(**options) if options else connection)
                 except Exception as error:
-                    if is_read_only(error):
-                        # After a fail-over it leads to the standby; a new one finds the primary.
+                    # After a fail-over it leads to the standby; a new one finds the primary.
+                    if is_read_only(error) or _is_stuck(connection):
                         connection.invalidate()
                     raise
         except Exception:
@@ -264,39 +281,49 @@ class Store:
         return open_engine(self._url, pool_size=self._pool_size, wait_limits=self._wait_limits)
 
 
+def _is_stuck(connection: Connection) -> bool:
+    """Whether the connection can neither go on nor roll back; see `PostgresqlConnection.is_stuck`."""
+    return not connection.invalidated and getattr(connection.connection.driver_connection, "is_stuck", False)
+
+
 class _Lane:
     """An engine with a thread for each of its connections (pool and overflow)."""
 
-    def __init__(self, engine: Engine, pool_size: int) -> None:
+    def __init__(self, engine: Engine, pool_size: int, *, open_direct_after: int = OPEN_DIRECT_AFTER) -> None:
         self.engine = engine
         self.threads = ThreadPoolExecutor(2 * pool_size, thread_name_prefix="trax-store")
         self.under_way: set[Future[Any]] = set()
+        is_sqlite = engine.dialect.name == SQLITE
+        self.direct = None if is_sqlite else DirectConnections(max(1, pool_size // 2), open_direct_after)
 
 
 class DirectConnections:
-    """Connections of event loops that run many single statements: one each, for some of them."""
+    """Connections of event loops that run many transactions of one round trip: a few for all of them."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, open_after: int = OPEN_DIRECT_AFTER) -> None:
         self._limit = limit
+        self._open_after = open_after
         self._lock = Lock()
         self._calls: WeakKeyDictionary[asyncio.AbstractEventLoop, int] = WeakKeyDictionary()
-        self._connections: dict[int, DirectConnection] = {}
+        self._connections: dict[int, list[DirectConnection]] = {}
         self._is_closed = False
 
     def find(self) -> DirectConnection | None:
-        """The connection of this event loop, if it has one that is free."""
-        found = self._connections.get(id(asyncio.get_running_loop()))
-        return found if found is not None and found.is_free else None
+        """A free connection of this event loop, if it has one."""
+        for connection in self._connections.get(id(asyncio.get_running_loop()), ()):
+            if connection.is_free:
+                return connection
+        return None
 
     def must_open(self) -> bool:
-        """Count a call; True if this event loop has no connection, and makes so many that it needs one."""
+        """Count a call without a free connection; True if this event loop makes so many that it needs one."""
         loop = asyncio.get_running_loop()
         with self._lock:
             self._forget_closed()
-            if id(loop) in self._connections or len(self._connections) >= self._limit:
+            if sum(map(len, self._connections.values())) >= self._limit:
                 return False
             calls = self._calls[loop] = self._calls.get(loop, 0) + 1
-            return calls % OPEN_DIRECT_AFTER == 0
+            return calls % self._open_after == 0
 
     def add(self, pooled: PoolProxiedConnection) -> None:
         """Use this connection for the running event loop."""
@@ -304,23 +331,25 @@ class DirectConnections:
 
         number = id(asyncio.get_running_loop())
         with self._lock:
-            if self._is_closed or number in self._connections:
+            if self._is_closed:
                 pooled.close()
             else:
-                self._connections[number] = DirectConnection(pooled)
+                self._connections.setdefault(number, []).append(DirectConnection(pooled))
 
     def close(self) -> None:
         with self._lock:
             self._is_closed = True
-            connections = list(self._connections.values())
+            connections = [each for of_loop in self._connections.values() for each in of_loop]
         for connection in connections:
             connection.close_when_free()
 
     def _forget_closed(self) -> None:
-        for number, connection in list(self._connections.items()):
-            if connection.is_abandoned:
-                connection.close_when_free()
-            if not connection.is_open:
+        for number, connections in list(self._connections.items()):
+            for connection in connections:
+                if connection.is_abandoned:
+                    connection.close_when_free()
+            connections[:] = [connection for connection in connections if connection.is_open]
+            if not connections:
                 del self._connections[number]
 
 

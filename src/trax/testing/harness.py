@@ -142,8 +142,11 @@ class Harness:
     async def _clean_metadata(self) -> list[MetadataCleanupResult]:
         """Delete batch after batch until one is not full; returns what each deleted."""
         batches: list[MetadataCleanupResult] = []
+        resume_at: Mapping[str, datetime] = {}
         while not batches or batches[-1].run_again:
-            batches.append(await self._store.call(clean_metadata_now, self._store, self.app.parts))
+            batch = await self._store.call(clean_metadata_now, self._store, self.app.parts, resume_at)
+            batches.append(batch)
+            resume_at = batch.resume_at
         return [batch for batch in batches if batch.total]
 
     async def _add_up(self) -> None:

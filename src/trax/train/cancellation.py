@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
 T = TypeVar("T")
+BindingT = TypeVar("BindingT", bound="TaskBinding")
 
 
 class Cancellation:
@@ -66,7 +67,9 @@ class Cancellation:
 
     def bind(self, task: Task[Any] | None = None) -> TaskBinding:
         """Cancel a task (default: the calling one) when a stop is requested, until the binding ends."""
-        binding = TaskBinding(task or cast("Task[Any]", asyncio.current_task()), self)
+        return self.add(TaskBinding(task or cast("Task[Any]", asyncio.current_task()), self))
+
+    def add(self, binding: BindingT) -> BindingT:
         with self._lock:
             self._bindings = (*self._bindings, binding)
         return binding
@@ -108,6 +111,11 @@ class TaskBinding:
         self._token = token
 
     @property
+    def is_over(self) -> bool:
+        """Whether what it was bound for has ended. Read on the event loop only."""
+        return self._is_released
+
+    @property
     def is_running(self) -> bool:
         """Whether the event loop is executing this task right now."""
         return asyncio.current_task(self._task.get_loop()) is self._task
@@ -142,6 +150,6 @@ class TaskBinding:
     def _deliver(self) -> None:
         # Another thread may have requested a stop just before the run ended. The flag is read and written
         # on the loop only, so a late delivery cannot cancel the code around the run.
-        if not self._is_released:
+        if not self.is_over:
             self._is_delivered = True
             self._task.cancel()

@@ -8,10 +8,9 @@ from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 from uuid import uuid4
 
-from trax.errors import RunCancelled, RunInterrupted, RunTimedOut, Snooze, WiringError
-from trax.train.annotations import name_of
+from trax.errors import RunCancelled, RunInterrupted, RunTimedOut, Snooze
 from trax.train.cancellation import Cancellation, await_cancellable
-from trax.train.memory import MISSING, Memory, key_of
+from trax.train.memory import Memory, key_of
 from trax.train.outcome import Cancelled, Done, Failed, Interrupted, Outcome, describe, error_of
 from trax.train.services import Wiring
 from trax.train.threads import in_thread
@@ -87,8 +86,21 @@ class TrainRun:
 
     async def attempt(self, value: Any) -> Outcome[Any]:
         """Run all steps, then close the services that were opened, whatever the outcome."""
+        return await self._attempt(value)
+
+    async def resume(self, memory: Memory, first: int) -> Outcome[Any]:
+        """Run the steps from `first` on, with the memory of those before; close the services as above."""
+        self.memory = memory
+        return await self._attempt(None, first)
+
+    def outcome_of(self, error: BaseException, step: PlanStep | None, binding: TaskBinding) -> Outcome[Any]:
+        """The outcome of an async run whose steps raised this; raises it if it concerns more than the run."""
+        self._step, self._binding = step, binding
+        return self._outcome_of_raised(error)
+
+    async def _attempt(self, value: Any, first: int | None = None) -> Outcome[Any]:
         try:
-            outcome = await self._run_steps(value)
+            outcome = await self._run_steps(value, first)
         except BaseException as error:
             if self._wiring is not None:
                 await self._wiring.close(error)
@@ -109,14 +121,15 @@ class TrainRun:
     async def _run_in_thread(self, value: Any) -> Outcome[Any]:
         return (await in_thread(partial(self.attempt_here, value), self.token)).result()
 
-    async def _run_steps(self, value: Any) -> Outcome[Any]:
+    async def _run_steps(self, value: Any, first: int | None) -> Outcome[Any]:
         """Run the steps. A stop request interrupts an async run at an await, a blocking one between steps."""
         token, observe = self.token, self._on_junction
         binding = self._binding = None if self._is_blocking else token.bind(self._task)
         try:
             token.raise_if_requested()
-            self._plan.store_input(self.memory, value)
-            for step in self._plan.steps:
+            if first is None:
+                self._plan.store_input(self.memory, value)
+            for step in self._plan.steps[first:]:
                 if token.requested:
                     token.raise_if_requested()
                 if observe is not None:
@@ -129,16 +142,20 @@ class TrainRun:
                 if error is not None:
                     return self._outcome_of(error)
             self._step = None
-            return Done(self._result())
-        except asyncio.CancelledError as cancelled:
-            return self._outcome_of(token.error() if binding is None else binding.error(cancelled))
-        except BaseException as error:
-            if self._is_propagated(error):
-                raise
-            return self._outcome_of(error)  # any other error is an outcome
+            return Done(self._plan.find_result(self.memory))
+        except BaseException as error:  # noqa: BLE001 - most errors are an outcome
+            return self._outcome_of_raised(error)
         finally:
             if binding is not None:
                 binding.release()
+
+    def _outcome_of_raised(self, error: BaseException) -> Outcome[Any]:
+        if isinstance(error, asyncio.CancelledError):
+            binding = self._binding
+            return self._outcome_of(self.token.error() if binding is None else binding.error(error))
+        if self._is_propagated(error):
+            raise error
+        return self._outcome_of(error)
 
     async def _run_step(self, step: PlanStep) -> BaseException | None:
         """Run one step; return the error of its junction, since a StopIteration cannot leave a coroutine."""
@@ -189,13 +206,6 @@ class TrainRun:
             name, is_blocking = self._plan.name, self._is_blocking
             self._wiring = Wiring(name, self.memory, self.token, self._services, is_blocking=is_blocking)
         return self._wiring
-
-    def _result(self) -> Any:
-        value = self._plan.result(self.memory)
-        if value is MISSING:
-            output = name_of(self._plan.output_type)
-            raise WiringError(f"train {self._plan.name!r} must return {output}, but no junction produced it")
-        return value
 
     def _outcome_of(self, error: BaseException) -> Failed | Cancelled | Interrupted:
         if isinstance(error, RunCancelled):

@@ -8,6 +8,7 @@ active_run.py    one active run: its token, its deadline, its progress
 pool.py          the slots: limited runs at once, deadlines, results
 watchdog.py      report code that blocks the event loop
 job_runner.py    execute one claimed run
+plain_run.py     the same for most runs, in one coroutine function for each train
 recorded_run.py  `app.run`: execute here and now, or in a remote process, with a record
 run_limits.py    how many `app.run` calls execute at once
 results.py       write results in batches, then call hooks

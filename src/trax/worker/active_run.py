@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from datetime import timedelta
+from threading import RLock
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
@@ -12,6 +13,7 @@ from trax.errors import StoreError
 from trax.records.metadata import ProgressUpdate, timings_to_json
 from trax.records.states import CancelReason
 from trax.train import Cancellation, Run
+from trax.train.cancellation import TaskBinding
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -30,6 +32,7 @@ STOP_REASONS: Final = {
     CancelReason.TIMEOUT: "timed out",
 }
 """The reason that a stopped run gets."""
+_lock: Final = RLock()
 MAX_TIMINGS: Final = 100
 MESSAGE_CHARACTERS: Final = 500
 
@@ -53,11 +56,28 @@ class RunProgress:
     stop_check_at = 0.0
     _steps: list[tuple[str, float]] | None = None
     _store: Store | None = None
+    _token: Cancellation | None = None
 
-    def __init__(self, metadata_id: int, external_id: str, token: Cancellation) -> None:
+    def __init__(self, metadata_id: int, external_id: str, token: Cancellation | None = None) -> None:
         self.metadata_id = metadata_id
         self.external_id = external_id
-        self.token = token
+        self._token = token
+
+    @property
+    def token(self) -> Cancellation:
+        """Asks the run to stop. Built when it is first needed: most runs never need it."""
+        if self._token is None:
+            with _lock:
+                if self._token is None:
+                    self._token = self._new_token()
+        return self._token
+
+    @property
+    def is_stop_requested(self) -> bool:
+        return self._token is not None and self._token.requested
+
+    def _new_token(self) -> Cancellation:
+        return Cancellation()
 
     def open(self, store: Store) -> None:
         """Start the clock of the run; `store` is where it checks for stop requests."""
@@ -78,7 +98,7 @@ class RunProgress:
     def enter(self, junction: str) -> Awaitable[None] | None:
         """Note that a junction begins; await the result first, if there is one."""
         now = perf_counter()
-        if now >= self.stop_check_at and not self.token.requested:
+        if now >= self.stop_check_at and not self.is_stop_requested:
             return self._check_first(junction, now)
         self._begin(junction, now)
         return None
@@ -113,7 +133,7 @@ class RunProgress:
         self.token.cancel(STOP_REASONS[reason], timed_out=reason is CancelReason.TIMEOUT)
 
     def _begin(self, junction: str, now: float) -> None:
-        if self.token.requested:
+        if self.is_stop_requested:
             return  # the junction will not begin
         self.current = junction, now
         if self._steps is None:
@@ -157,6 +177,18 @@ class RunProgress:
             self.stop(why)
 
 
+class RunBinding(TaskBinding):
+    """The binding of a run's token. It ends with the run, even if another thread asks for the token then."""
+
+    def __init__(self, task: asyncio.Task[Any], token: Cancellation, run: ActiveRun[Any]) -> None:
+        super().__init__(task, token)
+        self._run = run
+
+    @property
+    def is_over(self) -> bool:
+        return not self._run.is_bound or super().is_over
+
+
 class Job(Protocol):
     """Something to run, identified by the id of its record."""
 
@@ -180,16 +212,39 @@ class ActiveRun(RunProgress, Generic[JobT]):
     """
 
     is_held = True
+    is_bound = False
+    """Whether its token cancels its task. Written on the event loop only."""
     activator: Activator | None = None
     secret_words: frozenset[str] = frozenset()
     _run: Run | None = None
+    _binding: RunBinding | None = None
 
     def __init__(self, job: JobT, check_at: float, seconds: float, task: asyncio.Task[Any] | None) -> None:
-        super().__init__(job.metadata_id, job.external_id, Cancellation())
+        self.metadata_id = job.metadata_id
+        self.external_id = job.external_id
         self.job = job
         self.check_at = check_at
         self.timeout = seconds
         self.task = task
+
+    @property
+    def task_binding(self) -> TaskBinding:
+        """The binding of its token to its task, of a run that `is_bound`."""
+        self.token  # noqa: B018 - builds both
+        assert self._binding is not None  # noqa: S101 - built with the token
+        return self._binding
+
+    def unbind(self) -> None:
+        """From now on its token does not cancel its task: the run has ended, or something else binds it."""
+        self.is_bound = False
+        if self._binding is not None:
+            self._binding.release()
+
+    def _new_token(self) -> Cancellation:
+        token = Cancellation()
+        if self.is_bound and self.task is not None:
+            self._binding = token.add(RunBinding(self.task, token, self))
+        return token
 
     @property
     def run(self: ActiveRun[Claimed]) -> Run:

@@ -17,10 +17,11 @@ from trax.train.outcome import describe
 from trax.train.secrets import hide_words
 from trax.worker.hooks import HookTarget, has_hooks
 from trax.worker.messages import ExecuteRequest, reference_to
+from trax.worker.plain_run import can_compile, compile_runner
 from trax.worker.results import FollowUp
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Coroutine
 
     from trax.store import Store
     from trax.store.runs.claim import Claimed, HeldRun
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from trax.worker.messages import RequestHandlers, TrainReference
     from trax.worker.otel import RunSpan
     from trax.worker.parts import Parts
+    from trax.worker.plain_run import Runner
     from trax.worker.processes import CpuProcessPool
     from trax.worker.recorded_run import RemoteExecutor
     from trax.worker.results import FollowUps
@@ -172,6 +174,8 @@ class PreparedTrain:
         self.only_junction = steps[0].name if settings.junction_progress and len(steps) == 1 else None
         self.is_plain = not (train.options.cpu or self.codec.holds_secrets or has_hooks(train))
         """Whether a run is only the train itself, as long as the app has neither hooks nor a tracer."""
+        self.plain_runner: Runner | None = None
+        """Executes a run that is plain, if the train can be compiled."""
 
 
 class JobRunner:
@@ -194,11 +198,26 @@ class JobRunner:
         self._executor = executor
         self._prepared: dict[str, PreparedTrain] = {}
 
-    async def execute(self, run: ActiveRun[Claimed]) -> RunResult:
-        """Execute the run; return its result. The calling context is the run's own."""
+    def execute(self, run: ActiveRun[Claimed]) -> Coroutine[Any, Any, RunResult]:
+        """The coroutine that executes the run and returns its result. Its context must be the run's own."""
+        name, parts = run.job.train, self._parts
+        prepared = self._prepared.get(name)
+        if (
+            prepared is not None
+            and prepared.plain_runner is not None
+            and prepared.settings is parts.live.current
+            and parts.telemetry.now is None
+            and not parts.hooks.has_any
+        ):
+            return prepared.plain_runner(run)
+        return self._execute(run)
+
+    async def _execute(self, run: ActiveRun[Claimed]) -> RunResult:
         job, parts = run.job, self._parts
         try:
             prepared = self._prepare(job.train)
+            if prepared.plain_runner is not None and self._is_plain(prepared):
+                return await prepared.plain_runner(run)
             value = self._decode_input(prepared.codec, job.input or "null")
         except TraxError as error:
             return self._invalid_job_result(job, error)
@@ -213,22 +232,36 @@ class JobRunner:
         finally:
             junctions = parts.run_log.end_run(run)
             parts.run_log.close_run(run)
-        parts.counters.count_run(prepared.train.name, run.seconds, waited_seconds=job.waited_seconds)
+        parts.counters.count_run(prepared.train.name, run.seconds, job.waited_seconds)
         if isinstance(outcome, Done):
             output = prepared.output_to_save(outcome.value)
             return success_result(job, output, worker_id=self._worker_id, junctions=junctions)
+        return self._other_result(job, prepared, outcome, junctions)
+
+    def _other_result(
+        self, job: Claimed, prepared: PreparedTrain, outcome: Outcome[Any], junctions: str | None
+    ) -> RunResult:
         if isinstance(outcome, Failed):
             _log_failure(job, outcome)
         return build_result(
-            job, outcome, prepared.train, parts, worker_id=self._worker_id, junctions=junctions
+            job, outcome, prepared.train, self._parts, worker_id=self._worker_id, junctions=junctions
         )
 
     def _prepare(self, name: str) -> PreparedTrain:
         prepared = self._prepared.get(name)
         if prepared is None or prepared.settings is not self._parts.live.current:
-            prepared = self._prepared[name] = PreparedTrain(
-                self._parts.trains.get(name), self._parts, has_processes=self._processes is not None
-            )
+            train = self._parts.trains.get(name)
+            prepared = PreparedTrain(train, self._parts, has_processes=self._processes is not None)
+            if prepared.is_plain and self._executor is None and can_compile(train):
+                prepared.plain_runner = compile_runner(
+                    prepared,
+                    self._parts,
+                    self._store,
+                    self._worker_id,
+                    invalid_result=self._invalid_job_result,
+                    other_result=self._other_result,
+                )
+            self._prepared[name] = prepared
         return prepared
 
     def _is_plain(self, prepared: PreparedTrain) -> bool:

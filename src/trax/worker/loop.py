@@ -78,7 +78,9 @@ class Loop:
         return self._stopping
 
     async def run(self) -> None:
-        await self._sleep(self._first_after)
+        if not self._stopping:
+            self._wake_event.clear()  # the first turn is still to come
+            await self._sleep(self._first_after)
         while not self._stopping:
             self._wake_event.clear()  # before the turn, so that a wake-up during it is not lost
             await self._sleep(await self._run_turn())
@@ -118,6 +120,15 @@ class Loop:
             return
         if await is_set_within(self._wake_event, seconds):
             self.is_requested = True
+
+
+def run_server(main: Coroutine[Any, Any, T]) -> T:
+    """Run this in uvloop if that is installed (the `fast` extra), else in the standard event loop."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(main)
+    return uvloop.run(main)
 
 
 async def run_in_loop(event_loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T]) -> T:

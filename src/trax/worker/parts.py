@@ -198,7 +198,7 @@ class ProcessCounters:
             self._deferred.add((manifest, reason))
         return is_news
 
-    def count_run(self, train: str, seconds: float, *, waited_seconds: float | None = None) -> None:
+    def count_run(self, train: str, seconds: float, waited_seconds: float | None = None) -> None:
         """Count a run that is over; `waited_seconds` is only given for dispatched runs."""
         self._ended.append((train, seconds, waited_seconds))
         if len(self._ended) >= COUNT_AT:

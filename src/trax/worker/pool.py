@@ -32,12 +32,13 @@ class Deadlines:
     def __init__(self, running: Mapping[int, ActiveRun[Any]], clock: Callable[[], float]) -> None:
         self._running = running
         self._clock = clock
-        self._next = math.inf
+        self.next_at = math.inf
+        """When the next sweep is."""
         self._timer: asyncio.TimerHandle | None = None
 
     def schedule_sweep(self, moment: float) -> None:
         """Sweep at this moment at the latest."""
-        if moment < self._next:
+        if moment < self.next_at:
             self._set_timer(moment)
 
     def expect_stop(self, run: ActiveRun[Any]) -> None:
@@ -57,7 +58,7 @@ class Deadlines:
         self._set_timer(math.inf)
 
     def _check(self, run: ActiveRun[Any]) -> None:
-        if not run.token.requested:
+        if not run.is_stop_requested:
             run.token.cancel(f"timed out after {run.timeout:g} s", timed_out=True)
             run.check_at = self._clock() + STOP_WARNING_SECONDS
             return
@@ -71,7 +72,7 @@ class Deadlines:
         )
 
     def _set_timer(self, moment: float) -> None:
-        self._next = moment
+        self.next_at = moment
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -111,6 +112,7 @@ class Pool(Generic[JobT, ResultT]):
 
     A slot is a task that executes one job of the backlog after the other, each with context variables of its
     own, and ends with the backlog. It is enough for jobs that never wait; when one does, more slots start.
+    `on_started` is called once for each slice of jobs that start together.
 
     `execute` returns the result of a job. If it raises, `to_failure` builds a result from the error, so no
     slot is lost. Jobs without a free slot wait in a backlog, in the given order. `on_dropped` receives the
@@ -149,6 +151,8 @@ class Pool(Generic[JobT, ResultT]):
         """Slots that are about to start a job: they take what is in the backlog."""
         self._slice_left = START_SLICE
         self._slice_began = 0.0
+        self._timeout = 0.0
+        """The default timeout, as of the last slice."""
         self._is_loop_gone = False
         self.ended_count = 0
         """Total number of ended runs."""
@@ -247,14 +251,14 @@ class Pool(Generic[JobT, ResultT]):
     def cancel(self, metadata_id: int, reason: str, *, timed_out: bool = False) -> None:
         """Cancel a run; no effect if it has ended or was cancelled before."""
         run = self._active.get(metadata_id)
-        if run is not None and not run.token.requested:
+        if run is not None and not run.is_stop_requested:
             run.token.cancel(reason, timed_out=timed_out)
             self._deadlines.expect_stop(run)
 
     def interrupt_all(self, reason: str) -> None:
         """Interrupt all active runs: they stop and run again later."""
         for run in self.runs:
-            if not run.token.requested:
+            if not run.is_stop_requested:
                 run.token.interrupt(reason)
                 self._deadlines.expect_stop(run)
 
@@ -304,19 +308,40 @@ class Pool(Generic[JobT, ResultT]):
         """Execute jobs until the backlog is empty, all slots are in use, or a job was cancelled.
 
         A cancelled job ends its slot: code that swallows the cancellation must not pass it on to the next.
+        A job that never waits ends in its first step, without another coroutine around it.
         """
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - a coroutine runs in a task
+        backlog, active, execute, copy_of_context = (
+            self._backlog,
+            self._active,
+            self._execute,
+            self._context.copy,
+        )
         try:
-            while self._backlog and len(self._active) < self._size:
-                if self._is_slice_over():
+            while backlog and len(active) < self._size:
+                now = self._clock()
+                if self._is_slice_over(now):
                     if self._busy_slots > 1:
                         return
                     await asyncio.sleep(0)
                     continue
-                run = self._next_run(task)
-                await self._execute_run(run)
-                if run.token.requested or task.cancelling():
+                run = self._next_run(task, now)
+                context, steps = copy_of_context(), execute(run)
+                try:
+                    waits_for = context.run(steps.send, None)
+                except StopIteration as end:
+                    result: ResultT = end.value
+                except BaseException as error:  # noqa: BLE001 - becomes the result: a slot is never lost
+                    result = self._to_failure(run.job, error)
+                else:
+                    result = await self._wait_for_run(run, context, steps, waits_for)
+                if active.get(run.metadata_id) is run:
+                    del active[run.metadata_id]
+                    self._add_result(result)
+                else:
+                    self._on_dropped(result)  # abandoned: it already has a result
+                if run.is_stop_requested or task.cancelling():
                     return
         except GeneratorExit:  # the event loop is gone
             self._is_loop_gone = True
@@ -333,13 +358,14 @@ class Pool(Generic[JobT, ResultT]):
         if not (self._active or self._backlog):
             self._idle.set()
 
-    def _is_slice_over(self) -> bool:
+    def _is_slice_over(self, now: float) -> bool:
         """Whether this loop iteration has started enough jobs; counts one more if not."""
-        if self._slice_left == START_SLICE:
-            self._slice_began = self._clock()
+        left = self._slice_left
+        if left == START_SLICE:
+            self._slice_began, self._timeout = now, self._default_timeout()
             asyncio.get_running_loop().call_soon(self._begin_slice)
-        if self._slice_left and self._clock() - self._slice_began < SLICE_SECONDS:
-            self._slice_left -= 1
+        if left and now - self._slice_began < SLICE_SECONDS:
+            self._slice_left = left - 1
             return False
         self._slice_left = 0
         return True
@@ -355,35 +381,24 @@ class Pool(Generic[JobT, ResultT]):
             self._announce_results()
         self._slice_left = START_SLICE
 
-    def _next_run(self, task: asyncio.Task[None]) -> ActiveRun[JobT]:
-        was_stocked = len(self._backlog) > self.prefetch
-        job = self._backlog.popleft()
+    def _next_run(self, task: asyncio.Task[None], now: float) -> ActiveRun[JobT]:
+        backlog = self._backlog
+        was_stocked = len(backlog) > self.prefetch
+        job = backlog.popleft()
         seconds = job.timeout_seconds
         if seconds is None:
-            seconds = self._default_timeout()
-        run = ActiveRun(job, self._clock() + seconds, seconds, task)
-        self._active[job.metadata_id] = run
-        self._deadlines.schedule_sweep(run.check_at)
-        self._on_started()
+            seconds = self._timeout
+        run = ActiveRun(job, now + seconds, seconds, task)
+        self._active[run.metadata_id] = run
+        if run.check_at < self._deadlines.next_at:
+            self._deadlines.schedule_sweep(run.check_at)
+        if self._slice_left == START_SLICE - 1:
+            self._on_started()
         if was_stocked and not self.has_enough_backlog:
             self._on_backlog_low()
         return run
 
-    async def _execute_run(self, run: ActiveRun[JobT]) -> None:
-        """Execute a run in a copy of the context; a job that never waits ends in its first step."""
-        context, steps = self._context.copy(), self._execute(run)
-        try:
-            waits_for = context.run(steps.send, None)
-        except StopIteration as end:
-            result: ResultT = end.value
-        except BaseException as error:  # noqa: BLE001 - becomes the result: a slot is never lost
-            result = self._to_failure(run.job, error)
-        else:
-            result = await self._wait_for_run(run, context, steps, waits_for)
-        if self._active.get(run.metadata_id) is not run:
-            self._on_dropped(result)  # abandoned: it already has a result
-            return
-        del self._active[run.metadata_id]
+    def _add_result(self, result: ResultT) -> None:
         self._results.append(result)
         self.ended_count += 1
         if len(self._results) >= RESULTS_PER_WRITE:

@@ -104,10 +104,15 @@ class RunLog:
         """Stop collecting for a run."""
         self._running.pop(run.metadata_id, None)
 
+    @property
+    def has_final_batch(self) -> bool:
+        """Whether something may have to be written with the results of runs."""
+        return bool(self._ended or self._capture)
+
     @contextmanager
     def final_batch(self, ids: Iterable[int]) -> Generator[FinalBatch | None]:
         """The batch to write with the results of these runs; if the block raises, it is kept for later."""
-        if not (self._ended or self._capture):
+        if not self.has_final_batch:
             yield None
             return
         ended = [self._ended[run_id] for run_id in ids if run_id in self._ended]

@@ -10,7 +10,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self
 
-from trax.engine.finish import finish
+from trax.engine.finish import finish, finish_plain, is_plain
 from trax.errors import StoreError
 from trax.events import Topic
 from trax.records.states import CancelReason
@@ -82,7 +82,7 @@ class Worker:
         self._runner = self._new_runner()
         self._pool = self._new_pool()
         self._results = ResultWriter(
-            partial(store.call, self._finish),
+            self._write_results,
             partial(store.ask, metadata.find_already_finished),
             self._pool.put_back,
             self._follow_ups,
@@ -326,7 +326,7 @@ class Worker:
         return is_late
 
     def _claim(self, connection: Connection) -> list[Claimed]:
-        return claim.claim(connection, self._claim_request(), now=self._store.statement_now(connection))
+        return claim.claim(connection, self._claim_request(), now=self._store.statement_now())
 
     def _claim_request(self) -> ClaimRequest:
         slots = 0 if self._is_stopping or self._has_missed_heartbeats() else self._pool.slots_to_fill
@@ -342,6 +342,11 @@ class Worker:
         """The columns of the worker's row that say how it gets its runs."""
         row = {"concurrency": slots, "dispatches": dispatches, "kind": cls.kind}
         return row | work_filter.worker_columns(parts) | ({"routes": parts.routes_json} if dispatches else {})
+
+    async def _write_results(self, results: Sequence[RunResult]) -> Sequence[RunResult]:
+        if is_plain(results) and not self._parts.run_log.has_final_batch:
+            return await finish_plain(self._store, results)
+        return await self._store.call(self._finish, results)
 
     def _finish(self, connection: Connection, results: Sequence[RunResult]) -> Sequence[RunResult]:
         with self._parts.run_log.final_batch(result.metadata_id for result in results) as final_batch:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import bindparam, delete, select
 
@@ -13,31 +14,53 @@ from trax.store.schema import tables_for
 from trax.store.types import BigId, Utc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from datetime import datetime
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sqlalchemy import Connection, Delete, Select
 
+BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class DeletedRuns(NamedTuple):
+    """How many runs were deleted per train, and where the next batch begins."""
+
+    by_train: Counter[str]
+    resume_at: dict[str, datetime]
+    """When the last deleted run of each train ended."""
+
 
 def delete_ended(
-    connection: Connection, *, trains: Iterable[str], ended_before: datetime, limit: int | None
-) -> Counter[str]:
-    """Delete ended runs of these trains, up to `limit`. Returns how many were deleted per train.
+    connection: Connection,
+    *,
+    trains: Iterable[str],
+    ended_before: datetime,
+    limit: int | None,
+    resume_at: Mapping[str, datetime],
+) -> DeletedRuns:
+    """Delete ended runs of these trains, up to `limit`, from where the last batch has left off.
+
+    Without `resume_at`, each batch would read again what the batches before it have deleted: PostgreSQL keeps
+    dead rows in the index until a vacuum.
 
     A run that has not ended has no `ended_at` and never matches. Log lines are deleted with their run; the
     references of child runs and dead letters are set to NULL.
     """
     dialect = connection.dialect.name
-    rows = _load_expired(connection, sorted(trains), ended_before, limit)
+    rows = _load_expired(connection, sorted(trains), ended_before, limit, resume_at)
     if rows:
         runs = document({"id": row.id, "external_id": row.external_id} for row in rows)
         connection.execute(_delete_entries(dialect), {"runs": runs})
         connection.execute(_delete_runs(dialect), {"runs": runs})
-    return Counter(row.train for row in rows)
+    last = {row.train: row.ended_at for row in rows}
+    return DeletedRuns(Counter(row.train for row in rows), {**resume_at, **last})
 
 
 def _load_expired(
-    connection: Connection, trains: Sequence[str], before: datetime, limit: int | None
+    connection: Connection,
+    trains: Sequence[str],
+    before: datetime,
+    limit: int | None,
+    resume_at: Mapping[str, datetime],
 ) -> list[Any]:
     """Load the oldest runs, train by train, up to `limit`.
 
@@ -50,17 +73,22 @@ def _load_expired(
         if remaining == 0:
             break
         query = select_ended(connection.dialect.name).limit(remaining)
-        rows.extend(connection.execute(query, {"train": train, "before": before}).all())
+        parameters = {"train": train, "since": resume_at.get(train, BEGINNING), "before": before}
+        rows.extend(connection.execute(query, parameters).all())
     return rows
 
 
 @cache
-def select_ended(dialect: str) -> Select[Any, Any, Any]:
-    """Select the runs of one train that ended before `:before`, oldest first (index order)."""
+def select_ended(dialect: str) -> Select[Any, Any, Any, Any]:
+    """Select the runs of one train that ended from `:since` until before `:before`, in the index's order."""
     metadata = tables_for(dialect).metadata
     return (
-        select(metadata.c.id, metadata.c.external_id, metadata.c.train)
-        .where(metadata.c.train == bindparam("train"), metadata.c.ended_at < bindparam("before", type_=Utc))
+        select(metadata.c.id, metadata.c.external_id, metadata.c.train, metadata.c.ended_at)
+        .where(
+            metadata.c.train == bindparam("train"),
+            metadata.c.ended_at >= bindparam("since", type_=Utc),
+            metadata.c.ended_at < bindparam("before", type_=Utc),
+        )
         .order_by(metadata.c.ended_at)
     )
 

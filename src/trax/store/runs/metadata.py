@@ -61,14 +61,15 @@ def finish(connection: Connection, results: Sequence[RunResult], *, now: datetim
 
     A run that was reaped in the meantime (its worker was considered lost) is not changed.
     """
-    return parse_finished_ids(run_together(connection, finish_statement(connection, results, now=now))[0])
+    step = finish_statement(connection.dialect.name, results, now=now)
+    return parse_finished_ids(run_together(connection, step)[0])
 
 
 def finish_and_commit(
     connection: Connection, results: Sequence[RunResult], *, now: datetime | None
 ) -> set[int]:
     """Like `finish`, with the commit in the same round trip. For runs that need no further writes."""
-    step = finish_statement(connection, results, now=now)
+    step = finish_statement(connection.dialect.name, results, now=now)
     return parse_finished_ids(commit_together(connection, step, *notifications(connection))[0])
 
 
@@ -90,10 +91,8 @@ def find_already_finished(connection: Connection, results: Sequence[RunResult]) 
     }
 
 
-def finish_statement(
-    connection: Connection, results: Sequence[RunResult], *, now: datetime | None
-) -> BoundStatement:
-    dialect = connection.dialect.name
+def finish_statement(dialect: str, results: Sequence[RunResult], *, now: datetime | None) -> BoundStatement:
+    """The statement that ends these runs, as far as their worker holds them; it returns their ids."""
     if dialect != SQLITE and all(map(_is_plain_success, results)):
         workers = {result.worker_id for result in results}
         if len(workers) == 1:

@@ -1,0 +1,277 @@
+"""The core of a simulation: a database in memory, a virtual clock, and the order of events from one seed.
+
+What happens are transactions of the real engine (`virtual_server.py` has the servers that run them). Only
+time, the work of trains and what goes wrong are virtual. No thread is started and nothing waits, so that the
+same seed gives the same events in the same order.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections import Counter, deque
+from contextlib import closing, contextmanager
+from enum import Enum
+from random import Random
+from typing import TYPE_CHECKING, Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
+
+from trax.engine.retry import JITTER
+from trax.errors import StoreUnavailable
+from trax.events import Topic
+from trax.store import Store
+from trax.store.announce import Announcer
+from trax.store.url import IN_MEMORY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from collections.abc import Set as AbstractSet
+    from datetime import datetime, timedelta
+
+    from trax.inspect.virtual_server import VirtualServer
+    from trax.store import Connection
+    from trax.store.pipeline import BoundStatement, Rows
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+LOGGER: Final = logging.getLogger("trax")
+STORY_LINES: Final = 60
+"""How many of the last events a story keeps, unless told otherwise."""
+
+
+class TransactionFault(Enum):
+    """What goes wrong with one transaction of a server."""
+
+    REFUSED = "the database refuses it"
+    ANSWER_LOST = "it is committed, and the answer is lost"
+    CRASH_BEFORE = "the server crashes, and nothing is committed"
+    CRASH_AFTER = "it is committed, and the server crashes"
+
+
+class Faults:
+    """What goes wrong in a simulation: here nothing. A subclass draws faults from the simulation's random."""
+
+    def of_transaction(self, server: VirtualServer, step: str) -> TransactionFault | None:  # noqa: ARG002
+        """The fault of the transaction that this server begins now."""
+        return None
+
+    def loses_wake_up(self, server: VirtualServer, topic: Topic) -> bool:  # noqa: ARG002
+        """Whether this server does not hear of the topic: then it finds the change at its next poll."""
+        return False
+
+    def notification_seconds(self) -> float:
+        """How long an announcement takes to another server."""
+        return 0.0
+
+
+class Observer:
+    """Is told of each transaction after its commit; this one ignores it."""
+
+    def on_commit(self, step: str, server: VirtualServer | None) -> None:
+        """The database has the changes of this step."""
+
+    def on_start(self, server: VirtualServer, metadata_id: int) -> None:
+        """A server starts to execute a run."""
+
+
+class ServerCrash(Exception):
+    """The server stops here, and forgets everything in its memory."""
+
+
+class Story:
+    """The last events of a simulation, in plain words; `keep=None` keeps all of them."""
+
+    def __init__(self, keep: int | None = STORY_LINES) -> None:
+        self._lines: deque[tuple[datetime, str, str, tuple[Any, ...]]] = deque(maxlen=keep)
+
+    def add(self, now: datetime, who: str, text: str, *values: Any) -> None:
+        """Add an event. It is formatted only when the story is told."""
+        self._lines.append((now, who, text, values))
+
+    def tell(self) -> str:
+        return "\n".join(
+            f"{now:%a %d %H:%M:%S}.{now.microsecond // 1000:03d}  {who:<10} {text % values}"
+            for now, who, text, values in self._lines
+        )
+
+
+class Event(NamedTuple):
+    """Something that happens at a time. Events of the same time happen in an order drawn from the seed."""
+
+    at: datetime
+    tie: float
+    number: int
+    act: Callable[[], None]
+    server: VirtualServer | None
+
+
+class _InlineStore(Store):
+    """A store whose async calls run at once, in the thread of the caller."""
+
+    async def call(
+        self, function: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        return self.run(function, *args, **kwargs)
+
+    async def ask(
+        self, function: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        return self.read(function, *args, **kwargs)
+
+    async def call_alone(self, statement: BoundStatement, topic: Topic) -> Rows:
+        return self.run_alone(statement, topic)
+
+
+class _TopicCollector(Announcer):
+    """Collects the topics of committed transactions, for the simulation to deliver."""
+
+    def __init__(self) -> None:
+        super().__init__(sends=False)
+        self._topics: set[Topic] = set()
+
+    def emit(self, topics: AbstractSet[Topic]) -> None:
+        self._topics |= topics
+
+    def take(self) -> list[Topic]:
+        """The topics since the last call, always in the same order."""
+        if not self._topics:
+            return []
+        topics, self._topics = self._topics, set()
+        return [topic for topic in Topic if topic in topics]
+
+
+class Simulation:
+    """The database, the clock, the servers, and what happens next."""
+
+    def __init__(
+        self,
+        seed: int,
+        start: datetime,
+        *,
+        faults: Faults | None = None,
+        observer: Observer | None = None,
+        story: Story | None = None,
+    ) -> None:
+        self.seed = seed
+        self.now = start
+        self.random = Random(seed)  # noqa: S311 - repeatable, not secret
+        self.faults = faults or Faults()
+        self.observer = observer or Observer()
+        self.story = story or Story()
+        self.servers: list[VirtualServer] = []
+        self.is_database_up = True
+        self.counts: Counter[str] = Counter()
+        """How often each kind of step was committed."""
+        self.events = 0
+        self._collector = _TopicCollector()
+        self.store = _InlineStore(IN_MEMORY, clock=lambda: self.now, announcer=self._collector)
+        self._heap: list[Event] = []
+        self._numbers = 0
+
+    @contextmanager
+    def open(self) -> Generator[Simulation]:
+        """Create the database for this block, and draw the jitter of the engine from the seed.
+
+        What the engine logs meanwhile is not shown: it did not happen.
+        """
+        token, level = JITTER.set(self.random), LOGGER.level
+        LOGGER.setLevel(logging.CRITICAL)
+        try:
+            with closing(self.store):
+                self.store.open()
+                yield self
+        finally:
+            LOGGER.setLevel(level)
+            JITTER.reset(token)
+
+    def at(self, moment: datetime, act: Callable[[], None], server: VirtualServer | None = None) -> int:
+        """Let this happen at that time, or never if the server has crashed by then; returns its number."""
+        self._numbers += 1
+        event = Event(max(moment, self.now), self.random.random(), self._numbers, act, server)
+        heapq.heappush(self._heap, event)
+        return self._numbers
+
+    def after(self, delay: timedelta, act: Callable[[], None], server: VirtualServer | None = None) -> int:
+        return self.at(self.now + delay, act, server)
+
+    @property
+    def next_at(self) -> datetime | None:
+        """When the next event happens."""
+        return self._heap[0].at if self._heap else None
+
+    def run_until(self, end: datetime) -> None:
+        """Let everything happen until then."""
+        while self._heap and self._heap[0].at <= end:
+            self.step()
+        self.now = max(self.now, end)
+
+    def step(self) -> None:
+        """Let the next event happen. What a suspended server would do, it does when it continues."""
+        event = heapq.heappop(self._heap)
+        self.now = event.at
+        server = event.server
+        if server is not None:
+            if not server.is_alive:
+                return
+            if server.suspended_until is not None and self.now < server.suspended_until:
+                self.at(server.suspended_until, event.act, server)
+                return
+        self.events += 1
+        try:
+            event.act()
+        except ServerCrash:
+            if server is not None:
+                server.crash()
+
+    def transact(
+        self,
+        server: VirtualServer | None,
+        step: str,
+        function: Callable[Concatenate[Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Run one transaction of a server, or of a caller (None), with what goes wrong with it."""
+        fault = None if server is None else self.faults.of_transaction(server, step)
+        if fault is TransactionFault.REFUSED or not self.is_database_up:
+            raise StoreUnavailable("the database is unavailable")
+        if fault is not None and server is not None:
+            self.story.add(self.now, server.name, "%s: %s", step, fault.value)
+        if fault is TransactionFault.CRASH_BEFORE:
+            raise ServerCrash
+        result = self.store.run(function, *args, **kwargs)
+        self.settle(step, server)
+        if fault is TransactionFault.CRASH_AFTER:
+            raise ServerCrash
+        if fault is TransactionFault.ANSWER_LOST:
+            raise StoreUnavailable("the answer of the database was lost")
+        return result
+
+    def settle(self, step: str, server: VirtualServer | None = None) -> None:
+        """Tell the observer of what was committed, and wake the servers that wait for it."""
+        self.counts[step] += 1
+        self.observer.on_commit(step, server)
+        for topic in self._collector.take():
+            self._deliver(topic, server)
+
+    def read(self, function: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a transaction that only reads."""
+        if not self.is_database_up:
+            raise StoreUnavailable("the database is unavailable")
+        return self.store.read(function, *args, **kwargs)
+
+    def tell(self, who: str, text: str, *values: Any) -> None:
+        """Add an event to the story."""
+        self.story.add(self.now, who, text, *values)
+
+    def _deliver(self, topic: Topic, sender: VirtualServer | None) -> None:
+        """Wake the loops that wait for this topic, here at once and elsewhere after a notification.
+
+        A topic that a loop of the sender handles is not sent, as by a real server.
+        """
+        is_handled = sender is not None and sender.handles(topic)
+        for server in self.servers:
+            if server is sender:
+                server.wake(topic)
+            elif not is_handled and not self.faults.loses_wake_up(server, topic):
+                server.wake(topic, self.faults.notification_seconds())

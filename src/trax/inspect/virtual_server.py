@@ -1,0 +1,573 @@
+"""A server of a simulation: its duties call the engine as those of a real server do; only its jobs are drawn.
+
+Each turn of a duty is an event, and each of its transactions is one of the engine's. When a duty runs again
+follows the rules of `server/loops.py`: woken by a topic, at a moment that the engine returned, or at a poll.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
+
+from trax.engine.cycle import repair_silent_manifests, run_manager_cycle
+from trax.engine.dead_letters import clean_dead_letters
+from trax.engine.finish import finish
+from trax.engine.job_dispatcher import run_dispatch_cycle
+from trax.engine.manifest_manager import ManagerInput
+from trax.engine.metadata_cleanup import DisposableTrains, clean_metadata
+from trax.engine.parking import FleetCache
+from trax.engine.seed import declaration_digest, retire_undeclared
+from trax.engine.startup import start_up
+from trax.errors import RunCancelled, Snooze, StoreError
+from trax.events import Topic
+from trax.records.states import CancelReason
+from trax.records.worker import HeartbeatStreak, WorkerKind
+from trax.store import groups, stats, workers
+from trax.store.announce import announce
+from trax.store.dialect import take_leader_lock
+from trax.store.gate_memory import GateMemory
+from trax.store.manifests import manifest_due
+from trax.store.queue import work_queue
+from trax.store.runs import claim, metadata
+from trax.store.runs.claim import Claimed
+from trax.train import Cancelled, Done, Failed, Interrupted, Outcome
+from trax.train.outcome import describe
+from trax.worker.job_runner import build_result, success_result
+from trax.worker.loops import announce_capacity, interval_seconds
+from trax.worker.work_filter import ANY_WORK
+from trax.worker.worker import ClaimTracker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from trax.engine.job_dispatcher import DispatchResult
+    from trax.engine.manifest_manager import ManagerResult
+    from trax.engine.seed import SeedPlan
+    from trax.inspect.simulation import Simulation
+    from trax.records.result import RunResult
+    from trax.schedule.declaration import Timetable
+    from trax.store import Connection, Store
+    from trax.store.runs.claim import ClaimRequest, HeldRun
+    from trax.worker.parts import Parts
+
+Role = Literal["all", "scheduler", "worker"]
+
+START_PAUSE: Final = 2.0
+FAILURE_PAUSE: Final = 1.0
+FLUSH_PAUSE: Final = 0.005
+"""Results of runs that end together are written together."""
+LOST_RACE_PAUSE: Final = 0.05
+CLEAN_UP_SECONDS: Final = 3600.0
+RETIRE_SECONDS: Final = 60.0
+TOTALS_SECONDS: Final = 600.0
+WATCHDOG_SECONDS: Final = 300.0
+POLL_JITTER: Final = 0.2
+NAMED_RUNS: Final = 6
+"""How many runs a line of the story names at most."""
+WOKEN_BY: Final = {
+    Topic.MANIFEST: ("manage",),
+    Topic.WORK_QUEUE: ("dispatch",),
+    Topic.PENDING: ("claim", "dispatch"),
+    Topic.CANCEL: ("heartbeat",),
+    Topic.SETTING: ("manage", "dispatch", "claim", "heartbeat", "clean_metadata"),
+}
+
+
+class DrawnJob(NamedTuple):
+    """What the code of a train does in one run: how long it takes, and what it raises."""
+
+    seconds: float
+    raised: Exception | None = None
+
+
+class Workload(Protocol):
+    """Draws what the code of trains does."""
+
+    def draw(self, job: Claimed, server: VirtualServer) -> DrawnJob: ...
+
+
+@dataclass(slots=True)
+class Duty:
+    """A duty of a server: one event at a time, and moved forward by a wake-up."""
+
+    name: str
+    turn: Callable[[], float | None]
+    poll_seconds: Callable[[], float]
+    event: int = 0
+    next_at: datetime | None = None
+    is_requested: bool = True
+
+
+@dataclass(slots=True)
+class RunHere:
+    """A run that this server executes."""
+
+    job: Claimed
+    outcome: Outcome[Any]
+
+
+class VirtualServer:
+    """One process: its memory, which a crash loses, and the duties of its role."""
+
+    def __init__(
+        self,
+        simulation: Simulation,
+        name: str,
+        parts: Parts,
+        timetable: Timetable,
+        workload: Workload,
+        *,
+        role: Role = "all",
+        slots: int = 10,
+    ) -> None:
+        self.name = name
+        self.parts = parts
+        self.role: Role = role
+        self.slots = slots
+        self.is_alive = True
+        self.suspended_until: datetime | None = None
+        self.clock_rate = 1.0
+        """How fast its own clock goes, beside the clock of the database."""
+        self.worker_id = 0
+        self.runs: dict[int, RunHere] = {}
+        self.results: list[RunResult] = []
+        self.duties: dict[str, Duty] = {}
+        self.is_stopping = False
+        self._simulation = simulation
+        self._timetable = timetable
+        self._workload = workload
+        self._routing = parts.routing
+        self._streak = HeartbeatStreak.empty()
+        self._last_heartbeat_at = simulation.now
+        self._claims = ClaimTracker()
+        self._manager_fleets, self._dispatch_fleets = FleetCache(), FleetCache()
+        self._memory = GateMemory()
+        self._cycles = 0
+        self._has_refused = self._has_leftovers = self._awaits_slots = False
+        self._postponed: set[str] = set()
+
+    @property
+    def schedules(self) -> bool:
+        return self.role != "worker"
+
+    @property
+    def works(self) -> bool:
+        return self.role != "scheduler"
+
+    @property
+    def is_registered(self) -> bool:
+        return self.worker_id != 0
+
+    def start(self) -> None:
+        """Join the simulation: write the declared manifests, register, and begin the duties."""
+        self._simulation.servers.append(self)
+        self._add_duty("start", self._start, lambda: START_PAUSE, seconds=0.0)
+
+    def crash(self) -> None:
+        """Lose everything in memory. The row of the worker stays until others find it silent."""
+        self._simulation.tell(self.name, "is gone; it held runs %s", _list(self.runs))
+        self._leave()
+
+    def suspend(self, seconds: float) -> None:
+        """Do nothing for a while, as a process that is stopped or swapped out; then go on."""
+        self.suspended_until = self._simulation.now + timedelta(seconds=seconds)
+
+    def stop(self) -> None:
+        """SIGTERM: claim nothing more, let runs end, and put the rest back when the grace period is over."""
+        if self.is_stopping:
+            return
+        self.is_stopping = True
+        self._simulation.tell(self.name, "is asked to stop; it holds runs %s", _list(self.runs))
+        for name in set(self.duties) - {"flush", "heartbeat"}:
+            del self.duties[name]
+        self._at(self.parts.settings.shutdown_timeout.total_seconds(), self._interrupt_all)
+        self._add_duty("leave", self._try_to_leave, lambda: START_PAUSE, seconds=0.0)
+
+    def handles(self, topic: Topic) -> bool:
+        """Whether a loop here handles the topic, so that others need not hear of it."""
+        settings = self.parts.settings
+        return (
+            topic is Topic.MANIFEST and "manage" in self.duties and settings.manifest_manager_enabled
+        ) or (topic is Topic.WORK_QUEUE and "dispatch" in self.duties and settings.job_dispatcher_enabled)
+
+    def wake(self, topic: Topic, seconds: float = 0.0) -> None:
+        for name in WOKEN_BY.get(topic, ()):
+            if name in self.duties:
+                self._request(self.duties[name], seconds)
+
+    # turns
+
+    def _start(self) -> None:
+        if self.schedules:
+            self.parts.heartbeat.declares = declaration_digest(self._timetable)
+            plan = self._transact("start", self._start_up)
+            self._postponed = set(plan.retired.postponed)
+            self._tell("starts; it declares %s manifests", len(self._timetable.manifests))
+        self._register()
+        del self.duties["start"]
+        poll = partial(interval_seconds, self.parts)
+        self._add_duty("heartbeat", self._heartbeat, lambda: poll("heartbeat"), seconds=poll("heartbeat"))
+        if self.schedules:
+            self._add_duty("manage", self._manage, lambda: poll("manifest_manager_polling"), seconds=0.0)
+            self._add_duty("dispatch", self._dispatch, lambda: poll("job_dispatcher_polling"), seconds=0.0)
+            self._add_duty("clean_metadata", self._clean_metadata, lambda: poll("metadata_cleanup"))
+            self._add_duty("clean_dead_letters", self._clean_dead_letters, lambda: CLEAN_UP_SECONDS)
+            self._add_duty("watchdog", self._watch, lambda: WATCHDOG_SECONDS)
+            self._add_duty("totals", self._add_totals, lambda: TOTALS_SECONDS)
+        if self._postponed:
+            self._add_duty("retire", self._retire, lambda: RETIRE_SECONDS)
+        if self.works:
+            self._add_duty("flush", self._flush, lambda: poll("local_polling"))
+        if self.role == "worker":
+            self._add_duty("claim", self._claim, lambda: poll("local_polling"), seconds=0.0)
+
+    def _start_up(self, connection: Connection) -> SeedPlan:
+        settings = self.parts.live.refresh(connection)
+        return start_up(
+            connection, self._store, self._timetable, settings, None, self.parts.name, self._streak
+        )
+
+    def _register(self) -> None:
+        row = {"kind": WorkerKind.SCHEDULER, "dispatches": True}
+        if self.works:
+            row = {"kind": WorkerKind.WORKER, "dispatches": self.schedules, "concurrency": self.slots}
+            row |= ANY_WORK.worker_columns(self.parts)
+        self.worker_id = self._transact("register", self.parts.heartbeat.register, self._store, row)
+        self._last_heartbeat_at = self._simulation.now
+
+    def _manage(self) -> float | None:
+        self._cycles += 1
+        turn = ManagerInput(self._cycles, self._streak, self._manager_fleets)
+        managed = self._transact("manage", self._run_manager_cycle, turn)
+        if not self.parts.settings.manifest_manager_enabled:
+            return None
+        if managed is not None:
+            if managed.queued or managed.dead_letters:
+                text = "manager: %s entries queued, dead letters %s"
+                self._tell(text, len(managed.queued), _list(managed.dead_letters))
+            if managed.reaped:
+                self._tell("manager: runs %s lost their worker", _list(managed.reaped))
+            if managed.stale_priorities:
+                self._transact("apply_priorities", self._apply_priorities)
+            if managed.run_again:
+                return 0.0
+        next_due = self._simulation.read(manifest_due.load_next_due)
+        if next_due is None:
+            return None
+        return max((next_due - self._simulation.now).total_seconds(), 0.0 if managed else LOST_RACE_PAUSE)
+
+    def _run_manager_cycle(self, connection: Connection, turn: ManagerInput) -> ManagerResult | None:
+        accept = self.parts.live.accept
+        managed = run_manager_cycle(
+            connection, self._store, self.parts.settings, turn, settings_from_rows=accept
+        )
+        if managed is not None and managed.reaped:
+            announce(connection, Topic.WORK_QUEUE)  # the capacity of those runs is free
+        return managed
+
+    def _dispatch(self) -> float | None:
+        if self.works and self._free_slots <= 0:
+            self._awaits_slots = True
+            return None
+        if not self.duties["dispatch"].is_requested:
+            seconds = self._simulation.read(self._seconds_to_next_entry)
+            if seconds != 0:
+                return seconds
+        dispatched = self._transact("dispatch", self._run_dispatch_cycle)
+        if dispatched.metadata_ids or dispatched.claimed:
+            text = "dispatcher: runs %s admitted, %s of them started here"
+            self._tell(text, _list(dispatched.metadata_ids), len(dispatched.claimed))
+        self._begin(dispatched.claimed)
+        self._has_refused, self._awaits_slots = dispatched.is_limited, dispatched.is_out_of_slots
+        if dispatched.has_waiting_entries and not self._has_leftovers:
+            for other in self._simulation.servers:
+                if other is not self:
+                    other.wake(Topic.WORK_QUEUE)
+        self._has_leftovers = dispatched.has_waiting_entries
+        return 0.0 if dispatched.run_again else dispatched.next_in_seconds
+
+    def _run_dispatch_cycle(self, connection: Connection) -> DispatchResult:
+        return run_dispatch_cycle(
+            connection,
+            self._store,
+            self.parts.settings,
+            self._routing,
+            settings_from_rows=self.parts.live.accept,
+            claim_request=self._claim_request() if self.works else None,
+            fleets=self._dispatch_fleets,
+            memory=self._memory,
+        )
+
+    def _claim(self) -> None:
+        request = self._claim_request()
+        if request.slots:
+            jobs = self._transact("claim", claim.claim, request, now=self._simulation.now)
+            if jobs:
+                self._tell("worker: runs %s claimed", _list(job.metadata_id for job in jobs))
+            self._begin(jobs)
+
+    def _flush(self) -> None:
+        """Write results; those that could not be written are written later."""
+        if not self.results:
+            return
+        results, self.results = self.results, []
+        try:
+            written = self._transact("flush", finish, results, self.parts.settings, store=self._store)
+            ids = {result.metadata_id for result in written}
+            refused = [result for result in results if result.metadata_id not in ids]
+            recorded = self._simulation.read(metadata.find_already_finished, refused) if refused else ()
+        except StoreError:
+            self.results = results + self.results
+            raise
+        for result in results:
+            verdict = "refused: it was taken over"
+            if result.metadata_id in ids:
+                verdict = "written"
+            elif result.metadata_id in recorded:
+                verdict = "was written before"
+            name = result.failure_exception or ""
+            self._tell("worker: run %s %s %s: %s", result.metadata_id, result.kind.value, name, verdict)
+        self._on_slots_free()
+        if "dispatch" in self.duties and self._has_refused:
+            self._request(self.duties["dispatch"])
+        elif "dispatch" not in self.duties:
+            self.wake(Topic.PENDING)
+            self._transact("announce", announce_capacity)
+
+    def _heartbeat(self) -> None:
+        """Send a heartbeat; stop runs that shall stop, and put back those held without being known here."""
+        before = self._claims.snapshot([*self.runs, *(result.metadata_id for result in self.results)])
+        is_registered, held = self._transact("heartbeat", self._record_heartbeat)
+        settings, now = self.parts.settings, self._simulation.now
+        longest = max(settings.worker_lost_after / 2, settings.heartbeat_interval * 1.5)
+        self._streak = self._streak.after_heartbeat(now, longest)
+        if not is_registered:
+            self._register_again()
+        self._last_heartbeat_at = now
+        for run in held:
+            if run.cancel_reason is not None and run.metadata_id in self.runs:
+                is_timeout = run.cancel_reason is CancelReason.TIMEOUT
+                self._end_early(run.metadata_id, Cancelled("asked to stop", timed_out=is_timeout))
+        if is_registered:
+            orphans = self._claims.orphans((run.metadata_id for run in held), before)
+            self._put_back(run for run in held if run.metadata_id in orphans)
+
+    def _record_heartbeat(self, connection: Connection) -> tuple[bool, list[HeldRun]]:
+        self.parts.live.refresh(connection)
+        now = self._store.now(connection)
+        is_registered = workers.record_heartbeat(
+            connection, self.worker_id, concurrency=self._row_slots, now=now
+        )
+        return is_registered, claim.load_held_runs(connection, self.worker_id)
+
+    def _register_again(self) -> None:
+        self._tell("worker %s missed its heartbeat; it registers again", self.worker_id)
+        for run_id in list(self.runs):
+            self._end_early(run_id, Interrupted("the worker missed its heartbeat"))
+        self._register()
+
+    def _clean_metadata(self) -> float | None:
+        names = self.parts.trains.synonyms(self.parts.settings.metadata_cleanup_trains)
+        cleaned = self._transact(
+            "clean_metadata", clean_metadata, self._store, self.parts.settings, DisposableTrains(names)
+        )
+        return 0.0 if cleaned.run_again else None
+
+    def _clean_dead_letters(self) -> None:
+        self._transact("clean_dead_letters", clean_dead_letters, self._store, self.parts.settings)
+
+    def _watch(self) -> None:
+        repaired = self._transact(
+            "watchdog", repair_silent_manifests, self.parts.settings, now=self._simulation.now
+        )
+        if repaired:
+            self._tell("watchdog: manifests %s had no next due time", _list(repaired))
+        self._simulation.counts["repaired manifests"] += len(repaired)
+
+    def _add_totals(self) -> float | None:
+        step = self._simulation.read(stats.next_step, now=self._simulation.now)
+        if step is None:
+            return None
+        return 0.0 if self._transact("totals", stats.add, step) and step.more else None
+
+    def _retire(self) -> None:
+        if self._postponed:
+            left = self._transact("retire", self._retire_postponed)
+            self._postponed &= left
+
+    def _retire_postponed(self, connection: Connection) -> set[str]:
+        take_leader_lock(connection)
+        now, only = self._store.now(connection), self._postponed
+        result = retire_undeclared(
+            connection, self._timetable, self.parts.settings, app=self.parts.name, now=now, only=only
+        )
+        return set(result.postponed)
+
+    def _apply_priorities(self, connection: Connection) -> None:
+        groups.apply_priorities(connection, now=self._store.now(connection))
+
+    # runs
+
+    def _begin(self, jobs: Iterable[Claimed]) -> None:
+        """Execute the jobs: draw what their code does, and let it end then, or at the timeout."""
+        default = self.parts.settings.default_job_timeout.total_seconds()
+        for job in jobs:
+            self._simulation.observer.on_start(self, job.metadata_id)
+            seconds, raised = self._workload.draw(job, self)
+            limit = default if job.timeout_seconds is None else job.timeout_seconds
+            outcome = _outcome_of(job, raised)
+            if seconds > limit:
+                seconds, outcome = limit, Cancelled("timed out", timed_out=True)
+            self.runs[job.metadata_id] = RunHere(job, outcome)
+            self._at(seconds, partial(self._end, job.metadata_id))
+
+    def _end(self, metadata_id: int) -> None:
+        """The code of a run has ended: its result waits to be written."""
+        run = self.runs.pop(metadata_id, None)
+        if run is None:
+            return
+        self.results.append(self._build_result(run.job, run.outcome))
+        self._on_slots_free()
+        if "flush" in self.duties:
+            self._request(self.duties["flush"], FLUSH_PAUSE)
+
+    def _end_early(self, metadata_id: int, outcome: Outcome[Any]) -> None:
+        self.runs[metadata_id].outcome = outcome
+        self._end(metadata_id)
+
+    def _put_back(self, runs: Iterable[Claimed | HeldRun]) -> None:
+        for run in runs:
+            self._tell("run %s is held, but not known here; it is put back", run.metadata_id)
+            self.results.append(self._build_result(run, Interrupted("orphaned")))
+            self._request(self.duties["flush"])
+
+    def _interrupt_all(self) -> None:
+        for run_id in list(self.runs):
+            self._end_early(run_id, Interrupted("the worker stops"))
+
+    def _build_result(self, job: Claimed | HeldRun, outcome: Outcome[Any]) -> RunResult:
+        if isinstance(outcome, Done):
+            return success_result(job, None, worker_id=self.worker_id, junctions=None)
+        train = self.parts.trains.get(job.train)
+        return build_result(job, outcome, train, self.parts, worker_id=self.worker_id)
+
+    def _try_to_leave(self) -> None:
+        """Remove the row of this worker, once everything is written."""
+        if not (self.runs or self.results):
+            if self.is_registered:
+                self._transact("announce", announce_capacity)
+                self._transact("leave", workers.remove, self.worker_id)
+            self._tell("has stopped")
+            self._leave()
+
+    # what a process keeps in its memory
+
+    @property
+    def _store(self) -> Store:
+        return self._simulation.store
+
+    @property
+    def _free_slots(self) -> int:
+        return self.slots - len(self.runs)
+
+    @property
+    def _row_slots(self) -> int:
+        return self.slots if self.works else 0
+
+    def _claim_request(self) -> ClaimRequest:
+        silent = (self._simulation.now - self._last_heartbeat_at) * self.clock_rate
+        is_late = silent > self.parts.settings.worker_lost_after
+        slots = 0 if self.is_stopping or is_late else max(0, self._free_slots)
+        return ANY_WORK.claim_request(self.parts, worker_id=self.worker_id, slots=slots, cpu_slots=self.slots)
+
+    def _on_slots_free(self) -> None:
+        if self._awaits_slots and "dispatch" in self.duties:
+            self._request(self.duties["dispatch"])
+
+    def _seconds_to_next_entry(self, connection: Connection) -> float | None:
+        if work_queue.is_any_waiting(connection) or (self.works and claim.has_pending(connection)):
+            return 0.0
+        moment = work_queue.next_delayed_at(connection)
+        return None if moment is None else max(0.0, (moment - self._simulation.now).total_seconds())
+
+    def _transact(self, step: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return self._simulation.transact(self, step, function, *args, **kwargs)
+
+    def _tell(self, text: str, *values: Any) -> None:
+        self._simulation.tell(self.name, text, *values)
+
+    def _leave(self) -> None:
+        self.is_alive = False
+        self.runs.clear()
+        self.results.clear()
+        self.duties.clear()
+        self._simulation.servers.remove(self)
+
+    # when a duty runs
+
+    def _at(self, seconds: float, act: Callable[[], None]) -> int:
+        """Let this happen after so many seconds of this server's own clock."""
+        return self._simulation.after(timedelta(seconds=seconds / self.clock_rate), act, self)
+
+    def _add_duty(
+        self,
+        name: str,
+        turn: Callable[[], float | None],
+        poll_seconds: Callable[[], float],
+        *,
+        seconds: float | None = None,
+    ) -> None:
+        duty = self.duties[name] = Duty(name, turn, poll_seconds)
+        self._schedule(duty, poll_seconds() if seconds is None else seconds)
+
+    def _request(self, duty: Duty, seconds: float = 0.0) -> None:
+        moment = self._simulation.now + timedelta(seconds=seconds)
+        if duty.next_at is None or duty.next_at > moment:
+            self._schedule(duty, seconds)
+        duty.is_requested = True
+
+    def _schedule(self, duty: Duty, seconds: float) -> None:
+        duty.next_at = self._simulation.now + timedelta(seconds=seconds / self.clock_rate)
+        duty.event += 1
+        self._simulation.at(duty.next_at, partial(self._turn, duty, duty.event), self)
+
+    def _turn(self, duty: Duty, event: int) -> None:
+        """Run the duty, unless it was moved forward since; then sleep until it is due or polls."""
+        if self.duties.get(duty.name) is not duty or duty.event != event:
+            return
+        duty.next_at = None
+        try:
+            seconds = duty.turn()
+        except StoreError as error:
+            if not error.transient:
+                raise
+            seconds = FAILURE_PAUSE
+        if self.duties.get(duty.name) is not duty:
+            return
+        poll = duty.poll_seconds() * self._simulation.random.uniform(1 - POLL_JITTER, 1)
+        if duty.next_at is None:  # else it was woken meanwhile
+            duty.is_requested = seconds is not None and seconds <= poll
+            self._schedule(duty, poll if seconds is None else min(seconds, poll))
+
+
+def _outcome_of(job: Claimed, raised: Exception | None) -> Outcome[Any]:
+    """What a run that raises this ends with, as of a real one."""
+    if raised is None:
+        return Done(None)
+    if isinstance(raised, RunCancelled):
+        return Cancelled(str(raised))
+    if isinstance(raised, Snooze):
+        return Interrupted(str(raised), raised.delay)
+    return Failed(
+        raised, describe(raised, train=job.train, external_id=job.external_id, junction="simulated")
+    )
+
+
+def _list(ids: Iterable[Any]) -> str:
+    """The first of these ids, for the story."""
+    known = list(ids)
+    more = f" and {len(known) - NAMED_RUNS} more" if len(known) > NAMED_RUNS else ""
+    return (", ".join(map(str, known[:NAMED_RUNS])) or "none") + more

@@ -1,0 +1,433 @@
+"""A simulated company: servers, callers, operators, deploys, and all that goes wrong, from one seed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from unittest.mock import patch
+
+from tests.support.simulated_code import (
+    GROUPS,
+    TRAINS,
+    Code,
+    DrawnWork,
+    Nothing,
+    build_app,
+    build_server_parts,
+)
+from tests.support.simulated_promises import BrokenPromise, Promises
+
+from trax.errors import StoreUnavailable, TraxError
+from trax.inspect.simulation import Faults, Simulation, Story, TransactionFault
+from trax.inspect.virtual_server import VirtualServer
+from trax.settings import Settings
+from trax.store import dialect, store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Generator
+    from random import Random
+
+    from trax.events import Topic
+    from trax.inspect.virtual_server import Role
+    from trax.store import Connection, Store
+
+T = TypeVar("T")
+
+START: Final = datetime(2027, 3, 1, tzinfo=UTC)
+SECOND: Final = timedelta(seconds=1)
+MINUTE: Final = timedelta(minutes=1)
+HOUR: Final = timedelta(hours=1)
+CALM: Final = timedelta(hours=20)
+"""How long everything may take to come to an end after the last fault: the longest of all delays."""
+FAULTS: Final = (
+    TransactionFault.ANSWER_LOST,
+    TransactionFault.CRASH_BEFORE,
+    TransactionFault.CRASH_AFTER,
+    TransactionFault.REFUSED,
+)
+ROLES: Final[tuple[Role, ...]] = ("all", "all", "scheduler", "worker")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorldOptions:
+    """How much happens in a world: its length, and how often callers come."""
+
+    hours: float = 24
+    batch: int = 40
+    """The most jobs that a caller queues at once."""
+    minutes_between_batches: float = 10
+    manifests: int = 10
+    pace: int = 1
+    """How many times longer polls, heartbeats and intervals are: a long simulation has fewer of them."""
+    is_large: bool = False
+    """Whether limits and workers are large, so that a transaction moves many jobs."""
+    fault_chance: float = 0.004
+    """The chance that a transaction goes wrong."""
+    minutes_between_events: float = 25
+    """How often something happens to a server, or an operator does something."""
+
+
+PROFILES: Final[dict[str, WorldOptions]] = {
+    "short": WorldOptions(hours=3, pace=2, minutes_between_events=6, fault_chance=0.01),
+    "long": WorldOptions(
+        pace=12,
+        is_large=True,
+        batch=400,
+        minutes_between_batches=100,
+        manifests=8,
+        minutes_between_events=60,
+    ),
+}
+"""`short` for the tests, `long` for `make simulate`."""
+
+
+class DrawnFaults(Faults):
+    """Faults of transactions and lost notifications, with drawn chances."""
+
+    def __init__(self, random: Random, chance: float) -> None:
+        self._random = random
+        self._chance = chance
+        self.loss = random.choice([0.0, 0.1, 1.0])
+        """The chance that a notification is lost; 1: only polls remain."""
+        self.counts: Counter[str] = Counter()
+        self.is_over = False
+
+    def of_transaction(self, server: VirtualServer, step: str) -> TransactionFault | None:  # noqa: ARG002
+        if self.is_over or self._random.random() >= self._chance:
+            return None
+        fault = self._random.choice(FAULTS)
+        self.counts[f"{fault.name.lower()} in {step}"] += 1
+        return fault
+
+    def loses_wake_up(self, server: VirtualServer, topic: Topic) -> bool:  # noqa: ARG002
+        is_lost = self._random.random() < self.loss
+        self.counts["lost notification"] += is_lost
+        return is_lost
+
+    def notification_seconds(self) -> float:
+        return self._random.uniform(0.001, 0.05)
+
+
+class SharedStore:
+    """Stands for the store of an operator's process, which opens nothing of its own."""
+
+    def __init__(self, shared: Store) -> None:
+        self._store = shared
+
+    async def open(self) -> Store:
+        return self._store
+
+    def open_blocking(self) -> Store:
+        return self._store
+
+    def now(self, connection: Connection) -> datetime:
+        return self._store.now(connection)
+
+
+def complete(verb: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never waits."""
+    try:
+        verb.send(None)
+    except StopIteration as ended:
+        return ended.value
+    raise AssertionError("it waits for something")
+
+
+class World:
+    """One simulation with everything drawn from its seed."""
+
+    def __init__(self, seed: int, options: WorldOptions | None = None, *, story: Story | None = None) -> None:
+        self.options = options or WorldOptions()
+        self.seed = seed
+        self.simulation = Simulation(seed, START, story=story)
+        self.random = random = self.simulation.random
+        self.faults = self.simulation.faults = DrawnFaults(random, self.options.fault_chance)
+        self.settings = self._draw_settings()
+        self.code = Code(random, self.options.manifests, self.options.pace, is_large=self.options.is_large)
+        self.work = DrawnWork(
+            random, mean_seconds=random.choice([5.0, 20.0, 60.0]), is_large=self.options.is_large
+        )
+        self._names = 0
+        self._is_over = False
+
+    def run(self) -> None:
+        """Let everything happen, then let it come to an end, and hold it against the promises."""
+        with self.simulation.open():
+            self.promises = Promises(self.simulation, self.settings)
+            self.simulation.observer = self.promises
+            self._connect_operator()
+            for role in self._draw_roles():
+                self._start_server(role)
+            self._repeat(self.options.minutes_between_batches, self._call)
+            self._repeat(self.options.minutes_between_events, self._happen)
+            self.simulation.run_until(START + self.options.hours * HOUR)
+            self._come_to_an_end()
+
+    @property
+    def hours(self) -> float:
+        return (self.simulation.now - START) / HOUR
+
+    # what is drawn at the start
+
+    def _draw_settings(self) -> Settings:
+        random = self.random
+        heartbeat, pace = random.choice([10, 20, 30]) * self.options.pace, self.options.pace
+        return Settings(
+            max_active_jobs=self._draw_limit([3, 10, 100, None], [20, 100, 300, None]),
+            heartbeat_interval=heartbeat * SECOND,
+            worker_lost_after=random.choice([2.5, 4]) * heartbeat * SECOND,
+            manifest_manager_polling_interval=pace * random.choice([30, 60]) * SECOND,
+            job_dispatcher_polling_interval=pace * random.choice([20, 60]) * SECOND,
+            local_polling_interval=pace * random.choice([20, 60]) * SECOND,
+            shutdown_timeout=random.choice([10, 60]) * SECOND,
+            default_retry_delay=MINUTE,
+            default_job_timeout=5 * MINUTE,
+            stale_pending_timeout=30 * MINUTE,
+            max_work_queue_entries_per_cycle=random.choice([5, 200]),
+            max_queued_jobs_per_cycle=random.choice([5, 100]),
+            timeout_counts_as_failure=random.random() < 0.5,
+            metadata_cleanup_enabled=True,
+            metadata_cleanup_retention=HOUR,
+            metadata_cleanup_interval=HOUR / 2,
+            dead_letter_retention_period=6 * HOUR,
+        )
+
+    def _draw_limit(self, small: list[int | None], large: list[int | None]) -> int | None:
+        return self.random.choice(large if self.options.is_large else small)
+
+    def _draw_roles(self) -> list[Role]:
+        roles: list[Role] = [self.random.choice(ROLES) for _ in range(self.random.choice([1, 2, 3, 4]))]
+        return roles if "all" in roles else [*roles, "all"]
+
+    # servers
+
+    def _start_server(self, role: Role) -> None:
+        self._names += 1
+        random = self.random
+        parts, timetable = build_server_parts(self.code, self.settings, has_rare=random.random() < 0.5)
+        server = VirtualServer(
+            self.simulation,
+            f"server-{self._names}",
+            parts,
+            timetable,
+            self.work,
+            role=role,
+            slots=self._draw_limit([2, 10, 100], [30, 100, 300]) or 1,
+        )
+        server.clock_rate = random.choice([1.0, 0.97, 1.03])
+        server.start()
+
+    def _keep_roles(self) -> None:
+        """Somebody restarts what has crashed: there is always a server that schedules, and one that works."""
+        servers = [server for server in self.simulation.servers if not server.is_stopping]
+        if len(servers) < 2 or not any(server.role == "all" for server in servers):
+            self._start_server("all")
+
+    # what happens
+
+    def _repeat(self, minutes: float, act: Callable[[], None]) -> None:
+        def again() -> None:
+            if not self._is_over:
+                with suppress(StoreUnavailable):
+                    act()
+                self._repeat(minutes, act)
+
+        wait = self.random.expovariate(1 / minutes) * MINUTE
+        self.simulation.after(wait, again)
+
+    def _happen(self) -> None:
+        """Something happens to a server, the database, or the settings."""
+        acts = [
+            self._crash,
+            self._suspend,
+            self._suspend,
+            self._deploy,
+            self._break_database,
+            self._restart,
+            *([self._operate] * 6),
+        ]
+        self.random.choice(acts)()
+        self._keep_roles()
+
+    def _count(self, kind: str, text: str, *values: Any) -> None:
+        self.faults.counts[kind] += 1
+        self.simulation.tell("world", text, *values)
+
+    def _some_server(self) -> VirtualServer | None:
+        servers = self.simulation.servers
+        return self.random.choice(servers) if servers else None
+
+    def _crash(self) -> None:
+        if server := self._some_server():
+            self._count("crash", "%s is killed", server.name)
+            server.crash()
+
+    def _suspend(self) -> None:
+        if server := self._some_server():
+            lost_after = self.settings.worker_lost_after.total_seconds()
+            seconds = lost_after * self.random.choice([0.5, 1.5, 4, 20])
+            self._count("suspension", "%s is suspended for %.0f s", server.name, seconds)
+            server.suspend(seconds)
+
+    def _restart(self) -> None:
+        if server := self._some_server():
+            self._count("SIGTERM", "%s is asked to stop", server.name)
+            server.stop()
+            self._start_server(server.role)
+
+    def _deploy(self) -> None:
+        """New code: some servers are replaced at once, the others a while later."""
+        change = self.code.change()
+        self._count("deploy", "a deploy %s", change)
+        for server in list(self.simulation.servers):
+            wait = self.random.choice([0, 1, 5]) * MINUTE
+
+            def replace_it(server: VirtualServer = server) -> None:
+                if server.is_alive and not self._is_over:
+                    server.stop()
+                    self._start_server(server.role)
+
+            self.simulation.after(wait, replace_it)
+
+    def _break_database(self) -> None:
+        seconds = self.settings.worker_lost_after.total_seconds() * self.random.choice([0.2, 1.0, 3.0])
+        self._count("outage", "the database is unavailable for %.0f s", seconds)
+        self.simulation.is_database_up = False
+
+        def repair() -> None:
+            self.simulation.is_database_up = True
+
+        self.simulation.after(seconds * SECOND, repair)
+
+    # callers and operators
+
+    def _connect_operator(self) -> None:
+        self.app, self.trains = build_app(self.settings)
+        shared: Any = SharedStore(self.simulation.store)
+        self.app.parts = replace(self.app.parts, store=shared)
+
+    def _act(self, kind: str, verb: Coroutine[Any, Any, T]) -> T | None:
+        """What a person or a program does; a refusal is an answer, too."""
+        if not self.simulation.is_database_up:
+            verb.close()
+            return None
+        self._count(kind, "somebody does: %s", kind)
+        try:
+            return complete(verb)
+        except TraxError as refused:
+            self.simulation.tell("world", "refused: %s", type(refused).__name__)
+            return None
+        finally:
+            self.simulation.settle(kind)
+
+    def _call(self) -> None:
+        random = self.random
+        train = random.choice(TRAINS)
+        options: dict[str, Any] = {
+            "priority": random.choice([None, 0, 5, 31]),
+            "group": random.choice([None, *GROUPS]),
+        }
+        if random.random() < 0.15:
+            options["delay"] = random.choice([30, 600]) * SECOND
+        if random.random() < 0.1:
+            options["unique"] = random.choice("ab")
+            self._act("queue unique", self.app.queue(self.trains[train], Nothing(), **options))
+            return
+        count = random.randint(1, self.options.batch)
+        self._act("queue", self.app.queue_many(self.trains[train], [Nothing()] * count, **options))
+
+    def _operate(self) -> None:
+        random, app = self.random, self.app
+        manifests = sorted(self.code.plans) or ["none"]
+        name, group = random.choice(manifests), random.choice(GROUPS)
+        verbs: list[Callable[[], Any]] = [
+            lambda: self._act("enable", app.manifests.enable(name)),
+            lambda: self._act("enable", app.manifests.enable(name)),
+            lambda: self._act("disable", app.manifests.disable(name)),
+            lambda: self._act(
+                "trigger", app.manifests.trigger(name, delay=random.choice([None, 5 * MINUTE]))
+            ),
+            lambda: self._act("cancel manifest", app.manifests.cancel(name)),
+            lambda: self._act("delete manifest", app.manifests.delete(name)),
+            lambda: self._act("cancel runs", app.executions.cancel(self._some_runs())),
+            lambda: self._act("cancel entries", app.work_queue.cancel(self._some_entries())),
+            lambda: self._act("requeue", app.dead_letters.requeue_all()),
+            lambda: self._act("acknowledge", app.dead_letters.acknowledge_all("seen")),
+            lambda: self._act(
+                "limit group",
+                app.groups.update(
+                    group, max_active_jobs=self._draw_limit([None, 0, 1, 5], [None, 0, 20, 60])
+                ),
+            ),
+            lambda: self._act(
+                "prioritise group", app.groups.update(group, priority=random.choice([0, 15, 31]))
+            ),
+            lambda: self._act("switch group", app.groups.update(group, enabled=random.random() < 0.7)),
+            lambda: self._act(
+                "edit setting",
+                app.settings.update(
+                    max_active_jobs=self._draw_limit([2, 10, 100, None], [20, 100, 300, None])
+                ),
+            ),
+            lambda: self._act("reset settings", app.settings.reset("max_active_jobs")),
+        ]
+        random.choice(verbs)()
+
+    def _some_runs(self) -> list[int]:
+        active = sorted(self.promises.tables.active)
+        return self.random.sample(active, min(len(active), 3)) or [1]
+
+    def _some_entries(self) -> list[int]:
+        entries = self.promises.tables.entries
+        queued = [entry_id for entry_id, entry in entries.items() if entry.status == "queued"][:50]
+        return self.random.sample(queued, min(len(queued), 5)) or [1]
+
+    # the end
+
+    def _come_to_an_end(self) -> None:
+        """No more faults and callers; the last deploy declares nothing. Then nothing may be left."""
+        self._is_over = self.faults.is_over = self.work.is_calm = True
+        self.simulation.tell("world", "no more faults; the last deploy declares no manifest")
+        self.simulation.is_database_up = True
+        self.code.plans.clear()
+        self.code.limits = dict.fromkeys(GROUPS)
+        for server in list(self.simulation.servers):
+            server.suspended_until = None
+            server.stop()
+        for name in GROUPS:
+            self._act("open group", self.app.groups.update(name, enabled=True, max_active_jobs=None))
+        self._act("edit setting", self.app.settings.update(max_active_jobs=200))
+        self._start_server("all")
+        latest = self.simulation.now + CALM
+        while not self.promises.is_drained and self.simulation.now < latest:
+            self.simulation.run_until(self.simulation.now + HOUR)
+        self.promises.check_at_end()
+
+
+@contextmanager
+def wrong_clocks(simulation: Simulation) -> Generator[None]:
+    """The clocks of the servers are wrong, each time differently: nobody may read them."""
+
+    def wrong_now() -> datetime:
+        return simulation.now + simulation.random.uniform(-90, 90) * MINUTE
+
+    with ExitStack() as patches:
+        for module in (dialect, store):
+            patches.enter_context(patch.object(module, "utc_now", wrong_now))
+        yield
+
+
+def run_world(seed: int, profile: str = "short", *, story: Story | None = None) -> World:
+    """Run the world of a seed; a broken promise is raised with its story and the command that repeats it."""
+    world = World(seed, PROFILES[profile], story=story)
+    try:
+        with wrong_clocks(world.simulation):
+            world.run()
+    except Exception as error:
+        command = f".venv/bin/python -m tests.simulation.soak --profile {profile} --seed {seed}"
+        told = f"{type(error).__name__}: {error}\n\n{world.simulation.story.tell()}\n\nreplay: {command}"
+        raise BrokenPromise(told) from error
+    return world

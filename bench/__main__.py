@@ -20,6 +20,8 @@ BENCHES = {
     "pickup": "from the call to the start of the job on an idle system, beside PgQueuer (--rounds)",
     "load": "how late jobs start at a steady rate, and beside a session that holds a snapshot (--only)",
     "peers": "everyone beside everyone: drain, enqueue, pickup (--jobs, --rounds, --only)",
+    "public": "chaos and pressure as in the public queue benchmark, beside PgQueuer (--only, scenarios too)",
+    "plans": "which pages and indexes the statements need beside 10 M records; counted, not timed",
     "admission": "one cycle of the gate behind a flooded group, from 1 k to 1 M entries",
     "engines": "handing over to others, engine by engine, beside each of them used bare (--rounds)",
     "pages": "every page beside 1 M executions, in a browser, and watched by 50 people (--executions)",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from pydantic import BaseModel
 from sqlalchemy import text
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from trax.store import Connection, Store
 
 TRAINS: Final = 50
-GROUPS: Final = 200
 WORKERS: Final = 20
 TROUBLES: Final = 30
 UNDER_WAY: Final = 400
@@ -46,6 +45,7 @@ class Size:
     queued: int
     letters: int
     lines: int
+    groups: int = 200
 
     @classmethod
     def beside(cls, runs: int) -> Self:
@@ -92,9 +92,9 @@ SQLITE: Final = Spelling(
 )
 
 
-def long_app(url: str | None = None) -> Trax:
+def long_app(url: str | None = None, **settings: Any) -> Trax:
     """An app that knows the trains of the history and runs none of them."""
-    app = Trax(url)
+    app = Trax(url, **settings)
 
     for number in range(TRAINS):
         app.train(f"train-{10 + number}", work)
@@ -108,15 +108,16 @@ async def work(job: Job) -> Job:
 
 def fill(store: Store, size: Size) -> None:
     """Write it, and add up what has ended, as a server would have done meanwhile."""
-    store.run(_written, size)
+    store.run(write_rows, size)
     while (step := store.read(_next_step, store)) is not None:
         store.run(stats.add, step)
 
 
-def _written(connection: Connection, size: Size) -> None:
+def write_rows(connection: Connection, size: Size) -> None:
+    """Write the tables, without the totals of what has ended."""
     spelling = SQLITE if connection.dialect.name == "sqlite" else POSTGRESQL
     for written, count in (
-        (_groups, GROUPS),
+        (_groups, size.groups),
         (_workers, WORKERS),
         (_manifests, size.manifests),
         (_runs, size.runs),
@@ -159,13 +160,13 @@ def _workers(spelling: Spelling, _size: Size) -> Columns:
     }
 
 
-def _manifests(spelling: Spelling, _size: Size) -> Columns:
+def _manifests(spelling: Spelling, size: Size) -> Columns:
     parent = "CASE WHEN n % 100 = 0 THEN 1 WHEN n % 5 = 0 THEN n - 1 END"
     return "manifest", {
         "external_id": "'sync-' || (100000 + n)",
         "train": f"'train-' || (10 + n % {TRAINS})",
         "input": spelling.given,
-        "group_id": f"n % {GROUPS} + 1",
+        "group_id": f"n % {size.groups} + 1",
         "enabled": "n % 100 <> 7",
         "origin": "'declared'",
         "schedule_type": "CASE WHEN n % 5 = 0 THEN 'dependent' ELSE 'interval' END",
@@ -175,6 +176,7 @@ def _manifests(spelling: Spelling, _size: Size) -> Columns:
         "max_retries": "3",
         "failure_count": "CASE WHEN n % 50 = 3 THEN 2 ELSE 0 END",
         "last_successful_run": spelling.ago("n % 3600"),
+        "consumed_parent_success_at": spelling.ago("0"),
         "next_due_at": f"CASE WHEN n % 5 <> 0 THEN {spelling.ago('n % 3600 - 3600')} END",
         "created_at": spelling.ago("1000000"),
         "updated_at": spelling.ago("0"),
@@ -193,7 +195,7 @@ def _runs(spelling: Spelling, size: Size) -> Columns:
         "state": f"CASE WHEN {has_ended} THEN CASE WHEN {has_failed} THEN 'failed' ELSE 'completed' END "
         f"WHEN {is_running} THEN 'in_progress' ELSE 'pending' END",
         "manifest_id": f"n % {size.manifests} + 1",
-        "group_id": f"n % {size.manifests} % {GROUPS} + 1",
+        "group_id": f"n % {size.manifests} % {size.groups} + 1",
         "input": spelling.given,
         "output": f"CASE WHEN {has_ended} THEN {spelling.given} END",
         "created_at": spelling.ago(f"{since} + 3"),
@@ -238,7 +240,7 @@ def _entries(spelling: Spelling, size: Size) -> Columns:
         "origin": "'queue'",
         "ready": is_ready,
         "priority": "n % 3",
-        "group_id": f"n % {GROUPS} + 1",
+        "group_id": f"n % {size.groups} + 1",
         "metadata_id": f"CASE WHEN {is_queued} THEN NULL ELSE n END",
         "scheduled_at": f"CASE WHEN {is_ready} THEN NULL ELSE {spelling.ago('-3600')} END",
         "created_at": spelling.ago(f"({2 * size.queued} - n) * 0.01"),

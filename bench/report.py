@@ -6,6 +6,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from bench import public
 from bench.charts import Line, Value, draw_bars
 from bench.children import PROJECT
 from bench.contenders import ALL, TRAX
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 TEMPLATE: Final = Path(__file__).with_name("benchmarks.template.md")
 PAGE: Final = PROJECT / "docs" / "benchmarks.md"
 PICTURES: Final = PROJECT / "docs" / "pictures"
-BENCHES: Final = ("peers", "drain", "enqueue", "pickup", "load", "idle")
+BENCHES: Final = ("peers", "drain", "enqueue", "pickup", "load", "public", "idle")
 NO_FIGURES: Final = (
     "## Beside others\n\nNo figures yet: run `make bench ARGS=peers`, then `make bench ARGS=report`.\n"
 )
@@ -41,6 +42,18 @@ the start of the job, in milliseconds. A held snapshot means: another session st
 that PostgreSQL can remove no dead row.
 
 """
+PUBLIC: Final = """## Chaos and pressure, as in the public queue benchmark
+
+The scenarios of [postgresql-job-queue-benchmarking](https://github.com/hardbyte/postgresql-job-queue-benchmarking),
+with its contract and its settings of PostgreSQL, in phases of {seconds:.0f} s or more instead of minutes.
+{rate:,} jobs a second are offered, each with 256 bytes and 1 ms of work; the process that works also
+queues. *Before* and *after* are the usual load; *during* is the disturbance, or the part of it in which
+least was done. Rates are jobs done a second. p99 is from the call that queues to the start, over the last
+30 s. *Back after* counts from the end of the disturbance until 90 % of the rate before it. *Left* are jobs
+not done {drain} s after the load ended. *Lost* are jobs that were accepted and are neither done nor left.
+*Ended* says whether the processes ended properly.
+
+"""
 Results = dict[str, Any]
 
 
@@ -61,6 +74,7 @@ def build_page(results: Results) -> str:
         peers=_peers(results["peers"]["figures"]) if "peers" in results else NO_FIGURES,
         goals=_goals(results),
         load=_load(results["load"]["figures"]) if "load" in results else "",
+        public=_public(results["public"]["figures"]) if "public" in results else "",
     )
 
 
@@ -142,6 +156,36 @@ def _load(figures: Results) -> str:
     heads = ["Offered", "", "p50", "p99", "p50, first fifth", "p50, last fifth"]
     heads += ["Jobs/s, first fifth", "Jobs/s, last fifth", "Left waiting"]
     return LOAD + _table(heads, rows)
+
+
+def _public(figures: Results) -> str:
+    rows = [
+        _public_row(scenario, name, found)
+        for scenario, systems in figures.items()
+        for name, found in systems.items()
+    ]
+    heads = ["Scenario", "", "Before", "During", "After", "p99 before, ms", "p99 during", "p99 after"]
+    heads += ["Dead rows", "Back after, s", "Left", "Lost", "Ended"]
+    measured = [found for systems in figures.values() for found in systems.values()]
+    seconds = min(phase["seconds"] for found in measured for phase in found["phases"].values())
+    return PUBLIC.format(seconds=seconds, rate=public.RATE, drain=public.DRAIN_SECONDS) + _table(heads, rows)
+
+
+def _public_row(scenario: str, name: str, found: Results) -> list[str]:
+    phases = found["phases"]
+    before, during, after = phases[public.BEFORE.name], public.worst_stress(found), phases[public.AFTER.name]
+    recovery = found["recovery seconds"]
+    return [
+        scenario,
+        name,
+        *(f"{phase['rate']:,.0f}" for phase in (before, during, after)),
+        *(_milliseconds(phase["p99"]) for phase in (before, during, after)),
+        f"{max(phase['dead rows'] for phase in phases.values()):,}",
+        "-" if recovery is None else f"{recovery:.0f}",
+        f"{found['left']:,}",
+        f"{found['lost']:,}",
+        "yes" if set(found["exits"]) == {0} else "**no**",
+    ]
 
 
 def _milliseconds(figure: float | None) -> str:

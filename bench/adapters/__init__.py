@@ -11,13 +11,22 @@ procrastinate_jobs.py  Procrastinate
 dbos_jobs.py           DBOS
 saq_jobs.py            SAQ on Valkey
 celery_jobs.py         Celery on Valkey
+public_queue.py        the process that the public queue benchmark starts, with another contract: JSON lines
+public_trax.py         Trax in it
+public_pgqueuer.py     PgQueuer in it
 
 Nothing but the standard library is imported here.
 """
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
 
 FILL = 1_000
 
@@ -60,3 +69,13 @@ class Adapter(ABC):
     @abstractmethod
     async def close(self) -> None:
         """Stop working."""
+
+
+def run_in_loop(process: Coroutine[Any, Any, None]) -> None:
+    """Run a whole process: in uvloop where it is installed, else in the standard event loop."""
+    try:
+        uvloop: Any = importlib.import_module("uvloop")
+    except ImportError:
+        asyncio.run(process)
+    else:
+        uvloop.run(process)

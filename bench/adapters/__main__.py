@@ -10,7 +10,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from bench.adapters import jobs
+from bench.adapters import jobs, run_in_loop
 from bench.children import say, words
 
 if TYPE_CHECKING:
@@ -107,9 +107,4 @@ VERBS = {
 }
 
 if __name__ == "__main__":
-    try:
-        uvloop: Any = importlib.import_module("uvloop")  # where the peers are installed
-    except ImportError:
-        asyncio.run(main(*sys.argv[1:]))
-    else:
-        uvloop.run(main(*sys.argv[1:]))
+    run_in_loop(main(*sys.argv[1:]))

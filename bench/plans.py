@@ -1,0 +1,296 @@
+"""What the statements of every duty look at, at any size of the database: pages and indexes, counted.
+
+Nothing here is timed. Each operation goes through the app, as a user or a server would do it, and PostgreSQL
+tells the plans of all its statements. No statement may look at more pages than its bound, however large the
+tables are, nor walk through one of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import text
+
+from bench import scale
+from bench.explain import Explained, PlanLog, explained_statements
+from bench.figures import row
+from bench.history import TRAINS, WEEK_SECONDS, Job, Size, long_app
+from bench.options import Options
+from trax import Trax
+from trax.store import status, workers
+from trax.store.manifests.manifest_due import MAX_DUE
+from trax.testing import Harness
+from trax.testing.postgres import postgres_server
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from trax.store import Connection
+
+GREAT: Final = ("metadata", "work_queue", "manifest", "dead_letter", "log")
+"""The tables that grow without bound; the others have a row for each worker, group or setting."""
+BUSY: Final = ("metadata", "work_queue", "manifest")
+"""Those that a server must never walk through; it reads all dead letters once an hour, to delete old ones."""
+JOB: Final = Job(number=1, customer="ada", token="hush")  # noqa: S106 - made up
+TRAIN: Final = "train-10"
+BATCH: Final = 1_000
+ENOUGH: Final = 2_000
+CLEANUP_BATCH: Final = 50
+CLEANUP_BATCHES: Final = 40
+PLANS_KEPT: Final = 8
+"""After so many calls the plan of a statement is the one that PostgreSQL keeps."""
+WIDTHS: Final = (12, 12, 10, 8)
+SETTINGS: Final[dict[str, Any]] = {
+    "max_active_jobs": 100_000,
+    "prune_orphaned_manifests": False,
+    "metadata_cleanup_enabled": True,
+    "metadata_cleanup_trains": [TRAIN],
+    "metadata_cleanup_batch_size": CLEANUP_BATCH,
+}
+
+
+@dataclass
+class Stage:
+    """An app on the database, moved by hand."""
+
+    app: Trax
+    harness: Harness
+    log: PlanLog
+    found: dict[str, list[Explained]] = field(default_factory=dict[str, list[Explained]])
+
+    async def run(self, statement: str) -> None:
+        """Change the database for the operations that follow."""
+        store = await self.app.parts.store.open()
+        await store.call(lambda connection: connection.execute(text(statement)))
+        self.log.take()
+
+    async def ask(self, function: Callable[[Connection], Any]) -> Any:
+        return await (await self.app.parts.store.open()).call(function)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """`most` pages may be looked at by a statement of it, and great tables only by these indexes."""
+
+    run: Callable[[Stage], Awaitable[object]]
+    most: int
+    ways: frozenset[str] = frozenset()
+
+
+async def _queue_one(stage: Stage) -> None:
+    for _ in range(PLANS_KEPT):
+        await stage.app.queue(TRAIN, JOB)
+    stage.log.take()
+    await stage.app.queue(TRAIN, JOB)
+
+
+async def _beat(stage: Stage) -> None:
+    now = stage.harness.now
+    await stage.ask(lambda connection: workers.record_heartbeats(connection, [1, 2, 3], now=now))
+
+
+async def _status(stage: Stage) -> None:
+    lost_after = timedelta(seconds=20)
+    await stage.ask(lambda c: status.load_status(c, now=stage.harness.now, lost_after=lost_after))
+
+
+def _ways(*names: str) -> frozenset[str]:
+    return frozenset(names)
+
+
+ADMIT: Final = _ways(
+    "work_queue_pkey",
+    "work_queue_ready_idx",
+    "work_queue_ready_in_group_idx",
+    "work_queue_written_in_idx",
+    "work_queue_delayed_idx",
+    "work_queue_parked_idx",
+    "work_queue_parked_at_idx",
+    "metadata_pkey",
+    "metadata_claim_idx",
+    "metadata_running_idx",
+    "metadata_direct_idx",
+    "manifest_pkey",
+)
+MANAGE: Final = _ways(
+    "manifest_pkey",
+    "manifest_due_idx",
+    "manifest_parent_idx",
+    "metadata_pkey",
+    "metadata_claim_idx",
+    "metadata_running_idx",
+    "metadata_outbox_idx",
+    "metadata_active_of_manifest_idx",
+    "work_queue_pkey",
+    "work_queue_parked_idx",
+    "work_queue_parked_at_idx",
+    "work_queue_queued_of_manifest_idx",
+    "work_queue_one_scheduled_idx",
+    "dead_letter_one_awaiting_idx",
+)
+SERVE: Final = (
+    ADMIT
+    | MANAGE
+    | _ways("metadata_ended_idx", "metadata_failed_idx", "work_queue_external_id_key", "manifest_resting_idx")
+)
+NAMES: Final = _ways("manifest_pkey", "manifest_external_id_key")
+WATCH: Final = _ways(
+    "metadata_pkey",
+    "metadata_claim_idx",
+    "metadata_running_idx",
+    "metadata_failed_idx",
+    "work_queue_pkey",
+    "work_queue_ready_idx",
+    "work_queue_delayed_idx",
+    "work_queue_parked_idx",
+    "manifest_pkey",
+    "manifest_due_idx",
+    "manifest_live_idx",
+    "dead_letter_pkey",
+    "dead_letter_fingerprint_idx",
+    "dead_letter_awaiting_idx",
+)
+
+OPERATIONS: Final[dict[str, Operation]] = {
+    "queue": Operation(_queue_one, 60),
+    "queue, in a group": Operation(lambda stage: stage.app.queue(TRAIN, JOB, group="group-101"), 60),
+    "queue_many, 1,000": Operation(lambda stage: stage.app.queue_many(TRAIN, [JOB] * BATCH), 30 * BATCH),
+    "manager": Operation(lambda stage: stage.harness.cycle("manifest_manager"), MAX_DUE + 2_000, MANAGE),
+    "dispatcher, from the start": Operation(
+        lambda stage: stage.harness.cycle("job_dispatcher"), 15_000, ADMIT
+    ),
+    "dispatcher, from its memory": Operation(
+        lambda stage: stage.harness.cycle("job_dispatcher"), 15_000, ADMIT
+    ),
+    "heartbeat": Operation(_beat, 60),
+    "metadata cleanup": Operation(
+        lambda stage: stage.harness.cycle("metadata_cleanup"),
+        18 * CLEANUP_BATCH,
+        _ways("metadata_pkey", "metadata_ended_idx", "work_queue_external_id_key", "work_queue_pkey"),
+    ),
+    "executions": Operation(
+        lambda stage: stage.app.executions.list(limit=50), 800, _ways("metadata_pkey", *NAMES)
+    ),
+    "executions, failed": Operation(
+        lambda stage: stage.app.executions.list(state="failed", limit=50),
+        800,
+        _ways("metadata_failed_idx", "metadata_pkey", *NAMES),
+    ),
+    "executions, of a manifest": Operation(
+        lambda stage: stage.app.executions.list(manifest="sync-100017", limit=50),
+        800,
+        _ways("metadata_manifest_idx", "metadata_pkey", *NAMES),
+    ),
+    "entries": Operation(
+        lambda stage: stage.app.work_queue.list(limit=50), 800, _ways("work_queue_pkey", *NAMES)
+    ),
+    "manifests": Operation(
+        lambda stage: stage.app.manifests.list(limit=50), 1_000, _ways("manifest_live_idx", *NAMES)
+    ),
+    "groups": Operation(
+        lambda stage: stage.app.groups.list(limit=50),
+        1_000,
+        _ways("manifest_group_idx", "manifest_live_idx", "work_queue_ready_in_group_idx"),
+    ),
+    "dead letters": Operation(
+        lambda stage: stage.app.dead_letters.list(limit=50), 800, _ways("dead_letter_pkey", *NAMES)
+    ),
+    "change marks": Operation(lambda stage: stage.ask(status.read_change_marks), 3_000, WATCH),
+    "status": Operation(_status, 60_000, WATCH),
+}
+SERVER: Final = "a server that drains"
+SERVER_MOST: Final = 15_000
+"""Its largest batch has a few hundred runs, each of which writes to a dozen indexes."""
+
+
+async def measure(url: str, size: Size) -> dict[str, list[Explained]]:
+    """The plans of each operation, one operation after the other."""
+    with explained_statements() as log:
+        async with _stage(url, size, log) as stage:
+            await stage.run("UPDATE trax.manifest_group SET max_active_jobs = NULL")
+            for name, operation in OPERATIONS.items():
+                log.take()
+                await operation.run(stage)
+                stage.found[name] = log.take()
+            await stage.run("UPDATE trax.manifest SET enabled = false WHERE next_due_at IS NULL")
+            found = stage.found
+        scale.vacuum(url)
+        found[SERVER] = await _drain(url, log)
+    return found
+
+
+@asynccontextmanager
+async def _stage(url: str, size: Size, log: PlanLog) -> AsyncGenerator[Stage]:
+    app = long_app(url, **SETTINGS, metadata_cleanup_retention=_retention(size))
+    async with Harness(app, now=datetime.now(UTC)) as harness:
+        yield Stage(app, harness, log)
+
+
+def _retention(size: Size) -> timedelta:
+    """So long that the cleanup has many batches to delete, and not all history."""
+    share = min(1.0, CLEANUP_BATCHES * CLEANUP_BATCH * TRAINS / size.runs)
+    return max(timedelta(hours=1), timedelta(seconds=WEEK_SECONDS * (1 - share)))
+
+
+async def measure_full_groups(url: str, size: Size) -> int:
+    """How many pages a dispatcher looks at to find the heads of the groups that are not full."""
+    with explained_statements() as log:
+        async with _stage(url, size, log) as stage:
+            await stage.run("UPDATE trax.manifest_group SET max_active_jobs = 0 WHERE id % 4 = 0")
+            await stage.run("UPDATE trax.work_queue SET group_priority = 31 WHERE group_id % 4 = 0 AND ready")
+            await stage.harness.cycle("job_dispatcher")
+            return max(each.buffers for each in log.take())
+
+
+async def _drain(url: str, log: PlanLog) -> list[Explained]:
+    """A real server works for a moment: the gate in one statement, claims, ends of runs, heartbeats."""
+    app = long_app(url, **SETTINGS)
+    await app.start(concurrency=100)
+    log.take()
+    try:
+        while app.parts.counters.admitted < ENOUGH:  # noqa: ASYNC110 - a counter tells nobody
+            await asyncio.sleep(0.01)
+    finally:
+        await app.stop()
+    return log.take()
+
+
+def faults(name: str, found: list[Explained]) -> list[str]:
+    """What breaks the bounds of an operation, with the beginning of the statement."""
+    most, ways = (SERVER_MOST, SERVE) if name == SERVER else (OPERATIONS[name].most, OPERATIONS[name].ways)
+    tables = BUSY if name == SERVER else GREAT
+    broken: list[str] = []
+    for each in found:
+        statement = " ".join(each.statement.split())[:100]
+        if each.buffers > most:
+            broken.append(f"{name}: {each.buffers} pages, at most {most}: {statement}")
+        unusual = {way for table in tables for way in each.ways_into(table)} - ways
+        broken += [f"{name}: by {way}: {statement}" for way in sorted(unusual)]
+    return broken
+
+
+def main(options: Options) -> None:
+    size = scale.shrunk(options.sized(1_000, 10) / 1_000)
+    print(
+        f"plans: pages that statements look at beside {size.runs:,} records, {size.manifests:,} manifests, "
+        f"{size.queued:,} entries and {size.groups:,} groups"
+    )
+    with postgres_server(settings=scale.SERVER) as server:
+        scale.build(server.url, size)
+        found = asyncio.run(measure(server.url, size))
+    row("", "statements", "pages", "largest", "bound", widths=WIDTHS)
+    for name, explained in found.items():
+        buffers = [each.buffers for each in explained] or [0]
+        most = SERVER_MOST if name == SERVER else OPERATIONS[name].most
+        row(name, f"{len(explained)}", f"{sum(buffers):,}", f"{max(buffers):,}", f"{most:,}", widths=WIDTHS)
+    broken = [fault for name, explained in found.items() for fault in faults(name, explained)]
+    print("\n".join(f"  BROKEN  {fault}" for fault in broken) or "  every statement keeps its bound")
+
+
+if __name__ == "__main__":
+    main(Options())

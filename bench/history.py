@@ -82,13 +82,13 @@ POSTGRESQL: Final = Spelling(
     schema="trax.",
     moment="(now() - make_interval(secs => {}))",
     document="CAST({} AS json)",
-    name="md5(n::text)",
+    name="lpad(to_hex(n), 12, '0') || left(md5(n::text), 20)",
 )
 SQLITE: Final = Spelling(
     schema="trax_",
     moment="(strftime('%Y-%m-%dT%H:%M:%f', 'now', -({}) || ' seconds') || '000Z')",
     document="{}",
-    name="lower(hex(randomblob(16)))",
+    name="printf('%012x', n) || lower(hex(randomblob(10)))",
 )
 
 
@@ -190,6 +190,7 @@ def _runs(spelling: Spelling, size: Size) -> Columns:
     failed = f"CASE WHEN {has_ended} AND {has_failed} THEN"
     reason = f"'row ' || n || ' of table ' || (n % {TROUBLES}) || ' is locked'"
     return "metadata", {
+        "entry_id": "n",
         "external_id": spelling.name,
         "train": f"'train-' || (10 + n % {TRAINS})",
         "state": f"CASE WHEN {has_ended} THEN CASE WHEN {has_failed} THEN 'failed' ELSE 'completed' END "

@@ -136,7 +136,7 @@ MANAGE: Final = _ways(
 SERVE: Final = (
     ADMIT
     | MANAGE
-    | _ways("metadata_ended_idx", "metadata_failed_idx", "work_queue_external_id_key", "manifest_resting_idx")
+    | _ways("metadata_ended_idx", "metadata_failed_idx", "work_queue_pkey", "manifest_resting_idx")
 )
 NAMES: Final = _ways("manifest_pkey", "manifest_external_id_key")
 WATCH: Final = _ways(
@@ -171,7 +171,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "metadata cleanup": Operation(
         lambda stage: stage.harness.cycle("metadata_cleanup"),
         18 * CLEANUP_BATCH,
-        _ways("metadata_pkey", "metadata_ended_idx", "work_queue_external_id_key", "work_queue_pkey"),
+        _ways("metadata_pkey", "metadata_ended_idx", "work_queue_pkey", "work_queue_pkey"),
     ),
     "executions": Operation(
         lambda stage: stage.app.executions.list(limit=50), 800, _ways("metadata_pkey", *NAMES)

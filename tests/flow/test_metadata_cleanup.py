@@ -52,11 +52,17 @@ def add_many(h: Yard, count: int, minutes_ago: float) -> None:
             "started_at": ended,
             "ended_at": ended,
         }
-        connection.execute(insert(t.metadata), [run | {"external_id": name} for name in names])
-        rows = connection.execute(select(t.metadata.c.id, t.metadata.c.external_id)).all()
+        runs = [run | {"external_id": name, "entry_id": at} for at, name in enumerate(names, 1)]
+        connection.execute(insert(t.metadata), runs)
+        rows = connection.execute(
+            select(t.metadata.c.id, t.metadata.c.entry_id, t.metadata.c.external_id)
+        ).all()
         entry = {"train": "job", "status": "dispatched", "origin": "queue", "ready": True}
         moments = {"created_at": ended, "dispatched_at": ended}
-        entries = [entry | moments | {"external_id": row.external_id, "metadata_id": row.id} for row in rows]
+        entries = [
+            entry | moments | {"id": row.entry_id, "external_id": row.external_id, "metadata_id": row.id}
+            for row in rows
+        ]
         connection.execute(insert(t.work_queue), entries)
         line = {"created_at": ended, "level": "information", "logger": "job", "message": "done"}
         connection.execute(insert(t.log), [line | {"metadata_id": row.id} for row in rows])

@@ -97,10 +97,11 @@ class Dispatcher(Gatehouse):
         query = text("SELECT id FROM trax.metadata WHERE ended_at IS NULL ORDER BY id")
         return self.store.read(lambda connection: list(connection.execute(query).scalars()))
 
-    def external_id(self, entry_id: int) -> str:
+    def run_of(self, entry_id: int) -> int:
         entry = self.store.read(work_queue.get, entry_id)
         assert entry
-        return entry.external_id
+        assert entry.metadata_id
+        return entry.metadata_id
 
 
 @pytest.fixture
@@ -172,7 +173,7 @@ def test_a_delayed_entry_that_becomes_due_is_found(gatehouse: Dispatcher) -> Non
 def test_an_entry_that_its_run_puts_back_is_found(gatehouse: Dispatcher) -> None:
     entries = remembered(gatehouse)
 
-    gatehouse.store.run(requeue.put_back, {gatehouse.external_id(entries[1]): None}, attempts=0)
+    gatehouse.store.run(requeue.put_back, {gatehouse.run_of(entries[1]): None}, attempts=0)
 
     assert gatehouse.admit(2) == [entries[1], entries[3]]
 
@@ -407,7 +408,7 @@ class Storm:
             connection.execute(END_DELAY, {"id": entry_id})
 
     def put_back(self, connection: Connection) -> None:
-        query = text("SELECT external_id FROM trax.work_queue WHERE status = 'dispatched' ORDER BY id")
+        query = text("SELECT metadata_id FROM trax.work_queue WHERE status = 'dispatched' ORDER BY id")
         ids = list(connection.execute(query).scalars())
         requeue.put_back(connection, dict.fromkeys(self.some(ids)), attempts=0)
 

@@ -250,7 +250,7 @@ def test_the_times_of_runs_are_found_one_by_one(store: Store) -> None:
     plan = plan_of(store, look, at_the_gate=False)
 
     assert {index for _, index in ways_into(plan, "metadata")} == {"metadata_pkey"}
-    assert {index for _, index in ways_into(plan, "work_queue")} == {"work_queue_external_id_key"}
+    assert {index for _, index in ways_into(plan, "work_queue")} == {"work_queue_pkey"}
 
 
 def test_whether_anybody_waits_is_known_from_the_first_who_does(store: Store) -> None:

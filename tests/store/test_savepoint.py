@@ -73,7 +73,7 @@ def test_of_many_rows_one_that_is_refused_takes_the_others_with_it(
     store: Store, now: datetime, size: int
 ) -> None:
     """Very many are copied in, which is refused in another way."""
-    entries = [NewEntry(external_id="same", train="greet", origin=Origin.QUEUE)] * size
+    entries = [NewEntry(external_id="same", train="greet", origin=Origin.QUEUE, unique_key="same")] * size
 
     def steps(connection: Connection) -> None:
         run_together(connection, adding(connection, "before", now))

@@ -114,7 +114,7 @@ def _update_manifests(
 def _requeue_interrupted(connection: Connection, results: Sequence[RunResult], now: datetime) -> None:
     """Put the entries of interrupted runs back without counting an attempt: a deploy is not a failure."""
     interrupted = {
-        result.external_id: None if result.delay is None else now + result.delay
+        result.metadata_id: None if result.delay is None else now + result.delay
         for result in results
         if result.kind is ResultKind.INTERRUPTED
     }
@@ -131,11 +131,11 @@ def _retry_or_dead_letter(
     """Requeue the entries of failed jobs without a manifest, or write a dead letter with their input."""
     if not failed:
         return
-    entries = requeue.load_by_runs(connection, (result.external_id for result in failed))
-    moments: dict[str, datetime | None] = {}
+    entries = requeue.load_by_runs(connection, (result.metadata_id for result in failed))
+    moments: dict[int, datetime | None] = {}
     letters: list[dict[str, Any]] = []
     for result in failed:
-        entry = entries.get(result.external_id)
+        entry = entries.get(result.metadata_id)
         if entry is None:
             continue  # a run of `app.run`, without an entry: its caller gets the exception
         own = RetryPolicy.from_json(entry.retry)
@@ -146,7 +146,7 @@ def _retry_or_dead_letter(
             _log_dead_letter(entry, result)
         else:
             wait = policy.wait_after(entry.attempt, random=jitter().random())
-            moments[result.external_id] = now + (wait if result.delay is None else result.delay)
+            moments[result.metadata_id] = now + (wait if result.delay is None else result.delay)
     requeue.put_back(connection, moments, attempts=1)
     dead_letters.add(connection, letters, now=now)
 

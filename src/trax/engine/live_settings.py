@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from trax.bounds import load_json
 from trax.errors import InvalidSetting, did_you_mean, format_value, join_problems
-from trax.schedule.validate import NAME
 from trax.settings import PREFIX, SettingOrigin, Settings
 
 if TYPE_CHECKING:
@@ -70,8 +69,7 @@ class LiveSettings:
 
     def rows_without(self, rows: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
         """The rows left after removing these names (none given: all); raises if the rest is invalid."""
-        given = [NAME("a setting's name", name) for name in names]
-        removed = Settings.expand_shorthand(dict.fromkeys(given)) or rows
+        removed = Settings.expand_shorthand(dict.fromkeys(map(_validate_name, names))) or rows
         for name in removed:
             if name not in rows:
                 check_known(name)
@@ -131,10 +129,15 @@ def record_declared_limit(connection: Connection, *, now: datetime) -> None:
 
 
 def check_known(name: str) -> None:
-    NAME("a setting's name", name)
-    if name not in Settings.model_fields:
+    if _validate_name(name) not in Settings.model_fields:
         why = _not_found_message(name)
         raise InvalidSetting(why, {name: why})
+
+
+def _validate_name(name: str) -> str:
+    from trax.schedule.validate import NAME
+
+    return NAME("a setting's name", name)
 
 
 def _not_found_message(name: str) -> str:

@@ -199,8 +199,8 @@ def requeue_runs_without_worker(
     if not ids:
         return []
     reason = "no live worker accepts it any more; it was put back in the queue"
-    names = parking.cancel_unclaimed(connection, ids, reason=reason, now=now)
-    requeue.put_back(connection, dict.fromkeys(names), attempts=0)
+    cancelled = parking.cancel_unclaimed(connection, ids, reason=reason, now=now)
+    requeue.put_back(connection, dict.fromkeys(cancelled), attempts=0)
     logger.warning("runs %s were put back in the queue: no live worker accepts them any more", ids)
     return ids
 

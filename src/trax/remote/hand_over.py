@@ -292,7 +292,7 @@ def record_submission_results(
     manifest_rows.mark_due(
         connection, [run.manifest_id for run in failed if run.manifest_id is not None], now=now
     )
-    entries = hand_over.entries_of(connection, (run.external_id for run in failed))
+    entries = hand_over.entries_of(connection, (run.id for run in failed))
     errors = {run.metadata_id: f"{run.failure_exception}: {run.failure_reason}" for run in results.failed}
     entries = [entry for entry in entries if entry.metadata_id in errors]
     _put_back_or_give_up(connection, entries, errors, settings, now)

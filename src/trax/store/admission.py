@@ -186,6 +186,7 @@ def _run_source(dialect: str) -> Any:
     """The dispatched entries joined to their admissions; on PostgreSQL this is the update that marks them."""
     queue, admissions = tables_for(dialect).work_queue, _admission_rows(dialect)
     columns: list[Any] = [
+        queue.c.id.label("entry_id"),
         *(queue.c[name] for name in COPIED_COLUMNS),
         *(admissions.c[name] for name in ("metadata_id", *KIND_COLUMNS)),
     ]
@@ -202,6 +203,7 @@ def _insert_runs(dialect: str) -> Insert:
     is_claimed = source.c.worker_id.is_not(None)
     columns: dict[str, Any] = {name: source.c[name] for name in (*COPIED_COLUMNS, *KIND_COLUMNS)} | {
         "id": source.c.metadata_id,
+        "entry_id": source.c.entry_id,
         "state": case((is_claimed, sql_literal(State.IN_PROGRESS)), else_=sql_literal(State.PENDING)),
         "created_at": now,
         "started_at": case((is_claimed, now)),

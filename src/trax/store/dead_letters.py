@@ -247,7 +247,7 @@ def _select_last_failures(dialect: str) -> Select[*tuple[Any, ...]]:
     )
     last = func.coalesce(letters.c.metadata_id, of_manifest)
     columns = (run.c.id, run.c.failure_exception, run.c.failure_junction, run.c.failure_reason)
-    source = letters.join(run, run.c.id == last).outerjoin(entry, entry.c.external_id == run.c.external_id)
+    source = letters.join(run, run.c.id == last).outerjoin(entry, entry.c.id == run.c.entry_id)
     return select(letters.c.place, *columns, entry.c.input.label("entry_input")).select_from(source)
 
 
@@ -259,7 +259,7 @@ def _select_failed_inputs(dialect: str) -> Select[*tuple[Any, ...]]:
         select(wanted.c.id, t.work_queue.c.input)
         .select_from(wanted.join(t.manifest, t.manifest.c.id == wanted.c.id))
         .join(t.metadata, t.metadata.c.id == t.manifest.c.failed_metadata_id)
-        .join(t.work_queue, t.work_queue.c.external_id == t.metadata.c.external_id)
+        .join(t.work_queue, t.work_queue.c.id == t.metadata.c.entry_id)
     )
 
 

@@ -248,9 +248,9 @@ _VISIT: Final = text(
     ),
     inserted AS (
         INSERT INTO trax.metadata
-            (id, state, created_at, started_at, submitter, exempt, worker_id, host, {_COPIED})
-        SELECT metadata_id, 'in_progress', dispatched_at, dispatched_at, 'local', false, :worker_id, :host,
-               {_COPIED}
+            (id, entry_id, state, created_at, started_at, submitter, exempt, worker_id, host, {_COPIED})
+        SELECT metadata_id, id, 'in_progress', dispatched_at, dispatched_at, 'local', false, :worker_id,
+               :host, {_COPIED}
         FROM marked ORDER BY metadata_id
     )
     SELECT metadata_id, external_id, train, CAST(input AS text), manifest_id, attempt, priority,

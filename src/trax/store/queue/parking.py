@@ -35,7 +35,6 @@ class UnclaimedRun(NamedTuple):
     """An admitted run that no local worker has claimed."""
 
     id: int
-    external_id: str
     train: str
     group: str | None
 
@@ -83,22 +82,22 @@ def load_unclaimed(connection: Connection, *, created_before: datetime) -> list[
     t = tables(connection)
     run = t.metadata
     first = (
-        select(run.c.id, run.c.external_id, run.c.train, run.c.group_id, run.c.created_at)
+        select(run.c.id, run.c.train, run.c.group_id, run.c.created_at)
         .where(text(PENDING_HERE))
         .order_by(run.c.priority.desc(), run.c.id)
         .limit(PENDING_AT_ONCE)
         .subquery("some")
     )
     query = (
-        select(first.c.id, first.c.external_id, first.c.train, t.manifest_group.c.name)
+        select(first.c.id, first.c.train, t.manifest_group.c.name)
         .outerjoin(t.manifest_group, t.manifest_group.c.id == first.c.group_id)
         .where(first.c.created_at < created_before)
     )
     return [UnclaimedRun(*row) for row in connection.execute(query)]
 
 
-def cancel_unclaimed(connection: Connection, ids: Sequence[int], *, reason: str, now: datetime) -> list[str]:
-    """Cancel those runs that are still pending, to undo their admission. Returns their external ids."""
+def cancel_unclaimed(connection: Connection, ids: Sequence[int], *, reason: str, now: datetime) -> list[int]:
+    """Cancel those runs that are still pending, to undo their admission. Returns their ids."""
     parameters = {"ids": id_document(ids), "now": now, "reason": reason}
     return list(connection.execute(_cancel_unclaimed(connection.dialect.name), parameters).scalars())
 
@@ -178,5 +177,5 @@ def _cancel_unclaimed(dialect: str) -> Update:
             failure_exception="NoWorker",
             failure_reason=bindparam("reason"),
         )
-        .returning(run.c.external_id)
+        .returning(run.c.id)
     )

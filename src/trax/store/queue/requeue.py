@@ -10,11 +10,11 @@ from sqlalchemy import case, select, text, update
 from trax.events import Topic
 from trax.records.states import Origin, QueueStatus
 from trax.store.announce import announce
-from trax.store.dialect import among, document, id_document, rows_of
+from trax.store.dialect import among, document, id_document, ids_of, rows_of
 from trax.store.groups import priority_now
 from trax.store.schema import tables, tables_for
 from trax.store.schema.work_queue import QUEUED
-from trax.store.types import Utc, sql_literal
+from trax.store.types import BigId, Utc, sql_literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -23,15 +23,16 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row, Select, Update
 
 
-def load_by_runs(connection: Connection, external_ids: Iterable[str]) -> dict[str, Row[Any]]:
-    """The entries of these runs, by their common external id."""
-    names = document({"external_id": external_id} for external_id in external_ids)
-    rows = connection.execute(_select_by_runs(connection.dialect.name), {"names": names})
-    return {row.external_id: row for row in rows}
+def load_by_runs(connection: Connection, metadata_ids: Iterable[int]) -> dict[int, Row[Any]]:
+    """The entries of these runs, by the id of the run."""
+    statement = _select_by_runs(connection.dialect.name)
+    return {row.run_id: row for row in connection.execute(statement, {"ids": id_document(metadata_ids)})}
 
 
-def put_back(connection: Connection, moments: Mapping[str, datetime | None], *, attempts: int) -> list[int]:
-    """Queue these entries again, at once (None) or at a time. `attempts` is added to their attempt count.
+def put_back(connection: Connection, moments: Mapping[int, datetime | None], *, attempts: int) -> list[int]:
+    """Queue the entries of these runs again, at once (None) or at a time; returns the ids of the entries.
+
+    `attempts` is added to their attempt count.
 
     A scheduled entry comes back with origin requeue: a manifest can have only one scheduled entry, and the
     next one may exist already. The group priority is read again, since it may have changed.
@@ -40,8 +41,8 @@ def put_back(connection: Connection, moments: Mapping[str, datetime | None], *, 
         return []
     announce(connection, Topic.WORK_QUEUE)
     rows: Sequence[dict[str, Any]] = [
-        {"external_id": external_id, "scheduled_at": moment, "ready": moment is None, "attempts": attempts}
-        for external_id, moment in moments.items()
+        {"metadata_id": metadata_id, "scheduled_at": moment, "ready": moment is None, "attempts": attempts}
+        for metadata_id, moment in moments.items()
     ]
     statement = _put_back(connection.dialect.name)
     return list(connection.execute(statement, {"rows": document(rows)}).scalars())
@@ -49,16 +50,17 @@ def put_back(connection: Connection, moments: Mapping[str, datetime | None], *, 
 
 @cache
 def _select_by_runs(dialect: str) -> Select[Any]:
-    queue = tables_for(dialect).work_queue
-    names = rows_of(dialect, "names", {"external_id": queue.c.external_id.type})
-    return select(queue).join(names, names.c.external_id == queue.c.external_id)
+    queue, run, wanted = tables_for(dialect).work_queue, tables_for(dialect).metadata, ids_of(dialect)
+    entries = select(queue, run.c.id.label("run_id")).join(run, run.c.entry_id == queue.c.id)
+    return entries.join(wanted, wanted.c.id == run.c.id)
 
 
 @cache
 def _put_back(dialect: str) -> Update:
-    queue, group = tables_for(dialect).work_queue, tables_for(dialect).manifest_group
+    t = tables_for(dialect)
+    queue, run, group = t.work_queue, t.metadata, t.manifest_group
     kinds: dict[str, Any] = {
-        "external_id": queue.c.external_id.type,
+        "metadata_id": BigId,
         "scheduled_at": Utc(),
         "ready": queue.c.ready.type,
         "attempts": queue.c.attempt.type,
@@ -66,7 +68,11 @@ def _put_back(dialect: str) -> Update:
     rows = rows_of(dialect, "rows", kinds)
     return (
         update(queue)
-        .where(queue.c.external_id == rows.c.external_id, text("status = 'dispatched'"))
+        .where(
+            run.c.id == rows.c.metadata_id,
+            queue.c.id == run.c.entry_id,
+            text("status = 'dispatched'"),
+        )
         .values(
             status=sql_literal(QueueStatus.QUEUED),
             origin=case(

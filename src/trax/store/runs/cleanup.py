@@ -48,7 +48,7 @@ def delete_ended(
     dialect = connection.dialect.name
     rows = _load_expired(connection, sorted(trains), ended_before, limit, resume_at)
     if rows:
-        runs = document({"id": row.id, "external_id": row.external_id} for row in rows)
+        runs = document({"id": row.id, "entry_id": row.entry_id} for row in rows)
         connection.execute(_delete_entries(dialect), {"runs": runs})
         connection.execute(_delete_runs(dialect), {"runs": runs})
     last = {row.train: row.ended_at for row in rows}
@@ -83,7 +83,7 @@ def select_ended(dialect: str) -> Select[Any, Any, Any, Any]:
     """Select the runs of one train that ended from `:since` until before `:before`, in the index's order."""
     metadata = tables_for(dialect).metadata
     return (
-        select(metadata.c.id, metadata.c.external_id, metadata.c.train, metadata.c.ended_at)
+        select(metadata.c.id, metadata.c.entry_id, metadata.c.train, metadata.c.ended_at)
         .where(
             metadata.c.train == bindparam("train"),
             metadata.c.ended_at >= bindparam("since", type_=Utc),
@@ -95,12 +95,11 @@ def select_ended(dialect: str) -> Select[Any, Any, Any, Any]:
 
 @cache
 def _delete_entries(dialect: str) -> Delete:
-    """Delete by external id, which is indexed. An entry that waits for a retry is kept."""
+    """Delete the entries of the runs. An entry that waits for a retry is kept."""
     queue = tables_for(dialect).work_queue
     runs = _runs(dialect)
-    entry_ids = select(queue.c.id).join(
-        runs, (runs.c.external_id == queue.c.external_id) & (runs.c.id == queue.c.metadata_id)
-    )
+    is_last_run = (runs.c.entry_id == queue.c.id) & (runs.c.id == queue.c.metadata_id)
+    entry_ids = select(queue.c.id).join(runs, is_last_run)
     return delete(queue).where(queue.c.id.in_(entry_ids))
 
 
@@ -111,5 +110,4 @@ def _delete_runs(dialect: str) -> Delete:
 
 
 def _runs(dialect: str) -> Any:
-    external_id = tables_for(dialect).metadata.c.external_id.type
-    return rows_of(dialect, "runs", {"id": BigId, "external_id": external_id})
+    return rows_of(dialect, "runs", {"id": BigId, "entry_id": BigId})

@@ -100,10 +100,9 @@ def load_withdrawable(connection: Connection, ids: Sequence[int], submitter: str
     return [OutboxRun(*row) for row in connection.execute(query, {"ids": id_document(ids)})]
 
 
-def entries_of(connection: Connection, external_ids: Iterable[str]) -> list[Row[Any]]:
+def entries_of(connection: Connection, metadata_ids: Iterable[int]) -> list[Row[Any]]:
     """Lock and load the entries of these runs; without entries cancelled meanwhile."""
-    names = document({"external_id": external_id} for external_id in external_ids)
-    return list(connection.execute(_entries_of(connection.dialect.name), {"names": names}))
+    return list(connection.execute(_entries_of(connection.dialect.name), {"ids": id_document(metadata_ids)}))
 
 
 def put_back(connection: Connection, moments: Mapping[int, datetime]) -> None:
@@ -193,17 +192,17 @@ def _fail(dialect: str) -> Update:
             failure_junction=bindparam("junction", type_=Text),
             **{name: failures.c[name] for name in failure_columns},
         )
-        .returning(metadata.c.id, metadata.c.external_id, metadata.c.manifest_id)
+        .returning(metadata.c.id, metadata.c.manifest_id)
     )
 
 
 @cache
 def _entries_of(dialect: str) -> Select[Any]:
-    queue = tables_for(dialect).work_queue
-    names = rows_of(dialect, "names", {"external_id": queue.c.external_id.type})
+    queue, run, wanted = tables_for(dialect).work_queue, tables_for(dialect).metadata, ids_of(dialect)
     return (
         select(queue)
-        .join(names, names.c.external_id == queue.c.external_id)
+        .join(run, run.c.entry_id == queue.c.id)
+        .join(wanted, wanted.c.id == run.c.id)
         .where(queue.c.status == sql_literal(QueueStatus.DISPATCHED))
         .order_by(queue.c.id)
         .with_for_update(of=queue)
@@ -291,7 +290,7 @@ def _return_to_outbox(dialect: str) -> Update:
     stale = stale_remote_conditions(run, bindparam("waiting_since", type_=Utc))
     has_attempts_left = (
         select(run.c.id)
-        .join(entry, entry.c.external_id == run.c.external_id)
+        .join(entry, entry.c.id == run.c.entry_id)
         .where(
             *stale,
             entry.c.metadata_id == run.c.id,
@@ -312,6 +311,6 @@ def _count_repeat(dialect: str) -> Update:
     t = tables_for(dialect)
     run, entry = t.metadata, t.work_queue
     wanted: Any = ids_of(dialect)
-    names = select(run.c.external_id).join(wanted, wanted.c.id == run.c.id)
+    entry_ids = select(run.c.entry_id).join(wanted, wanted.c.id == run.c.id)
     attempts = entry.c.dispatch_attempts + literal(1, Integer)
-    return update(entry).where(entry.c.external_id.in_(names)).values(dispatch_attempts=attempts)
+    return update(entry).where(entry.c.id.in_(entry_ids)).values(dispatch_attempts=attempts)

@@ -338,7 +338,7 @@ def load_rerun_request(connection: Connection, metadata_id: int) -> RerunRequest
             func.coalesce(t.work_queue.c.unique_key, t.work_queue.c.former_key),
         )
         .outerjoin(t.manifest_group, t.manifest_group.c.id == t.metadata.c.group_id)
-        .outerjoin(t.work_queue, t.work_queue.c.external_id == t.metadata.c.external_id)
+        .outerjoin(t.work_queue, t.work_queue.c.id == t.metadata.c.entry_id)
         .outerjoin(t.manifest, t.manifest.c.id == t.metadata.c.manifest_id)
         .where(t.metadata.c.id == metadata_id)
     )

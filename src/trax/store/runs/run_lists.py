@@ -215,7 +215,7 @@ def _select_run_times(dialect: str) -> Select[Any]:
     t = tables_for(dialect)
     ids = ids_of(dialect)
     run, entry, group = t.metadata, t.work_queue, t.manifest_group
-    is_own_entry = (entry.c.external_id == run.c.external_id) & (entry.c.metadata_id == run.c.id)
+    is_own_entry = (entry.c.id == run.c.entry_id) & (entry.c.metadata_id == run.c.id)
     return (
         select(
             *(run.c[name] for name in ("id", *RunTimes._fields[1:5])),

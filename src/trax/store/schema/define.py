@@ -55,9 +55,17 @@ class Definer:
         return ForeignKey(f"{schema}{self.prefix}{name}.id", **options)
 
     def index(
-        self, name: str, *columns: ColumnElement[Any], where: str | None = None, unique: bool = False
+        self,
+        name: str,
+        *columns: ColumnElement[Any],
+        where: str | None = None,
+        unique: bool = False,
+        using: str | None = None,
     ) -> None:
+        """Define an index; `using` is the kind of index on PostgreSQL."""
         options: dict[str, Any] = {f"{self.dialect}_where": text(where)} if where else {}
+        if using and self.dialect != SQLITE:
+            options["postgresql_using"] = using
         Index(self.prefix + name, *columns, unique=unique, **options)
 
     def one_of(self, column: str, words: type[StrEnum]) -> CheckConstraint:

@@ -182,6 +182,7 @@ CREATE TABLE trax_manifest (
 
 CREATE TABLE trax_metadata (
     id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    entry_id INTEGER,
     manifest_id INTEGER,
     group_id INTEGER,
     parent_id INTEGER,
@@ -299,8 +300,7 @@ CREATE TABLE trax_work_queue (
     CONSTRAINT delayed_has_moment CHECK (ready OR scheduled_at IS NOT NULL OR parked IS NOT NULL),
     CONSTRAINT parked_has_moment CHECK ((parked IS NULL) = (parked_at IS NULL)),
     CONSTRAINT dispatched_has_moment CHECK ((status = 'dispatched') = (dispatched_at IS NOT NULL)),
-    FOREIGN KEY(dead_letter_id) REFERENCES trax_dead_letter (id) ON DELETE SET NULL,
-    UNIQUE (external_id)
+    FOREIGN KEY(dead_letter_id) REFERENCES trax_dead_letter (id) ON DELETE SET NULL
 );
 
 CREATE INDEX trax_audit_action_idx ON trax_audit (action, id);
@@ -368,6 +368,8 @@ CREATE INDEX trax_work_queue_cancelled_idx ON trax_work_queue (id) WHERE status 
 CREATE INDEX trax_work_queue_dead_letter_idx ON trax_work_queue (dead_letter_id) WHERE dead_letter_id IS NOT NULL;
 
 CREATE INDEX trax_work_queue_delayed_idx ON trax_work_queue (scheduled_at) WHERE status = 'queued' AND NOT ready AND parked IS NULL;
+
+CREATE INDEX trax_work_queue_external_id_idx ON trax_work_queue (external_id);
 
 CREATE INDEX trax_work_queue_manifest_idx ON trax_work_queue (manifest_id, id) WHERE manifest_id IS NOT NULL;
 

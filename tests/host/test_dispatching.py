@@ -8,10 +8,14 @@ import pytest
 
 from trax import Trax
 from trax.engine.job_dispatcher import DispatchResult
+from trax.errors import StoreUnavailable
 from trax.server.loops import DispatchLoop
+from trax.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from trax.store.pipeline import BoundStatement, Rows
 
 NOTHING = DispatchResult(
     metadata_ids=[],
@@ -111,3 +115,64 @@ async def test_slots_that_bind_are_refilled_without_a_poll(url: str) -> None:
         await all_ran.wait()
 
     assert sorted(ran) == list(range(50))
+
+
+class Traffic:
+    """Counts the statements of each transaction that a store sends in one round trip; may refuse some."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sizes: list[int] = []
+        self.refused = 0
+        send = Store.call_together
+
+        async def call_together(store: Store, *statements: BoundStatement) -> list[Rows]:
+            self.sizes.append(len(statements))
+            if len(statements) == BOTH and self.refused < MOST_REFUSED:
+                self.refused += 1
+                raise StoreUnavailable("the connection was lost")
+            return await send(store, *statements)
+
+        monkeypatch.setattr(Store, "call_together", call_together)
+
+
+BOTH = 3
+"""The lock of the gate, the ends of runs, and the visit to the gate."""
+MOST_REFUSED = 2
+
+
+async def run_under_a_limit(url: str, count: int) -> list[int]:
+    app = Trax(url, max_active_jobs=2)
+    ran = list[int]()
+
+    @app.train
+    async def note(number: int) -> None:
+        ran.append(number)
+
+    async with asyncio.timeout(60), app:
+        entries = await app.queue_many(note, range(count))
+        for entry in entries:
+            await entry.wait()
+    return ran
+
+
+async def test_while_a_limit_binds_one_transaction_ends_runs_and_admits_the_next(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traffic = Traffic(monkeypatch)
+    traffic.refused = MOST_REFUSED
+
+    ran = await run_under_a_limit(postgres_url, 40)
+
+    assert sorted(ran) == list(range(40))
+    assert traffic.sizes.count(BOTH) > 10
+
+
+async def test_if_that_transaction_fails_the_results_are_written_and_no_job_runs_twice(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traffic = Traffic(monkeypatch)
+
+    ran = await run_under_a_limit(postgres_url, 40)
+
+    assert traffic.refused == MOST_REFUSED
+    assert sorted(ran) == list(range(40))

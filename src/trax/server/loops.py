@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from trax.engine.cycle import repair_silent_manifests, run_manager_cycle
 from trax.engine.dead_letters import clean_dead_letters
+from trax.engine.finish import select_by_id
 from trax.engine.job_dispatcher import bind_quick_dispatch, run_dispatch_cycle
 from trax.engine.manifest_manager import ManagerInput
 from trax.engine.metadata_cleanup import DisposableTrains, clean_metadata
@@ -28,19 +29,21 @@ from trax.store.gate_memory import GateMarks, GateMemory, select_marks
 from trax.store.manifests import manifest_due
 from trax.store.queue import work_queue
 from trax.store.runs import claim
+from trax.store.runs.metadata import finish_statement, parse_finished_ids
 from trax.store.runs.rescue import end_suspended
 from trax.store.types import SQLITE
 from trax.worker.loop import Loop
 from trax.worker.loops import interval_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
     from datetime import datetime
 
-    from trax.engine.job_dispatcher import DispatchResult
+    from trax.engine.job_dispatcher import DispatchResult, QuickDispatch
     from trax.engine.manifest_manager import ManagerResult
     from trax.engine.metadata_cleanup import MetadataCleanupResult
     from trax.engine.seed import RetirementResult
+    from trax.records.result import RunResult
     from trax.schedule.declaration import Timetable
     from trax.store import Connection, Store
     from trax.store.runs.claim import ClaimRequest
@@ -94,6 +97,8 @@ class DispatchLoop:
         self._has_refused = False
         self._has_leftovers = False
         self._awaits_slots = False
+        self._awaits_capacity = False
+        """Whether entries wait for the end of a run of this process, and for nothing else."""
         self._fleets = FleetCache(parts.own_routes)
         self._memory = GateMemory()
         self._has_session = store.dialect_name == SQLITE
@@ -112,12 +117,26 @@ class DispatchLoop:
             self.loop.wake()
         return True
 
+    def takes_results(self) -> bool:
+        """Whether the next cycle writes the results of the worker: it is woken for it.
+
+        While entries wait for the capacity of these runs, one transaction ends the runs and admits entries.
+        """
+        worker = self._worker
+        if not self._awaits_capacity or self.loop.is_stopping or worker is None:
+            return False
+        if not worker.has_plain_results or worker.has_enough_backlog:
+            return False
+        self.loop.wake()
+        return True
+
     def on_slots_free(self) -> None:
         """Call when the worker has free slots; the capacity of its last runs may not be free yet."""
         if self._awaits_slots:
             self.loop.wake()
 
     async def _turn(self) -> float | None:
+        has_results, self._awaits_capacity = self._awaits_capacity, False
         if self._worker is not None and self._worker.has_enough_backlog:
             self._awaits_slots = True
             return None
@@ -128,10 +147,13 @@ class DispatchLoop:
         if not self._has_session:
             await self._open_session()
         frees = self._ended_count
-        dispatched = await (
-            self._worker.dispatch_and_claim(self._dispatch) if self._worker else self._dispatch()
-        )
+        if self._worker is None:
+            dispatched = await self._dispatch()
+        else:
+            dispatch = self._finish_and_dispatch if has_results else self._dispatch
+            dispatched = await self._worker.dispatch_and_claim(dispatch)
         self._has_refused, self._awaits_slots = dispatched.is_limited, dispatched.is_out_of_slots
+        self._awaits_capacity = dispatched.has_waiting_entries and not dispatched.is_out_of_slots
         await self._announce_leftovers(dispatched)
         is_outdated = (
             dispatched.is_limited and frees != self._ended_count
@@ -158,13 +180,40 @@ class DispatchLoop:
 
     async def _dispatch(self, claim_request: ClaimRequest | None = None) -> DispatchResult:
         store, parts, began_ns = self._store, self._parts, time_ns()
-        quick = bind_quick_dispatch(self._memory, parts.settings, claim_request, now=store.statement_now())
+        quick = self._bind_quick(claim_request)
         if quick is None:
             return await store.call(dispatch_now, store, parts, claim_request, self._fleets, self._memory)
         *_, rows = await store.call_together(*quick.statements)
         dispatched = quick.result(rows)
         _count_dispatch(parts, began_ns, dispatched)
         return dispatched
+
+    async def _finish_and_dispatch(self, claim_request: ClaimRequest) -> DispatchResult:
+        """Write the results of the worker and dispatch, in one transaction if both are plain."""
+        store, worker, began_ns = self._store, self._worker, time_ns()
+        assert worker is not None  # noqa: S101 - else there are no results
+        quick = self._bind_quick(claim_request) if worker.has_plain_results else None
+        dispatched: DispatchResult | None = None
+
+        async def finish_and_visit(results: Sequence[RunResult]) -> Sequence[RunResult]:
+            nonlocal dispatched
+            assert quick is not None  # noqa: S101
+            *lock, visit = quick.statements
+            ending = finish_statement(store.dialect_name, results, now=store.statement_now())
+            *_, ended, rows = await store.call_together(*lock, ending, visit)
+            dispatched = quick.result(rows)
+            return select_by_id(results, parse_finished_ids(ended))
+
+        if await worker.flush(None if quick is None else finish_and_visit):
+            self._parts.events.emit(Topic.FINISHED)
+        if dispatched is None:
+            return await self._dispatch(claim_request)
+        _count_dispatch(self._parts, began_ns, dispatched)
+        return dispatched
+
+    def _bind_quick(self, claim_request: ClaimRequest | None) -> QuickDispatch | None:
+        now = self._store.statement_now()
+        return bind_quick_dispatch(self._memory, self._parts.settings, claim_request, now=now)
 
 
 def rescuer(parts: Parts, store: Store) -> Loop:

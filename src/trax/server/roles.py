@@ -211,8 +211,15 @@ class ProcessDuties:
         parts = self._parts
         heartbeat = worker_loops.heartbeat(parts, worker)
         intake = self._dispatcher.loop if self._dispatcher else worker_loops.claimer(parts, worker)
-        wake = {"wake_dispatcher": self._dispatcher.on_runs_ended} if self._dispatcher else {}
-        finisher = worker_loops.finisher(parts, store, worker, **wake)
+        finisher = worker_loops.finisher(parts, store, worker)
+        if self._dispatcher is not None:
+            finisher = worker_loops.finisher(
+                parts,
+                store,
+                worker,
+                leave_to_dispatcher=self._dispatcher.takes_results,
+                wake_dispatcher=self._dispatcher.on_runs_ended,
+            )
         if self._dispatcher is None:
             self._intake_loops.append(intake)
         self._result_loops += [finisher, heartbeat]

@@ -26,12 +26,20 @@ def claimer(parts: Parts, worker: Worker) -> Loop:
 
 
 def finisher(
-    parts: Parts, store: Store, worker: Worker, *, wake_dispatcher: Callable[[], bool] = lambda: False
+    parts: Parts,
+    store: Store,
+    worker: Worker,
+    *,
+    leave_to_dispatcher: Callable[[], bool] = lambda: False,
+    wake_dispatcher: Callable[[], bool] = lambda: False,
 ) -> Loop:
-    """Writes results. `wake_dispatcher` wakes the dispatcher of this process; False if there is none."""
+    """Writes results, unless the dispatcher of this process does it (`leave_to_dispatcher`).
+
+    `wake_dispatcher` wakes the dispatcher of this process; False if there is none.
+    """
 
     async def turn() -> None:
-        if not await worker.flush():
+        if leave_to_dispatcher() or not await worker.flush():
             return
         parts.events.emit(Topic.FINISHED)
         if not wake_dispatcher():

@@ -96,6 +96,9 @@ RESULTS_PER_WRITE = 256
 PREFETCH_DIVISOR = 8
 """No prefetch if fewer than 1/8 of the slots become free during a fetch."""
 
+MAX_PREFETCH = 1_500
+"""The maximum prefetch of a pool with fewer slots, for jobs that are shorter than a fetch."""
+
 ResultT = TypeVar("ResultT")
 
 
@@ -189,6 +192,11 @@ class Pool(Generic[JobT, ResultT]):
         return self._size
 
     @property
+    def is_idle(self) -> bool:
+        """Whether nothing runs, and nothing waits for a slot."""
+        return not self._active and not self._backlog
+
+    @property
     def load(self) -> Load:
         """The current load. Thread-safe."""
         return Load(self._size, len(self._active), len(self._backlog))
@@ -217,14 +225,17 @@ class Pool(Generic[JobT, ResultT]):
         self._size = size
         self._start_slots()
 
-    def adjust_prefetch(self, ended: int) -> None:
-        """Set the prefetch to the number of runs that end during a fetch.
+    def adjust_prefetch(self, ended: int, *, ran_dry: bool = False) -> None:
+        """Set the prefetch to the number of runs that end during a fetch; double it if all had ended before.
 
         It falls by half at most, since fetch times vary. For long jobs it is 0: another worker may have a
         free slot sooner.
         """
         expected = max(ended, self.prefetch // 2)
-        self.prefetch = min(expected, self._size) if expected * PREFETCH_DIVISOR >= self._size else 0
+        if ran_dry:
+            expected = max(expected, 2 * self.prefetch)
+        most = max(self._size, MAX_PREFETCH) if ran_dry or self.prefetch > self._size else self._size
+        self.prefetch = min(expected, most) if expected * PREFETCH_DIVISOR >= self._size else 0
 
     def add(self, jobs: Sequence[JobT]) -> None:
         """Add jobs to the backlog; slots take them from the next loop iteration on."""

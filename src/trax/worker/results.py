@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from trax.errors import StoreError
 from trax.records.result import ResultKind
@@ -108,6 +108,10 @@ class FollowUps:
                 await self._parts.hooks.call_end_hooks(self._store, each.hook_target, each.outcome)
 
 
+WriteResults: TypeAlias = "Callable[[Sequence[RunResult]], Awaitable[Sequence[RunResult]]]"
+"""Writes results in one transaction, and returns those that were written."""
+
+
 class ResultWriter:
     """Writes results of runs. `put_back` receives those that could not be written, to be retried.
 
@@ -116,7 +120,7 @@ class ResultWriter:
 
     def __init__(
         self,
-        write: Callable[[Sequence[RunResult]], Awaitable[Sequence[RunResult]]],
+        write: WriteResults,
         find_recorded: Callable[[Sequence[RunResult]], Awaitable[set[int]]],
         put_back: Callable[[Sequence[RunResult]], None],
         follow_ups: FollowUps,
@@ -134,11 +138,14 @@ class ResultWriter:
         """The results being written now."""
         return [result for batch in self._batches_in_flight for result in batch]
 
-    async def write(self, results: Sequence[RunResult]) -> int:
-        """Write them in one batch, and start their hooks; return how many were recorded."""
+    async def write(self, results: Sequence[RunResult], write: WriteResults | None = None) -> int:
+        """Write them in one batch, and start their hooks; return how many were recorded.
+
+        `write` does it in a transaction of the caller's, unless one of the results is refused.
+        """
         self._batches_in_flight.append(results)
         try:
-            written, kept = await self._write_batch(results)
+            written, kept = await self._write_batch(results, write or self._write)
             self._follow_ups.start(written)
             if len(written) == len(results):
                 return len(written)
@@ -157,10 +164,10 @@ class ResultWriter:
         await self._follow_ups.wait()
 
     async def _write_batch(
-        self, results: Sequence[RunResult]
+        self, results: Sequence[RunResult], write: WriteResults
     ) -> tuple[Sequence[RunResult], dict[int, Exception]]:
         try:
-            return await self._write(results), {}
+            return await write(results), {}
         except asyncio.CancelledError:
             self._put_back(results)
             raise

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from trax.store.runs.claim import Claimed, ClaimRequest, HeldRun
     from trax.worker.parts import Parts
     from trax.worker.recorded_run import RemoteExecutor
+    from trax.worker.results import WriteResults
     from trax.worker.work_filter import WorkFilter
 
 
@@ -162,16 +163,24 @@ class Worker:
         async with self._claims:
             began = self._clock()
             dispatched = await dispatch(self._claim_request())
+            ran_dry = dispatched.is_out_of_slots and self._pool.is_idle
             self._pool.add(dispatched.claimed)
-            self._pool.adjust_prefetch(self._pace.endings_during_fetch(began, self._pool.ended_count))
+            ended = self._pace.endings_during_fetch(began, self._pool.ended_count)
+            self._pool.adjust_prefetch(ended, ran_dry=ran_dry)
         return dispatched
 
-    async def flush(self) -> int:
-        """Write all new results in one transaction, then call the hooks."""
+    @property
+    def has_plain_results(self) -> bool:
+        """Whether there are results to write, and nothing follows from them."""
+        results = self._pool.results
+        return bool(results) and is_plain(results) and not self._parts.run_log.has_final_batch
+
+    async def flush(self, write: WriteResults | None = None) -> int:
+        """Write all new results in one transaction, then call the hooks; returns how many were recorded."""
         finished = self._pool.collect()
         if not finished:
             return 0
-        return await self._results.write(finished)
+        return await self._results.write(finished, write)
 
     async def send_heartbeat(self) -> None:
         """Send a heartbeat, apply stop requests, and return orphaned runs to the queue."""

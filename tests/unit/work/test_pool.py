@@ -13,7 +13,7 @@ import pytest
 from trax.errors import RunTimedOut
 from trax.train import Cancellation, Done, junction, train
 from trax.train.cancellation import await_cancellable
-from trax.worker.pool import RESULTS_PER_WRITE, START_SLICE, STOP_WARNING_SECONDS, Pool
+from trax.worker.pool import MAX_PREFETCH, RESULTS_PER_WRITE, START_SLICE, STOP_WARNING_SECONDS, Pool
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
@@ -317,6 +317,27 @@ async def test_where_jobs_are_short_as_many_wait_in_line_as_end_meanwhile(statio
     assert pool.prefetch == 3, "it falls by halves"
     pool.adjust_prefetch(20)
     assert pool.prefetch == 8, "never more than there are slots"
+
+
+async def test_where_all_end_before_more_come_twice_as_many_are_fetched_until_some_are_left(
+    station: Station,
+) -> None:
+    pool = station.pool(8)
+
+    pool.adjust_prefetch(8, ran_dry=True)
+    pool.adjust_prefetch(8, ran_dry=True)
+    pool.adjust_prefetch(8, ran_dry=True)
+    assert pool.prefetch == 32
+
+    pool.adjust_prefetch(30)
+    assert pool.prefetch == 30, "as many as end meanwhile, above the slots too"
+    for _ in range(3):
+        pool.adjust_prefetch(0)
+    assert pool.prefetch == 3
+
+    for _ in range(20):
+        pool.adjust_prefetch(8, ran_dry=True)
+    assert pool.prefetch == MAX_PREFETCH
 
 
 async def test_a_job_now_and_then_is_nothing_to_prepare_for(station: Station) -> None:

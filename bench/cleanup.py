@@ -61,9 +61,12 @@ SIZES: Final = """
     SELECT relname::text, pg_relation_size(relid), pg_indexes_size(relid) FROM pg_stat_user_tables
     WHERE schemaname = 'trax' AND relname IN ('metadata', 'work_queue')
 """
-OLDEST: Final = (
-    "SELECT extract(epoch FROM now() - min(ended_at))::float FROM trax.metadata WHERE train = 'ended-10'"
-)
+OLDEST: Final = f"""
+    SELECT max(extract(epoch FROM now() - (
+      SELECT min(ended_at) FROM trax.metadata WHERE train = '{CLEANED}-' || (10 + n)
+    )))::float FROM generate_series(0, {TRAINS - 1}) n
+"""  # noqa: S608 - nobody else has a word in it
+"""Of all trains."""
 
 
 @dataclass

@@ -7,7 +7,7 @@ READY := .venv/ready
 QUICK := -m 'not postgresql and not ray' $(addprefix tests/,unit store flow host house) \
   $(patsubst %,--ignore=tests/house/test_%.py,docs tutorial wheel)
 
-.PHONY: help demo test quick check hooks docs audit sbom fmt bench peers locks clean
+.PHONY: help demo test quick check hooks docs audit sbom fmt bench soak peers locks clean
 
 help:
 	@echo "make demo    run the real system on the embedded default and show it at work, with its dashboard"
@@ -22,6 +22,7 @@ help:
 	@echo "make fmt     format the code"
 	@echo "make bench   measure, and print the figures beside their goals; ARGS=--help says what there is, and"
 	@echo "             ARGS=report writes docs/benchmarks.md from what was measured last"
+	@echo "make soak    a fleet under load and faults for MINUTES=30: does anything grow, get lost or break?"
 	@echo "make locks   pin the newest allowed versions (UPGRADE=1) or take in new dependencies"
 
 demo: $(READY)
@@ -65,6 +66,9 @@ fmt: $(READY)
 
 bench: $(READY) peers
 	@$(BIN)/python -m bench $(ARGS)
+
+soak: $(READY)
+	@$(BIN)/python -m bench.soak --minutes $(or $(MINUTES),30)
 
 # Whom we are measured beside has an environment of its own; without it the rest can still be measured.
 peers: $(READY)

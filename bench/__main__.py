@@ -22,6 +22,8 @@ BENCHES = {
     "peers": "everyone beside everyone: drain, enqueue, pickup (--jobs, --rounds, --only)",
     "public": "chaos and pressure as in the public queue benchmark, beside PgQueuer (--only, scenarios too)",
     "plans": "which pages and indexes the statements need beside 10 M records; counted, not timed",
+    "cost": "what a job and an idle server cost PostgreSQL; counted, not timed; writes docs/cost.md",
+    "cleanup": "whether history stays small while jobs end at 5,000 a second (--minutes)",
     "admission": "one cycle of the gate behind a flooded group, from 1 k to 1 M entries",
     "engines": "handing over to others, engine by engine, beside each of them used bare (--rounds)",
     "pages": "every page beside 1 M executions, in a browser, and watched by 50 people (--executions)",
@@ -44,6 +46,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=usual.rounds, help="how often (%(default)s)")
     parser.add_argument("--only", default="", metavar="NAMES", help="whom of load and peers, with commas")
     parser.add_argument("--executions", type=int, help="how many lie beside the pages, on both databases")
+    parser.add_argument("--minutes", type=float, help="how long cleanup lasts (30)")
     parser.add_argument("--quick", action="store_true", help="only see that it works; means nothing")
     given = parser.parse_args()
     unknown = [name for name in given.names if name not in listed]
@@ -55,6 +58,7 @@ def main() -> None:
         executions=given.executions,
         only=tuple(name for name in given.only.lower().split(",") if name),
         quick=given.quick,
+        minutes=given.minutes,
     )
     if options.quick:
         print("quick: only to see that everything works; the figures mean nothing")

@@ -18,12 +18,13 @@ _numbers: Final = count(1)
 
 
 @contextmanager
-def database(server: str) -> Generator[str]:
-    """An empty database, gone after the block."""
+def database(server: str, *, template: str = "template0") -> Generator[str]:
+    """A copy of the template, which is empty unless told otherwise; gone after the block."""
     name = sql.Identifier(f"trax_bench_{next(_numbers)}")
     address = make_url(server).set(database=name.as_string().strip('"'))
     with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(name))
+        copied = sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(name, sql.Identifier(template))
+        connection.execute(copied)
         try:
             yield address.render_as_string(hide_password=False)
         finally:

@@ -44,6 +44,14 @@ class Explained:
         """How many pages were looked at, each as often as it was: in memory already or not."""
         return sum(_own_buffers(node) for node in self.nodes() if "Relation Name" in node)
 
+    @property
+    def written_rows(self) -> int:
+        """How many rows it has inserted, updated or deleted."""
+        sources = (
+            each for node in self.nodes() if node["Node Type"] == "ModifyTable" for each in node["Plans"]
+        )
+        return sum(each["Actual Rows"] * each["Actual Loops"] for each in sources)
+
     def ways_into(self, table: str) -> set[str]:
         """The indexes by which rows of this table were found, or the kind of scan that needs none."""
         return {

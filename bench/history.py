@@ -242,6 +242,7 @@ def _entries(spelling: Spelling, size: Size) -> Columns:
         "ready": is_ready,
         "priority": "n % 3",
         "group_id": f"n % {size.groups} + 1",
+        "manifest_id": f"CASE WHEN {is_queued} THEN NULL ELSE n % {size.manifests} + 1 END",
         "metadata_id": f"CASE WHEN {is_queued} THEN NULL ELSE n END",
         "scheduled_at": f"CASE WHEN {is_ready} THEN NULL ELSE {spelling.ago('-3600')} END",
         "created_at": spelling.ago(f"({2 * size.queued} - n) * 0.01"),

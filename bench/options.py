@@ -15,6 +15,8 @@ class Options:
     only: tuple[str, ...] = ()
     """Names of contenders; all of them if there is none."""
     quick: bool = False
+    minutes: float | None = None
+    """How long, of those that last."""
 
     def sized(self, usual: int, quick: int) -> int:
         return quick if self.quick else usual

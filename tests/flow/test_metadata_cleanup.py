@@ -283,3 +283,19 @@ async def test_what_may_go_is_found_by_an_index_and_not_by_reading_all_history(p
             return "\n".join(connection.execute(text(f"EXPLAIN {literal}")).scalars())
 
         assert "Index Scan using metadata_ended_idx" in h.store.run(explained)
+
+
+async def test_a_train_that_has_much_to_delete_does_not_keep_the_batches_from_the_others(url: str) -> None:
+    settings = {"metadata_cleanup_trains": ["busy", "calm"], "metadata_cleanup_batch_size": 2}
+    async with yard(url, **settings) as h:
+        for minutes_ago in (60, 59, 58, 57):
+            add_ended(h, "busy", minutes_ago)
+        add_ended(h, "calm", 40)
+
+        cleaned = await h.cycle("metadata_cleanup")
+
+        assert [dict(batch.by_train) for batch in cleaned] == [
+            {"busy": 2},
+            {"calm": 1, "busy": 1},
+            {"busy": 1},
+        ]

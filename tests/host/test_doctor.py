@@ -10,7 +10,7 @@ from tests.support.flow_seeding import USERS, Railway, register_server
 
 from trax import every
 from trax.inspect.doctor import examine
-from trax.store import Connection, Store, dialect, inspect, workers
+from trax.store import Connection, Store, dialect, inspect, storage, workers
 from trax.testing import Harness
 
 if TYPE_CHECKING:
@@ -72,6 +72,47 @@ def test_what_waits_for_a_retired_parent_is_found_and_servers_that_differ(addres
 
     assert wrong["retired parents"] == "manifests that do not run because their parent is retired: 1 (waits)"
     assert "different manifests: here (process 1), here (process 2)" in wrong["declarations"]
+
+
+def test_an_index_that_is_gone_is_found_with_the_statement_that_makes_it(address: str) -> None:
+    store = Store(address)
+    schema, prefix = ("trax.", "") if address.startswith("postgresql") else ("", "trax_")
+    store.run(lambda connection: connection.exec_driver_sql(f"DROP INDEX {schema}{prefix}log_metadata_idx"))
+    store.close()
+
+    (wrong,) = [finding for finding in examine(address) if finding.is_wrong]
+    assert wrong.text == f"missing indexes: {prefix}log_metadata_idx"
+    assert wrong.fix is not None
+    made = Store(address)
+    made.run(lambda connection: connection.exec_driver_sql(str(wrong.fix).replace("CONCURRENTLY ", "")))
+    made.close()
+
+    assert [finding for finding in examine(address) if finding.is_wrong] == []
+
+
+def test_storage_options_that_somebody_has_reset_are_found(postgres_url: str) -> None:
+    store = Store(postgres_url)
+    store.run(lambda connection: connection.exec_driver_sql("ALTER TABLE trax.metadata RESET (fillfactor)"))
+    store.close()
+
+    wrong = [finding.fix for finding in examine(postgres_url) if finding.is_wrong]
+
+    assert wrong == ["ALTER TABLE trax.metadata SET (fillfactor=50)"]
+
+
+def test_sizes_are_those_of_the_rows_that_are_there(postgres_url: str) -> None:
+    store = Store(postgres_url)
+    store.run(pending, 2_000, store.read(store.now))
+    store.run(lambda connection: connection.exec_driver_sql("ANALYZE trax.metadata"))
+    found = store.read(storage.load_postgresql_storage)
+    store.close()
+
+    (runs,) = [each for each in found.tables if each.name == "metadata"]
+    (key,) = [each for each in found.indexes if each.name == "metadata_pkey"]
+    assert (runs.rows, runs.fillfactor, runs.vacuum_at) == (2_000, 50, 90)
+    assert runs.normal_bytes is not None
+    assert 0.5 < runs.table_bytes / runs.normal_bytes < 1.5
+    assert 0.5 < key.bytes / key.normal_bytes < 1.5
 
 
 def test_a_database_without_tables_says_how_to_make_them(empty_url: str) -> None:

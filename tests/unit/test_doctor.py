@@ -6,13 +6,12 @@ import pytest
 
 from trax.inspect.doctor import (
     autovacuum_finding,
-    bloat_findings,
     clock_finding,
     listen_finding,
     sqlite_findings,
     transaction_finding,
 )
-from trax.store.inspect import Bloat, OldTransaction, SqliteState
+from trax.store.inspect import OldTransaction, SqliteState
 
 WELL = SqliteState("wal", 2, pages=100, free_pages=0, page_bytes=4096)
 
@@ -33,17 +32,6 @@ def test_a_transaction_that_is_open_for_long_is_named_with_its_cure() -> None:
     assert "pg_terminate_backend(4711)" in finding.fix
     assert not transaction_finding(OldTransaction(4711, 2.0, began, "psql")).is_wrong
     assert not transaction_finding(None).is_wrong
-
-
-def test_a_table_with_more_dead_rows_than_live_ones_is_wrong() -> None:
-    well = [Bloat("work_queue", 1_000_000, 60_000), Bloat("worker", 1, 900)]
-
-    [finding] = bloat_findings([Bloat("metadata", 100, 60_000), *well])
-    [fine] = bloat_findings(well)
-
-    assert (finding.text, fine.is_wrong) == ("table metadata has 60000 dead rows and 100 live rows", False)
-    assert finding.fix
-    assert finding.fix.startswith("VACUUM (ANALYZE) trax.metadata")
 
 
 def test_autovacuum_must_be_on() -> None:

@@ -1,8 +1,9 @@
 """Look at an app and its database. Nothing here changes anything.
 
-status.py  the status of all servers (`trax status`)
-why.py     why a manifest, an entry or a run does not start (`trax why`)
-plan.py    what starting this code would change (`trax plan`)
-lint.py    problems of an app, from its code (`trax lint`)
-doctor.py  problems of the database (`trax db doctor`)
+status.py   the status of all servers (`trax status`)
+why.py      why a manifest, an entry or a run does not start (`trax why`)
+plan.py     what starting this code would change (`trax plan`)
+lint.py     problems of an app, from its code (`trax lint`)
+doctor.py   problems of the database (`trax db doctor`)
+storage.py  its findings about tables and indexes: sizes, vacuum, missing indexes
 """

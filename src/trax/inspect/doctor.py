@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from trax.clock import format_duration, utc_now
 from trax.engine.live_settings import LiveSettings
+from trax.inspect.storage import index_finding, storage_findings, wal_file_finding
 from trax.records.status import Finding
 from trax.records.worker import declaration_conflicts
-from trax.store import Store, dialect, inspect, secrets, workers
+from trax.store import Store, dialect, inspect, secrets, storage, workers
 from trax.store.engine import Timeouts
 from trax.store.listen import can_listen
 from trax.store.migrations import compare_revision, status
@@ -20,13 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from trax.store import Connection
-    from trax.store.inspect import Bloat, Leftovers, OldTransaction, SqliteState
+    from trax.store.inspect import Leftovers, OldTransaction, SqliteState
     from trax.store.migrations import SchemaStatus
 
 
 LONG_TRANSACTION: Final = timedelta(minutes=5)
-
-MANY_DEAD_ROWS: Final = 50_000
 
 MAX_CLOCK_SKEW: Final = timedelta(seconds=5)
 
@@ -58,17 +57,20 @@ def _findings(store: Store, address: str) -> Iterator[Finding]:
         yield from manifest_findings(*store.read(_find_manifest_problems, store))
         keyring = load_keyring()
         yield secret_finding(store.read(secrets.count_keys), None if keyring is None else keyring.ids)
+        yield index_finding(store.read(storage.find_missing_indexes))
     if can_listen(address):
         yield from _postgresql_findings(store, address)
     else:
-        yield from sqlite_findings(store.read(inspect.load_sqlite_state))
+        records = store.read(storage.count_records) if schema.state == "current" else 0
+        yield from sqlite_findings(store.read(inspect.load_sqlite_state), records)
+        yield wal_file_finding(store.read(storage.find_wal_bytes))
 
 
 def _postgresql_findings(store: Store, address: str) -> Iterator[Finding]:
     found = store.read(inspect.load_postgresql_state)
     yield clock_finding(store.read(_clock_skew))
     yield transaction_finding(found.oldest)
-    yield from bloat_findings(found.bloat)
+    yield from storage_findings(store.read(storage.load_postgresql_storage))
     yield autovacuum_finding(is_on=found.autovacuum)
     listen_url = LiveSettings.load({}).current.listen_url
     is_stable = store.read(inspect.backend_pid) == found.backend_pid
@@ -136,15 +138,6 @@ def transaction_finding(oldest: OldTransaction | None) -> Finding:
     )
 
 
-def bloat_findings(tables: Sequence[Bloat]) -> Iterator[Finding]:
-    bloated = [each for each in tables if each.dead > MANY_DEAD_ROWS and each.dead > each.live]
-    for each in bloated:
-        text = f"table {each.table} has {each.dead} dead rows and {each.live} live rows"
-        yield Finding("bloat", text, f"VACUUM (ANALYZE) trax.{each.table}; then check why autovacuum did not")
-    if not bloated:
-        yield Finding("bloat", "no table has many dead rows")
-
-
 def autovacuum_finding(*, is_on: bool) -> Finding:
     if is_on:
         return Finding("autovacuum", "autovacuum is on")
@@ -202,7 +195,7 @@ def secret_finding(needed: Mapping[str, int], known: Collection[str] | None) -> 
     return Finding("secrets", text, "add the key to $TRAX_SECRET_KEY on all workers, or queue the jobs again")
 
 
-def sqlite_findings(state: SqliteState) -> Iterator[Finding]:
+def sqlite_findings(state: SqliteState, records: int = 0) -> Iterator[Finding]:
     is_wal, is_full = state.journal_mode in ("wal", "memory"), state.synchronous >= SYNCHRONOUS_FULL
     local = "keep the file on a local disk: a network file system cannot share memory between processes"
     yield Finding("journal", f"the journal mode is {state.journal_mode}", None if is_wal else local)
@@ -210,5 +203,6 @@ def sqlite_findings(state: SqliteState) -> Iterator[Finding]:
     yield Finding("synchronous", f"synchronous is {state.synchronous}", None if is_full else safe)
     size, free = state.pages * state.page_bytes, state.free_pages / max(1, state.pages)
     is_hollow = size > WORTH_A_VACUUM_BYTES and free > MAX_FREE_SHARE
-    text = f"the file has {size / 1024**2:.1f} MiB, {free:.0%} of it free"
+    share = f"; {size * (1 - free) / records / 1024:.1f} KiB for each record" if records else ""
+    text = f"the file has {size / 1024**2:.1f} MiB, {free:.0%} of it free{share}"
     yield Finding("size", text, "run VACUUM while no server runs" if is_hollow else None)

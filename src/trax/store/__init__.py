@@ -38,6 +38,7 @@ secrets.py       encrypted inputs, in all tables
 listing.py       pages and counts of lists
 status.py        status, live view, gauges, change marks
 inspect.py       facts for `trax why` and `trax db doctor`
+storage.py       how tables and indexes are stored, for `trax db doctor`
 foreign_jobs.py  job stores of other schedulers
 """
 

@@ -13,7 +13,6 @@ from trax.store.listen import open_connection
 from trax.store.queue import parking
 from trax.store.runs.claim import PENDING_HERE
 from trax.store.schema import tables
-from trax.store.schema.define import SCHEMA
 from trax.store.schema.metadata import ACTIVE
 from trax.store.schema.work_queue import PARKED, QUEUED
 
@@ -196,10 +195,6 @@ OLDEST_TRANSACTION: Final = text("""
       AND backend_type = 'client backend'
     ORDER BY xact_start LIMIT 1
 """)
-BLOAT: Final = text("""
-    SELECT relname, n_live_tup, n_dead_tup FROM pg_stat_user_tables
-    WHERE schemaname = :schema ORDER BY n_dead_tup DESC
-""")
 
 
 class OldTransaction(NamedTuple):
@@ -211,19 +206,10 @@ class OldTransaction(NamedTuple):
     application: str
 
 
-class Bloat(NamedTuple):
-    """Live rows of a table, and dead rows not yet vacuumed."""
-
-    table: str
-    live: int
-    dead: int
-
-
 class PostgresqlState(NamedTuple):
     """Health data of a PostgreSQL database."""
 
     oldest: OldTransaction | None
-    bloat: list[Bloat]
     autovacuum: bool
     backend_pid: int
 
@@ -249,10 +235,8 @@ class Leftovers(NamedTuple):
 
 def load_postgresql_state(connection: Connection) -> PostgresqlState:
     oldest = connection.execute(OLDEST_TRANSACTION).one_or_none()
-    bloat = connection.execute(BLOAT, {"schema": SCHEMA})
     return PostgresqlState(
         oldest=OldTransaction(*oldest) if oldest else None,
-        bloat=[Bloat(*row) for row in bloat],
         autovacuum=connection.execute(text("SHOW autovacuum")).scalar_one() == "on",
         backend_pid=backend_pid(connection),
     )

@@ -46,7 +46,9 @@ def delete_ended(
     references of child runs and dead letters are set to NULL.
     """
     dialect = connection.dialect.name
-    rows = _load_expired(connection, sorted(trains), ended_before, limit, resume_at)
+    # Those that were left off earliest come first, or a busy train would keep the batches from all others.
+    in_turn = sorted(trains, key=lambda train: (resume_at.get(train, BEGINNING), train))
+    rows = _load_expired(connection, in_turn, ended_before, limit, resume_at)
     if rows:
         runs = document({"id": row.id, "entry_id": row.entry_id} for row in rows)
         connection.execute(_delete_entries(dialect), {"runs": runs})

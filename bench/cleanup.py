@@ -1,0 +1,234 @@
+"""Whether history stays small: records end at a steady rate, and the cleanup deletes those that are too old.
+
+The database itself writes the ended jobs, so that no fleet is needed; the cleanup is the real duty of a
+server, and a dispatcher visits the gate beside it. Sizes are compared with those at the moment when records
+have been deleted for as long as they are kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from datetime import timedelta
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import text
+
+from bench import scale
+from bench.databases import settle
+from bench.figures import Sheet, percentile, row
+from bench.history import TRAINS, Size, long_app, work
+from bench.options import Options
+from trax.server.loops import clean_metadata_now, dispatch_now
+from trax.store.gate_memory import GateMemory
+from trax.testing.postgres import postgres_server
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from trax import Trax
+    from trax.store import Connection, Store
+
+RATE: Final = 5_000
+RECORDS: Final = 1_000_000
+RETENTION_SECONDS: Final = 30
+INTERVAL_SECONDS: Final = 10
+WARM_VISITS: Final = 50
+WRITES_A_SECOND: Final = 5
+VISIT_SECONDS: Final = 0.02
+SERVER: Final = {"max_wal_size": "4GB", "shared_buffers": "512MB", "autovacuum_naptime": "10s"}
+MAX_GROWTH: Final = 1.5
+WIDTHS: Final = (12, 12, 12, 12, 12, 12)
+CLEANED: Final = "ended"
+"""The trains whose records are deleted begin with this; the history beside them stays."""
+ENDED: Final = f"""
+    WITH runs AS (
+      INSERT INTO trax.metadata (external_id, train, state, group_id, input, output, created_at, started_at,
+        ended_at, submitter, worker_id, host)
+      SELECT gen_random_uuid()::text, '{CLEANED}-' || (10 + n % {TRAINS}), 'completed', n % 100 + 1,
+        '{{"number": 1}}'::json, '{{"number": 1}}'::json, now(), now(), clock_timestamp(), 'local', 1, 'box'
+      FROM generate_series(1, :jobs) n RETURNING id, external_id, train
+    )
+    INSERT INTO trax.work_queue (external_id, train, input, status, origin, ready, metadata_id, created_at,
+      dispatched_at)
+    SELECT external_id, train, '{{"number": 1}}'::json, 'dispatched', 'queue', true, id, now(), now()
+    FROM runs
+"""  # noqa: S608 - nobody else has a word in it
+SIZES: Final = """
+    SELECT relname::text, pg_relation_size(relid), pg_indexes_size(relid) FROM pg_stat_user_tables
+    WHERE schemaname = 'trax' AND relname IN ('metadata', 'work_queue')
+"""
+OLDEST: Final = f"""
+    SELECT max(extract(epoch FROM now() - (
+      SELECT min(ended_at) FROM trax.metadata WHERE train = '{CLEANED}-' || (10 + n)
+    )))::float FROM generate_series(0, {TRAINS - 1}) n
+"""  # noqa: S608 - nobody else has a word in it
+"""Of all trains."""
+
+
+@dataclass
+class Watched:
+    """What happens beside each other, counted."""
+
+    inserted: int = 0
+    deleted: int = 0
+    batches: list[float] = field(default_factory=list[float])
+    visits: list[float] = field(default_factory=list[float])
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The state of the database at one moment."""
+
+    seconds: float
+    inserted: int
+    deleted: int
+    sizes: dict[str, int]
+    oldest_seconds: float
+
+
+async def _insert(store: Store, watched: Watched, rate: int) -> None:
+    """Write ended jobs at this rate, however long each statement takes."""
+    began, each = time.monotonic(), rate // WRITES_A_SECOND
+    for number in range(1, 10**9):
+        await store.call(lambda connection: connection.execute(text(ENDED), {"jobs": each}))
+        watched.inserted += each
+        await asyncio.sleep(max(0.0, began + number / WRITES_A_SECOND - time.monotonic()))
+
+
+async def _clean_up(app: Trax, store: Store, watched: Watched) -> None:
+    """The loop of a server: batch after batch until one is not full, then a pause."""
+    resume_at: Mapping[str, datetime] = {}
+    while True:
+        began = time.monotonic()
+        cleaned = await store.call(clean_metadata_now, store, app.parts, resume_at)
+        resume_at = cleaned.resume_at
+        if cleaned.total:
+            watched.batches.append(time.monotonic() - began)
+        watched.deleted += cleaned.total
+        await asyncio.sleep(0 if cleaned.run_again else INTERVAL_SECONDS)
+
+
+async def _visit(app: Trax, store: Store, watched: Watched) -> None:
+    memory = GateMemory()
+    while True:
+        began = time.monotonic()
+        await store.call(dispatch_now, store, app.parts, None, None, memory)
+        watched.visits.append(time.monotonic() - began)
+        await asyncio.sleep(VISIT_SECONDS)
+
+
+def _read(connection: Connection, watched: Watched, began: float) -> Sample:
+    sizes: dict[str, int] = {}
+    for name, table, indexes in connection.execute(text(SIZES)):
+        sizes |= {name: table, f"{name}, indexes": indexes}
+    oldest = connection.execute(text(OLDEST)).scalar() or 0.0
+    return Sample(time.monotonic() - began, watched.inserted, watched.deleted, sizes, oldest)
+
+
+async def watch(
+    url: str, *, seconds: float, rate: int, every: float
+) -> tuple[list[Sample], Watched, list[float]]:
+    """Let all of it run beside each other; also the visits before it, without anything beside them."""
+    app = long_app(
+        url,
+        max_active_jobs=100,
+        metadata_cleanup_enabled=True,
+        metadata_cleanup_trains=[f"{CLEANED}-{10 + number}" for number in range(TRAINS)],
+        metadata_cleanup_retention=timedelta(seconds=RETENTION_SECONDS),
+    )
+    for number in range(TRAINS):
+        app.train(f"{CLEANED}-{10 + number}", work)
+    store, watched, alone = (await app.parts.store.open()).engine_lane, Watched(), Watched()
+    try:
+        await _for_a_while(_visit(app, store, alone), seconds=min(10.0, seconds / 10))
+        began, samples = time.monotonic(), list[Sample]()
+        duties = (_insert(store, watched, rate), _clean_up(app, store, watched), _visit(app, store, watched))
+        tasks = [asyncio.create_task(duty) for duty in duties]
+        while not samples or samples[-1].seconds < seconds:
+            done, _ = await asyncio.wait(tasks, timeout=every)
+            for task in done:
+                task.result()
+            samples.append(await store.ask(_read, watched, began))
+        await _cancel(tasks)
+    finally:
+        app.close()
+    return samples, watched, alone.visits[WARM_VISITS:] or alone.visits
+
+
+async def _for_a_while(duty: Any, *, seconds: float) -> None:
+    task = asyncio.create_task(duty)
+    await asyncio.wait([task], timeout=seconds)
+    await _cancel([task])
+
+
+async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def growth(samples: list[Sample]) -> dict[str, float]:
+    """How much larger each table and its indexes became than when deletes had first caught up."""
+    steady = next((each for each in samples if each.seconds >= 2 * RETENTION_SECONDS), samples[-1])
+    later = [each for each in samples if each.seconds >= steady.seconds]
+    return {name: max(each.sizes[name] for each in later) / size for name, size in steady.sizes.items()}
+
+
+def main(options: Options) -> None:
+    minutes = options.minutes or options.sized(30, 1)
+    records = options.sized(RECORDS, 20_000)
+    rate = options.sized(RATE, 500)
+    print(
+        f"cleanup: {rate:,} jobs a second end for {minutes:g} min beside {records:,} records; each is "
+        f"deleted after {RETENTION_SECONDS} s",
+        flush=True,
+    )
+    size = Size(runs=records, manifests=1_000, queued=0, letters=1, lines=1, groups=100)
+    with postgres_server(durable=True, settings=SERVER) as server:
+        scale.build(server.url, size)
+        settle(server.url)
+        samples, watched, alone = asyncio.run(
+            watch(server.url, seconds=60 * minutes, rate=rate, every=options.sized(20, 5))
+        )
+    _report(samples, watched, alone, Sheet("cleanup", options))
+
+
+def _report(samples: list[Sample], watched: Watched, alone: list[float], sheet: Sheet) -> None:
+    row("after", "inserted", "deleted", "oldest", "metadata", "its indexes", "work_queue", widths=WIDTHS)
+    for each in samples:
+        sizes = [
+            f"{each.sizes[name] / 1e6:,.0f} MB" for name in ("metadata", "metadata, indexes", "work_queue")
+        ]
+        cells = (f"{each.inserted:,}", f"{each.deleted:,}", f"{each.oldest_seconds:.0f} s", *sizes)
+        row(f"{each.seconds:.0f} s", *cells, widths=WIDTHS)
+    seconds, last = samples[-1].seconds, samples[-1]
+    print(f"  inserted {last.inserted / seconds:,.0f} a second, deleted {last.deleted / seconds:,.0f}")
+    batches = watched.batches or [0.0]
+    print(
+        f"  a batch takes {1e3 * median(batches):.0f} ms, 99 of 100 {1e3 * percentile(batches, 0.99):.0f} ms"
+    )
+    quantiles = {share: percentile(watched.visits, share) for share in (0.5, 0.99)}
+    for share, beside in quantiles.items():
+        before = percentile(alone, share)
+        name = f"a visit to the gate, p{share * 100:g}"
+        print(f"  {name}: {1e3 * beside:.1f} ms, {1e3 * before:.1f} ms with nothing beside it")
+    grown = growth(samples)
+    sheet.goal_at_most("oldest record", [last.oldest_seconds], 2 * RETENTION_SECONDS, ".0f", " s")
+    for name, share in grown.items():
+        sheet.goal_at_most(f"{name}, over its steady size", [share], MAX_GROWTH, ".2f", " x")
+    sheet.figures = {
+        "inserted a second": last.inserted / seconds,
+        "deleted a second": last.deleted / seconds,
+        "visit p50": quantiles[0.5],
+        "visit p99": quantiles[0.99],
+        "growth": grown,
+    }
+    sheet.save()
+
+
+if __name__ == "__main__":
+    main(Options())

@@ -1,0 +1,337 @@
+"""`make soak MINUTES=30`: a real fleet under load and faults, and whether anything grows or gets lost.
+
+A scheduler and two workers run on PostgreSQL. One worker is killed again and again, sessions of the database
+are ended, and the database restarts; the other processes must survive it all. Memory, threads, files, tasks,
+connections and tables are sampled. At the end the last third of the samples may not exceed the middle third.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from itertools import cycle
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import psycopg
+
+from bench.processes import PROC, megabytes
+from trax import Trax
+from trax.errors import StoreError, TraxError
+from trax.testing.postgres import PostgresServer, postgres_server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+TRAX: Final = Path(sys.executable).with_name("trax")
+PROJECT: Final = Path(__file__).parent.parent
+VICTIM: Final = "worker-2"
+COMMANDS: Final[dict[str, list[str]]] = {
+    "scheduler": ["scheduler"],
+    "worker-1": ["worker", "--concurrency", "10"],
+    VICTIM: ["worker", "--concurrency", "10"],
+}
+BURST: Final = 20
+BURST_SECONDS: Final = 0.5
+IDLE_SECONDS: Final = 120
+FEWEST_SAMPLES: Final = 9
+SESSIONS: Final = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
+END_SESSIONS: Final = """
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE application_name LIKE 'trax%' AND pid <> pg_backend_pid()
+"""
+TABLE_SIZES: Final = """
+    SELECT relname::text, pg_total_relation_size(relid) / 1e6 FROM pg_stat_user_tables
+    WHERE schemaname = 'trax' AND relname IN ('metadata', 'work_queue', 'log', 'dead_letter', 'worker')
+"""
+OVER_LIMIT: Final = """
+    SELECT g.name FROM trax.manifest_group g JOIN trax.metadata m ON m.group_id = g.id
+    WHERE m.state IN ('pending', 'in_progress') GROUP BY g.id HAVING count(*) > g.max_active_jobs
+"""
+BUSY: Final = """
+    SELECT (SELECT count(*) FROM trax.work_queue WHERE status = 'queued')
+      + (SELECT count(*) FROM trax.metadata WHERE state IN ('pending', 'in_progress'))
+"""
+INVARIANTS: Final = {
+    "runs that have ended before they began": "SELECT id FROM trax.metadata WHERE ended_at < started_at",
+    "dispatched entries whose run was never written": """
+        SELECT id FROM trax.work_queue WHERE status = 'dispatched' AND metadata_id IS NULL""",
+    "manifests with two active runs": """
+        SELECT manifest_id FROM trax.metadata WHERE state IN ('pending', 'in_progress')
+        GROUP BY manifest_id HAVING count(manifest_id) > 1""",
+    "runs in progress of workers that are gone": """
+        SELECT m.id FROM trax.metadata m WHERE m.state = 'in_progress'
+        AND NOT EXISTS (SELECT FROM trax.worker w WHERE w.id = m.worker_id)""",
+    "schedules that have gone silent": """
+        SELECT m.id FROM trax.manifest m WHERE m.enabled AND m.retired_at IS NULL
+        AND m.schedule_type = 'interval' AND m.next_due_at IS NULL
+        AND NOT EXISTS (SELECT FROM trax.work_queue q WHERE q.manifest_id = m.id AND q.status = 'queued')
+        AND NOT EXISTS (SELECT FROM trax.metadata r WHERE r.manifest_id = m.id
+          AND r.state IN ('pending', 'in_progress'))
+        AND NOT EXISTS (SELECT FROM trax.dead_letter d WHERE d.manifest_id = m.id
+          AND d.status = 'awaiting_intervention')""",
+}
+
+
+class Tolerance(NamedTuple):
+    """How much more the last third may be than the middle one: a share, and so much in any case."""
+
+    share: float
+    more: float
+
+
+TOLERANCES: Final = {
+    "MB": Tolerance(0.05, 8.0),
+    "threads": Tolerance(0, 3),
+    "files": Tolerance(0.1, 5),
+    "tasks": Tolerance(0.2, 20),
+    "connections": Tolerance(0.1, 5),
+    "MB of": Tolerance(0.25, 3.0),
+}
+
+
+@dataclass
+class Verdict:
+    """What came of it."""
+
+    samples: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
+    faults: Counter[str] = field(default_factory=Counter[str])
+    accepted: int = 0
+    lost: list[int] = field(default_factory=list[int])
+    broken: list[str] = field(default_factory=list[str])
+
+    @property
+    def grown(self) -> list[str]:
+        names = sorted({name for sample in self.samples for name in sample})
+        series = {name: [sample[name] for sample in self.samples if name in sample] for name in names}
+        return [fault for name, figures in series.items() if (fault := judge(name, figures))]
+
+    @property
+    def is_well(self) -> bool:
+        return not (self.grown or self.lost or self.broken)
+
+
+def judge(name: str, figures: Sequence[float]) -> str | None:
+    """Compare the last third with the middle one; the first third is for warming up."""
+    if len(figures) < FEWEST_SAMPLES:
+        return None
+    third = len(figures) // 3
+    middle, last = median(figures[third : 2 * third]), median(figures[2 * third :])
+    kind = next(kind for kind in sorted(TOLERANCES, key=len, reverse=True) if kind in name)
+    share, more = TOLERANCES[kind]
+    most = middle * (1 + share) + more
+    return f"{name} grew from {middle:,.1f} to {last:,.1f}, at most {most:,.1f}" if last > most else None
+
+
+class SoakedFleet:
+    """Processes of one app on one database, in one folder."""
+
+    def __init__(self, url: str, folder: Path, stack: ExitStack) -> None:
+        self._url = url
+        self._folder = folder
+        self._stack = stack
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, name: str) -> None:
+        words = [TRAX, COMMANDS[name][0], "bench.soak_app:app", *COMMANDS[name][1:]]
+        environment = os.environ | {"TRAX_DATABASE_URL": self._url, "PYTHONPATH": str(PROJECT)}
+        with (self._folder / "log").open("ab") as log:
+            process = subprocess.Popen(words, cwd=self._folder, env=environment, stdout=log, stderr=log)
+        self._stack.callback(process.kill)
+        self.processes[name] = process
+
+    def kill_victim(self) -> None:
+        self.processes[VICTIM].kill()
+        self.processes[VICTIM].wait()
+        self.start(VICTIM)
+
+    def stop(self) -> list[str]:
+        """End all in peace; those that did not."""
+        for process in self.processes.values():
+            process.send_signal(signal.SIGTERM)
+        codes = {name: process.wait(120) for name, process in self.processes.items()}
+        if codes[VICTIM] == -signal.SIGTERM:  # it was still starting, and did not listen yet
+            del codes[VICTIM]
+        return [f"{name} ended with status {code}" for name, code in codes.items() if code]
+
+    def sample(self) -> dict[str, float]:
+        """What the processes that nobody kills use."""
+        found: dict[str, float] = {}
+        tasks = {pid: int(count) for pid, count in map(str.split, self.lines("tasks"))}
+        for name, process in self.processes.items():
+            if name == VICTIM:
+                continue
+            folder = PROC / str(process.pid)
+            found[f"{name}: MB"] = megabytes(process.pid)
+            found[f"{name}: threads"] = sum(1 for _ in (folder / "task").iterdir())
+            found[f"{name}: files"] = sum(1 for _ in (folder / "fd").iterdir())
+            if str(process.pid) in tasks:
+                found[f"{name}: tasks"] = tasks[str(process.pid)]
+        return found
+
+    def lines(self, file: str) -> list[str]:
+        path = self._folder / file
+        return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+
+@dataclass
+class Soak:
+    """One soak, from its start to its verdict."""
+
+    server: PostgresServer
+    fleet: SoakedFleet
+    app: Trax
+    verdict: Verdict
+    accepted: set[int] = field(default_factory=set[int])
+
+    async def produce(self) -> None:
+        """Queue jobs, cancel some, and resolve dead letters, for ever; the database may be away."""
+        number = 0
+        while True:
+            batch = list(range(number, number + BURST))
+            with suppress(TraxError):
+                await self.app.queue_many("counted", batch)
+                self.accepted.update(
+                    batch
+                )  # a call that failed may have been accepted, too: then it is no loss
+                await self.app.queue_many("told", batch[:3])
+                await self.app.queue("hopeless", number)
+                await self.app.queue("slow", number)
+                slow = await self.app.executions.list(train="slow", state="in_progress", limit=20)
+                await self.app.executions.cancel([run.id for run in slow])
+                await self.app.dead_letters.acknowledge_all("it is meant to fail")
+            number += BURST
+            await asyncio.sleep(BURST_SECONDS)
+
+    async def break_things(self, every: float) -> None:
+        faults: dict[str, Callable[[], Any]] = {
+            "worker killed": self.fleet.kill_victim,
+            "sessions ended": lambda: self.query(END_SESSIONS),
+            "database restarted": lambda: self.server.restart("fast"),
+        }
+        for name in cycle(faults):
+            await asyncio.sleep(every)
+            await asyncio.to_thread(faults[name])
+            self.verdict.faults[name] += 1
+
+    async def watch(self, seconds: float, every: float) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            await asyncio.sleep(every)
+            with suppress(psycopg.OperationalError):  # it restarts
+                sample = await asyncio.to_thread(self._sample)
+                self.verdict.samples.append(sample)
+
+    def _sample(self) -> dict[str, float]:
+        sample = self.fleet.sample()
+        sample["connections"] = float(self.query(SESSIONS)[0][0])
+        sample |= {f"MB of {name}": float(size) for name, size in self.query(TABLE_SIZES)}
+        over = [f"group {name} is over its limit" for (name,) in self.query(OVER_LIMIT)]
+        self.verdict.broken += over
+        return sample
+
+    async def settle(self) -> None:
+        """Let everything that was accepted end, without new work."""
+        give_up = time.monotonic() + IDLE_SECONDS
+        while time.monotonic() < give_up:
+            with suppress(StoreError):
+                for name in ("tick", "after"):
+                    for number in range(5):
+                        await self.app.manifests.disable(f"{name}-{number}")
+                break
+            await asyncio.sleep(0.5)
+        while await asyncio.to_thread(self._count_busy):
+            slow = await self.app.executions.list(train="slow", state="in_progress", limit=100)
+            await self.app.executions.cancel([run.id for run in slow])
+            if time.monotonic() > give_up:
+                self.verdict.broken.append(f"{self._count_busy()} jobs have not ended after {IDLE_SECONDS} s")
+                return
+            await asyncio.sleep(0.2)
+
+    def _count_busy(self) -> int:
+        return int(self.query(BUSY)[0][0])
+
+    def query(self, statement: str) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.server.url, autocommit=True) as connection:
+            return connection.execute(statement.encode()).fetchall()
+
+    def verify(self) -> None:
+        """What must hold in the database when all is quiet. The one place to call another verification."""
+        for name, statement in INVARIANTS.items():
+            rows = self.query(statement)
+            if rows:
+                self.verdict.broken.append(f"{name}: {[row[0] for row in rows][:10]}")
+
+
+async def soak(server: PostgresServer, folder: Path, *, seconds: float) -> Verdict:
+    """Let a fleet work for this long, with a fault every minute, or three in all if that is more."""
+    os.environ["TRAX_DATABASE_URL"] = server.url
+    from bench.soak_app import app  # it reads the address
+
+    with ExitStack() as stack:
+        fleet = SoakedFleet(server.url, folder, stack)
+        one = Soak(server, fleet, app, Verdict())
+        await app.parts.store.open()  # migrated before they all start
+        for name in COMMANDS:
+            fleet.start(name)
+        duties = [one.produce(), one.break_things(min(60.0, seconds / 4))]
+        tasks = [asyncio.create_task(duty) for duty in duties]
+        await one.watch(seconds, min(20.0, seconds / 12))
+        for task in tasks:
+            task.cancel()
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+        one.verdict.broken += [repr(each) for each in ended if not isinstance(each, asyncio.CancelledError)]
+        await one.settle()
+        one.verify()
+        one.verdict.broken += fleet.stop()
+        ran = set(map(int, fleet.lines("ran")))
+        one.verdict.accepted, one.verdict.lost = len(one.accepted), sorted(one.accepted - ran)
+        app.close()
+    return one.verdict
+
+
+def report(verdict: Verdict) -> str:
+    """A table of the samples: the median of each third, and what was wrong."""
+    names = sorted({name for sample in verdict.samples for name in sample})
+    lines = [f"{'':<28}{'first third':>14}{'middle':>14}{'last':>14}"]
+    for name in names:
+        figures = [sample[name] for sample in verdict.samples if name in sample]
+        third = max(1, len(figures) // 3)
+        parts = (figures[:third], figures[third : 2 * third] or figures, figures[2 * third :] or figures)
+        lines.append(f"{name:<28}" + "".join(f"{median(part):>14,.1f}" for part in parts))
+    faults = ", ".join(f"{count} x {name}" for name, count in verdict.faults.items())
+    lines.append(f"{verdict.accepted:,} jobs accepted, {len(verdict.lost)} lost; {faults}")
+    wrong = [*verdict.grown, *verdict.broken, *(["lost: " + str(verdict.lost[:10])] if verdict.lost else [])]
+    if len(verdict.samples) < FEWEST_SAMPLES:
+        lines.append("too short to say whether anything grows")
+    return "\n".join([*lines, *(f"WRONG  {each}" for each in wrong)] + ([] if wrong else ["all is well"]))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30.0)
+    minutes: float = parser.parse_args(arguments).minutes
+    if not PROC.is_dir():
+        print("a soak reads /proc, which this system does not have")
+        return 2
+    with (
+        tempfile.TemporaryDirectory(prefix="trax-soak-") as folder,
+        postgres_server(durable=True) as server,
+    ):
+        verdict = asyncio.run(soak(server, Path(folder), seconds=60 * minutes))
+    print(report(verdict))
+    return 0 if verdict.is_well else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,38 @@
+"""A job costs PostgreSQL what docs/cost.md says: statements, transactions, row versions and WAL, counted."""
+
+from __future__ import annotations
+
+import pytest
+from tests.store.test_plan_bounds import has_auto_explain
+
+from bench import cost
+from trax.testing.postgres import postgres_server
+
+HOT, WAL = 4, -1
+WAL_TOLERANCE = 0.1
+HOT_TOLERANCE = 0.1
+"""It depends on how many rows are on a page."""
+
+
+@pytest.mark.postgresql
+def test_a_job_costs_what_the_page_says() -> None:
+    page = cost.read_table(cost.PAGE.read_text(encoding="utf-8"))
+    with postgres_server(settings=cost.SERVER) as server:
+        if not has_auto_explain(server.url):
+            pytest.skip("this PostgreSQL has no auto_explain, which tells the statements")
+        counted = cost.read_table(cost.build_table(cost.measure(server.url)))
+
+    assert list(counted) == list(page)
+    exact = {name: figures[:HOT] + figures[HOT + 1 : WAL] for name, figures in counted.items()}
+    assert exact == {name: figures[:HOT] + figures[HOT + 1 : WAL] for name, figures in page.items()}, (
+        "a job costs more or less than docs/cost.md says; if that is right, run `python -m bench cost`"
+    )
+    for name, figures in counted.items():
+        assert figures[HOT] == pytest.approx(page[name][HOT], abs=HOT_TOLERANCE), name
+        assert figures[WAL] == pytest.approx(page[name][WAL], rel=WAL_TOLERANCE), name
+
+
+def test_the_table_is_read_as_it_is_written() -> None:
+    table = cost.build_table({"a job, in all": cost.Cost(4, 3, 144_800, 200, 201, 81, 0)})
+
+    assert cost.read_table(table) == {"a job, in all": [4, 3, 2, 2.01, 0.81, 0, 1448]}

@@ -52,6 +52,16 @@ def is_duration(value: Any) -> bool:
     return isinstance(value, timedelta) and timedelta() <= value <= LONGEST_DURATION
 
 
+def duration_within_bounds(seconds: float) -> timedelta:
+    """A duration from a stored number of seconds; one beyond the limits becomes the longest or zero.
+
+    Written values are within them. A row that was edited by hand may not be, and must not stop a loop.
+    """
+    if not isinstance(cast("Any", seconds), int | float) or seconds != seconds:  # noqa: PLR0124 - NaN
+        return LONGEST_DURATION
+    return timedelta(seconds=min(max(seconds, 0.0), LONGEST_SECONDS))
+
+
 def is_moment(value: Any) -> bool:
     """Whether the value is an aware datetime between EARLIEST and LATEST, compared in UTC."""
     return isinstance(value, datetime) and value.tzinfo is not None and EARLIEST <= value <= LATEST

@@ -263,3 +263,24 @@ def test_a_server_runs_in_uvloop_where_it_is_installed(monkeypatch: pytest.Monke
 
     monkeypatch.setitem(sys.modules, "uvloop", None)
     assert loops.run_server(name_of_loop()).startswith("asyncio")
+
+
+async def test_a_turn_whose_cause_was_repaired_follows_at_once_and_any_other_waits() -> None:
+    failures: list[str] = []
+
+    async def turn() -> float | None:
+        raise ValueError("a row of odd content")
+
+    async def repair(error: Exception) -> bool:
+        failures.append(str(error))
+        if len(failures) == 2:
+            loop.stop()
+            raise RuntimeError("the repair fails too")
+        return True
+
+    loop = Loop("test", turn, poll_seconds=lambda: LONG)
+    loop.repair = repair
+    async with asyncio.timeout(30):
+        await loop.run()
+
+    assert failures == ["a row of odd content"] * 2

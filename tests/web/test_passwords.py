@@ -11,6 +11,7 @@ from sqlalchemy import text
 from tests.support.control_room import NOON, PASSWORD, access, browser, csrf_token_on, log_in, railway
 
 from trax import Trax
+from trax.errors import DefinitionError
 from trax.store import passwords as rows
 from trax.store.passwords import StoredPassword
 from trax.store.schema import tables
@@ -18,7 +19,7 @@ from trax.testing import Harness
 from trax.web import Role, User, create
 from trax.web import access as access_web
 from trax.web import passwords as passwords_web
-from trax.web.access import CHECKS, TooManyChecks, hash_password, matches
+from trax.web.access import CHECKS, TooManyChecks, hash_password, is_outdated, matches
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -226,6 +227,33 @@ async def test_who_cannot_be_written_down_logs_in_all_the_same(
     assert answers == [303, 303, 401]
     assert caplog.text.count("logins use the configured hashes") == 1
     assert "scrypt." not in caplog.text
+
+
+@pytest.mark.parametrize("column", ["hash", "proof", "user"])
+@pytest.mark.parametrize("value", ["'ü'", "''", "x'ff00'", "'scrypt.99.99.9.' || 'a'"])
+async def test_a_row_of_any_content_keeps_nobody_out(h: Harness, url: str, column: str, value: str) -> None:
+    web = dashboard(h.app, olga=OLD, vera=OLD)
+    await enter(web)
+    written = value if url.startswith("sqlite") else value.replace("x'ff00'", "repeat('y', 100000)")
+    await execute(h.app, f"""UPDATE {{table}} SET "{column}" = {written}""")  # noqa: S608
+
+    entered = [await enter(web), await enter(web, "vera"), await enter(web, password=WRONG)]
+
+    assert entered == [303, 303, 401]
+
+
+@pytest.mark.parametrize("work", ["17.1.1", "16.8.1"])
+def test_a_hash_is_outdated_by_its_whole_cost(work: str) -> None:
+    salt_and_digest = OLD.split(".", 4)[4]
+
+    assert is_outdated(f"scrypt.{work}.{salt_and_digest}")
+    assert not is_outdated(f"scrypt.17.8.1.{salt_and_digest}")
+
+
+@pytest.mark.parametrize("cut", [1, 2, 5, 20])
+def test_a_hash_that_was_not_copied_whole_is_refused_where_it_is_configured(cut: int) -> None:
+    with pytest.raises(DefinitionError, match="--hash-password"):
+        User(OLD[:-cut])
 
 
 async def test_the_log_names_the_user_of_an_outdated_hash_once(

@@ -114,9 +114,11 @@ def record_declared_limit(connection: Connection, *, now: datetime) -> None:
     from trax.engine.actor import DECLARATION
     from trax.records.audit import DECLARED_SETTINGS, NewAudit
     from trax.store import audit, workers
+    from trax.store.types import parse_mapping
 
     texts = workers.load_dispatcher_settings(connection)
-    limits = {json.loads(text).get(GLOBAL_LIMIT) for text in texts}
+    published = (parse_mapping(text).get(GLOBAL_LIMIT) for text in texts)
+    limits = {limit for limit in published if isinstance(limit, int | None)}
     ordered = sorted(limits, key=lambda limit: (limit is None, limit))
     after = {GLOBAL_LIMIT: ordered[0] if len(ordered) == 1 else ordered}
     last = audit.load_last(connection, DECLARED_SETTINGS)

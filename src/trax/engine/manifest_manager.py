@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from trax.bounds import LARGEST_COUNT
 from trax.engine.finish import record_cycle
 from trax.engine.parking import FleetCache, expire_parked, requeue_runs_without_worker
 from trax.engine.rescue import WORKER_LOST, can_declare_lost, count_as_failures
@@ -460,7 +461,7 @@ def _row(number: int, state: ManifestState, decision: ToEnqueue, own_input: str 
         "origin": str(decision.origin),  # a plain str: binding an enum is slow
         "priority": decision.priority,
         "group_priority": state.group_priority,
-        "attempt": state.failure_count + 1 if is_retry else 1,
+        "attempt": min(state.failure_count + 1, LARGEST_COUNT) if is_retry else 1,
         "scheduled_for": decision.scheduled_for,
     }
     if own_input is not None:

@@ -6,7 +6,6 @@ letter. A pending run whose last possible worker is gone goes back to the queue.
 
 from __future__ import annotations
 
-import json
 import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
@@ -18,6 +17,7 @@ from trax.store import dead_letters, gate, workers
 from trax.store.announce import announce
 from trax.store.queue import parking, requeue
 from trax.store.runs import hand_over
+from trax.store.types import parse_mapping, parse_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -102,13 +102,13 @@ def load_fleet(connection: Connection) -> WorkerFleet:
     return WorkerFleet(
         workers=tuple(
             AcceptedWork(
-                frozenset((*json.loads(row.trains), *json.loads(row.aliases or "[]"))),
-                None if row.groups is None else frozenset(json.loads(row.groups)),
+                frozenset((*parse_names(row.trains), *parse_names(row.aliases))),
+                None if row.groups is None else frozenset(parse_names(row.groups)),
             )
             for row in rows
             if row.kind == "worker"
         ),
-        routes={train: to for row in rows for train, to in json.loads(row.routes or "{}").items()},
+        routes={train: to for row in rows for train, to in parse_mapping(row.routes).items()},
     )
 
 

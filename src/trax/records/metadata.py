@@ -154,9 +154,13 @@ def timings_to_json(steps: Iterable[tuple[str, float, float]]) -> str:
 
 
 def timings_from_json(text: str | None, started_at: datetime | None) -> tuple[JunctionTiming, ...]:
+    """Parse the steps of a run; none if the text cannot be read, in a row edited by hand."""
     if text is None or started_at is None:
         return ()
-    return tuple(
-        JunctionTiming(name, started_at + timedelta(seconds=after), seconds)
-        for name, after, seconds in json.loads(text)
-    )
+    try:
+        return tuple(
+            JunctionTiming(str(name), started_at + timedelta(seconds=after), float(seconds))
+            for name, after, seconds in json.loads(text)
+        )
+    except (ArithmeticError, RecursionError, TypeError, ValueError):
+        return ()

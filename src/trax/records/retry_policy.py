@@ -70,7 +70,7 @@ class RetryPolicy:
                 max_retries=int(stored["max_retries"]),
                 give_up_on=tuple(map(str, stored.get("give_up_on", ()))),
             )
-        except (ArithmeticError, LookupError, TypeError, ValueError):
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
             logger.warning("stored retry policy cannot be parsed; using the default policy: %.80s", text)
             return None
 

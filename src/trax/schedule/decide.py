@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, Literal, NamedTuple, assert_never
 
-from trax.bounds import PRIORITY_MAX
+from trax.bounds import LARGEST_COUNT, PRIORITY_MAX
 from trax.errors import DefinitionError
 from trax.records.manifest import Decision, ManifestState, ToDeadLetter, ToDefer, ToEnqueue, ToRest, ToWait
 from trax.records.result import LockedManifest, ManifestChange, ResultKind
@@ -62,6 +62,9 @@ def decide(manifest: ManifestState, rules: Rules, now: datetime) -> Decision:
         return _choose(manifest, rules, now)
     except DefinitionError as broken:  # e.g. an unknown time zone; it must not stop the others
         return ToDefer(str(broken), now + UNREADABLE_RECHECK_DELAY)
+    except (ArithmeticError, TypeError, ValueError) as broken:  # a row edited by hand, e.g. a run in 9999
+        reason = f"its row has values that cannot be used: {broken}"
+        return ToDefer(reason, now + UNREADABLE_RECHECK_DELAY)
 
 
 def _choose(manifest: ManifestState, rules: Rules, now: datetime) -> Decision:
@@ -285,8 +288,8 @@ def _apply_failure(manifest: LockedManifest, result: RunResult, ended_at: dateti
     keeps_reason = reason is None and manifest.gave_up_reason is not None
     return replace(
         manifest,
-        failure_count=manifest.failure_count + 1,
-        lifetime_failures=manifest.lifetime_failures + 1,
+        failure_count=min(manifest.failure_count + 1, LARGEST_COUNT),
+        lifetime_failures=min(manifest.lifetime_failures + 1, LARGEST_COUNT),
         gave_up_reason=reason or manifest.gave_up_reason,
         failed_metadata_id=manifest.failed_metadata_id if keeps_reason else result.metadata_id,
         retry_at=None if result.delay is None else ended_at + result.delay,

@@ -8,8 +8,9 @@ Where dispatcher and worker share a process there is no claimer: the worker clai
 from __future__ import annotations
 
 import logging
+import math
 from datetime import timedelta
-from time import time_ns
+from time import monotonic, time_ns
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from trax.engine.cycle import repair_silent_manifests, run_manager_cycle
@@ -25,9 +26,11 @@ from trax.records.worker import HeartbeatStreak
 from trax.store import groups, stats
 from trax.store.announce import announce
 from trax.store.dialect import take_leader_lock
+from trax.store.faults import Fault, fault_of
 from trax.store.gate_memory import GateMarks, GateMemory, select_marks
 from trax.store.manifests import manifest_due
 from trax.store.queue import work_queue
+from trax.store.repair import repair_rows
 from trax.store.runs import claim
 from trax.store.runs.metadata import finish_statement, parse_finished_ids
 from trax.store.runs.rescue import end_suspended
@@ -58,6 +61,8 @@ HOUSEKEEPING_DELAY_SECONDS: Final = 2
 """Housekeeping loops start this late, so that queued jobs come first when a server starts."""
 TOTALS_SECONDS: Final = 20
 WATCHDOG_SECONDS: Final = 300
+REPAIR_SECONDS: Final = 60
+"""How often all rows are checked while turns fail, at most."""
 NO_SCHEDULER_AFTER: Final = timedelta(minutes=3)
 """If ended runs are not in the totals after this long, no scheduler is running."""
 LOST_RACE_SECONDS: Final = 0.05
@@ -235,6 +240,32 @@ def watchdog(parts: Parts, store: Store) -> Loop:
         await store.call(repair_now, store, parts)
 
     return _housekeeping_loop("watchdog", turn, lambda: WATCHDOG_SECONDS)
+
+
+class RowRepair:
+    """Resets values that no cycle can read, after a cycle has failed because of a row's content."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._not_before = -math.inf
+
+    async def repair_after(self, error: Exception) -> bool:
+        """Repair rows if this error may come from one; true if some were repaired."""
+        if fault_of(error) is not Fault.CONTENT or monotonic() < self._not_before:
+            return False
+        self._not_before = monotonic() + REPAIR_SECONDS
+        repaired = await self._store.call(repair_rows)
+        for column in repaired:
+            logger.warning(
+                "table %s: column %s had values that cannot be read in %s rows (%s); %s",
+                column.table,
+                column.column,
+                column.rows,
+                ", ".join(map(str, column.ids)) + (", …" if column.rows > len(column.ids) else ""),
+                "they were reset" if column.is_reset else "correct them: they cannot be reset",
+                extra=column._asdict(),
+            )
+        return any(column.is_reset for column in repaired)
 
 
 class RetirementPlan(NamedTuple):

@@ -238,7 +238,9 @@ class ProcessDuties:
         """Start the loops, when the listener is connected: connecting wakes all, which would repeat turns."""
         if self._listener is not None:
             await asyncio.to_thread(self._listener.wait_for_first_try, LISTENER_SECONDS)
+        repair = loops.RowRepair(self._store).repair_after
         for loop in self._loops:
+            loop.repair = repair
             self._tasks[loop] = asyncio.create_task(loop.run(), name=f"trax {loop.name}")
 
     async def _stop_loops(self, loops: Iterable[Loop]) -> None:

@@ -11,7 +11,7 @@ from trax.engine.startup import start_up
 from trax.errors import StoreError
 from trax.records.worker import HeartbeatStreak
 from trax.schedule.validate import CALLABLE_OR_NONE, SLOTS_OR_NONE
-from trax.server.loops import RetirementPlan
+from trax.server.loops import RetirementPlan, RowRepair
 from trax.server.roles import ProcessDuties, ProcessRole
 from trax.worker.work_filter import WorkFilter
 
@@ -87,9 +87,16 @@ async def start(
     watch: HeartbeatStreak | None = None,
 ) -> SeedPlan:
     """Write the declared manifests to the database and retire those no longer declared."""
-    plan = await retry_transient(
-        lambda: store.call(start_up, store, timetable, settings, on_progress, app, watch), sleep=sleep
-    )
+
+    async def write() -> SeedPlan:
+        return await store.call(start_up, store, timetable, settings, on_progress, app, watch)
+
+    try:
+        plan = await retry_transient(write, sleep=sleep)
+    except Exception as error:
+        if not await RowRepair(store).repair_after(error):
+            raise
+        plan = await retry_transient(write, sleep=sleep)
     _report(app, plan.retired)
     return plan
 

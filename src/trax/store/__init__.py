@@ -12,6 +12,7 @@ pipeline.py      several statements in one round trip; COPY
 direct.py        single statements from an event loop, without a thread
 types.py         column types; text that is safe to store
 faults.py        driver errors as `StoreError`; savepoints
+repair.py        reset values that no cycle can read, in rows edited by hand
 callers.py       store functions on a caller's connection
 announce.py      topics announced to loops and processes on commit
 listen.py        the LISTEN connection that receives them

@@ -11,7 +11,7 @@ from trax.records.audit import DECLARED_SETTINGS, MAX_IDS, AuditEntry, Via, to_s
 from trax.store.dialect import is_sqlite
 from trax.store.listing import RecordQuery, Search
 from trax.store.schema import tables
-from trax.store.types import parse_json, storable
+from trax.store.types import parse_json, parse_list, storable
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -98,7 +98,7 @@ def _record(row: Row[Any]) -> AuditEntry:
         via=Via(row.via),
         action=row.action,
         noun=row.noun,
-        ids=tuple(parse_json(row.ids)),
+        ids=parse_list(row.ids),
         count=row.targets,
         before=parse_json(row.before),
         after=parse_json(row.after),

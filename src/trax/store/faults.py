@@ -64,6 +64,10 @@ SQLITE_FAILING: Final = {"SQLITE_FULL", "SQLITE_IOERR", "SQLITE_NOMEM", "SQLITE_
 
 SQLITE_CONTENT: Final = {"SQLITE_CONSTRAINT", "SQLITE_MISMATCH", "SQLITE_TOOBIG", "SQLITE_RANGE"}
 
+SQLITE_UNREADABLE: Final = ("Could not decode to UTF-8", "malformed JSON")
+
+"""What SQLite says of values that somebody else wrote into a row."""
+
 SQLITE_DENIED: Final = {"SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH", "SQLITE_NOTADB"}
 
 MIGRATE: Final = "run `trax db migrate`"
@@ -216,7 +220,8 @@ def _translate_sqlite(error: sqlite3.Error, address: str) -> StoreError:
     if "no such table" in str(error) or "no such column" in str(error):
         return SchemaNotMigrated(f"{address}: {error}; {MIGRATE}")
     is_unbindable = not name and ("binding" in str(error) or isinstance(error, sqlite3.DataError))
-    if name in SQLITE_CONTENT or is_unbindable:
+    is_unreadable = any(phrase in str(error) for phrase in SQLITE_UNREADABLE)
+    if name in SQLITE_CONTENT or is_unbindable or is_unreadable:
         return RowsRefused(f"{address}: {error}")
     return StoreError(f"{address}: {error}")
 

@@ -27,10 +27,14 @@ class StoredPassword:
 
 
 def load_all(connection: Connection, *, app: str) -> list[StoredPassword]:
-    """Load the rows of an app: at most one for each of its users."""
+    """Load the rows of an app: at most one for each of its users.
+
+    SQLite may return other types than text, if somebody else wrote them. Such a row is left out.
+    """
     password = tables(connection).web_password
     query = select(password.c.user, password.c.hash, password.c.proof).where(password.c.app == app)
-    return [StoredPassword(row.user, row.hash, row.proof) for row in connection.execute(query)]
+    rows = connection.execute(query).all()
+    return [StoredPassword(*row) for row in rows if all(isinstance(value, str) for value in row)]
 
 
 def write(connection: Connection, new: StoredPassword, *, app: str, now: datetime) -> None:

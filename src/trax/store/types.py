@@ -6,11 +6,13 @@ import json
 import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, overload
+from typing import cast as cast_type
 
 from pydantic_core import from_json
 from sqlalchemy import BigInteger, DateTime, Integer, String, Text, cast, literal_column
 from sqlalchemy.types import TypeDecorator, UserDefinedType
 
+from trax.bounds import LATEST
 from trax.masking import HIDDEN, SECRET_KEY, mask_stored
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 QUOTED: Final = re.compile('".*"', re.DOTALL)
 
 DATA_EXCEPTION: Final = "22"
+
+UNREADABLE: Final = "(unreadable JSON)"
 
 NOWHERE: Final = "\x01\uffff"
 
@@ -83,9 +87,18 @@ class Utc(TypeDecorator[datetime]):
     def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:  # noqa: ARG002
         if value is None:
             return None
-        if isinstance(value, str):
-            return datetime.fromisoformat(value)
-        return value if value.tzinfo is UTC else value.astimezone(UTC)
+        if isinstance(value, datetime):
+            return value if value.tzinfo is UTC else value.astimezone(UTC)
+        return _read_moment(value)
+
+
+def _read_moment(value: Any) -> datetime:
+    """A time stored in SQLite. Text that is none, in a row edited by hand, reads as the latest time."""
+    try:
+        moment = datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        return LATEST
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 class Json(UserDefinedType[str]):
@@ -190,10 +203,36 @@ def _message_without_rows(error: Any) -> str:
 
 
 def parse_json(text: str | None) -> Any:
+    """Parse a stored document; one that is no JSON, in a row edited by hand, is shown as `UNREADABLE`."""
     if text is None:
         return None
     try:
         value = from_json(text)
-    except ValueError:  # a lone surrogate cannot be encoded in a response: it becomes `?`
-        value = from_json(json.dumps(json.loads(text), ensure_ascii=False).encode(errors="replace"))
-    return mask_stored(value) if SECRET_KEY in text else value
+    except (TypeError, ValueError):
+        value = _parse_loosely(text)
+    return mask_stored(value) if SECRET_KEY in str(text) else value
+
+
+def _parse_loosely(text: Any) -> Any:
+    """A lone surrogate cannot be encoded in a response: it becomes `?`."""
+    try:
+        return from_json(json.dumps(json.loads(text), ensure_ascii=False).encode(errors="replace"))
+    except (RecursionError, TypeError, ValueError):
+        return UNREADABLE
+
+
+def parse_list(text: str | None) -> tuple[Any, ...]:
+    """Parse a stored list; anything else is empty."""
+    value = parse_json(text)
+    return tuple(cast_type("list[Any]", value)) if isinstance(value, list) else ()
+
+
+def parse_names(text: str | None) -> tuple[str, ...]:
+    """Parse a stored list of names; anything else is empty."""
+    return tuple(map(str, parse_list(text)))
+
+
+def parse_mapping(text: str | None) -> dict[str, Any]:
+    """Parse a stored object; anything else is empty."""
+    value = parse_json(text)
+    return cast_type("dict[str, Any]", value) if isinstance(value, dict) else {}

@@ -13,7 +13,7 @@ from trax.records.worker import RunningJob, WorkerKind, WorkerRecord, WorkerView
 from trax.store.dialect import among, id_document
 from trax.store.listing import RecordQuery, Search
 from trax.store.schema import tables, tables_for
-from trax.store.types import parse_json
+from trax.store.types import parse_mapping, parse_names
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -142,16 +142,16 @@ def _record(row: Row[Any]) -> WorkerRecord:
         host=row.host,
         pid=row.pid,
         concurrency=row.concurrency,
-        trains=tuple(parse_json(row.trains)),
+        trains=parse_names(row.trains),
         started_at=row.started_at,
         heartbeat_at=row.heartbeat_at,
         host_environment=row.host_environment,
         host_instance_id=row.host_instance_id,
-        host_labels=parse_json(row.host_labels) or {},
+        host_labels=parse_mapping(row.host_labels),
         dispatches=row.dispatches,
         kind=WorkerKind(row.kind),
-        aliases=tuple(parse_json(row.aliases) or ()),
-        groups=None if row.groups is None else tuple(parse_json(row.groups)),
+        aliases=parse_names(row.aliases),
+        groups=None if row.groups is None else parse_names(row.groups),
         version=row.version,
         app_version=row.app_version,
         app=row.app,

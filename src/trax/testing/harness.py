@@ -13,7 +13,7 @@ from trax.engine.routing import AcceptedWork, WorkerFleet
 from trax.engine.submitter import open_submitter
 from trax.errors import TraxError, did_you_mean
 from trax.remote.hand_over import HandOver
-from trax.server.loops import clean_metadata_now, dispatch_now, manage_now, update_totals
+from trax.server.loops import RowRepair, clean_metadata_now, dispatch_now, manage_now, update_totals
 from trax.server.start import start
 from trax.store.gate_memory import GateMemory
 from trax.worker.worker import Worker
@@ -84,10 +84,22 @@ class Harness:
         }
         if duty not in duties:
             raise TraxError(f"unknown duty {duty!r}{did_you_mean(duty, duties)}")
-        return await duties[duty]()
+        return await self._repeat_if_repaired(duties[duty])
+
+    async def _repeat_if_repaired(self, duty: Callable[[], Awaitable[Any]]) -> Any:
+        """Run a cycle as a loop of a server does: again after unreadable values were reset."""
+        try:
+            return await duty()
+        except Exception as error:
+            if not await RowRepair(self._store).repair_after(error):
+                raise
+        return await duty()
 
     async def work(self) -> int:
         """Claim and run all pending runs, one after the other; returns their number."""
+        return await self._repeat_if_repaired(self._work)
+
+    async def _work(self) -> int:
         worker = await Worker.start(self.app.parts, self._store, slots=1)
         self._workers.append(worker)
         try:

@@ -92,6 +92,7 @@ class Codec(Generic[T]):
         traits = traits_of(adapter.core_schema)
         self._subject = f"{owner}: invalid {role}"
         self._declared = declared
+        self._is_strict = not is_typed_dict(declared)
         self._record = _record_of(declared)
         self.is_of_nothing = declared is None or declared is type(None)
         """Whether None is the only value."""
@@ -187,9 +188,7 @@ class Codec(Generic[T]):
 
     def _validate(self, value: Any) -> Any:
         if self._record is None:
-            return self._from_python(
-                value, strict=not is_typed_dict(self._declared), by_alias=False, by_name=True
-            )
+            return self._from_python(value, strict=self._is_strict, by_alias=False, by_name=True)
         if isinstance(value, Mapping):
             return self._from_python(dict(cast("Mapping[Any, Any]", value)), by_alias=False, by_name=True)
         if type(value) is not self._record:

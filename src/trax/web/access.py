@@ -44,7 +44,9 @@ LARGEST_WORK: Final = 2**21
 
 MEMORY_BYTES: Final = 512 * 1024 * 1024
 
-HASH_FORMAT: Final = re.compile(r"scrypt\.(\d{1,2})\.(\d{1,2})\.(\d)\.([\w-]{16,}=*)\.([\w-]{22,}=*)")
+HASH_FORMAT: Final = re.compile(
+    r"scrypt\.(\d{1,2})\.(\d{1,2})\.(\d)\.([\w-]{16,}=*)\.([\w-]{22,}=*)", re.ASCII
+)
 
 WAITING_AT_MOST: Final = 16
 
@@ -248,16 +250,26 @@ def hash_password(password: str, *, cost_log2: int = COST_LOG2) -> str:
 
 
 def is_hash(text: str) -> bool:
+    """Whether a password can be verified with this text: all of it is there, and at a bearable cost."""
     form = HASH_FORMAT.fullmatch(text)
     if form is None or int(form[1]) < 1:
         return False
-    return 0 < 2 ** int(form[1]) * int(form[2]) * int(form[3]) <= LARGEST_WORK
+    try:
+        digest = urlsafe_b64decode(form[4]) and urlsafe_b64decode(form[5])
+    except ValueError:
+        return False
+    return len(digest) == HASH_BYTES and 0 < _work(form) <= LARGEST_WORK
 
 
 def is_outdated(text: str, cost_log2: int = COST_LOG2) -> bool:
     """Whether a hash has a lower cost than the current default."""
     form = HASH_FORMAT.fullmatch(text)
-    return form is not None and int(form[1]) < cost_log2
+    return form is not None and _work(form) < 2**cost_log2 * BLOCK * PARALLEL
+
+
+def _work(form: re.Match[str]) -> int:
+    """N·r·p."""
+    return 2 ** int(form[1]) * int(form[2]) * int(form[3])
 
 
 def matches(password: str, configured: str) -> bool:

@@ -61,7 +61,8 @@ class Passwords:
         user = self.access.users.get(row.user)
         if user is None or not is_outdated(user.password, COST_LOG2) or is_outdated(row.hash, COST_LOG2):
             return False
-        return hmac.compare_digest(_proof(row.user, row.hash, user.password), row.proof)
+        proof = _proof(row.user, row.hash, user.password)
+        return hmac.compare_digest(proof.encode(), row.proof.encode())  # text must be ASCII, a row need not
 
     async def _replace(
         self, name: str, password: str, rows: Collection[StoredPassword], valid: Mapping[str, StoredPassword]

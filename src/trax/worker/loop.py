@@ -60,6 +60,8 @@ class Loop:
         self._stopping = False
         self._failures = 0
         self._last_failure: type[Exception] | None = None
+        self.repair: Callable[[Exception], Awaitable[bool]] | None = None
+        """Called after a failed turn; true if it removed the cause: then the next turn follows at once."""
         self._event_loop = asyncio.get_running_loop()
 
     def wake(self) -> None:
@@ -91,12 +93,21 @@ class Loop:
             seconds_to_next = await self._turn()
         except Exception as error:  # noqa: BLE001 - the next turn may succeed
             self._log_failure(error)
+            if await self._is_repaired(error):
+                return 0
             return PAUSES[min(self._failures, len(PAUSES)) - 1]
         if self._failures:
             text = "loop %s: recovered after %s failed turns"
             logger.info(text, self.name, self._failures, extra=self._extra)
             self._failures = 0
         return seconds_to_next
+
+    async def _is_repaired(self, error: Exception) -> bool:
+        try:
+            return self.repair is not None and await self.repair(error)
+        except Exception as failed:  # noqa: BLE001 - the turn is tried again in any case
+            logger.warning("loop %s: could not repair rows: %s", self.name, failed, extra=self._extra)
+            return False
 
     def _log_failure(self, error: Exception) -> None:
         """Log a kind of failure once: a long outage must not flood the log."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from functools import cache, lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import and_, case, func, literal_column, or_, select, text, update
 
+from trax.bounds import duration_within_bounds
 from trax.errors import format_value
 from trax.records.manifest import ManifestState, ParentState
 from trax.records.retry_policy import RetryPolicy
@@ -27,7 +27,7 @@ from trax.store.types import BigId, Utc, in_utc, sql_literal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from sqlalchemy import ColumnElement, Connection, ScalarSelect, Select, Table, Update
 
@@ -366,7 +366,7 @@ def _parse_schedule(default_threshold: timedelta, *values: Any) -> ParsedSchedul
     """Parse the schedule columns; cached, since many manifests share them and each cycle reads them again."""
     column: dict[str, Any] = dict(zip(SCHEDULE_COLUMNS, values, strict=True))
     own = column["misfire_threshold_seconds"]
-    threshold = default_threshold if own is None else timedelta(seconds=own)
+    threshold = default_threshold if own is None else duration_within_bounds(own)
     exclusions, broken = _exclusions(column["exclusions"])
     return ParsedSchedule(
         schedule_type=ScheduleType(column["schedule_type"]),

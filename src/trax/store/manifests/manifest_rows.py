@@ -6,12 +6,12 @@ Rows are always locked in the order of their ids, so that two batches cannot dea
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Boolean, literal_column, select, text, update
 
+from trax.bounds import duration_within_bounds
 from trax.clock import format_duration
 from trax.records.listing import ManifestFilter, RecordPage
 from trax.records.manifest import Manifest
@@ -218,7 +218,7 @@ def _record(row: Row[Any]) -> Manifest:
         enabled=row.enabled,
         priority=row.priority,
         max_retries=row.max_retries,
-        timeout=None if row.timeout_seconds is None else timedelta(seconds=row.timeout_seconds),
+        timeout=None if row.timeout_seconds is None else duration_within_bounds(row.timeout_seconds),
         depends_on=row.parent_external_id,
         input=parse_json(row.input),
         failure_count=row.failure_count,

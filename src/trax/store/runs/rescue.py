@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import Float, bindparam, func, literal_column, or_, select, text, update
 
+from trax.bounds import duration_within_bounds
 from trax.events import Topic
 from trax.records.states import CancelReason, State
 from trax.store.announce import announce
@@ -27,7 +27,7 @@ from trax.store.types import sql_literal, storable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from sqlalchemy import ColumnElement, Connection, Select, Table, Update
 
@@ -237,7 +237,7 @@ def _has_no_live_worker(dialect: str, alive_since: Any) -> ColumnElement[bool]:
 
 
 def _timeout_of(seconds: float | None, default: timedelta) -> timedelta:
-    return default if seconds is None else timedelta(seconds=seconds)
+    return default if seconds is None else duration_within_bounds(seconds)
 
 
 @cache

@@ -19,6 +19,7 @@ from trax.worker.parts import Parts
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, MutableMapping
     from contextlib import AbstractAsyncContextManager
+    from datetime import datetime, timedelta
     from typing import Unpack
 
     from trax.app.audit import Audit
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from trax.engine.enqueue import ManyKeywords, QueueKeywords
     from trax.engine.submitter import Submitter
     from trax.records.status import Reason
+    from trax.records.verification import Verification
     from trax.remote.http.endpoint import EndpointKeywords, HttpEndpoint
     from trax.remote.receiver import Receiver
     from trax.server.roles import ProcessDuties, ServerObserver
@@ -302,6 +304,15 @@ class Trax:
         from trax.inspect.why import why
 
         return await why(self.parts, what)
+
+    async def verify(
+        self, *, since: datetime | timedelta | None = None, until: datetime | timedelta | None = None
+    ) -> Verification:
+        """Check the history of the database, as `trax verify` does; a duration is a moment before now."""
+        from trax.inspect.verify import verify
+
+        store = await self.parts.store.open()
+        return await asyncio.to_thread(verify, store, since=since, until=until)
 
     async def __aenter__(self) -> Self:
         """Open the store, seed the declared manifests, and run every role."""

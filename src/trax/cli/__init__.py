@@ -14,6 +14,7 @@ Look
 status.py        `trax status`, `trax why`
 plan.py          `trax plan`, `trax lint`
 db.py            `trax db migrate`, `status`, `doctor`
+verify.py        `trax verify`
 
 Operate
 manifests.py     `trax manifests`
@@ -132,6 +133,13 @@ command.command(
 command.command("trax.cli.db:db", name="db", help="Migrate and check the database.")
 command.command("trax.cli.status:status", name="status", help="Show queue, runs, workers and problems.")
 command.command(
+    "trax.cli.verify:verify",
+    name="verify",
+    help="""Check the history: limits, lost and repeated jobs, missed occurrences.
+
+    Exits with 0 if it is clean, with 1 if there is a finding.""",
+)
+command.command(
     "trax.cli.manifests:manifests", name="manifests", help="List and manage manifests: which train runs when."
 )
 command.command(
@@ -175,7 +183,8 @@ command.register_install_completion_command()  # pyright: ignore[reportUnknownMe
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command. An expected error is printed as one line; `--debug` raises it.
 
-    The exit code is 1 for an error, and 2 for a wrong command line or an app that cannot be imported.
+    The exit code is 1 for an error, and 2 for a wrong command line or an app that cannot be imported. For
+    `trax verify` every error is 2, because 1 means that it has found something.
     """
     gc.set_threshold(OBJECTS_BEFORE_COLLECTION)
     argv = list(sys.argv[1:] if arguments is None else arguments)
@@ -195,7 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if debug:
             raise
         _print_error(str(error))
-        sys.exit(USAGE_ERROR if isinstance(error, AppImportError) else 1)
+        sys.exit(USAGE_ERROR if isinstance(error, AppImportError) or argv[:1] == ["verify"] else 1)
     except BrokenPipeError:
         # Else Python reports another broken pipe at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

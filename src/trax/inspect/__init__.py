@@ -6,4 +6,10 @@ plan.py     what starting this code would change (`trax plan`)
 lint.py     problems of an app, from its code (`trax lint`)
 doctor.py   problems of the database (`trax db doctor`)
 storage.py  its findings about tables and indexes: sizes, vacuum, missing indexes
+
+verify.py              what must not be in the history (`trax verify`)
+limits_in_force.py     which limits were in force when
+sweep.py               how many runs were active together
+record_checks.py       single records: impossible states, lost entries, orphans
+missed_occurrences.py  schedules that did not run
 """

@@ -13,6 +13,7 @@ audit.py             actors, what they changed, and sessions of the dashboard
 listing.py           pages, counts and filters of lists
 stats.py             totals of ended runs, and numbers of the dashboard
 status.py            status, health, problems, reasons, findings
+verification.py      the result of `trax verify`
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from trax.store.runs.claim import Claimed
     from trax.worker.parts import Parts
     from trax.worker.recorded_run import RemoteExecutor
+    from trax.worker.results import WriteResults
 
 
 class ReceivingApp(Protocol):
@@ -91,9 +92,9 @@ class Receiver(Worker):
         await self.flush()
         await self._results.wait_for_hooks()
 
-    async def flush(self) -> int:
+    async def flush(self, write: WriteResults | None = None) -> int:
         async with self._writing:  # `execute` returns only after the result is written
-            return await super().flush()
+            return await super().flush(write)
 
     def _claim_ids(
         self, connection: Connection, metadata_ids: Sequence[int]

@@ -40,6 +40,7 @@ listing.py       pages and counts of lists
 status.py        status, live view, gauges, change marks
 inspect.py       facts for `trax why` and `trax db doctor`
 storage.py       how tables and indexes are stored, for `trax db doctor`
+history.py       the whole history in chunks, for `trax verify`
 foreign_jobs.py  job stores of other schedulers
 """
 

@@ -303,11 +303,22 @@ def select_now(dialect: str) -> Select[Any]:
     return select(now_parameter(dialect))
 
 
+def last_id(connection: Connection, table: Table) -> int:
+    """The highest id that a row of a table ever had, or that was reserved for one."""
+    if is_sqlite(connection):
+        query = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = ?"
+        return connection.exec_driver_sql(query, (table.name,)).scalar_one()
+    from sqlalchemy.dialects import postgresql
+
+    sequence = func.pg_get_serial_sequence(f"{table.schema}.{table.name}", "id")
+    last = func.pg_sequence_last_value(cast(sequence, postgresql.REGCLASS))
+    return connection.execute(select(func.coalesce(last, 0))).scalar_one()
+
+
 def reserve_ids(connection: Connection, table: Table, count: int) -> list[int]:
     """Reserve ids for rows inserted by COPY, which returns none."""
     if is_sqlite(connection):
-        query = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = ?"
-        last = connection.exec_driver_sql(query, (table.name,)).scalar_one()
+        last = last_id(connection, table)
         return list(range(last + 1, last + 1 + count))
     numbers = func.generate_series(1, count).table_valued()
     together = select(func.array_agg(next_id(table))).select_from(numbers)

@@ -1,0 +1,161 @@
+"""`trax verify`: check the history for violated limits, lost and repeated jobs, and missed occurrences."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from cyclopts import Parameter, Token
+
+from trax.bounds import is_duration
+from trax.cli.operators import AsJson, DatabaseUrl, require_database
+from trax.cli.output import as_mapping, say, show_json, show_rows
+from trax.clock import DURATION_FORMS, parse_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Sequence
+
+    from trax.records.verification import DensestWindow, Overlap, Verification
+
+SHOWN_GROUPS: Final = 20
+
+
+def _parse_moment(_type: object, tokens: Sequence[Token]) -> datetime | timedelta:
+    """A moment such as 2027-03-01T12:00, in UTC if it names no zone; else a duration before now."""
+    text = tokens[0].value.strip()
+    try:
+        if "-" not in text[1:]:
+            return parse_duration(text)
+        moment = datetime.fromisoformat(text)
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise ValueError(
+            f"expected a moment such as 2027-03-01T12:00, or a duration before now such as {DURATION_FORMS}."
+        ) from None
+
+
+def _check_duration(_type: object, value: datetime | timedelta | None) -> None:
+    if isinstance(value, timedelta) and not is_duration(value):
+        raise ValueError("It must be from 0 s to 68 years.")
+
+
+Since = Annotated[
+    datetime | timedelta | None,
+    Parameter(
+        help="Only records created at or after this moment (UTC if no zone is given), or so long before now.",
+        converter=_parse_moment,
+        validator=_check_duration,
+    ),
+]
+Until = Annotated[
+    datetime | timedelta | None,
+    Parameter(
+        help="Only records created before this moment.", converter=_parse_moment, validator=_check_duration
+    ),
+]
+
+
+def verify(
+    *, since: Since = None, until: Until = None, database_url: DatabaseUrl = None, as_json: AsJson = False
+) -> int:
+    """Check the history: limits, lost and repeated jobs, missed occurrences; change nothing.
+
+    Reads the records of all time in small steps, also while servers run. Exits with 0 if there is no finding,
+    with 1 if there is one, and with 2 if the database cannot be read.
+    """
+    from trax.inspect.verify import verify as verify_history
+    from trax.store import Store
+    from trax.store.engine import Timeouts
+    from trax.store.migrations import ensure_current
+
+    store = Store(require_database(database_url), timeouts=Timeouts(statement_seconds=None))
+    try:
+        store.read(ensure_current)
+        with _progress_bar() as on_progress:
+            found = verify_history(store, since=since, until=until, on_progress=on_progress)
+    finally:
+        store.close()
+    if as_json:
+        show_json({**as_mapping(found), "is_clean": found.is_clean})
+    else:
+        _show(found)
+    return 0 if found.is_clean else 1
+
+
+@contextmanager
+def _progress_bar() -> Generator[Callable[[int, int], None] | None]:
+    """A progress bar, if the error output is a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("reading the history")
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def _show(found: Verification) -> None:
+    shown = [found.total, *found.groups[:SHOWN_GROUPS]]
+    show_rows(
+        [
+            "group",
+            "runs",
+            "most active",
+            "limit then",
+            "at",
+            "exceeded",
+            "limit not known",
+            "most in 1 s",
+            "in 1 min",
+        ],
+        [_overlap_row(each) for each in shown],
+    )
+    if len(found.groups) > SHOWN_GROUPS:
+        say(f"… and {len(found.groups) - SHOWN_GROUPS} more groups; --json lists all")
+    if found.keys.runs:
+        say(f"unique keys: {found.keys.runs} runs, at most {found.keys.most} of one key active together")
+    for line in _finding_lines(found):
+        say(line)
+    read = (
+        f"{found.runs} runs, {found.entries} entries, {found.dead_letters} dead letters and "
+        f"{found.log_lines} log lines"
+    )
+    say(f"{'clean' if found.is_clean else f'{sum(found.counts.values())} findings'}: {read} read")
+
+
+def _finding_lines(found: Verification) -> Iterator[str]:
+    for finding in found.findings:
+        yield f"WRONG  {_words(finding.kind)}: {finding.text}"
+    for kind, count in found.counts.items():
+        listed = sum(finding.kind is kind for finding in found.findings)
+        if count > listed:
+            yield f"WRONG  {_words(kind)}: {count - listed} more"
+    for kind, count in found.undecided.items():
+        yield f"not decided: {_words(kind)}: {count} records do not say enough"
+
+
+def _overlap_row(each: Overlap) -> list[str]:
+    limit = "none" if each.limit is None else str(each.limit)
+    return [
+        "(all)" if each.group is None else each.group,
+        str(each.admitted),
+        str(each.most),
+        limit if each.is_limit_known else "not known",
+        "-" if each.at is None else f"{each.at:%Y-%m-%d %H:%M:%S}Z",
+        str(each.exceeded),
+        str(each.unknown),
+        _window(each.densest_second),
+        _window(each.densest_minute),
+    ]
+
+
+def _window(densest: DensestWindow) -> str:
+    return str(densest.admitted)
+
+
+def _words(kind: Any) -> str:
+    return str(kind).replace("_", " ")

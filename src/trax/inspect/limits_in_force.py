@@ -1,0 +1,216 @@
+"""Which limits were in force when: from the audit log, the groups and the stored settings. No I/O.
+
+A limit is a number, None (no limit) or NOT_KNOWN. It is not known before the first record of it: nothing is
+guessed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+
+from trax.bounds import load_json
+from trax.engine.live_settings import GLOBAL_LIMIT
+from trax.records.audit import DECLARED_SETTINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from trax.store.history import GroupRow, LimitChange
+
+BEGINNING: Final = datetime(1, 1, 1, tzinfo=UTC)
+SETTLING: Final = timedelta(seconds=60)
+"""For so long after a change the old limit counts as well: a change has its time before it is committed, and
+a visit to the gate may have read the old limit."""
+
+
+class NotKnown(Enum):
+    """A limit that no record tells."""
+
+    NOT_KNOWN = "not known"
+
+
+NOT_KNOWN: Final = NotKnown.NOT_KNOWN
+Limit: TypeAlias = int | NotKnown | None
+Step: TypeAlias = tuple[datetime, Any]
+
+
+class LimitTimeline:
+    """A limit over time; `at` returns the most permissive one that may have been in force."""
+
+    def __init__(self, steps: Iterable[tuple[datetime, Limit]]) -> None:
+        """Each step is a moment and the limit from then on; before the first it is not known."""
+        changes = _Steps([(BEGINNING, NOT_KNOWN), *steps])
+        moments = sorted({*changes.moments, *(at + SETTLING for at in changes.moments)})
+        self._limits = _Steps([(moment, _most_permissive(changes, moment)) for moment in moments])
+
+    def at(self, moment: datetime) -> Limit:
+        return self._limits.at(moment)
+
+
+class _Steps:
+    """Values over time, each from its moment on."""
+
+    def __init__(self, steps: Iterable[Step]) -> None:
+        ordered = sorted(steps, key=_moment)
+        self.moments = [at for at, _ in ordered]
+        self.values = [value for _, value in ordered]
+
+    def at(self, moment: datetime) -> Any:
+        place = bisect_right(self.moments, moment)
+        return self.values[place - 1] if place else NOT_KNOWN
+
+
+def exceeds(active: int, limit: Limit) -> bool:
+    """Whether a run is admitted beyond the limit while so many are active."""
+    return isinstance(limit, int) and active >= limit
+
+
+def group_timelines(
+    groups: Iterable[GroupRow], changes: Sequence[LimitChange], *, is_complete: bool
+) -> dict[int, LimitTimeline]:
+    """The limits of each group, by its id; a disabled group has the limit 0.
+
+    `is_complete`: no entry of the audit log has been deleted.
+    """
+    complete_from = _complete_from(changes) if is_complete else None
+    timelines: dict[int, LimitTimeline] = {}
+    for group, own in _changes_by_group(groups, changes):
+        limits = _field_steps(group, own, "max_active_jobs", complete_from)
+        states = _field_steps(group, own, "enabled", complete_from)
+        timelines[group.id] = LimitTimeline(_join(limits, states, _limit_if_enabled))
+    return timelines
+
+
+def enabled_since(
+    groups: Iterable[GroupRow], changes: Sequence[LimitChange], *, is_complete: bool
+) -> dict[int, datetime]:
+    """Since when each group has certainly been enabled or disabled as it is now, by its id."""
+    complete_from = _complete_from(changes) if is_complete else None
+    return {
+        group.id: _field_steps(group, own, "enabled", complete_from)[-1][0]
+        for group, own in _changes_by_group(groups, changes)
+    }
+
+
+def _changes_by_group(
+    groups: Iterable[GroupRow], changes: Sequence[LimitChange]
+) -> Iterator[tuple[GroupRow, list[LimitChange]]]:
+    """Each group with the changes of its limits, but not those of a deleted group with the same name."""
+    by_name: dict[str, list[LimitChange]] = {}
+    for change in changes:
+        if change.noun == "group":
+            for name in change.ids:
+                by_name.setdefault(name, []).append(change)
+    for group in groups:
+        yield group, [change for change in by_name.get(group.name, ()) if change.at >= group.created_at]
+
+
+def global_timeline(changes: Sequence[LimitChange], stored: tuple[str, datetime] | None) -> LimitTimeline:
+    """The global limit: what operators have stored, else what the dispatching servers had from code.
+
+    `stored` is the stored value now, as JSON text, and since when. Servers may have different limits: then
+    the largest counts.
+    """
+    declared = [
+        (change.at, _largest(change.after[GLOBAL_LIMIT]))
+        for change in changes
+        if change.action == DECLARED_SETTINGS
+    ]
+    edits = [change for change in changes if change.noun == "setting" and change.action != DECLARED_SETTINGS]
+    edits = [change for change in edits if GLOBAL_LIMIT in (change.expects or {})]
+    return LimitTimeline(_join(declared, _stored_steps(edits, stored), _stored_or_declared))
+
+
+def _stored_steps(edits: Sequence[LimitChange], stored: tuple[str, datetime] | None) -> list[Step]:
+    """The text of the row of the setting over time; None is no row."""
+    if edits:
+        first = edits[0].restores.get(GLOBAL_LIMIT)
+        return [(BEGINNING, first), *((edit.at, edit.expects[GLOBAL_LIMIT]) for edit in edits)]
+    if stored is not None:
+        return [(stored[1] + SETTLING, stored[0])]
+    return [(BEGINNING, None)]
+
+
+def _stored_or_declared(declared: Any, stored: Any) -> Limit:
+    if stored is NOT_KNOWN or stored is None:
+        return NOT_KNOWN if stored is NOT_KNOWN else declared
+    try:
+        value = load_json(stored)
+    except ValueError:
+        return NOT_KNOWN
+    return value if value is None or isinstance(value, int) else NOT_KNOWN
+
+
+def _largest(declared: Any) -> Limit:
+    """The limit of one server, or the largest of several."""
+    limits = cast("list[int | None]", declared if isinstance(declared, list) else [declared])
+    return None if None in limits else max(limit for limit in limits if limit is not None)
+
+
+def _field_steps(
+    group: GroupRow, changes: Sequence[LimitChange], field: str, complete_from: datetime | None
+) -> list[Step]:
+    """The values of one field of a group over time."""
+    own = [change for change in changes if field in (change.after or {})]
+    if own:
+        first = own[0].before[field]
+        known_from = own[0].at if complete_from is None else max(group.created_at, complete_from)
+        return [(known_from, first), *((change.at, change.after[field]) for change in own)]
+    value = getattr(group, field)
+    is_unchanged = group.updated_at == group.created_at
+    if is_unchanged or (complete_from is not None and complete_from <= group.created_at):
+        return [(group.created_at, value)]
+    return [(group.updated_at + SETTLING, value)]
+
+
+def _complete_from(changes: Sequence[LimitChange]) -> datetime | None:
+    """Since when the audit log has every change of a limit; None if that is not certain.
+
+    A server that starts records its limits, so that every server since then records changes too.
+    """
+    declared = [change.at for change in changes if change.action == DECLARED_SETTINGS]
+    return declared[0] - SETTLING if declared else None  # it has written its groups shortly before
+
+
+def _limit_if_enabled(limit: Any, enabled: Any) -> Limit:
+    if enabled is NOT_KNOWN or limit is NOT_KNOWN:
+        return NOT_KNOWN
+    return limit if enabled else 0
+
+
+def _join(first: Sequence[Step], second: Sequence[Step], combine: Callable[[Any, Any], Limit]) -> list[Step]:
+    """Combine two values over time into one. Of two values at one moment, both are kept, in order."""
+    merged = sorted(
+        [*((at, 0, value) for at, value in first), *((at, 1, value) for at, value in second)], key=_moment
+    )
+    joined: list[Step] = []
+    current: list[Any] = [NOT_KNOWN, NOT_KNOWN]
+    for at, side, value in merged:
+        current[side] = value
+        joined.append((at, combine(*current)))
+    return joined
+
+
+def _moment(step: tuple[Any, ...]) -> datetime:
+    return step[0]
+
+
+def _most_permissive(changes: _Steps, moment: datetime) -> Limit:
+    """The most permissive of the limits that were in force within the settling period until this moment.
+
+    One that is not known counts only if it is the last: before the first record there was no server.
+    """
+    begins = moment - SETTLING if moment > BEGINNING + SETTLING else BEGINNING
+    first, end = bisect_right(changes.moments, begins), bisect_right(changes.moments, moment)
+    limits = changes.values[max(0, first - 1) : end]
+    if limits[-1] is NOT_KNOWN:
+        return NOT_KNOWN
+    known = [limit for limit in limits if limit is not NOT_KNOWN]
+    return None if None in known else max(known)
+
+
+def limit_text(limit: Limit) -> str:
+    return "none" if limit is None else "not known" if limit is NOT_KNOWN else str(limit)

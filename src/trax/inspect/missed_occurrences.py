@@ -1,0 +1,153 @@
+"""Occurrences of cron schedules that got no entry, without any reason. No I/O.
+
+Only what is certain is a finding: the schedule and its group have not been changed since, the last run had
+completed well before, the occurrence is not excluded, and the manager queued other scheduled jobs in time
+while this one was due. Everything else that looks like a gap is counted as not decided.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from trax.errors import DefinitionError
+from trax.records.schedule import Cron, Timing
+from trax.records.states import MisfirePolicy, Origin, State
+from trax.records.verification import FindingKind, HistoryFinding
+from trax.schedule.cron import next_occurrence
+from trax.schedule.exclusions import is_excluded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trax.store.history import CronManifest, EntryRow
+
+ON_TIME: Final = timedelta(minutes=1)
+MINUTE: Final = timedelta(minutes=1)
+OVERDUE: Final = timedelta(minutes=10)
+"""An occurrence that is younger may still be queued."""
+MAX_CHECKED: Final = 1_000
+"""How many occurrences of one gap are checked."""
+MAX_MINUTES: Final = 50 * 366 * 24 * 60
+
+
+class MinuteSet:
+    """A set of minutes, one bit each: a year needs 65 KB. Moments far from the first one are left out."""
+
+    def __init__(self) -> None:
+        self._bits = bytearray()
+        self._first: datetime | None = None
+
+    def add(self, moment: datetime) -> None:
+        if self._first is None:
+            self._first = _minute(moment) - timedelta(days=1)  # entries are not exactly in the order of time
+        place = (moment - self._first) // MINUTE
+        if not 0 <= place < MAX_MINUTES:
+            return
+        if place // 8 >= len(self._bits):
+            self._bits.extend(bytes(place // 8 + 1 - len(self._bits)))
+        self._bits[place // 8] |= 1 << place % 8
+
+    def first_between(self, start: datetime, end: datetime) -> datetime | None:
+        """The first whole minute between the two moments that is in the set."""
+        if self._first is None:
+            return None
+        first = max(0, (start - self._first) // MINUTE + 1)
+        last = min((end - self._first) // MINUTE, 8 * len(self._bits))
+        places = (place for place in range(first, last) if self._bits[place // 8] >> place % 8 & 1)
+        place = next(places, None)
+        return None if place is None else self._first + place * MINUTE
+
+
+class OccurrenceWatch:
+    """Watches the entries of cron manifests, in the order of their ids."""
+
+    def __init__(self, manifests: dict[int, CronManifest]) -> None:
+        self._manifests = manifests
+        self._last: dict[int, EntryRow] = {}
+        self._steps: dict[int, timedelta] = {}
+        self._on_time = MinuteSet()
+        self.undecided = 0
+
+    def add(self, entry: EntryRow) -> Iterator[HistoryFinding]:
+        """Take the next entry; the occurrences that were missed before it."""
+        is_scheduled = entry.origin == Origin.SCHEDULE and entry.scheduled_for is not None
+        if (
+            is_scheduled
+            and timedelta() <= entry.created_at - (entry.scheduled_for or entry.created_at) < ON_TIME
+        ):
+            self._on_time.add(entry.created_at)
+        manifest = self._manifests.get(entry.manifest_id or 0)
+        if manifest is None:
+            return
+        last = self._last.pop(manifest.id, None)
+        if is_scheduled:
+            self._last[manifest.id] = entry
+        if last is not None:
+            upper = entry.scheduled_for if is_scheduled else entry.created_at
+            yield from self._check_gap(manifest, last, upper or entry.created_at, entry.created_at)
+
+    def finish(self, now: datetime) -> Iterator[HistoryFinding]:
+        """The occurrences that were missed after the last entry of each manifest."""
+        for manifest_id, last in self._last.items():
+            yield from self._check_gap(self._manifests[manifest_id], last, now - OVERDUE, now)
+
+    def _check_gap(
+        self, manifest: CronManifest, last: EntryRow, upper: datetime, noticed_at: datetime
+    ) -> Iterator[HistoryFinding]:
+        before = last.scheduled_for or last.created_at
+        step = self._steps.get(manifest.id)
+        if step is not None and upper - before < 2 * step:
+            return
+        try:
+            moment = self._next(manifest, before)
+            for _ in range(MAX_CHECKED):
+                if moment >= upper:
+                    return
+                following = self._next(manifest, moment)
+                if not _is_excluded(manifest.timing, moment):
+                    yield from self._judge(manifest, last, moment, min(following, noticed_at))
+                moment = following
+        except DefinitionError:
+            self.undecided += 1
+
+    def _judge(
+        self, manifest: CronManifest, last: EntryRow, moment: datetime, until: datetime
+    ) -> Iterator[HistoryFinding]:
+        ended_at, worked_at = last.run_ended_at, self._on_time.first_between(moment, until)
+        has_run = last.run_state == State.COMPLETED and ended_at is not None and ended_at < moment - ON_TIME
+        is_same = manifest.changed_at < last.created_at
+        if worked_at is None or not (has_run and is_same and _must_run(manifest.timing, moment, worked_at)):
+            self.undecided += 1
+            return
+        text = (
+            f"manifest {manifest.external_id!r} ({manifest.id}) was due at {moment:%Y-%m-%d %H:%M:%S}Z and "
+            f"got no entry, while others were queued in time; its last entry is {last.id}"
+        )
+        yield HistoryFinding(FindingKind.OCCURRENCE_MISSED, "manifest", (manifest.id,), text)
+
+    def _next(self, manifest: CronManifest, after: datetime) -> datetime:
+        moment = next_occurrence(_cron_of(manifest.timing), after)
+        step = self._steps.get(manifest.id)
+        self._steps[manifest.id] = moment - after if step is None else min(step, moment - after)
+        return moment
+
+
+def _must_run(timing: Timing, moment: datetime, now: datetime) -> bool:
+    """Whether an occurrence must still run if the manager checks it now."""
+    is_late = timing.misfire.policy is MisfirePolicy.DO_NOTHING and now - moment > timing.misfire.threshold
+    return not is_late and not _is_excluded(timing, now)
+
+
+def _is_excluded(timing: Timing, moment: datetime) -> bool:
+    return is_excluded(timing.exclusions, timing.time_zone, moment)
+
+
+def _cron_of(timing: Timing) -> Cron:
+    if timing.broken or not isinstance(timing.schedule, Cron):
+        raise DefinitionError(timing.broken or "the manifest has no cron schedule")
+    return timing.schedule
+
+
+def _minute(moment: datetime) -> datetime:
+    return moment.replace(second=0, microsecond=0)

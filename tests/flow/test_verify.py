@@ -1,0 +1,482 @@
+"""`app.verify`: a busy history is clean, and whatever must not be in it is found, with its ids."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sqlalchemy import create_engine, delete, insert, select, text, update
+
+from trax import Retry, Trax, cron
+from trax.inspect import verify as verify_module
+from trax.inspect.verify import verify
+from trax.records.verification import FindingKind
+from trax.records.worker import WorkerKind
+from trax.store import Store, history
+from trax.store.schema import tables
+from trax.store.url import parse_url
+from trax.testing import Harness
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from sqlalchemy import Connection, Table
+
+    from trax.records.verification import Verification
+
+NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+class Past:
+    """An app with a busy history, whose rows a test may edit."""
+
+    def __init__(self, url: str, app: Trax, harness: Harness) -> None:
+        self.url = url
+        self.app = app
+        self.harness = harness
+
+    @property
+    def store(self) -> Store:
+        return self.app.parts.store.open_blocking()
+
+    async def found(self, **period: Any) -> Verification:
+        return await self.app.verify(**period)
+
+    async def kinds(self) -> list[tuple[FindingKind, tuple[int, ...]]]:
+        return [(finding.kind, finding.ids) for finding in (await self.found()).findings]
+
+    def edit(self, table: str, row_id: int, **values: Any) -> None:
+        """Plant values that no part of Trax would write."""
+        self._write(table, lambda of: update(of).where(of.c.id == row_id).values(values))
+
+    def drop(self, table: str, row_id: int) -> None:
+        self._write(table, lambda of: delete(of).where(of.c.id == row_id))
+
+    def _write(self, table: str, build: Callable[[Table], Any]) -> None:
+        """Write without foreign keys: only a broken server or an editor of rows gets past them."""
+        engine = create_engine(parse_url(self.url))
+        with engine.begin() as connection:
+            if connection.dialect.name == "postgresql":
+                connection.execute(text("SET LOCAL session_replication_role = replica"))
+            connection.execute(build(getattr(tables(connection), table)))
+        engine.dispose()
+
+    async def add_server(self) -> None:
+        """Register a server that has run for an hour."""
+        store, now = self.store, self.harness.now
+        server = {"kind": WorkerKind.SCHEDULER, "dispatches": True}
+        server_id = store.run(self.app.parts.heartbeat.register, store, server)
+        self.edit("worker", server_id, started_at=now - HOUR)
+
+    def rows(self, table: str) -> list[Any]:
+        def load(connection: Connection) -> list[Any]:
+            of = getattr(tables(connection), table)
+            return list(connection.execute(select(of).order_by(of.c.id)))
+
+        return self.store.read(load)
+
+    def add_line(self, run_id: int) -> int:
+        """Insert a log line of a run."""
+        line = {"created_at": NOON, "level": "information", "logger": "jobs", "message": "hello"}
+
+        def add(connection: Connection) -> int:
+            log = tables(connection).log
+            statement = insert(log).values(line | {"metadata_id": run_id})
+            return connection.execute(statement.returning(log.c.id)).scalar_one()
+
+        return self.store.run(add)
+
+    def repeat(self, table: str, row_id: int, **values: Any) -> int:
+        """Insert a copy of a row with other values."""
+
+        def copy(connection: Connection) -> int:
+            of = getattr(tables(connection), table)
+            row = connection.execute(select(of).where(of.c.id == row_id)).mappings().one()
+            given = {name: value for name, value in row.items() if name not in {"id", "written_in"}} | values
+            return connection.execute(insert(of).values(given).returning(of.c.id)).scalar_one()
+
+        return self.store.run(copy)
+
+
+@pytest.fixture
+async def past(url: str) -> AsyncGenerator[Past]:
+    """Successes, failures, retries, dead letters, a requeue, keys and schedules, over half a day."""
+    app = Trax(url, max_active_jobs=4)
+
+    @app.train(group="etl")
+    def work(number: int) -> int:
+        return number
+
+    @app.train(retry=Retry(max_retries=2, delay=timedelta(minutes=1)))
+    def fail(number: int) -> None:
+        raise RuntimeError(f"number {number}")
+
+    app.group("etl", max_active_jobs=2)
+    app.schedule(work, "hourly", 1, cron("0 * * * *"))
+    app.schedule(work, "often", 2, cron("*/10 * * * *"))
+    async with Harness(app, now=NOON) as harness:
+        past = Past(url, app, harness)
+        await past.add_server()  # it records the global limit
+        await app.queue_many(work, range(9))
+        await app.queue(work, 10, unique="once")
+        await app.queue(fail, 11)
+        for _ in range(15):
+            await harness.advance(minutes=10)
+            await harness.run_until_idle()
+        await app.dead_letters.requeue([letter.id for letter in await app.dead_letters.list()])
+        await app.groups.update("etl", max_active_jobs=3)
+        await app.queue(work, 12, unique="once")
+        await harness.advance(minutes=10)
+        await harness.run_until_idle()
+        yield past
+
+
+async def test_a_busy_history_is_clean(past: Past) -> None:
+    found = await past.found()
+
+    assert (found.findings, found.counts, found.undecided) == ((), {}, {})
+    assert found.is_clean
+    assert (found.runs, found.entries, found.dead_letters) == (
+        len(past.rows("metadata")),
+        len(past.rows("work_queue")),
+        1,
+    )
+    assert (found.keys.runs, found.keys.most) == (2, 1)
+
+
+def runs_at(past: Past, *moments: str) -> list[int]:
+    """The runs of the group that were admitted at these times of the day, one each."""
+    found = {f"{row.created_at:%H:%M}": row.id for row in past.rows("metadata") if row.group_id}
+    return [found[moment] for moment in moments]
+
+
+def clock(text: str) -> datetime:
+    return datetime.fromisoformat(f"2027-03-01T{text}Z")
+
+
+async def test_the_overlaps_are_told_by_group_with_the_limit_of_that_moment(past: Past) -> None:
+    [first] = runs_at(past, "13:10")
+    past.edit("metadata", first, ended_at=clock("13:25"))
+
+    [etl] = [group for group in (await past.found()).groups if group.group == "etl"]
+
+    assert (etl.most, etl.at, etl.limit, etl.is_limit_known) == (2, clock("13:20"), 2, True)
+
+
+async def test_an_admission_beyond_the_limit_of_its_group_is_found(past: Past) -> None:
+    first, second, third = runs_at(past, "13:10", "13:20", "13:30")
+    past.edit("metadata", first, ended_at=clock("13:35"))
+    past.edit("metadata", second, ended_at=clock("13:35"))
+
+    found = await past.found()
+
+    assert [(each.kind, each.ids) for each in found.findings] == [(FindingKind.LIMIT_EXCEEDED, (third,))]
+    assert "group 'etl' at 2027-03-01 13:30:00.000000Z while 2 runs were active" in found.findings[0].text
+    assert [group.exceeded for group in found.groups if group.group == "etl"] == [1]
+
+
+async def test_an_admission_beyond_the_global_limit_is_found(past: Past) -> None:
+    *early, late = runs_at(past, "13:10", "13:20", "13:30", "13:40", "13:50")
+    for run_id in early:
+        past.edit("metadata", run_id, ended_at=clock("13:55"), group_id=None)
+
+    assert await past.kinds() == [(FindingKind.LIMIT_EXCEEDED, (late,))]
+
+
+async def test_a_limit_that_was_lowered_while_more_were_active_is_no_violation(past: Past) -> None:
+    [run_id] = runs_at(past, "14:40")
+    past.edit("metadata", run_id, state="in_progress", ended_at=None, worker_id=None)
+    await past.app.groups.update("etl", max_active_jobs=0)
+
+    assert (await past.found()).counts == {}
+
+
+async def test_an_admission_to_a_disabled_group_is_found(past: Past) -> None:
+    await past.app.groups.update("etl", enabled=False)
+    await past.harness.advance(minutes=10)
+    [run_id] = runs_at(past, "14:30")
+    past.edit(
+        "metadata",
+        run_id,
+        created_at=past.harness.now,
+        started_at=past.harness.now,
+        ended_at=past.harness.now,
+    )
+
+    assert await past.kinds() == [(FindingKind.LIMIT_EXCEEDED, (run_id,))]
+
+
+async def test_a_limit_before_the_first_record_of_it_is_not_known(past: Past) -> None:
+    """The servers of an older version have recorded nothing."""
+    [declared] = [row.id for row in past.rows("audit") if row.action == "settings.declare"]
+    past.drop("audit", declared)
+    first, second = runs_at(past, "13:10", "13:20")
+    for run_id in (first, second):
+        past.edit("metadata", run_id, ended_at=clock("13:55"))
+
+    found = await past.found()
+
+    [etl] = [group for group in found.groups if group.group == "etl"]
+    assert (found.findings, etl.most, etl.is_limit_known, found.total.is_limit_known) == ((), 3, False, False)
+    assert found.total.unknown == found.total.admitted
+    assert 0 < etl.unknown < etl.admitted  # since the change of its limit it is known
+
+
+async def test_two_runs_of_one_unique_key_at_once_are_found(past: Past) -> None:
+    one, other = [row.metadata_id for row in past.rows("work_queue") if row.unique_key or row.former_key]
+    past.edit("metadata", one, ended_at=past.harness.now + HOUR)
+    past.edit("metadata", one, group_id=None, exempt=True)
+
+    found = await past.found()
+
+    assert [(each.kind, each.ids) for each in found.findings] == [(FindingKind.KEY_OVERLAP, (other, one))]
+    assert (found.keys.most, found.keys.unique_key) == (2, "once")
+
+
+async def test_an_entry_that_was_executed_again_after_it_completed_is_found(past: Past) -> None:
+    [run_id] = runs_at(past, "13:10")
+    again = past.repeat("metadata", run_id)
+    [entry] = [row for row in past.rows("work_queue") if row.metadata_id == run_id]
+    past.edit("work_queue", entry.id, metadata_id=again)
+
+    assert await past.kinds() == [(FindingKind.EXECUTED_TWICE, (run_id, again))]
+
+
+async def test_two_active_runs_of_one_entry_are_found(past: Past) -> None:
+    [run_id] = runs_at(past, "14:40")
+    past.edit("metadata", run_id, state="pending", started_at=None, ended_at=None)
+    again = past.repeat("metadata", run_id)
+
+    assert (FindingKind.EXECUTED_TWICE, (again, run_id)) in await past.kinds()
+
+
+async def test_more_scheduled_runs_of_a_manifest_than_it_may_have_are_found(past: Past) -> None:
+    first, second = runs_at(past, "14:30", "14:40")
+    for run_id in (first, second):
+        past.edit("metadata", run_id, state="pending", started_at=None, ended_at=None)
+    [manifest] = [row.id for row in past.rows("manifest") if row.external_id == "often"]
+
+    assert await past.kinds() == [(FindingKind.TOO_MANY_INSTANCES, (manifest,))]
+
+
+async def test_a_dispatched_entry_without_its_run_is_found(past: Past) -> None:
+    [run_id] = runs_at(past, "13:10")
+    [entry] = [row.id for row in past.rows("work_queue") if row.metadata_id == run_id]
+    past.drop("metadata", run_id)
+
+    assert await past.kinds() == [(FindingKind.ENTRY_LOST, (entry,))]
+
+
+async def test_what_the_cleanup_deletes_is_not_missed(past: Past) -> None:
+    await past.app.settings.update(
+        metadata_cleanup_enabled=True,
+        metadata_cleanup_retention=timedelta(hours=1),
+        metadata_cleanup_trains=["work"],
+    )
+    before = len(past.rows("metadata"))
+
+    await past.harness.cycle("metadata_cleanup")
+
+    assert len(past.rows("metadata")) < before
+    assert (await past.found()).counts == {}
+
+
+async def test_a_run_that_no_living_worker_holds_is_found_if_a_server_was_there_to_notice(past: Past) -> None:
+    [run_id] = runs_at(past, "14:30")
+    past.edit("metadata", run_id, state="in_progress", ended_at=None, worker_id=4711)
+    await past.harness.advance(minutes=1)
+
+    undecided = await past.found()
+    await past.add_server()
+
+    assert (undecided.counts, undecided.undecided) == ({}, {FindingKind.RUN_LOST: 1})
+    assert await past.kinds() == [(FindingKind.RUN_LOST, (run_id,))]
+
+
+async def test_a_failure_without_a_retry_or_a_dead_letter_is_found(past: Past) -> None:
+    [run_id] = runs_at(past, "13:10")
+    [entry] = [row.id for row in past.rows("work_queue") if row.metadata_id == run_id]
+    past.edit("work_queue", entry, manifest_id=None)
+    past.edit("metadata", run_id, state="failed", failure_exception="ValueError")
+
+    assert await past.kinds() == [(FindingKind.FAILURE_LOST, (run_id,))]
+
+    past.drop("dead_letter", 1)  # as the retention does; then nobody can tell
+    undecided = (await past.found()).undecided
+    assert undecided[FindingKind.FAILURE_LOST] == 2
+
+
+async def test_a_requeued_dead_letter_without_an_entry_is_found(past: Past) -> None:
+    [letter] = past.rows("dead_letter")
+    [entry] = [row for row in past.rows("work_queue") if row.dead_letter_id == letter.id]
+    past.edit("work_queue", entry.id, dead_letter_id=None)
+    past.edit("dead_letter", letter.id, retry_metadata_id=None)
+
+    assert await past.kinds() == [(FindingKind.REQUEUE_LOST, (letter.id,))]
+
+    [failed] = [row for row in past.rows("work_queue") if row.metadata_id == letter.last_metadata_id]
+    past.drop("metadata", letter.last_metadata_id)  # as the cleanup does: then nobody can tell
+    past.drop("work_queue", failed.id)
+    found = await past.found()
+    assert (found.counts, found.undecided) == ({}, {FindingKind.REQUEUE_LOST: 1})
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"started_at": clock("13:09")}, "before it was created"),
+        ({"ended_at": clock("13:09")}, "before it started"),
+        ({"state": "pending", "ended_at": None}, "is pending but has started"),
+        ({"failure_exception": "ValueError"}, "completed, but has a failure"),
+        ({"attempt": 2}, "is attempt 2 of entry"),
+    ],
+)
+async def test_a_run_in_an_impossible_state_is_found(past: Past, values: dict[str, Any], words: str) -> None:
+    [run_id] = runs_at(past, "13:10")
+    past.edit("metadata", run_id, **values)
+
+    found = [each for each in (await past.found()).findings if each.noun == "run"]
+
+    assert [(each.kind, each.ids) for each in found] == [(FindingKind.IMPOSSIBLE_STATE, (run_id,))]
+    assert words in found[0].text
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"created_at": clock("13:11")}, "was dispatched before it was created"),
+        ({"attempt": 3}, "is at attempt 3, but its run"),
+        ({"metadata_id": 1}, "which belongs to another entry"),
+        ({"status": "queued", "dispatched_at": None}, "is queued but points to run"),
+    ],
+)
+async def test_an_entry_in_an_impossible_state_is_found(
+    past: Past, values: dict[str, Any], words: str
+) -> None:
+    [run_id] = runs_at(past, "13:10")
+    [entry] = [row.id for row in past.rows("work_queue") if row.metadata_id == run_id]
+    past.edit("work_queue", entry, **values)
+
+    found = [each for each in (await past.found()).findings if each.noun == "entry"]
+
+    assert [(each.kind, each.ids) for each in found] == [(FindingKind.IMPOSSIBLE_STATE, (entry,))]
+    assert words in found[0].text
+
+
+async def test_records_that_point_to_nothing_are_found(past: Past) -> None:
+    [run_id] = runs_at(past, "13:10")
+    [entry] = [row.id for row in past.rows("work_queue") if row.metadata_id == run_id]
+    past.edit("work_queue", entry, manifest_id=4711)
+    waiting = await past.app.queue("work", 1)
+    past.edit("work_queue", waiting.id, group_id=4711)
+    [letter] = past.rows("dead_letter")
+    past.edit("dead_letter", letter.id, status="awaiting_intervention", resolved_at=None, group_id=4711)
+    line = past.add_line(run_id)
+    past.edit("log", line, metadata_id=4711)
+
+    found = await past.found()
+
+    assert {(each.kind, each.noun, each.ids) for each in found.findings} == {
+        (FindingKind.ORPHAN, "entry", (entry,)),
+        (FindingKind.ORPHAN, "entry", (waiting.id,)),
+        (FindingKind.ORPHAN, "dead letter", (letter.id,)),
+        (FindingKind.ORPHAN, "log line", (line,)),
+    }
+    assert found.log_lines == 1
+
+
+async def test_an_occurrence_that_nobody_queued_is_found(past: Past) -> None:
+    [entry] = [
+        row
+        for row in past.rows("work_queue")
+        if row.scheduled_for == clock("14:00") and _is(past, row, "hourly")
+    ]
+    past.drop("work_queue", entry.id)
+    past.drop("metadata", entry.metadata_id)
+
+    assert await past.kinds() == [(FindingKind.OCCURRENCE_MISSED, (entry.manifest_id,))]
+
+
+async def test_a_gap_with_a_possible_reason_is_not_decided(past: Past) -> None:
+    [entry] = [
+        row
+        for row in past.rows("work_queue")
+        if row.scheduled_for == clock("14:00") and _is(past, row, "hourly")
+    ]
+    past.drop("work_queue", entry.id)
+    past.drop("metadata", entry.metadata_id)
+    past.edit("manifest", entry.manifest_id, updated_at=clock("14:10"))
+
+    found = await past.found()
+
+    assert (found.counts, found.undecided) == ({}, {FindingKind.OCCURRENCE_MISSED: 1})
+
+
+def _is(past: Past, entry: Any, external_id: str) -> bool:
+    return any(
+        row.id == entry.manifest_id and row.external_id == external_id for row in past.rows("manifest")
+    )
+
+
+async def test_only_the_given_period_is_checked(past: Past) -> None:
+    [run_id] = runs_at(past, "13:10")
+    past.edit("metadata", run_id, failure_exception="ValueError")
+
+    before = await past.found(until=clock("13:05"))
+    during = await past.found(since=clock("13:05"), until=clock("13:15"))
+    after = await past.found(since=past.harness.now - clock("13:15"))
+
+    assert [found.is_clean for found in (before, during, after)] == [True, False, True]
+    assert during.runs < 10 < before.runs + after.runs
+
+
+async def test_runs_from_before_the_period_count_against_the_limits(past: Past) -> None:
+    first, second, third = runs_at(past, "13:10", "13:20", "13:30")
+    for run_id in (first, second):
+        past.edit("metadata", run_id, ended_at=clock("13:35"))
+
+    found = await past.found(since=clock("13:25"))
+
+    assert [each.ids for each in found.findings] == [(third,)]
+
+
+async def test_it_reads_in_chunks_and_keeps_only_what_is_active(
+    past: Past, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same result whatever the size of a chunk, and no read returns more rows than that."""
+    sizes: list[int] = []
+
+    def counting(load: Any) -> Any:
+        def loaded(connection: Connection, **options: Any) -> Any:
+            rows = load(connection, **options)
+            sizes.append(len(rows))
+            return rows
+
+        return loaded
+
+    whole = verify(past.store)
+    for name in ("load_runs", "load_entries", "load_letters"):
+        monkeypatch.setattr(history, name, counting(getattr(history, name)))
+    progress: list[tuple[int, int]] = []
+
+    by_chunks = verify(past.store, chunk=3, on_progress=lambda done, of: progress.append((done, of)))
+
+    assert by_chunks == whole
+    assert max(sizes) == 3
+    assert sum(sizes) == whole.runs + whole.entries + whole.dead_letters
+    assert progress == sorted(progress)
+    assert progress[-1][0] == progress[-1][1]
+
+
+async def test_the_findings_that_are_listed_are_bounded_but_all_are_counted(
+    past: Past, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verify_module, "MAX_FINDINGS", 2)
+    for run_id in runs_at(past, "13:10", "13:20", "13:30"):
+        past.edit("metadata", run_id, failure_exception="ValueError")
+
+    found = await past.found()
+
+    assert (len(found.findings), found.counts) == (2, {FindingKind.IMPOSSIBLE_STATE: 3})

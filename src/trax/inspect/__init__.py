@@ -5,4 +5,10 @@ why.py     why a manifest, an entry or a run does not start (`trax why`)
 plan.py    what starting this code would change (`trax plan`)
 lint.py    problems of an app, from its code (`trax lint`)
 doctor.py  problems of the database (`trax db doctor`)
+
+Simulate
+simulation.py      the database in memory, the virtual clock and the order of events of a simulation
+virtual_server.py  a server of a simulation: the turns of its duties
+virtual_duties.py  when each duty of such a server runs again
+drawn_job.py       what the code of trains does in a simulation
 """

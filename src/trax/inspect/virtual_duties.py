@@ -27,6 +27,7 @@ class Duty:
     name: str
     turn: Callable[[], float | None]
     poll_seconds: Callable[[], float]
+    comes_last: bool = False
     event: int = 0
     next_at: datetime | None = None
     is_requested: bool = True
@@ -54,9 +55,10 @@ class Duties:
         poll_seconds: Callable[[], float],
         *,
         seconds: float | None = None,
+        comes_last: bool = False,
     ) -> None:
         """Begin a duty, after so many seconds or else at its first poll."""
-        duty = self._duties[name] = Duty(name, turn, poll_seconds)
+        duty = self._duties[name] = Duty(name, turn, poll_seconds, comes_last)
         self._schedule(duty, poll_seconds() if seconds is None else seconds)
 
     def remove(self, names: Iterable[str]) -> None:
@@ -79,13 +81,14 @@ class Duties:
 
     def after(self, seconds: float, act: Callable[[], None]) -> int:
         """Let this happen after so many seconds of the server's own clock."""
-        own = timedelta(seconds=seconds / self._server.clock_rate)
-        return self._simulation.after(own, act, self._server)
+        moment = self._simulation.now + timedelta(seconds=seconds / self._server.clock_rate)
+        return self._simulation.at(self._simulation.round_off(moment), act, self._server)
 
     def _schedule(self, duty: Duty, seconds: float) -> None:
         duty.next_at = self._simulation.now + timedelta(seconds=seconds / self._server.clock_rate)
         duty.event += 1
-        self._simulation.at(duty.next_at, partial(self._turn, duty, duty.event), self._server)
+        turn = partial(self._turn, duty, duty.event)
+        self._simulation.at(duty.next_at, turn, self._server, comes_last=duty.comes_last)
 
     def _turn(self, duty: Duty, event: int) -> None:
         """Run the duty, unless it was moved forward since; then sleep until it is due or polls."""

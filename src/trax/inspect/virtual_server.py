@@ -1,8 +1,7 @@
 """A server of a simulation: its duties call the engine as those of a real server do; only its jobs are drawn.
 
 Each turn of a duty is an event, and each of its transactions is one of the engine's. When a duty runs again
-(`virtual_duties.py`) follows the rules of `server/loops.py`: woken by a topic, at a moment that the engine
-returned, or at a poll.
+follows the rules of `server/loops.py`: woken by a topic, at a moment that the engine returned, or at a poll.
 """
 
 from __future__ import annotations
@@ -98,11 +97,14 @@ class VirtualServer:
         *,
         role: Role = "all",
         slots: int = 10,
+        has_housekeeping: bool = True,
     ) -> None:
         self.name = name
         self.parts = parts
         self.role: Role = role
         self.slots = slots
+        self.has_housekeeping = has_housekeeping
+        """Whether it cleans up and watches; without, it also manages only when a manifest is due."""
         self.is_alive = True
         self.suspended_until: datetime | None = None
         self.clock_rate = 1.0
@@ -187,6 +189,7 @@ class VirtualServer:
         if self.schedules:
             self.duties.add("manage", self._manage, lambda: poll("manifest_manager_polling"), seconds=0.0)
             self.duties.add("dispatch", self._dispatch, lambda: poll("job_dispatcher_polling"), seconds=0.0)
+        if self.schedules and self.has_housekeeping:
             self.duties.add("clean_metadata", self._clean_metadata, lambda: poll("metadata_cleanup"))
             self.duties.add("clean_dead_letters", self._clean_dead_letters, lambda: CLEAN_UP_SECONDS)
             self.duties.add("watchdog", self._watch, lambda: WATCHDOG_SECONDS)
@@ -194,7 +197,8 @@ class VirtualServer:
         if self._postponed:
             self.duties.add("retire", self._retire, lambda: RETIRE_SECONDS)
         if self.works:
-            self.duties.add("flush", self._flush, lambda: poll("local_polling"))
+            last = self._simulation.is_coarse
+            self.duties.add("flush", self._flush, lambda: poll("local_polling"), comes_last=last)
         if self.role == "worker":
             self.duties.add("claim", self._claim, lambda: poll("local_polling"), seconds=0.0)
 
@@ -213,6 +217,8 @@ class VirtualServer:
         self._last_heartbeat_at = self._simulation.now
 
     def _manage(self) -> float | None:
+        if not self.has_housekeeping and (seconds := self._seconds_to_next_due()) != 0:
+            return seconds
         self._cycles += 1
         turn = ManagerInput(self._cycles, self._streak, self._manager_fleets)
         managed = self._transact("manage", self._run_manager_cycle, turn)
@@ -228,10 +234,12 @@ class VirtualServer:
                 self._transact("apply_priorities", self._apply_priorities)
             if managed.run_again:
                 return 0.0
+        seconds = self._seconds_to_next_due()
+        return seconds if managed or seconds is None else max(seconds, LOST_RACE_PAUSE)
+
+    def _seconds_to_next_due(self) -> float | None:
         next_due = self._simulation.read(manifest_due.load_next_due)
-        if next_due is None:
-            return None
-        return max((next_due - self._simulation.now).total_seconds(), 0.0 if managed else LOST_RACE_PAUSE)
+        return None if next_due is None else self._seconds_until(next_due)
 
     def _run_manager_cycle(self, connection: Connection, turn: ManagerInput) -> ManagerResult | None:
         accept = self.parts.live.accept
@@ -406,7 +414,7 @@ class VirtualServer:
         self.results.append(self._build_result(run.job, run.outcome))
         self._on_slots_free()
         if "flush" in self.duties:
-            self.duties.request("flush", FLUSH_PAUSE)
+            self.duties.request("flush", 0.0 if self._simulation.is_coarse else FLUSH_PAUSE)
 
     def _end_early(self, metadata_id: int, outcome: Outcome[Any]) -> None:
         self.runs[metadata_id].outcome = outcome
@@ -465,7 +473,11 @@ class VirtualServer:
         if work_queue.is_any_waiting(connection) or (self.works and claim.has_pending(connection)):
             return 0.0
         moment = work_queue.next_delayed_at(connection)
-        return None if moment is None else max(0.0, (moment - self._simulation.now).total_seconds())
+        return None if moment is None else self._seconds_until(moment)
+
+    def _seconds_until(self, moment: datetime) -> float:
+        now = self._simulation.now
+        return 0.0 if moment <= now else (self._simulation.round_up(moment) - now).total_seconds()
 
     def _transact(self, step: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return self._simulation.transact(self, step, function, *args, **kwargs)

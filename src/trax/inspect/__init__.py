@@ -7,6 +7,9 @@ lint.py    problems of an app, from its code (`trax lint`)
 doctor.py  problems of the database (`trax db doctor`)
 
 Simulate
+forecast.py          the simulated runs of an app's manifests (`trax simulate`)
+forecast_figures.py  their lateness, the use of limits, the duration of chains
+gantt.py             a chart of one simulated day
 simulation.py      the database in memory, the virtual clock and the order of events of a simulation
 virtual_server.py  a server of a simulation: the turns of its duties
 virtual_duties.py  when each duty of such a server runs again

@@ -7,13 +7,15 @@ READY := .venv/ready
 QUICK := -m 'not postgresql and not ray' $(addprefix tests/,unit store flow host house) \
   $(patsubst %,--ignore=tests/house/test_%.py,docs tutorial wheel)
 
-.PHONY: help demo test quick check hooks docs audit sbom fmt bench soak peers locks clean
+.PHONY: help demo test quick simulate soak check hooks docs audit sbom fmt bench peers locks clean
 
 help:
 	@echo "make demo    run the real system on the embedded default and show it at work, with its dashboard"
 	@echo "make test    run every test, on SQLite and PostgreSQL (ARGS=… runs those that it names)"
 	@echo "make quick   most of it in 2 min: units, store, flows and hosts on SQLite, rules of the house; no"
 	@echo "             PostgreSQL, races, chaos, web, commands, engines, docs, wheels or types (takes ARGS=… too)"
+	@echo "make simulate  the engine against its promises: 10,000 simulated hours and a million admissions, from seeds;"
+	@echo "             a failing seed tells its story (ARGS='--hours 500 --admissions 0' is a short one)"
 	@echo "make check   lint, format, types, layers, locks"
 	@echo "make audit   known vulnerabilities of what is pinned, and risky code"
 	@echo "make sbom    a CycloneDX bill of materials of the release, in dist"
@@ -37,6 +39,9 @@ test: $(READY)
 
 quick: $(READY)
 	@$(BIN)/pytest -n auto --dist worksteal $(or $(ARGS),$(QUICK))
+
+simulate: $(READY)
+	@$(BIN)/python -m tests.simulation.soak $(ARGS)
 
 check: $(READY)
 	@$(BIN)/ruff check .

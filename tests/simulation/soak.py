@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections import Counter
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING
 
 from tests.support.simulated_promises import BrokenPromise
@@ -18,16 +21,14 @@ from tests.support.simulated_world import PROFILES, run_world
 from trax.inspect.simulation import Story
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tests.support.simulated_world import World
+    from collections.abc import Iterator, Sequence
 
 SHOWN_EVERY = 20
 
 
 @dataclass
 class Totals:
-    """What was simulated so far."""
+    """What was simulated: one world, or all so far."""
 
     worlds: int = 0
     hours: float = 0.0
@@ -36,13 +37,13 @@ class Totals:
     faults: Counter[str] = field(default_factory=Counter[str])
     outcomes: Counter[str] = field(default_factory=Counter[str])
 
-    def add(self, world: World) -> None:
-        self.worlds += 1
-        self.hours += world.hours
-        self.admissions += world.promises.admissions
-        self.transactions += sum(world.simulation.counts.values())
-        self.faults += world.faults.counts
-        self.outcomes += world.promises.counts
+    def add(self, other: Totals) -> None:
+        self.worlds += other.worlds
+        self.hours += other.hours
+        self.admissions += other.admissions
+        self.transactions += other.transactions
+        self.faults += other.faults
+        self.outcomes += other.outcomes
 
     def __str__(self) -> str:
         return (
@@ -58,16 +59,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--hours", type=float, default=10_000)
     parser.add_argument("--admissions", type=int, default=1_000_000)
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args(arguments)
     if options.seed is not None:
         return _repeat(options.seed, options.profile)
-    return _soak(options.profile, options.first_seed, options.hours, options.admissions)
+    return _soak(options)
+
+
+def simulate_world(seed: int, profile: str, story: Story | None = None) -> Totals:
+    """Simulate the world of one seed; raises BrokenPromise with its story."""
+    world = run_world(seed, profile, story=story)
+    return Totals(
+        worlds=1,
+        hours=world.hours,
+        admissions=world.promises.admissions,
+        transactions=sum(world.simulation.counts.values()),
+        faults=world.faults.counts,
+        outcomes=world.promises.counts,
+    )
 
 
 def _repeat(seed: int, profile: str) -> int:
-    story, totals = Story(), Totals()
+    story = Story()
     try:
-        totals.add(run_world(seed, profile, story=story))
+        totals = simulate_world(seed, profile, story)
     except BrokenPromise as broken:
         print(broken)
         return 1
@@ -75,23 +90,39 @@ def _repeat(seed: int, profile: str) -> int:
     return 0
 
 
-def _soak(profile: str, seed: int, hours: float, admissions: int) -> int:
+def _soak(options: argparse.Namespace) -> int:
     totals, began = Totals(), time.monotonic()
-    while totals.hours < hours or totals.admissions < admissions:
-        try:
-            totals.add(run_world(seed, profile))
-        except BrokenPromise as broken:
-            print(f"seed {seed}\n{broken}\n\nbefore it: {totals}")
-            return 1
-        if totals.worlds % SHOWN_EVERY == 0:
-            print(f"{(time.monotonic() - began) / 60:5.1f} min  {totals}", flush=True)
-        seed += 1
+    try:
+        for world in _simulate_worlds(options):
+            totals.add(world)
+            if totals.worlds % SHOWN_EVERY == 0:
+                print(f"{(time.monotonic() - began) / 60:5.1f} min  {totals}", flush=True)
+            if totals.hours >= options.hours and totals.admissions >= options.admissions:
+                break
+    except BrokenPromise as broken:
+        print(f"{broken}\n\nbefore it: {totals}")
+        return 1
     print(f"\nEvery promise held in {(time.monotonic() - began) / 60:.1f} min: {totals}")
     for title, counts in (("faults and acts", totals.faults), ("what came of it", totals.outcomes)):
         print(f"\n{title}")
-        for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-            print(f"  {count:>10,}  {name}")
+        for name, number in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+            print(f"  {number:>10,}  {name}")
     return 0
+
+
+def _simulate_worlds(options: argparse.Namespace) -> Iterator[Totals]:
+    """The worlds of all seeds from the first one on, some at once: a seed needs nothing of another."""
+    with ProcessPoolExecutor(options.processes) as pool:
+        seeds, running = count(options.first_seed), set[Future[Totals]]()
+        try:
+            while True:
+                while len(running) < options.processes:
+                    running.add(pool.submit(simulate_world, next(seeds), options.profile))
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                for world in done:
+                    yield world.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 if __name__ == "__main__":

@@ -60,3 +60,12 @@ def test_an_error_in_a_pipeline_undoes_the_transaction_and_spares_the_connection
         store.run(steps)
 
     assert store.read(count) == 0
+
+
+def test_values_keep_their_types_on_their_way_to_the_database_and_back(store: Store, now: datetime) -> None:
+    def steps(connection: Connection) -> Any:
+        setting = tables(connection).setting
+        wanted = select(setting.c.name, setting.c.updated_at, literal(1.5))
+        return run_together(connection, adding(connection, "a", now), (wanted, {}))[1]
+
+    assert store.run(steps) == [("a", now, 1.5)]

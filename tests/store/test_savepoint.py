@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sqlalchemy import event, select
+from sqlalchemy import create_engine, event, select, text
 from tests.support.steps import adding
 
 from trax.events import Topic
@@ -22,6 +22,7 @@ from trax.store.schema import tables
 if TYPE_CHECKING:
     from collections.abc import Generator
     from datetime import datetime
+    from pathlib import Path
 
     from sqlalchemy import Connection
 
@@ -131,3 +132,18 @@ def test_others_are_told_once_whether_it_was_refused_or_not(
 
     assert [payload.split()[0] for payload in heard] == [Topic.WORK_QUEUE]
     assert sum("pg_notify" in statement for statement in said) == 1
+
+
+def test_a_connection_without_a_transaction_begins_one(tmp_path: Path) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path}/own.db")
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE own (name TEXT)"))
+
+    with engine.connect() as connection:
+        run_together(connection, (text("INSERT INTO own VALUES (:name)"), {"name": "a"}))
+        began = connection.in_transaction()
+        connection.commit()
+
+    with engine.connect() as connection:
+        assert (began, run_together(connection, (text("SELECT name FROM own"), {}))) == (True, [[("a",)]])
+    engine.dispose()

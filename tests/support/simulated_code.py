@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import BaseModel
 
 from trax import Cancel, Retry, RetryAfter, Snooze, Trax, cron, every, exclude, fire_all, junction
-from trax.inspect.virtual_server import DrawnJob
+from trax.inspect.drawn_job import DrawnJob
 
 if TYPE_CHECKING:
     from random import Random
@@ -41,6 +41,7 @@ ENDINGS: Final = (
     (0.02, Snooze(timedelta(minutes=4))),
     (0.02, Cancel("nothing to do")),
 )
+DEPENDENT: Final = ("dependent", "dormant")
 TOO_LONG: Final = 100_000.0
 
 
@@ -103,8 +104,9 @@ class Code:
             return f"renames manifest {name} to job-{self._count}"
         if verb == "redraw":
             old, new = self.plans[name], self._draw_plan()
-            if old.kind == "dependent" or new.kind == "dependent":
-                new = replace(new, kind=old.kind, parent=old.parent, options={})
+            if old.kind in DEPENDENT or new.kind in DEPENDENT:
+                options = {"dormant": True} if old.kind == "dormant" else {}
+                new = replace(new, kind=old.kind, parent=old.parent, options=options)
             self.plans[name] = replace(new, group=old.group, renamed_from=old.renamed_from)
             return f"changes the schedule of manifest {name}"
         group = random.choice(GROUPS)
@@ -121,7 +123,7 @@ class Code:
             if plan.renamed_from is not None:
                 options["renamed_from"] = plan.renamed_from
             declarations = app.parts.declarations
-            if plan.kind == "dependent":
+            if plan.kind in DEPENDENT:
                 declarations.after(str(plan.parent)).then_include(train, name, Nothing(), **options)
             elif plan.kind == "once":
                 app.schedule_once(train, name, Nothing(), timedelta(minutes=plan.minutes), **options)
@@ -137,7 +139,11 @@ class Code:
     def _draw_plan(self) -> Plan:
         random = self.random
         parents = sorted(name for name, plan in self.plans.items() if plan.kind != "once")
-        kinds = ["interval", "anchored", "cron", "cron", "once"] + ["dependent"] * (2 * bool(parents))
+        kinds = ["interval", "anchored", "cron", "cron", "once"] + [
+            "dependent",
+            "dependent",
+            "dormant",
+        ] * bool(parents)
         kind = random.choice(kinds)
         options: dict[str, Any] = {}
         if random.random() < 0.5:
@@ -154,7 +160,9 @@ class Code:
                 options["variance"] = timedelta(minutes=2)
             if random.random() < 0.2:
                 options["exclude"] = [exclude.time_window("12:00", "13:30")]
-        parent = random.choice(parents) if kind == "dependent" else None
+        parent = random.choice(parents) if kind in DEPENDENT else None
+        if kind == "dormant":
+            options["dormant"] = True
         return Plan(
             kind=kind,
             train=random.choice(["work", "work", "flaky", "strict", "free"]),

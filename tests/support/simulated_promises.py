@@ -412,7 +412,7 @@ class Promises(Observer):
         by_group = Counter(
             run.group_id for run_id, run in t.active.items() if not run.exempt or run_id in new
         )
-        most_at_once = self.base.max_queued_jobs_per_cycle
+        most_at_once = t.settings.get("max_queued_jobs_per_cycle", self.base.max_queued_jobs_per_cycle)
         taken = Counter(t.entries[entry_id].group_id for entry_id in entries)
         for (entry_id,) in head:
             entry = t.entries[entry_id]

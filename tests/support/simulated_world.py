@@ -46,6 +46,7 @@ FAULTS: Final = (
     TransactionFault.ANSWER_LOST,
     TransactionFault.CRASH_BEFORE,
     TransactionFault.CRASH_AFTER,
+    TransactionFault.PAUSE_AFTER,
     TransactionFault.REFUSED,
 )
 ROLES: Final[tuple[Role, ...]] = ("all", "all", "scheduler", "worker")
@@ -93,6 +94,7 @@ class DrawnFaults(Faults):
         self.loss = random.choice([0.0, 0.1, 1.0])
         """The chance that a notification is lost; 1: only polls remain."""
         self.counts: Counter[str] = Counter()
+        self.lease_seconds = 0.0
         self.is_over = False
 
     def of_transaction(self, server: VirtualServer, step: str) -> TransactionFault | None:  # noqa: ARG002
@@ -109,6 +111,9 @@ class DrawnFaults(Faults):
 
     def notification_seconds(self) -> float:
         return self._random.uniform(0.001, 0.05)
+
+    def pause_seconds(self) -> float:
+        return self.lease_seconds * self._random.choice([0.5, 1.5, 4])
 
 
 class SharedStore:
@@ -146,6 +151,7 @@ class World:
         self.random = random = self.simulation.random
         self.faults = self.simulation.faults = DrawnFaults(random, self.options.fault_chance)
         self.settings = self._draw_settings()
+        self.faults.lease_seconds = self.settings.worker_lost_after.total_seconds()
         self.code = Code(random, self.options.manifests, self.options.pace, is_large=self.options.is_large)
         self.work = DrawnWork(
             random, mean_seconds=random.choice([5.0, 20.0, 60.0]), is_large=self.options.is_large
@@ -366,15 +372,27 @@ class World:
                 "prioritise group", app.groups.update(group, priority=random.choice([0, 15, 31]))
             ),
             lambda: self._act("switch group", app.groups.update(group, enabled=random.random() < 0.7)),
-            lambda: self._act(
-                "edit setting",
-                app.settings.update(
-                    max_active_jobs=self._draw_limit([2, 10, 100, None], [20, 100, 300, None])
-                ),
-            ),
-            lambda: self._act("reset settings", app.settings.reset("max_active_jobs")),
+            lambda: self._act("edit setting", app.settings.update(**self._draw_edit())),
+            lambda: self._act("edit setting", app.settings.update(**self._draw_edit())),
+            lambda: self._act("reset settings", app.settings.reset()),
         ]
         random.choice(verbs)()
+
+    def _draw_edit(self) -> dict[str, Any]:
+        """A change of settings that an operator makes while servers run."""
+        random = self.random
+        edits: list[dict[str, Any]] = [
+            {"max_active_jobs": self._draw_limit([2, 10, 100, None], [20, 100, 300, None])},
+            {"max_active_jobs": self._draw_limit([2, 10, 100, None], [20, 100, 300, None])},
+            {"max_queued_jobs_per_cycle": random.choice([5, 100])},
+            {"max_work_queue_entries_per_cycle": random.choice([5, 200])},
+            {"default_job_timeout": random.choice([2, 10]) * MINUTE},
+            {"default_retry_delay": random.choice([10, 300]) * SECOND},
+            {"timeout_counts_as_failure": random.random() < 0.5},
+            {"manifest_manager_enabled": random.random() < 0.6},
+            {"job_dispatcher_enabled": random.random() < 0.6},
+        ]
+        return random.choice(edits)
 
     def _some_runs(self) -> list[int]:
         active = sorted(self.promises.tables.active)
@@ -399,6 +417,7 @@ class World:
             server.stop()
         for name in GROUPS:
             self._act("open group", self.app.groups.update(name, enabled=True, max_active_jobs=None))
+        self._act("reset settings", self.app.settings.reset())
         self._act("edit setting", self.app.settings.update(max_active_jobs=200))
         self._start_server("all")
         latest = self.simulation.now + CALM

@@ -13,6 +13,7 @@ demo/            `trax demo`
 Look
 status.py        `trax status`, `trax why`
 plan.py          `trax plan`, `trax lint`
+simulate.py      `trax simulate`
 db.py            `trax db migrate`, `status`, `doctor`
 verify.py        `trax verify`
 
@@ -117,6 +118,13 @@ command.command(
     help="""Show what starting an app would change in its database; change nothing.
 
     Exits with 0 if nothing would change, otherwise with 2.""",
+)
+command.command(
+    "trax.cli.simulate:simulate",
+    name="simulate",
+    help="""Simulate the manifests of an app: when they run, how late, and what is full.
+
+    Nothing is changed, and no job is run.""",
 )
 command.command(
     "trax.cli.imports:imports",

@@ -39,7 +39,7 @@ PAGE_RANGE: Final = validators.Number(gte=1, lte=LONGEST_PAGE)
 Limit = Annotated[int, Parameter(help="At most this many.", validator=PAGE_RANGE)]
 
 
-def _parse_delay(_type: object, tokens: Sequence[Token]) -> timedelta:
+def parse_delay(_type: object, tokens: Sequence[Token]) -> timedelta:
     try:
         delay = parse_duration(tokens[0].value)
     except ValueError as error:
@@ -50,7 +50,7 @@ def _parse_delay(_type: object, tokens: Sequence[Token]) -> timedelta:
 
 
 Delay = Annotated[
-    timedelta | None, Parameter(help=f"Time from now, such as {DURATION_FORMS}.", converter=_parse_delay)
+    timedelta | None, Parameter(help=f"Time from now, such as {DURATION_FORMS}.", converter=parse_delay)
 ]
 ID_RANGE: Final = validators.Number(gte=0, lte=LARGEST_ID)
 Before = Annotated[

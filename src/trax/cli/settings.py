@@ -63,7 +63,7 @@ def set_(
 
     For example: trax settings set max_active_jobs=50 default_job_timeout=90s
     """
-    values = dict(map(_parse_assignment, changes))
+    values = dict(parse_assignment(change, "settings", "set") for change in changes)
     if not values:
         raise usage_error("Nothing to set: give NAME=VALUE.", "settings", "set")
     operate(database_url, lambda operated: operated.settings.update(**values), app=app, reason=reason)
@@ -98,10 +98,11 @@ def _validate_name(name: str) -> str:
     return name
 
 
-def _parse_assignment(assignment: str) -> tuple[str, Any]:
+def parse_assignment(assignment: str, *command: str) -> tuple[str, Any]:
+    """Read NAME=VALUE as an operator writes it: JSON, `none`, or text such as 90s."""
     name, equals, text = assignment.partition("=")
     if not equals:
-        raise usage_error(f"Invalid change {assignment!r}: give NAME=VALUE.", "settings", "set")
+        raise usage_error(f"Invalid change {assignment!r}: give NAME=VALUE.", *command)
     if text.lower() == "none":
         return name, None
     try:

@@ -7,9 +7,19 @@ lint.py     problems of an app, from its code (`trax lint`)
 doctor.py   problems of the database (`trax db doctor`)
 storage.py  its findings about tables and indexes: sizes, vacuum, missing indexes
 
+Verify
 verify.py              what must not be in the history (`trax verify`)
 limits_in_force.py     which limits were in force when
 sweep.py               how many runs were active together
 record_checks.py       single records: impossible states, lost entries, orphans
 missed_occurrences.py  schedules that did not run
+
+Simulate
+forecast.py          the simulated runs of an app's manifests (`trax simulate`)
+forecast_figures.py  their lateness, the use of limits, the duration of chains
+gantt.py             a chart of one simulated day
+simulation.py        the database in memory, the virtual clock and the order of events of a simulation
+virtual_server.py    a server of a simulation: the turns of its duties
+virtual_duties.py    when each duty of such a server runs again
+drawn_job.py         what the code of trains does in a simulation
 """

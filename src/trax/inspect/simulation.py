@@ -46,6 +46,7 @@ class TransactionFault(Enum):
     ANSWER_LOST = "it is committed, and the answer is lost"
     CRASH_BEFORE = "the server crashes, and nothing is committed"
     CRASH_AFTER = "it is committed, and the server crashes"
+    PAUSE_AFTER = "it is committed, and the server is suspended"
 
 
 class Faults:
@@ -61,6 +62,10 @@ class Faults:
 
     def notification_seconds(self) -> float:
         """How long an announcement takes to another server."""
+        return 0.0
+
+    def pause_seconds(self) -> float:
+        """How long a server is suspended after a transaction."""
         return 0.0
 
 
@@ -148,12 +153,15 @@ class Simulation:
         seed: int,
         start: datetime,
         *,
+        resolution: timedelta | None = None,
         faults: Faults | None = None,
         observer: Observer | None = None,
         story: Story | None = None,
     ) -> None:
         self.seed = seed
         self.now = start
+        self._start = start
+        self._resolution = resolution
         self.random = Random(seed)  # noqa: S311 - repeatable, not secret
         self.faults = faults or Faults()
         self.observer = observer or Observer()
@@ -184,15 +192,42 @@ class Simulation:
             LOGGER.setLevel(level)
             JITTER.reset(token)
 
-    def at(self, moment: datetime, act: Callable[[], None], server: VirtualServer | None = None) -> int:
-        """Let this happen at that time, or never if the server has crashed by then; returns its number."""
+    def at(
+        self,
+        moment: datetime,
+        act: Callable[[], None],
+        server: VirtualServer | None = None,
+        *,
+        comes_last: bool = False,
+    ) -> int:
+        """Let this happen at that time, or never if the server has crashed by then; returns its number.
+
+        With `comes_last` it happens after the other events of that time.
+        """
         self._numbers += 1
-        event = Event(max(moment, self.now), self.random.random(), self._numbers, act, server)
+        tie = self.random.random() + comes_last
+        event = Event(max(moment, self.now), tie, self._numbers, act, server)
         heapq.heappush(self._heap, event)
         return self._numbers
 
     def after(self, delay: timedelta, act: Callable[[], None], server: VirtualServer | None = None) -> int:
         return self.at(self.now + delay, act, server)
+
+    @property
+    def is_coarse(self) -> bool:
+        """Whether it has a resolution, so that much happens at the same time."""
+        return self._resolution is not None
+
+    def round_up(self, moment: datetime) -> datetime:
+        """The first multiple of the resolution from this moment on: what is due must not come too early.
+
+        What happens together costs one transaction, not many.
+        """
+        return moment if self._resolution is None else moment + (self._start - moment) % self._resolution
+
+    def round_off(self, moment: datetime) -> datetime:
+        """The nearest multiple of the resolution: then runs take as long as they should on average."""
+        return moment if self._resolution is None else self.round_up(moment - self._resolution / 2)
 
     @property
     def next_at(self) -> datetime | None:
@@ -243,6 +278,8 @@ class Simulation:
         self.settle(step, server)
         if fault is TransactionFault.CRASH_AFTER:
             raise ServerCrash
+        if fault is TransactionFault.PAUSE_AFTER and server is not None:
+            server.suspend(self.faults.pause_seconds())
         if fault is TransactionFault.ANSWER_LOST:
             raise StoreUnavailable("the answer of the database was lost")
         return result

@@ -6,11 +6,10 @@ follows the rules of `server/loops.py`: woken by a topic, at a moment that the e
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from trax.engine.cycle import repair_silent_manifests, run_manager_cycle
 from trax.engine.dead_letters import clean_dead_letters
@@ -21,8 +20,10 @@ from trax.engine.metadata_cleanup import DisposableTrains, clean_metadata
 from trax.engine.parking import FleetCache
 from trax.engine.seed import declaration_digest, retire_undeclared
 from trax.engine.startup import start_up
-from trax.errors import RunCancelled, Snooze, StoreError
+from trax.errors import StoreError
 from trax.events import Topic
+from trax.inspect.drawn_job import outcome_of
+from trax.inspect.virtual_duties import Duties
 from trax.records.states import CancelReason
 from trax.records.worker import HeartbeatStreak, WorkerKind
 from trax.store import groups, stats, workers
@@ -33,19 +34,20 @@ from trax.store.manifests import manifest_due
 from trax.store.queue import work_queue
 from trax.store.runs import claim, metadata
 from trax.store.runs.claim import Claimed
-from trax.train import Cancelled, Done, Failed, Interrupted, Outcome
-from trax.train.outcome import describe
+from trax.train import Cancelled, Done, Interrupted, Outcome
 from trax.worker.job_runner import build_result, success_result
 from trax.worker.loops import announce_capacity, interval_seconds
 from trax.worker.work_filter import ANY_WORK
 from trax.worker.worker import ClaimTracker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+    from datetime import datetime
 
     from trax.engine.job_dispatcher import DispatchResult
     from trax.engine.manifest_manager import ManagerResult
     from trax.engine.seed import SeedPlan
+    from trax.inspect.drawn_job import Workload
     from trax.inspect.simulation import Simulation
     from trax.records.result import RunResult
     from trax.schedule.declaration import Timetable
@@ -56,7 +58,6 @@ if TYPE_CHECKING:
 Role = Literal["all", "scheduler", "worker"]
 
 START_PAUSE: Final = 2.0
-FAILURE_PAUSE: Final = 1.0
 FLUSH_PAUSE: Final = 0.005
 """Results of runs that end together are written together."""
 LOST_RACE_PAUSE: Final = 0.05
@@ -64,7 +65,6 @@ CLEAN_UP_SECONDS: Final = 3600.0
 RETIRE_SECONDS: Final = 60.0
 TOTALS_SECONDS: Final = 600.0
 WATCHDOG_SECONDS: Final = 300.0
-POLL_JITTER: Final = 0.2
 NAMED_RUNS: Final = 6
 """How many runs a line of the story names at most."""
 WOKEN_BY: Final = {
@@ -74,31 +74,6 @@ WOKEN_BY: Final = {
     Topic.CANCEL: ("heartbeat",),
     Topic.SETTING: ("manage", "dispatch", "claim", "heartbeat", "clean_metadata"),
 }
-
-
-class DrawnJob(NamedTuple):
-    """What the code of a train does in one run: how long it takes, and what it raises."""
-
-    seconds: float
-    raised: Exception | None = None
-
-
-class Workload(Protocol):
-    """Draws what the code of trains does."""
-
-    def draw(self, job: Claimed, server: VirtualServer) -> DrawnJob: ...
-
-
-@dataclass(slots=True)
-class Duty:
-    """A duty of a server: one event at a time, and moved forward by a wake-up."""
-
-    name: str
-    turn: Callable[[], float | None]
-    poll_seconds: Callable[[], float]
-    event: int = 0
-    next_at: datetime | None = None
-    is_requested: bool = True
 
 
 @dataclass(slots=True)
@@ -122,11 +97,14 @@ class VirtualServer:
         *,
         role: Role = "all",
         slots: int = 10,
+        has_housekeeping: bool = True,
     ) -> None:
         self.name = name
         self.parts = parts
         self.role: Role = role
         self.slots = slots
+        self.has_housekeeping = has_housekeeping
+        """Whether it cleans up and watches; without, it also manages only when a manifest is due."""
         self.is_alive = True
         self.suspended_until: datetime | None = None
         self.clock_rate = 1.0
@@ -134,9 +112,9 @@ class VirtualServer:
         self.worker_id = 0
         self.runs: dict[int, RunHere] = {}
         self.results: list[RunResult] = []
-        self.duties: dict[str, Duty] = {}
         self.is_stopping = False
         self._simulation = simulation
+        self.duties = Duties(simulation, self)
         self._timetable = timetable
         self._workload = workload
         self._routing = parts.routing
@@ -164,7 +142,7 @@ class VirtualServer:
     def start(self) -> None:
         """Join the simulation: write the declared manifests, register, and begin the duties."""
         self._simulation.servers.append(self)
-        self._add_duty("start", self._start, lambda: START_PAUSE, seconds=0.0)
+        self.duties.add("start", self._start, lambda: START_PAUSE, seconds=0.0)
 
     def crash(self) -> None:
         """Lose everything in memory. The row of the worker stays until others find it silent."""
@@ -181,10 +159,9 @@ class VirtualServer:
             return
         self.is_stopping = True
         self._simulation.tell(self.name, "is asked to stop; it holds runs %s", _list(self.runs))
-        for name in set(self.duties) - {"flush", "heartbeat"}:
-            del self.duties[name]
-        self._at(self.parts.settings.shutdown_timeout.total_seconds(), self._interrupt_all)
-        self._add_duty("leave", self._try_to_leave, lambda: START_PAUSE, seconds=0.0)
+        self.duties.remove(self.duties.names - {"flush", "heartbeat"})
+        self.duties.after(self.parts.settings.shutdown_timeout.total_seconds(), self._interrupt_all)
+        self.duties.add("leave", self._try_to_leave, lambda: START_PAUSE, seconds=0.0)
 
     def handles(self, topic: Topic) -> bool:
         """Whether a loop here handles the topic, so that others need not hear of it."""
@@ -195,8 +172,7 @@ class VirtualServer:
 
     def wake(self, topic: Topic, seconds: float = 0.0) -> None:
         for name in WOKEN_BY.get(topic, ()):
-            if name in self.duties:
-                self._request(self.duties[name], seconds)
+            self.duties.request(name, seconds)
 
     # turns
 
@@ -207,22 +183,24 @@ class VirtualServer:
             self._postponed = set(plan.retired.postponed)
             self._tell("starts; it declares %s manifests", len(self._timetable.manifests))
         self._register()
-        del self.duties["start"]
+        self.duties.remove({"start"})
         poll = partial(interval_seconds, self.parts)
-        self._add_duty("heartbeat", self._heartbeat, lambda: poll("heartbeat"), seconds=poll("heartbeat"))
+        self.duties.add("heartbeat", self._heartbeat, lambda: poll("heartbeat"), seconds=poll("heartbeat"))
         if self.schedules:
-            self._add_duty("manage", self._manage, lambda: poll("manifest_manager_polling"), seconds=0.0)
-            self._add_duty("dispatch", self._dispatch, lambda: poll("job_dispatcher_polling"), seconds=0.0)
-            self._add_duty("clean_metadata", self._clean_metadata, lambda: poll("metadata_cleanup"))
-            self._add_duty("clean_dead_letters", self._clean_dead_letters, lambda: CLEAN_UP_SECONDS)
-            self._add_duty("watchdog", self._watch, lambda: WATCHDOG_SECONDS)
-            self._add_duty("totals", self._add_totals, lambda: TOTALS_SECONDS)
+            self.duties.add("manage", self._manage, lambda: poll("manifest_manager_polling"), seconds=0.0)
+            self.duties.add("dispatch", self._dispatch, lambda: poll("job_dispatcher_polling"), seconds=0.0)
+        if self.schedules and self.has_housekeeping:
+            self.duties.add("clean_metadata", self._clean_metadata, lambda: poll("metadata_cleanup"))
+            self.duties.add("clean_dead_letters", self._clean_dead_letters, lambda: CLEAN_UP_SECONDS)
+            self.duties.add("watchdog", self._watch, lambda: WATCHDOG_SECONDS)
+            self.duties.add("totals", self._add_totals, lambda: TOTALS_SECONDS)
         if self._postponed:
-            self._add_duty("retire", self._retire, lambda: RETIRE_SECONDS)
+            self.duties.add("retire", self._retire, lambda: RETIRE_SECONDS)
         if self.works:
-            self._add_duty("flush", self._flush, lambda: poll("local_polling"))
+            last = self._simulation.is_coarse
+            self.duties.add("flush", self._flush, lambda: poll("local_polling"), comes_last=last)
         if self.role == "worker":
-            self._add_duty("claim", self._claim, lambda: poll("local_polling"), seconds=0.0)
+            self.duties.add("claim", self._claim, lambda: poll("local_polling"), seconds=0.0)
 
     def _start_up(self, connection: Connection) -> SeedPlan:
         settings = self.parts.live.refresh(connection)
@@ -239,6 +217,8 @@ class VirtualServer:
         self._last_heartbeat_at = self._simulation.now
 
     def _manage(self) -> float | None:
+        if not self.has_housekeeping and (seconds := self._seconds_to_next_due()) != 0:
+            return seconds
         self._cycles += 1
         turn = ManagerInput(self._cycles, self._streak, self._manager_fleets)
         managed = self._transact("manage", self._run_manager_cycle, turn)
@@ -254,10 +234,12 @@ class VirtualServer:
                 self._transact("apply_priorities", self._apply_priorities)
             if managed.run_again:
                 return 0.0
+        seconds = self._seconds_to_next_due()
+        return seconds if managed or seconds is None else max(seconds, LOST_RACE_PAUSE)
+
+    def _seconds_to_next_due(self) -> float | None:
         next_due = self._simulation.read(manifest_due.load_next_due)
-        if next_due is None:
-            return None
-        return max((next_due - self._simulation.now).total_seconds(), 0.0 if managed else LOST_RACE_PAUSE)
+        return None if next_due is None else self._seconds_until(next_due)
 
     def _run_manager_cycle(self, connection: Connection, turn: ManagerInput) -> ManagerResult | None:
         accept = self.parts.live.accept
@@ -272,7 +254,7 @@ class VirtualServer:
         if self.works and self._free_slots <= 0:
             self._awaits_slots = True
             return None
-        if not self.duties["dispatch"].is_requested:
+        if not self.duties.is_requested("dispatch"):
             seconds = self._simulation.read(self._seconds_to_next_entry)
             if seconds != 0:
                 return seconds
@@ -332,7 +314,7 @@ class VirtualServer:
             self._tell("worker: run %s %s %s: %s", result.metadata_id, result.kind.value, name, verdict)
         self._on_slots_free()
         if "dispatch" in self.duties and self._has_refused:
-            self._request(self.duties["dispatch"])
+            self.duties.request("dispatch")
         elif "dispatch" not in self.duties:
             self.wake(Topic.PENDING)
             self._transact("announce", announce_capacity)
@@ -418,11 +400,11 @@ class VirtualServer:
             self._simulation.observer.on_start(self, job.metadata_id)
             seconds, raised = self._workload.draw(job, self)
             limit = default if job.timeout_seconds is None else job.timeout_seconds
-            outcome = _outcome_of(job, raised)
+            outcome = outcome_of(job, raised)
             if seconds > limit:
                 seconds, outcome = limit, Cancelled("timed out", timed_out=True)
             self.runs[job.metadata_id] = RunHere(job, outcome)
-            self._at(seconds, partial(self._end, job.metadata_id))
+            self.duties.after(seconds, partial(self._end, job.metadata_id))
 
     def _end(self, metadata_id: int) -> None:
         """The code of a run has ended: its result waits to be written."""
@@ -432,7 +414,7 @@ class VirtualServer:
         self.results.append(self._build_result(run.job, run.outcome))
         self._on_slots_free()
         if "flush" in self.duties:
-            self._request(self.duties["flush"], FLUSH_PAUSE)
+            self.duties.request("flush", 0.0 if self._simulation.is_coarse else FLUSH_PAUSE)
 
     def _end_early(self, metadata_id: int, outcome: Outcome[Any]) -> None:
         self.runs[metadata_id].outcome = outcome
@@ -442,7 +424,7 @@ class VirtualServer:
         for run in runs:
             self._tell("run %s is held, but not known here; it is put back", run.metadata_id)
             self.results.append(self._build_result(run, Interrupted("orphaned")))
-            self._request(self.duties["flush"])
+            self.duties.request("flush")
 
     def _interrupt_all(self) -> None:
         for run_id in list(self.runs):
@@ -485,13 +467,17 @@ class VirtualServer:
 
     def _on_slots_free(self) -> None:
         if self._awaits_slots and "dispatch" in self.duties:
-            self._request(self.duties["dispatch"])
+            self.duties.request("dispatch")
 
     def _seconds_to_next_entry(self, connection: Connection) -> float | None:
         if work_queue.is_any_waiting(connection) or (self.works and claim.has_pending(connection)):
             return 0.0
         moment = work_queue.next_delayed_at(connection)
-        return None if moment is None else max(0.0, (moment - self._simulation.now).total_seconds())
+        return None if moment is None else self._seconds_until(moment)
+
+    def _seconds_until(self, moment: datetime) -> float:
+        now = self._simulation.now
+        return 0.0 if moment <= now else (self._simulation.round_up(moment) - now).total_seconds()
 
     def _transact(self, step: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return self._simulation.transact(self, step, function, *args, **kwargs)
@@ -503,67 +489,8 @@ class VirtualServer:
         self.is_alive = False
         self.runs.clear()
         self.results.clear()
-        self.duties.clear()
+        self.duties.remove(self.duties.names)
         self._simulation.servers.remove(self)
-
-    # when a duty runs
-
-    def _at(self, seconds: float, act: Callable[[], None]) -> int:
-        """Let this happen after so many seconds of this server's own clock."""
-        return self._simulation.after(timedelta(seconds=seconds / self.clock_rate), act, self)
-
-    def _add_duty(
-        self,
-        name: str,
-        turn: Callable[[], float | None],
-        poll_seconds: Callable[[], float],
-        *,
-        seconds: float | None = None,
-    ) -> None:
-        duty = self.duties[name] = Duty(name, turn, poll_seconds)
-        self._schedule(duty, poll_seconds() if seconds is None else seconds)
-
-    def _request(self, duty: Duty, seconds: float = 0.0) -> None:
-        moment = self._simulation.now + timedelta(seconds=seconds)
-        if duty.next_at is None or duty.next_at > moment:
-            self._schedule(duty, seconds)
-        duty.is_requested = True
-
-    def _schedule(self, duty: Duty, seconds: float) -> None:
-        duty.next_at = self._simulation.now + timedelta(seconds=seconds / self.clock_rate)
-        duty.event += 1
-        self._simulation.at(duty.next_at, partial(self._turn, duty, duty.event), self)
-
-    def _turn(self, duty: Duty, event: int) -> None:
-        """Run the duty, unless it was moved forward since; then sleep until it is due or polls."""
-        if self.duties.get(duty.name) is not duty or duty.event != event:
-            return
-        duty.next_at = None
-        try:
-            seconds = duty.turn()
-        except StoreError as error:
-            if not error.transient:
-                raise
-            seconds = FAILURE_PAUSE
-        if self.duties.get(duty.name) is not duty:
-            return
-        poll = duty.poll_seconds() * self._simulation.random.uniform(1 - POLL_JITTER, 1)
-        if duty.next_at is None:  # else it was woken meanwhile
-            duty.is_requested = seconds is not None and seconds <= poll
-            self._schedule(duty, poll if seconds is None else min(seconds, poll))
-
-
-def _outcome_of(job: Claimed, raised: Exception | None) -> Outcome[Any]:
-    """What a run that raises this ends with, as of a real one."""
-    if raised is None:
-        return Done(None)
-    if isinstance(raised, RunCancelled):
-        return Cancelled(str(raised))
-    if isinstance(raised, Snooze):
-        return Interrupted(str(raised), raised.delay)
-    return Failed(
-        raised, describe(raised, train=job.train, external_id=job.external_id, junction="simulated")
-    )
 
 
 def _list(ids: Iterable[Any]) -> str:

@@ -325,3 +325,10 @@ def _count_by_fingerprint(connection: Connection, limit: int) -> Sequence[Any]:
         .limit(limit)
     )
     return connection.execute(query).all()
+
+
+def count_by_manifest(connection: Connection) -> dict[str, int]:
+    """How many dead letters each manifest has, by external id."""
+    letter, manifest = tables(connection).dead_letter, tables(connection).manifest
+    query = select(manifest.c.external_id, func.count()).join(letter, letter.c.manifest_id == manifest.c.id)
+    return {name: count for name, count in connection.execute(query.group_by(manifest.c.external_id))}  # noqa: C416

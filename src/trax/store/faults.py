@@ -255,5 +255,7 @@ def savepoint(connection: Connection) -> Generator[None]:
             yield
     except (DataError, IntegrityError) as error:
         raise RowsRefused(hide_statement(error)) from error
-    except (psycopg.DataError, psycopg.IntegrityError) as error:  # COPY bypasses SQLAlchemy
+    except (sqlite3.DataError, sqlite3.IntegrityError) as error:  # `run_together` bypasses SQLAlchemy
+        raise RowsRefused(hide_rows(error)) from error
+    except (psycopg.DataError, psycopg.IntegrityError) as error:  # and so does COPY
         raise RowsRefused(hide_rows(error)) from error

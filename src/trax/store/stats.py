@@ -25,7 +25,7 @@ from trax.store.types import Utc, sql_literal
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sqlalchemy import CTE, ColumnElement, Select, Table
+    from sqlalchemy import CTE, ColumnElement, Select, Subquery, Table
 
 
 class MinuteTotals(NamedTuple):
@@ -340,16 +340,36 @@ def latest_durations(
     return {train: [float(seconds) for (seconds,) in rows] for train, rows in results}
 
 
+def latest_failures(
+    connection: Connection, trains: Sequence[str], *, since: datetime
+) -> dict[str, tuple[int, int]]:
+    """How many of the latest runs of each train failed, and how many completed or failed."""
+    query = _select_latest_failures(connection.dialect.name)
+    results = ((train, connection.execute(query, {"train": train, "since": since})) for train in trains)
+    return {train: (int(failed or 0), int(ended or 0)) for train, rows in results for failed, ended in rows}
+
+
+@cache
+def _select_latest_failures(dialect: str) -> Select[*tuple[Any, ...]]:
+    latest = _latest_runs(dialect)
+    completed, failed = (latest.c.state == sql_literal(state) for state in (State.COMPLETED, State.FAILED))
+    return select(_count_where(failed), _count_where(completed | failed))
+
+
 @cache
 def _select_latest_durations(dialect: str) -> Select[Any]:
     """Take a sample of ended runs and keep the completed ones: finding a full sample could be slow."""
+    latest = _latest_runs(dialect)
+    took = seconds_between(dialect, latest.c.started_at, latest.c.ended_at)
+    return select(took).where(latest.c.state == sql_literal(State.COMPLETED)).order_by(took)
+
+
+def _latest_runs(dialect: str) -> Subquery:
     run = tables_for(dialect).metadata
-    latest = (
+    return (
         select(run.c.started_at, run.c.ended_at, run.c.state)
         .where(run.c.train == bindparam("train"), run.c.ended_at >= bindparam("since", type_=Utc))
         .order_by(run.c.ended_at.desc())
         .limit(SAMPLE_SIZE)
         .subquery()
     )
-    took = seconds_between(dialect, latest.c.started_at, latest.c.ended_at)
-    return select(took).where(latest.c.state == sql_literal(State.COMPLETED)).order_by(took)

@@ -18,7 +18,7 @@ from trax.store.dialect import document, id_document, ids_of, leader_lock, now_p
 from trax.store.manifests.manifest_rows import lock_statements
 from trax.store.pipeline import run_together
 from trax.store.runs.rescue import MaintenanceNeeds, build_maintenance_check
-from trax.store.schema import tables, tables_for
+from trax.store.schema import tables_for
 from trax.store.schema.manifest import RESTING
 from trax.store.schema.metadata import ACTIVE
 from trax.store.schema.work_queue import BLOCKS_SCHEDULED
@@ -95,9 +95,15 @@ def select_due(dialect: str) -> Select[Any, Any]:
 
 def load_next_due(connection: Connection) -> datetime | None:
     """When the next manifest is due."""
-    due = tables(connection).manifest.c.next_due_at
+    [[(next_due,)]] = run_together(connection, (_select_next_due(connection.dialect.name), {}))
+    return None if next_due is None else in_utc(next_due)
+
+
+@cache
+def _select_next_due(dialect: str) -> Select[Any]:
+    due = tables_for(dialect).manifest.c.next_due_at
     # SQLite uses the partial index only if the query repeats its condition.
-    return connection.execute(select(func.min(due)).where(due.is_not(None))).scalar()
+    return select(func.min(due)).where(due.is_not(None))
 
 
 def load_states(

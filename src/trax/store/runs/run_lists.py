@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import func, select, union_all
+from sqlalchemy import case, func, select, union_all
 
 from trax.records.metadata import ADMINISTRATIVE_PREFIX
-from trax.records.states import ACTIVE, State
+from trax.records.states import ACTIVE, Origin, State
 from trax.store.dialect import id_document, ids_of
 from trax.store.listing import (
     RecordQuery,
@@ -24,11 +24,10 @@ from trax.store.listing import (
 )
 from trax.store.runs import metadata
 from trax.store.schema import tables, tables_for
-from trax.store.types import sql_literal
+from trax.store.types import Utc, sql_literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from datetime import datetime
 
     from sqlalchemy import ColumnElement, Connection, Select, Table
 
@@ -229,4 +228,38 @@ def _select_run_times(dialect: str) -> Select[Any]:
         .join(ids, ids.c.id == run.c.id)
         .outerjoin(group, group.c.id == run.c.group_id)
         .outerjoin(entry, is_own_entry)
+    )
+
+
+class TimedRun(NamedTuple):
+    """A run of a manifest: when it was due, started and ended (None: not yet), and how."""
+
+    manifest: str
+    due_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    state: State
+    attempt: int
+    exempt: bool
+
+
+def load_timed_runs(connection: Connection) -> list[TimedRun]:
+    """All runs of manifests, the first due first. A retry is due when its delay is over."""
+    query = _select_timed_runs(connection.dialect.name)
+    rows = (TimedRun._make(row) for row in connection.execute(query))
+    return [run._replace(state=State(run.state)) for run in rows]
+
+
+@cache
+def _select_timed_runs(dialect: str) -> Select[*tuple[Any, ...]]:
+    own = tables_for(dialect)
+    run, entry, manifest = own.metadata, own.work_queue, own.manifest
+    by_schedule = case((entry.c.origin == sql_literal(Origin.SCHEDULE), entry.c.scheduled_for))
+    due = func.coalesce(entry.c.scheduled_at, by_schedule, entry.c.created_at, type_=Utc).label("due_at")
+    columns = (manifest.c.external_id, due, run.c.started_at, run.c.ended_at, run.c.state, run.c.attempt)
+    return (
+        select(*columns, run.c.exempt)
+        .join(manifest, manifest.c.id == run.c.manifest_id)
+        .join(entry, entry.c.external_id == run.c.external_id)
+        .order_by(due, run.c.id)
     )

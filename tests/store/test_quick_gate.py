@@ -126,6 +126,24 @@ def visit_with(gatehouse: Dispatcher, *, slots: int, limit: int, first_limit: in
     return gatehouse.store.run(gatehouse.visit_in, slots, limit)
 
 
+def test_where_nothing_is_limited_visits_are_quick_and_a_new_limit_still_holds(
+    gatehouse: Dispatcher, quick_visits: list[QuickVisit]
+) -> None:
+    gatehouse.group("etl")
+    group = gatehouse.store.read(groups.get, "etl")
+    assert group
+    entries = gatehouse.enqueue(20, group_id=group.id)
+    assert gatehouse.admit(2, limit=None) == entries[:2]
+    assert gatehouse.admit(2, limit=None) == entries[2:4]
+    assert [each.is_plain for each in quick_visits] == [True]
+
+    gatehouse.group("etl", max_active_jobs=6)
+
+    assert gatehouse.admit(9, limit=None) == entries[4:6]
+    assert [each.is_plain for each in quick_visits] == [True, False]
+    assert gatehouse.admit(9, limit=None) == []
+
+
 @pytest.mark.parametrize("change", ["max_active_jobs", "enabled"])
 def test_a_full_group_leaves_the_decision_to_the_next_visit(
     gatehouse: Dispatcher, quick_visits: list[QuickVisit], change: str

@@ -121,9 +121,14 @@ class GateMemory:
 
     @property
     def quick_terms(self) -> QuickTerms | None:
-        """The terms for a quick visit; None without bounds, or if the last visits needed decisions."""
-        has_bounds = self._bounds.queue is not None and self._bounds.runs is not None
-        return self._quick_terms if has_bounds else None
+        """The terms for a quick visit; None without bounds, or if the last visits needed decisions.
+
+        Without a limit active runs are not counted, and there is no bound for them.
+        """
+        terms, bounds = self._quick_terms, self._bounds
+        if terms is None or bounds.queue is None:
+            return None
+        return terms if bounds.runs is not None or terms.max_active_jobs is None else None
 
     def allow_quick(self, terms: QuickTerms | None) -> None:
         """Allow quick visits under these terms, after a visit that would have needed no decision."""

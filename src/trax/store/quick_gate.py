@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import text
 
+from trax.bounds import LARGEST_ID
 from trax.store.admission import COPIED_COLUMNS
 from trax.store.dialect import gate_lock
 from trax.store.gate_memory import (
@@ -28,6 +29,7 @@ from trax.store.gate_memory import (
     Candidate,
     GateBounds,
     GateMarks,
+    RunBound,
     count_parameters,
     next_queue_bound,
     next_run_bound,
@@ -48,6 +50,10 @@ if TYPE_CHECKING:
     from trax.store.pipeline import BoundStatement, Rows
     from trax.store.runs.claim import ClaimRequest
     from trax.store.workers import FleetMark
+
+
+NO_RUNS: Final = RunBound(LARGEST_ID)
+"""The bound of a visit that does not count active runs."""
 
 
 class QuickTerms(NamedTuple):
@@ -103,13 +109,13 @@ class BoundVisit(NamedTuple):
 def bind_visit(
     terms: QuickTerms, memory: GateMemory, request: ClaimRequest, *, now: datetime | None
 ) -> BoundVisit:
-    """Bind the statements. The memory must have bounds for the queue and for the active runs."""
+    """Bind the statements. The memory must have a bound for the queue, and one for active runs if counted."""
     bounds = memory.take()
     assert bounds.queue is not None  # noqa: S101 - else there are no terms
-    assert bounds.runs is not None  # noqa: S101
     parameters: dict[str, Any] = {
         **queue_parameters(bounds.queue),
-        **count_parameters(bounds.runs, has_global_limit=terms.max_active_jobs is not None),
+        **count_parameters(bounds.runs or NO_RUNS, has_global_limit=terms.max_active_jobs is not None),
+        "can_count": bounds.runs is not None,
         "most": request.slots + 1,
         "slots": request.slots,
         "sessions": list(memory.sessions),
@@ -208,6 +214,7 @@ _VISIT: Final = text(
             AND current_setting('trax.session', true) = ANY (CAST(:sessions AS text[]))
             AND (SELECT coalesce(string_agg(name || '=' || CAST(value AS text), chr(10) ORDER BY name), '')
                  FROM trax.setting) = :settings
+            AND (:can_count OR NOT EXISTS (SELECT FROM trax.manifest_group WHERE {BOUND}))
             AND NOT EXISTS (
                 SELECT FROM listed
                 WHERE dead_letter_id IS NOT NULL OR train <> ALL (CAST(:trains AS text[])))

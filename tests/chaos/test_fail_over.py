@@ -6,9 +6,10 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from tests.support.chaos import town
-from tests.support.chaos_load import LEASE_SECONDS, last, start_fleet, under_load
+from tests.support.chaos_load import start_fleet, under_load
 from tests.support.chaos_proxy import proxy_to
 from tests.support.standby import standby_of
+from tests.support.waiting import until
 
 from trax.testing.postgres import postgres_server
 
@@ -27,10 +28,8 @@ def test_what_was_answered_is_there_when_a_standby_takes_over(newest_binaries: P
             baseline = load.baseline()
             primary.stop("immediate")
             proxy.lead_to(standby.server.url)
-            last(LEASE_SECONDS)
+            until(lambda: all("read-only" in process.log for process in fleet))
             standby.promote()
             yard.forget()
             load.recovers(yard.store.read(yard.store.now), baseline)
         load.judge()
-
-        assert all("read-only" in process.log for process in fleet)

@@ -27,10 +27,15 @@ def lose_its_connections(_pooler: PgBouncer, url: str) -> None:
 
 
 def give_all_to_others(pooler: PgBouncer, _url: str) -> None:
-    """Each of them is in a transaction that somebody else has begun."""
+    """Each of them is in a transaction that somebody else has begun.
+
+    They say who they are: the pooler would leave the name of Trax on a connection of whoever does not, and
+    Trax ends its own sessions that are idle in a transaction for as long as a worker may be silent.
+    """
     with ExitStack() as others:
         for _ in range(POOL_SIZE):
-            others.enter_context(psycopg.connect(pooler.url)).execute("SELECT 1")
+            other = others.enter_context(psycopg.connect(pooler.url, application_name="others"))
+            other.execute("SELECT 1")
         last(LEASE_SECONDS)
 
 

@@ -34,6 +34,8 @@ demo: $(READY)
 test: $(READY)
 	@requirements/browser.sh
 	@requirements/rabbitmq.sh
+	@requirements/pgbouncer.sh
+	@requirements/faketime.sh
 	@$(BIN)/pytest -n auto --dist worksteal $(ARGS)
 	@$(if $(ARGS),,$(BIN)/pytest -m ray)
 

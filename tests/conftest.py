@@ -19,6 +19,7 @@ from tests.support.databases import PostgresDatabases
 
 from trax.store import Store
 from trax.testing import postgres
+from trax.testing.postgres import usable_binaries, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -29,7 +30,7 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
 
 POSTGRESQL = "postgresql"
-SERVERS = {"postgres_databases", "postgres_url"}
+SERVERS = {"postgres_databases", "postgres_url", "newest_binaries", "newest_url"}
 DIALECTS = ["sqlite", POSTGRESQL]
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
 ROOM_BYTES = 2 * 1024**3
@@ -65,6 +66,18 @@ def postgres_databases() -> Generator[PostgresDatabases]:
             patch.setattr(tempfile, "tempdir", str(SHARED_MEMORY))
         with postgres() as server:
             yield PostgresDatabases(server)
+
+
+@pytest.fixture(scope="session")
+def newest_binaries() -> Path:
+    """The programs of the newest PostgreSQL here: that of the wheel, if the machine's own is older."""
+    return max(usable_binaries(), key=version_of)
+
+
+@pytest.fixture
+def newest_url(newest_binaries: Path) -> Generator[str]:
+    with postgres(binaries=newest_binaries) as server, PostgresDatabases(server).database() as address:
+        yield address
 
 
 @pytest.fixture(scope="session")

@@ -7,13 +7,13 @@ second execution.
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 from sqlalchemy import text
-from tests.support.backends import cut_off
+from tests.support.backends import read_only
 from tests.support.results import refuse_results
 
 from trax import Metadata, Trax
@@ -88,21 +88,6 @@ async def yard_on(url: str, **settings: Any) -> AsyncGenerator[Yard]:
 async def yard(url: str) -> AsyncGenerator[Yard]:
     async with yard_on(url) as made:
         yield made
-
-
-@contextmanager
-def read_only(url: str) -> Generator[None]:
-    """What a fail-over looks like to those who are connected to the old server, or come back too early."""
-    _say(url, "ALTER DATABASE {name} SET default_transaction_read_only = on")
-    cut_off(url)
-    yield
-    _say(url, "ALTER DATABASE {name} RESET default_transaction_read_only")
-
-
-def _say(url: str, statement: str) -> None:
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("SET default_transaction_read_only = off")
-        connection.execute(statement.format(name=connection.info.dbname).encode())
 
 
 async def test_the_server_is_read_only_for_a_while(postgres_url: str) -> None:

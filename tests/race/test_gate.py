@@ -6,6 +6,7 @@ from collections import Counter
 from itertools import chain
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.support.crowd import Crowd
 from tests.support.fleet import most_at_once, most_by_group, overtaken
 
@@ -55,10 +56,12 @@ async def test_four_schedulers_and_four_workers_let_in_no_more_than_allowed(
     check(crowd)
 
 
+@pytest.mark.postgresql
+@pytest.mark.parametrize("server", ["postgres_url", "newest_url"])
 async def test_four_servers_that_do_everything_let_in_no_more_than_allowed(
-    postgres_url: str, tmp_path: Path
+    request: pytest.FixtureRequest, server: str, tmp_path: Path
 ) -> None:
-    crowd = Crowd(tmp_path, postgres_url, jobs=1_000, groups=20, limit=24, poll=SELDOM)
+    crowd = Crowd(tmp_path, request.getfixturevalue(server), jobs=1_000, groups=20, limit=24, poll=SELDOM)
 
     await crowd.run(["run --concurrency 12"] * 4)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import timedelta
 from threading import Event
 from typing import TYPE_CHECKING
@@ -74,6 +75,21 @@ async def test_a_session_that_has_only_just_paused_or_is_not_ours_is_left_alone(
     store.close()
 
 
+async def test_a_session_with_our_name_that_holds_nothing_of_ours_is_left_alone(postgres_url: str) -> None:
+    """A pooler hands on a connection with the name that its last user gave it."""
+    store = Store(postgres_url)
+    store.open()
+    with closing(psycopg.connect(postgres_url, application_name="trax")) as another:
+        another.execute("CREATE TABLE shop (id int)")
+        another.execute("SELECT pg_advisory_xact_lock(1)")
+
+        assert store.run(end_suspended, idle_for=timedelta(0)) == 0
+
+        another.execute("SELECT id FROM trax.manifest")
+        assert store.run(end_suspended, idle_for=timedelta(0)) == 1
+    store.close()
+
+
 @pytest.mark.parametrize("name", ["shop", "trax"])
 def test_ours_are_known_whatever_the_address_calls_them(postgres_url: str, name: str) -> None:
     address = f"{postgres_url}?application_name={name}"
@@ -81,7 +97,7 @@ def test_ours_are_known_whatever_the_address_calls_them(postgres_url: str, name:
     held, go_on = Event(), Event()
 
     def stand_still(connection: Connection) -> None:
-        connection.execute(text("SELECT 1"))
+        connection.execute(text("SELECT count(*) FROM trax.setting"))
         held.set()
         assert go_on.wait(30)
         connection.execute(text("SELECT 1"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +12,7 @@ from tests.support.gatehouse import Gatehouse
 
 from trax.engine.routing import Routing
 from trax.records import QueueStatus, State
+from trax.store.gate import load_first, load_group_heads
 from trax.store.queue import work_queue
 
 if TYPE_CHECKING:
@@ -215,3 +218,24 @@ def test_entries_without_a_group_are_found_in_order_behind_a_flood(gate: Gatehou
 
     assert gate.visit(slots=2).entry_ids == high
     assert gate.visit(slots=2).entry_ids == low
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_heads_that_are_read_step_by_step_are_the_first_of_every_group(gate: Gatehouse, seed: int) -> None:
+    chance = Random(seed)  # noqa: S311 - repeatable, not secret
+    for _ in range(60):
+        group_id = chance.choice([None, *range(1, 7), 1, 1, 1])
+        gate.queue(chance.randint(1, 9), group_id=group_id, priority=chance.randint(0, 2))
+    capacities = {group_id: chance.choice([0, 1, 3, 40]) for group_id in (1, 3, 5)}
+    per_group, limit = chance.choice([2, 10, 100]), chance.choice([5, 60, 500])
+
+    found = gate.store.run(load_group_heads, capacities=capacities, per_group=per_group, limit=limit)
+
+    room = Counter[int | None]()
+    expected: list[int] = []
+    for entry in gate.store.read(load_first, limit=10_000):
+        room[entry.group_id] += 1
+        most = min(capacities.get(entry.group_id or 0, per_group), per_group)
+        if entry.group_id is None or room[entry.group_id] <= most:
+            expected.append(entry.id)
+    assert [entry.id for entry in found] == expected[:limit]

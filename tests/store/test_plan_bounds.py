@@ -69,9 +69,6 @@ def test_a_walk_through_a_table_is_found(explainable: str) -> None:
     assert len(plans.faults("manifests", [walk])) == 2, "it looks at too much, and by no index"
 
 
-@pytest.mark.xfail(
-    strict=False, reason="the gate reads a full cycle of entries of each group, about 100 pages"
-)
 async def test_full_groups_are_passed_at_the_cost_of_one_head_a_group(explainable: str) -> None:
     size = Size(runs=1_000, manifests=500, queued=40_000, letters=1, lines=1, groups=400)
     scale.build(explainable, size)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
@@ -19,8 +21,7 @@ from trax.records import State
 from trax.store import gate, workers
 
 if TYPE_CHECKING:
-    import signal
-    from collections.abc import Generator, Iterable
+    from collections.abc import Generator, Iterable, Mapping
 
     from trax import Metadata
     from trax.records import WorkerRecord
@@ -52,6 +53,8 @@ class Process:
 
     def __init__(self, folder: Path, command: list[str | Path], environment: dict[str, str]) -> None:
         self._log = folder / f"log-{len(list(folder.glob('log-*')))}"
+        self.still_at: list[int] = []
+        """When it was killed or stopped, by the clock that processes share."""
         with self._log.open("wb") as log:
             self._popen = subprocess.Popen(
                 command, cwd=folder, env={**os.environ, **environment}, stdout=log, stderr=log
@@ -66,6 +69,8 @@ class Process:
         return self._log.read_text(encoding="utf-8")
 
     def send(self, number: signal.Signals) -> None:
+        if number in {signal.SIGKILL, signal.SIGSTOP}:
+            self.still_at.append(time.monotonic_ns())
         self._popen.send_signal(number)
 
     def ended(self, number: signal.Signals | None = None) -> int:
@@ -88,7 +93,8 @@ class Town:
         self._stack = stack
         self._jobs = jobs
         self._client = Trax(url)
-        for train in (work, deaf):
+        self.processes: list[Process] = []
+        for train in (work, deaf, paced):
             self._client.train(retry=RETRY)(train)
         stack.callback(self._client.close)
 
@@ -100,19 +106,31 @@ class Town:
         """Let go of our own connections: they are dead when the server has stopped."""
         self._client.close()
 
-    def start(self, *words: str, url: str | None = None, dies: str | None = None, **settings: Any) -> Process:
+    @property
+    def url(self) -> str:
+        return self._url
+
+    def start(
+        self,
+        *words: str,
+        url: str | None = None,
+        dies: str | None = None,
+        environment: Mapping[str, str] | None = None,
+        **settings: Any,
+    ) -> Process:
         """Run a command of trax; settings are those that make it quick, and these."""
         given = {f"TRAX_{name.upper()}": str(value) for name, value in {**QUICK, **settings}.items()}
-        given["TRAX_DATABASE_URL"] = url or self._url
+        given |= {"TRAX_DATABASE_URL": url or self._url, **(environment or {})}
         if dies is not None:
             given["DIES"] = dies
         role, *more = words
         process = Process(self._folder, [TRAX, role, f"{HERE / self._jobs}:app", *more], given)
         self._stack.callback(process.end)
+        self.processes.append(process)
         return process
 
-    def queue(self, *names: str, train: str = "work") -> None:
-        self._client.sync.queue_many(train, names)
+    def queue(self, *names: str, train: str = "work", group: str | None = None) -> None:
+        self._client.sync.queue_many(train, names, group=group)
 
     def hold(self, *names: str) -> None:
         """Let these jobs go on until they are released."""
@@ -197,4 +215,8 @@ async def work(_name: str) -> None:
 
 
 def deaf(_name: str) -> None:
+    """The same."""
+
+
+async def paced(_name: str) -> None:
     """The same."""

@@ -6,10 +6,18 @@ import asyncio
 import os
 import time
 from pathlib import Path
+from threading import Event
 
-from trax import Trax, current
+from trax import Trax, current, every
+
+PACED_SECONDS = 0.1
+
+if "FAKETIME_TIMESTAMP_FILE" in os.environ:
+    # libfaketime refuses to sleep until a moment of the monotonic clock if it does not fake that clock.
+    setattr(time, "sleep", Event().wait)  # noqa: B010 - typed otherwise
 
 app = Trax()
+app.group("narrow", max_active_jobs=2)
 
 
 @app.train
@@ -30,6 +38,23 @@ def deaf(name: str) -> int:
         time.sleep(0.01)
     note("late", name)
     return os.getpid()
+
+
+@app.train
+async def paced(name: str) -> None:
+    """A job of a known length, which says when it began and ended, by the clock that processes share."""
+    note("paced", name, os.getpid(), time.monotonic_ns(), time.time())
+    await asyncio.sleep(PACED_SECONDS)
+    note("paced-ended", time.monotonic_ns())
+
+
+@app.train
+async def scheduled(_word: str) -> None:
+    """What runs every second, where a test asks for it."""
+
+
+if os.environ.get("SCHEDULED"):
+    app.schedule(scheduled, "scheduled", "on time", every(seconds=1), priority=31)
 
 
 def is_held(name: str) -> bool:

@@ -19,7 +19,9 @@ COMMITTED = b"COMMIT\x00"
 class Proxy:
     """Passes everything on, both ways. Told to, it cuts connections at every so-manieth commit.
 
-    Or it becomes a black hole: connections stay, new ones are made, and nothing comes of what is sent.
+    Or it becomes a black hole: connections stay, new ones are made, and nothing comes of what is sent. Or it
+    stops forwarding for a while: what was sent meanwhile arrives late, as TCP sends it again, even if whoever
+    sent it has given up since. Or it leads to another server from some moment on.
     """
 
     def __init__(self, url: str, listener: socket.socket) -> None:
@@ -30,6 +32,9 @@ class Proxy:
         self.lost = 0
         self.is_black_hole = False
         self._swallowed: list[socket.socket] = []
+        self._flows = threading.Event()
+        self._flows.set()
+        self._ends: set[socket.socket] = set()
 
     @property
     def url(self) -> str:
@@ -41,6 +46,19 @@ class Proxy:
         """How many have tried to connect to the black hole."""
         return len(self._swallowed)
 
+    @contextmanager
+    def stalled(self) -> Generator[None]:
+        """Forward nothing during this block."""
+        self._flows.clear()
+        yield
+        self._flows.set()
+
+    def lead_to(self, url: str) -> None:
+        """Cut every connection, and take new ones to this server."""
+        self._url = make_url(url)
+        for end in list(self._ends):
+            _cut(end)
+
     def serve(self) -> None:
         with suppress(OSError):  # the listener is closed at the end
             while True:
@@ -51,13 +69,19 @@ class Proxy:
         if self.is_black_hole:
             self._swallowed.append(client)
             return
-        server = socket.create_connection((self._url.host or "127.0.0.1", self._url.port or 5432))
+        try:
+            server = socket.create_connection((self._url.host or "127.0.0.1", self._url.port or 5432))
+        except OSError:  # there is no server now, so there is none for the client
+            client.close()
+            return
+        self._ends |= {client, server}
         for pump in (self._pass_on, self._pass_back):
             threading.Thread(target=pump, args=(client, server), daemon=True).start()
 
     def _pass_on(self, client: socket.socket, server: socket.socket) -> None:
         with suppress(OSError):
             while data := client.recv(65_536):
+                self._flows.wait()
                 if not self.is_black_hole:
                     server.sendall(data)
         _cut(client, server)
@@ -65,13 +89,16 @@ class Proxy:
     def _pass_back(self, client: socket.socket, server: socket.socket) -> None:
         with suppress(OSError):
             while (data := server.recv(65_536)) and not self._is_lost(data):
+                self._flows.wait()
                 if not self.is_black_hole:
                     client.sendall(data)
         _cut(client, server)
+        self._ends -= {client, server}
         client.close()
         server.close()
 
     def end(self) -> None:
+        self._flows.set()
         for client in self._swallowed:
             client.close()
 

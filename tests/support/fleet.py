@@ -12,7 +12,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import select
+from sqlalchemy import exists, select
 
 from trax.store.schema import tables
 
@@ -140,11 +140,11 @@ def has_begun(connection: Connection) -> bool:
 
 
 def is_idle(connection: Connection) -> bool:
-    """Whether nothing waits and nothing runs."""
+    """Whether nothing waits and nothing runs: in one statement, since one may become the other meanwhile."""
     t = tables(connection)
-    waits = select(t.work_queue.c.id).where(t.work_queue.c.status == "queued").limit(1)
-    runs = select(t.metadata.c.id).where(t.metadata.c.state.in_(["pending", "in_progress"])).limit(1)
-    return connection.execute(waits).first() is None and connection.execute(runs).first() is None
+    waits = exists().where(t.work_queue.c.status == "queued")
+    runs = exists().where(t.metadata.c.state.in_(["pending", "in_progress"]))
+    return not connection.scalar(select(waits | runs))
 
 
 def most_at_once(spans: Iterable[tuple[Any, Any]]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -55,6 +56,10 @@ if TYPE_CHECKING:
 
 
 MAX_PENDING_COUNTED: Final = 1000
+FIRST_DEPTH: Final = 4
+"""How many entries of each group are read at first."""
+DEEPER: Final = 5
+"""How many times more are read of a group where these were not enough."""
 ORDER_COLUMNS: Final = ("group_priority", "priority", "created_at", "id")
 
 
@@ -248,14 +253,42 @@ def load_group_heads(
     """The first entries of every group in order, up to the capacity of each.
 
     A full group may have flooded the queue. Reading group by group skips it in one step, where reading the
-    queue in order would read all of its entries.
+    queue in order would read all of its entries. A few entries of each group are read first, and more only of
+    groups whose entries are all among the first of the queue: another group's would come too late anyway.
     """
+    depth = min(FIRST_DEPTH, per_group)
+    found = _read_heads(connection, capacities, per_group, depth, limit)
+    while True:
+        heads = sorted(found, key=lambda entry: entry.position)[:limit]
+        counts = Counter(entry.group_id for entry in heads if entry.group_id is not None)
+        used_up = [group_id for group_id, count in counts.items() if count == depth]
+        rooms = {group_id: min(capacities.get(group_id, per_group), per_group) for group_id in used_up}
+        deeper = {group_id: room for group_id, room in rooms.items() if room > depth}
+        if not deeper:
+            return heads
+        depth = min(DEEPER * depth, per_group)
+        others = [entry for entry in heads if entry.group_id not in deeper]
+        found = [*others, *_read_heads(connection, deeper, per_group, depth, limit, only_given=True)]
+
+
+def _read_heads(
+    connection: Connection,
+    rooms: Mapping[int, int],
+    per_group: int,
+    depth: int,
+    limit: int,
+    *,
+    only_given: bool = False,
+) -> list[Candidate]:
+    """The first entries, `depth` of each group at most; `only_given`: of the groups in `rooms` alone."""
     parameters = {
-        "rooms": document({"id": group_id, "room": capacity} for group_id, capacity in capacities.items()),
+        "rooms": document({"id": group_id, "room": room} for group_id, room in rooms.items()),
         "per_group": per_group,
+        "depth": depth,
         "most": limit,
     }
-    [rows] = run_together(connection, (_heads(connection.dialect.name), parameters))
+    statement = _heads_of_given if only_given else _heads
+    [rows] = run_together(connection, (statement(connection.dialect.name), parameters))
     return [Candidate(*row) for row in rows]
 
 
@@ -294,20 +327,37 @@ def _columns(queue: Table) -> list[ColumnElement[Any]]:
 
 
 @cache
-def _heads(dialect: str) -> Select[Any]:
+def _heads(dialect: str) -> Select[*tuple[Any, ...]]:
+    """Select the first entries of all groups with capacity, and those without a group."""
     queue = tables_for(dialect).work_queue
     capacity = rows_of(dialect, "rooms", {"id": BigId, "room": BigId})
-    open_groups = _open_groups(_groups_with_entries(queue), capacity)
-    heads = (_heads_in_sqlite if dialect == SQLITE else _heads_by_lateral)(queue, open_groups)
-    columns = [column.name for column in _columns(queue)]
-    fitting = select(*(heads.c[name] for name in columns)).where(heads.c.place <= heads.c.room)
+    fitting = _fitting_heads(dialect, _open_groups(_groups_with_entries(queue), capacity))
     ungrouped = select(*_columns(queue)).where(text(READY), queue.c.group_id.is_(None))
     # group_id is null in all of them, but the planner uses the index order only if it is named.
     first = ungrouped.order_by(queue.c.group_id, *in_order(queue)[1:])
     without_group = first.limit(bindparam("most")).subquery("without_group")
     both = fitting.union_all(select(without_group)).subquery("heads")
-    selected = [both.c[name] for name in Candidate._fields]
-    return select(*selected).order_by(*in_order(both)).limit(bindparam("most"))
+    return _first_of(both)
+
+
+@cache
+def _heads_of_given(dialect: str) -> Select[*tuple[Any, ...]]:
+    """The same of the groups that are given."""
+    given = rows_of(dialect, "rooms", {"id": BigId, "room": BigId})
+    groups = select(given.c.id.label("group_id"), given.c.room).subquery("open_groups")
+    return _first_of(_fitting_heads(dialect, groups).subquery("heads"))
+
+
+def _fitting_heads(dialect: str, open_groups: Any) -> Select[*tuple[Any, ...]]:
+    queue = tables_for(dialect).work_queue
+    heads = (_heads_in_sqlite if dialect == SQLITE else _heads_by_lateral)(queue, open_groups)
+    columns = [heads.c[column.name] for column in _columns(queue)]
+    return select(*columns).where(heads.c.place <= heads.c.room)
+
+
+def _first_of(heads: Any) -> Select[*tuple[Any, ...]]:
+    selected = [heads.c[name] for name in Candidate._fields]
+    return select(*selected).order_by(*in_order(heads)).limit(bindparam("most"))
 
 
 def _groups_with_entries(queue: Table) -> Any:
@@ -359,5 +409,5 @@ def _heads_of(queue: Any, open_groups: Any) -> Select[Any]:
         select(*_columns(queue))
         .where(text(READY), queue.c.group_id == open_groups.c.group_id)
         .order_by(*in_order(queue)[1:])
-        .limit(bindparam("per_group"))
+        .limit(bindparam("depth"))
     )

@@ -342,11 +342,12 @@ def _newest_first(folders: Iterable[Path]) -> Iterable[Path]:
 def _is_usable(folder: Path) -> bool:
     return (
         all(os.access(folder / program, os.X_OK) for program in PROGRAMS)
-        and _version(folder) >= OLDEST_VERSION
+        and version_of(folder) >= OLDEST_VERSION
     )
 
 
-def _version(folder: Path) -> int:
+def version_of(folder: Path) -> int:
+    """The major version of these programs; 0 if they do not run."""
     command = [folder / "postgres", "--version"]
     try:
         result = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603

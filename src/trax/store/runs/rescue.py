@@ -12,6 +12,7 @@ from trax.events import Topic
 from trax.records.states import CancelReason, State
 from trax.store.announce import announce
 from trax.store.dialect import (
+    GATE_LOCK,
     id_document,
     ids_of,
     is_sqlite,
@@ -23,6 +24,7 @@ from trax.store.dialect import (
 from trax.store.engine import APPLICATION_NAME, NAME_SUFFIX
 from trax.store.queue.parking import has_expired, has_unclaimed
 from trax.store.schema import tables, tables_for
+from trax.store.schema.define import SCHEMA
 from trax.store.types import sql_literal, storable
 
 if TYPE_CHECKING:
@@ -256,20 +258,27 @@ def _request_cancel(dialect: str) -> Update:
     )
 
 
+# Behind a pooler another program may use a connection that still has our name, so the name is not enough: the
+# session must also hold one of our advisory locks (they begin with the same bytes), or a lock in our tables.
 TERMINATE_IDLE: Final = text(
-    """
+    f"""
     SELECT pg_terminate_backend(pid)
-    FROM pg_stat_activity
+    FROM pg_stat_activity AS activity
     WHERE datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()
       AND (application_name = :ours OR application_name LIKE '%' || :mark)
       AND state IN ('idle in transaction', 'idle in transaction (aborted)')
       AND state_change < clock_timestamp() - make_interval(secs => :seconds)
-    """
+      AND EXISTS (
+          SELECT FROM pg_locks AS held WHERE held.pid = activity.pid AND granted AND (
+              locktype = 'advisory'
+              AND (CAST(classid AS bigint) << 16) + (CAST(objid AS bigint) >> 16) = {GATE_LOCK >> 16}
+              OR relation IN (SELECT oid FROM pg_class WHERE relnamespace = to_regnamespace('{SCHEMA}'))))
+    """  # noqa: S608 - constants of the code
 )
 
 
 def end_suspended(connection: Connection, *, idle_for: timedelta) -> int:
-    """Terminate Trax sessions that have been idle in a transaction for `idle_for`. Returns how many.
+    """Terminate Trax sessions that have held locks, idle in a transaction, for `idle_for`. Returns how many.
 
     SQLite does not need this: it frees the locks of a dead process, and waits for a suspended one.
     """

@@ -1,0 +1,35 @@
+"""The newest PostgreSQL dies, and its standby takes over: read-only at first, then promoted."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from tests.support.chaos import town
+from tests.support.chaos_load import start_fleet, under_load
+from tests.support.chaos_proxy import proxy_to
+from tests.support.standby import standby_of
+from tests.support.waiting import until
+
+from trax.testing.postgres import postgres_server
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_what_was_answered_is_there_when_a_standby_takes_over(newest_binaries: Path, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        primary = stack.enter_context(postgres_server(binaries=newest_binaries, durable=True))
+        standby = stack.enter_context(standby_of(primary))
+        proxy = stack.enter_context(proxy_to(primary.url))
+        yard = stack.enter_context(town(tmp_path, f"{proxy.url}?application_name=onlooker"))
+        fleet = start_fleet(yard, "run", "scheduler", "worker", url=proxy.url)
+        with under_load(yard, "fail-over") as load:
+            baseline = load.baseline()
+            primary.stop("immediate")
+            proxy.lead_to(standby.server.url)
+            until(lambda: all("read-only" in process.log for process in fleet))
+            standby.promote()
+            yard.forget()
+            load.recovers(yard.store.read(yard.store.now), baseline)
+        load.judge()

@@ -6,6 +6,9 @@ plan.py    what starting this code would change (`trax plan`)
 lint.py    problems of an app, from its code (`trax lint`)
 doctor.py  problems of the database (`trax db doctor`)
 
+simulation.py      run the engine on a simulated clock, from a seed
+virtual_server.py  a server of a simulation
+
 verify.py              what must not be in the history (`trax verify`)
 limits_in_force.py     which limits were in force when
 sweep.py               how many runs were active together

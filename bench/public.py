@@ -18,6 +18,7 @@ from bench.contenders import PGQUEUER, TRAX, available
 from bench.figures import Sheet, row
 from bench.options import Options
 from bench.public_fleet import Fleet, Readers, Sample
+from bench.runner import count_findings
 from trax.testing.postgres import postgres_server
 
 if TYPE_CHECKING:
@@ -241,15 +242,20 @@ def measure(scenario: Scenario, contender: Contender, seconds: float) -> dict[st
         left, drain_seconds = _drain(server.url, COUNTS[contender.name])
         exits = fleet.stop()
         done = _count(server.url, COUNTS[contender.name].done)
+        findings = count_findings(server.url) if contender.name == TRAX.name else None
         samples, accepted = fleet.samples, fleet.accepted
-    return summarize(spans, samples) | {
-        "accepted": accepted,
-        "done": done,
-        "left": left,
-        "lost": max(0, accepted - done - left),
-        "drain seconds": drain_seconds,
-        "exits": exits,
-    }
+    return (
+        summarize(spans, samples)
+        | {
+            "accepted": accepted,
+            "done": done,
+            "left": left,
+            "lost": max(0, accepted - done - left),
+            "drain seconds": drain_seconds,
+            "exits": exits,
+        }
+        | ({} if findings is None else {"findings": findings})
+    )
 
 
 class Span(NamedTuple):

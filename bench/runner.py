@@ -8,7 +8,10 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bench.children import children
+from bench.contenders import TRAX
 from bench.processes import is_running, tree_cpu_seconds
+from trax.inspect.verify import verify
+from trax.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -117,7 +120,20 @@ def team(servers: Servers, contender: Contender, workers: int = 1) -> Generator[
 
 def drain(servers: Servers, contender: Contender, jobs: int, processes: int = 1) -> Drain:
     with team(servers, contender, processes) as processes_of_it:
-        return processes_of_it.drain(jobs)
+        drained = processes_of_it.drain(jobs)
+        if contender.name == TRAX.name:
+            findings = count_findings(processes_of_it.place.url)
+            assert not findings, f"trax verify has {findings} findings after the drain"
+        return drained
+
+
+def count_findings(url: str) -> int:
+    """How many findings `trax verify` has in what a benchmark has left behind; not part of any figure."""
+    store = Store(url)
+    try:
+        return sum(verify(store).counts.values())
+    finally:
+        store.close()
 
 
 def take_in(servers: Servers, contender: Contender, calls: int, singles: int) -> Intake:

@@ -28,6 +28,8 @@ import psycopg
 from bench.processes import PROC, megabytes
 from trax import Trax
 from trax.errors import StoreError, TraxError
+from trax.inspect.verify import verify
+from trax.store import Store
 from trax.testing.postgres import PostgresServer, postgres_server
 
 if TYPE_CHECKING:
@@ -62,25 +64,6 @@ BUSY: Final = """
     SELECT (SELECT count(*) FROM trax.work_queue WHERE status = 'queued')
       + (SELECT count(*) FROM trax.metadata WHERE state IN ('pending', 'in_progress'))
 """
-INVARIANTS: Final = {
-    "runs that have ended before they began": "SELECT id FROM trax.metadata WHERE ended_at < started_at",
-    "dispatched entries whose run was never written": """
-        SELECT id FROM trax.work_queue WHERE status = 'dispatched' AND metadata_id IS NULL""",
-    "manifests with two active runs": """
-        SELECT manifest_id FROM trax.metadata WHERE state IN ('pending', 'in_progress')
-        GROUP BY manifest_id HAVING count(manifest_id) > 1""",
-    "runs in progress of workers that are gone": """
-        SELECT m.id FROM trax.metadata m WHERE m.state = 'in_progress'
-        AND NOT EXISTS (SELECT FROM trax.worker w WHERE w.id = m.worker_id)""",
-    "schedules that have gone silent": """
-        SELECT m.id FROM trax.manifest m WHERE m.enabled AND m.retired_at IS NULL
-        AND m.schedule_type = 'interval' AND m.next_due_at IS NULL
-        AND NOT EXISTS (SELECT FROM trax.work_queue q WHERE q.manifest_id = m.id AND q.status = 'queued')
-        AND NOT EXISTS (SELECT FROM trax.metadata r WHERE r.manifest_id = m.id
-          AND r.state IN ('pending', 'in_progress'))
-        AND NOT EXISTS (SELECT FROM trax.dead_letter d WHERE d.manifest_id = m.id
-          AND d.status = 'awaiting_intervention')""",
-}
 
 
 class Tolerance(NamedTuple):
@@ -266,11 +249,12 @@ class Soak:
             return connection.execute(statement.encode()).fetchall()
 
     def verify(self) -> None:
-        """What must hold in the database when all is quiet. The one place to call another verification."""
-        for name, statement in INVARIANTS.items():
-            rows = self.query(statement)
-            if rows:
-                self.verdict.broken.append(f"{name}: {[row[0] for row in rows][:10]}")
+        """Verify the whole history, when all is quiet."""
+        store = Store(self.server.url)
+        try:
+            self.verdict.broken += [finding.text for finding in verify(store).findings]
+        finally:
+            store.close()
 
 
 async def soak(server: PostgresServer, folder: Path, *, seconds: float) -> Verdict:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.support import listing
+from tests.support.verified import assert_clean_store
 from tests.support.waiting import until
 
 from trax import Retry, Trax
@@ -192,6 +193,7 @@ class Town:
         assert max(Counter(run.metadata_id for run in ran).values()) == 1
         assert {record.id for record in completed} <= {run.metadata_id for run in ran}
         assert self.active() == 0
+        assert_clean_store(self.store)
 
 
 @contextmanager

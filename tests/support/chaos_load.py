@@ -11,8 +11,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import select
-from tests.support.clean_history import assert_clean
 from tests.support.fleet import is_idle, most_at_once
+from tests.support.verified import assert_clean
 from tests.support.waiting import until
 
 from trax.errors import StoreError, TraxError
@@ -147,7 +147,7 @@ class Load:
             job.metadata_id for job in began
         }
         self._limits_held(began)
-        assert_clean(self._yard.url, limit=LIMIT)
+        assert_clean(self._yard.url)
 
     def _limits_held(self, began: list[Began]) -> None:
         """By what the jobs themselves noted, until they ended or their process stood still."""

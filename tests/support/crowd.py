@@ -14,6 +14,7 @@ from tests.support.fleet import (
     running,
     write_app,
 )
+from tests.support.verified import assert_clean_store
 from tests.support.waiting import until
 
 from trax import Trax
@@ -56,6 +57,7 @@ class Crowd:
                 await self._queue(client, fleet)
             store = await client.parts.store.open()
             self.admitted, self.ran = store.read(recorded), logged(self.folder)
+            assert_clean_store(store)
         finally:
             client.close()
 

@@ -19,6 +19,7 @@ from tests.support.simulated_code import (
     build_server_parts,
 )
 from tests.support.simulated_promises import BrokenPromise, Promises
+from tests.support.verified import assert_clean_store
 
 from trax.errors import StoreUnavailable, TraxError
 from trax.inspect.simulation import Faults, Simulation, Story, TransactionFault
@@ -424,6 +425,7 @@ class World:
         while not self.promises.is_drained and self.simulation.now < latest:
             self.simulation.run_until(self.simulation.now + HOUR)
         self.promises.check_at_end()
+        assert_clean_store(self.simulation.store)
 
 
 @contextmanager

@@ -85,7 +85,7 @@ def test_a_run_of_the_app_that_the_gate_may_not_have_seen_leaves_it_undecided() 
 
     assert [sweep.add(each) for each in (run(1, 0, None, direct=True), run(2, 1, None))] == [None, None]
 
-    assert sweep.undecided == 1
+    assert sweep.uncertain_admissions == 1
 
 
 def test_the_limits_of_groups_and_the_global_one_are_counted_apart() -> None:

@@ -118,16 +118,18 @@ def _show(found: Verification) -> None:
         say(f"… and {len(found.groups) - SHOWN_GROUPS} more groups; --json lists all")
     if found.keys.runs:
         say(f"unique keys: {found.keys.runs} runs, at most {found.keys.most} of one key active together")
-    for line in _finding_lines(found):
+    for line in _lines_of_findings(found):
         say(line)
     read = (
         f"{found.runs} runs, {found.entries} entries, {found.dead_letters} dead letters and "
         f"{found.log_lines} log lines"
     )
-    say(f"{'clean' if found.is_clean else f'{sum(found.counts.values())} findings'}: {read} read")
+    count = sum(found.counts.values())
+    verdict = "clean" if found.is_clean else f"{count} finding{'' if count == 1 else 's'}"
+    say(f"{verdict}: {read} read")
 
 
-def _finding_lines(found: Verification) -> Iterator[str]:
+def _lines_of_findings(found: Verification) -> Iterator[str]:
     for finding in found.findings:
         yield f"WRONG  {_words(finding.kind)}: {finding.text}"
     for kind, count in found.counts.items():

@@ -84,7 +84,7 @@ def group_timelines(
     return timelines
 
 
-def enabled_since(
+def last_enabled_changes(
     groups: Iterable[GroupRow], changes: Sequence[LimitChange], *, is_complete: bool
 ) -> dict[int, datetime]:
     """Since when each group has certainly been enabled or disabled as it is now, by its id."""
@@ -121,10 +121,10 @@ def global_timeline(changes: Sequence[LimitChange], stored: tuple[str, datetime]
     ]
     edits = [change for change in changes if change.noun == "setting" and change.action != DECLARED_SETTINGS]
     edits = [change for change in edits if GLOBAL_LIMIT in (change.expects or {})]
-    return LimitTimeline(_join(declared, _stored_steps(edits, stored), _stored_or_declared))
+    return LimitTimeline(_join(declared, _setting_steps(edits, stored), _effective_limit))
 
 
-def _stored_steps(edits: Sequence[LimitChange], stored: tuple[str, datetime] | None) -> list[Step]:
+def _setting_steps(edits: Sequence[LimitChange], stored: tuple[str, datetime] | None) -> list[Step]:
     """The text of the row of the setting over time; None is no row."""
     if edits:
         first = edits[0].restores.get(GLOBAL_LIMIT)
@@ -134,7 +134,7 @@ def _stored_steps(edits: Sequence[LimitChange], stored: tuple[str, datetime] | N
     return [(BEGINNING, None)]
 
 
-def _stored_or_declared(declared: Any, stored: Any) -> Limit:
+def _effective_limit(declared: Any, stored: Any) -> Limit:
     if stored is NOT_KNOWN or stored is None:
         return NOT_KNOWN if stored is NOT_KNOWN else declared
     try:

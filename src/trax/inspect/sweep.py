@@ -11,10 +11,11 @@ events whose order is not certain, the one that is no violation is assumed.
 from __future__ import annotations
 
 from collections import Counter, deque
+from datetime import timedelta
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from trax.inspect.limits_in_force import NOT_KNOWN, SETTLING, LimitTimeline, exceeds
+from trax.inspect.limits_in_force import BEGINNING, NOT_KNOWN, SETTLING, LimitTimeline, exceeds
 from trax.records.verification import DensestWindow, Overlap
 
 if TYPE_CHECKING:
@@ -71,18 +72,19 @@ class WindowCounter:
     """Counts admissions per second or minute of the clock, and keeps the largest count."""
 
     def __init__(self, seconds: int) -> None:
-        self._replaced = {"microsecond": 0} if seconds == 1 else {"microsecond": 0, "second": 0}
-        self._at: datetime | None = None
+        self._span = timedelta(seconds=seconds)
+        self._begins = self._ends = BEGINNING
         self._count = 0
         self.densest = DensestWindow()
 
     def add(self, moment: datetime) -> None:
-        at = moment.replace(**self._replaced)  # pyright: ignore[reportArgumentType] - ints only
-        if at != self._at:
-            self._at, self._count = at, 0
+        if not self._begins <= moment < self._ends:
+            self._begins = moment - (moment - BEGINNING) % self._span
+            self._ends = self._begins + self._span
+            self._count = 0
         self._count += 1
         if self._count > self.densest.admitted:
-            self.densest = DensestWindow(self._count, at)
+            self.densest = DensestWindow(self._count, self._begins)
 
 
 class OverlapSweep:
@@ -129,7 +131,7 @@ class OverlapSweep:
         return None
 
     @property
-    def undecided(self) -> int:
+    def uncertain_admissions(self) -> int:
         """How many runs were admitted at the limit, if recent runs of `app.run` count."""
         return self._counts["undecided"]
 

@@ -14,9 +14,9 @@ from trax.engine.live_settings import GLOBAL_LIMIT
 from trax.inspect import record_checks
 from trax.inspect.limits_in_force import (
     LimitTimeline,
-    enabled_since,
     global_timeline,
     group_timelines,
+    last_enabled_changes,
     limit_text,
 )
 from trax.inspect.missed_occurrences import OccurrenceWatch
@@ -164,7 +164,7 @@ class _Verifier:
         self._read_letters()
         self._read_lines()
         self._check_present()
-        self._found.leave_undecided(FindingKind.LIMIT_EXCEEDED, sweep.total.undecided)
+        self._found.leave_undecided(FindingKind.LIMIT_EXCEEDED, sweep.total.uncertain_admissions)
         overlaps = [each.overlap(self._name(group_id)) for group_id, each in sweep.groups.items()]
         reader, found = self._reader, self._found
         train, key = keys.most_key or (None, None)
@@ -262,7 +262,7 @@ class _Verifier:
         for start, end in reader.spans(*reader.bounds("log", reader.end.line_id)):
             lines, orphans = self._read(history.load_orphaned_lines, after=start, up_to=end)
             self._counted["lines"] += lines
-            self._found.add(map(_orphaned_line, orphans))
+            self._found.add(map(_line_orphan, orphans))
 
     def _check_present(self) -> None:
         """Check what is active now, unless the period has ended before."""
@@ -305,7 +305,7 @@ def _load_limits(connection: Connection) -> KnownLimits:
     return KnownLimits(
         global_timeline(changes, stored),
         group_timelines(groups, changes, is_complete=is_complete),
-        enabled_since(groups, changes, is_complete=is_complete),
+        last_enabled_changes(groups, changes, is_complete=is_complete),
     )
 
 
@@ -330,6 +330,6 @@ def _check_key(keys: KeySweep, entry: EntryRow) -> Iterator[HistoryFinding]:
         yield HistoryFinding(FindingKind.KEY_OVERLAP, "run", (run_id, *others), text)
 
 
-def _orphaned_line(line_id: int) -> HistoryFinding:
+def _line_orphan(line_id: int) -> HistoryFinding:
     text = f"log line {line_id} belongs to a run that does not exist"
     return HistoryFinding(FindingKind.ORPHAN, "log line", (line_id,), text)

@@ -195,14 +195,13 @@ def load_end(connection: Connection, now: datetime) -> HistoryEnd:
 def load_runs(connection: Connection, *, after: int, last: int, limit: int) -> list[RunRow]:
     """The next runs by id: that is the order of admission."""
     parameters = {"after": after, "last": last, "most": limit}
-    return [
-        RunRow._make(row) for row in connection.execute(_select_runs(connection.dialect.name), parameters)
-    ]
+    rows = connection.execute(_select_runs(connection.dialect.name), parameters).all()
+    return [RunRow._make(row) for row in rows]
 
 
 def load_entries(connection: Connection, *, after: int, last: int, limit: int) -> list[EntryRow]:
     parameters = {"after": after, "last": last, "most": limit}
-    rows = connection.execute(_select_entries(connection.dialect.name), parameters)
+    rows = connection.execute(_select_entries(connection.dialect.name), parameters).all()
     return [EntryRow._make(row) for row in rows]
 
 

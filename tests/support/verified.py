@@ -1,0 +1,27 @@
+"""What `trax verify` says about a history that a test has left behind: nothing is wrong with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trax.inspect.verify import verify
+from trax.store import Store
+
+if TYPE_CHECKING:
+    from trax.records.verification import Verification
+
+
+def assert_clean(url: str) -> Verification:
+    """Verify the whole history of this database; returns what was found."""
+    store = Store(url)
+    try:
+        return assert_clean_store(store)
+    finally:
+        store.close()
+
+
+def assert_clean_store(store: Store) -> Verification:
+    """The same for a store that is open."""
+    found = verify(store)
+    assert found.is_clean, "\n".join(finding.text for finding in found.findings)
+    return found

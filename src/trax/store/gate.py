@@ -331,7 +331,7 @@ def _heads(dialect: str) -> Select[*tuple[Any, ...]]:
     """Select the first entries of all groups with capacity, and those without a group."""
     queue = tables_for(dialect).work_queue
     capacity = rows_of(dialect, "rooms", {"id": BigId, "room": BigId})
-    fitting = _fitting_heads(dialect, _open_groups(_groups_with_entries(queue), capacity))
+    fitting = _heads_within_capacity(dialect, _open_groups(_groups_with_entries(queue), capacity))
     ungrouped = select(*_columns(queue)).where(text(READY), queue.c.group_id.is_(None))
     # group_id is null in all of them, but the planner uses the index order only if it is named.
     first = ungrouped.order_by(queue.c.group_id, *in_order(queue)[1:])
@@ -345,10 +345,10 @@ def _heads_of_given(dialect: str) -> Select[*tuple[Any, ...]]:
     """The same of the groups that are given."""
     given = rows_of(dialect, "rooms", {"id": BigId, "room": BigId})
     groups = select(given.c.id.label("group_id"), given.c.room).subquery("open_groups")
-    return _first_of(_fitting_heads(dialect, groups).subquery("heads"))
+    return _first_of(_heads_within_capacity(dialect, groups).subquery("heads"))
 
 
-def _fitting_heads(dialect: str, open_groups: Any) -> Select[*tuple[Any, ...]]:
+def _heads_within_capacity(dialect: str, open_groups: Any) -> Select[*tuple[Any, ...]]:
     queue = tables_for(dialect).work_queue
     heads = (_heads_in_sqlite if dialect == SQLITE else _heads_by_lateral)(queue, open_groups)
     columns = [heads.c[column.name] for column in _columns(queue)]

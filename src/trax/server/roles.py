@@ -224,12 +224,23 @@ class ProcessDuties:
             self._intake_loops.append(intake)
         self._result_loops += [finisher, heartbeat]
         self._wake_on(Topic.PENDING, intake)
-        self._wake_on(Topic.ENDED, finisher)
-        if self._dispatcher is not None:
-            vacate = self._dispatcher.on_slots_free
-            self._undo += [parts.events.listen(topic, vacate) for topic in (Topic.ENDED, Topic.VACANT)]
+        if self._dispatcher is None:
+            self._wake_on(Topic.ENDED, finisher)
+        else:
+            self._wake_for_results(self._dispatcher, finisher)
         self._wake_on(Topic.CANCEL, heartbeat)
         self._wake_on(Topic.SETTING, intake, heartbeat)
+
+    def _wake_for_results(self, dispatcher: loops.DispatchLoop, finisher: Loop) -> None:
+        """Let the dispatcher write results, or else the finisher; the dispatcher fills free slots, too."""
+
+        def on_ended() -> None:
+            if not dispatcher.takes_results():
+                finisher.wake()
+            dispatcher.on_slots_free()
+
+        self._undo.append(self._parts.events.listen(Topic.ENDED, on_ended))
+        self._undo.append(self._parts.events.listen(Topic.VACANT, dispatcher.on_slots_free))
 
     def _wake_on(self, topic: Topic, *loops: Loop) -> None:
         self._undo += [self._parts.events.listen(topic, loop.wake) for loop in loops]

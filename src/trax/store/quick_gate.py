@@ -112,16 +112,17 @@ def bind_visit(
     """Bind the statements. The memory must have a bound for the queue, and one for active runs if counted."""
     bounds = memory.take()
     assert bounds.queue is not None  # noqa: S101 - else there are no terms
+    limit = terms.max_active_jobs
     parameters: dict[str, Any] = {
         **queue_parameters(bounds.queue),
-        **count_parameters(bounds.runs or NO_RUNS, has_global_limit=terms.max_active_jobs is not None),
+        **count_parameters(bounds.runs or NO_RUNS, has_global_limit=limit is not None),
         "can_count": bounds.runs is not None,
-        "most": request.slots + 1,
+        "most": min(request.slots, LARGEST_ID if limit is None else limit) + 1,
         "slots": request.slots,
         "sessions": list(memory.sessions),
         "settings": terms.settings,
         "trains": list(terms.trains),
-        "max_active": terms.max_active_jobs,
+        "max_active": limit,
         "max_per_group": terms.max_queued_jobs_per_cycle,
         "worker_id": request.worker_id,
         "host": request.host,

@@ -97,7 +97,7 @@ def test_storage_options_that_somebody_has_reset_are_found(postgres_url: str) ->
 
     wrong = [finding.fix for finding in examine(postgres_url) if finding.is_wrong]
 
-    assert wrong == ["ALTER TABLE trax.metadata SET (fillfactor=50)"]
+    assert wrong == ["ALTER TABLE trax.metadata SET (fillfactor=46)"]
 
 
 def test_sizes_are_those_of_the_rows_that_are_there(postgres_url: str) -> None:
@@ -109,7 +109,7 @@ def test_sizes_are_those_of_the_rows_that_are_there(postgres_url: str) -> None:
 
     (runs,) = [each for each in found.tables if each.name == "metadata"]
     (key,) = [each for each in found.indexes if each.name == "metadata_pkey"]
-    assert (runs.rows, runs.fillfactor, runs.vacuum_at) == (2_000, 50, 90)
+    assert (runs.rows, runs.fillfactor, runs.vacuum_at) == (2_000, 46, 90)
     assert runs.normal_bytes is not None
     assert 0.5 < runs.table_bytes / runs.normal_bytes < 1.5
     assert 0.5 < key.bytes / key.normal_bytes < 1.5

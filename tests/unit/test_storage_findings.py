@@ -91,7 +91,7 @@ def test_a_table_that_autovacuum_does_not_reach_is_wrong() -> None:
 def test_a_busy_table_keeps_its_storage_options() -> None:
     finding = options_finding([TABLE._replace(options=TABLE.options[1:])])
 
-    assert finding.fix == "ALTER TABLE trax.metadata SET (fillfactor=50)"
+    assert finding.fix == "ALTER TABLE trax.metadata SET (fillfactor=46)"
     assert not options_finding([TABLE, TABLE._replace(name="audit", options=())]).is_wrong
 
 

@@ -10,8 +10,8 @@ from sqlalchemy import insert
 
 from trax import Trax, cron, every
 from trax.errors import DefinitionError, InvalidSetting, UnknownTrain
-from trax.inspect.forecast import Scenario, TrainModel, forecast, load_facts
 from trax.inspect.forecast_figures import build_figures
+from trax.inspect.simulate import Scenario, TrainModel, forecast, load_facts
 from trax.store import Store
 from trax.store.schema import tables
 from trax.testing import Harness

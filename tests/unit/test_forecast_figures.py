@@ -3,9 +3,9 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta
 from xml.etree import ElementTree as ET
 
-from trax.inspect.forecast import Forecast
 from trax.inspect.forecast_figures import build_figures, percentile
 from trax.inspect.gantt import busiest_day, draw_day
+from trax.inspect.simulate import Forecast
 from trax.records.states import State
 from trax.store.runs.run_lists import TimedRun
 

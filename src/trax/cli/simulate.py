@@ -25,8 +25,8 @@ from trax.errors import TraxError
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
 
-    from trax.inspect.forecast import Forecast, Scenario, TrainModel
     from trax.inspect.forecast_figures import Figures
+    from trax.inspect.simulate import Forecast, Scenario, TrainModel
     from trax.worker.parts import Parts
 
 MOST_DAYS: Final = 366
@@ -114,7 +114,7 @@ def simulate(
     database, or given. For example: trax simulate app.py:app --days 7 --group etl=10 --compare
     """
     from trax.cli.loading import load_app
-    from trax.inspect.forecast import Scenario
+    from trax.inspect.simulate import Scenario
 
     scenario = Scenario(
         start=None if start is None else _in_utc(start),
@@ -141,8 +141,8 @@ def simulate(
 
 
 def _run(parts: Parts, scenario: Scenario, *, compare: bool) -> list[tuple[Forecast, Figures]]:
-    from trax.inspect.forecast import forecast, load_facts
     from trax.inspect.forecast_figures import build_figures
+    from trax.inspect.simulate import forecast, load_facts
 
     facts = load_facts(parts)
     scenarios = [replace(scenario, settings={}, groups={}), scenario] if compare else [scenario]

@@ -15,7 +15,7 @@ record_checks.py       single records: impossible states, lost entries, orphans
 missed_occurrences.py  schedules that did not run
 
 Simulate
-forecast.py          the simulated runs of an app's manifests (`trax simulate`)
+simulate.py          the simulated runs of an app's manifests (`trax simulate`)
 forecast_figures.py  their lateness, the use of limits, the duration of chains
 gantt.py             a chart of one simulated day
 simulation.py        the database in memory, the virtual clock and the order of events of a simulation

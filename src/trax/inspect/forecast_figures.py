@@ -14,7 +14,7 @@ from trax.records.states import State
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from trax.inspect.forecast import Forecast
+    from trax.inspect.simulate import Forecast
     from trax.store.runs.run_lists import TimedRun
 
 ZERO: Final = timedelta(0)

@@ -17,8 +17,8 @@ from trax.records.states import State
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from trax.inspect.forecast import Forecast
     from trax.inspect.forecast_figures import Figures
+    from trax.inspect.simulate import Forecast
     from trax.store.runs.run_lists import TimedRun
 
 WIDTH: Final = 1200

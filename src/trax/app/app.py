@@ -310,7 +310,10 @@ class Trax:
     ) -> Verification:
         """Check the history of the database, as `trax verify` does; a duration is a moment before now."""
         from trax.inspect.verify import verify
+        from trax.schedule.validate import MOMENT_OR_AGO
 
+        MOMENT_OR_AGO("since", since)
+        MOMENT_OR_AGO("until", until)
         store = await self.parts.store.open()
         return await asyncio.to_thread(verify, store, since=since, until=until)
 

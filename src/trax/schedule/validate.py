@@ -102,6 +102,10 @@ WHOLE: Final = Requirement(
     "a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool)
 )
 MOMENT: Final = Requirement(f"{MOMENT_TEXT}, such as datetime.now(UTC)", is_moment)
+MOMENT_OR_AGO: Final = Requirement(
+    f"{MOMENT_TEXT}, or a timedelta before now, or None",
+    lambda value: value is None or is_moment(value) or is_duration(value),
+)
 
 
 def validate_ids(ids: Iterable[int]) -> list[int]:

@@ -27,7 +27,7 @@ import psycopg
 
 from bench.processes import PROC, megabytes
 from trax import Trax
-from trax.errors import StoreError, TraxError
+from trax.errors import TraxError
 from trax.inspect.verify import verify
 from trax.store import Store
 from trax.testing.postgres import PostgresServer, postgres_server
@@ -60,6 +60,14 @@ OVER_LIMIT: Final = """
     SELECT g.name FROM trax.manifest_group g JOIN trax.metadata m ON m.group_id = g.id
     WHERE m.state IN ('pending', 'in_progress') GROUP BY g.id HAVING count(*) > g.max_active_jobs
 """
+LEFT: Final = """
+    SELECT 'run', id, train, state, worker_id, attempt, started_at::text, cancel_requested
+    FROM trax.metadata WHERE state IN ('pending', 'in_progress')
+    UNION ALL
+    SELECT 'entry', id, train, status || ' ' || ready, NULL, attempt, scheduled_at::text, parked IS NOT NULL
+    FROM trax.work_queue WHERE status = 'queued' LIMIT 20
+"""
+WORKERS: Final = "SELECT id, kind, concurrency, (now() - heartbeat_at)::text FROM trax.worker ORDER BY id"
 BUSY: Final = """
     SELECT (SELECT count(*) FROM trax.work_queue WHERE status = 'queued')
       + (SELECT count(*) FROM trax.metadata WHERE state IN ('pending', 'in_progress'))
@@ -227,7 +235,7 @@ class Soak:
         """Let everything that was accepted end, without new work."""
         give_up = time.monotonic() + IDLE_SECONDS
         while time.monotonic() < give_up:
-            with suppress(StoreError):
+            with suppress(TraxError):  # the database restarts, or the scheduler has not declared them yet
                 for name in ("tick", "after"):
                     for number in range(5):
                         await self.app.manifests.disable(f"{name}-{number}")
@@ -237,7 +245,8 @@ class Soak:
             slow = await self.app.executions.list(train="slow", state="in_progress", limit=100)
             await self.app.executions.cancel([run.id for run in slow])
             if time.monotonic() > give_up:
-                self.verdict.broken.append(f"{self._count_busy()} jobs have not ended after {IDLE_SECONDS} s")
+                left = f"after {IDLE_SECONDS} s these jobs have not ended: {self.query(LEFT)}"
+                self.verdict.broken.append(f"{left}; workers: {self.query(WORKERS)}")
                 return
             await asyncio.sleep(0.2)
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +12,7 @@ from trax.engine.job_dispatcher import DispatchResult
 from trax.errors import StoreUnavailable
 from trax.server.loops import DispatchLoop
 from trax.store import Store
+from trax.store.gate_memory import Candidate, GateBounds, QueueBound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,13 +39,14 @@ class Gate:
     def __init__(self) -> None:
         self.result = NOTHING
         self.meanwhile: Callable[[], object] = list[int]
+        self.seconds_to_next: float | None = None
 
     async def call(self, *_: Any) -> DispatchResult:
         self.meanwhile()
         return self.result
 
-    async def ask(self, *_: Any) -> None:
-        return None
+    async def ask(self, *_: Any) -> float | None:
+        return self.seconds_to_next
 
     def statement_now(self) -> None:
         return None
@@ -63,6 +66,13 @@ class Watched(DispatchLoop):
 
     async def turn(self) -> float | None:
         return await self._turn()
+
+    def remember(self, bounds: GateBounds) -> None:
+        self._memory.remember(bounds)
+
+    @property
+    def bounds(self) -> GateBounds:
+        return self._memory.take()
 
 
 @pytest.fixture
@@ -98,6 +108,23 @@ async def test_a_slot_freed_while_nobody_is_refused_asks_for_nothing(gate: Gate)
     gate.meanwhile = dispatching.on_runs_ended
 
     assert await dispatching.turn() is None
+
+
+async def test_a_poll_reads_the_queue_from_its_start(gate: Gate) -> None:
+    """If a bound was ever wrong, an entry would otherwise wait until the server restarts."""
+    dispatching = Watched(gate)
+    gate.seconds_to_next = 0.0
+    last = Candidate(1, "work", None, None, 0, 0, datetime(2027, 3, 1, tzinfo=UTC))
+    bounds = GateBounds(QueueBound("1:1:", last))
+
+    dispatching.remember(bounds)
+    await dispatching.turn()
+    assert dispatching.bounds == bounds, "it was woken"
+
+    dispatching.remember(bounds)
+    dispatching.loop.is_requested = False
+    await dispatching.turn()
+    assert dispatching.bounds == GateBounds()
 
 
 async def test_slots_that_bind_are_refilled_without_a_poll(url: str) -> None:

@@ -149,6 +149,7 @@ class DispatchLoop:
             seconds = await self._store.ask(_seconds_to_next_entry, self._store, self._worker is not None)
             if seconds != 0:
                 return seconds  # nothing is ready: do not take the gate lock
+            self._memory.take()  # a poll trusts no bounds, so that it finds what they might have missed
         if not self._has_session:
             await self._open_session()
         frees = self._ended_count

@@ -64,13 +64,13 @@ async def slow(number: int) -> int:
     return number
 
 
-@app.train
+@app.train(retry=RETRY)
 async def tick(number: int) -> int:
     _note("tasks", os.getpid(), len(asyncio.all_tasks()))
     return number
 
 
-@app.train
+@app.train(retry=RETRY)
 async def after_tick(number: int) -> int:
     return number
 

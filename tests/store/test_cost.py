@@ -10,6 +10,8 @@ from trax.testing.postgres import postgres_server
 
 HOT, WAL = 4, -1
 WAL_TOLERANCE = 0.1
+OWN_WAL = 1_500
+"""What the server itself may log in a minute, for its standbys and checkpoints."""
 HOT_TOLERANCE = 0.1
 """It depends on how many rows are on a page."""
 
@@ -29,7 +31,8 @@ def test_a_job_costs_what_the_page_says() -> None:
     )
     for name, figures in counted.items():
         assert figures[HOT] == pytest.approx(page[name][HOT], abs=HOT_TOLERANCE), name
-        assert figures[WAL] == pytest.approx(page[name][WAL], rel=WAL_TOLERANCE), name
+        allowed = OWN_WAL if "idle" in name else WAL_TOLERANCE * page[name][WAL]
+        assert figures[WAL] == pytest.approx(page[name][WAL], abs=allowed), name
 
 
 def test_the_table_is_read_as_it_is_written() -> None:

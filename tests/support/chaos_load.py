@@ -105,10 +105,10 @@ class Load:
             return []
 
     def baseline(self) -> timedelta:
-        """How long a sample takes while nothing is wrong."""
+        """How long a sample takes while nothing is wrong: at the rate of the load, not of a first backlog."""
         until(lambda: len(self.ends()) > 2 * SAMPLE)
         ends = self.ends()
-        return (ends[2 * SAMPLE] - ends[0]) / 2
+        return max((ends[2 * SAMPLE] - ends[0]) / 2, SAMPLE * timedelta(seconds=TICK_SECONDS))
 
     def recovers(self, over_at: datetime, baseline: timedelta) -> None:
         """Wait for a sample that began after this moment and is as quick as before, or nearly."""

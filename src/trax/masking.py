@@ -13,9 +13,9 @@ from typing import Any, Final, Self, TypeAlias, cast
 from urllib.parse import unquote
 
 HIDDEN: Final = "••••••"
+"""Replaces a secret value."""
 MAX_DEPTH: Final = 150
 """Values that are nested more deeply are not shown; JSON from outside has at most 100 levels."""
-"""Replaces a secret value."""
 URL_MASK: Final = "***"
 """Replaces a password in a URL, as in SQLAlchemy."""
 SECRET_KEY: Final = "$secret"  # noqa: S105

@@ -222,6 +222,28 @@ def test_after_a_failed_quick_visit_the_next_ones_decide(
     assert len(quick_visits) == 1
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO trax.setting VALUES ('log_level', '\"info\"', now())",
+        """INSERT INTO trax.worker (host, host_environment, host_instance_id, pid, concurrency, dispatches,
+                                    trains, started_at, heartbeat_at)
+           VALUES ('box', 'test', '1', 1, 1, true, '[]', now(), now())""",
+    ],
+)
+def test_when_a_server_joins_or_a_setting_changes_one_visit_decides_and_the_next_is_quick(
+    gatehouse: Dispatcher, quick_visits: list[QuickVisit], statement: str
+) -> None:
+    entries = after_a_visit(gatehouse)
+    with gatehouse.transaction() as other:
+        other.execute(text(statement))
+
+    admitted = [gatehouse.store.run(gatehouse.visit_in, 2, LIMIT).entry_ids for _ in range(4)]
+
+    assert admitted == [[], entries[:2], entries[2:4], entries[4:6]]
+    assert [visit.is_plain for visit in quick_visits] == [False, True, True]
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_quick_visits_keep_the_order_and_the_limit(
     gatehouse: Dispatcher, quick_visits: list[QuickVisit], seed: int

@@ -86,6 +86,8 @@ class QuickVisit(NamedTuple):
     seconds_to_next_delayed: float | None
     is_plain: bool
     """Whether it was the case that needs no decision; if not, nothing was admitted."""
+    has_same_terms: bool
+    """Whether the terms still applied; if not, the next visit finds new ones."""
 
 
 def fleet_text(mark: FleetMark) -> str:
@@ -138,7 +140,9 @@ def read_visit(bound: BoundVisit, rows: Rows) -> QuickVisit:
     found = _parse(rows)
     if not memory.has_seen(found.marks):
         return found.visit  # without bounds, so that the next visit reads from the start
-    if not found.visit.is_plain:
+    if not found.visit.has_same_terms:
+        memory.allow_quick(None)
+    elif not found.visit.is_plain:
         memory.forbid_quick()
     assert bounds.queue is not None  # noqa: S101 - as above
     queue = bounds.queue
@@ -161,7 +165,9 @@ class _Found(NamedTuple):
 def _parse(rows: Sequence[tuple[Any, ...]]) -> _Found:
     """Each row is an admitted run and the id of its entry, in order; the last one has all the rest."""
     size = len(Claimed._fields)
-    group_priority, created_at, is_plain, listed, active, first_active, seconds, *marks = rows[-1][size + 1 :]
+    group_priority, created_at, same_terms, is_plain, listed, active, first_active, seconds, *marks = rows[
+        -1
+    ][size + 1 :]
     claimed = [Claimed._make(row[:size]) for row in rows if row[0] is not None]
     last = None
     if claimed:
@@ -174,6 +180,7 @@ def _parse(rows: Sequence[tuple[Any, ...]]) -> _Found:
         active=active,
         seconds_to_next_delayed=seconds,
         is_plain=is_plain,
+        has_same_terms=same_terms,
     )
     counts = [] if active is None else [(None, active, first_active)]
     return _Found(visit, GateMarks._make(marks), last, counts)
@@ -187,7 +194,7 @@ _LAST_COLUMNS: Final = ", ".join(
     f"CASE WHEN metadata_id IS NULL OR metadata_id = max(metadata_id) OVER () THEN {column} END"
     for column in (
         *("group_priority", "created_at"),
-        *("is_plain", "listed_entries", "active_runs", "first_active", "delayed_seconds"),
+        *("has_same_terms", "is_plain", "listed_entries", "active_runs", "first_active", "delayed_seconds"),
         *("CAST(pg_current_snapshot() AS text)", SESSION_MARK),
         "coalesce((SELECT max(id) FROM trax.metadata), 0)",
     )
@@ -209,13 +216,19 @@ _VISIT: Final = text(
     ),
     active AS MATERIALIZED ({COUNT_FROM_BOUND}),
     wanted AS (SELECT group_id, count(*) AS entries FROM listed WHERE group_id IS NOT NULL GROUP BY group_id),
-    visit AS MATERIALIZED (
+    terms AS MATERIALIZED (
         SELECT
-            (SELECT count(*) FROM new) <= {MAX_NEW_ENTRIES}
-            AND current_setting('trax.session', true) = ANY (CAST(:sessions AS text[]))
+            current_setting('trax.session', true) = ANY (CAST(:sessions AS text[]))
             AND (SELECT coalesce(string_agg(name || '=' || CAST(value AS text), chr(10) ORDER BY name), '')
                  FROM trax.setting) = :settings
             AND (:can_count OR NOT EXISTS (SELECT FROM trax.manifest_group WHERE {BOUND}))
+            AND (SELECT concat_ws(',', count(*), coalesce(max(id), 0), coalesce(sum(id), 0))
+                 FROM trax.worker WHERE {IN_FLEET}) = :fleet AS has_same_terms
+    ),
+    visit AS MATERIALIZED (
+        SELECT
+            has_same_terms
+            AND (SELECT count(*) FROM new) <= {MAX_NEW_ENTRIES}
             AND NOT EXISTS (
                 SELECT FROM listed
                 WHERE dead_letter_id IS NOT NULL OR train <> ALL (CAST(:trains AS text[])))
@@ -227,15 +240,14 @@ _VISIT: Final = text(
                       AND entries + coalesce(runs, 0) > CASE WHEN enabled THEN max_active_jobs ELSE 0 END)
             AND NOT EXISTS (SELECT FROM trax.metadata WHERE {PENDING_HERE})
             AND NOT EXISTS (SELECT FROM trax.work_queue WHERE {PARKED})
-            AND (SELECT concat_ws(',', count(*), coalesce(max(id), 0), coalesce(sum(id), 0))
-                 FROM trax.worker WHERE {IN_FLEET}) = :fleet
             AND coalesce(next_delayed > read_at, true) AS is_plain,
+            has_same_terms,
             (SELECT count(*) FROM listed) AS listed_entries,
             (SELECT CAST(sum(runs) AS bigint) FROM active) AS active_runs,
             (SELECT min(first) FROM active) AS first_active,
             CAST(extract(epoch FROM next_delayed - read_at) AS float) AS delayed_seconds,
             read_at
-        FROM (
+        FROM terms, (
             SELECT min(scheduled_at) AS next_delayed, {_NOW} AS read_at FROM trax.work_queue WHERE {DELAYED}
         ) AS delayed
     ),

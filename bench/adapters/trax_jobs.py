@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 from typing import Any, Final
 
 from bench.adapters import Adapter
@@ -28,6 +29,7 @@ class Contender(Adapter):
         self._works = False
 
     async def open(self) -> None:
+        importlib.import_module("trax.server.start")  # else in `work`; the peers import all their code before
         self._store = await self._bench.app.parts.store.open()
 
     async def fill(self, jobs: int) -> None:

@@ -125,6 +125,11 @@ class Store:
         """`postgresql` or `sqlite`."""
         return self._engine.dialect.name
 
+    @property
+    def has_busy_threads(self) -> bool:
+        """Whether a thread of this store runs a transaction or is about to."""
+        return bool(self._lane.under_way)
+
     def now(self, connection: Connection) -> datetime:
         """Return the time of the database, or of the clock that a test has set."""
         return self._clock() if self._clock else dialect.now(connection)

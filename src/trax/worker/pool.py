@@ -119,7 +119,8 @@ class Pool(Generic[JobT, ResultT]):
 
     `execute` returns the result of a job. If it raises, `to_failure` builds a result from the error, so no
     slot is lost. Jobs without a free slot wait in a backlog, in the given order. `on_dropped` receives the
-    result of an abandoned run, which is not collected.
+    result of an abandoned run, which is not collected. `has_busy_threads` tells whether threads of the store
+    need the interpreter.
     """
 
     def __init__(
@@ -132,6 +133,7 @@ class Pool(Generic[JobT, ResultT]):
         on_started: Callable[[], None] = lambda: None,
         on_backlog_low: Callable[[], None] = lambda: None,
         on_dropped: Callable[[ResultT], None] = lambda _: None,
+        has_busy_threads: Callable[[], bool] = lambda: True,
         default_timeout: Callable[[], float],
         prefetch: int = 0,
         clock: Callable[[], float] = time.monotonic,
@@ -145,6 +147,7 @@ class Pool(Generic[JobT, ResultT]):
         self._on_started = on_started
         self._on_backlog_low = on_backlog_low
         self._on_dropped = on_dropped
+        self._has_busy_threads = has_busy_threads
         self._default_timeout = default_timeout
         self._clock = clock
         self._active: dict[int, ActiveRun[JobT]] = {}
@@ -382,12 +385,14 @@ class Pool(Generic[JobT, ResultT]):
         return True
 
     def _begin_slice(self) -> None:
-        """In the next loop iteration, after the threads of the store have had their turn.
+        """In the next loop iteration, after threads have had their turn.
 
-        They fetch the next jobs and write results. The loop releases the interpreter only for moments, and
-        would take it back before a waiting thread wakes up: so it pauses.
+        Those of the store fetch the next jobs and write results, others execute synchronous junctions. The
+        loop releases the interpreter only for moments, and would take it back before a waiting thread wakes
+        up: so it pauses. Without a busy thread a pause would only delay the next jobs.
         """
-        time.sleep(THREADS_TURN_SECONDS)
+        if self._active or self._has_busy_threads():
+            time.sleep(THREADS_TURN_SECONDS)
         if self._clock() - self._slice_began >= SLICE_SECONDS:
             self._announce_results()
         self._slice_left = START_SLICE

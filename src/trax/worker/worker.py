@@ -102,6 +102,7 @@ class Worker:
             on_started=lambda: self._watch.wake(),  # noqa: PLW0108 - created later
             on_backlog_low=lambda: self._parts.events.emit(Topic.VACANT),
             on_dropped=self._follow_ups.drop,
+            has_busy_threads=lambda: self._store.has_busy_threads,
             default_timeout=lambda: self._parts.settings.default_job_timeout / SECOND,
             clock=self._clock,
         )

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import threading
+import time
 from contextvars import ContextVar
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -44,13 +45,14 @@ class Station:
         self.short: list[int] = []
         """How many still waited in line each time it got short."""
 
-    def pool(self, size: int, prefetch: int = 0) -> Pool[Job, str]:
+    def pool(self, size: int, prefetch: int = 0, *, has_busy_threads: bool = True) -> Pool[Job, str]:
         pool = Pool[Job, str](
             size,
             self.execute_run,
             lambda job, error: f"{job.metadata_id} broke with {error!r}",
             on_ended=lambda: self.told.append(pool.ended_count),
             on_backlog_low=lambda: self.short.append(pool.load.prefetched),
+            has_busy_threads=lambda: has_busy_threads,
             default_timeout=lambda: 60.0,
             prefetch=prefetch,
             clock=lambda: self.now,
@@ -436,6 +438,36 @@ async def test_what_comes_while_slices_begin_waits_for_its_own(station: Station)
 
     assert max(later - earlier for earlier, later in pairwise(turns)) == START_SLICE, "a slice a turn"
     station.end(*range(400))
+    assert await pool.wait_until_idle(30)
+
+
+@pytest.mark.parametrize(
+    ("has_busy_threads", "is_waiting", "pauses"), [(True, False, 3), (False, True, 3), (False, False, 0)]
+)
+async def test_the_loop_pauses_between_slices_only_if_a_thread_may_need_it(
+    station: Station,
+    monkeypatch: pytest.MonkeyPatch,
+    has_busy_threads: bool,
+    is_waiting: bool,
+    pauses: int,
+) -> None:
+    made: list[float] = []
+    monkeypatch.setattr(time, "sleep", made.append)
+    pool = station.pool(1000, has_busy_threads=has_busy_threads)
+    if is_waiting:
+        pool.add([Job(0)])
+        await _until(lambda: station.began)
+        await asyncio.sleep(0)  # its slice is over
+        made.clear()
+    station.execute = at_once
+
+    pool.add([Job(number) for number in range(1, 3 * START_SLICE + 1)])
+    await _until(lambda: pool.ended_count == 3 * START_SLICE)
+    await asyncio.sleep(0)
+
+    assert len(made) == pauses
+    if is_waiting:
+        station.end(0)
     assert await pool.wait_until_idle(30)
 
 

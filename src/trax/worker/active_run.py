@@ -13,7 +13,7 @@ from trax.errors import StoreError
 from trax.records.metadata import ProgressUpdate, timings_to_json
 from trax.records.states import CancelReason
 from trax.train import Cancellation, Run
-from trax.train.cancellation import TaskBinding
+from trax.train.context import TaskBinding
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable

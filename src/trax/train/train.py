@@ -9,7 +9,7 @@ from trax.errors import DefinitionError, InvalidArgument, RouteError, UnknownTra
 from trax.train.junction import junction
 from trax.train.memory import MISSING
 from trax.train.options import TrainKeywords, TrainOptions, check_name, check_not_reserved
-from trax.train.outcome import result_of
+from trax.train.outcome import Done, result_of
 from trax.train.route import (
     In,
     In_contra,
@@ -78,7 +78,8 @@ class Train(Generic[In_contra, Out_co]):
 
     def run_blocking(self, value: In_contra, /, **keywords: Unpack[TrainRunKeywords]) -> Out_co:
         """Run the train in the calling thread; every junction must be synchronous."""
-        return result_of(self.attempt_blocking(value, **keywords))
+        outcome = self.attempt_blocking(value, **keywords)
+        return outcome.value if isinstance(outcome, Done) else result_of(outcome)
 
     def attempt_blocking(self, value: In_contra, /, **keywords: Unpack[TrainRunKeywords]) -> Outcome[Out_co]:
         """Run the train in the calling thread and return its outcome."""

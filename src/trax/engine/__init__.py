@@ -20,10 +20,10 @@ job_dispatcher.py    admit queued entries within the limits
 routing.py           where a job can run: routes, what live workers accept; park what none accepts
 
 To the end
-finish.py            write the results of runs, and what follows from them
+finish.py            write the results of runs, and what follows: retry, snooze, give up, wake dependents
 retry.py             retry policies from settings and code
 rescue.py            recover runs of lost workers; count them and stale runs as failures; the watchdog
-cancel.py            cancel queued entries and runs
+cancel.py            cancel runs, and withdraw queued entries
 dead_letters.py      requeue and acknowledge dead letters; delete old ones
 metadata_cleanup.py  delete old records
 """

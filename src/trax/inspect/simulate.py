@@ -16,8 +16,7 @@ from trax.clock import utc_now
 from trax.engine.live_settings import LiveSettings
 from trax.engine.submitter import LOCAL, Submitters
 from trax.errors import DefinitionError, did_you_mean
-from trax.inspect.drawn_job import DrawnJob
-from trax.inspect.simulation import Simulation
+from trax.inspect.simulation import DrawnJob, Simulation
 from trax.inspect.virtual_server import VirtualServer
 from trax.records.manifest import ManifestGroup
 from trax.settings import Settings

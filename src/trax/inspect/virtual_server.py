@@ -22,8 +22,7 @@ from trax.engine.schedule import start_up
 from trax.engine.seed import declaration_digest, retire_undeclared
 from trax.errors import StoreError
 from trax.events import Topic
-from trax.inspect.drawn_job import outcome_of
-from trax.inspect.virtual_duties import Duties
+from trax.inspect.simulation import Duties, outcome_of
 from trax.records.states import CancelReason
 from trax.records.worker import HeartbeatStreak, WorkerKind
 from trax.store import groups, stats, workers
@@ -47,8 +46,7 @@ if TYPE_CHECKING:
     from trax.engine.job_dispatcher import DispatchResult
     from trax.engine.manifest_manager import ManagerResult
     from trax.engine.seed import SeedPlan
-    from trax.inspect.drawn_job import Workload
-    from trax.inspect.simulation import Simulation
+    from trax.inspect.simulation import Simulation, Workload
     from trax.records.result import RunResult
     from trax.schedule.declaration import Timetable
     from trax.store import Connection, Store

@@ -1,6 +1,6 @@
 """Run jobs: claim runs, execute them in slots, write results, send heartbeats.
 
-parts.py         what resources, loops and tests share; counters; telemetry; the work that a worker accepts
+parts.py         what resources, loops and tests share; counters; telemetry; the work filter of a worker
 entry.py         `wait` of the entries that `app.queue` returns
 worker.py        claim runs and execute them in slots
 active_run.py    one active run: its token, its deadline, its progress; how most runs are executed

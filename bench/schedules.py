@@ -17,8 +17,7 @@ from bench.databases import database, settle
 from bench.figures import goal, spread
 from bench.options import Options
 from trax import Trax, every
-from trax.engine.cycle import run_manager_cycle
-from trax.engine.manifest_manager import ManagerInput
+from trax.engine.manifest_manager import ManagerInput, run_manager_cycle
 from trax.server.start import start
 from trax.settings import Settings
 from trax.store import Store

@@ -12,7 +12,7 @@ from bench.app import build_app
 from bench.children import child
 from bench.engines import Figures, Sizes, ours, timed
 from bench.sqs_worker import client
-from trax.remote.sqs.workers import SqsWorkers
+from trax.remote.sqs import SqsWorkers
 
 TEN: Final = 10
 

@@ -12,7 +12,7 @@ from moto.server import ThreadedMotoServer
 
 from bench.app import build_app
 from bench.children import say, words
-from trax.remote.sqs.consumer import SqsConsumer
+from trax.remote.sqs import SqsConsumer
 
 
 def client(endpoint: str) -> Any:

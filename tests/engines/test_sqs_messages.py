@@ -15,8 +15,7 @@ from tests.support.waiting import until
 
 from trax import Refused, Submission, Trax
 from trax.errors import MissingExtra
-from trax.remote.sqs.consumer import SqsConsumer, lambda_handler
-from trax.remote.sqs.workers import SqsWorkers
+from trax.remote.sqs import SqsConsumer, SqsWorkers, lambda_handler
 from trax.testing import Harness
 
 if TYPE_CHECKING:

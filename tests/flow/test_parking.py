@@ -10,7 +10,7 @@ import pytest
 
 from trax import Group, Trax, every
 from trax.app.queue import enqueue_without_code
-from trax.engine.parking import FleetCache
+from trax.engine.routing import FleetCache
 from trax.engine.schedule import schedule
 from trax.inspect.status import status
 from trax.records import State

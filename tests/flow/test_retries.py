@@ -11,8 +11,7 @@ from tests.support.flow_manager import Yard
 from tests.support.running import run_queued
 
 from trax import Cancel, Retry, RetryAfter, cron, current, every, exclude, junction
-from trax.engine.cycle import run_manager_cycle
-from trax.engine.manifest_manager import ManagerInput
+from trax.engine.manifest_manager import ManagerInput, run_manager_cycle
 from trax.records import Origin, State
 
 if TYPE_CHECKING:

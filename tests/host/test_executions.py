@@ -14,7 +14,7 @@ from trax.engine.retry import policy_of
 from trax.errors import DefinitionError, UnknownTrain
 from trax.events import Topic
 from trax.records import Origin, State
-from trax.records.retry_policy import RetryPolicy
+from trax.records.manifest import RetryPolicy
 from trax.store.schema import tables
 from trax.testing import Harness
 

@@ -11,7 +11,7 @@ from tests.support import listing
 from trax import Trax, every
 from trax.records import QueueStatus
 from trax.server import loops as server_loops
-from trax.worker import loops as worker_loops
+from trax.worker import loop as worker_loops
 from trax.worker.worker import Worker
 
 if TYPE_CHECKING:

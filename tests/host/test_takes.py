@@ -12,7 +12,7 @@ from trax.errors import DefinitionError, UnknownTrain
 from trax.records import State
 from trax.server.loops import dispatch_now
 from trax.testing import Harness
-from trax.worker.work_filter import WorkFilter, WorkFilterKeywords
+from trax.worker.parts import WorkFilter, WorkFilterKeywords
 from trax.worker.worker import Worker
 
 if TYPE_CHECKING:

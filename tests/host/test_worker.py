@@ -19,7 +19,7 @@ from trax.store import workers
 from trax.store.queue import work_queue
 from trax.store.runs import rescue
 from trax.worker import worker as worker_module
-from trax.worker.watchdog import LoopWatch
+from trax.worker.heartbeat import LoopWatch
 from trax.worker.worker import Worker
 
 if TYPE_CHECKING:

@@ -20,6 +20,30 @@ FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 QUOTED = re.compile(r"`([\w.-][\w./-]*)`")
 FILE = re.compile(r"/|\.(py|md|toml|yaml|js|html|sql)$")
 MADE_BY_MAKE = {"dist/docs"}
+VERBS = [
+    "acknowledge",
+    "activate",
+    "admit",
+    "announce",
+    "cancel",
+    "claim",
+    "declare",
+    "enqueue",
+    "finish",
+    "give up",
+    "hand over",
+    "park",
+    "promote",
+    "requeue",
+    "rescue",
+    "retire",
+    "retry",
+    "seed",
+    "snooze",
+    "trigger",
+    "verify",
+    "withdraw",
+]
 
 
 def head_of(package: Path) -> str:
@@ -68,3 +92,21 @@ def test_a_page_about_the_code_names_files_that_exist(name: str) -> None:
 def is_there(path: str) -> bool:
     folders = [PROJECT, PACKAGE, PACKAGE / "web" / "templates"]
     return any((folder / path).exists() for folder in folders)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_leads_to_its_file(verb: str) -> None:
+    """The glossary names a file, and its name or its line in the head of its package has the verb."""
+    glossary = (PROJECT / "docs/glossary.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \*\*(.+?)\*\* \|.*\| (.+?) \|$", glossary, re.MULTILINE)
+    paths = [path for word, where in rows if word.lower().startswith(verb) for path in QUOTED.findall(where)]
+
+    found = [path for path in paths if verb.replace(" ", "_") in path or verb in head_line(PACKAGE / path)]
+
+    assert found != []
+
+
+def head_line(path: Path) -> str:
+    """What the head of its package says about a module."""
+    [line] = re.findall(rf"^ *{re.escape(path.name)} {{2,}}(.*)$", head_of(path.parent), re.MULTILINE)
+    return line

@@ -10,7 +10,7 @@ import trax
 PACKAGE = Path(trax.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 MOST_LINES = 500
-MOST_MODULES = 320
+MOST_MODULES = 300
 MOST_IMPORTS = 0.11
 """Of all lines that are not blank."""
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sqlalchemy import make_url
 
 import trax
 from trax import Trax, every
@@ -19,10 +18,8 @@ if TYPE_CHECKING:
 
 PACKAGE = str(Path(trax.__file__).parent)
 HARNESS = "testing/harness.py"
-MOST_FOR_QUEUE = {"postgresql": 12, "sqlite": 13}
-"""In SQLite also the function that sends BEGIN."""
-MOST_FROM_DUE_TO_DEPENDENTS = 68
-"""As measured, so that it does not grow; the goal is 45."""
+MOST_FOR_QUEUE = 12
+MOST_FROM_DUE_TO_DEPENDENTS = 45
 
 
 class Visits:
@@ -80,5 +77,5 @@ async def test_a_job_is_followed_through_few_files(visits: Visits, url: str) -> 
         (woken, *_) = await app.work_queue.list()
 
     assert (woken.manifest, woken.status) == ("dependent", "queued")
-    assert len(queueing) <= MOST_FOR_QUEUE[make_url(url).get_backend_name()], sorted(queueing)
+    assert len(queueing) <= MOST_FOR_QUEUE, sorted(queueing)
     assert len(following) <= MOST_FROM_DUE_TO_DEPENDENTS, sorted(following)

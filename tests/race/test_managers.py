@@ -14,9 +14,8 @@ from tests.support.running import run_queued
 
 from trax import Item, every
 from trax.engine import dead_letters, trigger
-from trax.engine.cycle import run_manager_cycle
 from trax.engine.finish import apply_results
-from trax.engine.manifest_manager import ManagerInput
+from trax.engine.manifest_manager import ManagerInput, run_manager_cycle
 from trax.records import Origin, State
 from trax.records.result import ResultKind
 from trax.store.dead_letters import LetterSelection

@@ -16,9 +16,8 @@ from tests.support.held import PATIENCE_SECONDS, Held, someone_waits
 
 from trax import every
 from trax.engine import dead_letters, schedule, trigger
-from trax.engine.cycle import run_manager_cycle
 from trax.engine.job_dispatcher import run_dispatch_cycle
-from trax.engine.manifest_manager import ManagerInput
+from trax.engine.manifest_manager import ManagerInput, run_manager_cycle
 from trax.engine.routing import Routing
 from trax.errors import Conflict
 from trax.schedule.builder import Declarations

@@ -36,7 +36,7 @@ def store(postgres_url: str) -> Generator[Store]:
 
 
 def rescue(connection: Connection) -> None:
-    from trax.engine.startup import recover
+    from trax.engine.rescue import recover
 
     recover(connection, Settings(), now=NOON)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +16,7 @@ from trax.records.states import State
 from trax.settings import Settings
 from trax.store import Store
 from trax.store.dialect import take_gate_lock
+from trax.store.manifests import manifest_due
 from trax.store.pipeline import run_together
 from trax.store.queue import work_queue
 from trax.store.runs import claim, metadata, rescue, run_lists
@@ -274,14 +275,8 @@ def test_whether_anything_is_pending_is_known_from_its_index(store: Store) -> No
 
 
 def test_looking_for_trouble_reads_only_what_goes_on(store: Store) -> None:
-    step = rescue.build_maintenance_check(
-        "postgresql",
-        default=timedelta(hours=1),
-        stale_after=timedelta(hours=1),
-        lost_after=timedelta(seconds=20),
-        unknown_after=timedelta(hours=1),
-        now=None,
-    )
+    parameters = manifest_due.maintenance_parameters("postgresql", Settings(), None)
+    step = rescue.select_maintenance_needs("postgresql"), parameters
     (look,) = sent_by(store, lambda connection: run_together(connection, step))
 
     plan = plan_of(store, look, at_the_gate=False, is_run=True)

@@ -18,10 +18,10 @@ from sqlalchemy import delete, select, text, update
 
 from trax import Item, Retry, Trax, cron, every, junction
 from trax.app.queue import enqueue_without_code
-from trax.engine.cycle import repair_silent_manifests
 from trax.engine.finish import finish
 from trax.engine.manifest_manager import ManagerInput
-from trax.engine.parking import FleetCache
+from trax.engine.rescue import repair_silent_manifests
+from trax.engine.routing import FleetCache
 from trax.errors import TraxError
 from trax.records.result import ResultKind, RunResult
 from trax.records.states import State

@@ -11,7 +11,7 @@ from tests.support import mailman
 from trax.events import Topic
 from trax.remote.receiver import Receiver
 from trax.testing.submitter_contract import ProcessEngine
-from trax.worker import loops
+from trax.worker import loop as worker_loops
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,10 +76,10 @@ class Here(LetterEngine):
 class Struck:
     """What `app.receiving()` makes, taken apart: it may end without a word to anybody."""
 
-    def __init__(self, app: Trax, receiver: Receiver, mail: Path, finishing: loops.Loop) -> None:
+    def __init__(self, app: Trax, receiver: Receiver, mail: Path, finishing: worker_loops.Loop) -> None:
         self._app = app
         self._receiver = receiver
-        self._loops = [finishing, loops.heartbeat(app.parts, receiver)]
+        self._loops = [finishing, worker_loops.heartbeat(app.parts, receiver)]
         self._forget = app.parts.events.listen(Topic.ENDED, finishing.wake)
         self._reading = asyncio.create_task(self._read(mail))
         self._tasks = [asyncio.create_task(loop.run()) for loop in self._loops]
@@ -89,7 +89,7 @@ class Struck:
         app = site.app()
         store = await app.parts.store.open()
         receiver = await Receiver.start(app.parts, store, 20)
-        return cls(app, receiver, mail, loops.finisher(app.parts, store, receiver))
+        return cls(app, receiver, mail, worker_loops.finisher(app.parts, store, receiver))
 
     async def end(self) -> None:
         await self._no_more_letters()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import BaseModel
 
 from trax import Cancel, Retry, RetryAfter, Snooze, Trax, cron, every, exclude, fire_all, junction
-from trax.inspect.drawn_job import DrawnJob
+from trax.inspect.simulation import DrawnJob
 
 if TYPE_CHECKING:
     from random import Random

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.support import sqs_far
 
-from trax.remote.sqs.workers import SqsWorkers
+from trax.remote.sqs import SqsWorkers
 from trax.testing.submitter_contract import ProcessEngine
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Any
 import boto3.session
 from botocore.config import Config
 
-from trax.remote.sqs.consumer import SqsConsumer
+from trax.remote.sqs import SqsConsumer
 from trax.testing.submitter_contract import Workspace
 from trax.worker.loop import StopSignals
 

@@ -13,9 +13,8 @@ from tests.support.results import run_result
 from tests.support.take import take
 
 from trax import Trax, cron, every, exclude, fire_all, junction
-from trax.engine.cycle import run_manager_cycle
 from trax.engine.finish import apply_results
-from trax.engine.manifest_manager import ManagerInput, ManagerResult
+from trax.engine.manifest_manager import ManagerInput, ManagerResult, run_manager_cycle
 from trax.records.result import ResultKind
 from trax.records.states import State
 from trax.schedule.builder import Declarations

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from trax import Retry, TraxError
 from trax.engine.retry import policy_of
-from trax.records.retry_policy import LONGEST_DURATION, RetryPolicy
+from trax.records.manifest import LONGEST_DURATION, RetryPolicy
 
 NOTHING = timedelta(0)
 HOUR = timedelta(hours=1)

@@ -9,7 +9,7 @@ import pytest
 
 from trax.errors import InvalidSetting
 from trax.settings import SettingKeywords, Settings
-from trax.settings.keywords import DurationValue
+from trax.settings.settings import DurationValue
 
 
 def test_the_environment_overrides_what_code_says() -> None:

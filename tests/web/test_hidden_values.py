@@ -15,9 +15,9 @@ from trax.errors import InvalidInput
 from trax.masking import HIDDEN
 from trax.testing import Harness
 from trax.web import Access, create
+from trax.web.api.trains import schema_of
 from trax.web.masking import Mask
 from trax.web.pages.forms import form_of, texts_of, value_of, without_item
-from trax.web.train_schema import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

@@ -12,9 +12,9 @@ from tests.support.control_room import NOON, PASSWORD, access, browser, csrf_tok
 
 from trax import Trax
 from trax.errors import DefinitionError
-from trax.store import passwords as rows
-from trax.store.passwords import StoredPassword
+from trax.store import web_sessions as rows
 from trax.store.schema import tables
+from trax.store.web_sessions import StoredPassword
 from trax.testing import Harness
 from trax.web import Role, User, create
 from trax.web import access as access_web
@@ -71,7 +71,7 @@ async def enter(web: FastAPI, name: str = "olga", password: str = PASSWORD) -> i
 
 async def stored(app: Trax) -> dict[str, StoredPassword]:
     store = await app.parts.store.open()
-    return {row.user: row for row in await store.ask(rows.load_all, app=app.parts.name)}
+    return {row.user: row for row in await store.ask(rows.load_passwords, app=app.parts.name)}
 
 
 async def execute(app: Trax, statement: str) -> None:
@@ -192,7 +192,7 @@ async def test_a_row_that_somebody_wrote_into_the_table_lets_nobody_in(
         StoredPassword("olga", forged, true["olga"].proof),
         StoredPassword("olga", true["vera"].hash, true["vera"].proof),
     ):
-        await store.call(rows.write, row, app=h.app.parts.name, now=NOON)
+        await store.call(rows.write_password, row, app=h.app.parts.name, now=NOON)
         assert [await enter(web, password=word) for word in (WRONG, "hers")] == [401, 401]
         assert checked[-1] == OLD
 

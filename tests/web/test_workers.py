@@ -12,7 +12,7 @@ from tests.support.visitor import Reader
 from trax.testing import Harness
 from trax.web import Access, create
 from trax.web.pages import home as page
-from trax.worker.work_filter import WorkFilter, WorkFilterKeywords
+from trax.worker.parts import WorkFilter, WorkFilterKeywords
 from trax.worker.worker import Worker
 
 if TYPE_CHECKING:

@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from trax.web.limits import WebLimits
     from trax.worker.entry import QueuedEntry
     from trax.worker.loop import Loop
+    from trax.worker.parts import WorkFilterKeywords
     from trax.worker.recorded_run import Remote, RemoteExecutor
-    from trax.worker.work_filter import WorkFilterKeywords
 
 In = TypeVar("In")
 Out = TypeVar("Out")

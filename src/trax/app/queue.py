@@ -27,7 +27,7 @@ from trax.events import Topic
 from trax.masking import NOT_STORED, SECRET_KEY
 from trax.records import Metadata, State
 from trax.records.audit import MAX_IDS
-from trax.records.retry_policy import RetryPolicy
+from trax.records.manifest import RetryPolicy
 from trax.records.states import Origin
 from trax.store import callers, groups
 from trax.store.runs import metadata

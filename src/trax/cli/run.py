@@ -92,7 +92,7 @@ def worker(
     from trax.cli.serve import database_warnings, serve
     from trax.server.processes import end_with_parent, keep_running
     from trax.server.roles import ProcessRole
-    from trax.worker.work_filter import WorkFilter, WorkFilterKeywords
+    from trax.worker.parts import WorkFilter, WorkFilterKeywords
 
     loaded, only = load_app(app), WorkFilterKeywords(trains=_names(trains), groups=_names(groups))
     WorkFilter.parse(loaded.trains, only)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from trax.cli.logs import LogOptions, RecentLines
     from trax.store import Store
     from trax.web.serve import WebListener
-    from trax.worker.work_filter import WorkFilterKeywords
+    from trax.worker.parts import WorkFilterKeywords
 
 
 def open_web_listener(port: int, host: str, *, by: str, insecure_local: bool = False) -> WebListener:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from trax.engine.retry import default_policy, jitter
 from trax.events import Topic
+from trax.records.manifest import RetryPolicy, should_give_up
 from trax.records.result import ResultKind
-from trax.records.retry_policy import RetryPolicy, should_give_up
 from trax.records.work_queue_entry import new_external_id
 from trax.schedule.decide import change_after
 from trax.store import dead_letters
@@ -118,7 +118,8 @@ def _requeue_interrupted(connection: Connection, results: Sequence[RunResult], n
         for result in results
         if result.kind is ResultKind.INTERRUPTED
     }
-    requeue.put_back(connection, interrupted, attempts=0)
+    if interrupted:
+        requeue.put_back(connection, interrupted, attempts=0)
 
 
 def _is_failure_without_manifest(result: RunResult) -> bool:

@@ -8,8 +8,15 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from trax.engine.capacity import Capacity, select_within
-from trax.engine.parking import FleetCache, park_unstartable, unpark_startable
-from trax.engine.routing import LOCAL, Routing, WorkerFleet, add_fleet_routes
+from trax.engine.routing import (
+    FleetCache,
+    Routing,
+    WorkerFleet,
+    add_fleet_routes,
+    park_unstartable,
+    unpark_startable,
+)
+from trax.engine.submitter import LOCAL
 from trax.settings import Settings
 from trax.store import Connection, admission, gate, quick_gate
 from trax.store.admission import Admission

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -86,6 +87,7 @@ class LiveSettings:
         in_force, _ = self._base.with_overrides(_values(rows))
         return in_force.to_json_values(name for name in names if name in Settings.model_fields)
 
+    @cached_property
     def base_as_json(self) -> str:
         """The settings from code and environment as JSON, for processes without this server's code."""
         return json.dumps(self._base.to_json_values(Settings.model_fields.keys() - {"listen_url"}))

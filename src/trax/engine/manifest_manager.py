@@ -5,13 +5,19 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from trax.bounds import LARGEST_COUNT
 from trax.engine.finish import record_cycle
-from trax.engine.parking import FleetCache, expire_parked, requeue_runs_without_worker
-from trax.engine.rescue import WORKER_LOST, can_declare_lost, count_as_failures
+from trax.engine.rescue import (
+    STALE_IN_PROGRESS,
+    STALE_PENDING,
+    WORKER_LOST,
+    can_declare_lost,
+    count_as_failures,
+)
 from trax.engine.retry import jitter, rules_of
+from trax.engine.routing import FleetCache, expire_parked, requeue_runs_without_worker
 from trax.events import Topic
 from trax.records.manifest import Decision, ManifestState, ToDeadLetter, ToDefer, ToEnqueue, ToRest, ToWait
 from trax.records.states import Origin, ScheduleType
@@ -25,28 +31,19 @@ from trax.store.announce import announce
 from trax.store.faults import RowsRefused, try_together
 from trax.store.manifests import manifest_due, manifest_rows
 from trax.store.manifests.manifest_due import CycleStart
-from trax.store.queue.due_entries import insert_statements
+from trax.store.queue.entry_batches import insert_statements
 from trax.store.runs import rescue
 from trax.store.runs.hand_over import return_to_outbox
-from trax.store.runs.rescue import MaintenanceNeeds, ReapCause, ReapedRun
+from trax.store.runs.rescue import MaintenanceNeeds, ReapedRun
 from trax.train import junction, train
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from trax.store import Store
 
 
 logger = logging.getLogger(__name__)
-
-
-STALE_PENDING: Final = ReapCause(
-    "reap_stale_pending_metadata", "StalePendingTimeout", "handed over, but not started in time"
-)
-
-STALE_IN_PROGRESS: Final = ReapCause(
-    "reap_stale_in_progress_metadata",
-    "StaleInProgressTimeout",
-    "not ended in time, and no live worker holds it",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +270,8 @@ def count_reaped_runs(
     cycle.
     """
     reaped = [*pending.runs, *in_progress.runs]
-    count_as_failures(connection, reaped, settings, now=now)
+    if reaped:
+        count_as_failures(connection, reaped, settings, now=now)
     return FailedManifests([run.manifest_id for run in reaped if run.manifest_id is not None])
 
 
@@ -394,6 +392,27 @@ manifest_manager = train(
 )
 
 
+def run_manager_cycle(
+    connection: Connection,
+    store: Store,
+    settings: Settings,
+    manager_input: ManagerInput,
+    *,
+    settings_from_rows: Callable[[dict[str, str]], Settings] | None = None,
+) -> ManagerResult | None:
+    """Run one cycle; None if another server holds the leader lock, or the manager is disabled.
+
+    `settings_from_rows` returns the settings in effect for the rows that operators have edited.
+    """
+    cycle_start = manifest_due.start_cycle(connection, settings, now=store.statement_now())
+    settings = settings_from_rows(cycle_start.settings) if settings_from_rows else settings
+    if not (cycle_start.is_leader and settings.manifest_manager_enabled):
+        return None
+    extra = {Connection: connection, Settings: settings, datetime: cycle_start.now, CycleStart: cycle_start}
+    result = manifest_manager.run_blocking(manager_input, extra=extra)
+    return replace(result, stale_priorities=cycle_start.maintenance.stale_priorities)
+
+
 def create_entries(
     connection: Connection,
     due: Sequence[tuple[ManifestState, ToEnqueue]],
@@ -436,9 +455,8 @@ def _create(
     *,
     commit: bool = False,
 ) -> list[int]:
-    inputs = dead_letters.load_failed_inputs(
-        connection, [state.id for state, decision in due if _is_dormant_retry(state, decision)]
-    )
+    retried = [state.id for state, decision in due if _is_dormant_retry(state, decision)]
+    inputs = dead_letters.load_failed_inputs(connection, retried) if retried else {}
     rows = [_row(number, *item, inputs.get(item[0].id)) for number, item in enumerate(due)]
     steps = insert_statements(connection.dialect.name, rows, now=now)
     ids = {name: entry_id for entry_id, name in try_together(connection, *steps, commit=commit)[0]}

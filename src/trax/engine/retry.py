@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Final
 
-from trax.records.retry_policy import RetryPolicy
+from trax.records.manifest import RetryPolicy
 from trax.schedule.decide import Rules
 
 if TYPE_CHECKING:

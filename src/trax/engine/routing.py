@@ -1,23 +1,46 @@
-"""Which submitter executes a train, whether its runs count against the limits, and what workers accept."""
+"""Where a job can run: the routes of trains, what live workers accept, and parking what none of them accepts.
+
+A parked entry uses no capacity. The dispatcher parks and unparks; an entry parked for too long becomes a dead
+letter. A pending run whose last possible worker is gone goes back to the queue.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from trax.engine.submitter import Submitter, check_submitter
-from trax.errors import DefinitionError, did_you_mean
+from trax.clock import format_duration
+from trax.engine.submitter import LOCAL
+from trax.errors import did_you_mean
+from trax.events import Topic
 from trax.records.work_queue_entry import PARKING_SEPARATOR
+from trax.store import dead_letters, gate, workers
+from trax.store.announce import announce
+from trax.store.queue import parking, requeue
+from trax.store.runs import hand_over
+from trax.store.types import parse_mapping, parse_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
 
-    from trax.train import Train
+    from trax.settings import Settings
+    from trax.store import Connection
+    from trax.store.gate_memory import Candidate
+    from trax.store.workers import FleetMark
 
 
-LOCAL: Final = "local"
-"""Trax's own workers. They claim pending runs from the database, so no hand-over is needed."""
+logger = logging.getLogger(__name__)
+
+BATCH_SIZE: Final = 5_000
+"""The maximum number of entries that one dispatch cycle parks or unparks."""
+PARKED_CHECK_INTERVAL: Final = timedelta(seconds=2)
+"""How often parked entries are checked although the workers have not changed: a group may be new."""
+SWEEP_INTERVAL: Final = timedelta(seconds=5)
+"""How often the manager searches for jobs that no worker accepts; not in every cycle, to save work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,94 +70,6 @@ class Routing:
 
     def submitter_of(self, train: str) -> str:
         return self.submitters.get(train, self.default)
-
-
-class Submitters:
-    """The submitters of an app, and the trains routed to them. A train without a route is local."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, Submitter] = {}
-        self._routes: dict[str, list[str]] = {}
-        self._default = LOCAL
-
-    def add(self, submitter: Submitter) -> None:
-        """Register a submitter by its name, so that trains can refer to it: `submitter="cluster"`."""
-        check_submitter(submitter)
-        if submitter.name == LOCAL:
-            raise DefinitionError(f"the name {LOCAL!r} means our own workers; choose another name")
-        registered = self._known.setdefault(submitter.name, submitter)
-        if registered is not submitter:
-            raise DefinitionError(
-                f"there are two submitters named {submitter.name!r}: {registered!r} and {submitter!r}; "
-                "give each a name of its own"
-            )
-
-    def route(self, train: str, to: Submitter | str) -> None:
-        """Route the runs of a train to this submitter. The app validates routes when it starts."""
-        self._routes.setdefault(train, []).append(self._name_of(to))
-
-    @property
-    def default(self) -> str:
-        """The submitter of trains without a route."""
-        return self._default
-
-    @default.setter
-    def default(self, to: Submitter | str) -> None:
-        self._default = self._name_of(to)
-
-    def __iter__(self) -> Iterator[Submitter]:
-        return iter(self._known.values())
-
-    def check(self, trains: Iterable[Train[Any, Any]]) -> None:
-        """Refuse a train that is routed to two submitters, and a submitter name that is not registered."""
-        self._check_known(self._default, "the default submitter")
-        for train in trains:
-            names = self._destinations(train)
-            if len(names) > 1:
-                both = " and ".join(repr(name) for name in names)
-                raise DefinitionError(f"train {train.name!r} is routed to {both}; route it to one of them")
-            for name in names:
-                self._check_known(name, f"train {train.name!r}")
-
-    def build_routing(self, trains: Iterable[Train[Any, Any]]) -> Routing:
-        """The routing of these trains, for the dispatcher."""
-        each = [(train, (train.name, *train.options.aliases)) for train in trains]
-        return Routing(
-            submitters={
-                name: submitter
-                for train, names in each
-                for submitter in self._destinations(train)
-                for name in names
-            },
-            exempt=frozenset(
-                name for train, names in each if train.options.exclude_from_max_active_jobs for name in names
-            ),
-            default=self._default,
-            known=frozenset(name for _, names in each for name in names),
-        )
-
-    def has_local_work(self, trains: Iterable[Train[Any, Any]]) -> bool:
-        """Whether any train runs on Trax's own workers."""
-        destinations = {name for train in trains for name in self._destinations(train) or [self._default]}
-        return LOCAL in (destinations or {self._default})
-
-    def _name_of(self, to: Submitter | str) -> str:
-        if isinstance(to, str):
-            return to
-        self.add(to)
-        return to.name
-
-    def _destinations(self, train: Train[Any, Any]) -> list[str]:
-        own = [train.options.submitter] if train.options.submitter else []
-        return list(dict.fromkeys([*own, *self._routes.get(train.name, [])]))
-
-    def _check_known(self, name: str, subject: str) -> None:
-        known = [LOCAL, *self._known]
-        if name not in known:
-            raise DefinitionError(
-                f"{subject}: there is no submitter {name!r}{did_you_mean(name, known)}; "
-                f"known are {', '.join(known)}; add it with app.submitters.add(…)"
-            )
 
 
 class AcceptedWork(NamedTuple):
@@ -208,3 +143,186 @@ def add_fleet_routes(routing: Routing, fleet: WorkerFleet) -> Routing:
     """Add the routes of other servers for trains that this server's code does not have."""
     elsewhere = {train: to for train, to in fleet.routes.items() if train not in routing.known}
     return routing.extend(elsewhere) if elsewhere else routing
+
+
+class FleetCache:
+    """A cache of the fleet, read again when a worker has registered or left.
+
+    `extra_fleet` returns workers that have no rows: tests have workers only while they work.
+    """
+
+    def __init__(self, extra_fleet: Callable[[], WorkerFleet] | None = None) -> None:
+        self._extra_fleet = extra_fleet
+        self._mark: FleetMark | None = None
+        self._fleet = WorkerFleet()
+        self._group_names: dict[int, str] = {}
+        self._parked_checked_at: datetime | None = None
+        self._swept_at: datetime | None = None
+        self._warned: set[str] = set()
+
+    def current(self, connection: Connection, mark: FleetMark) -> WorkerFleet:
+        if mark != self._mark:
+            self._fleet, self._mark, self._parked_checked_at = load_fleet(connection), mark, None
+        return self._fleet if self._extra_fleet is None else self._extra_fleet().merge(self._fleet)
+
+    def load(self, connection: Connection) -> WorkerFleet:
+        """Read the fleet from the database, without the cache."""
+        fleet = load_fleet(connection)
+        return fleet if self._extra_fleet is None else self._extra_fleet().merge(fleet)
+
+    def group_names(self, connection: Connection, entries: Sequence[Candidate]) -> dict[int, str]:
+        """The names of these entries' groups, by id. A group never changes its name, so each is read once."""
+        ids = {entry.group_id for entry in entries if entry.group_id is not None}
+        unknown = ids - self._group_names.keys()
+        if unknown:
+            self._group_names |= parking.group_names(connection, unknown)
+        return self._group_names
+
+    def is_parked_check_due(self, now: datetime) -> bool:
+        """Whether to check parked entries now: after a change of workers, or every PARKED_CHECK_INTERVAL."""
+        if _is_recent(self._parked_checked_at, PARKED_CHECK_INTERVAL, now):
+            return False
+        self._parked_checked_at = now
+        return True
+
+    def is_sweep_due(self, now: datetime) -> bool:
+        """Whether to search now for entries parked too long and for runs that no worker accepts."""
+        if _is_recent(self._swept_at, SWEEP_INTERVAL, now):
+            return False
+        self._swept_at = now
+        return True
+
+    def warn_missing(self, fleet: WorkerFleet, keys: set[str]) -> None:
+        """Log each missing train or group once, and again if it disappears a second time."""
+        for key in sorted(keys - self._warned):
+            text = "%s; its entries are parked until a worker that accepts them registers"
+            logger.warning(text, fleet.describe_missing(key), extra={"train": parking.train_of(key)})
+        self._warned |= keys
+
+    def note_available(self, keys: set[str]) -> None:
+        self._warned -= keys
+
+
+def load_fleet(connection: Connection) -> WorkerFleet:
+    """Read what live workers accept and what servers route."""
+    rows = workers.load_fleet(connection)
+    return WorkerFleet(
+        workers=tuple(
+            AcceptedWork(
+                frozenset((*parse_names(row.trains), *parse_names(row.aliases))),
+                None if row.groups is None else frozenset(parse_names(row.groups)),
+            )
+            for row in rows
+            if row.kind == "worker"
+        ),
+        routes={train: to for row in rows for train, to in parse_mapping(row.routes).items()},
+    )
+
+
+def park_unstartable(
+    connection: Connection,
+    fleets: FleetCache,
+    fleet: WorkerFleet,
+    candidates: list[Candidate],
+    *,
+    has_more: bool,
+    now: datetime,
+) -> list[Candidate]:
+    """Park the entries that no worker or submitter can start; returns the others.
+
+    If the window was cut, more entries are read, so that a flood is parked in a few cycles. Without any
+    worker or submitter nothing is parked: there is nothing that these entries could block.
+    """
+    startable = _select_startable(connection, fleets, fleet, candidates)
+    if len(startable) == len(candidates):
+        return candidates
+    if fleet.is_empty:
+        return []
+    if has_more:
+        candidates = gate.load_first(connection, limit=BATCH_SIZE)
+        startable = _select_startable(connection, fleets, fleet, candidates)
+    names = fleets.group_names(connection, candidates)
+    startable_ids = {entry.id for entry in startable}
+    keys = {
+        entry.id: fleet.parking_key(entry.train, names.get(entry.group_id or 0))
+        for entry in candidates
+        if entry.id not in startable_ids
+    }
+    parking.park(connection, keys, now=now)
+    fleets.warn_missing(fleet, set(keys.values()))
+    return startable
+
+
+def unpark_startable(connection: Connection, fleets: FleetCache, fleet: WorkerFleet, *, now: datetime) -> int:
+    """Put parked entries back in the queue that a worker now accepts; returns how many."""
+    if fleet.is_empty or not fleets.is_parked_check_due(now):
+        return 0
+    available = {key for key in parking.keys(connection) if fleet.is_available(key)}
+    if not available:
+        return 0
+    fleets.note_available(available)
+    return parking.unpark(connection, available, limit=BATCH_SIZE)
+
+
+def expire_parked(
+    connection: Connection, fleet: WorkerFleet, settings: Settings, *, now: datetime
+) -> list[int]:
+    """Write dead letters for entries that were parked for too long; returns the entries' ids."""
+    timeout = settings.unknown_train_timeout or settings.stale_pending_timeout
+    late = parking.expire(connection, parked_before=now - timeout)
+    waited = format_duration(timeout)
+    reasons = {
+        entry.id: f"{fleet.describe_missing(entry.parked)}; it was parked for {waited} and never ran"
+        for entry in late
+    }
+    alone = [
+        dead_letters.build_from_entry(entry, reasons[entry.id], retry_count=0)
+        for entry in late
+        if entry.manifest_id is None
+    ]
+    dead_letters.add(connection, alone, now=now)
+    of_manifests = {
+        entry.manifest_id: (reasons[entry.id], None) for entry in late if entry.manifest_id is not None
+    }
+    if of_manifests:
+        hand_over.give_up_manifests(connection, of_manifests, now=now)
+        announce(connection, Topic.MANIFEST)
+    for entry in late:
+        extra = {"entry_id": entry.id, "train": entry.train}
+        logger.warning("entry %s became a dead letter: %s", entry.id, reasons[entry.id], extra=extra)
+    if late:
+        announce(connection, Topic.FINISHED)
+    return [entry.id for entry in late]
+
+
+def requeue_runs_without_worker(
+    connection: Connection, fleet: WorkerFleet, settings: Settings, *, now: datetime
+) -> list[int]:
+    """Put pending runs back in the queue that no live worker accepts any more; returns their ids."""
+    if fleet.is_empty:
+        return []
+    pending = parking.load_unclaimed(connection, created_before=now - settings.worker_lost_after)
+    ids = [run.id for run in pending if not fleet.can_start(run.train, run.group)]
+    if not ids:
+        return []
+    reason = "no live worker accepts it any more; it was put back in the queue"
+    cancelled = parking.cancel_unclaimed(connection, ids, reason=reason, now=now)
+    requeue.put_back(connection, dict.fromkeys(cancelled), attempts=0)
+    logger.warning("runs %s were put back in the queue: no live worker accepts them any more", ids)
+    return ids
+
+
+def _is_recent(moment: datetime | None, period: timedelta, now: datetime) -> bool:
+    return moment is not None and timedelta() <= now - moment < period
+
+
+def _select_startable(
+    connection: Connection, fleets: FleetCache, fleet: WorkerFleet, candidates: list[Candidate]
+) -> list[Candidate]:
+    if fleet.accepts_any:
+        return candidates
+    if not fleet.is_by_group:
+        trains = fleet.trains
+        return [entry for entry in candidates if entry.train in trains]
+    names = fleets.group_names(connection, candidates)
+    return [entry for entry in candidates if fleet.can_start(entry.train, names.get(entry.group_id or 0))]

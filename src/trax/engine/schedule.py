@@ -1,10 +1,20 @@
-"""Create and delete manifests at run time: the same declarations as in code, written at once."""
+"""Write manifests: those that code declares, when a server starts, and others at run time; delete them."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from trax.engine.seed import find_renames, rename, retire, seed
+from trax.engine.rescue import can_declare_lost, recover
+from trax.engine.seed import (
+    RetirementResult,
+    find_renames,
+    prune_groups,
+    rename,
+    retire,
+    retire_undeclared,
+    seed,
+)
 from trax.engine.trigger import manifest_not_found, manifest_retired_conflict
 from trax.errors import DefinitionError
 from trax.events import Topic
@@ -15,10 +25,12 @@ from trax.store.announce import announce
 from trax.store.manifests import manifest_rows, manifest_seed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from datetime import datetime
 
+    from trax.engine.seed import SeedPlan
     from trax.records import Manifest
+    from trax.records.worker import HeartbeatStreak
     from trax.schedule.declaration import Timetable
     from trax.settings import Settings
     from trax.store import Connection, Store
@@ -96,3 +108,32 @@ def _refuse_declared(connection: Connection, renamed: Mapping[str, str]) -> None
                 f"manifest {renamed[row.external_id]!r} is renamed from {row.external_id!r}, which is "
                 f"declared in code; rename it there"
             )
+
+
+def start_up(
+    connection: Connection,
+    store: Store,
+    timetable: Timetable,
+    settings: Settings,
+    on_progress: Callable[[int, int], None] | None = None,
+    app: str = "default",
+    heartbeat_streak: HeartbeatStreak | None = None,
+) -> SeedPlan:
+    """Recover, rename, retire and seed under the leader lock: servers that start together take turns.
+
+    `retired.postponed` has the undeclared manifests that `retire_undeclared` must retire later.
+    """
+    dialect.lift_limits(connection)
+    dialect.take_leader_lock(connection)
+    now = store.now(connection)
+    if settings.recover_stuck_jobs_on_startup and can_declare_lost(heartbeat_streak, settings, now):
+        recover(connection, settings, now=now)
+    rename(connection, timetable, now=now)
+    retired = RetirementResult()
+    if settings.prune_orphaned_manifests:  # before seeding, so that no manifest can depend on a retired one
+        retired = retire_undeclared(connection, timetable, settings, app=app, now=now)
+    check_stored_graph(connection, timetable)
+    plan = seed(connection, timetable, settings, now=now, app=app, on_progress=on_progress)
+    if settings.prune_orphaned_manifests:
+        prune_groups(connection, timetable)
+    return replace(plan, retired=retired)

@@ -18,8 +18,6 @@ Simulate
 simulate.py          the simulated runs of an app's manifests (`trax simulate`)
 forecast_figures.py  their lateness, the use of limits, the duration of chains
 gantt.py             a chart of one simulated day
-simulation.py        the database in memory, the virtual clock and the order of events of a simulation
+simulation.py        its database in memory, virtual clock and order of events; its duties, and what trains do
 virtual_server.py    a server of a simulation: the turns of its duties
-virtual_duties.py    when each duty of such a server runs again
-drawn_job.py         what the code of trains does in a simulation
 """

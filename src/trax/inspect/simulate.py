@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from trax.clock import utc_now
 from trax.engine.live_settings import LiveSettings
-from trax.engine.routing import LOCAL, Routing, Submitters
+from trax.engine.submitter import LOCAL, Submitters
 from trax.errors import DefinitionError, did_you_mean
-from trax.inspect.drawn_job import DrawnJob
-from trax.inspect.simulation import Simulation
+from trax.inspect.simulation import DrawnJob, Simulation
 from trax.inspect.virtual_server import VirtualServer
 from trax.records.manifest import ManifestGroup
 from trax.settings import Settings
@@ -32,6 +31,7 @@ from trax.worker.heartbeat import Heartbeat
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from trax.engine.routing import Routing
     from trax.schedule.declaration import Timetable
     from trax.store import Connection, Store
     from trax.store.runs.claim import Claimed

@@ -1,8 +1,9 @@
 """The core of a simulation: a database in memory, a virtual clock, and the order of events from one seed.
 
 What happens are transactions of the real engine (`virtual_server.py` has the servers that run them). Only
-time, the work of trains and what goes wrong are virtual. No thread is started and nothing waits, so that the
-same seed gives the same events in the same order.
+time, the work of trains and what goes wrong are virtual: a `Workload` draws what their code does. No thread
+is started and nothing waits, so that the same seed gives the same events in the same order. `Duties` says
+when each duty of a server runs again: after a wake-up, at a moment, or at a poll.
 """
 
 from __future__ import annotations
@@ -10,26 +11,33 @@ from __future__ import annotations
 import heapq
 import logging
 from collections import Counter, deque
+from collections.abc import Callable
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from enum import Enum
+from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from trax.engine.retry import JITTER
-from trax.errors import StoreUnavailable
+from trax.errors import RunCancelled, Snooze, StoreError, StoreUnavailable
 from trax.events import Topic
 from trax.store import Store
 from trax.store.announce import Announcer
 from trax.store.url import IN_MEMORY
+from trax.train import Cancelled, Done, Failed, Interrupted, Outcome
+from trax.train.outcome import describe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Generator, Iterable
     from collections.abc import Set as AbstractSet
-    from datetime import datetime, timedelta
 
     from trax.inspect.virtual_server import VirtualServer
     from trax.store import Connection
     from trax.store.pipeline import BoundStatement, Rows
+    from trax.store.runs.claim import Claimed
+
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -312,3 +320,122 @@ class Simulation:
                 server.wake(topic)
             elif not is_handled and not self.faults.loses_wake_up(server, topic):
                 server.wake(topic, self.faults.notification_seconds())
+
+
+class DrawnJob(NamedTuple):
+    """What the code of a train does in one run: how long it takes, and what it raises."""
+
+    seconds: float
+    raised: Exception | None = None
+
+
+class Workload(Protocol):
+    """Draws what the code of trains does."""
+
+    def draw(self, job: Claimed, server: VirtualServer) -> DrawnJob: ...
+
+
+def outcome_of(job: Claimed, raised: Exception | None) -> Outcome[Any]:
+    """What a run that raises this ends with, as of a real one."""
+    if raised is None:
+        return Done(None)
+    if isinstance(raised, RunCancelled):
+        return Cancelled(str(raised))
+    if isinstance(raised, Snooze):
+        return Interrupted(str(raised), raised.delay)
+    return Failed(
+        raised, describe(raised, train=job.train, external_id=job.external_id, junction="simulated")
+    )
+
+
+FAILURE_PAUSE: Final = 1.0
+POLL_JITTER: Final = 0.2
+
+
+@dataclass(slots=True)
+class Duty:
+    """One duty: it has one event at a time, and a wake-up moves it forward."""
+
+    name: str
+    turn: Callable[[], float | None]
+    poll_seconds: Callable[[], float]
+    comes_last: bool = False
+    event: int = 0
+    next_at: datetime | None = None
+    is_requested: bool = True
+
+
+class Duties:
+    """The duties of one server, by name. A turn returns the seconds until it must run again, or None."""
+
+    def __init__(self, simulation: Simulation, server: VirtualServer) -> None:
+        self._simulation = simulation
+        self._server = server
+        self._duties: dict[str, Duty] = {}
+
+    @property
+    def names(self) -> set[str]:
+        return set(self._duties)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._duties
+
+    def add(
+        self,
+        name: str,
+        turn: Callable[[], float | None],
+        poll_seconds: Callable[[], float],
+        *,
+        seconds: float | None = None,
+        comes_last: bool = False,
+    ) -> None:
+        """Begin a duty, after so many seconds or else at its first poll."""
+        duty = self._duties[name] = Duty(name, turn, poll_seconds, comes_last)
+        self._schedule(duty, poll_seconds() if seconds is None else seconds)
+
+    def remove(self, names: Iterable[str]) -> None:
+        for name in names:
+            del self._duties[name]
+
+    def request(self, name: str, seconds: float = 0.0) -> None:
+        """Let a duty run after so many seconds at the latest, if this server has it."""
+        duty = self._duties.get(name)
+        if duty is None:
+            return
+        moment = self._simulation.now + timedelta(seconds=seconds)
+        if duty.next_at is None or duty.next_at > moment:
+            self._schedule(duty, seconds)
+        duty.is_requested = True
+
+    def is_requested(self, name: str) -> bool:
+        """Whether the turn of this duty was asked for, and is not a mere poll."""
+        return self._duties[name].is_requested
+
+    def after(self, seconds: float, act: Callable[[], None]) -> int:
+        """Let this happen after so many seconds of the server's own clock."""
+        moment = self._simulation.now + timedelta(seconds=seconds / self._server.clock_rate)
+        return self._simulation.at(self._simulation.round_off(moment), act, self._server)
+
+    def _schedule(self, duty: Duty, seconds: float) -> None:
+        duty.next_at = self._simulation.now + timedelta(seconds=seconds / self._server.clock_rate)
+        duty.event += 1
+        turn = partial(self._turn, duty, duty.event)
+        self._simulation.at(duty.next_at, turn, self._server, comes_last=duty.comes_last)
+
+    def _turn(self, duty: Duty, event: int) -> None:
+        """Run the duty, unless it was moved forward since; then sleep until it is due or polls."""
+        if self._duties.get(duty.name) is not duty or duty.event != event:
+            return
+        duty.next_at = None
+        try:
+            seconds = duty.turn()
+        except StoreError as error:
+            if not error.transient:
+                raise
+            seconds = FAILURE_PAUSE
+        if self._duties.get(duty.name) is not duty:
+            return
+        poll = duty.poll_seconds() * self._simulation.random.uniform(1 - POLL_JITTER, 1)
+        if duty.next_at is None:  # else it was woken meanwhile
+            duty.is_requested = seconds is not None and seconds <= poll
+            self._schedule(duty, poll if seconds is None else min(seconds, poll))

@@ -11,19 +11,18 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from trax.engine.cycle import repair_silent_manifests, run_manager_cycle
 from trax.engine.dead_letters import clean_dead_letters
 from trax.engine.finish import finish
 from trax.engine.job_dispatcher import run_dispatch_cycle
-from trax.engine.manifest_manager import ManagerInput
+from trax.engine.manifest_manager import ManagerInput, run_manager_cycle
 from trax.engine.metadata_cleanup import DisposableTrains, clean_metadata
-from trax.engine.parking import FleetCache
+from trax.engine.rescue import repair_silent_manifests
+from trax.engine.routing import FleetCache
+from trax.engine.schedule import start_up
 from trax.engine.seed import declaration_digest, retire_undeclared
-from trax.engine.startup import start_up
 from trax.errors import StoreError
 from trax.events import Topic
-from trax.inspect.drawn_job import outcome_of
-from trax.inspect.virtual_duties import Duties
+from trax.inspect.simulation import Duties, outcome_of
 from trax.records.states import CancelReason
 from trax.records.worker import HeartbeatStreak, WorkerKind
 from trax.store import groups, stats, workers
@@ -36,8 +35,8 @@ from trax.store.runs import claim, metadata
 from trax.store.runs.claim import Claimed
 from trax.train import Cancelled, Done, Interrupted, Outcome
 from trax.worker.job_runner import build_result, success_result
-from trax.worker.loops import announce_capacity, interval_seconds
-from trax.worker.work_filter import ANY_WORK
+from trax.worker.loop import announce_capacity, interval_seconds
+from trax.worker.parts import ANY_WORK
 from trax.worker.worker import ClaimTracker
 
 if TYPE_CHECKING:
@@ -47,8 +46,7 @@ if TYPE_CHECKING:
     from trax.engine.job_dispatcher import DispatchResult
     from trax.engine.manifest_manager import ManagerResult
     from trax.engine.seed import SeedPlan
-    from trax.inspect.drawn_job import Workload
-    from trax.inspect.simulation import Simulation
+    from trax.inspect.simulation import Simulation, Workload
     from trax.records.result import RunResult
     from trax.schedule.declaration import Timetable
     from trax.store import Connection, Store

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 from trax.bounds import LARGEST_ID, is_id
 from trax.engine.capacity import select_within
 from trax.engine.job_dispatcher import MAX_ENTRIES_PER_CYCLE, build_capacity
-from trax.engine.parking import load_fleet
 from trax.engine.retry import rules_of
-from trax.engine.routing import LOCAL, Routing, WorkerFleet, add_fleet_routes
+from trax.engine.routing import Routing, WorkerFleet, add_fleet_routes, load_fleet
+from trax.engine.submitter import LOCAL
 from trax.engine.trigger import HOW_TO_RESTORE, manifest_not_found
 from trax.errors import NotFound
 from trax.records.manifest import ManifestState, ToDeadLetter, ToDefer, ToEnqueue, ToRest, ToWait

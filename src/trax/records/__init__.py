@@ -2,8 +2,7 @@
 
 states.py            states, statuses and other enums, and the allowed transitions
 schedule.py          schedules, exclusions, misfire policies, timings
-manifest.py          manifests and groups, the state of a manifest, and decisions about it
-retry_policy.py      how often to retry, and how long to wait
+manifest.py          manifests and groups, the state of a manifest, decisions about it; retry policies
 work_queue_entry.py  entries of the work queue, and new external ids
 metadata.py          runs, log lines, progress, junction timings
 result.py            the result of a run, for its manifest

@@ -7,7 +7,7 @@ inline.py     in this process, during the hand-over
 http/         in processes with an HTTP endpoint
 celery.py     in Celery workers
 ray/          in tasks of a Ray cluster
-sqs/          in consumers of an Amazon SQS queue
+sqs.py        in consumers of an Amazon SQS queue, or in an AWS Lambda function
 
 Write your own with `trax.Submitter`: a name, and a function that submits a batch.
 """

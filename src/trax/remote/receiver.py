@@ -17,7 +17,7 @@ from trax.events import Topic
 from trax.records.worker import WorkerKind
 from trax.schedule.validate import SLOTS_OR_NONE
 from trax.store.runs.claim import claim_by_id, trains_of
-from trax.worker import loops
+from trax.worker import loop as worker_loops
 from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -124,8 +124,8 @@ async def run_receiver(
     store = (await parts.store.open()).engine_lane
     receiver = await Receiver.start(parts, store, concurrency, executor=executor)
     receiver.start_heartbeat()
-    finisher = loops.finisher(parts, store, receiver)
-    heartbeat = loops.heartbeat(parts, receiver)
+    finisher = worker_loops.finisher(parts, store, receiver)
+    heartbeat = worker_loops.heartbeat(parts, receiver)
     wakes = (
         parts.events.listen(Topic.ENDED, finisher.wake),
         parts.events.listen(Topic.CANCEL, heartbeat.wake),

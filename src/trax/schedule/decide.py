@@ -8,9 +8,18 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, assert_never
 
 from trax.bounds import LARGEST_COUNT, PRIORITY_MAX
 from trax.errors import DefinitionError
-from trax.records.manifest import Decision, ManifestState, ToDeadLetter, ToDefer, ToEnqueue, ToRest, ToWait
+from trax.records.manifest import (
+    Decision,
+    ManifestState,
+    RetryPolicy,
+    ToDeadLetter,
+    ToDefer,
+    ToEnqueue,
+    ToRest,
+    ToWait,
+    should_give_up,
+)
 from trax.records.result import LockedManifest, ManifestChange, ResultKind
-from trax.records.retry_policy import RetryPolicy, should_give_up
 from trax.records.states import Origin, ScheduleType
 from trax.schedule.due import (
     REGULAR_TYPES,

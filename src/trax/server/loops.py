@@ -13,13 +13,13 @@ from datetime import timedelta
 from time import monotonic, time_ns
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from trax.engine.cycle import repair_silent_manifests, run_manager_cycle
 from trax.engine.dead_letters import clean_dead_letters
 from trax.engine.finish import select_by_id
 from trax.engine.job_dispatcher import bind_quick_dispatch, run_dispatch_cycle
-from trax.engine.manifest_manager import ManagerInput
+from trax.engine.manifest_manager import ManagerInput, run_manager_cycle
 from trax.engine.metadata_cleanup import DisposableTrains, clean_metadata
-from trax.engine.parking import FleetCache
+from trax.engine.rescue import repair_silent_manifests
+from trax.engine.routing import FleetCache
 from trax.engine.seed import retire_undeclared
 from trax.events import Topic
 from trax.records.worker import HeartbeatStreak
@@ -35,8 +35,7 @@ from trax.store.runs import claim
 from trax.store.runs.metadata import finish_statement, parse_finished_ids
 from trax.store.runs.rescue import end_suspended
 from trax.store.types import SQLITE
-from trax.worker.loop import Loop
-from trax.worker.loops import interval_seconds
+from trax.worker.loop import Loop, interval_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence

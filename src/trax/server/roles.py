@@ -17,8 +17,8 @@ from trax.server import loops
 from trax.server.listen import Listener
 from trax.store import workers
 from trax.train.secrets import load_keyring
-from trax.worker import loops as worker_loops
-from trax.worker.work_filter import ANY_WORK
+from trax.worker import loop as worker_loops
+from trax.worker.parts import ANY_WORK
 from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from trax.server.loops import RetirementPlan
     from trax.store import Store
     from trax.worker.loop import Loop
-    from trax.worker.parts import Parts
-    from trax.worker.work_filter import WorkFilter
+    from trax.worker.parts import Parts, WorkFilter
 
 logger = logging.getLogger(__name__)
 

@@ -6,14 +6,14 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from trax.engine.schedule import start_up
 from trax.engine.seed import declaration_digest
-from trax.engine.startup import start_up
 from trax.errors import StoreError
 from trax.records.worker import HeartbeatStreak
 from trax.schedule.validate import CALLABLE_OR_NONE, SLOTS_OR_NONE
 from trax.server.loops import RetirementPlan, RowRepair
 from trax.server.roles import ProcessDuties, ProcessRole
-from trax.worker.work_filter import WorkFilter
+from trax.worker.parts import WorkFilter
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from trax.schedule.declaration import Timetable
     from trax.settings import Settings
     from trax.store import Store
-    from trax.worker.parts import Parts
-    from trax.worker.work_filter import WorkFilterKeywords
+    from trax.worker.parts import Parts, WorkFilterKeywords
 
 
 async def start_process(

@@ -1,7 +1,6 @@
 """All settings with their defaults. Frozen, and validated when created.
 
-settings.py  the settings, one field each
-keywords.py  the same as keyword arguments of `Trax(…)`, for type checkers
+settings.py  the settings, one field each; the same as keyword arguments of `Trax(…)`
 kinds.py     their types: bounds, and parsing of environment variables
 
 Values come from `Trax(...)`, then from `TRAX_…` environment variables, then from rows that an operator wrote:
@@ -10,8 +9,7 @@ the later source wins.
 
 from __future__ import annotations
 
-from trax.settings.keywords import SettingKeywords
 from trax.settings.kinds import Effective, SettingOrigin
-from trax.settings.settings import PREFIX, Settings
+from trax.settings.settings import PREFIX, SettingKeywords, Settings
 
 __all__ = ["PREFIX", "Effective", "SettingKeywords", "SettingOrigin", "Settings"]

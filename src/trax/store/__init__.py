@@ -22,7 +22,7 @@ migrations/      schema migrations, and `migrate`
 manifests/       table `manifest`
 groups.py        table `manifest_group`
 queue/           table `work_queue`
-gate.py          the gate: read the queue, active runs, limits and free slots under its lock
+gate.py          the gate, under its lock: promote delayed entries; read the queue, active runs, limits, slots
 gate_memory.py   what a dispatcher remembers of its last visit, and where its next reads begin
 quick_gate.py    a whole visit to the gate in one round trip, if it needs no decision
 admission.py     admit entries: mark them dispatched, insert their runs
@@ -31,8 +31,7 @@ dead_letters.py  table `dead_letter`
 workers.py       table `worker`
 settings.py      table `setting`
 audit.py         table `audit`
-passwords.py     table `web_password`
-web_sessions.py  tables `web_session` and `web_link`
+web_sessions.py  tables `web_session`, `web_link` and `web_password`
 stats.py         tables `tally` and `group_tally`: totals of ended runs
 secrets.py       encrypted inputs, in all tables
 

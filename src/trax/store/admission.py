@@ -37,7 +37,7 @@ from trax.store.dialect import (
 )
 from trax.store.pipeline import commit_together
 from trax.store.runs.claim import Claimed, claim_columns
-from trax.store.schema import tables, tables_for
+from trax.store.schema import tables_for
 from trax.store.schema.work_queue import WRITTEN_IN
 from trax.store.types import SQLITE, BigId, Utc, sql_literal
 
@@ -123,7 +123,7 @@ def _parameters(connection: Connection, admissions: Sequence[Admission]) -> dict
     """
     ids = id_document(admission.entry_id for admission in admissions)
     if is_sqlite(connection):
-        run_ids = reserve_ids(connection, tables(connection).metadata, len(admissions))
+        run_ids = reserve_ids(connection, tables_for(SQLITE).metadata, len(admissions))
         rows = [
             {"id": entry_id, "metadata_id": run_id, **dict(zip(KIND_COLUMNS, kind, strict=True))}
             for run_id, (entry_id, *kind, _) in zip(run_ids, admissions, strict=True)

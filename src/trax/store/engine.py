@@ -1,4 +1,4 @@
-"""Engines: open connections and begin transactions in SQLite; time limits. postgresql.py: the other one."""
+"""Engines: open connections of SQLite; time limits. postgresql.py: the other one."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from trax.store.types import SQLITE
 from trax.store.url import MEMORY
 
 if TYPE_CHECKING:
-    from sqlalchemy import URL, Connection, Engine
+    from sqlalchemy import URL, Engine
 
-READ_ONLY_OPTION: Final = "trax_reading"
 BUSY_SECONDS: Final = 30
 BUSY_PAUSE: Final = 0.01
 PREPARE_STATEMENTS: Final = "prepare_statements"
@@ -93,12 +92,12 @@ def _sqlite_engine(url: URL, pool_size: int) -> Engine:
         **size,
     )
     event.listen(engine, "connect", _prepare_sqlite)
-    event.listen(engine, "begin", _begin_sqlite)
+
     return engine
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
-    connection.isolation_level = None  # `_begin_sqlite` sends BEGIN
+    connection.isolation_level = None  # `Store` sends BEGIN
     _enable_wal(connection)
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
@@ -117,9 +116,3 @@ def _enable_wal(connection: sqlite3.Connection) -> None:
             time.sleep(BUSY_PAUSE)
         else:
             return
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    """Take the write lock at BEGIN: a reader that turns into a writer would fail instead of waiting."""
-    reading = connection.get_execution_options().get(READ_ONLY_OPTION, False)
-    connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")

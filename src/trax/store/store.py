@@ -11,11 +11,13 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
+from sqlalchemy import event
+
 from trax.clock import utc_now
 from trax.errors import StoreError, StoreUnavailable
 from trax.store import dialect
 from trax.store.announce import ANNOUNCEMENTS_OPTION, Announcements, Announcer
-from trax.store.engine import LAST_SECONDS, READ_ONLY_OPTION, Timeouts, WaitLimits, open_engine
+from trax.store.engine import LAST_SECONDS, Timeouts, WaitLimits, open_engine
 from trax.store.faults import is_read_only, translate_errors
 from trax.store.migrations import ensure_current, migrate
 from trax.store.pipeline import commit_alone, commit_together
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
+READ_ONLY_OPTION: Final = "trax_reading"
 CLOSE_SECONDS: Final = 10.0
 OPEN_DIRECT_AFTER: Final = 5
 """So many calls of an event loop go through threads before it gets a connection of its own."""
@@ -283,7 +286,16 @@ class Store:
         return self._lane.engine
 
     def _open_engine(self) -> Engine:
-        return open_engine(self._url, pool_size=self._pool_size, wait_limits=self._wait_limits)
+        engine = open_engine(self._url, pool_size=self._pool_size, wait_limits=self._wait_limits)
+        if engine.dialect.name == SQLITE:
+            event.listen(engine, "begin", _begin_sqlite)
+        return engine
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    """Take the write lock at BEGIN: a reader that turns into a writer would fail instead of waiting."""
+    reading = connection.get_execution_options().get(READ_ONLY_OPTION, False)
+    connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
 
 
 def _is_stuck(connection: Connection) -> bool:

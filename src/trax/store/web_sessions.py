@@ -1,20 +1,24 @@
-"""Store dashboard sessions and one-time sign-in links. Secrets are stored as digests only."""
+"""Store dashboard sessions, one-time sign-in links and password hashes. Secrets are stored as digests only.
+
+A stored hash of a user's password is at the current cost, in place of a weaker configured one.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import and_, delete, insert, or_, select, update
 
 from trax.records.audit import SignIn, WebSession
+from trax.store import dialect
 from trax.store.dialect import among, id_document
 from trax.store.listing import RecordQuery, Search
 from trax.store.schema import tables
 from trax.store.types import storable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from datetime import datetime, timedelta
 
     from sqlalchemy import ColumnElement, Connection, Row, Select
@@ -125,3 +129,40 @@ def _search(connection: Connection, session_filter: SessionFilter) -> Search:
 
 
 SESSIONS: Final = RecordQuery(search=_search, records=_select_records, record=_record)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPassword:
+    """The hash of a user's password; `proof` ties it to the configured hash in whose place it is used."""
+
+    user: str
+    hash: str = field(repr=False)
+    proof: str = field(repr=False)
+
+
+def load_passwords(connection: Connection, *, app: str) -> list[StoredPassword]:
+    """Load the rows of an app: at most one for each of its users.
+
+    SQLite may return other types than text, if somebody else wrote them. Such a row is left out.
+    """
+    password = tables(connection).web_password
+    query = select(password.c.user, password.c.hash, password.c.proof).where(password.c.app == app)
+    rows = connection.execute(query).all()
+    return [StoredPassword(*row) for row in rows if all(isinstance(value, str) for value in row)]
+
+
+def write_password(connection: Connection, new: StoredPassword, *, app: str, now: datetime) -> None:
+    """Insert the row of a user, or replace it. If two servers write at once, either row is good."""
+    password = tables(connection).web_password
+    statement = dialect.insert(connection, password).values(app=app, **asdict(new), updated_at=now)
+    changes = {name: statement.excluded[name] for name in ("hash", "proof", "updated_at")}
+    connection.execute(statement.on_conflict_do_update(index_elements=["app", "user"], set_=changes))
+
+
+def delete_void_passwords(connection: Connection, void: Collection[StoredPassword], *, app: str) -> None:
+    """Delete these rows, except those that another server has replaced since they were read."""
+    if not void:
+        return
+    password = tables(connection).web_password
+    is_void = or_(*(and_(password.c.user == row.user, password.c.proof == row.proof) for row in void))
+    connection.execute(delete(password).where(password.c.app == app, is_void))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from datetime import timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import Boolean, delete, func, insert, literal_column, select, text, update
+from sqlalchemy import Boolean, bindparam, delete, func, insert, literal_column, select, text, update
 
 from trax.records.listing import RecordPage
 from trax.records.worker import RunningJob, WorkerKind, WorkerRecord, WorkerView
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
 
-    from sqlalchemy import Connection, Row, ScalarSelect, Select
+    from sqlalchemy import Connection, Delete, Row, ScalarSelect, Select
+    from sqlalchemy.sql.dml import ReturningInsert
 
 
 RUNS_JOBS: Final = "kind IN ('worker', 'receiver')"
@@ -30,9 +32,14 @@ IN_FLEET: Final = "kind IN ('worker', 'scheduler')"
 
 def register(connection: Connection, columns: Mapping[str, Any], *, now: datetime) -> int:
     """Insert a worker. Its id is new, so that it is not mistaken for an earlier worker."""
-    worker = tables(connection).worker
     row = {**columns, "started_at": now, "heartbeat_at": now}
-    return connection.execute(insert(worker).values(row).returning(worker.c.id)).scalar_one()
+    return connection.execute(_insert(connection.dialect.name), row).scalar_one()
+
+
+@cache
+def _insert(dialect: str) -> ReturningInsert[int]:
+    worker = tables_for(dialect).worker
+    return insert(worker).returning(worker.c.id)
 
 
 def record_heartbeat(connection: Connection, worker_id: int, *, concurrency: int, now: datetime) -> bool:
@@ -51,8 +58,13 @@ def record_heartbeats(connection: Connection, ids: Collection[int], *, now: date
 
 
 def remove(connection: Connection, worker_id: int) -> None:
-    worker = tables(connection).worker
-    connection.execute(delete(worker).where(worker.c.id == worker_id))
+    connection.execute(_delete(connection.dialect.name), {"worker_id": worker_id})
+
+
+@cache
+def _delete(dialect: str) -> Delete:
+    worker = tables_for(dialect).worker
+    return delete(worker).where(worker.c.id == bindparam("worker_id"))
 
 
 def delete_lost(connection: Connection, *, silent_since: datetime) -> int:

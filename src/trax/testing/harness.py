@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from trax.engine.dead_letters import clean_dead_letters
 from trax.engine.manifest_manager import ManagerInput
-from trax.engine.parking import FleetCache
-from trax.engine.routing import AcceptedWork, WorkerFleet
+from trax.engine.routing import AcceptedWork, FleetCache, WorkerFleet
 from trax.engine.submitter import open_submitter
 from trax.errors import TraxError, did_you_mean
 from trax.remote.hand_over import HandOver

@@ -3,9 +3,8 @@
 Define
 junction.py      a function, or a class with `__call__`, as one step
 route.py         junctions joined with `>>`; check that they fit (CHAIN001, CHAIN002); plan their execution
-train.py         a named route: a train
+train.py         a named route: a train; the registry, all trains of an app by name
 options.py       retries, limits, priority and hooks of a train
-registry.py      all trains of an app, by name
 
 Types
 annotations.py   resolve and inspect the types of annotations
@@ -14,10 +13,8 @@ memory.py        the values of a run, found by type
 One run
 run.py           execute the steps, return an outcome
 services.py      dependency injection: services, and the arguments of a junction
-threads.py       synchronous code in an async run
-cancellation.py  ask a run to stop
 outcome.py       Done, Failed, Cancelled or Interrupted; error details
-context.py       `current()`: the recorded run
+context.py       around a run: cancel or interrupt it, `current()`, threads for synchronous code
 
 Around it
 codec.py         inputs and outputs as JSON text
@@ -27,9 +24,8 @@ secrets.py       hide secrets in that JSON; the keys that encrypt them
 from __future__ import annotations
 
 from trax.errors import Cancel, RetryAfter, Snooze
-from trax.train.cancellation import Cancellation
 from trax.train.codec import Codec, input_codec, output_codec
-from trax.train.context import Run, current, enter_run, set_current
+from trax.train.context import Cancellation, Run, current, enter_run, set_current
 from trax.train.junction import Junction, junction
 from trax.train.memory import wired
 from trax.train.options import Hook, Retry, TrainKeywords, TrainOptions
@@ -43,11 +39,10 @@ from trax.train.outcome import (
     error_of,
     result_of,
 )
-from trax.train.registry import Registry
 from trax.train.route import Route, Segment, ShortCircuit, check_route, extract, short_circuit, unchecked
 from trax.train.run import TrainRunKeywords
 from trax.train.services import Services
-from trax.train.train import DefinitionKeywords, Train, train, train_of
+from trax.train.train import DefinitionKeywords, Registry, Train, train, train_of
 
 __all__ = [
     "Cancel",

@@ -1,25 +1,170 @@
-"""The current recorded run: `current()`, available in junctions and in the threads they run in."""
+"""Around a run: the token that stops it, `current()`, and the threads of its synchronous code."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from contextvars import ContextVar
+from contextlib import suppress
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from queue import SimpleQueue
+from threading import Lock, RLock, Thread
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar, cast
 
 from trax.bounds import is_number
-from trax.errors import TraxError, format_value
-from trax.train.cancellation import Cancellation
+from trax.errors import RunCancelled, RunInterrupted, RunTimedOut, TraxError, format_value
 from trax.train.secrets import hide_words
 
 if TYPE_CHECKING:
+    from asyncio import Task
     from collections.abc import Awaitable, Callable, Iterable
     from typing import TypeAlias
 
     Reporter: TypeAlias = Callable[[float, str | None], None]
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+BindingT = TypeVar("BindingT", bound="TaskBinding")
+
+
+class Cancellation:
+    """A token that asks a run, and everything it starts with the same token, to stop.
+
+    The first request wins. An async junction is interrupted where it awaits; a synchronous one cannot be, and
+    should check `requested` or call `raise_if_requested()`. No junction starts after a request.
+    """
+
+    # Every run has a token and few use it: defaults on the class make one cheap to create.
+    requested = False
+    is_abandoned = False
+    """Whether the run was abandoned: what it does from now on is not recorded."""
+    reason: str | None = None
+    _error: type[RunCancelled | RunInterrupted] = RunCancelled
+    _bindings: tuple[TaskBinding, ...] = ()
+    _lock: ClassVar = RLock()
+    """Shared by all tokens, to keep them small. Reentrant: a signal handler may cancel while it is held."""
+
+    def __repr__(self) -> str:
+        return f"<Cancellation {self.reason!r}>" if self.requested else "<Cancellation, not requested>"
+
+    def cancel(self, reason: str = "cancelled", *, timed_out: bool = False) -> None:
+        """Ask the run to stop and not to run again; `timed_out`: it exceeded its timeout."""
+        self._request(RunTimedOut if timed_out else RunCancelled, reason)
+
+    def interrupt(self, reason: str = "interrupted") -> None:
+        """Ask the run to stop now and to run again later."""
+        self._request(RunInterrupted, reason)
+
+    def abandon(self, reason: str = "abandoned") -> None:
+        """Stop waiting for the run: its task ends at once, even if one of its threads continues."""
+        self.is_abandoned = True
+        self._request(RunInterrupted, reason)
+        for binding in self._bindings:
+            binding.schedule_cancel()
+
+    @property
+    def has_timed_out(self) -> bool:
+        """Whether the run was asked to stop because it exceeded its timeout."""
+        return self._error is RunTimedOut
+
+    def raise_if_requested(self) -> None:
+        if self.requested:
+            raise self.error()
+
+    def error(self) -> RunCancelled | RunInterrupted:
+        """The error for a run that stopped: the request, or a CancelledError raised by a junction."""
+        return self._error(self.reason or "a junction raised CancelledError")
+
+    def bind(self, task: Task[Any] | None = None) -> TaskBinding:
+        """Cancel a task (default: the calling one) when a stop is requested, until the binding ends."""
+        return self.add(TaskBinding(task or cast("Task[Any]", asyncio.current_task()), self))
+
+    def add(self, binding: BindingT) -> BindingT:
+        with self._lock:
+            self._bindings = (*self._bindings, binding)
+        return binding
+
+    def unbind(self, binding: TaskBinding) -> None:
+        with self._lock:
+            rest = self._bindings[1:] if self._bindings[0] is binding else self._bindings
+            self._bindings = tuple(each for each in rest if each is not binding) if rest else ()
+
+    def _request(self, error: type[RunCancelled | RunInterrupted], reason: str) -> None:
+        with self._lock:
+            if self.requested:
+                return
+            self._error, self.reason, self.requested = error, reason, True
+            bindings = self._bindings
+        for binding in bindings:
+            binding.schedule_cancel()
+
+
+async def await_cancellable(token: Cancellation, work: Awaitable[T]) -> T:
+    """Await the work of a run; a stop request ends it with RunCancelled or RunInterrupted."""
+    binding = token.bind()
+    try:
+        return await work
+    except asyncio.CancelledError as cancelled:
+        raise binding.error(cancelled) from cancelled
+    finally:
+        binding.release()
+
+
+class TaskBinding:
+    """Binds a token to the task of a run. It cancels the task at most once, and never after `release`."""
+
+    _is_delivered = False
+    _is_released = False
+
+    def __init__(self, task: Task[Any], token: Cancellation) -> None:
+        self._task = task
+        self._token = token
+
+    @property
+    def is_over(self) -> bool:
+        """Whether what it was bound for has ended. Read on the event loop only."""
+        return self._is_released
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the event loop is executing this task right now."""
+        return asyncio.current_task(self._task.get_loop()) is self._task
+
+    def schedule_cancel(self) -> None:
+        """Cancel the task from any thread. The loop may already be closed."""
+        with suppress(RuntimeError):
+            self._task.get_loop().call_soon_threadsafe(self._deliver)
+
+    def release(self) -> None:
+        """End the binding, and undo the cancel request it made, if any."""
+        if self._is_released:
+            return
+        self._is_released = True
+        self._token.unbind(self)
+        if self._is_delivered:
+            self._task.uncancel()
+
+    def error(self, cancelled: asyncio.CancelledError) -> RunCancelled | RunInterrupted:
+        """Release the binding and return the error for a run that was cancelled while it waited.
+
+        A CancelledError without a request counts as a cancellation of the run. If other code cancelled the
+        task, the CancelledError is raised again.
+        """
+        self.release()  # first, so that `cancelling` counts only requests of others
+        if self._task.cancelling():
+            raise cancelled
+        error = self._token.error()
+        error.__cause__ = cancelled
+        return error
+
+    def _deliver(self) -> None:
+        # Another thread may have requested a stop just before the run ended. The flag is read and written
+        # on the loop only, so a late delivery cannot cancel the code around the run.
+        if not self.is_over:
+            self._is_delivered = True
+            self._task.cancel()
 
 
 class Activator(Protocol):
@@ -154,3 +299,145 @@ class enter_run:  # noqa: N801 - used like a function in a with statement
 
     def __exit__(self, *_: object) -> None:
         _current.reset(self._token)
+
+
+_threads: ContextVar[DaemonThreads | None] = ContextVar("trax_threads", default=None)
+
+
+def use_threads(threads: DaemonThreads) -> None:
+    """Use these threads for synchronous code in the current context, not the loop's small default pool."""
+    _threads.set(threads)
+
+
+class DaemonThreads:
+    """An unbounded pool of daemon threads, reused when idle, that never delays the end of the process.
+
+    The standard pool joins its threads when the interpreter exits: a junction that never returns would keep
+    a stopping process alive.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._lock = Lock()
+        self._threads = 0
+        self.idle = 0
+        """Number of idle threads."""
+        self._is_closed = False
+
+    def start(self, call: Callable[[], None]) -> None:
+        """Run a call, which must not raise, in an idle thread or a new one."""
+        with self._lock:
+            if self._is_closed:
+                raise RuntimeError("the thread pool is closed")
+            is_new = self.idle == 0
+            if is_new:
+                self._threads += 1
+            else:
+                self.idle -= 1
+        if is_new:
+            Thread(target=self._work, args=(call,), name=f"{self._name}-{self._threads}", daemon=True).start()
+        else:
+            self._calls.put(call)
+
+    def shutdown(self) -> None:
+        """End idle threads now and busy ones after their call, without waiting for them."""
+        with self._lock:
+            self._is_closed = True
+            idle, self.idle = self.idle, 0
+        for _ in range(idle):
+            self._calls.put(None)
+
+    def _work(self, call: Callable[[], None] | None) -> None:
+        while call is not None:
+            call()
+            with self._lock:
+                if self._is_closed:
+                    return
+                self.idle += 1
+            call = self._calls.get()
+
+
+class CallResult(NamedTuple):
+    """The result or error of a call. A future cannot hold every exception: StopIteration would hang it."""
+
+    value: Any = None
+    error: BaseException | None = None
+
+    def result(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+class ThreadCall:
+    """A call that runs in a thread, with the context variables of the task that waits for it on the loop."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self.result: CallResult | None = None
+        self._call = call
+        self._context = copy_context()
+        self._loop = asyncio.get_running_loop()
+        self._claim = Lock()
+        """Taken by the thread that runs the call, or by the waiting side that drops it."""
+        self._waiter: asyncio.Future[None] | None = None
+
+    def start(self) -> None:
+        threads = _threads.get()
+        if threads is None:
+            self._loop.run_in_executor(None, self._run)
+        else:
+            threads.start(self._run)
+
+    async def wait(self) -> None:
+        """Wait until the call has returned. If the task is cancelled, the call goes on; wait again."""
+        if self.result is None:
+            self._waiter = self._loop.create_future()
+            await self._waiter
+
+    def drop(self) -> bool:
+        """Whether the call had not started; then it never will."""
+        return self._claim.acquire(blocking=False)
+
+    def _run(self) -> None:
+        if not self._claim.acquire(blocking=False):
+            return
+        try:
+            result = CallResult(self._context.run(self._call))
+        except BaseException as error:  # noqa: BLE001 - returned to the waiting side
+            result = CallResult(error=error)
+        with suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits
+            self._loop.call_soon_threadsafe(self._deliver, result)
+
+    def _deliver(self, result: CallResult) -> None:
+        self.result = result
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+async def in_thread(call: Callable[[], Any], token: Cancellation) -> CallResult:
+    """Run a call in a thread, with the context variables of this task.
+
+    A running thread cannot be stopped. If this task is cancelled meanwhile, the token asks the call to stop,
+    and the cancellation is raised only when the call has ended. A call that has not started in a thread yet
+    is dropped; an abandoned one is not waited for. An error of the call is part of the returned value, unless
+    it is a CancelledError.
+    """
+    thread_call = ThreadCall(call)
+    thread_call.start()
+    cancelled: asyncio.CancelledError | None = None
+    while thread_call.result is None:
+        try:
+            await thread_call.wait()
+        except asyncio.CancelledError as error:
+            cancelled = error
+            token.cancel("the task around the run was cancelled")
+            if thread_call.drop() or token.is_abandoned:
+                break
+    if cancelled is not None:
+        raise cancelled
+    returned = thread_call.result
+    assert returned is not None  # noqa: S101 - the loop above waited for it
+    if isinstance(returned.error, asyncio.CancelledError):
+        raise returned.error
+    return returned

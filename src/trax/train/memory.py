@@ -58,7 +58,8 @@ UNWIRED_BASES = frozenset[Any]({object, Generic, Protocol, ABC})
 
 def key_of(declared: Any) -> Key:
     """The memory key of a declared type: a class is its own key, any other type is keyed by its parts."""
-    declared = resolve_alias(declared)
+    if not isinstance(declared, type):
+        declared = resolve_alias(declared)
     origin, parts = get_origin(declared), get_args(declared)
     if origin is None:
         return declared if isinstance(declared, Hashable) else repr(declared)

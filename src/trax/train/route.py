@@ -21,7 +21,7 @@ from trax.errors import (
     format_value,
 )
 from trax.train.annotations import Scope, accepts_none, field_hints, is_unit, name_of, parts_of
-from trax.train.cancellation import Cancellation
+from trax.train.context import Cancellation
 from trax.train.memory import (
     MISSING,
     Key,

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 from uuid import uuid4
 
 from trax.errors import RunCancelled, RunInterrupted, RunTimedOut, Snooze
-from trax.train.cancellation import Cancellation, await_cancellable
+from trax.train.context import Cancellation, await_cancellable, in_thread
 from trax.train.memory import Memory, key_of
 from trax.train.outcome import Cancelled, Done, Failed, Interrupted, Outcome, describe, error_of
 from trax.train.services import Wiring
-from trax.train.threads import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
     from typing import TypeAlias
 
-    from trax.train.cancellation import TaskBinding
+    from trax.train.context import TaskBinding
     from trax.train.route import Plan, PlanStep
     from trax.train.services import Services
 

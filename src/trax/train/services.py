@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from trax.errors import DefinitionError, InvalidArgument, WiringError, did_you_mean, format_value
 from trax.train.annotations import Scope, name_of
-from trax.train.cancellation import Cancellation
+from trax.train.context import Cancellation, in_thread
 from trax.train.memory import (
     MISSING,
     Key,
@@ -25,7 +25,6 @@ from trax.train.memory import (
     parameters_of,
     recall,
 )
-from trax.train.threads import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator

@@ -21,7 +21,6 @@ problems.py      errors as problem+json: `raise Refusal(problem(409, "…"))`; e
 masking.py       inputs and outputs with secrets hidden
 
 api/             `/api/v1`, the same nouns and verbs as the Python resources
-train_schema.py  trains with the JSON Schemas of their inputs and outputs
 events.py        `/api/v1/events`: server-sent events with tags of what changed; one watcher for all clients
 pages/           the dashboard: `router`
 templates/       its templates

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from trax.app.app import Trax
 from trax.errors import StoreError
-from trax.store import passwords
-from trax.store.passwords import StoredPassword
+from trax.store import web_sessions
+from trax.store.web_sessions import StoredPassword
 from trax.web.access import CHECKS, COST_LOG2, Access, User, is_outdated
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Passwords:
         """Load all rows, so that the query does not depend on the name; None if the database fails."""
         try:
             store = await self.app.parts.store.open()
-            return await store.ask(passwords.load_all, app=self.app.parts.name)
+            return await store.ask(web_sessions.load_passwords, app=self.app.parts.name)
         except StoreError as error:
             self._log_failure(error)
             return None
@@ -133,9 +133,9 @@ def _mac(configured: str, purpose: str, text: str) -> str:
 def _write(
     connection: Connection, store: Store, new: StoredPassword | None, void: list[StoredPassword], app: str
 ) -> None:
-    passwords.delete_void(connection, void, app=app)
+    web_sessions.delete_void_passwords(connection, void, app=app)
     if new is not None:
-        passwords.write(connection, new, app=app, now=store.now(connection))
+        web_sessions.write_password(connection, new, app=app, now=store.now(connection))
 
 
 def _decoy_name(name: str, users: Mapping[str, User]) -> str:

@@ -86,15 +86,11 @@ class Capture(logging.Handler):
         super().__init__()
         self._live = live
         self._is_ours = is_ours
-        self._waiting: deque[CapturedLine] = deque()
-        self._dropped: Counter[int] = Counter()
+        self.waiting: deque[CapturedLine] = deque()
+        self.dropped: Counter[int] = Counter()
         self._guard = Lock()
         self._level_filter: _OriginalLevelFilter | None = None
         self.is_attached = False
-
-    def __bool__(self) -> bool:
-        """Whether there is anything to write."""
-        return bool(self._waiting or self._dropped)
 
     def attach(self) -> None:
         """Start capturing. The root level is lowered if needed, without effect on other handlers."""
@@ -131,14 +127,14 @@ class Capture(logging.Handler):
     def take(self) -> list[CapturedLine]:
         """Remove and return the buffered lines; for each run that lost lines, add one that says how many."""
         with self._guard:
-            caught, self._waiting = list(self._waiting), deque()
-            dropped, self._dropped = self._dropped, Counter()
+            caught, self.waiting = list(self.waiting), deque()
+            dropped, self.dropped = self.dropped, Counter()
         return caught + [_drop_notice(metadata_id, count) for metadata_id, count in dropped.items()]
 
     def put_back(self, lines: Iterable[CapturedLine]) -> None:
         """Put lines that could not be written back at the front of the buffer."""
         with self._guard:
-            later, self._waiting = self._waiting, deque()
+            later, self.waiting = self.waiting, deque()
             for one in (*lines, *later):
                 self._append(one)
 
@@ -151,9 +147,9 @@ class Capture(logging.Handler):
         return not any(fnmatchcase(record.name, pattern) for pattern in settings.capture_logs_except)
 
     def _append(self, line: CapturedLine) -> None:
-        if len(self._waiting) >= MOST_WAITING:
-            self._dropped[self._waiting.popleft().metadata_id] += 1
-        self._waiting.append(line)
+        if len(self.waiting) >= MOST_WAITING:
+            self.dropped[self.waiting.popleft().metadata_id] += 1
+        self.waiting.append(line)
 
 
 def _build_line(metadata_id: int, record: logging.LogRecord, secret_words: frozenset[str]) -> CapturedLine:

@@ -140,11 +140,6 @@ class Hooks:
         return hook
 
 
-def has_hooks(train: Train[Any, Any]) -> bool:
-    """Whether the train has a hook of its own."""
-    return any(getattr(train.options, name, None) for name in HOOK_NAMES)
-
-
 def _hook_name(outcome: Outcome[Any]) -> str:
     match outcome:
         case Done():

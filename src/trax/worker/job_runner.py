@@ -15,23 +15,22 @@ from trax.records.states import CancelReason, State
 from trax.train import Cancelled, Done, Failed, Interrupted, Outcome, RetryAfter, Train, set_current
 from trax.train.outcome import describe
 from trax.train.secrets import hide_words
-from trax.worker.hooks import HookTarget, has_hooks
+from trax.worker.active_run import can_compile, compile_runner
+from trax.worker.hooks import HOOK_NAMES, HookTarget
 from trax.worker.messages import ExecuteRequest, reference_to
-from trax.worker.plain_run import can_compile, compile_runner
 from trax.worker.results import FollowUp
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from trax.store import Store
     from trax.store.runs.claim import Claimed, HeldRun
     from trax.train import Codec
     from trax.train.run import Observer
-    from trax.worker.active_run import ActiveRun
+    from trax.worker.active_run import ActiveRun, Runner
     from trax.worker.messages import RequestHandlers, TrainReference
     from trax.worker.otel import RunSpan
     from trax.worker.parts import Parts
-    from trax.worker.plain_run import Runner
     from trax.worker.processes import CpuProcessPool
     from trax.worker.recorded_run import RemoteExecutor
     from trax.worker.results import FollowUps
@@ -172,7 +171,8 @@ class PreparedTrain:
         self.output_to_save = parts.parameters.output_saver(train)
         self.has_steps_to_observe = settings.junction_progress and len(steps) > 1
         self.only_junction = steps[0].name if settings.junction_progress and len(steps) == 1 else None
-        self.is_plain = not (train.options.cpu or self.codec.holds_secrets or has_hooks(train))
+        has_hooks = any(getattr(train.options, name, None) for name in HOOK_NAMES)
+        self.is_plain = not (train.options.cpu or self.codec.holds_secrets or has_hooks)
         """Whether a run is only the train itself, as long as the app has neither hooks nor a tracer."""
         self.plain_runner: Runner | None = None
         """Executes a run that is plain, if the train can be compiled."""
@@ -187,7 +187,7 @@ class JobRunner:
         store: Store,
         worker_id: int,
         follow_ups: FollowUps,
-        processes: CpuProcessPool | None = None,
+        processes: Callable[[], CpuProcessPool] | None = None,
         executor: RemoteExecutor | None = None,
     ) -> None:
         self._parts = parts
@@ -386,7 +386,7 @@ class JobRunner:
         assert reference is not None  # noqa: S101
         facts = {name: getattr(run.run, name) for name in RUN_FIELDS}
         work = ExecuteRequest(reference, text, facts, logging.getLogger().getEffectiveLevel())
-        return self._processes.attempt(work, run.token, desk)
+        return self._processes().attempt(work, run.token, desk)
 
     def _build_desk(self, run: ActiveRun[Claimed], observer: Observer | None) -> RequestHandlers:
         """The callbacks for a run that is executed in another process."""

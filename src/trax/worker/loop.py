@@ -1,4 +1,4 @@
-"""`Loop`: call a function repeatedly until it is stopped; stop signals and garbage collector of a server."""
+"""`Loop`: call a function repeatedly until it is stopped; the loops of a worker; stop signals of a server."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import gc
 import logging
 import os
 import signal
+from functools import partial
 from random import Random
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
@@ -14,14 +15,19 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from trax.clock import is_set_within
 from trax.engine.open_store import use_web_lane
 from trax.errors import StoreError
+from trax.events import Topic
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
+    from trax.store import Connection, Store
+    from trax.worker.parts import Parts
+    from trax.worker.worker import Worker
 
-T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _random: Final = Random()  # noqa: S311 - for jitter; its own instance, since a train may call random.seed
 
@@ -230,3 +236,57 @@ class StopSignals:
         if self.hurry_requested.is_set():
             os._exit(128 + number)
         (self.hurry_requested if self.stop_requested.is_set() else self.stop_requested).set()
+
+
+def claimer(parts: Parts, worker: Worker) -> Loop:
+    async def turn() -> None:
+        await worker.claim()
+
+    return Loop("claimer", turn, poll_seconds=partial(interval_seconds, parts, "local_polling"))
+
+
+def finisher(
+    parts: Parts,
+    store: Store,
+    worker: Worker,
+    *,
+    leave_to_dispatcher: Callable[[], bool] = lambda: False,
+    wake_dispatcher: Callable[[], bool] = lambda: False,
+) -> Loop:
+    """Writes results, unless the dispatcher of this process does it (`leave_to_dispatcher`).
+
+    `wake_dispatcher` wakes the dispatcher of this process; False if there is none.
+    """
+
+    async def turn() -> None:
+        if leave_to_dispatcher() or not await worker.flush():
+            return
+        parts.events.emit(Topic.FINISHED)
+        if not wake_dispatcher():
+            parts.events.emit(Topic.PENDING)
+            await store.call(announce_capacity)
+
+    return Loop("finisher", turn, poll_seconds=partial(interval_seconds, parts, "local_polling"))
+
+
+def heartbeat(parts: Parts, worker: Worker) -> Loop:
+    poll = partial(interval_seconds, parts, "heartbeat")
+    return Loop("heartbeat", worker.send_heartbeat, poll_seconds=poll, first_after=poll())  # its row is new
+
+
+def announce_capacity(connection: Connection) -> None:
+    """Announce free capacity to other processes, if entries are ready.
+
+    Called after the results are committed: an entry written later than this check finds the capacity free.
+    """
+    from trax.store.announce import announce
+    from trax.store.queue import work_queue
+
+    if work_queue.is_any_ready(connection):
+        announce(connection, Topic.WORK_QUEUE)
+
+
+def interval_seconds(parts: Parts, setting: str) -> float:
+    """The current value of an interval setting: an operator may change it while the loop runs."""
+    interval: Any = getattr(parts.settings, f"{setting}_interval")
+    return interval.total_seconds()

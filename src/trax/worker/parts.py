@@ -1,36 +1,49 @@
-"""`Parts`: the components that resources, loops and tests share, and the counters of this process."""
+"""`Parts`: what resources, loops and tests share: counters, telemetry, and the work that a worker accepts."""
 
 from __future__ import annotations
 
 import json
+import logging
+import os
+import sys
 from bisect import bisect_left
 from collections import defaultdict, deque
+from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import cached_property
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypedDict, cast
 
 from trax.engine.live_settings import LiveSettings
 from trax.engine.open_store import LazyStore
 from trax.engine.parameters import Parameters
-from trax.engine.routing import LOCAL, Submitters, WorkerFleet
-from trax.errors import RunInterrupted
+from trax.engine.submitter import LOCAL, Submitters
+from trax.errors import DefinitionError, RunInterrupted, format_value
 from trax.events import Events
 from trax.schedule.builder import Declarations
+from trax.schedule.validate import LABEL
 from trax.train import Registry, Services
 from trax.worker.entry import EntryWaiter
 from trax.worker.heartbeat import Heartbeat, Identity
 from trax.worker.hooks import Hooks
 from trax.worker.run_limits import RunLimits
 from trax.worker.run_log import RunLog
-from trax.worker.telemetry import Telemetry
 
 if TYPE_CHECKING:
-    from trax.engine.routing import Routing
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import TracerProvider
+
+    from trax.engine.routing import Routing, WorkerFleet
     from trax.settings import Settings
     from trax.store import Connection, Store
+    from trax.store.runs.claim import ClaimRequest
     from trax.train import Run
+    from trax.worker.otel import Instruments
+    from trax.worker.worker import Worker
 
+
+logger = logging.getLogger(__name__)
 
 BUCKET_BOUNDS: Final = (
     0.005,
@@ -101,7 +114,10 @@ class Parts:
     @property
     def routing(self) -> Routing:
         """Which submitter each registered train goes to, for the dispatcher."""
-        return self.submitters.build_routing(self.trains)
+        last, count = self.submitters.last_routing, len(self.trains)
+        if last is None or last[0] != count:  # trains are added, never changed or removed
+            last = self.submitters.last_routing = count, self.submitters.build_routing(self.trains)
+        return last[1]
 
     @property
     def routes_json(self) -> str:
@@ -110,6 +126,8 @@ class Parts:
 
     def own_routes(self) -> WorkerFleet:
         """The routes of this server alone."""
+        from trax.engine.routing import WorkerFleet
+
         routing = self.routing
         return WorkerFleet(routes=routing.routes, accepts_any=routing.default != LOCAL)
 
@@ -273,3 +291,154 @@ def _activate(
         )
     now = store.now(connection)
     return trigger.activate(connection, str(run.manifest), targets, settings, force=force, now=now)
+
+
+PROVIDER_VARIABLES: Final = ("OTEL_PYTHON_TRACER_PROVIDER", "OTEL_PYTHON_METER_PROVIDER")
+"""Environment variables that make OpenTelemetry load a provider."""
+
+
+class Providers(NamedTuple):
+    """Where spans and measurements go."""
+
+    tracers: TracerProvider
+    meters: MeterProvider
+
+
+class Telemetry:
+    """Finds the providers of spans and metrics at first use, and caches the instruments.
+
+    Without a configured provider in this process, OpenTelemetry is not imported, and `now` is None.
+    """
+
+    def __init__(self) -> None:
+        self._providers: Providers | None = None
+
+    @cached_property
+    def now(self) -> Instruments | None:
+        """The instruments; None without a provider. Cached, so as cheap as any attribute."""
+        providers = self._providers or find_providers()
+        if providers is None:
+            return None
+        from trax.worker.otel import instruments_of
+
+        return instruments_of(providers)
+
+    def reset(self) -> None:
+        """Drop the cached instruments: a provider may have been configured since."""
+        self.__dict__.pop("now", None)
+
+    def add_worker(self, worker: Worker) -> None:
+        """Report the load of a worker until it is removed."""
+        if self.now is not None:
+            self.now.workers.add(worker)
+
+    def remove_worker(self, worker: Worker) -> None:
+        if self.now is not None:
+            self.now.workers.discard(worker)
+
+    def use(self, tracers: TracerProvider, meters: MeterProvider) -> None:
+        """Use these providers instead of the configured ones."""
+        self._providers = Providers(tracers, meters)
+        self.reset()
+
+
+def find_providers() -> Providers | None:
+    """The providers of this process; None if neither is configured."""
+    if not _can_have_provider():
+        return None
+    from opentelemetry import metrics, trace
+
+    found = Providers(trace.get_tracer_provider(), metrics.get_meter_provider())
+    return found if any(map(_does_something, found)) else None
+
+
+def _can_have_provider() -> bool:
+    """Whether a provider is possible: the API module is imported, or an environment variable is set."""
+    modules = ("opentelemetry.trace", "opentelemetry.metrics")
+    return any(name in sys.modules for name in modules) or any(map(os.environ.get, PROVIDER_VARIABLES))
+
+
+def _does_something(provider: object) -> bool:
+    """False for the placeholders that the OpenTelemetry API defines itself."""
+    home = type(provider).__module__
+    return not home.startswith(("opentelemetry.trace", "opentelemetry.metrics"))
+
+
+class WorkFilterKeywords(TypedDict, total=False):
+    """The trains and groups that a worker accepts; omitted or None means all."""
+
+    trains: Iterable[str] | None
+    groups: Iterable[str] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkFilter:
+    """What a worker accepts: names of trains, including aliases, and of groups. None means all."""
+
+    trains: frozenset[str] | None = None
+    groups: frozenset[str] | None = None
+
+    @classmethod
+    def parse(cls, registry: Registry, keywords: WorkFilterKeywords) -> Self:
+        """Build a filter. Raises UnknownTrain for a train that is not registered here."""
+        trains, groups = keywords.get("trains"), keywords.get("groups")
+        names = (
+            None if trains is None else [registry.get(name).name for name in _parse_names("trains", trains)]
+        )
+        return cls(
+            trains=None if names is None else registry.synonyms(names),
+            groups=None if groups is None else frozenset(_parse_names("groups", groups)),
+        )
+
+    @property
+    def is_restricted(self) -> bool:
+        """Whether the filter excludes any runs."""
+        return self.trains is not None or self.groups is not None
+
+    def worker_columns(self, parts: Parts) -> dict[str, Any]:
+        """The columns of the worker's row: current train names, aliases and groups."""
+        trains = [name for name in parts.trains.names if self.trains is None or name in self.trains]
+        groups = None if self.groups is None else json.dumps(sorted(self.groups))
+        aliases = sorted(parts.trains.synonyms(trains) - set(trains))
+        return {"trains": json.dumps(trains), "aliases": json.dumps(aliases), "groups": groups}
+
+    def claim_request(self, parts: Parts, *, worker_id: int, slots: int, cpu_slots: int) -> ClaimRequest:
+        """What the worker offers at a claim."""
+        from trax.store.runs.claim import ClaimRequest
+
+        trains, known, cpu = self.trains, parts.trains.names_and_aliases, parts.trains.cpu_names
+        return ClaimRequest(
+            worker_id=worker_id,
+            host=parts.identity.host,
+            slots=slots,
+            trains=known if trains is None else known & trains,
+            cpu_slots=cpu_slots,
+            cpu_trains=cpu if trains is None else cpu & trains,
+            groups=self.groups,
+            has_filter=self.is_restricted,
+        )
+
+    def warn_about_missing_groups(self, connection: Connection) -> None:
+        """Log groups that do not exist: they may be created later, or be misspelt."""
+        from trax.store import groups
+
+        wanted = set(self.groups or ())
+        missing = sorted(wanted - groups.load_by_names(connection, wanted).keys()) if wanted else []
+        if missing:
+            text = "this worker accepts runs of group %s, which does not exist yet; check the name"
+            logger.warning(text, ", ".join(map(repr, missing)))
+
+
+ANY_WORK: Final = WorkFilter()
+
+
+def _parse_names(option: str, value: Any) -> list[str]:
+    """Validate a list of names; an empty list is an error."""
+    names = (
+        list(cast("Iterable[Any]", value))
+        if isinstance(value, Iterable) and not isinstance(value, str)
+        else []
+    )
+    if not names or not all(map(LABEL.is_valid, names)):
+        raise DefinitionError(f"{option} must be a list of at least one name (got {format_value(value)})")
+    return names

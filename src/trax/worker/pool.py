@@ -12,7 +12,7 @@ from types import coroutine
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from trax.clock import is_set_within
-from trax.train.threads import DaemonThreads, use_threads
+from trax.train.context import DaemonThreads, use_threads
 from trax.worker.active_run import ActiveRun, JobT
 
 if TYPE_CHECKING:

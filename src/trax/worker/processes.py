@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from trax.errors import ProcessDied, RunCancelled, RunInterrupted, RunTimedOut
 from trax.train import Cancelled, Failed, Interrupted
-from trax.train.cancellation import await_cancellable
+from trax.train.context import await_cancellable
 from trax.train.outcome import describe
 from trax.worker.child import serve
 from trax.worker.messages import (

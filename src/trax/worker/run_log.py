@@ -107,7 +107,7 @@ class RunLog:
     @property
     def has_final_batch(self) -> bool:
         """Whether something may have to be written with the results of runs."""
-        return bool(self._ended or self._capture)
+        return bool(self._ended) or self._has_lines
 
     @contextmanager
     def final_batch(self, ids: Iterable[int]) -> Generator[FinalBatch | None]:
@@ -145,7 +145,7 @@ class RunLog:
             if one.state != one.saved_state and one.seconds >= older_than_seconds
         ]
         asked = [one.metadata_id for one in running if not one.is_held] if self._is_cancel_check_due() else []
-        if not (changed or asked or self._capture):
+        if not (changed or asked or self._has_lines):
             return
         with self.final_batch(()) as words:
             written, to_stop = store.run(_write, store, [one for one, _ in changed], words, asked)
@@ -190,7 +190,12 @@ class RunLog:
         return known is not None and known.external_id == run.external_id
 
     def _is_idle(self) -> bool:
-        return not (self._running or self._capture or self._deferred)
+        return not (self._running or self._has_lines or self._deferred)
+
+    @property
+    def _has_lines(self) -> bool:
+        """Whether log lines wait to be written, or the number of those that were dropped."""
+        return bool(self._capture.waiting or self._capture.dropped)
 
     def _is_cancel_check_due(self) -> bool:
         """Runs without a worker (`app.run`) have no heartbeat that looks for cancellation requests."""

@@ -18,12 +18,12 @@ from trax.records.worker import WorkerKind
 from trax.store import workers
 from trax.store.runs import claim, metadata
 from trax.worker.active_run import STOP_REASONS
+from trax.worker.heartbeat import LoopWatch
 from trax.worker.job_runner import JobRunner
+from trax.worker.parts import ANY_WORK
 from trax.worker.pool import Load, Pool
 from trax.worker.processes import CpuProcessPool
 from trax.worker.results import FollowUps, ResultWriter
-from trax.worker.watchdog import LoopWatch
-from trax.worker.work_filter import ANY_WORK
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -32,10 +32,9 @@ if TYPE_CHECKING:
     from trax.records.result import RunResult
     from trax.store import Connection, Store
     from trax.store.runs.claim import Claimed, ClaimRequest, HeldRun
-    from trax.worker.parts import Parts
+    from trax.worker.parts import Parts, WorkFilter
     from trax.worker.recorded_run import RemoteExecutor
     from trax.worker.results import WriteResults
-    from trax.worker.work_filter import WorkFilter
 
 
 logger = logging.getLogger(__name__)
@@ -78,7 +77,8 @@ class Worker:
         self._work_filter = work_filter
         self._clock = clock
         self._last_heartbeat_at = clock()
-        self._processes = CpuProcessPool(min(slots, os.cpu_count() or 1))
+        self._process_count = min(slots, os.cpu_count() or 1)
+        self._processes: CpuProcessPool | None = None
         self._follow_ups = FollowUps(parts, store)
         self._runner = self._new_runner()
         self._pool = self._new_pool()
@@ -240,7 +240,8 @@ class Worker:
         self._watch.stop()
         self._pool.close()
         self._parts.telemetry.remove_worker(self)
-        await self._processes.close()
+        if self._processes is not None:
+            await self._processes.close()
         await self._store.call(workers.remove, self.id)
 
     async def run_all(self) -> int:
@@ -340,12 +341,20 @@ class Worker:
 
     def _claim_request(self) -> ClaimRequest:
         slots = 0 if self._is_stopping or self._has_missed_heartbeats() else self._pool.slots_to_fill
+        cpu_slots = self._process_count if self._processes is None else self._processes.free
         return self._work_filter.claim_request(
-            self._parts, worker_id=self.id, slots=slots, cpu_slots=self._processes.free
+            self._parts, worker_id=self.id, slots=slots, cpu_slots=cpu_slots
         )
 
     def _new_runner(self) -> JobRunner:
-        return JobRunner(self._parts, self._store, self.id, self._follow_ups, self._processes, self._executor)
+        processes, executor = self._open_processes, self._executor
+        return JobRunner(self._parts, self._store, self.id, self._follow_ups, processes, executor)
+
+    def _open_processes(self) -> CpuProcessPool:
+        """The processes of cpu trains, from the first run of such a train on."""
+        if self._processes is None:
+            self._processes = CpuProcessPool(self._process_count)
+        return self._processes
 
     @classmethod
     def _row(cls, parts: Parts, slots: int, dispatches: bool, work_filter: WorkFilter) -> dict[str, Any]:  # noqa: FBT001

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from trax.engine.routing import LOCAL, Submitters
+from trax.engine.submitter import LOCAL, Submitters
 from trax.errors import DefinitionError
 from trax.train import Train, train_of
 

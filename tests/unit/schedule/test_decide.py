@@ -9,8 +9,16 @@ from typing import Any
 
 import pytest
 
-from trax.records.manifest import ManifestState, ParentState, ToDeadLetter, ToDefer, ToEnqueue, ToRest, ToWait
-from trax.records.retry_policy import RetryPolicy
+from trax.records.manifest import (
+    ManifestState,
+    ParentState,
+    RetryPolicy,
+    ToDeadLetter,
+    ToDefer,
+    ToEnqueue,
+    ToRest,
+    ToWait,
+)
 from trax.records.schedule import Cron, DateRange, DaysOfWeek, Interval, TimeWindow, Timing
 from trax.records.states import Origin, ScheduleType
 from trax.schedule.decide import Rules, decide

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from tests.support.results import KINDS, run_result
 
+from trax.records.manifest import RetryPolicy
 from trax.records.result import LockedManifest, ManifestChange, ResultKind, RunResult
-from trax.records.retry_policy import RetryPolicy
 from trax.records.schedule import Cron, DaysOfWeek, Interval, Misfire, Timing
 from trax.records.states import MisfirePolicy, ScheduleType, State
 from trax.schedule import Fire, Wait, check_due

@@ -11,7 +11,7 @@ import pytest
 from tests.support.waiting import until
 
 from trax.train import Cancellation, Cancelled, Failed, Run, current, enter_run, junction, train
-from trax.train.threads import DaemonThreads
+from trax.train.context import DaemonThreads
 
 colour: ContextVar[str] = ContextVar("colour", default="none")
 

@@ -13,7 +13,7 @@ import pytest
 
 from trax.errors import RunTimedOut
 from trax.train import Cancellation, Done, junction, train
-from trax.train.cancellation import await_cancellable
+from trax.train.context import await_cancellable
 from trax.worker.pool import MAX_PREFETCH, RESULTS_PER_WRITE, START_SLICE, STOP_WARNING_SECONDS, Pool
 
 if TYPE_CHECKING:

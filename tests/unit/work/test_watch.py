@@ -8,7 +8,7 @@ import pytest
 from tests.support.waiting import until
 
 from trax.worker.active_run import ActiveRun
-from trax.worker.watchdog import LoopWatch
+from trax.worker.heartbeat import LoopWatch
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -37,7 +37,7 @@ class Heard(logging.Handler):
 
 @pytest.fixture
 def heard() -> Generator[Heard]:
-    made, logger = Heard(), logging.getLogger("trax.worker.watchdog")
+    made, logger = Heard(), logging.getLogger("trax.worker.heartbeat")
     logger.addHandler(made)
     yield made
     logger.removeHandler(made)

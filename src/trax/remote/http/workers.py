@@ -27,7 +27,7 @@ from trax.remote.http.client import CallRetry, EndpointClient
 from trax.remote.http.protocol import parse_log_record, parse_outcome
 from trax.remote.http.signing import DEFAULT_KEY, secret_bytes, validate_key
 from trax.train import Cancelled, Failed, Interrupted, output_codec
-from trax.train.cancellation import await_cancellable
+from trax.train.context import await_cancellable
 from trax.train.outcome import describe
 from trax.worker.job_runner import RUN_FIELDS
 

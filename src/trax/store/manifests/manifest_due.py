@@ -10,20 +10,27 @@ from sqlalchemy import and_, case, func, literal_column, or_, select, text, upda
 
 from trax.bounds import duration_within_bounds
 from trax.errors import format_value
-from trax.records.manifest import ManifestState, ParentState
-from trax.records.retry_policy import RetryPolicy
+from trax.records.manifest import ManifestState, ParentState, RetryPolicy
 from trax.records.schedule import Cron, Interval, Misfire, Timing, exclusions_from_json
 from trax.records.states import MisfirePolicy, ScheduleType
-from trax.store.dialect import document, id_document, ids_of, leader_lock, now_parameter, rows_of
-from trax.store.manifests.manifest_rows import lock_statements
+from trax.store.dialect import (
+    document,
+    id_document,
+    ids_of,
+    leader_lock,
+    now_parameter,
+    rows_of,
+    time_before_now_parameter,
+)
+from trax.store.manifests.manifest_rows import lock_in_order
 from trax.store.pipeline import run_together
-from trax.store.runs.rescue import MaintenanceNeeds, build_maintenance_check
+from trax.store.runs.rescue import MaintenanceNeeds, select_maintenance_needs
 from trax.store.schema import tables_for
 from trax.store.schema.manifest import RESTING
 from trax.store.schema.metadata import ACTIVE
 from trax.store.schema.work_queue import BLOCKS_SCHEDULED
 from trax.store.settings import select_edited
-from trax.store.types import BigId, Utc, in_utc, sql_literal
+from trax.store.types import SQLITE, BigId, Utc, in_utc, sql_literal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,7 +117,11 @@ def load_states(
     connection: Connection, ids: Sequence[int], *, default_threshold: timedelta
 ) -> list[ManifestState]:
     """Lock these manifests until the transaction ends, and load their states in this order."""
-    return _load_states(connection, ids, default_threshold, *lock_statements(connection, ids))
+    dialect = connection.dialect.name
+    locks: list[BoundStatement] = (
+        [] if dialect == SQLITE else [(lock_in_order(dialect), {"ids": id_document(ids)})]
+    )
+    return _load_states(connection, ids, default_threshold, *locks)
 
 
 def load_states_unlocked(
@@ -240,9 +251,8 @@ def _count(table: Table, manifest: Table, condition: str) -> ScalarSelect[int]:
 def _build_state(row: tuple[Any, ...], default_threshold: timedelta) -> ManifestState:
     timing = timing_from(row[SCHEDULE_SLICE], row[TIMING_SLICE], default_threshold)
     retry, *parent = row[TIMING_SLICE.stop :]
-    return ManifestState._make(
-        (timing, *row[: len(STATE_COLUMNS)], RetryPolicy.from_json(retry), _parent(*parent))
-    )
+    policy = None if retry is None else RetryPolicy.from_json(retry)
+    return ManifestState._make((timing, *row[: len(STATE_COLUMNS)], policy, _parent(*parent)))
 
 
 def _parent(
@@ -290,7 +300,7 @@ def start_cycle(connection: Connection, settings: Settings, *, now: datetime | N
     dialect = connection.dialect.name
     is_enabled = settings.manifest_manager_enabled
     first = (
-        _leader_and_maintenance(dialect, settings, now)
+        (_leader_and_maintenance(dialect), maintenance_parameters(dialect, settings, now))
         if is_enabled
         else (leader_lock(dialect), {"now": now})
     )
@@ -308,22 +318,22 @@ def start_cycle(connection: Connection, settings: Settings, *, now: datetime | N
     )
 
 
-def _leader_and_maintenance(dialect: str, settings: Settings, now: datetime | None) -> BoundStatement:
-    """Leader lock and maintenance check in one statement. It may be out of date: each fix checks again."""
-    statement, parameters = build_maintenance_check(
-        dialect,
-        default=settings.default_job_timeout,
-        stale_after=settings.stale_pending_timeout,
-        lost_after=settings.worker_lost_after,
-        unknown_after=settings.unknown_train_timeout or settings.stale_pending_timeout,
-        now=now,
-    )
-    return _combine(dialect, statement), parameters
-
-
 @cache
-def _combine(dialect: str, maintenance: Select[Any]) -> Select[Any]:
-    return leader_lock(dialect).add_columns(*maintenance.selected_columns)
+def _leader_and_maintenance(dialect: str) -> Select[Any]:
+    """Leader lock and maintenance check in one statement. It may be out of date: each fix checks again."""
+    return leader_lock(dialect).add_columns(*select_maintenance_needs(dialect).selected_columns)
+
+
+def maintenance_parameters(dialect: str, settings: Settings, now: datetime | None) -> dict[str, Any]:
+    """The parameters of the maintenance check."""
+    unknown_after = settings.unknown_train_timeout or settings.stale_pending_timeout
+    return {
+        "now": now,
+        "default_seconds": settings.default_job_timeout.total_seconds(),
+        "stale_after": time_before_now_parameter(dialect, now, settings.stale_pending_timeout),
+        "lost_after": time_before_now_parameter(dialect, now, settings.worker_lost_after),
+        "unknown_after": time_before_now_parameter(dialect, now, unknown_after),
+    }
 
 
 class ParsedSchedule(NamedTuple):

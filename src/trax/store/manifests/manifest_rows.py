@@ -28,7 +28,6 @@ from trax.store.listing import (
     page_of,
     shorten,
 )
-from trax.store.pipeline import run_together
 from trax.store.schema import tables, tables_for
 from trax.store.schema.manifest import LIVE, RETIRED
 from trax.store.schema.metadata import ACTIVE
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Row, Select
 
     from trax.records.listing import Count
-    from trax.store.pipeline import BoundStatement
 
 
 STARTED_BY_ANOTHER = ("dependent", "dormant_dependent")
@@ -361,13 +359,9 @@ def lock(connection: Connection, ids: Iterable[int]) -> None:
     A separate statement: runs and entries must be read with a snapshot taken after the wait, or they are
     older than the manifest. On SQLite the transaction is the lock.
     """
-    run_together(connection, *lock_statements(connection, ids))
-
-
-def lock_statements(connection: Connection, ids: Iterable[int]) -> list[BoundStatement]:
-    """The lock statements, for callers that send more in the same round trip."""
     dialect = connection.dialect.name
-    return [] if dialect == SQLITE else [(_lock(dialect), {"ids": id_document(ids)})]
+    if dialect != SQLITE:
+        connection.execute(lock_in_order(dialect), {"ids": id_document(ids)})
 
 
 def lock_where(connection: Connection, condition: ColumnElement[bool]) -> list[int]:
@@ -378,7 +372,8 @@ def lock_where(connection: Connection, condition: ColumnElement[bool]) -> list[i
 
 
 @cache
-def _lock(dialect: str) -> Select[Any]:
+def lock_in_order(dialect: str) -> Select[Any]:
+    """Locks manifests in the order of their ids, so that no two transactions wait for each other."""
     manifest = tables_for(dialect).manifest
     wanted = ids_of(dialect)
     return (

@@ -1,4 +1,8 @@
-"""Insert many entries that differ only in external id and input, or one, with a single statement."""
+"""Insert many entries with a single statement: of an enqueue call, or of due manifests.
+
+The entries of a call differ only in external id and input. Those of due manifests also record on each
+manifest what was scheduled.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +23,16 @@ from sqlalchemy import (
     func,
     insert,
     literal_column,
+    or_,
     select,
     true,
+    update,
 )
 
 from trax.events import Topic
 from trax.records.states import QueueStatus
 from trax.store.announce import announce, notification_payload
-from trax.store.dialect import notify_expression, now_parameter
+from trax.store.dialect import notify_expression, now_parameter, quick_document, rows_of
 from trax.store.schema import tables_for
 from trax.store.types import SQLITE, BigId, ByteOrderText, JsonText, Utc, sql_literal
 
@@ -34,7 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from sqlalchemy import ColumnElement, Connection, FromClause
+    from sqlalchemy import ColumnElement, Connection, FromClause, Insert, Update
+    from sqlalchemy.types import TypeEngine
 
     from trax.store.pipeline import BoundStatement
 
@@ -191,3 +198,88 @@ def _pairs(dialect: str) -> FromClause:
         end = literal_column(f"chr({ord(FIELD_END)})", Text)
         parts = [func.split_part(line, end, literal_column(at, Integer), type_=Text) for at in "12"]
     return select(parts[0].label("external_id"), parts[1].label("input")).subquery("given")
+
+
+ENTRY_COLUMNS: Final = (
+    "external_id",
+    "manifest_id",
+    "origin",
+    "priority",
+    "group_priority",
+    "attempt",
+    "scheduled_at",
+    "scheduled_for",
+)
+"""Columns of a row that go to the entry, beside its `number` (the insertion order)."""
+MANIFEST_COLUMNS: Final = ("next_due_at", "consumed_parent_success_at")
+"""Columns of a row that go to the manifest; a missing next_due_at is NULL, the other one stays as it is."""
+COPIED_FROM_MANIFEST: Final = ("train", "group_id", "timeout_seconds")
+"""Columns copied from the manifest, whose row is locked since it was read.
+
+The input is copied too, unless the row has one: an activation with its own input is retried with that input.
+"""
+
+
+def insert_statements(
+    dialect: str, rows: Sequence[Mapping[str, Any]], *, now: datetime
+) -> list[BoundStatement]:
+    """The statements that insert these entries in order of `number`; the first returns (id, external id).
+
+    PostgreSQL inserts and updates in one statement, and looks up each manifest once.
+    """
+    entries = quick_document(dialect, rows)
+    updates: list[BoundStatement] = (
+        [(_update_manifests(dialect), {"entries": entries})] if dialect == SQLITE else []
+    )
+    return [(_insert_due(dialect), {"entries": entries, "now": now}), *updates]
+
+
+@cache
+def _insert_due(dialect: str) -> Insert:
+    queue, source = tables_for(dialect).work_queue, _source(dialect)
+    columns: dict[str, Any] = {
+        name: source.c[name] for name in (*COPIED_FROM_MANIFEST, "input", *ENTRY_COLUMNS)
+    } | {
+        "status": sql_literal(QueueStatus.QUEUED),
+        "ready": or_(source.c.scheduled_at.is_(None), source.c.scheduled_at <= now_parameter(dialect)),
+        "created_at": now_parameter(dialect),
+    }
+    rows = select(*columns.values()).order_by(source.c.number)
+    return insert(queue).from_select(list(columns), rows).returning(queue.c.id, queue.c.external_id)
+
+
+def _source(dialect: str) -> FromClause:
+    manifest, rows = tables_for(dialect).manifest, _entry_rows(dialect)
+    columns = (
+        *(manifest.c[name] for name in COPIED_FROM_MANIFEST),
+        func.coalesce(rows.c.input, manifest.c.input).label("input"),
+        *(rows.c[name] for name in ("number", *ENTRY_COLUMNS)),
+    )
+    if dialect == SQLITE:
+        return select(*columns).join(rows, rows.c.manifest_id == manifest.c.id).subquery("looked_at")
+    return _update_manifests(dialect).returning(*columns).cte("noted")
+
+
+@cache
+def _update_manifests(dialect: str) -> Update:
+    manifest, rows = tables_for(dialect).manifest, _entry_rows(dialect)
+    consumed = func.coalesce(rows.c.consumed_parent_success_at, manifest.c.consumed_parent_success_at)
+    return (
+        update(manifest)
+        .where(manifest.c.id == rows.c.manifest_id)
+        .values(
+            next_due_at=rows.c.next_due_at,
+            last_scheduled_for=rows.c.scheduled_for,
+            consumed_parent_success_at=consumed,
+        )
+    )
+
+
+@cache
+def _entry_rows(dialect: str) -> FromClause:
+    queue = tables_for(dialect).work_queue
+    kinds: dict[str, TypeEngine[Any]] = {"number": Integer()}
+    kinds |= {name: queue.c[name].type for name in ("input", *ENTRY_COLUMNS)} | {
+        name: Utc() for name in MANIFEST_COLUMNS
+    }
+    return rows_of(dialect, "entries", kinds)

@@ -19,7 +19,6 @@ from trax.store.dialect import (
     now_parameter,
     seconds_between,
     time_before_now,
-    time_before_now_parameter,
 )
 from trax.store.engine import APPLICATION_NAME, NAME_SUFFIX
 from trax.store.queue.parking import has_expired, has_unclaimed
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from sqlalchemy import ColumnElement, Connection, Select, Table, Update
-
-    from trax.store.pipeline import BoundStatement
 
 
 IN_PROGRESS = "state = 'in_progress'"
@@ -68,26 +65,6 @@ class MaintenanceNeeds(NamedTuple):
     """A changed group priority must be applied to its entries again."""
     unstartable: bool
     """Parked entries have expired, or admitted runs wait too long for a worker."""
-
-
-def build_maintenance_check(
-    dialect: str,
-    *,
-    default: timedelta,
-    stale_after: timedelta,
-    lost_after: timedelta,
-    unknown_after: timedelta,
-    now: datetime | None,
-) -> BoundStatement:
-    """Build the statement that checks for all tasks below at once; it is sent with other statements."""
-    parameters = {
-        "now": now,
-        "default_seconds": default.total_seconds(),
-        "stale_after": time_before_now_parameter(dialect, now, stale_after),
-        "lost_after": time_before_now_parameter(dialect, now, lost_after),
-        "unknown_after": time_before_now_parameter(dialect, now, unknown_after),
-    }
-    return _select_maintenance_needs(dialect), parameters
 
 
 def cancel_timed_out(connection: Connection, *, default: timedelta, now: datetime) -> list[int]:
@@ -208,7 +185,8 @@ def _select_timed_out(dialect: str) -> Select[Any, Any, Any]:
 
 
 @cache
-def _select_maintenance_needs(dialect: str) -> Select[bool, bool, bool, bool, bool]:
+def select_maintenance_needs(dialect: str) -> Select[bool, bool, bool, bool, bool]:
+    """Check for all tasks above at once."""
     t = tables_for(dialect)
     alive_since = time_before_now(dialect, "lost_after")
     stale = select(t.metadata.c.id).where(

@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 
 from trax.bounds import load_json
 from trax.errors import InvalidInput, NotFound, StoreError, TraxError
-from trax.web.api.trains import enqueue
+from trax.web.api.trains import enqueue, schema_of, summarize_train
 from trax.web.context import context_of, link, request_form
 from trax.web.pages.formats import duration, parse_whole, patience, span, whole_number
 from trax.web.pages.forms import (
@@ -26,7 +26,6 @@ from trax.web.pages.forms import (
 )
 from trax.web.pages.listing import query_text
 from trax.web.pages.rendering import Message, set_message, show
-from trax.web.train_schema import schema_of, summarize_train
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,9 +33,9 @@ if TYPE_CHECKING:
     from trax.errors import FieldError
     from trax.records import Metadata
     from trax.train import Train
+    from trax.web.api.trains import TrainSummary
     from trax.web.context import Form
     from trax.web.pages.forms import FormField
-    from trax.web.train_schema import TrainSummary
     from trax.worker.entry import QueuedEntry
 
 router = APIRouter()

@@ -40,12 +40,10 @@ TraxError
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from trax.bounds import is_duration
-from trax.masking import HIDDEN, hide_in_text, hide_secrets, is_secret_name, mask_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -137,10 +135,14 @@ class FieldError:
     value: Any
 
     def __post_init__(self) -> None:
+        from trax.masking import HIDDEN, hide_secrets, is_secret_name
+
         is_secret = self.value is not None and any(map(is_secret_name, self.path.split(".")))
         object.__setattr__(self, "value", HIDDEN if is_secret else hide_secrets(self.value))
 
     def __str__(self) -> str:
+        from trax.masking import HIDDEN
+
         got = HIDDEN if self.value is HIDDEN else format_value(self.value)
         return f"{self.path or 'the value itself'}: {self.message} (got {got})"
 
@@ -322,6 +324,8 @@ class SchemaTooNew(StoreError):
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A hint to append to a message: the most similar known name, or nothing."""
+    from difflib import get_close_matches
+
     is_long = len(word) > MAX_VALUE_CHARACTERS  # comparing long words is slow
     nearest = [] if is_long else get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f"; did you mean {nearest[0]!r}?" if nearest else ""
@@ -335,6 +339,8 @@ def join_problems(problems: Sequence[str], count: int | None = None) -> str:
 
 def format_value(value: Any) -> str:
     """A value for a message: its repr, without secrets, cut to a readable length."""
+    from trax.masking import hide_in_text, hide_secrets, mask_url
+
     try:
         text = (
             repr(mask_url(value) if "://" in value else value)
@@ -347,7 +353,7 @@ def format_value(value: Any) -> str:
 
 
 def import_extra(module: str, *, extra: str, feature: str) -> ModuleType:
-    """Import `module`, which the feature `by` needs and the extra `extra` installs.
+    """Import `module`, which `feature` needs and the extra `extra` installs.
 
     The module may be one of Trax's own that imports the packages of the extra.
     """

@@ -41,7 +41,8 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from typing import TYPE_CHECKING, Final
+from pathlib import Path  # noqa: TC003 - the command line parser resolves the types
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from cyclopts import App, CycloptsError, Parameter
 
@@ -185,7 +186,29 @@ command.command(
 
     It uses its own database file. It runs until Ctrl-C, and for 20 seconds if the output is a pipe.""",
 )
-command.register_install_completion_command()  # pyright: ignore[reportUnknownMemberType]
+
+
+@command.command(name="--install-completion")
+def install_completion(
+    *,
+    shell: Annotated[
+        Literal["bash", "fish", "powershell", "zsh"] | None,
+        Parameter(help="The shell. Default: the one that runs this command."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        Parameter(name=["--output", "-o"], help="The file to write. Default: where the shell looks for it."),
+    ] = None,
+) -> None:
+    """Install completion of commands and options in your shell.
+
+    It writes a script, and a line in the startup file of the shell if needed. Restart the shell afterwards.
+    """
+    from cyclopts.completion.install import create_install_completion_command  # slow, and rarely needed
+
+    create_install_completion_command(command.install_completion, add_to_startup=True)(
+        shell=shell, output=output
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

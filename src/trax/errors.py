@@ -5,6 +5,7 @@ TraxError
 │   ├── RouteError           a route whose junctions do not fit together (CHAIN001, CHAIN002)
 │   ├── UnknownTrain         no train is registered under this name (LookupError)
 │   └── InvalidSetting       a setting has an invalid value
+│       └── UnknownSetting   there is no setting of this name (LookupError)
 ├── InvalidInput             an input or output does not match its declared type (ValueError)
 │   ├── InvalidArgument      an invalid argument or option (DefinitionError)
 │   └── SecretUnreadable     a secret in it cannot be decrypted: it was not stored, or its key is missing
@@ -84,6 +85,7 @@ __all__ = [
     "StoreError",
     "StoreUnavailable",
     "TraxError",
+    "UnknownSetting",
     "UnknownTrain",
     "WaitTimedOut",
     "WiringError",
@@ -96,6 +98,17 @@ MAX_PROBLEMS = 20
 
 class TraxError(Exception):
     """The base class of all errors that Trax raises."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Python would call the class with its message, and most of these need other arguments.
+        return _unpickle, (type(self), self.args, self.__dict__)
+
+
+def _unpickle(kind: type[TraxError], args: tuple[Any, ...], attributes: dict[str, Any]) -> TraxError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
 
 
 class DefinitionError(TraxError, ValueError):
@@ -124,6 +137,10 @@ class InvalidSetting(DefinitionError):
     def __init__(self, message: str, reasons: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
         self.reasons = dict(reasons or {})
+
+
+class UnknownSetting(InvalidSetting, LookupError):
+    """There is no setting of this name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,9 +212,6 @@ class DelayRequest(TraxError):
     def __init__(self, delay: timedelta, reason: str | None = None) -> None:
         self.delay = _validate_delay(type(self).__name__, delay)
         super().__init__(reason or f"requested to run again after {delay.total_seconds():g} s")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.delay, str(self))
 
 
 class RetryAfter(DelayRequest):

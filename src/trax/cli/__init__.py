@@ -192,7 +192,7 @@ command.command(
 def install_completion(
     *,
     shell: Annotated[
-        Literal["bash", "fish", "powershell", "zsh"] | None,
+        Literal["zsh", "bash", "fish", "powershell"] | None,
         Parameter(help="The shell. Default: the one that runs this command."),
     ] = None,
     output: Annotated[

@@ -27,8 +27,6 @@ from trax.cli.output import say, show_json, show_list, show_one
 from trax.records.states import ACTIVE, State
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from trax.app.app import Trax
     from trax.records import LogLine, Metadata
 
@@ -98,12 +96,7 @@ def logs(
     as_json: AsJson = False,
 ) -> None:
     """Print the log lines of an execution, oldest first."""
-
-    async def read(app: Trax) -> Sequence[LogLine]:
-        await app.executions.get(metadata_id)
-        return await app.executions.logs(metadata_id, after=after, limit=limit)
-
-    lines = operate(database_url, read)
+    lines = operate(database_url, lambda app: app.executions.logs(metadata_id, after=after, limit=limit))
     if as_json:
         show_json(lines)
     else:

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from trax.bounds import is_number
-from trax.errors import TraxError, format_value
+from trax.errors import InvalidArgument
 from trax.train.cancellation import Cancellation
 from trax.train.secrets import hide_words
 
@@ -115,7 +115,7 @@ class BlockingRun:
 
 def _validate_fraction(fraction: Any) -> float:
     if not is_number(fraction, 0, 1):
-        raise TraxError(f"progress must be a number from 0 to 1 (got {format_value(fraction)})")
+        raise InvalidArgument("progress", "a number from 0 to 1", fraction)
     return float(fraction)
 
 

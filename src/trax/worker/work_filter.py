@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, cast
 
-from trax.errors import DefinitionError, format_value
+from trax.errors import DefinitionError, did_you_mean, format_value
 from trax.schedule.validate import LABEL
 from trax.store import groups
 from trax.store.runs.claim import ClaimRequest
@@ -38,6 +38,10 @@ class WorkFilter:
     @classmethod
     def parse(cls, registry: Registry, keywords: WorkFilterKeywords) -> Self:
         """Build a filter. Raises UnknownTrain for a train that is not registered here."""
+        for name in keywords.keys() - WorkFilterKeywords.__annotations__.keys():
+            raise DefinitionError(
+                f"unknown option {name!r}{did_you_mean(name, WorkFilterKeywords.__annotations__)}"
+            )
         trains, groups = keywords.get("trains"), keywords.get("groups")
         names = (
             None if trains is None else [registry.get(name).name for name in _parse_names("trains", trains)]

@@ -11,7 +11,7 @@ dashboard.py     `trax dashboard`
 demo/            `trax demo`
 
 Look
-status.py        `trax status`, `trax why`
+status.py        `trax status`, `trax why`, `trax workers`
 plan.py          `trax plan`, `trax lint`
 simulate.py      `trax simulate`
 db.py            `trax db migrate`, `status`, `doctor`
@@ -21,7 +21,7 @@ Operate
 manifests.py     `trax manifests`
 groups.py        `trax groups`
 queue.py         `trax queue`
-executions.py    `trax executions`
+executions.py    `trax executions`, `trax logs`
 dead_letters.py  `trax dead-letters`
 settings.py      `trax settings`
 audit.py         `trax audit`
@@ -160,6 +160,8 @@ command.command(
     name="executions",
     help="List, cancel and rerun executions; read their logs.",
 )
+command.command("trax.cli.executions:logs_of_all", name="logs", help="List log lines of all executions.")
+command.command("trax.cli.status:workers", name="workers", help="List the processes that run jobs.")
 command.command(
     "trax.cli.dead_letters:dead_letters",
     name="dead-letters",

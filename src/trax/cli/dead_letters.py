@@ -11,6 +11,7 @@ from trax.cli.operators import (
     After,
     AsJson,
     Before,
+    CountOnly,
     DatabaseUrl,
     Everything,
     Id,
@@ -21,9 +22,10 @@ from trax.cli.operators import (
     Yes,
     confirm,
     operate,
+    show_records,
     usage_error,
 )
-from trax.cli.output import say, show_json, show_list, show_one, show_rows, single_line
+from trax.cli.output import say, show_json, show_one, show_rows, single_line
 
 if TYPE_CHECKING:
     from trax.app.app import Trax
@@ -47,23 +49,24 @@ def list_(
     before: Before = None,
     after: After = None,
     limit: Limit = 50,
+    count: CountOnly = False,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
     """List dead letters, newest first."""
-    found = operate(
+    show_records(
+        "dead_letters",
+        LISTED,
         database_url,
-        lambda app: app.dead_letters.list(
-            status=status,
-            manifest=manifest,
-            fingerprint=fingerprint,
-            before=before,
-            after=after,
-            limit=limit,
-            brief=not as_json,
-        ),
+        count=count,
+        as_json=as_json,
+        before=before,
+        after=after,
+        limit=limit,
+        status=status,
+        manifest=manifest,
+        fingerprint=fingerprint,
     )
-    show_list(found, LISTED, as_json=as_json)
 
 
 @dead_letters.command

@@ -10,6 +10,7 @@ from trax.cli.operators import (
     AfterName,
     AsJson,
     BeforeName,
+    CountOnly,
     DatabaseUrl,
     Limit,
     Reason,
@@ -17,9 +18,10 @@ from trax.cli.operators import (
     confirm,
     operate,
     report_cancelled,
+    show_records,
     usage_error,
 )
-from trax.cli.output import say, show_list, show_one
+from trax.cli.output import say, show_one
 
 if TYPE_CHECKING:
     from trax.app.app import Trax
@@ -35,12 +37,21 @@ def list_(
     before: BeforeName = None,
     after: AfterName = None,
     limit: Limit = 50,
+    count: CountOnly = False,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
     """List groups, sorted by name."""
-    found = operate(database_url, lambda app: app.groups.list(before=before, after=after, limit=limit))
-    show_list(found, LISTED, as_json=as_json)
+    show_records(
+        "groups",
+        LISTED,
+        database_url,
+        count=count,
+        as_json=as_json,
+        before=before,
+        after=after,
+        limit=limit,
+    )
 
 
 @groups.command

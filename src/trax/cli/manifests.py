@@ -10,6 +10,7 @@ from trax.cli.operators import (
     AfterName,
     AsJson,
     BeforeName,
+    CountOnly,
     DatabaseUrl,
     Delay,
     Limit,
@@ -19,8 +20,9 @@ from trax.cli.operators import (
     confirm,
     operate,
     report_cancelled,
+    show_records,
 )
-from trax.cli.output import say, show_list, show_one
+from trax.cli.output import say, show_one
 
 LISTED: Final = ("external_id", "train", "group", "schedule", "enabled", "failure_count", "next_due_at")
 
@@ -36,29 +38,34 @@ def list_(
         bool | None, Parameter(negative="--disabled", help="Only enabled, or only disabled ones.")
     ] = None,
     schedule_type: ScheduleKind = None,
+    depends_on: Annotated[str | None, Parameter(help="Only dependents of this manifest.")] = None,
+    text: Annotated[str | None, Parameter(help="Only external ids that contain this text.")] = None,
     retired: Annotated[bool, Parameter(negative=(), help="List retired manifests instead.")] = False,
     before: BeforeName = None,
     after: AfterName = None,
     limit: Limit = 50,
+    count: CountOnly = False,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
     """List manifests, sorted by external id."""
-    found = operate(
+    show_records(
+        "manifests",
+        (*LISTED[:-1], "retired_at") if retired else LISTED,
         database_url,
-        lambda app: app.manifests.list(
-            group=group,
-            train=train,
-            enabled=enabled,
-            schedule_type=schedule_type,
-            retired=retired,
-            before=before,
-            after=after,
-            limit=limit,
-            brief=not as_json,
-        ),
+        count=count,
+        as_json=as_json,
+        before=before,
+        after=after,
+        limit=limit,
+        group=group,
+        train=train,
+        enabled=enabled,
+        schedule_type=schedule_type,
+        depends_on=depends_on,
+        text=text,
+        retired=retired,
     )
-    show_list(found, (*LISTED[:-1], "retired_at") if retired else LISTED, as_json=as_json)
 
 
 @manifests.command

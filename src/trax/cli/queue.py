@@ -15,6 +15,7 @@ from trax.cli.operators import (
     AppOption,
     AsJson,
     Before,
+    CountOnly,
     DatabaseUrl,
     Delay,
     EntryOrigin,
@@ -25,9 +26,10 @@ from trax.cli.operators import (
     Reason,
     operate,
     report_cancelled,
+    show_records,
     usage_error,
 )
-from trax.cli.output import say, show_list, show_one, single_line
+from trax.cli.output import say, show_one, single_line
 from trax.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -126,25 +128,26 @@ def list_(
     before: Before = None,
     after: After = None,
     limit: Limit = 50,
+    count: CountOnly = False,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
     """List queue entries, newest first."""
-    found = operate(
+    show_records(
+        "work_queue",
+        LISTED,
         database_url,
-        lambda app: app.work_queue.list(
-            status=status,
-            train=train,
-            manifest=manifest,
-            group=group,
-            origin=origin,
-            before=before,
-            after=after,
-            limit=limit,
-            brief=not as_json,
-        ),
+        count=count,
+        as_json=as_json,
+        before=before,
+        after=after,
+        limit=limit,
+        status=status,
+        train=train,
+        manifest=manifest,
+        group=group,
+        origin=origin,
     )
-    show_list(found, LISTED, as_json=as_json)
 
 
 @queue.command

@@ -41,6 +41,7 @@ TraxError
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +49,6 @@ from trax.bounds import is_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from datetime import timedelta
     from types import ModuleType
 
 __all__ = [
@@ -210,8 +210,10 @@ class DelayRequest(TraxError):
     """A request to run again after `delay`; use `RetryAfter` or `Snooze`."""
 
     def __init__(self, delay: timedelta, reason: str | None = None) -> None:
+        from trax.clock import format_duration
+
         self.delay = _validate_delay(type(self).__name__, delay)
-        super().__init__(reason or f"requested to run again after {delay.total_seconds():g} s")
+        super().__init__(reason or f"requested to run again after {format_duration(delay)}")
 
 
 class RetryAfter(DelayRequest):
@@ -352,9 +354,12 @@ def join_problems(problems: Sequence[str], count: int | None = None) -> str:
 
 
 def format_value(value: Any) -> str:
-    """A value for a message: its repr, without secrets, cut to a readable length."""
+    """A value for a message: its repr, without secrets, cut to a readable length; a duration as text."""
+    from trax.clock import format_duration
     from trax.masking import hide_in_text, hide_secrets, mask_url
 
+    if isinstance(value, timedelta):
+        return format_duration(value)
     try:
         text = (
             repr(mask_url(value) if "://" in value else value)

@@ -55,6 +55,11 @@ def test_a_long_value_is_cut_in_a_message() -> None:
     assert len(errors.format_value("x" * 500)) == errors.MAX_VALUE_CHARACTERS
 
 
+def test_a_duration_in_a_message_is_written_as_everywhere() -> None:
+    assert errors.format_value(timedelta(minutes=90)) == "1 h 30 min"
+    assert str(errors.RetryAfter(timedelta(minutes=5))) == "requested to run again after 5 min"
+
+
 def test_a_word_that_is_nearly_right_is_suggested() -> None:
     assert errors.did_you_mean("gret", ["greet", "load"]) == "; did you mean 'greet'?"
     assert errors.did_you_mean("zzz", ["greet"]) == ""

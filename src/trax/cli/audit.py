@@ -30,7 +30,7 @@ audit = App(name="audit", help="List operators' changes, and undo them.")
 @audit.command(name="list")
 def list_(
     *,
-    actor: str | None = None,
+    actor: Annotated[str | None, Parameter(help="Who made the change.")] = None,
     action: Annotated[str | None, Parameter(help="An action, such as groups.update.")] = None,
     noun: Annotated[str | None, Parameter(help="A kind of record, such as group.")] = None,
     target: Annotated[str | None, Parameter(help="An id or name that was changed.")] = None,

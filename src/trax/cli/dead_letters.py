@@ -18,6 +18,7 @@ from trax.cli.operators import (
     Ids,
     LetterStatus,
     Limit,
+    OfManifest,
     Reason,
     Yes,
     confirm,
@@ -44,7 +45,7 @@ dead_letters = App(name="dead-letters", help="List, requeue and acknowledge jobs
 def list_(
     *,
     status: LetterStatus = None,
-    manifest: str | None = None,
+    manifest: OfManifest = None,
     fingerprint: Fingerprint = None,
     before: Before = None,
     after: After = None,

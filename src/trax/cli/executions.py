@@ -18,6 +18,9 @@ from trax.cli.operators import (
     Id,
     Ids,
     Limit,
+    OfGroup,
+    OfManifest,
+    OfTrain,
     Reason,
     RunState,
     Since,
@@ -46,10 +49,12 @@ executions = App(name="executions", help="List, cancel and rerun executions; rea
 def list_(
     *,
     state: RunState = None,
-    train: str | None = None,
-    manifest: str | None = None,
-    group: str | None = None,
-    parent_id: Annotated[int | None, Parameter(validator=ID_RANGE)] = None,
+    train: OfTrain = None,
+    manifest: OfManifest = None,
+    group: OfGroup = None,
+    parent_id: Annotated[
+        int | None, Parameter(help="Only runs that this run started.", validator=ID_RANGE)
+    ] = None,
     external_id: Annotated[str | None, Parameter(help="The external id, or its beginning.")] = None,
     since: Since = None,
     until: Until = None,

@@ -12,6 +12,7 @@ from trax.cli.operators import (
     BeforeName,
     CountOnly,
     DatabaseUrl,
+    GroupName,
     Limit,
     Reason,
     Yes,
@@ -55,14 +56,14 @@ def list_(
 
 
 @groups.command
-def show(name: str, /, *, database_url: DatabaseUrl = None, as_json: AsJson = False) -> None:
+def show(name: GroupName, /, *, database_url: DatabaseUrl = None, as_json: AsJson = False) -> None:
     """Show one group."""
     show_one(operate(database_url, lambda app: app.groups.get(name)), as_json=as_json)
 
 
 @groups.command(name="set")
 def set_(
-    name: str,
+    name: GroupName,
     /,
     *,
     max_active_jobs: Annotated[
@@ -89,7 +90,7 @@ def set_(
 
 
 @groups.command
-def trigger(name: str, /, *, reason: Reason = None, database_url: DatabaseUrl = None) -> None:
+def trigger(name: GroupName, /, *, reason: Reason = None, database_url: DatabaseUrl = None) -> None:
     """Enqueue the enabled manifests of a group that depend on no other."""
 
     async def trigger(app: Trax) -> int:
@@ -101,7 +102,7 @@ def trigger(name: str, /, *, reason: Reason = None, database_url: DatabaseUrl = 
 
 @groups.command
 def cancel(
-    name: str,
+    name: GroupName,
     /,
     *,
     yes: Yes = False,

@@ -13,7 +13,10 @@ from trax.cli.operators import (
     CountOnly,
     DatabaseUrl,
     Delay,
+    ExternalId,
     Limit,
+    OfGroup,
+    OfTrain,
     Reason,
     ScheduleKind,
     Yes,
@@ -32,8 +35,8 @@ manifests = App(name="manifests", help="List and manage manifests: which train r
 @manifests.command(name="list")
 def list_(
     *,
-    group: str | None = None,
-    train: str | None = None,
+    group: OfGroup = None,
+    train: OfTrain = None,
     enabled: Annotated[
         bool | None, Parameter(negative="--disabled", help="Only enabled, or only disabled ones.")
     ] = None,
@@ -69,20 +72,20 @@ def list_(
 
 
 @manifests.command
-def show(external_id: str, /, *, database_url: DatabaseUrl = None, as_json: AsJson = False) -> None:
+def show(external_id: ExternalId, /, *, database_url: DatabaseUrl = None, as_json: AsJson = False) -> None:
     """Show one manifest."""
     show_one(operate(database_url, lambda app: app.manifests.get(external_id)), as_json=as_json)
 
 
 @manifests.command
-def enable(external_id: str, /, *, reason: Reason = None, database_url: DatabaseUrl = None) -> None:
+def enable(external_id: ExternalId, /, *, reason: Reason = None, database_url: DatabaseUrl = None) -> None:
     """Enable a manifest: it runs again when it is due."""
     operate(database_url, lambda app: app.manifests.enable(external_id), reason=reason)
     say(f"manifest {external_id!r} is enabled")
 
 
 @manifests.command
-def disable(external_id: str, /, *, reason: Reason = None, database_url: DatabaseUrl = None) -> None:
+def disable(external_id: ExternalId, /, *, reason: Reason = None, database_url: DatabaseUrl = None) -> None:
     """Disable a manifest; entries already queued stay queued."""
     operate(database_url, lambda app: app.manifests.disable(external_id), reason=reason)
     say(f"manifest {external_id!r} is disabled")
@@ -90,7 +93,7 @@ def disable(external_id: str, /, *, reason: Reason = None, database_url: Databas
 
 @manifests.command
 def trigger(
-    external_id: str,
+    external_id: ExternalId,
     /,
     *,
     delay: Delay = None,
@@ -108,7 +111,12 @@ def trigger(
 
 @manifests.command
 def cancel(
-    external_id: str, /, *, reason: Reason = None, database_url: DatabaseUrl = None, as_json: AsJson = False
+    external_id: ExternalId,
+    /,
+    *,
+    reason: Reason = None,
+    database_url: DatabaseUrl = None,
+    as_json: AsJson = False,
 ) -> int:
     """Request cancellation of the active runs of a manifest."""
     asked = operate(database_url, lambda app: app.manifests.cancel(external_id), reason=reason)
@@ -117,7 +125,7 @@ def cancel(
 
 @manifests.command
 def delete(
-    external_id: str, /, *, yes: Yes = False, reason: Reason = None, database_url: DatabaseUrl = None
+    external_id: ExternalId, /, *, yes: Yes = False, reason: Reason = None, database_url: DatabaseUrl = None
 ) -> int:
     """Retire a manifest: cancel its queued entries; keep its history and dead letters."""
     what = f"Retire manifest {external_id!r} and cancel its queued entries"

@@ -59,7 +59,7 @@ Delay = Annotated[
 
 
 def _parse_moment(_type: object, tokens: Sequence[Token]) -> datetime | timedelta:
-    """A moment such as 2027-03-01T12:00, in UTC if it names no zone; else a duration before now."""
+    """A time such as 2027-03-01T12:00, in UTC if it names no zone; or how long ago."""
     text = tokens[0].value.strip()
     try:
         if "-" not in text[1:]:
@@ -68,7 +68,7 @@ def _parse_moment(_type: object, tokens: Sequence[Token]) -> datetime | timedelt
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
         raise ValueError(
-            f"expected a moment such as 2027-03-01T12:00, or a duration before now such as {DURATION_FORMS}."
+            f"expected a time such as 2027-03-01T12:00, or how long ago, such as {DURATION_FORMS}."
         ) from None
 
 
@@ -80,7 +80,7 @@ def _check_duration(_type: object, value: datetime | timedelta | None) -> None:
 Since = Annotated[
     datetime | timedelta | None,
     Parameter(
-        help="Only records created at or after this moment (UTC if no zone is given), or so long before now.",
+        help="Created at or after this time (UTC if no zone is given), or at most this long ago: 2h.",
         converter=_parse_moment,
         validator=_check_duration,
     ),
@@ -88,7 +88,7 @@ Since = Annotated[
 Until = Annotated[
     datetime | timedelta | None,
     Parameter(
-        help="Only records created before this moment, or so long before now.",
+        help="Created before this time, or longer ago than this.",
         converter=_parse_moment,
         validator=_check_duration,
     ),
@@ -104,8 +104,13 @@ AfterName = Annotated[
     str | None,
     Parameter("--after", help="Only names after this one. The next page is after the last name of this one."),
 ]
-Id = Annotated[int, Parameter(validator=ID_RANGE)]
-Ids = Annotated[int, Parameter(name="IDS", validator=ID_RANGE)]
+Id = Annotated[int, Parameter(help="Its id.", validator=ID_RANGE)]
+Ids = Annotated[int, Parameter(name="IDS", help="Their ids.", validator=ID_RANGE)]
+ExternalId = Annotated[str, Parameter(help="The external id of the manifest.")]
+GroupName = Annotated[str, Parameter(help="The name of the group.")]
+OfTrain = Annotated[str | None, Parameter("--train", help="Only this train.")]
+OfManifest = Annotated[str | None, Parameter("--manifest", help="Only this manifest, by its external id.")]
+OfGroup = Annotated[str | None, Parameter("--group", help="Only this group.")]
 RunState = Annotated[State | None, Parameter(help="Only this state.", name_transform=str.lower)]
 EntryStatus = Annotated[QueueStatus | None, Parameter(help="Only this status.")]
 EntryOrigin = Annotated[Origin | None, Parameter(help="Only entries of this origin.")]

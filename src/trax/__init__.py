@@ -53,7 +53,10 @@ if TYPE_CHECKING:
         RunInterrupted,
         RunTimedOut,
         Snooze,
+        StoreUnavailable,
         TraxError,
+        UnknownTrain,
+        WaitTimedOut,
     )
     from trax.records import DeadLetter, LogLine, Manifest, ManifestGroup, Metadata, Reason, WorkQueueEntry
     from trax.records.audit import Actor
@@ -109,11 +112,14 @@ __all__ = [
     "RunInterrupted",
     "RunTimedOut",
     "Snooze",
+    "StoreUnavailable",
     "Submission",
     "Submitter",
     "Train",
     "Trax",
     "TraxError",
+    "UnknownTrain",
+    "WaitTimedOut",
     "WorkQueueEntry",
     "acting",
     "cron",
@@ -135,7 +141,7 @@ __getattr__ = lazy_names(
         "trax.engine.actor": "acting",
         "trax.engine.submitter": "Refused Submission Submitter",
         "trax.errors": "Cancel Conflict EntryCancelled InvalidInput NotFound RetryAfter RunCancelled "
-        "RunInterrupted RunTimedOut Snooze TraxError",
+        "RunInterrupted RunTimedOut Snooze StoreUnavailable TraxError UnknownTrain WaitTimedOut",
         "trax.records": "DeadLetter LogLine Manifest ManifestGroup Metadata Reason WorkQueueEntry",
         "trax.records.audit": "Actor",
         "trax.records.schedule": "Calendar",

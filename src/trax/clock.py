@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 Clock = Callable[[], datetime]
 """Returns the current time, aware and in UTC."""
 
-DURATION_FORMS: Final = "90s, 25 min, 1h30m, 2 days, 0:01:30 or PT20M; a plain number is in seconds"
-"""The forms that `parse_duration` reads, for messages and help texts."""
+DURATION_FORMS: Final = "90s, 25 min, 1h30m or 2 days; a plain number is in seconds"
+"""For messages and help texts; `parse_duration` also reads 0:01:30 and ISO 8601 (PT20M)."""
 MICROSECOND: Final = timedelta(microseconds=1)
 MICROSECONDS_BELOW_MILLISECONDS: Final = 999_500
 """From here on a duration is written in seconds: rounded to milliseconds, it would be 1000 ms."""

@@ -5,6 +5,7 @@ TraxError
 │   ├── RouteError           a route whose junctions do not fit together (CHAIN001, CHAIN002)
 │   ├── UnknownTrain         no train is registered under this name (LookupError)
 │   └── InvalidSetting       a setting has an invalid value
+│       └── UnknownSetting   there is no setting of this name (LookupError)
 ├── InvalidInput             an input or output does not match its declared type (ValueError)
 │   ├── InvalidArgument      an invalid argument or option (DefinitionError)
 │   └── SecretUnreadable     a secret in it cannot be decrypted: it was not stored, or its key is missing
@@ -40,16 +41,14 @@ TraxError
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
+from datetime import timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from trax.bounds import is_duration
-from trax.masking import HIDDEN, hide_in_text, hide_secrets, is_secret_name, mask_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from datetime import timedelta
     from types import ModuleType
 
 __all__ = [
@@ -86,6 +85,7 @@ __all__ = [
     "StoreError",
     "StoreUnavailable",
     "TraxError",
+    "UnknownSetting",
     "UnknownTrain",
     "WaitTimedOut",
     "WiringError",
@@ -98,6 +98,17 @@ MAX_PROBLEMS = 20
 
 class TraxError(Exception):
     """The base class of all errors that Trax raises."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Python would call the class with its message, and most of these need other arguments.
+        return _unpickle, (type(self), self.args, self.__dict__)
+
+
+def _unpickle(kind: type[TraxError], args: tuple[Any, ...], attributes: dict[str, Any]) -> TraxError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
 
 
 class DefinitionError(TraxError, ValueError):
@@ -128,6 +139,10 @@ class InvalidSetting(DefinitionError):
         self.reasons = dict(reasons or {})
 
 
+class UnknownSetting(InvalidSetting, LookupError):
+    """There is no setting of this name."""
+
+
 @dataclass(frozen=True, slots=True)
 class FieldError:
     """One invalid field: its path, the reason, and its value; a secret is masked."""
@@ -137,10 +152,14 @@ class FieldError:
     value: Any
 
     def __post_init__(self) -> None:
+        from trax.masking import HIDDEN, hide_secrets, is_secret_name
+
         is_secret = self.value is not None and any(map(is_secret_name, self.path.split(".")))
         object.__setattr__(self, "value", HIDDEN if is_secret else hide_secrets(self.value))
 
     def __str__(self) -> str:
+        from trax.masking import HIDDEN
+
         got = HIDDEN if self.value is HIDDEN else format_value(self.value)
         return f"{self.path or 'the value itself'}: {self.message} (got {got})"
 
@@ -191,11 +210,10 @@ class DelayRequest(TraxError):
     """A request to run again after `delay`; use `RetryAfter` or `Snooze`."""
 
     def __init__(self, delay: timedelta, reason: str | None = None) -> None:
-        self.delay = _validate_delay(type(self).__name__, delay)
-        super().__init__(reason or f"requested to run again after {delay.total_seconds():g} s")
+        from trax.clock import format_duration
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.delay, str(self))
+        self.delay = _validate_delay(type(self).__name__, delay)
+        super().__init__(reason or f"requested to run again after {format_duration(delay)}")
 
 
 class RetryAfter(DelayRequest):
@@ -322,6 +340,8 @@ class SchemaTooNew(StoreError):
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A hint to append to a message: the most similar known name, or nothing."""
+    from difflib import get_close_matches
+
     is_long = len(word) > MAX_VALUE_CHARACTERS  # comparing long words is slow
     nearest = [] if is_long else get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f"; did you mean {nearest[0]!r}?" if nearest else ""
@@ -334,7 +354,12 @@ def join_problems(problems: Sequence[str], count: int | None = None) -> str:
 
 
 def format_value(value: Any) -> str:
-    """A value for a message: its repr, without secrets, cut to a readable length."""
+    """A value for a message: its repr, without secrets, cut to a readable length; a duration as text."""
+    from trax.clock import format_duration
+    from trax.masking import hide_in_text, hide_secrets, mask_url
+
+    if isinstance(value, timedelta):
+        return format_duration(value)
     try:
         text = (
             repr(mask_url(value) if "://" in value else value)
@@ -347,7 +372,7 @@ def format_value(value: Any) -> str:
 
 
 def import_extra(module: str, *, extra: str, feature: str) -> ModuleType:
-    """Import `module`, which the feature `by` needs and the extra `extra` installs.
+    """Import `module`, which `feature` needs and the extra `extra` installs.
 
     The module may be one of Trax's own that imports the packages of the extra.
     """

@@ -38,7 +38,7 @@ def test_an_undo_that_would_overwrite_is_refused_unless_forced(operator: Operato
     operator("settings", "set", "max_active_jobs=6")
 
     refused = operator("audit", "undo", "1")
-    assert (refused.code, "changed again since then: max_active_jobs" in refused.err) == (1, True)
+    assert (refused.code, "settings have changed since: max_active_jobs" in refused.err) == (1, True)
 
     assert operator("audit", "undo", "1", "--force").code == 0
     assert operator.json("settings", "get", "max_active_jobs")["max_active_jobs"]["value"] == 10

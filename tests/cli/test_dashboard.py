@@ -118,7 +118,7 @@ def test_jobs_and_their_control_room_share_a_process(folder: Path) -> None:
         done = asked(address, "/api/v1/trains/greet/run", {"input": "Eve"})
         workers = asked(address, "/api/v1/workers")
 
-    assert (done["output"], len(workers)) == ("Hello, Eve!", 1)
+    assert (done["output"], len(workers["items"])) == ("Hello, Eve!", 1)
 
 
 def test_a_database_is_enough_for_a_dashboard(folder: Path) -> None:

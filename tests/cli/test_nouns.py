@@ -265,3 +265,43 @@ def test_dead_letters_are_requeued_by_kind_of_failure(trains: Railway, operator:
     rest = operator("dead-letters", "ack", "--fingerprint", fingerprint, "--note", "known")
     assert (rest.code, rest.out) == (0, "acknowledged: 2\n")
     assert operator("dead-letters", "requeue", "1", "--fingerprint", fingerprint).code == 2
+
+
+@pytest.mark.parametrize(
+    ("noun", "number"),
+    [
+        ("audit", 0),
+        ("dead-letters", 1),
+        ("executions", 2),
+        ("groups", 1),
+        ("logs", 1),
+        ("manifests", 1),
+        ("queue", 2),
+        ("sessions", 0),
+        ("workers", 0),
+    ],
+)
+def test_every_list_can_be_counted(operator: Operator, noun: str, number: int) -> None:
+    assert operator(noun, "list", "--count").out == f"{number}\n"
+    assert operator.json(noun, "list", "--count", "--limit", "1") == {"count": number, "exact": True}
+
+
+def test_what_was_created_lately_is_listed(operator: Operator) -> None:
+    assert operator("executions", "list", "--since", "1h", "--count").out == "2\n"
+    assert operator("executions", "list", "--until", "1h", "--count").out == "0\n"
+    assert operator("audit", "list", "--since", "1h", "--count").out == "0\n"
+
+
+def test_workers_are_listed_and_shown(operator: Operator) -> None:
+    register(operator.url, "greet", beaten_at=utc_now())
+    worker_id = operator.json("workers", "list")[0]["worker"]["id"]
+
+    listed = operator("workers", "list")
+    shown = operator("workers", "show", str(worker_id))
+
+    assert [line[0] for line in listed.lines] == [str(worker_id)]
+    assert operator.json("workers", "show", str(worker_id))["worker"]["id"] == worker_id
+    assert {("host:", "box"), ("trains:", '["greet"]')} <= {
+        tuple(line.split(maxsplit=1)) for line in shown.out.splitlines()
+    }
+    assert operator("workers", "show", "999").err.startswith("trax: there is no worker 999")

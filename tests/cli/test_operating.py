@@ -73,7 +73,7 @@ class Typing(io.StringIO):
         (
             ["executions", "list", "--since", "0001-01-01T00:00+14:00"],
             2,
-            "trax: --since is out of range in UTC",
+            "trax: Invalid value for --since: expected a time",
         ),
         (["queue", "list", "--status", "waiting"], 2, 'trax: Invalid value "waiting" for --status.'),
         (

@@ -263,7 +263,7 @@ async def test_what_was_changed_again_is_not_overwritten_unless_forced(h: Harnes
 
     with pytest.raises(Conflict, match="max_active_jobs is now 6"):
         await h.app.audit.undo(of_group.id)
-    with pytest.raises(Conflict, match="changed again since then: max_active_jobs"):
+    with pytest.raises(Conflict, match="settings have changed since: max_active_jobs"):
         await h.app.audit.undo(of_settings.id)
     assert (await h.app.groups.get("etl")).max_active_jobs == 6
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from trax import NotFound, Trax, every
+from trax.errors import DefinitionError
 from trax.records.listing import Count
 from trax.testing import Harness
 
@@ -87,3 +88,22 @@ async def test_lists_can_be_read_on_from_such_a_name(app: Trax, name: str) -> No
     assert [each.external_id for each in await app.manifests.list(after=name)] == ["ab"]
     assert [each.external_id for each in (await app.manifests.page(after=name)).items] == ["ab"]
     assert [each.name for each in await app.groups.list(after=name)] == ["ab"]
+
+
+@pytest.mark.parametrize("noun", ["audit", "dead_letters", "executions", "logs", "manifests", "work_queue"])
+async def test_a_filter_that_does_not_exist_is_refused(app: Trax, noun: str) -> None:
+    resource: Any = getattr(app, noun)
+
+    for verb in (resource.list, resource.page, resource.count):
+        with pytest.raises(DefinitionError, match=r"^unknown filter 'trian'"):
+            await verb(trian="greet")
+
+
+async def test_logs_of_an_execution_that_does_not_exist_are_not_found(app: Trax) -> None:
+    with pytest.raises(NotFound, match="there is no execution 999"):
+        await app.executions.logs(999)
+
+
+async def test_a_setting_that_does_not_exist_is_a_lookup_error(app: Trax) -> None:
+    with pytest.raises(LookupError, match="there is no setting 'max_active'; did you mean 'max_active_jobs'"):
+        await app.settings.get("max_active")

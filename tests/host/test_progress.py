@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.waiting import until
 
-from trax import Metadata, RunCancelled, Trax, TraxError, current, junction
+from trax import InvalidInput, Metadata, RunCancelled, Trax, current, junction
 from trax.records import State
 from trax.store.runs import metadata
 from trax.testing import Harness
@@ -167,7 +167,7 @@ async def test_progress_is_a_number_from_0_to_1(h: Harness, wrong: Any) -> None:
         assert at
         await at.progress(wrong)
 
-    with pytest.raises(TraxError, match="progress must be a number from 0 to 1"):
+    with pytest.raises(InvalidInput, match="progress must be a number from 0 to 1"):
         await h.app.run(work, 1)
 
 

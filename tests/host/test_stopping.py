@@ -12,6 +12,7 @@ import pytest
 from tests.support.databases import IN_MEMORY_TOO
 
 from trax import Item, Metadata, RunInterrupted, Trax, current, every
+from trax.clock import format_duration
 from trax.engine.finish import finish
 from trax.errors import StoreUnavailable
 from trax.records import QueueStatus, State
@@ -89,7 +90,7 @@ async def test_a_job_without_a_manifest_is_stopped_when_its_time_is_over(
 
     record = await clocked.ended()
     assert (record.state, cleaned.is_set()) == (State.CANCELLED, True)
-    assert record.failure_reason == f"timed out after {allowed.total_seconds():g} s"
+    assert record.failure_reason == f"timed out after {format_duration(allowed)}"
     assert await clocked.app.dead_letters.list() == []
 
 
@@ -128,7 +129,7 @@ async def test_synchronous_code_sees_that_it_should_stop(clocked: Clocked) -> No
     clocked.worker.sweep()
 
     record = await clocked.ended()
-    assert (record.state, record.failure_reason) == (State.CANCELLED, "timed out after 60 s")
+    assert (record.state, record.failure_reason) == (State.CANCELLED, "timed out after 1 min")
     assert seen.is_set()
 
 

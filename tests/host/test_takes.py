@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -169,6 +169,7 @@ async def test_a_group_that_nobody_has_made_is_told(
         (WorkFilterKeywords(trains=["bakee"]), UnknownTrain, "did you mean 'bake'"),
         (WorkFilterKeywords(trains=[]), DefinitionError, "trains must be a list of at least one name"),
         (WorkFilterKeywords(groups=[""]), DefinitionError, "groups must be a list of at least one name"),
+        (cast("Any", {"train": ["bake"]}), DefinitionError, "unknown option 'train'; did you mean 'trains'"),
         (WorkFilterKeywords(groups="cakes"), DefinitionError, "groups must be a list of at least one name"),
     ],
 )

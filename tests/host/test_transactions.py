@@ -278,6 +278,27 @@ async def test_an_app_in_memory_has_no_database_to_share(tmp_path: Path) -> None
     other.dispose()
 
 
+async def test_a_closed_connection_is_refused(app: Trax, engine: Engine) -> None:
+    connection = engine.connect()
+    connection.close()
+
+    with pytest.raises(StoreError, match="connection cannot be used: This Connection is closed"):
+        await app.queue("greet", "Ada", connection=connection)
+    with pytest.raises(StoreError, match="connection cannot be used: This Connection is closed"):
+        app.sync.queue("greet", "Ada", connection=connection)
+
+
+async def test_a_session_whose_transaction_has_failed_is_refused(app: Trax, engine: Engine) -> None:
+    with Session(engine) as session:
+        session.begin()
+        with session.begin_nested() as savepoint:
+            savepoint.rollback()
+        session.connection().invalidate()
+
+        with pytest.raises(StoreError, match="connection cannot be used: "):
+            await app.queue("greet", "Ada", connection=session)
+
+
 def test_lending_a_connection_does_not_wait_for_the_app_to_open(app: Trax, engine: Engine) -> None:
     app.close()
 

@@ -10,12 +10,23 @@ import pytest
 
 from trax import Trax, every
 from trax.app.manifests import Manifests
+from trax.cli import audit, dead_letters, executions, groups, manifests, queue, sessions, status
 from trax.records.listing import ChangedIds
 from trax.schedule.builder import Cursor
 from trax.testing import Harness
+from trax.web.api.audit import AuditListQuery
+from trax.web.api.dead_letters import DeadLetterListQuery
+from trax.web.api.executions import ExecutionListQuery, LogListQuery
+from trax.web.api.manifests import ManifestListQuery
+from trax.web.api.paging import ListQueryByName
+from trax.web.api.queue import EntryListQuery
+from trax.web.api.sessions import SessionListQuery
+from trax.web.api.stats import WorkerListQuery
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from pydantic import BaseModel
 
 NOUNS = (
     "audit",
@@ -28,7 +39,18 @@ NOUNS = (
     "work_queue",
     "workers",
 )
-BY_NAME = ("groups", "manifests")
+LISTS: dict[str, tuple[Callable[..., None], type[BaseModel]]] = {
+    "audit": (audit.list_, AuditListQuery),
+    "dead_letters": (dead_letters.list_, DeadLetterListQuery),
+    "executions": (executions.list_, ExecutionListQuery),
+    "groups": (groups.list_, ListQueryByName),
+    "logs": (executions.list_lines, LogListQuery),
+    "manifests": (manifests.list_, ManifestListQuery),
+    "sessions": (sessions.list_, SessionListQuery),
+    "work_queue": (queue.list_, EntryListQuery),
+    "workers": (status.list_, WorkerListQuery),
+}
+"""The command and the HTTP query that list each noun."""
 
 
 @pytest.mark.parametrize("noun", NOUNS)
@@ -41,6 +63,19 @@ def test_every_noun_is_listed_paged_and_counted_with_the_same_parameters(noun: s
     assert listed[4:] == paged[4:]
     assert counted[0] == "quick"
     assert set(counted[1:]) == set(listed[4:]) - {"jobs"}
+
+
+@pytest.mark.parametrize("noun", NOUNS)
+def test_a_list_has_the_same_filters_in_python_commands_and_http(noun: str) -> None:
+    command, query = LISTS[noun]
+    paging = {"before", "after", "limit"}
+
+    in_python = set(parameters(getattr(Trax("memory://"), noun).list)) - paging - {"brief", "jobs"}
+    in_command = set(inspect.signature(command).parameters) - {"database_url", "as_json"}
+    in_http = set(query.model_fields) - {"full"}
+
+    assert in_command == in_python | paging | {"count"}
+    assert in_http == in_python | paging | {"total"}
 
 
 @pytest.mark.parametrize("verb", ["schedule", "schedule_many", "schedule_once"])

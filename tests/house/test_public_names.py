@@ -42,6 +42,7 @@ def test_every_error_is_importable_from_one_module() -> None:
     ("error", "base"),
     [
         ("NotFound", LookupError),
+        ("UnknownSetting", LookupError),
         ("UnknownTrain", LookupError),
         ("DefinitionError", ValueError),
         ("InvalidArgument", ValueError),
@@ -57,3 +58,12 @@ def test_every_error_is_importable_from_one_module() -> None:
 )
 def test_an_error_is_also_the_standard_one_of_its_kind(error: str, base: type[Exception]) -> None:
     assert issubclass(getattr(errors, error), base)
+
+
+def test_what_callers_meet_most_is_importable_from_trax() -> None:
+    common = {
+        *("Conflict", "EntryCancelled", "InvalidInput", "NotFound", "RunCancelled", "StoreUnavailable"),
+        *("TraxError", "UnknownTrain", "WaitTimedOut"),
+    }
+
+    assert common - set(trax.__all__) == set()

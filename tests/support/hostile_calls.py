@@ -216,7 +216,8 @@ MADE_BY_TRAX: Final = {
         "Reason",
         "Route",
     ),
-    *("RunCancelled", "RunInterrupted", "RunTimedOut", "Train", "TraxError", "WorkQueueEntry", "current"),
+    *("RunCancelled", "RunInterrupted", "RunTimedOut", "StoreUnavailable", "Train", "TraxError"),
+    *("UnknownTrain", "WaitTimedOut", "WorkQueueEntry", "current"),
 }
 """Public for annotations and `except`: values that nobody has to make."""
 PLAIN_VALUES: Final = {

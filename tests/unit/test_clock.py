@@ -112,9 +112,7 @@ def test_a_duration_is_read_in_every_form(text: str, expected: timedelta) -> Non
     ],
 )
 def test_other_text_is_refused_with_the_forms(text: str) -> None:
-    with pytest.raises(
-        ValueError, match="expected a duration such as 90s, 25 min, 1h30m, 2 days, 0:01:30 or PT20M"
-    ):
+    with pytest.raises(ValueError, match="expected a duration such as 90s, 25 min, 1h30m or 2 days"):
         parse_duration(text)
 
 

@@ -1,9 +1,32 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 import re
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from trax import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FIELDS = [errors.FieldError("table", "must be text", 5)]
+ARGUMENTS: Mapping[str, tuple[Any, ...]] = {
+    "DelayRequest": (timedelta(seconds=5), "not yet"),
+    "InvalidArgument": ("limit", "a whole number", "many"),
+    "InvalidInput": ("train 'greet'", FIELDS),
+    "InvalidSetting": ("wrong", {"max_active_jobs": "too many"}),
+    "MissingExtra": ("the dashboard", "web", "fastapi"),
+    "RetryAfter": (timedelta(seconds=5),),
+    "RouteError": ("CHAIN001", "does not fit"),
+    "SecretUnreadable": ("train 'greet'", FIELDS),
+    "Snooze": (timedelta(seconds=5), "later"),
+    "UnknownTrain": ("gret", ["greet"]),
+}
+"""Of those that need more than a message."""
 
 
 def test_the_tree_drawn_at_the_head_is_the_tree_in_code() -> None:
@@ -17,8 +40,24 @@ def test_the_tree_drawn_at_the_head_is_the_tree_in_code() -> None:
     assert sorted(drawn) == sorted(tree)
 
 
+@pytest.mark.parametrize("name", sorted(set(errors.__all__) - {"FieldError"}))
+def test_an_error_reaches_another_process_as_it_was(name: str) -> None:
+    keywords = {"type": "KeyError", "raised": ["LookupError"]} if name == "RemoteFailure" else {}
+    error = getattr(errors, name)(*ARGUMENTS.get(name, ("it failed",)), **keywords)
+
+    arrived = pickle.loads(pickle.dumps(error))  # noqa: S301 - made one line above
+
+    assert (type(arrived), str(arrived), arrived.args) == (type(error), str(error), error.args)
+    assert vars(arrived) == vars(error)
+
+
 def test_a_long_value_is_cut_in_a_message() -> None:
     assert len(errors.format_value("x" * 500)) == errors.MAX_VALUE_CHARACTERS
+
+
+def test_a_duration_in_a_message_is_written_as_everywhere() -> None:
+    assert errors.format_value(timedelta(minutes=90)) == "1 h 30 min"
+    assert str(errors.RetryAfter(timedelta(minutes=5))) == "requested to run again after 5 min"
 
 
 def test_a_word_that_is_nearly_right_is_suggested() -> None:

@@ -40,7 +40,7 @@ async def test_a_worker_is_shown_with_what_it_takes_its_version_and_its_place(ur
     async with watched(url, app_version="2027.3", host_labels={"zone": "b"}) as (harness, client):
         await started(harness, trains=["serve_coffee"], groups=["bar"])
         shown = await Reader(client).open("/workers")
-        (told,) = (await client.get("/api/v1/workers")).json()
+        (told,) = (await client.get("/api/v1/workers")).json()["items"]
 
     host = told["worker"]["host"]
     assert f"{host} process" in shown.text
@@ -58,7 +58,7 @@ async def test_a_worker_that_takes_everything_says_so(url: str) -> None:
     async with watched(url) as (harness, client):
         await started(harness)
         shown = await Reader(client).open("/workers")
-        (told,) = (await client.get("/api/v1/workers")).json()
+        (told,) = (await client.get("/api/v1/workers")).json()["items"]
 
     assert "serve_coffee of all groups" in shown.text
     assert told["worker"]["groups"] is None
@@ -72,11 +72,13 @@ async def test_many_workers_are_shown_a_page_at_a_time(url: str, monkeypatch: py
         first = await reader.open("/workers")
         (further,) = [link for link in first.links if "after=" in link]
         second = await reader.open(further)
-        told = (await client.get("/api/v1/workers", params={"after": ids[0], "limit": 1})).json()
+        asked = {"after": ids[0], "limit": 1, "total": True}
+        told = (await client.get("/api/v1/workers", params=asked)).json()
 
     assert [page.text.count("alive") for page in (first, second)] == [2, 1]
     assert "/workers" in second.links
-    assert [one["worker"]["id"] for one in told] == [ids[1]]
+    assert [one["worker"]["id"] for one in told["items"]] == [ids[1]]
+    assert (told["next"], told["previous"], told["total"]["count"]) == (ids[1], ids[1], 3)
 
 
 async def test_servers_that_declare_different_manifests_are_named(url: str) -> None:

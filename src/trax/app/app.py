@@ -389,7 +389,7 @@ class Trax:
     ) -> None:
         """Run until SIGTERM or SIGINT, then drain. A second signal interrupts the runs still executing.
 
-        `observer` is told of each step, as the command `trax run` needs to print them.
+        `observer` is called at each step; the command `trax run` prints them.
         """
         from trax.server.roles import ServerObserver
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypedDict
 
 from trax.app import groups, settings
-from trax.app.lists import RecordLists
+from trax.app.lists import RecordLists, check_filters
 from trax.engine.actor import PROGRAM, acting, actor_context
 from trax.errors import Conflict, NotFound, TraxError
 from trax.records.listing import AuditFilter
@@ -100,6 +100,7 @@ class Audit:
 
 
 def _build_filter(filters: AuditKeywords) -> AuditFilter:
+    check_filters(filters, AuditKeywords)
     check_moments(since=filters.get("since"), until=filters.get("until"))
     check_names(**{name: filters.get(name) for name in ("actor", "action", "noun", "target")})
     return AuditFilter(**filters)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
-from trax.app.lists import RecordLists, parse_choice
+from trax.app.lists import RecordLists, check_filters, parse_choice
 from trax.engine.actor import record_audit
 from trax.engine.dead_letters import acknowledge, requeue
 from trax.errors import DefinitionError, NotFound
@@ -131,6 +131,7 @@ class DeadLetters:
 
 
 def _build_filter(filters: DeadLetterKeywords) -> LetterFilter:
+    check_filters(filters, DeadLetterKeywords)
     check_names(manifest=filters.get("manifest"), fingerprint=filters.get("fingerprint"))
     fields: dict[str, Any] = {**filters, "status": parse_choice(DeadLetterStatus, filters.get("status"))}
     return LetterFilter(**fields)

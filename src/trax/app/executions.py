@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from trax.app.lists import RecordLists, parse_choice
+from trax.app.lists import RecordLists, check_filters, parse_choice
 from trax.engine.actor import record_audit
 from trax.engine.cancel import cancel_runs
 from trax.errors import NotFound
@@ -130,10 +130,14 @@ class Executions:
         page = PAGE("limit", limit)
         store = await self._store.open()
         wanted, last = ID("metadata_id", metadata_id), ID_OR_NONE("after", after)
-        return await store.ask(run_log.load_by_run, wanted, after=last, limit=page, brief=brief)
+        lines = await store.ask(run_log.load_by_run, wanted, after=last, limit=page, brief=brief)
+        if not lines:
+            await self.get(wanted)  # raises NotFound
+        return lines
 
 
 def _build_filter(filters: ExecutionKeywords) -> RunFilter:
+    check_filters(filters, ExecutionKeywords)
     check_moments(since=filters.get("since"), until=filters.get("until"))
     check_names(**{name: filters.get(name) for name in ("train", "manifest", "group", "external_id")})
     ID_OR_NONE("parent_id", filters.get("parent_id"))
@@ -201,6 +205,7 @@ class AppLogs:
 
 
 def _build_log_filter(filters: LogKeywords) -> LogFilter:
+    check_filters(filters, LogKeywords)
     check_names(text=filters.get("text"))
     ID_OR_NONE("metadata_id", filters.get("metadata_id"))
     fields: dict[str, Any] = {**filters, "level": parse_choice(LogLevel, filters.get("level"))}

@@ -12,6 +12,7 @@ from trax.schedule.validate import ID_OR_NONE, PAGE, check_names
 from trax.store.listing import RecordQuery
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from enum import StrEnum
 
     from trax.records.listing import Count, RecordPage
@@ -55,6 +56,14 @@ class RecordLists(Generic[F, T]):
             ID_OR_NONE("before", before)
             ID_OR_NONE("after", after)
         return {"before": before, "after": after, "limit": PAGE("limit", limit), "brief": brief}
+
+
+def check_filters(filters: Mapping[str, Any], known: type[Any]) -> None:
+    """Refuse a filter that is not a key of the TypedDict `known`."""
+    for name in filters.keys() - known.__annotations__.keys():
+        raise DefinitionError(
+            f"unknown filter {format_value(name)}{did_you_mean(name, known.__annotations__)}"
+        )
 
 
 ChoiceT = TypeVar("ChoiceT", bound="StrEnum")

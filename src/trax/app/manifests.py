@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 
-from trax.app.lists import parse_choice
+from trax.app.lists import check_filters, parse_choice
 from trax.engine import schedule, trigger
 from trax.engine.actor import record_audit
 from trax.engine.seed import seed, with_code_defaults
@@ -235,6 +235,7 @@ class Manifests:
 
 
 def _build_filter(filters: ManifestKeywords) -> ManifestFilter:
+    check_filters(filters, ManifestKeywords)
     check_names(**{name: filters.get(name) for name in ("group", "train", "depends_on", "text")})
     for name in ("enabled", "retired"):
         FLAG_OR_NONE(name, filters.get(name))

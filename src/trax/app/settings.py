@@ -79,7 +79,8 @@ def restore(
     rows = settings.load_edited(connection)
     changed = [name for name, text in undoable.expects.items() if rows.get(name) != text]
     if changed and not force:
-        raise Conflict(f"changed again since then: {', '.join(changed)}; use force=True to undo anyway")
+        names = ", ".join(changed)
+        raise Conflict(f"conflict: settings have changed since: {names}; pass force=True to undo anyway")
     values = {name: json.loads(text) for name, text in undoable.restores.items() if text is not None}
     removed = [name for name in undoable.restores if name not in values and name in rows]
     remaining = live.rows_without(rows, removed) if removed else rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from trax.app.lists import RecordLists, parse_choice
+from trax.app.lists import RecordLists, check_filters, parse_choice
 from trax.engine.actor import record_audit
 from trax.engine.cancel import withdraw
 from trax.errors import NotFound
@@ -103,6 +103,7 @@ class WorkQueue:
 
 
 def _build_filter(filters: EntryKeywords) -> EntryFilter:
+    check_filters(filters, EntryKeywords)
     check_names(**{name: filters.get(name) for name in ("train", "manifest", "group")})
     status = parse_choice(QueueStatus, filters.get("status"))
     origin = parse_choice(Origin, filters.get("origin"))

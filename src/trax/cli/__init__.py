@@ -11,7 +11,7 @@ dashboard.py     `trax dashboard`
 demo/            `trax demo`
 
 Look
-status.py        `trax status`, `trax why`
+status.py        `trax status`, `trax why`, `trax workers`
 plan.py          `trax plan`, `trax lint`
 simulate.py      `trax simulate`
 db.py            `trax db migrate`, `status`, `doctor`
@@ -21,7 +21,7 @@ Operate
 manifests.py     `trax manifests`
 groups.py        `trax groups`
 queue.py         `trax queue`
-executions.py    `trax executions`
+executions.py    `trax executions`, `trax logs`
 dead_letters.py  `trax dead-letters`
 settings.py      `trax settings`
 audit.py         `trax audit`
@@ -41,7 +41,8 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from typing import TYPE_CHECKING, Final
+from pathlib import Path  # noqa: TC003 - the command line parser resolves the types
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from cyclopts import App, CycloptsError, Parameter
 
@@ -159,6 +160,8 @@ command.command(
     name="executions",
     help="List, cancel and rerun executions; read their logs.",
 )
+command.command("trax.cli.executions:logs_of_all", name="logs", help="List log lines of all executions.")
+command.command("trax.cli.status:workers", name="workers", help="List the processes that run jobs.")
 command.command(
     "trax.cli.dead_letters:dead_letters",
     name="dead-letters",
@@ -185,7 +188,29 @@ command.command(
 
     It uses its own database file. It runs until Ctrl-C, and for 20 seconds if the output is a pipe.""",
 )
-command.register_install_completion_command()  # pyright: ignore[reportUnknownMemberType]
+
+
+@command.command(name="--install-completion")
+def install_completion(
+    *,
+    shell: Annotated[
+        Literal["zsh", "bash", "fish", "powershell"] | None,
+        Parameter(help="The shell. Default: the one that runs this command."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        Parameter(name=["--output", "-o"], help="The file to write. Default: where the shell looks for it."),
+    ] = None,
+) -> None:
+    """Install completion of commands and options in your shell.
+
+    It writes a script, and a line in the startup file of the shell if needed. Restart the shell afterwards.
+    """
+    from cyclopts.completion.install import create_install_completion_command  # slow, and rarely needed
+
+    create_install_completion_command(command.install_completion, add_to_startup=True)(
+        shell=shell, output=output
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -6,8 +6,21 @@ from typing import Annotated, Final
 
 from cyclopts import App, Parameter
 
-from trax.cli.operators import After, AsJson, Before, DatabaseUrl, Id, Limit, Reason, operate
-from trax.cli.output import say, show_list, show_one
+from trax.cli.operators import (
+    After,
+    AsJson,
+    Before,
+    CountOnly,
+    DatabaseUrl,
+    Id,
+    Limit,
+    Reason,
+    Since,
+    Until,
+    operate,
+    show_records,
+)
+from trax.cli.output import say, show_one
 
 LISTED: Final = ("id", "at", "actor", "via", "action", "ids", "count", "reason", "undone_by")
 
@@ -17,23 +30,36 @@ audit = App(name="audit", help="List operators' changes, and undo them.")
 @audit.command(name="list")
 def list_(
     *,
-    actor: str | None = None,
+    actor: Annotated[str | None, Parameter(help="Who made the change.")] = None,
     action: Annotated[str | None, Parameter(help="An action, such as groups.update.")] = None,
+    noun: Annotated[str | None, Parameter(help="A kind of record, such as group.")] = None,
     target: Annotated[str | None, Parameter(help="An id or name that was changed.")] = None,
+    since: Since = None,
+    until: Until = None,
     before: Before = None,
     after: After = None,
     limit: Limit = 50,
+    count: CountOnly = False,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
     """List audit entries, newest first."""
-    found = operate(
+    show_records(
+        "audit",
+        LISTED,
         database_url,
-        lambda app: app.audit.list(
-            actor=actor, action=action, target=target, before=before, after=after, limit=limit
-        ),
+        count=count,
+        as_json=as_json,
+        before=before,
+        after=after,
+        limit=limit,
+        actor=actor,
+        action=action,
+        noun=noun,
+        target=target,
+        since=since,
+        until=until,
     )
-    show_list(found, LISTED, as_json=as_json)
 
 
 @audit.command

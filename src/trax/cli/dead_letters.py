@@ -11,19 +11,22 @@ from trax.cli.operators import (
     After,
     AsJson,
     Before,
+    CountOnly,
     DatabaseUrl,
     Everything,
     Id,
     Ids,
     LetterStatus,
     Limit,
+    OfManifest,
     Reason,
     Yes,
     confirm,
     operate,
+    show_records,
     usage_error,
 )
-from trax.cli.output import say, show_json, show_list, show_one, show_rows, single_line
+from trax.cli.output import say, show_json, show_one, show_rows, single_line
 
 if TYPE_CHECKING:
     from trax.app.app import Trax
@@ -42,28 +45,29 @@ dead_letters = App(name="dead-letters", help="List, requeue and acknowledge jobs
 def list_(
     *,
     status: LetterStatus = None,
-    manifest: str | None = None,
+    manifest: OfManifest = None,
     fingerprint: Fingerprint = None,
     before: Before = None,
     after: After = None,
     limit: Limit = 50,
+    count: CountOnly = False,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
     """List dead letters, newest first."""
-    found = operate(
+    show_records(
+        "dead_letters",
+        LISTED,
         database_url,
-        lambda app: app.dead_letters.list(
-            status=status,
-            manifest=manifest,
-            fingerprint=fingerprint,
-            before=before,
-            after=after,
-            limit=limit,
-            brief=not as_json,
-        ),
+        count=count,
+        as_json=as_json,
+        before=before,
+        after=after,
+        limit=limit,
+        status=status,
+        manifest=manifest,
+        fingerprint=fingerprint,
     )
-    show_list(found, LISTED, as_json=as_json)
 
 
 @dead_letters.command

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from datetime import UTC
+from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import App, Parameter
 
@@ -13,26 +13,32 @@ from trax.cli.operators import (
     After,
     AsJson,
     Before,
+    CountOnly,
     DatabaseUrl,
     Id,
     Ids,
     Limit,
+    OfGroup,
+    OfManifest,
+    OfTrain,
     Reason,
     RunState,
+    Since,
+    Until,
     operate,
     report_cancelled,
+    show_records,
     usage_error,
 )
-from trax.cli.output import say, show_json, show_list, show_one
-from trax.records.states import ACTIVE, State
+from trax.cli.output import say, show_json, show_one
+from trax.records.states import ACTIVE, LogLevel, State
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from trax.app.app import Trax
     from trax.records import LogLine, Metadata
 
 LISTED: Final = ("id", "train", "state", "manifest", "attempt", "created_at", "ended_at", "failure_reason")
+LINES: Final = ("id", "metadata_id", "created_at", "level", "message")
 POLL_SECONDS: Final = 0.5
 PAGE: Final = 1000
 
@@ -43,40 +49,43 @@ executions = App(name="executions", help="List, cancel and rerun executions; rea
 def list_(
     *,
     state: RunState = None,
-    train: str | None = None,
-    manifest: str | None = None,
-    group: str | None = None,
-    parent_id: Annotated[int | None, Parameter(validator=ID_RANGE)] = None,
-    since: Annotated[
-        datetime | None, Parameter(help="Created at or after this time; UTC if no zone is given.")
+    train: OfTrain = None,
+    manifest: OfManifest = None,
+    group: OfGroup = None,
+    parent_id: Annotated[
+        int | None, Parameter(help="Only runs that this run started.", validator=ID_RANGE)
     ] = None,
-    until: Annotated[
-        datetime | None, Parameter(help="Created before this time; UTC if no zone is given.")
-    ] = None,
+    external_id: Annotated[str | None, Parameter(help="The external id, or its beginning.")] = None,
+    since: Since = None,
+    until: Until = None,
     admin: Annotated[bool, Parameter(negative=(), help="Include Trax's own administrative trains.")] = False,
     before: Before = None,
     after: After = None,
     limit: Limit = 50,
+    count: CountOnly = False,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
     """List executions, newest first."""
-    filters: dict[str, Any] = {
-        "state": state,
-        "train": train,
-        "manifest": manifest,
-        "group": group,
-        "parent_id": parent_id,
-        "since": _utc("--since", since),
-        "until": _utc("--until", until),
-        "admin": admin,
-        "before": before,
-        "after": after,
-        "limit": limit,
-        "brief": not as_json,
-    }
-    found = operate(database_url, lambda app: app.executions.list(**filters))
-    show_list(found, LISTED, as_json=as_json)
+    show_records(
+        "executions",
+        LISTED,
+        database_url,
+        count=count,
+        as_json=as_json,
+        before=before,
+        after=after,
+        limit=limit,
+        state=state,
+        train=train,
+        manifest=manifest,
+        group=group,
+        parent_id=parent_id,
+        external_id=external_id,
+        since=since,
+        until=until,
+        admin=admin,
+    )
 
 
 @executions.command
@@ -98,12 +107,7 @@ def logs(
     as_json: AsJson = False,
 ) -> None:
     """Print the log lines of an execution, oldest first."""
-
-    async def read(app: Trax) -> Sequence[LogLine]:
-        await app.executions.get(metadata_id)
-        return await app.executions.logs(metadata_id, after=after, limit=limit)
-
-    lines = operate(database_url, read)
+    lines = operate(database_url, lambda app: app.executions.logs(metadata_id, after=after, limit=limit))
     if as_json:
         show_json(lines)
     else:
@@ -162,16 +166,43 @@ async def _follow_run(app: Trax, metadata_id: int, *, print_logs: bool) -> Metad
         await asyncio.sleep(POLL_SECONDS)
 
 
+logs_of_all = App(name="logs", help="List log lines of all executions.")
+
+
+@logs_of_all.command(name="list")
+def list_lines(
+    *,
+    level: Annotated[
+        LogLevel | None, Parameter(help="This level or higher.", name_transform=str.lower)
+    ] = None,
+    text: Annotated[str | None, Parameter(help="Only messages that contain this text.")] = None,
+    metadata_id: Annotated[
+        int | None, Parameter(help="Only lines of this execution.", validator=ID_RANGE)
+    ] = None,
+    before: Before = None,
+    after: After = None,
+    limit: Limit = 50,
+    count: CountOnly = False,
+    database_url: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """List log lines of all executions, newest first; `trax executions logs` prints those of one."""
+    show_records(
+        "logs",
+        LINES,
+        database_url,
+        count=count,
+        as_json=as_json,
+        before=before,
+        after=after,
+        limit=limit,
+        level=level,
+        text=text,
+        metadata_id=metadata_id,
+    )
+
+
 def _line(line: LogLine) -> str:
     head = f"{line.created_at.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z {line.level} {line.logger}:"
     below = f"\n{line.stack_trace}" if line.stack_trace else ""
     return f"{head} {line.message}{below}"
-
-
-def _utc(option: str, value: datetime | None) -> datetime | None:
-    if value is None or value.tzinfo is None:
-        return value and value.replace(tzinfo=UTC)
-    try:
-        return value.astimezone(UTC)
-    except OverflowError:  # in another zone, the first and last hours that datetime can hold
-        raise usage_error(f"{option} is out of range in UTC: {value}.", "executions", "list") from None

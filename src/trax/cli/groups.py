@@ -10,16 +10,19 @@ from trax.cli.operators import (
     AfterName,
     AsJson,
     BeforeName,
+    CountOnly,
     DatabaseUrl,
+    GroupName,
     Limit,
     Reason,
     Yes,
     confirm,
     operate,
     report_cancelled,
+    show_records,
     usage_error,
 )
-from trax.cli.output import say, show_list, show_one
+from trax.cli.output import say, show_one
 
 if TYPE_CHECKING:
     from trax.app.app import Trax
@@ -35,23 +38,32 @@ def list_(
     before: BeforeName = None,
     after: AfterName = None,
     limit: Limit = 50,
+    count: CountOnly = False,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
     """List groups, sorted by name."""
-    found = operate(database_url, lambda app: app.groups.list(before=before, after=after, limit=limit))
-    show_list(found, LISTED, as_json=as_json)
+    show_records(
+        "groups",
+        LISTED,
+        database_url,
+        count=count,
+        as_json=as_json,
+        before=before,
+        after=after,
+        limit=limit,
+    )
 
 
 @groups.command
-def show(name: str, /, *, database_url: DatabaseUrl = None, as_json: AsJson = False) -> None:
+def show(name: GroupName, /, *, database_url: DatabaseUrl = None, as_json: AsJson = False) -> None:
     """Show one group."""
     show_one(operate(database_url, lambda app: app.groups.get(name)), as_json=as_json)
 
 
 @groups.command(name="set")
 def set_(
-    name: str,
+    name: GroupName,
     /,
     *,
     max_active_jobs: Annotated[
@@ -78,7 +90,7 @@ def set_(
 
 
 @groups.command
-def trigger(name: str, /, *, reason: Reason = None, database_url: DatabaseUrl = None) -> None:
+def trigger(name: GroupName, /, *, reason: Reason = None, database_url: DatabaseUrl = None) -> None:
     """Enqueue the enabled manifests of a group that depend on no other."""
 
     async def trigger(app: Trax) -> int:
@@ -90,7 +102,7 @@ def trigger(name: str, /, *, reason: Reason = None, database_url: DatabaseUrl = 
 
 @groups.command
 def cancel(
-    name: str,
+    name: GroupName,
     /,
     *,
     yes: Yes = False,

@@ -31,7 +31,9 @@ Trust = Annotated[
     Parameter(negative=(), help="Unpickle the jobs, which runs code that the pickles name."),
 ]
 
-CrontabFile = Annotated[str, Parameter(allow_leading_hyphen=True)]
+CrontabFile = Annotated[str, Parameter(help="A file, or - for stdin.", allow_leading_hyphen=True)]
+CeleryApp = Annotated[str, Parameter(help="The Celery app: module:app or file.py:app.")]
+JobStore = Annotated[str, Parameter(help="A database URL, or an SQLite file.")]
 
 imports = App(
     name="import",
@@ -62,7 +64,7 @@ def from_crontab(
 
 
 @imports.command(name="celery-beat")
-def from_celery_beat(source: str, /, *, as_json: AsJson = False) -> None:
+def from_celery_beat(source: CeleryApp, /, *, as_json: AsJson = False) -> None:
     """Convert the beat schedule of a Celery app; SOURCE is module:app or file.py:app."""
     from trax.cli.importing import celery_beat
     from trax.cli.loading import load_object
@@ -78,7 +80,7 @@ def from_celery_beat(source: str, /, *, as_json: AsJson = False) -> None:
 
 @imports.command(name="apscheduler")
 def from_apscheduler(
-    source: str, /, *, table: Table = "apscheduler_jobs", trust: Trust = False, as_json: AsJson = False
+    source: JobStore, /, *, table: Table = "apscheduler_jobs", trust: Trust = False, as_json: AsJson = False
 ) -> None:
     """Convert an APScheduler 3 job store; SOURCE is its database URL or SQLite file."""
     from trax.cli.importing import apscheduler

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 from cyclopts import CycloptsError, Parameter, Token, validators
 
 from trax.bounds import LARGEST_ID, LONGEST_PAGE, is_duration
-from trax.cli.output import say, show_json
+from trax.cli.output import say, show_json, show_list
 from trax.clock import DURATION_FORMS, parse_duration
 from trax.errors import SchemaNotMigrated
 from trax.records.states import DeadLetterStatus, Origin, QueueStatus, ScheduleType, State
@@ -38,6 +38,10 @@ Reason = Annotated[str | None, Parameter(help="The reason, recorded in the audit
 PAGE_RANGE: Final = validators.Number(gte=1, lte=LONGEST_PAGE)
 Limit = Annotated[int, Parameter(help="At most this many.", validator=PAGE_RANGE)]
 
+CountOnly = Annotated[
+    bool, Parameter("--count", negative=(), help="Print only how many there are, on all pages.")
+]
+
 
 def parse_delay(_type: object, tokens: Sequence[Token]) -> timedelta:
     try:
@@ -52,6 +56,43 @@ def parse_delay(_type: object, tokens: Sequence[Token]) -> timedelta:
 Delay = Annotated[
     timedelta | None, Parameter(help=f"Time from now, such as {DURATION_FORMS}.", converter=parse_delay)
 ]
+
+
+def _parse_moment(_type: object, tokens: Sequence[Token]) -> datetime | timedelta:
+    """A time such as 2027-03-01T12:00, in UTC if it names no zone; or how long ago."""
+    text = tokens[0].value.strip()
+    try:
+        if "-" not in text[1:]:
+            return parse_duration(text)
+        moment = datetime.fromisoformat(text)
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise ValueError(
+            f"expected a time such as 2027-03-01T12:00, or how long ago, such as {DURATION_FORMS}."
+        ) from None
+
+
+def _check_duration(_type: object, value: datetime | timedelta | None) -> None:
+    if isinstance(value, timedelta) and not is_duration(value):
+        raise ValueError("It must be from 0 s to 68 years.")
+
+
+Since = Annotated[
+    datetime | timedelta | None,
+    Parameter(
+        help="Created at or after this time (UTC if no zone is given), or at most this long ago: 2h.",
+        converter=_parse_moment,
+        validator=_check_duration,
+    ),
+]
+Until = Annotated[
+    datetime | timedelta | None,
+    Parameter(
+        help="Created before this time, or longer ago than this.",
+        converter=_parse_moment,
+        validator=_check_duration,
+    ),
+]
 ID_RANGE: Final = validators.Number(gte=0, lte=LARGEST_ID)
 Before = Annotated[
     int | None,
@@ -63,8 +104,13 @@ AfterName = Annotated[
     str | None,
     Parameter("--after", help="Only names after this one. The next page is after the last name of this one."),
 ]
-Id = Annotated[int, Parameter(validator=ID_RANGE)]
-Ids = Annotated[int, Parameter(name="IDS", validator=ID_RANGE)]
+Id = Annotated[int, Parameter(help="Its id.", validator=ID_RANGE)]
+Ids = Annotated[int, Parameter(name="IDS", help="Their ids.", validator=ID_RANGE)]
+ExternalId = Annotated[str, Parameter(help="The external id of the manifest.")]
+GroupName = Annotated[str, Parameter(help="The name of the group.")]
+OfTrain = Annotated[str | None, Parameter("--train", help="Only this train.")]
+OfManifest = Annotated[str | None, Parameter("--manifest", help="Only this manifest, by its external id.")]
+OfGroup = Annotated[str | None, Parameter("--group", help="Only this group.")]
 RunState = Annotated[State | None, Parameter(help="Only this state.", name_transform=str.lower)]
 EntryStatus = Annotated[QueueStatus | None, Parameter(help="Only this status.")]
 EntryOrigin = Annotated[Origin | None, Parameter(help="Only entries of this origin.")]
@@ -98,6 +144,47 @@ def operate(
             return asyncio.run(_call(action, operated))
     finally:
         operated.close()
+
+
+def show_records(
+    noun: str,
+    columns: Sequence[str],
+    database_url: str | None,
+    /,
+    *,
+    count: bool,
+    as_json: bool,
+    before: int | str | None,
+    after: int | str | None,
+    limit: int,
+    **filters: Any,
+) -> None:
+    """Print a page of the records of a noun, or only their number."""
+
+    async def load(app: Trax) -> Any:
+        resource = getattr(app, noun)
+        for name in {"since", "until"} & filters.keys():
+            filters[name] = await _moment_of(app, filters[name])
+        if count:
+            return await resource.count(**filters)
+        paging: dict[str, Any] = {"before": before, "after": after, "limit": limit, "brief": not as_json}
+        return await resource.list(**paging, **filters)
+
+    found = operate(database_url, load)
+    if not count:
+        show_list(found, columns, as_json=as_json)
+    elif as_json:
+        show_json({"count": found.number, "exact": found.exact})
+    else:
+        say(str(found))
+
+
+async def _moment_of(app: Trax, value: datetime | timedelta | None) -> datetime | None:
+    """A duration is so long before now, by the clock of the database."""
+    if not isinstance(value, timedelta):
+        return value
+    store = await app.parts.store.open()
+    return await store.ask(store.now) - value
 
 
 def report_cancelled(label: str, cancelled: ChangedIds, ids: Sequence[int] | None, *, as_json: bool) -> int:

@@ -19,7 +19,7 @@ Concurrency = Annotated[
         validator=validators.Number(gte=1, lte=MAX_SLOTS),
     ),
 ]
-Port = Annotated[int, Parameter(validator=PORT_RANGE)]
+Port = Annotated[int, Parameter(help="The port to listen on.", validator=PORT_RANGE)]
 WebPort = Annotated[
     int | None,
     Parameter("--web", help="Also serve the dashboard and the HTTP API on this port.", validator=PORT_RANGE),

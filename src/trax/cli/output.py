@@ -6,6 +6,7 @@ import re
 import sys
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from trax.clock import format_duration, utc_now
@@ -33,13 +34,13 @@ BLANKS: Final = re.compile(r"[ \t\r\n]+")
 
 
 def show_list(records: Sequence[Any], names: Sequence[str], *, as_json: bool) -> None:
-    """Print one record per line with the named values; as JSON, all values."""
+    """Print one record per line with the named values, such as `worker.host`; as JSON, all values."""
     if as_json:
         show_json([as_mapping(record) for record in records])
         return
     in_cell = table_cell if sys.stdout.isatty() else single_line
-    rows = [[in_cell(getattr(record, name)) for name in names] for record in records]
-    show_rows([name.replace("_", " ") for name in names], rows)
+    rows = [[in_cell(attrgetter(name)(record)) for name in names] for record in records]
+    show_rows([name.rpartition(".")[2].replace("_", " ") for name in names], rows)
 
 
 def show_rows(header: Sequence[str], rows: Iterable[Sequence[str]], *, to: TextIO | None = None) -> None:

@@ -15,6 +15,7 @@ from trax.cli.operators import (
     AppOption,
     AsJson,
     Before,
+    CountOnly,
     DatabaseUrl,
     Delay,
     EntryOrigin,
@@ -22,12 +23,16 @@ from trax.cli.operators import (
     Id,
     Ids,
     Limit,
+    OfGroup,
+    OfManifest,
+    OfTrain,
     Reason,
     operate,
     report_cancelled,
+    show_records,
     usage_error,
 )
-from trax.cli.output import say, show_list, show_one, single_line
+from trax.cli.output import say, show_one, single_line
 from trax.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -54,15 +59,15 @@ queue = App(name="queue", help="Add, list and cancel queued jobs.")
 
 @queue.command
 def add(
-    train: str,
+    train: Annotated[str, Parameter(help="The name of the train.")],
     value: Annotated[str, Parameter(name="INPUT", help="The input as JSON.")] = "null",
     /,
     *,
-    priority: int | None = None,
-    group: str | None = None,
+    priority: Annotated[int | None, Parameter(help="0 to 31; the highest runs first.")] = None,
+    group: Annotated[str | None, Parameter(help="The group whose limit applies.")] = None,
     delay: Delay = None,
     unique: Annotated[str | None, Parameter(help="A key that only one unfinished job may have.")] = None,
-    max_retries: int | None = None,
+    max_retries: Annotated[int | None, Parameter(help="How often to retry it if it fails.")] = None,
     app: AppOption = None,
     reason: Reason = None,
     database_url: DatabaseUrl = None,
@@ -119,32 +124,33 @@ async def _unknown_train_warning(app: Trax, train: str) -> str | None:
 def list_(
     *,
     status: EntryStatus = None,
-    train: str | None = None,
-    manifest: str | None = None,
-    group: str | None = None,
+    train: OfTrain = None,
+    manifest: OfManifest = None,
+    group: OfGroup = None,
     origin: EntryOrigin = None,
     before: Before = None,
     after: After = None,
     limit: Limit = 50,
+    count: CountOnly = False,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
     """List queue entries, newest first."""
-    found = operate(
+    show_records(
+        "work_queue",
+        LISTED,
         database_url,
-        lambda app: app.work_queue.list(
-            status=status,
-            train=train,
-            manifest=manifest,
-            group=group,
-            origin=origin,
-            before=before,
-            after=after,
-            limit=limit,
-            brief=not as_json,
-        ),
+        count=count,
+        as_json=as_json,
+        before=before,
+        after=after,
+        limit=limit,
+        status=status,
+        train=train,
+        manifest=manifest,
+        group=group,
+        origin=origin,
     )
-    show_list(found, LISTED, as_json=as_json)
 
 
 @queue.command

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from trax.cli.live_view import read_live_view, show_view
+from trax.clock import format_duration
 from trax.errors import StoreError, import_extra
 from trax.escapes import visible_text
 from trax.server.roles import ProcessRole, ServerObserver
@@ -230,7 +231,7 @@ def stop_message(running_trains: Sequence[str], timeout_seconds: float) -> str:
     )
     runs = count_noun(len(running_trains), "run")
     return (
-        f"stopping: waiting up to {timeout_seconds:g} s for {runs} to end ({trains}); "
+        f"stopping: waiting up to {format_duration(timeout_seconds)} for {runs} to end ({trains}); "
         "Ctrl-C again interrupts them and returns them to the queue"
     )
 

@@ -11,6 +11,7 @@ from trax.cli.operators import (
     After,
     AsJson,
     Before,
+    CountOnly,
     DatabaseUrl,
     Everything,
     Ids,
@@ -19,9 +20,10 @@ from trax.cli.operators import (
     Yes,
     confirm,
     operate,
+    show_records,
     usage_error,
 )
-from trax.cli.output import say, show_json, show_list
+from trax.cli.output import say, show_json
 from trax.store.url import choose_url
 
 LISTED: Final = ("id", "user", "role", "means", "address", "created_at", "last_seen_at", "expires_at")
@@ -40,15 +42,22 @@ def list_(
     before: Before = None,
     after: After = None,
     limit: Limit = 50,
+    count: CountOnly = False,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
     """List dashboard sessions, newest first."""
-    found = operate(
+    show_records(
+        "sessions",
+        LISTED,
         database_url,
-        lambda app: app.sessions.list(user=user, before=before, after=after, limit=limit),
+        count=count,
+        as_json=as_json,
+        before=before,
+        after=after,
+        limit=limit,
+        user=user,
     )
-    show_list(found, LISTED, as_json=as_json)
 
 
 @sessions.command

@@ -22,7 +22,7 @@ settings = App(name="settings", help="Read and change settings while servers run
 
 @settings.command
 def get(
-    name: str | None = None,
+    name: Annotated[str | None, Parameter(help="The setting; default: all.")] = None,
     /,
     *,
     app: AppOption = None,
@@ -54,7 +54,7 @@ def get(
 
 @settings.command(name="set")
 def set_(
-    *changes: Annotated[str, Parameter(name="NAME=VALUE")],
+    *changes: Annotated[str, Parameter(name="NAME=VALUE", help="A setting and its new value.")],
     app: AppOption = None,
     reason: Reason = None,
     database_url: DatabaseUrl = None,
@@ -72,7 +72,7 @@ def set_(
 
 @settings.command
 def reset(
-    *names: str,
+    *names: Annotated[str, Parameter(help="The settings; default: all.")],
     yes: Yes = False,
     app: AppOption = None,
     reason: Reason = None,

@@ -39,7 +39,10 @@ COMMAND: Final = "simulate"
 Days = Annotated[
     float, Parameter(help="How many days to simulate.", validator=validators.Number(gt=0, lte=MOST_DAYS))
 ]
-Seed = Annotated[int, Parameter(help="Same seed, same start and same history: same result.")]
+Seed = Annotated[
+    int,
+    Parameter(help="Random seed; the same seed, start and history give the same result."),
+]
 From = Annotated[
     datetime | None,
     Parameter("--from", help="When to begin, such as 2027-03-01T18:00, in UTC; default: now."),
@@ -56,23 +59,32 @@ Slots = Annotated[
 ]
 Durations = Annotated[
     list[str] | None,
-    Parameter("--duration", help=f"TRAIN=TIME: what its runs take, such as {DURATION_FORMS}. Repeatable."),
+    Parameter(
+        "--duration",
+        negative=(),
+        help=f"TRAIN=TIME: how long its runs take, such as {DURATION_FORMS}. Repeatable.",
+    ),
 ]
 Failures = Annotated[
-    list[str] | None, Parameter("--failures", help="TRAIN=5%: how many of its runs fail. Repeatable.")
+    list[str] | None,
+    Parameter("--failures", negative=(), help="TRAIN=5%: how many of its runs fail. Repeatable."),
 ]
 Changes = Annotated[
     list[str] | None,
-    Parameter("--set", help="NAME=VALUE: change a setting, such as max_active_jobs=50. Repeatable."),
+    Parameter(
+        "--set", negative=(), help="NAME=VALUE: change a setting, such as max_active_jobs=50. Repeatable."
+    ),
 ]
 Groups = Annotated[
     list[str] | None,
-    Parameter("--group", help="GROUP=10: change the limit of a group; `none`: no limit. Repeatable."),
+    Parameter(
+        "--group", negative=(), help="GROUP=10: change the limit of a group; `none`: no limit. Repeatable."
+    ),
 ]
 Resolution = Annotated[
     timedelta | None,
     Parameter(
-        help="Round moments to this, which is faster; default: 1 s; over 2 days 10 s, over 10 days 30 s.",
+        help="Round times to this, to be faster; default: 1 s; over 2 days 10 s, over 10 days 30 s.",
         converter=parse_delay,
     ),
 ]

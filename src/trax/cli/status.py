@@ -1,14 +1,34 @@
-"""`trax status`: queue, runs, workers and problems; `trax why`: why a job does not run."""
+"""`trax status`: queue, runs, workers and problems; `trax why`: why a job does not run; `trax workers`."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 
-from trax.cli.operators import AppOption, AsJson, DatabaseUrl, operate, require_database
-from trax.cli.output import as_mapping, moment, relative, say, show_json, show_rows, single_line
+from trax.cli.operators import (
+    ID_RANGE,
+    AppOption,
+    AsJson,
+    CountOnly,
+    DatabaseUrl,
+    Id,
+    Limit,
+    operate,
+    require_database,
+    show_records,
+)
+from trax.cli.output import (
+    as_mapping,
+    moment,
+    relative,
+    say,
+    show_json,
+    show_one,
+    show_rows,
+    single_line,
+)
 from trax.records.listing import COUNT_LIMIT
 from trax.records.status import Status, problems
 
@@ -124,3 +144,48 @@ def why(
         return
     for reason in reasons:
         say(reason.text)
+
+
+WORKERS: Final = (
+    *("worker.id", "worker.host", "worker.pid", "worker.app", "worker.kind", "worker.concurrency"),
+    *("running", "worker.heartbeat_at", "is_lost"),
+)
+
+workers = App(name="workers", help="List the processes that run jobs.")
+
+
+@workers.command(name="list")
+def list_(
+    *,
+    before: Annotated[int | None, Parameter(help="Only lower ids.", validator=ID_RANGE)] = None,
+    after: Annotated[
+        int | None,
+        Parameter(
+            help="Only higher ids. The next page is after the last id of this one.", validator=ID_RANGE
+        ),
+    ] = None,
+    limit: Limit = 50,
+    count: CountOnly = False,
+    database_url: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """List workers, sorted by id. One whose heartbeat is late is lost."""
+    show_records(
+        "workers",
+        WORKERS,
+        database_url,
+        count=count,
+        as_json=as_json,
+        before=before,
+        after=after,
+        limit=limit,
+    )
+
+
+@workers.command
+def show(worker_id: Id, /, *, database_url: DatabaseUrl = None, as_json: AsJson = False) -> None:
+    """Show one worker: what it accepts, and what it runs."""
+    found = operate(database_url, lambda app: app.workers.get(worker_id))
+    view = as_mapping(found)
+    flat = {**as_mapping(found.worker), **{name: view[name] for name in view if name != "worker"}}
+    show_one(found if as_json else flat, as_json=as_json)

@@ -4,57 +4,17 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from cyclopts import Parameter, Token
-
-from trax.bounds import is_duration
-from trax.cli.operators import AsJson, DatabaseUrl, require_database
+from trax.cli.operators import AsJson, DatabaseUrl, Since, Until, require_database
 from trax.cli.output import as_mapping, say, show_json, show_rows
-from trax.clock import DURATION_FORMS, parse_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator
 
     from trax.records.verification import DensestWindow, Overlap, Verification
 
 SHOWN_GROUPS: Final = 20
-
-
-def _parse_moment(_type: object, tokens: Sequence[Token]) -> datetime | timedelta:
-    """A moment such as 2027-03-01T12:00, in UTC if it names no zone; else a duration before now."""
-    text = tokens[0].value.strip()
-    try:
-        if "-" not in text[1:]:
-            return parse_duration(text)
-        moment = datetime.fromisoformat(text)
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise ValueError(
-            f"expected a moment such as 2027-03-01T12:00, or a duration before now such as {DURATION_FORMS}."
-        ) from None
-
-
-def _check_duration(_type: object, value: datetime | timedelta | None) -> None:
-    if isinstance(value, timedelta) and not is_duration(value):
-        raise ValueError("It must be from 0 s to 68 years.")
-
-
-Since = Annotated[
-    datetime | timedelta | None,
-    Parameter(
-        help="Only records created at or after this moment (UTC if no zone is given), or so long before now.",
-        converter=_parse_moment,
-        validator=_check_duration,
-    ),
-]
-Until = Annotated[
-    datetime | timedelta | None,
-    Parameter(
-        help="Only records created before this moment.", converter=_parse_moment, validator=_check_duration
-    ),
-]
 
 
 def verify(

@@ -9,7 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from trax.bounds import load_json
-from trax.errors import InvalidSetting, did_you_mean, format_value, join_problems
+from trax.errors import InvalidSetting, UnknownSetting, did_you_mean, format_value, join_problems
 from trax.settings import PREFIX, SettingOrigin, Settings
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def record_declared_limit(connection: Connection, *, now: datetime) -> None:
 def check_known(name: str) -> None:
     if _validate_name(name) not in Settings.model_fields:
         why = _not_found_message(name)
-        raise InvalidSetting(why, {name: why})
+        raise UnknownSetting(why, {name: why})
 
 
 def _validate_name(name: str) -> str:

@@ -119,7 +119,7 @@ def schema_finding(schema: SchemaStatus) -> Finding:
 
 def clock_finding(skew: timedelta) -> Finding:
     """Only the database's clock decides when jobs run; this host's clock dates log lines."""
-    text = f"the clocks of this host and the database differ by {abs(skew).total_seconds():.1f} s"
+    text = f"the clocks of this host and the database differ by {format_duration(abs(skew), units=2)}"
     return Finding(
         "clock", text, "synchronise both with the same time server" if abs(skew) > MAX_CLOCK_SKEW else None
     )

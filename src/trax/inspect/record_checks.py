@@ -1,4 +1,4 @@
-"""What single records of the history show: states that cannot be, lost entries, orphans. No I/O."""
+"""Findings in single records of the history: impossible states, lost entries, orphans. No I/O."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class TrainModel:
 
 
 class SimulatedFailure(RuntimeError):
-    """What a simulated run raises that fails."""
+    """Raised by a simulated run that fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

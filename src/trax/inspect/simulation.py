@@ -336,7 +336,7 @@ class Workload(Protocol):
 
 
 def outcome_of(job: Claimed, raised: Exception | None) -> Outcome[Any]:
-    """What a run that raises this ends with, as of a real one."""
+    """The outcome of a run that raises this, as for a real run."""
     if raised is None:
         return Done(None)
     if isinstance(raised, RunCancelled):

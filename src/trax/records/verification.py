@@ -26,7 +26,7 @@ class FindingKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HistoryFinding:
-    """One thing in the history that must not be: what, in which records, and a sentence about it."""
+    """One violation in the history: its kind, its records, and a sentence about it."""
 
     kind: FindingKind
     noun: str

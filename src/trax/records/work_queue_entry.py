@@ -115,7 +115,7 @@ class QueuedEntry(WorkQueueEntry):
     if not TYPE_CHECKING:  # a type checker would accept any name
 
         def __getattr__(self, name: str) -> Any:
-            """Set what is not set yet: called only for that."""
+            """Set a missing attribute when it is first read."""
             match name:
                 case "id" | "external_id":
                     value = self._source[("id", "external_id").index(name) + 1]

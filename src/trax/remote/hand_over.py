@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 
+from trax.clock import format_duration
 from trax.engine.submitter import (
     Refused,
     Submission,
@@ -211,7 +212,9 @@ class SubmitCall:
             if is_late and isinstance(self._work, asyncio.Task):
                 self._work.cancel()
         if is_late:
-            return [TimeoutError(f"not handed over within {seconds:g} s")] * len(self._batch)
+            return [TimeoutError(f"not handed over within {format_duration(seconds or 0)}")] * len(
+                self._batch
+            )
         return self._read_results()
 
     async def wait_until_done(self) -> None:

@@ -59,7 +59,7 @@ class ProcessRole(StrEnum):
 
 
 class ServerObserver:
-    """What `Trax.serve` tells of its steps, for output; this one ignores them."""
+    """Callbacks of `Trax.serve` for each step, for output; these do nothing."""
 
     def on_progress(self, done: int, total: int) -> None:
         """Called while manifests are written, from another thread."""

@@ -7,18 +7,20 @@ only executes statements on it: the caller commits.
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeAlias, TypeGuard, TypeVar
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, event
+from sqlalchemy.exc import InvalidRequestError
 
 from trax.errors import DefinitionError, SchemaNotMigrated, StoreError, format_value
 from trax.store.faults import translate_errors
 from trax.store.url import display_url, parse_url
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from sqlalchemy import RootTransaction
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
@@ -75,9 +77,10 @@ async def run_in_transaction(
     """
     if not is_async(caller_connection):
         return run_in_transaction_blocking(caller_connection, app_address, function, *args, **kwargs)
-    return await caller_connection.run_sync(
-        lambda inner: run_in_transaction_blocking(inner, app_address, function, *args, **kwargs)
-    )
+    with _translate_misuse():
+        return await caller_connection.run_sync(
+            lambda inner: run_in_transaction_blocking(inner, app_address, function, *args, **kwargs)
+        )
 
 
 def run_in_transaction_blocking(
@@ -87,19 +90,29 @@ def run_in_transaction_blocking(
     *args: P.args,
     **kwargs: P.kwargs,
 ) -> T:
-    connection: Connection = (
-        caller_connection if isinstance(caller_connection, Connection) else caller_connection.connection()
-    )
+    with _translate_misuse():
+        connection: Connection = (
+            caller_connection if isinstance(caller_connection, Connection) else caller_connection.connection()
+        )
     _refuse_another_database(connection, app_address)
     address = display_url(connection.engine.url)
     try:
-        with translate_errors(address):
+        with _translate_misuse(), translate_errors(address):
             return function(connection, *args, **kwargs)
     except SchemaNotMigrated as error:
         raise SchemaNotMigrated(
             f"the connection is to {address}, where the Trax tables are missing or out of date; pass a "
             f"connection to the app's database, {app_address}, or run `trax db migrate` there"
         ) from error
+
+
+@contextmanager
+def _translate_misuse() -> Generator[None]:
+    """Translate the error for a connection that is closed, or a session whose transaction has failed."""
+    try:
+        yield
+    except InvalidRequestError as error:
+        raise StoreError(f"connection cannot be used: {error}") from error
 
 
 def after_commit(caller_connection: SessionOrConnection, callback: Callable[[], None]) -> None:

@@ -13,7 +13,7 @@ from threading import Lock, RLock, Thread
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar, cast
 
 from trax.bounds import is_number
-from trax.errors import RunCancelled, RunInterrupted, RunTimedOut, TraxError, format_value
+from trax.errors import InvalidArgument, RunCancelled, RunInterrupted, RunTimedOut
 from trax.train.secrets import hide_words
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ class BlockingRun:
 
 def _validate_fraction(fraction: Any) -> float:
     if not is_number(fraction, 0, 1):
-        raise TraxError(f"progress must be a number from 0 to 1 (got {format_value(fraction)})")
+        raise InvalidArgument("progress", "a number from 0 to 1", fraction)
     return float(fraction)
 
 

@@ -250,7 +250,7 @@ def hash_password(password: str, *, cost_log2: int = COST_LOG2) -> str:
 
 
 def is_hash(text: str) -> bool:
-    """Whether a password can be verified with this text: all of it is there, and at a bearable cost."""
+    """Whether this text is a complete password hash of an acceptable cost."""
     form = HASH_FORMAT.fullmatch(text)
     if form is None or int(form[1]) < 1:
         return False

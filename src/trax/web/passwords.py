@@ -2,8 +2,8 @@
 
 Users are configured in code or in the environment, which Trax cannot edit. So the new hash is a row, used in
 place of the configured hash as long as that is unchanged. The password in it and the row as a whole are keyed
-with the configured hash: without the configuration, a row helps nobody to guess a password, and nobody can
-write a row that lets them in.
+with the configured hash: without the configuration, a row does not help to guess a password, and
+nobody can write a row that grants access.
 """
 
 from __future__ import annotations

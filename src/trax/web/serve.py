@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 LAST_SECONDS: Final = 3
 
-"""How long requests may run on after the server was told to stop."""
+"""How long requests may run on after the server was stopped."""
 
 FULL_SHARE: Final = 0.1
 
@@ -266,7 +266,7 @@ class HttpConnection(H11Protocol):
 
 
 class WebServer(uvicorn.Server):
-    """Serves one application on a listening socket until it is told to stop.
+    """Serves one application on a listening socket until it is stopped.
 
     It installs no signal handlers, and leaves the socket open.
     """
@@ -323,7 +323,7 @@ class WebServer(uvicorn.Server):
             await asyncio.wait(self.server_state.tasks, timeout=LAST_SECONDS)
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until told to stop. All connections are closed in any case."""
+        """Serve until stopped. All connections are closed in any case."""
         try:
             await super().serve(sockets)
         finally:

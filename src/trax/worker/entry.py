@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakKeyDictionary
 
 from trax.bounds import LONGEST_SECONDS, is_number
+from trax.clock import format_duration
 from trax.errors import EntryCancelled, InvalidArgument, NotFound, WaitTimedOut
 from trax.events import Topic
 from trax.records.states import QueueStatus
@@ -55,7 +56,8 @@ class EntryWaiter:
                 end = await room.wait_for(entry.id)
         except TimeoutError:
             raise WaitTimedOut(
-                f"entry {entry.id} of train {entry.train!r} has not ended after {seconds} s; it continues"
+                f"entry {entry.id} of train {entry.train!r} has not ended after "
+                f"{format_duration(seconds or 0)}; it continues"
             ) from None
         return _run_of(entry, end)
 

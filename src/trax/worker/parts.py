@@ -19,7 +19,7 @@ from trax.engine.live_settings import LiveSettings
 from trax.engine.open_store import LazyStore
 from trax.engine.parameters import Parameters
 from trax.engine.submitter import LOCAL, Submitters
-from trax.errors import DefinitionError, RunInterrupted, format_value
+from trax.errors import DefinitionError, RunInterrupted, did_you_mean, format_value
 from trax.events import Events
 from trax.schedule.builder import Declarations
 from trax.schedule.validate import LABEL
@@ -381,6 +381,10 @@ class WorkFilter:
     @classmethod
     def parse(cls, registry: Registry, keywords: WorkFilterKeywords) -> Self:
         """Build a filter. Raises UnknownTrain for a train that is not registered here."""
+        for name in keywords.keys() - WorkFilterKeywords.__annotations__.keys():
+            raise DefinitionError(
+                f"unknown option {name!r}{did_you_mean(name, WorkFilterKeywords.__annotations__)}"
+            )
         trains, groups = keywords.get("trains"), keywords.get("groups")
         names = (
             None if trains is None else [registry.get(name).name for name in _parse_names("trains", trains)]

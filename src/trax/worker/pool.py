@@ -11,7 +11,7 @@ from contextvars import copy_context
 from types import coroutine
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from trax.clock import is_set_within
+from trax.clock import format_duration, is_set_within
 from trax.train.context import DaemonThreads, use_threads
 from trax.worker.active_run import ActiveRun, JobT
 
@@ -59,7 +59,7 @@ class Deadlines:
 
     def _check(self, run: ActiveRun[Any]) -> None:
         if not run.is_stop_requested:
-            run.token.cancel(f"timed out after {run.timeout:g} s", timed_out=True)
+            run.token.cancel(f"timed out after {format_duration(run.timeout)}", timed_out=True)
             run.check_at = self._clock() + STOP_WARNING_SECONDS
             return
         run.check_at = math.inf  # one warning is enough

@@ -188,7 +188,7 @@ async def test_a_run_is_stopped_when_its_time_is_over(station: Station) -> None:
     pool.sweep()
     await _until(lambda: pool.active_ids == frozenset({3}))
 
-    late = [f"1 {RunTimedOut('timed out after 5 s')!r}", f"2 {RunTimedOut('timed out after 60 s')!r}"]
+    late = [f"1 {RunTimedOut('timed out after 5 s')!r}", f"2 {RunTimedOut('timed out after 1 min')!r}"]
     assert sorted(pool.collect()) == late
 
 
@@ -205,7 +205,7 @@ async def test_the_sweep_comes_by_itself(station: Station) -> None:
     await pool.start([Job(1)])
 
     assert await pool.wait_until_idle(30)
-    assert "timed out after 0.001 s" in pool.collect()[0]
+    assert "timed out after 1 ms" in pool.collect()[0]
 
 
 async def test_the_time_of_a_job_in_the_backlog_begins_when_it_does(station: Station) -> None:

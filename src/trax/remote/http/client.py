@@ -243,7 +243,8 @@ class CallRetry:
             raise DefinitionError(f"max_retries must be 0 or more (got {format_value(self.max_retries)})")
         if not timedelta() <= self.base_delay <= self.max_delay:
             raise DefinitionError(
-                f"base_delay must be between 0 and max_delay (got {self.base_delay} and {self.max_delay})"
+                f"base_delay must be between 0 and max_delay (got {format_value(self.base_delay)} and "
+                f"{format_value(self.max_delay)})"
             )
 
     @property

@@ -11,6 +11,7 @@ from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
+from trax.clock import format_duration
 from trax.engine.submitter import Refused
 from trax.errors import (
     DefinitionError,
@@ -162,7 +163,7 @@ class HttpWorkers:
             raise
         except TimeoutError:
             return Cancelled(
-                f"timed out: {self._far.address} took longer than {allowed.total_seconds():g} s",
+                f"timed out: {self._far.address} took longer than {format_duration(allowed)}",
                 timed_out=True,
             )
 

@@ -42,7 +42,7 @@ class Ids(Body):
 
 
 class CancelledIds(BaseModel):
-    """Ids of what was cancelled, and how many of the given ids were too late for that."""
+    """The ids that were cancelled, and how many of the given ids could not be cancelled."""
 
     cancelled: list[int]
     skipped: int = 0

@@ -75,7 +75,6 @@ async def list_logs(
     context: InjectedContext, metadata_id: PathId, after: After = None, limit: Limit = 100
 ) -> Response:
     """List the log lines of one execution, oldest first."""
-    await context.app.executions.get(metadata_id)
     log_lines = await context.app.executions.logs(metadata_id, after=after, limit=limit)
     return lines_response(build_page(log_lines, limit))
 

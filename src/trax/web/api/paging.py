@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Annotated, Any, Final, Generic, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Generic, TypeVar
 
 from fastapi import Path, Query
 from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, TypeAdapter
@@ -127,7 +127,7 @@ class ApiPage(BaseModel, Generic[T]):
     """A page of items, with the cursors of the next and previous page; null: there is none.
 
     In a list by id, newest first, the next page is `before=next`, the previous one `after=previous`. In a
-    list by name the next page is `after=next`, the previous one `before=previous`.
+    list by name, and of workers, the next page is `after=next`, the previous one `before=previous`.
 
     A search without an index reads a bounded number of rows. If it stopped there, `complete` is false, and
     `next` continues from where it stopped, even if few items were found.
@@ -143,6 +143,8 @@ class ApiPage(BaseModel, Generic[T]):
 class ListQuery(BaseModel):
     """Query parameters of every list; subclasses add filters."""
 
+    newest_first: ClassVar[bool] = False
+    """Whether the list begins with the highest key, so that the next page is `before` the last one."""
     limit: Limit = 50
     total: WithTotal = False
     full: Full = False
@@ -156,6 +158,7 @@ class ListQuery(BaseModel):
 class ListQueryById(ListQuery):
     """Query parameters of a list by id, newest first."""
 
+    newest_first: ClassVar[bool] = True
     after: After = None
     before: Before = None
 
@@ -175,7 +178,7 @@ async def load_page(noun: Any, query: ListQueryById | ListQueryByName, mask: Mas
     )
     total = await noun.count(**filters) if query.total else None
     items = [summarize_record(item, mask) for item in found.items]
-    return page_of(found, items, total, newest_first=isinstance(query, ListQueryById))
+    return page_of(found, items, total, newest_first=query.newest_first)
 
 
 def build_page(rows: Sequence[Any], limit: int, *, by: str = "id") -> ApiPage[Any]:

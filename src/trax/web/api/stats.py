@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from fastapi import APIRouter, Header, Query
 from pydantic import BaseModel, Field
@@ -23,7 +23,17 @@ from trax.records.stats import (
 from trax.records.worker import WorkerView
 from trax.web.access import Means
 from trax.web.api.bodies import JsonRoute
-from trax.web.api.paging import LONGEST_PAGE, After, AfterName, Before, JsonWriter, Limit, NameQuery, PathId
+from trax.web.api.paging import (
+    AfterName,
+    ApiPage,
+    Full,
+    JsonWriter,
+    Limit,
+    ListQueryById,
+    NameQuery,
+    PathId,
+    load_page,
+)
 from trax.web.context import InjectedContext, InjectedVisitor
 from trax.web.events import EventStream
 
@@ -99,18 +109,21 @@ async def get_graph(context: InjectedContext, group: NameQuery = None) -> Respon
 
 workers_router = APIRouter(prefix="/workers", tags=["workers"], route_class=JsonRoute)
 
-worker_response, workers_response = JsonWriter(WorkerView), JsonWriter(list[WorkerView])
+
+class WorkerListQuery(ListQueryById):
+    """Workers are listed by id, the oldest first."""
+
+    newest_first: ClassVar[bool] = False
+    full: Full = True
 
 
-@workers_router.get("", response_model=list[WorkerView])
-async def list_workers(
-    context: InjectedContext, before: Before = None, after: After = None, limit: Limit = LONGEST_PAGE
-) -> Response:
-    """List workers by id with their work filter and first jobs. `is_lost`: it missed its heartbeat.
+worker_response, workers_response = JsonWriter(WorkerView), JsonWriter(ApiPage[WorkerView])
 
-    The next page is `after` the last id.
-    """
-    return workers_response(await context.app.workers.list(before=before, after=after, limit=limit))
+
+@workers_router.get("", response_model=ApiPage[WorkerView])
+async def list_workers(context: InjectedContext, query: Annotated[WorkerListQuery, Query()]) -> Response:
+    """List workers by id with their work filter and first jobs. `is_lost`: it missed its heartbeat."""
+    return workers_response(await load_page(context.app.workers, query, context.mask))
 
 
 @workers_router.get("/{worker_id:row_id}", response_model=WorkerView)

@@ -75,7 +75,7 @@ async def home(request: Request) -> Response:
 
 
 async def _overview(request: Request, preferences: Preferences, by: Span) -> tuple[Overview, list[str]]:
-    """Load the numbers, shared between live refreshes; other requests always read anew."""
+    """Load the numbers, shared between live refreshes; other requests always query the database."""
     context = context_of(request)
     stats = partial(
         context.app.stats.overview,

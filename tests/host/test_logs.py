@@ -106,7 +106,7 @@ async def test_many_lines_are_read_page_by_page(app: Trax) -> None:
 
     assert [line.message for line in (*first, *rest)] == [f"line {number}" for number in range(5)]
     assert len(first) == 3
-    assert await app.executions.logs(run.id + 1) == []
+    assert await app.executions.logs(run.id, after=rest[-1].id) == []
     with pytest.raises(DefinitionError, match="limit must be"):
         await app.executions.logs(run.id, limit=0)
 

@@ -34,6 +34,10 @@ LISTS: dict[str, Callable[[Trax, Any], Awaitable[Any]]] = {
 }
 
 
+def greet(name: str) -> str:
+    return name
+
+
 @pytest.fixture
 def app(url: str) -> Generator[Trax]:
     opened = Trax(url)
@@ -52,4 +56,6 @@ async def test_a_limit_that_no_page_can_have_is_refused(app: Trax, name: str) ->
 
 @pytest.mark.parametrize("name", sorted(set(LISTS) - {"dead_letters.requeue"}))
 async def test_a_limit_of_one_is_fine(app: Trax, name: str) -> None:
+    await app.run(app.train(greet), "Ada")
+
     await LISTS[name](app, 1)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.support.compiled import share_compiled_statements
 from tests.support.databases import PostgresDatabases
 
 from trax.store import Store
@@ -28,6 +29,8 @@ settings.register_profile(
     "house", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
+
+share_compiled_statements()
 
 POSTGRESQL = "postgresql"
 SERVERS = {"postgres_databases", "postgres_url", "newest_binaries", "newest_url"}

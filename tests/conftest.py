@@ -67,8 +67,8 @@ def postgres_databases() -> Generator[PostgresDatabases]:
     with pytest.MonkeyPatch.context() as patch:
         if _has_room(SHARED_MEMORY):
             patch.setattr(tempfile, "tempdir", str(SHARED_MEMORY))
-        with postgres() as server:
-            yield PostgresDatabases(server)
+        with postgres() as server, PostgresDatabases(server).on_one_connection() as databases:
+            yield databases
 
 
 @pytest.fixture(scope="session")

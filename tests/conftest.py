@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from tests.support.compiled import share_compiled_statements
 from tests.support.databases import PostgresDatabases
+from tests.support.order import spread
 
 from trax.store import Store
 from trax.testing import postgres
@@ -142,11 +143,15 @@ def now() -> datetime:
     return NOON
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
     for item in items:
         uses_server = SERVERS.intersection(getattr(item, "fixturenames", ()))
         if uses_server or POSTGRESQL in getattr(item, "name", ""):
             item.add_marker(POSTGRESQL)
+    yield  # now those that were not asked for are left out
+    if worker := getattr(config, "workerinput", None):
+        items[:] = spread(items, worker["workercount"])
 
 
 def pytest_collection_finish() -> None:

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.support.compiled import share_compiled_statements
 from tests.support.databases import PostgresDatabases
+from tests.support.order import spread
 
 from trax.store import Store
 from trax.testing import postgres
@@ -28,6 +30,8 @@ settings.register_profile(
     "house", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
+
+share_compiled_statements()
 
 POSTGRESQL = "postgresql"
 SERVERS = {"postgres_databases", "postgres_url", "newest_binaries", "newest_url"}
@@ -64,8 +68,8 @@ def postgres_databases() -> Generator[PostgresDatabases]:
     with pytest.MonkeyPatch.context() as patch:
         if _has_room(SHARED_MEMORY):
             patch.setattr(tempfile, "tempdir", str(SHARED_MEMORY))
-        with postgres() as server:
-            yield PostgresDatabases(server)
+        with postgres() as server, PostgresDatabases(server).on_one_connection() as databases:
+            yield databases
 
 
 @pytest.fixture(scope="session")
@@ -139,11 +143,15 @@ def now() -> datetime:
     return NOON
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
     for item in items:
         uses_server = SERVERS.intersection(getattr(item, "fixturenames", ()))
         if uses_server or POSTGRESQL in getattr(item, "name", ""):
             item.add_marker(POSTGRESQL)
+    yield  # now those that were not asked for are left out
+    if worker := getattr(config, "workerinput", None):
+        items[:] = spread(items, worker["workercount"])
 
 
 def pytest_collection_finish() -> None:

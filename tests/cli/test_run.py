@@ -1,12 +1,19 @@
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.operator import Operator
+
+from trax.cli import main
+from trax.errors import AppImportError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
 
 TRAX = Path(sys.executable).with_name("trax")
 JOBS = """
@@ -75,19 +82,45 @@ BROKEN = {
 }
 
 
+@pytest.fixture
+def command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Generator[Operator]:
+    """One in this process, in a folder whose modules are forgotten afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delenv("TRAX_APP", raising=False)
+    for name, (source, _) in BROKEN.items():
+        (tmp_path / f"{name}.py").write_text(source, encoding="utf-8")
+    before = set(sys.modules)
+    yield Operator("", capsys)
+    for name in {*BROKEN, "jobs"} - before:
+        sys.modules.pop(name, None)
+
+
 @pytest.mark.parametrize("name", BROKEN)
 @pytest.mark.parametrize("form", ["{}.py:app", "{}:app"])
 def test_an_app_that_cannot_be_imported_is_told_in_one_line_with_the_place(
-    tmp_path: Path, name: str, form: str
+    command_line: Operator, name: str, form: str
 ) -> None:
-    for each, (source, _) in BROKEN.items():
-        (tmp_path / f"{each}.py").write_text(source, encoding="utf-8")
+    told = command_line.plainly("lint", form.format(name))
 
-    failed = ran(tmp_path, "lint", form.format(name))
-    at_length = ran(tmp_path, "lint", form.format(name), "--debug")
+    assert (told.code, told.err) == (2, f"trax: {BROKEN[name][1]}\n")
+    with pytest.raises(AppImportError):  # Python shows the traceback of what nobody catches
+        main(["lint", form.format(name), "--debug"])
 
-    assert (failed.returncode, failed.stderr) == (2, f"trax: {BROKEN[name][1]}\n")
-    assert "Traceback" in at_length.stderr
+
+def test_a_process_that_cannot_import_its_app_ends_with_one_line_or_at_length(tmp_path: Path) -> None:
+    (tmp_path / "poor.py").write_text(BROKEN["poor"][0], encoding="utf-8")
+
+    brief, at_length = (
+        subprocess.run([TRAX, "lint", *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+        for words in (["poor:app"], ["poor:app", "--debug"])
+    )
+
+    assert (brief.returncode, brief.stdout, brief.stderr) == (2, "", f"trax: {POOR}\n")
+    assert at_length.returncode == 1
+    assert at_length.stderr.startswith("Traceback")
 
 
 @pytest.mark.parametrize(
@@ -103,16 +136,12 @@ def test_an_app_that_cannot_be_imported_is_told_in_one_line_with_the_place(
         "import celery-beat",
     ],
 )
-def test_every_command_that_takes_an_app_tells_where_it_is_broken(tmp_path: Path, command: str) -> None:
-    (tmp_path / "poor.py").write_text(BROKEN["poor"][0], encoding="utf-8")
+def test_every_command_that_takes_an_app_tells_where_it_is_broken(
+    command_line: Operator, command: str
+) -> None:
+    told = command_line.plainly(*command.split(), "poor:app")
 
-    failed = ran(tmp_path, *command.split(), "poor:app")
-
-    assert (failed.returncode, failed.stdout, failed.stderr) == (2, "", f"trax: {POOR}\n")
-
-
-def ran(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([TRAX, *words], cwd=folder, capture_output=True, text=True, check=False)
+    assert (told.code, told.out, told.err) == (2, "", f"trax: {POOR}\n")
 
 
 @pytest.mark.parametrize(
@@ -125,10 +154,10 @@ def ran(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         (None, "trax: no app given; give module:app or file.py:app, or set $TRAX_APP"),
     ],
 )
-def test_an_app_that_is_not_there_is_told_in_one_line(folder: Path, name: str | None, said: str) -> None:
-    words = [TRAX, "run", *([name] if name else [])]
-    environment = {word: value for word, value in os.environ.items() if word != "TRAX_APP"}
+@pytest.mark.usefixtures("folder")
+def test_an_app_that_is_not_there_is_told_in_one_line(
+    command_line: Operator, name: str | None, said: str
+) -> None:
+    told = command_line.plainly("run", *([name] if name else []))
 
-    failed = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-
-    assert (failed.returncode, failed.stderr) == (1, said + "\n")
+    assert (told.code, told.err) == (1, said + "\n")

@@ -18,12 +18,19 @@ if TYPE_CHECKING:
 RABBITMQ_REQUIRED = os.environ.get("CI") or os.environ.get("TRAX_REQUIRE_RABBITMQ") == "1"
 
 
-@pytest.fixture
-def amazon() -> Generator[Amazon]:
+@pytest.fixture(scope="session")
+def one_amazon() -> Generator[Amazon]:
+    """One for all tests of a process: it takes half a second to stop. Their queues are deleted after each."""
     from tests.support.amazon import Amazon
 
     with Amazon() as server:
         yield server
+
+
+@pytest.fixture
+def amazon(one_amazon: Amazon) -> Generator[Amazon]:
+    yield one_amazon
+    one_amazon.clear()
 
 
 @pytest.fixture

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 from tests.support.celery_engine import CeleryEngine, are_handed_over, has_failed
+from tests.support.scenarios import CROWD, TURNS
 
 from trax.records.states import State
-from trax.testing.submitter_contract import SCENARIOS, Scenario, ScenarioHarness, Workspace, name_of, play
+from trax.testing.submitter_contract import Scenario, ScenarioHarness, Workspace, name_of, play
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from tests.support.valkey import Valkey
 
     Broker: TypeAlias = Rabbit | Valkey
-
-CROWD = 150
-"""Many times what the limits let in at once."""
 
 
 @pytest.fixture(params=["valkey", "rabbit"])
@@ -39,14 +37,12 @@ def engine(broker: Broker, *options: str) -> CeleryEngine:
     return CeleryEngine(broker.url, *options, queue=broker.queue())
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=name_of)
+@pytest.mark.parametrize("scenario", TURNS, ids=name_of)
 async def test_a_worker_that_forks_keeps(scenario: Scenario, broker: Broker, site: Workspace) -> None:
-    crowd = scenario is SCENARIOS[-1]
-
-    await play(scenario, engine(broker, "-c", "7" if crowd else "2"), site)
+    await play(scenario, engine(broker, "-c", "7" if scenario is TURNS[0] else "2"), site)
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=name_of)
+@pytest.mark.parametrize("scenario", TURNS, ids=name_of)
 async def test_a_worker_with_threads_and_a_folder_for_a_broker_keeps(
     scenario: Scenario, site: Workspace, tmp_path: Path
 ) -> None:

@@ -6,17 +6,15 @@ from typing import TYPE_CHECKING, Literal
 
 import pytest
 from tests.support.http_engine import HttpEngine
+from tests.support.scenarios import CROWD, TURNS
 
-from trax.testing.submitter_contract import SCENARIOS, Scenario, Workspace, name_of, play
+from trax.testing.submitter_contract import Scenario, Workspace, name_of, play
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-CROWD = 240
-"""Many times what the limits let in at once."""
 
-
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=name_of)
+@pytest.mark.parametrize("scenario", TURNS, ids=name_of)
 @pytest.mark.parametrize("mode", ["database", "response"])
 async def test_http_workers_keep(
     mode: Literal["database", "response"], scenario: Scenario, postgres_url: str, tmp_path: Path

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.reference_engines import Elsewhere, Here
+from tests.support.scenarios import CROWD, TURNS
 
 from trax.testing.submitter_contract import (
-    SCENARIOS,
     ContractBroken,
     Scenario,
     ScenarioHarness,
@@ -21,11 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
 
-CROWD = 400
-"""Many times what the limits let in at once."""
 
-
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=name_of)
+@pytest.mark.parametrize("scenario", TURNS, ids=name_of)
 @pytest.mark.parametrize("engine", [Elsewhere, Here])
 async def test_the_reference_keeps(
     engine: type[Elsewhere | Here], scenario: Scenario, postgres_url: str, tmp_path: Path

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.scenarios import CROWD, TURNS
 from tests.support.sqs_engine import SqsEngine
 
 from trax.testing.submitter_contract import SCENARIOS, Scenario, Workspace, name_of, play
@@ -14,11 +15,8 @@ if TYPE_CHECKING:
 
     from tests.support.amazon import Amazon
 
-CROWD = 150
-"""Many times what the limits let in at once."""
 
-
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=name_of)
+@pytest.mark.parametrize("scenario", TURNS, ids=name_of)
 async def test_a_consumer_keeps(
     scenario: Scenario, amazon: Amazon, postgres_url: str, tmp_path: Path
 ) -> None:

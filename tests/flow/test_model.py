@@ -46,7 +46,7 @@ WANTED: Final = os.environ.get("TRAX_MODEL_EXAMPLES")
 IS_FIXED: Final = not (WANTED or os.environ.get("CI"))
 """The same stories each time, but in CI others each time; one that fails is printed, to be replayed."""
 FEW: Final = settings(QUIET, max_examples=5, derandomize=IS_FIXED)
-IN_MEMORY: Final = settings(QUIET, max_examples=int(WANTED or 40), derandomize=IS_FIXED)
+IN_MEMORY: Final = settings(QUIET, max_examples=int(WANTED or 25), derandomize=IS_FIXED)
 
 names = st.sampled_from(NAMES)
 groups = st.sampled_from(["a", "b"])

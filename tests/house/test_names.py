@@ -5,15 +5,13 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import trax
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 PACKAGE = Path(trax.__file__).parent
+DEFINING = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 REGULAR = re.compile(r"(?:ed|en|ing)$")
 IRREGULAR = {
     "begun",
@@ -64,10 +62,15 @@ OTHERS = {"parking", "routing", "then", "underlying", "unindexed", "when"}
 ALLOWED = PINNED | VERBS | NOUNS | OTHERS
 
 
-def definitions() -> Iterator[tuple[str, ast.AST]]:
-    for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            yield str(path.relative_to(PACKAGE)), node
+@cache
+def definitions() -> list[tuple[str, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """Every node that defines something, with its file."""
+    return [
+        (str(path.relative_to(PACKAGE)), node)
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, DEFINING)
+    ]
 
 
 def first_word(name: str) -> str:

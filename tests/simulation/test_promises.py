@@ -12,18 +12,21 @@ import sys
 from hashlib import sha256
 
 import pytest
-from tests.support.simulated_world import START, run_world
+from tests.support.simulated_world import START, World, run_world
 
 from trax.inspect.simulation import Story
 
-SEEDS = range(1, 7)
-SAME = 5
+SEEDS = range(1, 5)
+SAME, OTHER = 5, 6
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_promise_holds(seed: int) -> None:
-    world = run_world(seed)
+    check(run_world(seed))
 
+
+def check(world: World) -> None:
+    """Running it has checked every promise; it must have had something to check."""
     assert world.promises.admissions > 50
     assert world.faults.counts.total() > 10
     assert world.simulation.now > START
@@ -33,21 +36,19 @@ def digest_of_story(seed: int) -> str:
     """The story of a whole simulation, and what was counted in it, as one number."""
     story = Story(keep=None)
     world = run_world(seed, story=story)
+    check(world)
     counts = sorted({**world.simulation.counts, **world.faults.counts, **world.promises.counts}.items())
     return sha256(f"{story.tell()}\n{counts}".encode()).hexdigest()
 
 
-def test_the_same_seed_gives_the_same_story_in_every_process() -> None:
+def test_the_same_seed_gives_the_same_story_in_every_process_and_another_seed_another() -> None:
     code = f"from tests.simulation.test_promises import *; print(digest_of_story({SAME}))"
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
 
     here = digest_of_story(SAME)
     there = subprocess.run(
-        [sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True, timeout=600
     )
 
     assert there.stdout.strip() == here
-
-
-def test_another_seed_gives_another_story() -> None:
-    assert digest_of_story(SAME) != digest_of_story(SAME + 1)
+    assert digest_of_story(OTHER) != here

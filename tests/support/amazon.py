@@ -29,10 +29,13 @@ class Amazon:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for queue_url in self._queues:  # or they are there again when another server is started
-            self.client.delete_queue(QueueUrl=queue_url)
         self.client.close()
         self._server.stop()
+
+    def clear(self) -> None:
+        """Delete every queue that was made."""
+        while self._queues:
+            self.client.delete_queue(QueueUrl=self._queues.pop())
 
     def queue(self, name: str, **attributes: str) -> str:
         """A new queue; returns its address. What is not deleted comes again in two seconds."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from trax.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+    from typing import Self
 
 TEMPLATE = "trax_template"
 IN_MEMORY_TOO = pytest.mark.parametrize("url", ["memory", "sqlite", "postgresql"], indirect=True)
@@ -25,6 +26,7 @@ class PostgresDatabases:
 
     def __init__(self, server: str) -> None:
         self._server = make_url(server)
+        self._kept: psycopg.Connection | None = None
         self._numbers = count(1)
         self._execute(f"DROP DATABASE IF EXISTS {TEMPLATE}", f"CREATE DATABASE {TEMPLATE}")
         store = Store(self._address(TEMPLATE))
@@ -46,9 +48,17 @@ class PostgresDatabases:
     def _address(self, name: str) -> str:
         return self._server.set(database=name).render_as_string(hide_password=False)
 
+    @contextmanager
+    def on_one_connection(self) -> Generator[Self]:
+        """For a server that stays: a new connection takes as long as the drop of a database."""
+        with self._connect() as self._kept:
+            yield self
+        self._kept = None
+
+    def _connect(self) -> psycopg.Connection:
+        return psycopg.connect(self._server.render_as_string(hide_password=False), autocommit=True)
+
     def _execute(self, *statements: str) -> None:
-        with psycopg.connect(
-            self._server.render_as_string(hide_password=False), autocommit=True
-        ) as connection:
+        with self._connect() if self._kept is None else nullcontext(self._kept) as connection:
             for statement in statements:
                 connection.execute(statement.encode())

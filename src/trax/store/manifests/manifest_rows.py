@@ -56,10 +56,7 @@ def load_by_names(
     connection: Connection, external_ids: Sequence[str], *, brief: bool = False
 ) -> list[Manifest]:
     """Load manifests by external id, in this order; missing ones are left out."""
-    manifest = tables(connection).manifest
-    wanted = rows_of(connection.dialect.name, "names", {"external_id": manifest.c.external_id.type})
-    records = shorten(_records(connection)) if brief else _records(connection)
-    query = records.join(wanted, wanted.c.external_id == manifest.c.external_id)
+    query = _select_by_names(connection.dialect.name, brief=bool(brief))
     names = name_document("external_id", external_ids)
     by_id = {row.external_id: _record(row) for row in connection.execute(query, {"names": names})}
     return [by_id[external_id] for external_id in external_ids if external_id in by_id]
@@ -192,7 +189,12 @@ def load_ids(connection: Connection, external_ids: Sequence[str]) -> list[int]:
 
 
 def _records(connection: Connection) -> Select[Any]:
-    t = tables(connection)
+    return _select_records(connection.dialect.name)
+
+
+@cache
+def _select_records(dialect: str) -> Select[Any]:
+    t = tables_for(dialect)
     parent = t.manifest.alias("parent")
     return (
         select(
@@ -203,6 +205,14 @@ def _records(connection: Connection) -> Select[Any]:
         .join(t.manifest_group, t.manifest_group.c.id == t.manifest.c.group_id)
         .outerjoin(parent, parent.c.id == t.manifest.c.depends_on_id)
     )
+
+
+@cache
+def _select_by_names(dialect: str, *, brief: bool) -> Select[Any]:
+    manifest = tables_for(dialect).manifest
+    wanted = rows_of(dialect, "names", {"external_id": manifest.c.external_id.type})
+    records = shorten(_select_records(dialect)) if brief else _select_records(dialect)
+    return records.join(wanted, wanted.c.external_id == manifest.c.external_id)
 
 
 def _record(row: Row[Any]) -> Manifest:

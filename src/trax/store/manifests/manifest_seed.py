@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from sqlalchemy import ColumnElement, Connection, Insert, Row, Select, Table, Update
+    from sqlalchemy import ColumnElement, Connection, Delete, Insert, Row, Select, Table, Update
 
 DECLARED_COLUMNS: Final = (
     "train",
@@ -117,23 +117,7 @@ def link(connection: Connection, parents: Mapping[str, str | None], *, now: date
 
 def dependencies(connection: Connection) -> list[Dependency]:
     """Load the dependencies of all manifests that are not retired."""
-    t = tables(connection)
-    child, parent = t.manifest.alias("child"), t.manifest.alias("parent")
-    groups, parents_groups = t.manifest_group.alias("groups"), t.manifest_group.alias("parents_groups")
-    query = (
-        select(
-            child.c.external_id.label("child"),
-            parent.c.external_id.label("parent"),
-            groups.c.name.label("child_group"),
-            parents_groups.c.name.label("parent_group"),
-            parent.c.retired_at.is_not(None),
-        )
-        .join(parent, parent.c.id == child.c.depends_on_id)
-        .join(groups, groups.c.id == child.c.group_id)
-        .join(parents_groups, parents_groups.c.id == parent.c.group_id)
-        .where(child.c.retired_at.is_(None))
-    )
-    return [Dependency(*row) for row in connection.execute(query)]
+    return [Dependency(*row) for row in connection.execute(_select_dependencies(connection.dialect.name))]
 
 
 def find_undeclared(
@@ -220,24 +204,29 @@ def delete_empty_groups(connection: Connection, keep: Iterable[str]) -> int:
 
     Groups of retired manifests stay.
     """
-    group = tables(connection).manifest_group
-    # A group that a caller's open transaction has just requested is locked; skip it.
-    empty = select(group.c.id).where(*_is_empty(connection)).with_for_update(skip_locked=True)
-    statement = delete(group).where(group.c.id.in_(empty))
+    statement = _delete_empty_groups(connection.dialect.name)
     return connection.execute(statement, _keep_parameter(keep)).rowcount
 
 
 def empty_groups(connection: Connection, keep: Iterable[str]) -> list[str]:
     """List the groups that `delete_empty_groups` would delete."""
     group = tables(connection).manifest_group
-    query = select(group.c.name).where(*_is_empty(connection)).order_by(group.c.name)
+    query = select(group.c.name).where(*_is_empty(connection.dialect.name)).order_by(group.c.name)
     return list(connection.execute(query, _keep_parameter(keep)).scalars())
 
 
-def _is_empty(connection: Connection) -> list[ColumnElement[bool]]:
-    t = tables(connection)
+@cache
+def _delete_empty_groups(dialect: str) -> Delete:
+    group = tables_for(dialect).manifest_group
+    # A group that a caller's open transaction has just requested is locked; skip it.
+    empty = select(group.c.id).where(*_is_empty(dialect)).with_for_update(skip_locked=True)
+    return delete(group).where(group.c.id.in_(empty))
+
+
+def _is_empty(dialect: str) -> list[ColumnElement[bool]]:
+    t = tables_for(dialect)
     group = t.manifest_group
-    kept = rows_of(connection.dialect.name, "keep", {"name": group.c.name.type})
+    kept = rows_of(dialect, "keep", {"name": group.c.name.type})
     contents = (
         select(t.manifest.c.id).where(t.manifest.c.group_id == group.c.id),
         *(
@@ -254,6 +243,26 @@ def _is_empty(connection: Connection) -> list[ColumnElement[bool]]:
 
 def _keep_parameter(names: Iterable[str]) -> dict[str, str]:
     return {"keep": document({"name": name} for name in names)}
+
+
+@cache
+def _select_dependencies(dialect: str) -> Select[Any, Any, Any, Any, bool]:
+    t = tables_for(dialect)
+    child, parent = t.manifest.alias("child"), t.manifest.alias("parent")
+    groups, parents_groups = t.manifest_group.alias("groups"), t.manifest_group.alias("parents_groups")
+    return (
+        select(
+            child.c.external_id.label("child"),
+            parent.c.external_id.label("parent"),
+            groups.c.name.label("child_group"),
+            parents_groups.c.name.label("parent_group"),
+            parent.c.retired_at.is_not(None),
+        )
+        .join(parent, parent.c.id == child.c.depends_on_id)
+        .join(groups, groups.c.id == child.c.group_id)
+        .join(parents_groups, parents_groups.c.id == parent.c.group_id)
+        .where(child.c.retired_at.is_(None))
+    )
 
 
 @cache

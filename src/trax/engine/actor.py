@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 LONGEST_NAME: Final = 200
 LONGEST_REASON: Final = 2_000
 PROGRAM: Final = Actor("python")
-"""The actor of changes of limits that no actor makes: they are always recorded, for `trax verify`."""
+"""Recorded for a change of a limit without an actor: `trax verify` needs every change of a limit."""
 DECLARATION: Final = Actor("declaration", Via.SYSTEM)
 """The actor of limits that code declares, written when a server starts."""
 
 
 @dataclass(frozen=True, slots=True)
 class ActorContext:
-    """The actor, the reason, and the run that acts, if it is one."""
+    """The actor, the reason, and the run that makes the change, if any."""
 
     actor: Actor
     reason: str | None
@@ -39,7 +39,7 @@ class ActorContext:
 _acting: ContextVar[ActorContext | None] = ContextVar("trax_acting", default=None)
 
 load_acting = _acting.get
-"""What `acting` has set, also for code of a train; None is quick to find out, and means no actor."""
+"""The actor that `acting` has set, also for the code of a train; None: no actor."""
 
 
 @contextmanager

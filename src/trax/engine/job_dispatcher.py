@@ -252,7 +252,7 @@ def dispatch_jobs(
 
 
 def _admission_time(snapshot: GateSnapshot, entries: Sequence[Candidate]) -> datetime:
-    """The time of the visit, but not before an entry: some are read after the clock, and may be younger."""
+    """The time of the visit; if an entry is newer, its creation time: some are read after the clock."""
     created = (entry.created_at for entry in entries if entry.created_at is not None)
     return max(snapshot.now, max(created, default=snapshot.now))
 
@@ -304,9 +304,9 @@ def run_dispatch_cycle(
 def _quick_terms(
     dispatch_input: DispatchInput, snapshot: GateSnapshot, settings: Settings, routing: Routing
 ) -> QuickTerms | None:
-    """The terms under which the next visit may be quick; None if this one needed a decision anyway.
+    """The terms for a quick next visit; None if this visit needed a decision.
 
-    Only one worker must be concerned, with all its trains: no work filter, no free slots of other workers.
+    A quick visit is for one worker with all its trains: no work filter, and no free slots in other workers.
     """
     request = dispatch_input.claim_request
     is_alone = dispatch_input.needs_free_slot and not snapshot.slots_elsewhere and not snapshot.has_parked
@@ -322,7 +322,7 @@ def _quick_terms(
 
 
 class QuickDispatch(NamedTuple):
-    """A dispatch cycle in one round trip. If it needs a decision, it asks for another cycle, to decide."""
+    """A dispatch cycle in one round trip. If it needs a decision, it requests a full cycle instead."""
 
     visit: BoundVisit
     slots: int
@@ -334,7 +334,7 @@ class QuickDispatch(NamedTuple):
         return self.visit.statements
 
     def result(self, rows: Rows) -> DispatchResult:
-        """What the cycle did, from the rows of its last statement, when it is committed."""
+        """The result of the committed cycle, from the rows of its last statement."""
         visit, limit = quick_gate.read_visit(self.visit, rows), self.max_active_jobs
         admitted = len(visit.claimed)
         is_full = admitted >= self.slots

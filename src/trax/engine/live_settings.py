@@ -111,7 +111,7 @@ def record_declared_limit(connection: Connection, *, now: datetime) -> None:
     """Record in the audit log which global limits the dispatching servers have from code and environment.
 
     Only if they differ from the last record. `trax verify` judges the history by it. The caller has inserted
-    its own row, under the settings lock: of two servers that start together, the second finds the first.
+    its own row, under the settings lock: if two servers start together, the second sees the row of the first.
     """
     from trax.engine.actor import DECLARATION
     from trax.records.audit import DECLARED_SETTINGS, NewAudit

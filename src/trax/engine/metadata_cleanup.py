@@ -52,7 +52,7 @@ class MetadataCleanupResult:
 
     @property
     def has_changes(self) -> bool:
-        """Whether it deleted more than its own records: a record of that would start an endless series."""
+        """Whether it deleted records of other trains. If not, it writes none: each would cause another."""
         return any(name != metadata_cleanup.name for name in self.by_train)
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 JITTER: Final[ContextVar[Random]] = ContextVar("trax_jitter")
-"""What a simulation sets to decide the jitter of retries and the variance of schedules by its seed."""
+"""Set by a simulation, so that its seed decides the jitter of retries and the variance of schedules."""
 _SYSTEM_RANDOM: Final = SystemRandom()
 
 

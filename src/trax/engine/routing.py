@@ -148,7 +148,7 @@ def add_fleet_routes(routing: Routing, fleet: WorkerFleet) -> Routing:
 class FleetCache:
     """A cache of the fleet, read again when a worker has registered or left.
 
-    `extra_fleet` returns workers that have no rows: tests have workers only while they work.
+    `extra_fleet` returns workers that have no rows, for tests: they register a worker only while it runs.
     """
 
     def __init__(self, extra_fleet: Callable[[], WorkerFleet] | None = None) -> None:

@@ -1,9 +1,8 @@
 """One active run: its token and deadline, where it is, what it reports; and how most runs are executed.
 
-Most runs are only their train: no hooks, tracer, secrets or other process. `compile_runner` builds one
-coroutine function for each such train. Nothing is made for a run that it does not use: its token and the
-binding to its task are built when somebody asks for them (`ActiveRun.token`), and a `TrainRun` when a
-junction fails, or needs more than values in memory.
+Most runs need only their train: no hooks, tracer, secrets or other process. `compile_runner` builds one
+coroutine function for each such train. The parts of a run are built on first use: its token and the binding
+to its task by `ActiveRun.token`, and a `TrainRun` when a junction fails or needs more than values in memory.
 """
 
 from __future__ import annotations
@@ -250,7 +249,7 @@ class ActiveRun(RunProgress, Generic[JobT]):
         return self._binding
 
     def unbind(self) -> None:
-        """From now on its token does not cancel its task: the run has ended, or something else binds it."""
+        """Stop its token from cancelling its task: the run has ended, or is bound elsewhere."""
         self.is_bound = False
         if self._binding is not None:
             self._binding.release()
@@ -296,7 +295,7 @@ _NO_FAILURE = tuple(RunResult._field_defaults[name] for name in RunResult._field
 
 
 def can_compile(train: Train[Any, Any]) -> bool:
-    """Whether all junctions of the train are async, and an error of each ends the run."""
+    """Whether all junctions of the train are async, and any error ends the run."""
     return all(step.is_async and not step.is_short_circuit for step in train.plan.steps)
 
 

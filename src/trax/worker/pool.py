@@ -113,9 +113,9 @@ class Load(NamedTuple):
 class Pool(Generic[JobT, ResultT]):
     """Runs jobs in slots of one event loop, each with a time limit.
 
-    A slot is a task that executes one job of the backlog after the other, each with context variables of its
-    own, and ends with the backlog. It is enough for jobs that never wait; when one does, more slots start.
-    `on_started` is called once for each slice of jobs that start together.
+    A slot is a task that executes jobs of the backlog one by one, each with its own context variables, and
+    ends when the backlog is empty. One slot is enough for jobs that never wait; when a job waits, more slots
+    start. `on_started` is called once for each slice of jobs that start together.
 
     `execute` returns the result of a job. If it raises, `to_failure` builds a result from the error, so no
     slot is lost. Jobs without a free slot wait in a backlog, in the given order. `on_dropped` receives the
@@ -385,11 +385,11 @@ class Pool(Generic[JobT, ResultT]):
         return True
 
     def _begin_slice(self) -> None:
-        """In the next loop iteration, after threads have had their turn.
+        """Begin a slice in the next loop iteration, after other threads have run.
 
-        Those of the store fetch the next jobs and write results, others execute synchronous junctions. The
-        loop releases the interpreter only for moments, and would take it back before a waiting thread wakes
-        up: so it pauses. Without a busy thread a pause would only delay the next jobs.
+        Threads of the store fetch the next jobs and write results; others execute synchronous junctions. The
+        loop releases the interpreter only briefly, and would take it back before a waiting thread wakes up.
+        So it pauses, but only if a thread may be busy: otherwise the pause would only delay the next jobs.
         """
         if self._active or self._has_busy_threads():
             time.sleep(THREADS_TURN_SECONDS)

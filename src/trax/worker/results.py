@@ -76,7 +76,7 @@ class FollowUps:
             follow_up.span.end(None)
 
     def drop_hooks(self, result: RunResult) -> None:
-        """A failure was written instead of the result: its hooks must not hear of the original outcome."""
+        """A failure was written instead of the result: its hooks must not receive the original outcome."""
         follow_up = self._by_run.get(result.metadata_id)
         if follow_up is not None:
             self._by_run[result.metadata_id] = follow_up._replace(hook_target=None)

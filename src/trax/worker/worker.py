@@ -429,7 +429,7 @@ class ClaimTracker:
 class Pace:
     """Measures the rate of ended runs between fetches.
 
-    The rate counts, not the runs that end during a fetch: short jobs may all have ended before it begins.
+    It uses the rate and not the runs that end during a fetch: short jobs may all have ended before the fetch.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:

@@ -91,7 +91,7 @@ class Announcements:
 class Announcer:
     """Announces topics: events in this process, notifications to other processes.
 
-    A topic that a loop of this process handles is not sent: that loop announces what comes of it.
+    A topic that a loop of this process handles is not sent: that loop announces its own results.
     """
 
     def __init__(self, events: Events | None = None, *, sends: bool = True) -> None:

@@ -129,7 +129,7 @@ def after_commit(caller_connection: SessionOrConnection, callback: Callable[[], 
 
 
 def _is_sqlalchemy(value: Any, module: str, class_name: str) -> bool:
-    """Whether a value is of this SQLAlchemy class, without importing its module: such a value implies it."""
+    """Whether a value is of this SQLAlchemy class, without an import: if it is, the module is loaded."""
     imported = sys.modules.get(module)
     return imported is not None and isinstance(value, getattr(imported, class_name))
 

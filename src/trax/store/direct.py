@@ -1,9 +1,9 @@
 """Run transactions of a single round trip on PostgreSQL from an event loop, without a thread.
 
-A hop to a thread and back takes as long as a small statement, and twice its processor time; and while runs
-keep the interpreter busy, a thread waits for its turn. So an event loop that has many of them keeps
-connections of the pool for a while. What is not simple is left to the threads:
-the first calls, a second call at the same time, a connection that was lost.
+A switch to a thread and back takes as long as a small statement, and twice its processor time. While runs
+keep the interpreter busy, the thread also waits for its turn. So an event loop with many such transactions
+keeps connections of the pool for a while. Threads still handle the first calls, a second call at the same
+time, and a lost connection.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ SUCCESS: Final = {ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK, ExecStatus.EMPTY_
 
 
 class _Prepared(NamedTuple):
-    """What is sent of a statement; without a name, its text."""
+    """A statement to send: by its name if it is prepared, else as text."""
 
     text: bytes
     name: bytes | None
     values: Sequence[Any]
     transformer: Any
-    """It has converted the values, and converts the rows."""
+    """Converted the values, and will convert the rows."""
 
 
 class DirectConnection:
@@ -152,7 +152,7 @@ class DirectConnection:
         return _Prepared(text, name, values, transformer)
 
     async def _receive(self, synced: int = 0) -> list[Any]:
-        """Send what is left to send, and return the responses: one, or so many up to a synchronisation.
+        """Send the remaining data, and return the responses: one, or all up to a synchronisation.
 
         If the caller is cancelled, wait for the statements that were sent: otherwise their result is unknown.
         """
@@ -172,7 +172,7 @@ class DirectConnection:
         return results
 
     async def _wait_for_end(self) -> None:
-        """Wait for a response that nobody needs, unless it is there; if cancelled again, close."""
+        """Wait for a response that is not needed, unless it has arrived; if cancelled again, close."""
         if self._response is None:
             return
         response = self._response = self._loop.create_future()
@@ -181,7 +181,7 @@ class DirectConnection:
         except asyncio.CancelledError:
             self._close()
             raise
-        response.exception()  # or asyncio logs that nobody read it
+        response.exception()  # otherwise asyncio logs that it was never retrieved
 
     def _advance(self) -> None:
         """Read and write what the socket is ready for."""
@@ -195,7 +195,7 @@ class DirectConnection:
                     self._results.append(result)
                 elif result is not None or not self._is_synced:
                     self._end_response()
-        except Exception as error:  # noqa: BLE001 - whoever waits receives it
+        except Exception as error:  # noqa: BLE001 - raised in the waiting call
             self._close(error)
 
     def _end_response(self) -> None:
@@ -219,7 +219,7 @@ class DirectConnection:
             self._close()
 
     def _close(self, error: Exception | None = None) -> None:
-        """Close the connection; whoever waits for a response gets the error."""
+        """Close the connection; a call that waits for a response gets the error."""
         if (pooled := self._leave()) is not None:
             pooled.invalidate(error)
         response, self._response = self._response, None

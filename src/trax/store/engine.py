@@ -1,4 +1,4 @@
-"""Engines: open connections of SQLite; time limits. postgresql.py: the other one."""
+"""Engines: connections of SQLite, and time limits. The engine of PostgreSQL is in postgresql.py."""
 
 from __future__ import annotations
 

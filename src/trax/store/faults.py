@@ -66,7 +66,7 @@ SQLITE_CONTENT: Final = {"SQLITE_CONSTRAINT", "SQLITE_MISMATCH", "SQLITE_TOOBIG"
 
 SQLITE_UNREADABLE: Final = ("Could not decode to UTF-8", "malformed JSON")
 
-"""What SQLite says of values that somebody else wrote into a row."""
+"""Messages of SQLite about invalid values in a row edited by hand."""
 
 SQLITE_DENIED: Final = {"SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH", "SQLITE_NOTADB"}
 

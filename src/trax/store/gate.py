@@ -59,7 +59,7 @@ MAX_PENDING_COUNTED: Final = 1000
 FIRST_DEPTH: Final = 4
 """How many entries of each group are read at first."""
 DEEPER: Final = 5
-"""How many times more are read of a group where these were not enough."""
+"""How many times more entries are read of a group if these were not enough."""
 ORDER_COLUMNS: Final = ("group_priority", "priority", "created_at", "id")
 
 
@@ -187,7 +187,7 @@ class _HeadReads:
         return [*marks, candidates, *counts, (select_now(self._dialect), {"now": self._now})]
 
     def accept(self, results: Sequence[Rows]) -> bool:
-        """Take the results over. False if they may be incomplete; then the bounds are gone."""
+        """Store the results. False if they may be incomplete; then the bounds are discarded."""
         memory, bounds = self._memory, self.bounds
         if memory is not None:
             [mark_row], *results = results
@@ -215,7 +215,7 @@ def bounds_after(snapshot: GateSnapshot, dispatched: Collection[int], *, has_mad
     marks, bounds = snapshot.marks, snapshot.bounds
     if marks is None:
         return bounds
-    if has_made_ready:  # after the read, so that nobody has read these entries
+    if has_made_ready:  # after the read, which did not return these entries
         return GateBounds(runs=bounds.runs)
     is_cut = len(snapshot.candidates) >= snapshot.limit
     queue = next_queue_bound(marks, snapshot.candidates, dispatched, bounds.queue, is_cut=is_cut)
@@ -253,8 +253,9 @@ def load_group_heads(
     """The first entries of every group in order, up to the capacity of each.
 
     A full group may have flooded the queue. Reading group by group skips it in one step, where reading the
-    queue in order would read all of its entries. A few entries of each group are read first, and more only of
-    groups whose entries are all among the first of the queue: another group's would come too late anyway.
+    queue in order would read all of its entries. A few entries of each group are read first. More are read
+    only of groups whose entries are all among the first of the queue: further entries of other groups are too
+    far back.
     """
     depth = min(FIRST_DEPTH, per_group)
     found = _read_heads(connection, capacities, per_group, depth, limit)
@@ -342,7 +343,7 @@ def _heads(dialect: str) -> Select[*tuple[Any, ...]]:
 
 @cache
 def _heads_of_given(dialect: str) -> Select[*tuple[Any, ...]]:
-    """The same of the groups that are given."""
+    """The same for the given groups."""
     given = rows_of(dialect, "rooms", {"id": BigId, "room": BigId})
     groups = select(given.c.id.label("group_id"), given.c.room).subquery("open_groups")
     return _first_of(_heads_within_capacity(dialect, groups).subquery("heads"))

@@ -3,9 +3,10 @@
 PostgreSQL keeps every version of a row, and its index entries, until no open transaction can see them. While
 one session stays in a transaction, all entries that were dispatched since remain at the head of the index of
 ready ones, and all runs that ended since in the index of running ones. A visit that reads from the start
-passes all of them, at every visit more.
+reads past all of them, and each visit has more to skip.
 
-A bound may only skip what cannot be there. Both of these stay valid whatever other servers do:
+A bound may only skip rows that cannot be ready or active. Two bounds stay valid regardless of what other
+servers do:
 
 The queue. S is a snapshot, taken under the gate lock before the queue was read; P is a position in its order;
 `kept` are the entries up to P that the visit has read and not dispatched. Then a ready entry up to P is in
@@ -22,7 +23,7 @@ one can appear below it. Runs of `app.run` begin without the lock; they have an 
 always counted in full.
 
 Ids and transaction ids may be given out again after a crash, or by a standby that takes over. No session
-outlives that. Each session gets a token, and a visit in a session whose token has not been seen at an earlier
+survives that. Each session gets a token, and a visit in a session whose token has not been seen at an earlier
 visit reads from the start.
 """
 
@@ -52,14 +53,14 @@ if TYPE_CHECKING:
     from trax.store.quick_gate import QuickTerms
 
 MAX_NEW_ENTRIES: Final = 2_000
-"""With more entries written since the last visit, reading from the start is the cheaper way."""
+"""If more entries than this were written since the last visit, reading from the start is cheaper."""
 SLOW_VISITS: Final = 16
-"""After a quick visit that could not admit, how many visits are not quick."""
+"""The number of full visits after a quick visit that could not admit."""
 MAX_SESSIONS: Final = 64
 MAX_OLD_RUNS: Final = 100
 """How many of the oldest active runs are remembered by id."""
 MAX_ENDED_RUNS: Final = 2_000
-"""How many ended runs a count passes, beside two for each active one; with more it starts anew."""
+"""How many ended runs a bound may keep, plus two for each active run; with more, the next count reads all."""
 
 
 class Candidate(NamedTuple):
@@ -95,14 +96,14 @@ class RunBound(NamedTuple):
 
 
 class GateBounds(NamedTuple):
-    """From where a visit may read; None: from the start."""
+    """Where a visit may begin to read; None: at the start."""
 
     queue: QueueBound | None = None
     runs: RunBound | None = None
 
 
 class GateMarks(NamedTuple):
-    """What a visit notes before it reads: its snapshot, the token of its session, and the highest run id."""
+    """Read before all else in a visit: its snapshot, the token of its session, and the highest run id."""
 
     snapshot: str
     session: str
@@ -110,7 +111,7 @@ class GateMarks(NamedTuple):
 
 
 class GateMemory:
-    """What one dispatcher remembers of its last visit; nothing, if that has failed."""
+    """What one dispatcher remembers of its last visit; empty if that visit failed."""
 
     def __init__(self) -> None:
         self._bounds = GateBounds()
@@ -166,7 +167,7 @@ def next_queue_bound(
     """The bound after a visit that has read these entries and committed the dispatch of some of them.
 
     It does not move back, so that one urgent entry does not undo it; unless the read was cut before it
-    (`is_cut`), since then it is not known what follows.
+    (`is_cut`), since the rest is then unknown.
     """
     if not read:
         return previous._replace(snapshot=marks.snapshot, kept=()) if previous else None

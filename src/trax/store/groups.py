@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 GRACE: Final = timedelta(minutes=1)
-"""A transaction that read the old priority has made its first write by then."""
+"""Within this time, a transaction that read the old priority has made its first write."""
 MIN_INTERVAL: Final = timedelta(seconds=1)
 MAX_INTERVAL: Final = timedelta(minutes=1)
 

@@ -39,7 +39,7 @@ MAX_LISTED: Final = 1_000
 
 
 class HistoryEnd(NamedTuple):
-    """The highest id of each table when the reading begins: what is written later is not read."""
+    """The highest id of each table at the start of the verification: rows written later are not read."""
 
     now: datetime
     run_id: int
@@ -145,7 +145,7 @@ class LimitChange(NamedTuple):
 
 
 class LostRun(NamedTuple):
-    """A run in progress whose worker has no row, or has been silent for long."""
+    """A run in progress whose worker has no row, or has sent no heartbeat for long."""
 
     id: int
     worker_id: int
@@ -162,7 +162,7 @@ class CrowdedManifest(NamedTuple):
 
 
 class CronManifest(NamedTuple):
-    """A manifest with a cron schedule, and since when it is as it is now."""
+    """A manifest with a cron schedule, and when it was last changed."""
 
     id: int
     external_id: str
@@ -177,7 +177,7 @@ def read_only(
     *args: P.args,
     **kwargs: P.kwargs,
 ) -> T:
-    """Call a function in a transaction in which PostgreSQL refuses every write."""
+    """Call a function in a transaction that is read-only on PostgreSQL."""
     if not is_sqlite(connection):
         connection.execute(text("SET TRANSACTION READ ONLY"))
     return function(connection, *args, **kwargs)

@@ -79,7 +79,7 @@ def _driver(connection: Connection) -> Any:
 def _execute(connection: Connection, statement: Executable, parameters: Mapping[str, Any]) -> Rows:
     """Execute one statement on SQLite, with the driver itself: SQLAlchemy takes three times as long.
 
-    But not on a connection without a transaction, as a caller's may be: SQLAlchemy would not know of it.
+    Not for a caller's connection without a transaction: SQLAlchemy would not know that one began.
     """
     plain, driver = _compile_for_sqlite(statement, connection.dialect), _driver(connection)
     if plain is None or not connection.in_transaction() or not isinstance(driver, sqlite3.Connection):

@@ -1,7 +1,7 @@
 """The engine of PostgreSQL: its connections, with time limits, plans and pings.
 
-Three limits keep a lost server from blocking a thread for ever. The operating system closes a connection
-whose peer is silent (keepalives, `tcp_user_timeout`). The server cancels a statement that takes too long
+Three limits keep a lost server from blocking a thread forever. The operating system closes a connection whose
+peer is silent (keepalives, `tcp_user_timeout`). The server cancels a statement that takes too long
 (`statement_timeout`, where the session is ours). And a connection waits for a response no longer than both
 together: a proxy or a firewall may keep a connection alive whose server is gone.
 """
@@ -49,7 +49,7 @@ class PostgresqlConnection(psycopg.Connection[Any]):
 
     @property
     def is_stuck(self) -> bool:
-        """Whether a pipeline could not be ended: its session was, and the system has not closed it yet."""
+        """Whether a pipeline could not be ended: the session has ended, but the socket is not closed yet."""
         return self._pipeline is None and self.pgconn.pipeline_status != PipelineStatus.OFF
 
     def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:

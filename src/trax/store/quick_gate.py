@@ -5,8 +5,8 @@ the first entries are admitted, as many as there are slots and the global limit 
 the queue from the bound of the last visit, counts the active runs, and admits. It reads from one snapshot,
 taken under the gate lock, so the limits are as exact as those of a visit in two steps.
 
-Whether it is that case is decided by the same statement. If not, it admits nothing, and the next visit reads
-and decides as usual.
+The same statement checks whether this case applies. If not, it admits nothing, and the next visit reads and
+decides as usual.
 """
 
 # ruff: noqa: S608 - the parts of the statements are constants of the code
@@ -57,7 +57,7 @@ NO_RUNS: Final = RunBound(LARGEST_ID)
 
 
 class QuickTerms(NamedTuple):
-    """Under which terms the last visit would have needed no decision; a quick visit requires the same."""
+    """The conditions under which the last visit needed no decision; a quick visit requires the same ones."""
 
     settings: str
     """The settings edited by operators, as one text."""
@@ -66,7 +66,7 @@ class QuickTerms(NamedTuple):
     trains: tuple[str, ...]
     """The trains that the worker runs, under the limits and not in a process of their own."""
     fleet: str
-    """The mark of the fleet, which changes when workers or servers come or go."""
+    """The mark of the fleet, which changes when a worker or server starts or stops."""
 
     def fit(self, settings: Settings) -> bool:
         """Whether these settings have the same limits."""
@@ -85,7 +85,7 @@ class QuickVisit(NamedTuple):
     """The active runs under the limits before the visit; None if there is no limit."""
     seconds_to_next_delayed: float | None
     is_plain: bool
-    """Whether it was the case that needs no decision; if not, nothing was admitted."""
+    """Whether no decision was needed; if one was, nothing was admitted."""
     has_same_terms: bool
     """Whether the terms still applied; if not, the next visit finds new ones."""
 
@@ -202,7 +202,7 @@ _LAST_COLUMNS: Final = ", ".join(
 
 
 def _in_one_line(statement: str) -> str:
-    """The driver keeps how it has converted a statement only if that has less than 4,096 characters."""
+    """The driver caches the conversion of a statement only if it has fewer than 4,096 characters."""
     return " ".join(statement.split())
 
 

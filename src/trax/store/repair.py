@@ -35,7 +35,7 @@ MAX_IDS: Final = 10
 class RepairedColumn(NamedTuple):
     """A column whose value was reset in some rows; `ids` are the keys of the first of them.
 
-    `is_reset` is false if the database did not accept the new value: then the row must be mended by hand.
+    `is_reset` is false if the database did not accept the new value: then the row must be corrected by hand.
     """
 
     table: str

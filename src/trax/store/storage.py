@@ -81,7 +81,7 @@ class TableStorage(NamedTuple):
     """With its indexes and long values."""
     fillfactor: int
     vacuum_at: int
-    """So many dead rows make autovacuum begin."""
+    """Autovacuum starts at this number of dead rows."""
     options: tuple[str, ...]
     row_bytes: float | None
     """The columns of an average row; None if the table was never analyzed."""
@@ -111,11 +111,11 @@ class IndexStorage(NamedTuple):
 
 
 class HeldSnapshot(NamedTuple):
-    """What holds back vacuum and is no session: a prepared transaction, or the slot of an absent standby."""
+    """What holds back vacuum besides sessions: a prepared transaction, or the slot of an absent standby."""
 
     name: str
     age: float
-    """Seconds of a prepared transaction, transactions of a slot."""
+    """In seconds for a prepared transaction, in transactions for a slot."""
 
 
 class PostgresqlStorage(NamedTuple):
@@ -143,7 +143,7 @@ def load_postgresql_storage(connection: Connection) -> PostgresqlStorage:
 
 
 def find_missing_indexes(connection: Connection) -> dict[str, str]:
-    """Names of indexes that the schema has and the database has not, with the statements that create them."""
+    """Names of indexes that the schema has but the database lacks, with the statements that create them."""
     found = _index_names(connection)
     missing = [
         index

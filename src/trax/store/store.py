@@ -42,7 +42,7 @@ T = TypeVar("T")
 READ_ONLY_OPTION: Final = "trax_reading"
 CLOSE_SECONDS: Final = 10.0
 OPEN_DIRECT_AFTER: Final = 5
-"""So many calls of an event loop go through threads before it gets a connection of its own."""
+"""How many calls of an event loop go through threads before it gets its own connection."""
 
 logger = logging.getLogger(__name__)
 

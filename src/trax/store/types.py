@@ -93,7 +93,7 @@ class Utc(TypeDecorator[datetime]):
 
 
 def _read_moment(value: Any) -> datetime:
-    """A time stored in SQLite. Text that is none, in a row edited by hand, reads as the latest time."""
+    """A time stored in SQLite. Other text, in a row edited by hand, is read as the latest time."""
     try:
         moment = datetime.fromisoformat(value)
     except (TypeError, ValueError):
@@ -203,7 +203,7 @@ def _message_without_rows(error: Any) -> str:
 
 
 def parse_json(text: str | None) -> Any:
-    """Parse a stored document; one that is no JSON, in a row edited by hand, is shown as `UNREADABLE`."""
+    """Parse a stored document; invalid JSON, in a row edited by hand, is shown as `UNREADABLE`."""
     if text is None:
         return None
     try:

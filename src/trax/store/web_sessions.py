@@ -1,6 +1,6 @@
 """Store dashboard sessions, one-time sign-in links and password hashes. Secrets are stored as digests only.
 
-A stored hash of a user's password is at the current cost, in place of a weaker configured one.
+A stored password hash has the current cost, and is used instead of a weaker configured hash.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class StoredPassword:
 def load_passwords(connection: Connection, *, app: str) -> list[StoredPassword]:
     """Load the rows of an app: at most one for each of its users.
 
-    SQLite may return other types than text, if somebody else wrote them. Such a row is left out.
+    On SQLite, a row edited by hand may contain other types than text. Such a row is left out.
     """
     password = tables(connection).web_password
     query = select(password.c.user, password.c.hash, password.c.proof).where(password.c.app == app)

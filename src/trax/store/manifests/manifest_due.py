@@ -153,8 +153,8 @@ def set_next_due(connection: Connection, moments: dict[int, datetime | None]) ->
 def find_without_next_due(connection: Connection) -> list[int]:
     """Manifests without a next due time, and without an active run, entry or dead letter that would set one.
 
-    For some of them that is right, which only their timing shows. Manifests with a next due time, most of the
-    scheduled ones, are not read.
+    For some of them that is correct; their timing shows for which. Manifests with a next due time, most of
+    the scheduled ones, are not read.
     """
     return list(connection.execute(_select_without_next_due(connection.dialect.name)).scalars())
 

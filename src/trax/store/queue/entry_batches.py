@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 MAX_ROWS: Final = 10_000
 MAX_CHARACTERS: Final = 8_000_000
-"""One statement inserts no more rows, and no more text except of a single row."""
+"""The maximum for one statement; a single row may have more text."""
 
 SHARED_COLUMNS: Final = {
     "train": ByteOrderText,
@@ -61,7 +61,7 @@ SHARED_COLUMNS: Final = {
     "scheduled_at": Utc,
     "ready": Boolean,
 }
-"""The columns that the entries of a batch may share; without `ready`, they are."""
+"""The columns that the entries of a batch may share; without `ready`, the entries are ready."""
 
 RECORD_END: Final = "\x1e"
 FIELD_END: Final = "\x1f"

@@ -46,7 +46,7 @@ def delete_ended(
     references of child runs and dead letters are set to NULL.
     """
     dialect = connection.dialect.name
-    # Those that were left off earliest come first, or a busy train would keep the batches from all others.
+    # The train whose last batch ended earliest comes first; otherwise a busy train would use all batches.
     in_turn = sorted(trains, key=lambda train: (resume_at.get(train, BEGINNING), train))
     rows = _load_expired(connection, in_turn, ended_before, limit, resume_at)
     if rows:

@@ -187,7 +187,7 @@ def _finish_completed(dialect: str) -> Update:
 
 @cache
 def _finish_alike(dialect: str) -> Update:
-    """End completed runs of one worker that have the same output, as a rule none."""
+    """End completed runs of one worker that have the same output, usually none."""
     output = cast(bindparam("output", type_=Text), Json)
     return _finish_each(dialect, ids_of(dialect).c.id, _worker_parameter(), _success(output))
 

@@ -76,11 +76,11 @@ def work_queue(define: Definer) -> Table:
     define.index("work_queue_ready_idx", column.group_priority.desc(), *in_order, where=READY)
     define.index("work_queue_ready_in_group_idx", column.group_id, *in_order, where=READY)
     if WRITTEN_IN in column:
-        # The last part keeps it from queries that do not ask for transactions: it would not have their order.
+        # The last part excludes it from queries without `written_in`, which need the order of another index.
         is_written = f"{READY} AND {WRITTEN_IN} IS NOT NULL"
         define.index("work_queue_written_in_idx", column[WRITTEN_IN], where=is_written)
     # For searches only: runs have the id of their entry. External ids ascend with time, so that a BRIN index
-    # finds them; it costs an entry next to nothing.
+    # finds them; its cost per entry is very small.
     define.index("work_queue_external_id_idx", column.external_id, using="brin")
     define.index("work_queue_delayed_idx", column.scheduled_at, where=DELAYED)
     define.index("work_queue_parked_idx", column.parked, column.parked_at, where=PARKED)

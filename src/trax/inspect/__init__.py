@@ -1,4 +1,4 @@
-"""Look at an app and its database. Nothing here changes anything.
+"""Inspect an app and its database, without changing anything.
 
 status.py   the status of all servers (`trax status`)
 why.py      why a manifest, an entry or a run does not start (`trax why`)

@@ -52,7 +52,7 @@ class GroupFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainFigures:
-    """A manifest with all that depends on it: how long it takes from due to the last end, and when that is.
+    """A manifest with all its dependents: the duration from due to the last end, and the time of that end.
 
     The time of day of the median end is that of the occurrence with the median duration.
     """
@@ -68,7 +68,7 @@ class ChainFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DayFigures:
-    """One day (UTC): its runs, and of its chains the one that takes longest and the last that ends."""
+    """One day (UTC): its runs, its longest chain, and the chain that ends last."""
 
     day: date
     runs: int
@@ -92,7 +92,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class ChainOccurrence:
-    """One passage of a chain, from the moment at which its root was due to the last end."""
+    """One execution of a chain, from the due time of its root to the last end."""
 
     root: str
     due_at: datetime
@@ -150,7 +150,7 @@ def _groups(forecast: Forecast) -> Iterable[GroupFigures]:
 
 
 def _use(group: str | None, limit: int | None, runs: Iterable[TimedRun], forecast: Forecast) -> GroupFigures:
-    """Walk along the starts and ends; of those at one moment the ends come first."""
+    """Iterate over starts and ends in order; at the same time, ends come first."""
     changes = [(run.started_at, 1) for run in runs if run.started_at]
     changes += [(run.ended_at, -1) for run in runs if run.started_at and run.ended_at]
     active, peak, full, before = 0, 0, ZERO, forecast.start

@@ -1,6 +1,6 @@
 """Which limits were in force when: from the audit log, the groups and the stored settings. No I/O.
 
-A limit is a number, None (no limit) or NOT_KNOWN. It is not known before the first record of it: nothing is
+A limit is a number, None (no limit) or NOT_KNOWN. Before its first record a limit is NOT_KNOWN; it is not
 guessed.
 """
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 BEGINNING: Final = datetime(1, 1, 1, tzinfo=UTC)
 SETTLING: Final = timedelta(seconds=60)
-"""For so long after a change the old limit counts as well: a change has its time before it is committed, and
-a visit to the gate may have read the old limit."""
+"""For this long after a change the old limit is accepted too: a change is dated before its commit, and a
+visit to the gate may have read the old limit."""
 
 
 class NotKnown(Enum):
-    """A limit that no record tells."""
+    """A limit that is in no record."""
 
     NOT_KNOWN = "not known"
 
@@ -64,7 +64,7 @@ class _Steps:
 
 
 def exceeds(active: int, limit: Limit) -> bool:
-    """Whether a run is admitted beyond the limit while so many are active."""
+    """Whether a run that is admitted while this many are active exceeds the limit."""
     return isinstance(limit, int) and active >= limit
 
 
@@ -125,7 +125,7 @@ def global_timeline(changes: Sequence[LimitChange], stored: tuple[str, datetime]
 
 
 def _setting_steps(edits: Sequence[LimitChange], stored: tuple[str, datetime] | None) -> list[Step]:
-    """The text of the row of the setting over time; None is no row."""
+    """The stored text of the setting over time; None: no row."""
     if edits:
         first = edits[0].restores.get(GLOBAL_LIMIT)
         return [(BEGINNING, first), *((edit.at, edit.expects[GLOBAL_LIMIT]) for edit in edits)]

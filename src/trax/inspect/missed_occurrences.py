@@ -1,8 +1,8 @@
 """Occurrences of cron schedules that got no entry, without any reason. No I/O.
 
-Only what is certain is a finding: the schedule and its group have not been changed since, the last run had
+Only certain cases are findings: the schedule and its group have not been changed since, the last run had
 completed well before, the occurrence is not excluded, and the manager queued other scheduled jobs in time
-while this one was due. Everything else that looks like a gap is counted as not decided.
+while this one was due. Any other gap is counted as not decided.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ON_TIME: Final = timedelta(minutes=1)
 MINUTE: Final = timedelta(minutes=1)
 OVERDUE: Final = timedelta(minutes=10)
-"""An occurrence that is younger may still be queued."""
+"""A younger occurrence may still be queued."""
 MAX_CHECKED: Final = 1_000
 """How many occurrences of one gap are checked."""
 MAX_MINUTES: Final = 50 * 366 * 24 * 60

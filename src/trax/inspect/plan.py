@@ -1,7 +1,7 @@
 """What starting this code would change in this database (`trax plan`). Nothing is written.
 
-The comparison is that of seeding. It is made twice: the second time as if code set every field. What differs
-only the second time was set by operators, and stays.
+It makes the comparison of seeding twice: the second time as if code set every field. A difference that
+appears only the second time was set by an operator, and stays.
 """
 
 from __future__ import annotations

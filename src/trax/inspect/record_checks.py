@@ -102,7 +102,7 @@ def _run_problems(run: RunRow) -> Iterator[str]:
 
 
 def _check_entry_of_run(run: RunRow) -> Iterator[HistoryFinding]:
-    """A run that completed or is active is the one that its entry points to; nothing is run after it."""
+    """The entry of a completed or active run must point to that run: no run follows it."""
     is_active = run.state in ACTIVE_STATES
     if not is_active and run.state != State.COMPLETED:
         return

@@ -1,7 +1,7 @@
 """Simulate the declared manifests of an app from a seed: when their runs start and end (`trax simulate`).
 
-The real engine decides, on a database in memory (`simulation.py`); what the trains take is drawn from their
-history. The app's own database is only read, and no code of a train is executed.
+The real engine decides, on a database in memory (`simulation.py`); durations are drawn from the history of
+the trains. The app's own database is only read, and no code of a train is executed.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from trax.worker.parts import Parts
 
 DEFAULT_SECONDS: Final = 60.0
-"""How long a run takes whose train has no history, and for which nothing was given."""
+"""The duration of a run if its train has no history and no duration was given."""
 HISTORY: Final = timedelta(days=30)
 RESOLUTIONS: Final = (
     (timedelta(days=2), timedelta(seconds=1)),
     (timedelta(days=10), timedelta(seconds=10)),
     (timedelta.max, timedelta(seconds=30)),
 )
-"""Up to so many days, moments are rounded to this: what happens together is simulated together."""
+"""The resolution by length of the simulation: rounded times let simultaneous events share a transaction."""
 MOMENT: Final = timedelta(microseconds=1)
 STEPS: Final = 200
 """How often the progress is reported."""
@@ -57,7 +57,7 @@ QUIET: Final = {
     "job_dispatcher_polling_interval": timedelta(days=1),
     "local_polling_interval": timedelta(days=1),
 }
-"""Nothing is lost here, so that heartbeats and polls would only take time."""
+"""A simulation loses no worker and no notification: heartbeats and polls would only take time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """What would happen: the runs in the order of their start, and what the figures need to know."""
+    """The simulated runs in the order of their start, and the other data that the figures need."""
 
     start: datetime
     end: datetime
@@ -119,7 +119,7 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFacts:
-    """What the app's database says: operators' edits, and the history of the trains."""
+    """Data from the app's database: operators' edits, and the history of the trains."""
 
     now: datetime
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -314,7 +314,7 @@ class _Forecaster:
 
 
 class _LocalSubmitters(Submitters):
-    """All trains run on the simulated workers: what a remote engine does is not simulated."""
+    """All trains run on the simulated workers: remote engines are not simulated."""
 
     def build_routing(self, trains: Iterable[Train[Any, Any]]) -> Routing:
         return replace(super().build_routing(trains), submitters={}, default=LOCAL)

@@ -1,9 +1,9 @@
 """The core of a simulation: a database in memory, a virtual clock, and the order of events from one seed.
 
-What happens are transactions of the real engine (`virtual_server.py` has the servers that run them). Only
-time, the work of trains and what goes wrong are virtual: a `Workload` draws what their code does. No thread
-is started and nothing waits, so that the same seed gives the same events in the same order. `Duties` says
-when each duty of a server runs again: after a wake-up, at a moment, or at a poll.
+The events are transactions of the real engine, run by the servers in `virtual_server.py`. Only time, the work
+of trains and faults are virtual: a `Workload` draws what the code of trains does. No thread is started and
+nothing waits, so the same seed gives the same events in the same order. `Duties` says when each duty of a
+server runs again: after a wake-up, at a moment, or at a poll.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ T = TypeVar("T")
 
 LOGGER: Final = logging.getLogger("trax")
 STORY_LINES: Final = 60
-"""How many of the last events a story keeps, unless told otherwise."""
+"""How many of the last events a story keeps by default."""
 
 
 class TransactionFault(Enum):
-    """What goes wrong with one transaction of a server."""
+    """The fault of one transaction of a server."""
 
     REFUSED = "the database refuses it"
     ANSWER_LOST = "it is committed, and the answer is lost"
@@ -58,14 +58,14 @@ class TransactionFault(Enum):
 
 
 class Faults:
-    """What goes wrong in a simulation: here nothing. A subclass draws faults from the simulation's random."""
+    """The faults of a simulation: none here. A subclass draws faults from the simulation's random."""
 
     def of_transaction(self, server: VirtualServer, step: str) -> TransactionFault | None:  # noqa: ARG002
         """The fault of the transaction that this server begins now."""
         return None
 
     def loses_wake_up(self, server: VirtualServer, topic: Topic) -> bool:  # noqa: ARG002
-        """Whether this server does not hear of the topic: then it finds the change at its next poll."""
+        """Whether this server misses the announcement: then it finds the change at its next poll."""
         return False
 
     def notification_seconds(self) -> float:
@@ -78,7 +78,7 @@ class Faults:
 
 
 class Observer:
-    """Is told of each transaction after its commit; this one ignores it."""
+    """Called for each transaction after its commit; this class does nothing."""
 
     def on_commit(self, step: str, server: VirtualServer | None) -> None:
         """The database has the changes of this step."""
@@ -98,7 +98,7 @@ class Story:
         self._lines: deque[tuple[datetime, str, str, tuple[Any, ...]]] = deque(maxlen=keep)
 
     def add(self, now: datetime, who: str, text: str, *values: Any) -> None:
-        """Add an event. It is formatted only when the story is told."""
+        """Add an event. It is formatted only when the story is read."""
         self._lines.append((now, who, text, values))
 
     def tell(self) -> str:
@@ -154,7 +154,7 @@ class _TopicCollector(Announcer):
 
 
 class Simulation:
-    """The database, the clock, the servers, and what happens next."""
+    """The database, the clock, the servers, and the events to come."""
 
     def __init__(
         self,
@@ -188,7 +188,7 @@ class Simulation:
     def open(self) -> Generator[Simulation]:
         """Create the database for this block, and draw the jitter of the engine from the seed.
 
-        What the engine logs meanwhile is not shown: it did not happen.
+        Log lines of the engine are not shown, since its events are only simulated.
         """
         token, level = JITTER.set(self.random), LOGGER.level
         LOGGER.setLevel(logging.CRITICAL)
@@ -208,9 +208,9 @@ class Simulation:
         *,
         comes_last: bool = False,
     ) -> int:
-        """Let this happen at that time, or never if the server has crashed by then; returns its number.
+        """Schedule an event; it is dropped if the server has crashed by then. Returns its number.
 
-        With `comes_last` it happens after the other events of that time.
+        With `comes_last` it follows the other events of the same time.
         """
         self._numbers += 1
         tie = self.random.random() + comes_last
@@ -223,18 +223,18 @@ class Simulation:
 
     @property
     def is_coarse(self) -> bool:
-        """Whether it has a resolution, so that much happens at the same time."""
+        """Whether times are rounded, so that many events have the same time."""
         return self._resolution is not None
 
     def round_up(self, moment: datetime) -> datetime:
-        """The first multiple of the resolution from this moment on: what is due must not come too early.
+        """The first multiple of the resolution from this moment on, so that no event is early.
 
-        What happens together costs one transaction, not many.
+        Events of the same time share one transaction.
         """
         return moment if self._resolution is None else moment + (self._start - moment) % self._resolution
 
     def round_off(self, moment: datetime) -> datetime:
-        """The nearest multiple of the resolution: then runs take as long as they should on average."""
+        """The nearest multiple of the resolution, which keeps the average duration of runs."""
         return moment if self._resolution is None else self.round_up(moment - self._resolution / 2)
 
     @property
@@ -243,13 +243,13 @@ class Simulation:
         return self._heap[0].at if self._heap else None
 
     def run_until(self, end: datetime) -> None:
-        """Let everything happen until then."""
+        """Run all events up to this time."""
         while self._heap and self._heap[0].at <= end:
             self.step()
         self.now = max(self.now, end)
 
     def step(self) -> None:
-        """Let the next event happen. What a suspended server would do, it does when it continues."""
+        """Run the next event. An event of a suspended server is postponed until the server continues."""
         event = heapq.heappop(self._heap)
         self.now = event.at
         server = event.server
@@ -274,7 +274,7 @@ class Simulation:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Run one transaction of a server, or of a caller (None), with what goes wrong with it."""
+        """Run one transaction of a server, or of a caller (None), with its fault, if any."""
         fault = None if server is None else self.faults.of_transaction(server, step)
         if fault is TransactionFault.REFUSED or not self.is_database_up:
             raise StoreUnavailable("the database is unavailable")
@@ -293,7 +293,7 @@ class Simulation:
         return result
 
     def settle(self, step: str, server: VirtualServer | None = None) -> None:
-        """Tell the observer of what was committed, and wake the servers that wait for it."""
+        """Notify the observer of the commit, and wake the servers that wait for it."""
         self.counts[step] += 1
         self.observer.on_commit(step, server)
         for topic in self._collector.take():
@@ -312,7 +312,7 @@ class Simulation:
     def _deliver(self, topic: Topic, sender: VirtualServer | None) -> None:
         """Wake the loops that wait for this topic, here at once and elsewhere after a notification.
 
-        A topic that a loop of the sender handles is not sent, as by a real server.
+        A topic that a loop of the sender handles is not sent, as in a real server.
         """
         is_handled = sender is not None and sender.handles(topic)
         for server in self.servers:
@@ -389,7 +389,7 @@ class Duties:
         seconds: float | None = None,
         comes_last: bool = False,
     ) -> None:
-        """Begin a duty, after so many seconds or else at its first poll."""
+        """Start a duty after this many seconds, by default at its first poll."""
         duty = self._duties[name] = Duty(name, turn, poll_seconds, comes_last)
         self._schedule(duty, poll_seconds() if seconds is None else seconds)
 
@@ -398,7 +398,7 @@ class Duties:
             del self._duties[name]
 
     def request(self, name: str, seconds: float = 0.0) -> None:
-        """Let a duty run after so many seconds at the latest, if this server has it."""
+        """Run a duty after at most this many seconds, if this server has it."""
         duty = self._duties.get(name)
         if duty is None:
             return
@@ -408,11 +408,11 @@ class Duties:
         duty.is_requested = True
 
     def is_requested(self, name: str) -> bool:
-        """Whether the turn of this duty was asked for, and is not a mere poll."""
+        """Whether the turn of this duty was requested, and is not only a poll."""
         return self._duties[name].is_requested
 
     def after(self, seconds: float, act: Callable[[], None]) -> int:
-        """Let this happen after so many seconds of the server's own clock."""
+        """Schedule an event after this many seconds of the server's own clock."""
         moment = self._simulation.now + timedelta(seconds=seconds / self._server.clock_rate)
         return self._simulation.at(self._simulation.round_off(moment), act, self._server)
 

@@ -1,6 +1,6 @@
 """Findings of `trax db doctor` about tables and indexes: sizes, vacuum, snapshots, missing indexes.
 
-What is expected is in docs/cost.md. Small tables are never wrong: a server cannot become slow by them.
+docs/cost.md has the expected values. Small tables are never reported: they cannot make a server slow.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 WORTH_A_LOOK_BYTES: Final = 100 * 1024**2
 MAX_BLOAT: Final = 3.0
-"""How many times larger than its rows need a table or an index may be."""
+"""The maximum size of a table or an index, as a multiple of what its rows need."""
 MAX_VACUUM_LAG: Final = 3.0
-"""How many times as many dead rows as make autovacuum begin a table may have."""
+"""The maximum number of dead rows, as a multiple of the number that starts autovacuum."""
 MIN_DEAD_ROWS: Final = 50_000
 MIN_HOT_SHARE: Final = 0.5
 MIN_UPDATES: Final = 10_000
 MAX_SCANS: Final = 100
 LARGE_SCAN_ROWS: Final = 100_000
-"""A scan of so many rows, on the average, is one of a large table."""
+"""Scans that read this many rows on average are scans of a large table."""
 MAX_PREPARED: Final = timedelta(minutes=5)
 MAX_SLOT_AGE: Final = 1_000_000
 MAX_WAL_FILE_BYTES: Final = 100 * 1024**2
@@ -47,7 +47,7 @@ def storage_findings(found: PostgresqlStorage) -> Iterator[Finding]:
 
 
 def size_finding(tables: Sequence[TableStorage]) -> Finding:
-    """What a record takes with its queue entry: of those that are there, and of those that were."""
+    """The size of records with their queue entries, including the space of deleted ones."""
     total = sum(each.total_bytes for each in tables if each.name in BUSY_TABLES)
     records = next((each.rows for each in tables if each.name == "metadata"), 0)
     share = f", {total / records / 1024:.1f} KiB each" if records else ""
@@ -55,7 +55,7 @@ def size_finding(tables: Sequence[TableStorage]) -> Finding:
 
 
 def bloat_findings(tables: Sequence[TableStorage], indexes: Sequence[IndexStorage]) -> Iterator[Finding]:
-    """Compare sizes with what the rows need. Both are estimates, so only a great difference counts."""
+    """Compare sizes with what the rows need. Both are estimates, so only a large difference is reported."""
     is_any = False
     for table in tables:
         if _is_bloated(table.table_bytes, table.normal_bytes):
@@ -166,7 +166,7 @@ def index_finding(missing: Mapping[str, str]) -> Finding:
 
 
 def snapshot_finding(prepared: HeldSnapshot | None, slot: HeldSnapshot | None) -> Finding:
-    """What holds back vacuum like a transaction that stays open, and belongs to no session."""
+    """What holds back vacuum like an open transaction, but belongs to no session."""
     if prepared is not None and prepared.age > MAX_PREPARED.total_seconds():
         age = format_duration(timedelta(seconds=round(prepared.age)))
         return Finding(
@@ -185,7 +185,7 @@ def snapshot_finding(prepared: HeldSnapshot | None, slot: HeldSnapshot | None) -
 
 
 def wal_file_finding(size: int) -> Finding:
-    """SQLite's log begins anew when all of it is in the file; a reader that stays prevents that."""
+    """SQLite restarts its write-ahead log once all of it is in the file; a long read prevents that."""
     is_long = size > MAX_WAL_FILE_BYTES
     fix = (
         "end the program that reads the file for long, or stop all servers once: the last one empties the log"

@@ -3,9 +3,9 @@
 No I/O. It keeps only the runs that are active at the moment of the sweep, so memory depends on the largest
 overlap and not on the length of the history.
 
-A run counts from its admission (`created_at`) until its end. At one moment ends come first: a recorded end is
-never after the admission that used its place, because the gate reads the clock after it has counted. Of two
-events whose order is not certain, the one that is no violation is assumed.
+A run counts from its admission (`created_at`) until its end. At the same time, ends come before admissions: a
+recorded end is never after the admission that used its capacity, because the gate reads the clock after it
+has counted. If the order of two events is uncertain, the order without a violation is assumed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class AdmittedRun(NamedTuple):
 
 
 class LimitViolation(NamedTuple):
-    """A run that was admitted although so many were active; `group_id` is None for the global limit."""
+    """A run admitted although `active` runs had reached the limit; `group_id` None: the global limit."""
 
     run: AdmittedRun
     group_id: int | None
@@ -108,7 +108,7 @@ class OverlapSweep:
             self._active.add(run, run.admitted_at)
 
     def add(self, run: AdmittedRun) -> LimitViolation | None:
-        """Add the next run; the violation, if its admission is one."""
+        """Add the next run; returns the violation, if its admission is one."""
         now = run.admitted_at
         self._release(now)
         certain = len(self._active)
@@ -179,7 +179,7 @@ class LimitSweep:
             self._of_group(run.group_id).count_before(run)
 
     def add(self, run: AdmittedRun) -> list[LimitViolation]:
-        """Add the next run in the order of admission; the limits that its admission has violated."""
+        """Add the next run in the order of admission; returns the limits that its admission violated."""
         found = [self.total.add(run)]
         if run.group_id is not None:
             found.append(self._of_group(run.group_id).add(run))

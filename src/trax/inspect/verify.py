@@ -1,7 +1,7 @@
 """`trax verify`: read the whole history of a database, and report what must not be in it.
 
 It reads in chunks along the ids, each in a short transaction, and keeps only what is active at the moment of
-the sweep. What is written after it has begun is not read.
+the sweep. Rows written after the start are not read.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MAX_FINDINGS: Final = 100
 """How many findings of one kind are listed; all are counted."""
 MAX_CRON_MANIFESTS: Final = 100_000
 LOST_FOR: Final = timedelta(minutes=10)
-"""A run without a live worker for so long is lost, if a server was there to notice: the default is 20 s."""
+"""A run without a live worker for this long is lost, if a server was running: it detects that after 20 s."""
 ALIVE_FOR: Final = timedelta(minutes=1)
 
 
@@ -127,7 +127,7 @@ class HistoryReader:
             self.advance(stop - start)
 
     def bounds(self, table: str, last: int) -> tuple[int, int]:
-        """The ids of a table that the period has: above the first, up to the second."""
+        """The ids of a table within the period: above the first, up to the second."""
         first = 0 if self.since is None else self.find(table, self.since, last)
         stop = last if self.until is None else self.find(table, self.until, last)
         self.advance(first + last - max(first, stop))

@@ -1,7 +1,7 @@
-"""A server of a simulation: its duties call the engine as those of a real server do; only its jobs are drawn.
+"""A server of a simulation: its duties call the engine as in a real server; only its jobs are drawn.
 
-Each turn of a duty is an event, and each of its transactions is one of the engine's. When a duty runs again
-follows the rules of `server/loops.py`: woken by a topic, at a moment that the engine returned, or at a poll.
+Each turn of a duty is an event, and each of its transactions is one of the engine's. A duty runs again by the
+rules of `server/loops.py`: when a topic wakes it, at a time that the engine returned, or at a poll.
 """
 
 from __future__ import annotations
@@ -102,11 +102,11 @@ class VirtualServer:
         self.role: Role = role
         self.slots = slots
         self.has_housekeeping = has_housekeeping
-        """Whether it cleans up and watches; without, it also manages only when a manifest is due."""
+        """Whether it runs cleanup and watchdog; if not, the manager also runs only when a manifest is due."""
         self.is_alive = True
         self.suspended_until: datetime | None = None
         self.clock_rate = 1.0
-        """How fast its own clock goes, beside the clock of the database."""
+        """The speed of its own clock, relative to the clock of the database."""
         self.worker_id = 0
         self.runs: dict[int, RunHere] = {}
         self.results: list[RunResult] = []
@@ -143,12 +143,12 @@ class VirtualServer:
         self.duties.add("start", self._start, lambda: START_PAUSE, seconds=0.0)
 
     def crash(self) -> None:
-        """Lose everything in memory. The row of the worker stays until others find it silent."""
+        """Lose everything in memory. The row of the worker stays until other servers miss its heartbeat."""
         self._simulation.tell(self.name, "is gone; it held runs %s", _list(self.runs))
         self._leave()
 
     def suspend(self, seconds: float) -> None:
-        """Do nothing for a while, as a process that is stopped or swapped out; then go on."""
+        """Do nothing for a while, like a process that is suspended or swapped out; then continue."""
         self.suspended_until = self._simulation.now + timedelta(seconds=seconds)
 
     def stop(self) -> None:
@@ -162,7 +162,7 @@ class VirtualServer:
         self.duties.add("leave", self._try_to_leave, lambda: START_PAUSE, seconds=0.0)
 
     def handles(self, topic: Topic) -> bool:
-        """Whether a loop here handles the topic, so that others need not hear of it."""
+        """Whether a loop here handles the topic, so that other servers need no announcement."""
         settings = self.parts.settings
         return (
             topic is Topic.MANIFEST and "manage" in self.duties and settings.manifest_manager_enabled
@@ -318,7 +318,7 @@ class VirtualServer:
             self._transact("announce", announce_capacity)
 
     def _heartbeat(self) -> None:
-        """Send a heartbeat; stop runs that shall stop, and put back those held without being known here."""
+        """Send a heartbeat; stop runs that were asked to stop, and put back orphans."""
         before = self._claims.snapshot([*self.runs, *(result.metadata_id for result in self.results)])
         is_registered, held = self._transact("heartbeat", self._record_heartbeat)
         settings, now = self.parts.settings, self._simulation.now

@@ -52,7 +52,7 @@ WITHOUT_BLOCKER: Final[Mapping[str, Mapping[str, Any]]] = {
     "queued": {"has_queued_entry": False},
 }
 
-"""For each reason, the fields of the manifest's state without it."""
+"""For each reason, the values of the manifest's state with which the reason does not apply."""
 
 
 def why_of(context: WhyContext, target: str | int) -> list[Reason]:

@@ -99,7 +99,7 @@ class CeleryWorkers:
 
     @contextmanager
     def _connection(self) -> Generator[tuple[Any, Outbox]]:
-        """A connection with a timeout: Celery itself would retry for ever."""
+        """A connection with a timeout: Celery itself would retry forever."""
         configured: Mapping[str, Any] = self._celery.conf.broker_transport_options or {}
         with open_outbox(self._driver, {**self._transport_options, **configured}) as box:
             connection = self._celery.connection_for_write(

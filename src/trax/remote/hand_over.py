@@ -52,7 +52,7 @@ GRACE: Final = timedelta(seconds=30)
 class HandOver:
     """Calls one submitter, with a limit on concurrent calls.
 
-    One instance a submitter: a slow or hanging one delays neither the others nor the workers.
+    Each submitter has its own instance: a slow or hanging one delays neither the others nor the workers.
     """
 
     def __init__(

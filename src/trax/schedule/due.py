@@ -34,7 +34,7 @@ __all__ = [
 
 
 UNREADABLE_RECHECK_DELAY: Final = timedelta(minutes=5)
-"""When to check again a manifest that this server cannot evaluate: another server may lead by then."""
+"""When to check again a manifest that this server cannot evaluate: another may be the leader by then."""
 REGULAR_TYPES: Final = (ScheduleType.CRON, ScheduleType.INTERVAL)
 TIMED_TYPES: Final = (*REGULAR_TYPES, ScheduleType.ONCE)
 

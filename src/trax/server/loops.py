@@ -113,7 +113,7 @@ class DispatchLoop:
         )
 
     def on_runs_ended(self) -> bool:
-        """Call after the end of runs is committed. False once the loop stops: other servers must be told."""
+        """Call after the end of runs is committed. False once the loop stops: then notify other servers."""
         if self.loop.is_stopping:
             return False
         self._ended_count += 1
@@ -122,7 +122,7 @@ class DispatchLoop:
         return True
 
     def takes_results(self) -> bool:
-        """Whether the next cycle writes the results of the worker: it is woken for it.
+        """Whether the next cycle writes the results of the worker; if so, wake it.
 
         While entries wait for the capacity of these runs, one transaction ends the runs and admits entries.
         """
@@ -148,7 +148,7 @@ class DispatchLoop:
             seconds = await self._store.ask(_seconds_to_next_entry, self._store, self._worker is not None)
             if seconds != 0:
                 return seconds  # nothing is ready: do not take the gate lock
-            self._memory.take()  # a poll trusts no bounds, so that it finds what they might have missed
+            self._memory.take()  # a poll reads without bounds, to find what they may have skipped
         if not self._has_session:
             await self._open_session()
         frees = self._ended_count
@@ -168,7 +168,7 @@ class DispatchLoop:
         return dispatched.next_in_seconds
 
     async def _announce_leftovers(self, dispatched: DispatchResult) -> None:
-        """Announce once that ready entries are left: other servers may have a slot, or free capacity next.
+        """Announce once that ready entries are left: another server may have a free slot now or later.
 
         Entries queued by this process are not announced otherwise, since it dispatches them itself.
         """
@@ -178,7 +178,7 @@ class DispatchLoop:
             await self._store.call(self._store.announcer.notify_others, Topic.WORK_QUEUE)
 
     async def _open_session(self) -> None:
-        """Open the session of quick visits before the first visit: a session that appears later needs one."""
+        """Open the session of quick visits before the first visit: a new session needs a full visit first."""
         [[marks]] = await self._store.call_together((select_marks(), {}))
         self._memory.has_seen(GateMarks._make(marks))
         self._has_session = True

@@ -124,7 +124,7 @@ class TaskBinding:
 
     @property
     def is_over(self) -> bool:
-        """Whether what it was bound for has ended. Read on the event loop only."""
+        """Whether the work that it was bound for has ended. Read on the event loop only."""
         return self._is_released
 
     @property
@@ -406,7 +406,7 @@ class ThreadCall:
             result = CallResult(self._context.run(self._call))
         except BaseException as error:  # noqa: BLE001 - returned to the waiting side
             result = CallResult(error=error)
-        with suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits
+        with suppress(RuntimeError):  # the loop was closed meanwhile: no task waits
             self._loop.call_soon_threadsafe(self._deliver, result)
 
     def _deliver(self, result: CallResult) -> None:

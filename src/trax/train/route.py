@@ -132,7 +132,7 @@ def unchecked(segment: Segment[In, Out]) -> Route[In, Out]: ...
 def unchecked(
     segment: Segment[Any, Any] | ShortCircuit[Any, Any],
 ) -> Route[Any, Any] | ShortCircuit[Any, Any]:
-    """Exclude these junctions from the route check: their inputs come from where it cannot see."""
+    """Exclude these junctions from the route check: it cannot see where their inputs come from."""
     stops = tuple(stop._replace(is_checked=False) for stop in stops_of(segment))
     return ShortCircuit(stops) if isinstance(segment, ShortCircuit) else Route(stops)
 

@@ -2,8 +2,8 @@
 
 Users are configured in code or in the environment, which Trax cannot edit. So the new hash is a row, used in
 place of the configured hash as long as that is unchanged. The password in it and the row as a whole are keyed
-with the configured hash: without the configuration, a row does not help to guess a password, and
-nobody can write a row that grants access.
+with the configured hash: without the configuration, a row does not help to guess a password, and a forged row
+does not grant access.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Passwords:
     async def _replace(
         self, name: str, password: str, rows: Collection[StoredPassword], valid: Mapping[str, StoredPassword]
     ) -> None:
-        """Write a row for this user if they need one, and delete the rows that are void."""
+        """Write a row for this user if they need one, and delete the rows that are invalid."""
         void = [row for row in rows if row.user not in valid]
         configured, new = self.access.users[name].password, None
         if name not in valid and is_outdated(configured, COST_LOG2):

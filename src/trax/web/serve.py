@@ -88,7 +88,7 @@ class ListenAddress:
 
 
 class WebListener:
-    """An open listening socket; clients wait until it is served. Creating it is what can fail."""
+    """An open listening socket; clients wait until it is served. Only opening it can fail."""
 
     def __init__(
         self, listen_address: ListenAddress, access: Access | None = None, limits: WebLimits | None = None

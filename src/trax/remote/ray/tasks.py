@@ -12,7 +12,7 @@ from trax.remote.receiver import ThreadReceiver
 
 
 class TaskOwner:
-    """The actor that owns the tasks. Ray ends tasks with their owner, and schedulers come and go."""
+    """The actor that owns the tasks. Ray ends tasks with their owner, so the owner is not a scheduler."""
 
     def __init__(self) -> None:
         self._ray: Any = import_extra("ray", extra="ray", feature="RayWorkers")
@@ -34,7 +34,7 @@ class TaskOwner:
         return {"refused": refused, "problems": problems}
 
     def withdraw(self, _config: dict[str, Any], metadata_ids: list[int]) -> dict[str, Any]:
-        """Cancel these tasks. One that starts all the same cannot claim its run."""
+        """Cancel these tasks. One that starts anyway cannot claim its run."""
         for metadata_id in metadata_ids:
             if metadata_id in self._tasks:
                 self._ray.cancel(self._tasks[metadata_id], force=False)

@@ -283,7 +283,7 @@ async def run_action(
     """Run an action and redirect to the page with its message.
 
     With a question, the user must confirm first: in a dialog, or without scripts on a page of its own. An
-    error is shown as a message on the same page: another operator may simply have been faster.
+    error is shown as a message on the same page: another operator may have acted first.
     """
     form = request_form(request)
     if question and form.get("confirmed") != YES:

@@ -61,6 +61,22 @@ def alone(h: Yard, **columns: Any) -> int:
     return h.store.run(inserted)
 
 
+async def test_a_letter_written_after_the_operators_clock_was_read_is_not_resolved_before_that(
+    url: str,
+) -> None:
+    async with yard(url) as h:
+        written_at = TEN + timedelta(milliseconds=3)
+        late, usual = (
+            alone(h, dead_lettered_at=written_at),
+            alone(h, dead_lettered_at=TEN - timedelta(hours=1)),
+        )
+
+        assert await h.app.dead_letters.acknowledge([late, usual], "seen") == 2
+
+        letters = [await h.app.dead_letters.get(letter_id) for letter_id in (late, usual)]
+        assert [letter.resolved_at for letter in letters if letter] == [written_at, TEN]
+
+
 # requeue
 
 

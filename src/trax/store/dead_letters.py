@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from sqlalchemy import Integer, bindparam, delete, func, insert, select, text, update
+from sqlalchemy import Integer, bindparam, case, delete, func, insert, literal, select, text, update
 
 from trax.records.dead_letter import DeadLetter, DeadLetterGroup, fingerprint
 from trax.records.states import DeadLetterStatus, State
@@ -113,12 +113,14 @@ def resolve(
     """Resolve the selected letters that still await intervention, and return them.
 
     Two operators may resolve the same letter: the update names the expected status, so only one gets the row.
+    A letter may be written after `now` was read; it is not resolved before that.
     """
     letter = tables(connection).dead_letter
+    resolved_at = case((letter.c.dead_lettered_at > now, letter.c.dead_lettered_at), else_=literal(now, Utc))
     statement = (
         update(letter)
         .where(text(AWAITING))
-        .values(status=status, resolved_at=now, note=storable(note))
+        .values(status=status, resolved_at=resolved_at, note=storable(note))
         .returning(letter)
     )
     parameters: dict[str, Any] = {}

@@ -120,8 +120,8 @@ END_SECONDS = 30
 class Engine(Protocol):
     """One way of running jobs elsewhere: its submitter, and its worker side.
 
-    The worker side loads `site.app()`, in another process `Site.from_environment().app()`, and claims the
-    runs it is given. A scenario starts it and stops it at the end; it may be started again after both.
+    The worker side loads `site.app()`, in another process `Workspace.from_environment().app()`, and claims
+    the runs it is given. A scenario starts it and stops it at the end; it may be started again after both.
     """
 
     def submitter(self, app: Trax) -> Submitter:

@@ -9,7 +9,8 @@ from bench import cost
 from trax.testing.postgres import postgres_server
 
 HOT, WAL = 4, -1
-WAL_TOLERANCE = 0.1
+WAL_TOLERANCE = 0.2
+"""Equal runs differ by up to 15 %: when pages split, and what the server logs for itself meanwhile."""
 OWN_WAL = 1_500
 """What the server itself may log in a minute, for its standbys and checkpoints."""
 HOT_TOLERANCE = 0.1

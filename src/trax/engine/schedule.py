@@ -83,6 +83,8 @@ def check_stored_graph(
 
     A retired parent that is not declared is ignored. `renamed` has the new external ids of stored manifests.
     """
+    if not timetable.manifests:
+        return  # nothing new, so no new cycle
     new = renamed or {}
     declared = {each.external_id for each in timetable.manifests}
     parents_of: dict[str, str | None] = {}

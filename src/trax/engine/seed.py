@@ -89,6 +89,8 @@ def seed(
     Rows to change are read again under a lock: an operator or the end of a run may change them at the same
     time, and their changes must not be lost.
     """
+    if not timetable.manifests and not timetable.groups:
+        return SeedPlan()
     groups = _seed_groups(connection, timetable.groups, now=now)
     declared = {each.external_id: each for each in timetable.manifests}
     rows = manifest_seed.load_existing(connection, declared)

@@ -83,7 +83,7 @@ class ProcessDuties:
         role: ProcessRole,
         worker: Worker | None,
         submitters: OpenSubmitters,
-        listen_address: str | None,
+        listener: Listener | None,
         *,
         scheduler_id: int | None = None,
         retiring: RetirementPlan | None = None,
@@ -112,9 +112,7 @@ class ProcessDuties:
         self.event_loop = asyncio.get_running_loop()
         """The event loop of this process's loops and runs."""
         self._tasks: dict[Loop, asyncio.Task[None]] = {}
-        self._listener = None
-        if listen_address is not None:
-            self._listener = Listener(listen_address, store.announcer, timeouts=store.timeouts)
+        self._listener = listener
 
     @classmethod
     async def start(
@@ -129,7 +127,27 @@ class ProcessDuties:
     ) -> Self:
         """Register this process and start its loops; `retiring` is what the startup postponed."""
         load_keyring()  # an invalid key fails the start, not each run
-        listen_address = parts.store.listen_address
+        address = parts.store.listen_address
+        # It connects in its own thread, while this one registers.
+        listener = Listener(address, store.announcer, timeouts=store.timeouts) if address else None
+        try:
+            return await cls._start(parts, store, role, slots, work_filter, retiring, listener)
+        except BaseException:
+            if listener:
+                listener.close()
+            raise
+
+    @classmethod
+    async def _start(
+        cls,
+        parts: Parts,
+        store: Store,
+        role: ProcessRole,
+        slots: int | None,
+        work_filter: WorkFilter,
+        retiring: RetirementPlan | None,
+        listener: Listener | None,
+    ) -> Self:
         is_needed = role is ProcessRole.WORKER or parts.submitters.has_local_work(parts.trains)
         worker = None
         if role.works and is_needed:
@@ -144,7 +162,7 @@ class ProcessDuties:
         except BaseException:
             await _leave(parts, store, worker, scheduler_id)
             raise
-        arguments = (parts, store, role, worker, opened, listen_address)
+        arguments = (parts, store, role, worker, opened, listener)
         duties = cls(*arguments, scheduler_id=scheduler_id, retiring=retiring)
         await duties._start_loops()
         return duties

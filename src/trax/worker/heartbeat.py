@@ -47,6 +47,10 @@ ENVIRONMENTS: Final = (
 
 CLOSE_SECONDS: Final = 2.0
 
+FIRST_SECONDS: Final = 1.0
+
+"""When the first heartbeat is sent, if the interval is not shorter, so that it does not delay the start."""
+
 RETRY_SECONDS: Final = 1.0
 
 """Pause after a failed heartbeat, if the interval is not shorter."""
@@ -176,9 +180,11 @@ class Heartbeat:
         self.caller_id, self.watch = None, None
 
     def _run(self, stopped: Event) -> None:
+        """Send heartbeats until stopped. The first row is new, so the first heartbeat need not be at once."""
         with self._opening.separate_store() as store:
-            while not stopped.wait(self._send(store)):
-                pass
+            seconds = min(FIRST_SECONDS, self._live.current.heartbeat_interval.total_seconds())
+            while not stopped.wait(seconds):
+                seconds = self._send(store)
             self._remove_caller(store)
 
     def _send(self, store: Store) -> float:

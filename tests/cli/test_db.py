@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from trax.cli import build_parser, main
+
 TRAX = Path(sys.executable).with_name("trax")
 
 
@@ -64,8 +66,15 @@ def test_an_error_is_one_clear_line(tmp_path: Path, url: str, said: str) -> None
     assert "Traceback" in debugged.stderr
 
 
-def test_help_names_the_commands(tmp_path: Path) -> None:
-    helped = trax("--help", folder=tmp_path)
+@pytest.mark.parametrize("words", [[], ["-h"], ["--help"]], ids=str)
+def test_the_help_names_every_command_in_80_columns(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
 
-    assert helped.returncode == 0
-    assert {"db", "demo"} <= set(helped.stdout.split())
+    shown = capsys.readouterr().out
+    named = {line.split()[0].rstrip(",") for line in shown.splitlines() if line.startswith("  ")}
+    assert ended.value.code == 0
+    assert named | {"-h"} == set(build_parser())
+    assert max(map(len, shown.splitlines())) <= 80

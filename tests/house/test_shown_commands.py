@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from trax.cli import command
+from trax.cli import build_parser
 from trax.settings import Settings
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def block(language: str) -> str:
 
 def is_understood(words: Sequence[str]) -> None:
     """Parse what follows `trax`, and run nothing."""
-    command.parse_args([*words], exit_on_error=False, print_error=False)
+    build_parser().parse_args([*words], exit_on_error=False, print_error=False)
 
 
 @pytest.fixture

@@ -65,8 +65,8 @@ STARTS = {
         DATABASES | WEB | EXTRAS | COMMAND_LINE,
         65,
     ),
-    "--help": Start(["--help"], HELP | RARE, 125),
-    "--version": Start(["--version"], (HELP | RARE) - {"importlib.metadata"}, 125),
+    "--help": Start(["--help"], HELP | RARE | COMMAND_LINE, 0),
+    "--version": Start(["--version"], (HELP | RARE | COMMAND_LINE) - {"importlib.metadata"}, 0),
     "completion": Start(
         ["__complete", "sta"], (HELP | {"rich"} | RARE) - {"cyclopts.completion.install"}, 60
     ),

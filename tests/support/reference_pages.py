@@ -16,7 +16,7 @@ from tests.support.reference import code, defaults_of, fields_table, signature, 
 
 import trax
 from trax import cron, errors, exclude
-from trax.cli import command
+from trax.cli import build_parser
 from trax.engine.enqueue import QueueKeywords
 from trax.records import DeadLetter, LogLine, Manifest, ManifestGroup, Metadata, Reason, WorkQueueEntry
 from trax.schedule.builder import Declarations
@@ -136,7 +136,7 @@ def failures() -> str:
 
 def commands() -> str:
     with patch.object(sys, "argv", ["trax"]):  # or the name of this program stands in every usage
-        text = command.generate_docs()
+        text = build_parser().generate_docs()
     return text.replace("# trax\n", "# The command line\n", 1).rstrip() + "\n"
 
 

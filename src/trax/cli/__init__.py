@@ -41,16 +41,16 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from pathlib import Path  # noqa: TC003 - the command line parser resolves the types
-from typing import TYPE_CHECKING, Annotated, Final, Literal
-
-from cyclopts import App, CycloptsError, Parameter
+from functools import cache
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from trax.errors import AppImportError, TraxError
 from trax.escapes import visible_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from cyclopts import App
 
 USAGE_ERROR: Final = 2
 BROKEN_PIPE: Final = 141
@@ -58,159 +58,143 @@ BROKEN_PIPE: Final = 141
 LONGEST_LINE: Final = 1_000
 OBJECTS_BEFORE_COLLECTION: Final = 300_000
 """Imports create many objects and no garbage: with Python's 700, collecting takes a tenth of a command."""
-HELP_OF_ALL: Final[tuple[list[str], ...]] = ([], ["--help"], ["-h"])
-"""These need no Markdown, whose library takes longer to import than the rest of the help."""
+SUMMARY: Final = "Background jobs and schedules that must not be lost."
+ERRORS: Final = "Errors are one line; --debug shows the traceback."
 
 
-def _version() -> str:
+LONGEST_COMMAND: Final = len("dead-letters")
+
+
+class Subcommand(NamedTuple):
+    target: str
+    """The module in this package, and the function or the group of commands in it."""
+    summary: str
+    details: str = ""
+
+
+COMMANDS: Final[Mapping[str, Mapping[str, Subcommand]]] = {
+    "Run": {
+        "run": Subcommand(
+            "run:run",
+            "Run an app: its scheduler and a worker, in this process.",
+            "Runs until Ctrl-C or SIGTERM.",
+        ),
+        "scheduler": Subcommand(
+            "run:scheduler",
+            "Enqueue scheduled jobs and dispatch queued ones; run no job.",
+            "Runs until Ctrl-C or SIGTERM. Start `trax worker` to run the jobs, on this machine or another.",
+        ),
+        "worker": Subcommand(
+            "run:worker",
+            "Run queued jobs, in one or more processes.",
+            "Runs until Ctrl-C or SIGTERM. Needs a scheduler (`trax scheduler`), on this machine or another.",
+        ),
+        "dashboard": Subcommand(
+            "dashboard:dashboard",
+            "Serve the dashboard and the HTTP API of a database.",
+            "Runs until Ctrl-C or SIGTERM. Needs only the database, and runs no job.",
+        ),
+        "demo": Subcommand(
+            "demo:demo",
+            "Run an example app and show what happened.",
+            "Uses its own database file. Runs until Ctrl-C, and for 20 seconds if the output is a pipe.",
+        ),
+    },
+    "Look": {
+        "status": Subcommand("status:status", "Show queue, runs, workers and problems."),
+        "why": Subcommand(
+            "status:why",
+            "Explain why a manifest or a queued entry is not running.",
+            "The reason that blocks it now comes first.",
+        ),
+        "plan": Subcommand(
+            "plan:plan",
+            "Show what starting an app would change; change nothing.",
+            "Exits with 0 if nothing would change, otherwise with 2.",
+        ),
+        "simulate": Subcommand(
+            "simulate:simulate",
+            "Simulate schedules: when they run, how late, what is full.",
+            "Nothing is changed, and no job is run.",
+        ),
+        "lint": Subcommand(
+            "plan:lint",
+            "Check an app for mistakes, without a database.",
+            "Exits with 1 if there is a finding.",
+        ),
+        "verify": Subcommand(
+            "verify:verify",
+            "Check the history: limits, lost or repeated jobs, missed runs.",
+            "Exits with 0 if it is clean, with 1 if there is a finding.",
+        ),
+        "workers": Subcommand("status:workers", "List the processes that run jobs."),
+        "logs": Subcommand("executions:logs_of_all", "List log lines of all executions."),
+    },
+    "Operate": {
+        "manifests": Subcommand("manifests:manifests", "List and manage manifests: which train runs when."),
+        "groups": Subcommand("groups:groups", "List and change groups: limits and priorities."),
+        "queue": Subcommand("queue:queue", "Add, list and cancel queued jobs."),
+        "executions": Subcommand(
+            "executions:executions", "List, cancel and rerun executions; read their logs."
+        ),
+        "dead-letters": Subcommand(
+            "dead_letters:dead_letters", "List, requeue and acknowledge jobs that failed for good."
+        ),
+        "settings": Subcommand("settings:settings", "Read and change settings while servers run."),
+        "audit": Subcommand("audit:audit", "List operators' changes, and undo them."),
+        "sessions": Subcommand("sessions:sessions", "List and end dashboard sessions; create sign-in links."),
+        "secrets": Subcommand("sessions:secrets", "Generate and rotate the key that encrypts secret inputs."),
+    },
+    "Set up": {
+        "db": Subcommand("db:db", "Migrate and check the database."),
+        "import": Subcommand(
+            "imports:imports", "Convert jobs of cron, Celery beat or APScheduler into manifests."
+        ),
+    },
+}
+OPTIONS: Final[Mapping[str, str]] = {
+    "--help, -h": "Show this help, or that of a command.",
+    "--version": "Show the version.",
+    "--install-completion": "Complete commands and options in your shell.",
+}
+
+
+def show_help() -> None:
+    """Print all commands. The parser could do this too, but importing it takes three times as long."""
+    lines = ["Usage: trax COMMAND", "", SUMMARY, ERRORS]
+    for name, commands in COMMANDS.items():
+        lines += _section(name, {word: each.summary for word, each in commands.items()})
+    print("\n".join(lines + _section("Options", OPTIONS)))  # noqa: T201
+
+
+def _section(name: str, texts: Mapping[str, str]) -> list[str]:
+    width = max(LONGEST_COMMAND, *map(len, texts))
+    return ["", f"{name}:", *(f"  {word:<{width}}  {text}" for word, text in texts.items())]
+
+
+def read_version() -> str:
     from importlib.metadata import version
 
     return version("trax-scheduler")
 
 
-command = App(
-    name="trax",
-    help="""Background jobs and schedules that must not be lost.
+@cache
+def build_parser() -> App:
+    """The parser of the command line; commands are imported when they are called."""
+    from cyclopts import App, Parameter
 
-    Errors are one line; --debug shows the traceback.""",
-    version=_version,
-    version_flags=["--version"],
-    version_format="plaintext",
-    default_parameter=Parameter(json_list=False, json_dict=False),
-)
-command.command(
-    "trax.cli.run:run",
-    name="run",
-    help="""Run an app: its scheduler and a worker, in this process.
-
-    Runs until Ctrl-C or SIGTERM.""",
-)
-command.command(
-    "trax.cli.run:scheduler",
-    name="scheduler",
-    help="""Enqueue scheduled jobs and dispatch queued ones; run no job.
-
-    Runs until Ctrl-C or SIGTERM. Start `trax worker` to run the jobs, on this machine or another.""",
-)
-command.command(
-    "trax.cli.run:worker",
-    name="worker",
-    help="""Run queued jobs, in one or more processes.
-
-    Runs until Ctrl-C or SIGTERM. It needs a scheduler (`trax scheduler`), on this machine or another.""",
-)
-command.command(
-    "trax.cli.dashboard:dashboard",
-    name="dashboard",
-    help="""Serve the dashboard and the HTTP API of a database.
-
-    Runs until Ctrl-C or SIGTERM. It needs only the database, and runs no job.""",
-)
-command.command(
-    "trax.cli.status:why",
-    name="why",
-    help="""Explain why a manifest or a queued entry is not running.
-
-    The reason that blocks it now comes first.""",
-)
-command.command(
-    "trax.cli.plan:plan",
-    name="plan",
-    help="""Show what starting an app would change in its database; change nothing.
-
-    Exits with 0 if nothing would change, otherwise with 2.""",
-)
-command.command(
-    "trax.cli.simulate:simulate",
-    name="simulate",
-    help="""Simulate the manifests of an app: when they run, how late, and what is full.
-
-    Nothing is changed, and no job is run.""",
-)
-command.command(
-    "trax.cli.imports:imports",
-    name="import",
-    help="Convert jobs of cron, Celery beat or APScheduler into manifests.",
-)
-command.command(
-    "trax.cli.plan:lint",
-    name="lint",
-    help="""Check an app for mistakes, without a database.
-
-    Exits with 1 if there is a finding.""",
-)
-command.command("trax.cli.db:db", name="db", help="Migrate and check the database.")
-command.command("trax.cli.status:status", name="status", help="Show queue, runs, workers and problems.")
-command.command(
-    "trax.cli.verify:verify",
-    name="verify",
-    help="""Check the history: limits, lost and repeated jobs, missed occurrences.
-
-    Exits with 0 if it is clean, with 1 if there is a finding.""",
-)
-command.command(
-    "trax.cli.manifests:manifests", name="manifests", help="List and manage manifests: which train runs when."
-)
-command.command(
-    "trax.cli.groups:groups", name="groups", help="List and change groups: limits and priorities."
-)
-command.command("trax.cli.queue:queue", name="queue", help="Add, list and cancel queued jobs.")
-command.command(
-    "trax.cli.executions:executions",
-    name="executions",
-    help="List, cancel and rerun executions; read their logs.",
-)
-command.command("trax.cli.executions:logs_of_all", name="logs", help="List log lines of all executions.")
-command.command("trax.cli.status:workers", name="workers", help="List the processes that run jobs.")
-command.command(
-    "trax.cli.dead_letters:dead_letters",
-    name="dead-letters",
-    help="List, requeue and acknowledge jobs that failed for good.",
-)
-command.command(
-    "trax.cli.settings:settings", name="settings", help="Read and change settings while servers run."
-)
-command.command(
-    "trax.cli.sessions:secrets",
-    name="secrets",
-    help="Generate and rotate the key that encrypts secret inputs.",
-)
-command.command("trax.cli.audit:audit", name="audit", help="List operators' changes, and undo them.")
-command.command(
-    "trax.cli.sessions:sessions",
-    name="sessions",
-    help="List and end dashboard sessions; create sign-in links.",
-)
-command.command(
-    "trax.cli.demo:demo",
-    name="demo",
-    help="""Run an example app and show what happened.
-
-    It uses its own database file. It runs until Ctrl-C, and for 20 seconds if the output is a pipe.""",
-)
-
-
-@command.command(name="--install-completion")
-def install_completion(
-    *,
-    shell: Annotated[
-        Literal["zsh", "bash", "fish", "powershell"] | None,
-        Parameter(help="The shell. Default: the one that runs this command."),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        Parameter(name=["--output", "-o"], help="The file to write. Default: where the shell looks for it."),
-    ] = None,
-) -> None:
-    """Install completion of commands and options in your shell.
-
-    It writes a script, and a line in the startup file of the shell if needed. Restart the shell afterwards.
-    """
-    from cyclopts.completion.install import create_install_completion_command  # slow, and rarely needed
-
-    create_install_completion_command(command.install_completion, add_to_startup=True)(
-        shell=shell, output=output
+    parser = App(
+        name="trax",
+        help=f"{SUMMARY}\n\n{ERRORS}",
+        version=read_version,
+        version_format="plaintext",
+        default_parameter=Parameter(json_list=False, json_dict=False),
     )
+    for commands in COMMANDS.values():
+        for name, each in commands.items():
+            parser.command(f"trax.cli.{each.target}", name=name, help="\n\n".join(filter(None, each[1:])))
+    parser.command("trax.cli.options:install_completion", name="--install-completion")
+    return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -223,16 +207,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     argv = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in argv
     try:
-        words = [word for word in argv if word != "--debug"]
-        if words in HELP_OF_ALL:
-            command.help_format = "plaintext"
-        code = command(words, print_error=False, exit_on_error=False)
+        code = _run([word for word in argv if word != "--debug"])
         sys.stdout.flush()
-    except CycloptsError as error:
-        command_line = " ".join(("trax", *(error.command_chain or ())))
-        message = str(error).replace("\n", r"\n")  # a word of the command line may have one
-        _print_error(f"{message} See `{command_line} --help`.")
-        sys.exit(USAGE_ERROR)
     except TraxError as error:
         if debug:
             raise
@@ -244,7 +220,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(BROKEN_PIPE)
     except KeyboardInterrupt:
         sys.exit(130)
-    sys.exit(code if isinstance(code, int) else 0)
+    sys.exit(code)
+
+
+def _run(words: list[str]) -> int:
+    """Run the command, and return its exit code."""
+    if words in ([], ["--help"], ["-h"]):
+        show_help()
+        return 0
+    if words == ["--version"]:
+        print(read_version())  # noqa: T201
+        return 0
+    from cyclopts import CycloptsError
+
+    try:
+        code = build_parser()(words, print_error=False, exit_on_error=False)
+    except CycloptsError as error:
+        command_line = " ".join(("trax", *(error.command_chain or ())))
+        message = str(error).replace("\n", r"\n")  # a word of the command line may have one
+        _print_error(f"{message} See `{command_line} --help`.")
+        return USAGE_ERROR
+    return code if isinstance(code, int) else 0
 
 
 def _print_error(text: str) -> None:

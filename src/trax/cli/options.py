@@ -1,7 +1,8 @@
-"""Options of the commands that run or load an app."""
+"""Options of the commands that run or load an app; `trax --install-completion`."""
 
 from __future__ import annotations
 
+from pathlib import Path  # noqa: TC003 - the command line parser resolves the types
 from typing import Annotated, Final, Literal
 
 from cyclopts import Parameter, validators
@@ -44,3 +45,27 @@ LogLevel = Annotated[
         env_var="TRAX_LOG_LEVEL", help="Lowest level to log; default: info, and warning in the live view."
     ),
 ]
+
+
+def install_completion(
+    *,
+    shell: Annotated[
+        Literal["zsh", "bash", "fish", "powershell"] | None,
+        Parameter(help="The shell. Default: the one that runs this command."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        Parameter(name=["--output", "-o"], help="The file to write. Default: where the shell looks for it."),
+    ] = None,
+) -> None:
+    """Install completion of commands and options in your shell.
+
+    It writes a script, and a line in the startup file of the shell if needed. Restart the shell afterwards.
+    """
+    from cyclopts.completion.install import create_install_completion_command
+
+    from trax.cli import build_parser
+
+    create_install_completion_command(build_parser().install_completion, add_to_startup=True)(
+        shell=shell, output=output
+    )

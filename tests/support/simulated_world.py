@@ -44,7 +44,7 @@ HOUR: Final = timedelta(hours=1)
 CALM: Final = timedelta(hours=20)
 """How long everything may take to come to an end after the last fault: the longest of all delays."""
 FAULTS: Final = (
-    TransactionFault.ANSWER_LOST,
+    TransactionFault.RESPONSE_LOST,
     TransactionFault.CRASH_BEFORE,
     TransactionFault.CRASH_AFTER,
     TransactionFault.PAUSE_AFTER,

@@ -305,10 +305,10 @@ def requeue_runs_without_worker(
     ids = [run.id for run in pending if not fleet.can_start(run.train, run.group)]
     if not ids:
         return []
-    reason = "no live worker accepts it any more; it was put back in the queue"
+    reason = "no live worker accepts it any more; it was returned to the queue"
     cancelled = parking.cancel_unclaimed(connection, ids, reason=reason, now=now)
     requeue.put_back(connection, dict.fromkeys(cancelled), attempts=0)
-    logger.warning("runs %s were put back in the queue: no live worker accepts them any more", ids)
+    logger.warning("runs %s were returned to the queue: no live worker accepts them any more", ids)
     return ids
 
 

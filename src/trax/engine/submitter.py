@@ -145,7 +145,9 @@ class Submitters:
         """Register a submitter by its name, so that trains can refer to it: `submitter="cluster"`."""
         check_submitter(submitter)
         if submitter.name == LOCAL:
-            raise DefinitionError(f"the name {LOCAL!r} means our own workers; choose another name")
+            raise DefinitionError(
+                f"the submitter name {LOCAL!r} is reserved for Trax's own workers; choose another name"
+            )
         registered = self._known.setdefault(submitter.name, submitter)
         if registered is not submitter:
             raise DefinitionError(
@@ -221,5 +223,5 @@ class Submitters:
         if name not in known:
             raise DefinitionError(
                 f"{subject}: there is no submitter {name!r}{did_you_mean(name, known)}; "
-                f"known are {', '.join(known)}; add it with app.submitters.add(…)"
+                f"known: {', '.join(known)}; add it with app.submitters.add(…)"
             )

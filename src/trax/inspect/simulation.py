@@ -50,8 +50,8 @@ STORY_LINES: Final = 60
 class TransactionFault(Enum):
     """The fault of one transaction of a server."""
 
-    REFUSED = "the database refuses it"
-    ANSWER_LOST = "it is committed, and the answer is lost"
+    REFUSED = "the database rejects it"
+    RESPONSE_LOST = "it is committed, and the response is lost"
     CRASH_BEFORE = "the server crashes, and nothing is committed"
     CRASH_AFTER = "it is committed, and the server crashes"
     PAUSE_AFTER = "it is committed, and the server is suspended"
@@ -288,8 +288,8 @@ class Simulation:
             raise ServerCrash
         if fault is TransactionFault.PAUSE_AFTER and server is not None:
             server.suspend(self.faults.pause_seconds())
-        if fault is TransactionFault.ANSWER_LOST:
-            raise StoreUnavailable("the answer of the database was lost")
+        if fault is TransactionFault.RESPONSE_LOST:
+            raise StoreUnavailable("the response of the database was lost")
         return result
 
     def settle(self, step: str, server: VirtualServer | None = None) -> None:

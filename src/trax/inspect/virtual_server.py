@@ -303,7 +303,7 @@ class VirtualServer:
             self.results = results + self.results
             raise
         for result in results:
-            verdict = "refused: it was taken over"
+            verdict = "refused: the run was reassigned"
             if result.metadata_id in ids:
                 verdict = "written"
             elif result.metadata_id in recorded:
@@ -318,7 +318,7 @@ class VirtualServer:
             self._transact("announce", announce_capacity)
 
     def _heartbeat(self) -> None:
-        """Send a heartbeat; stop runs that were asked to stop, and put back orphans."""
+        """Send a heartbeat; stop runs that were asked to stop, and return orphans to the queue."""
         before = self._claims.snapshot([*self.runs, *(result.metadata_id for result in self.results)])
         is_registered, held = self._transact("heartbeat", self._record_heartbeat)
         settings, now = self.parts.settings, self._simulation.now
@@ -420,7 +420,7 @@ class VirtualServer:
 
     def _put_back(self, runs: Iterable[Claimed | HeldRun]) -> None:
         for run in runs:
-            self._tell("run %s is held, but not known here; it is put back", run.metadata_id)
+            self._tell("run %s is held, but not known here; it is returned to the queue", run.metadata_id)
             self.results.append(self._build_result(run, Interrupted("orphaned")))
             self.duties.request("flush")
 

@@ -113,7 +113,7 @@ def _check_operator_hold(manifest: ManifestState) -> ToRest | None:
     if not manifest.enabled and not manifest.is_retired:
         return ToRest("it is disabled", "disabled")
     if manifest.has_awaiting_dead_letter:
-        return ToRest("its dead letter awaits a person", "dead_letter")
+        return ToRest("its dead letter awaits an operator", "dead_letter")
     return None
 
 

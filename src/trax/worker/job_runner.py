@@ -359,7 +359,7 @@ class JobRunner:
         return self._result_without_run(job, Interrupted(reason))
 
     def orphan_result(self, job: HeldRun) -> RunResult:
-        """The result of an orphan, a run claimed without this worker's knowledge: put back, or cancelled."""
+        """The result of an orphan, a run that this worker holds without knowing: requeued, or cancelled."""
         if job.cancel_reason is CancelReason.REQUESTED:
             return self._result_without_run(job, Cancelled("cancelled by request"))
         return self._result_without_run(

@@ -287,7 +287,7 @@ def _activate(
 
     if not metadata.is_in_progress(connection, run.metadata_id):
         raise RunInterrupted(
-            f"run {run.metadata_id} is no longer in progress (put back or ended); nothing was activated"
+            f"run {run.metadata_id} has ended or was returned to the queue; nothing was activated"
         )
     now = store.now(connection)
     return trigger.activate(connection, str(run.manifest), targets, settings, force=force, now=now)

@@ -257,7 +257,7 @@ class RecordedRun(Generic[Out]):
             final_batch.write(connection, now=now)
         if not metadata.finish(connection, [result], now=now):
             logger.warning(
-                "run %s: its result (%s) came too late; worker %s missed its heartbeat and the run was ended",
+                "run %s: its result (%s) arrived too late: worker %s missed its heartbeat, so the run failed",
                 result.metadata_id,
                 result.state,
                 result.worker_id,

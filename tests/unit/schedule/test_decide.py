@@ -73,11 +73,11 @@ def test_what_is_due_is_queued_for_its_occurrence_with_its_groups_priority() -> 
     ("changes", "reason"),
     [
         ({"enabled": False}, "it is disabled"),
-        ({"has_awaiting_dead_letter": True}, "its dead letter awaits a person"),
+        ({"has_awaiting_dead_letter": True}, "its dead letter awaits an operator"),
         ({"has_queued_entry": True}, "it already has a queued entry"),
         ({"active_runs": 1}, "1 of at most 1 runs are active"),
         ({"group_enabled": False}, "its group is disabled"),
-        ({"has_awaiting_dead_letter": True, "failure_count": 3}, "its dead letter awaits a person"),
+        ({"has_awaiting_dead_letter": True, "failure_count": 3}, "its dead letter awaits an operator"),
         ({"has_queued_entry": True, "failure_count": 2}, "it already has a queued entry"),
         ({"active_runs": 1, "failure_count": 2}, "1 of at most 1 runs are active"),
         ({"enabled": False, "failure_count": 3}, "it is disabled"),

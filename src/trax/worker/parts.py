@@ -114,10 +114,7 @@ class Parts:
     @property
     def routing(self) -> Routing:
         """Which submitter each registered train goes to, for the dispatcher."""
-        last, count = self.submitters.last_routing, len(self.trains)
-        if last is None or last[0] != count:  # trains are added, never changed or removed
-            last = self.submitters.last_routing = count, self.submitters.build_routing(self.trains)
-        return last[1]
+        return self.submitters.routing_of(self.trains)
 
     @property
     def routes_json(self) -> str:

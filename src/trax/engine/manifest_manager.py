@@ -246,7 +246,7 @@ def reap_unstartable_jobs(
     settings: Settings,
     now: datetime,
 ) -> UnstartableJobs:
-    """Give up entries parked for too long, and put runs back in the queue that no worker accepts any more."""
+    """Give up entries parked for too long, and return runs to the queue that no worker accepts any more."""
     if manager_input.fleets is None or not (trouble.unstartable and manager_input.fleets.is_sweep_due(now)):
         return UnstartableJobs([], [])
     fleet = manager_input.fleets.load(connection)

@@ -254,7 +254,7 @@ def park_unstartable(
 
 
 def unpark_startable(connection: Connection, fleets: FleetCache, fleet: WorkerFleet, *, now: datetime) -> int:
-    """Put parked entries back in the queue that a worker now accepts; returns how many."""
+    """Return parked entries to the queue that a worker now accepts; returns how many."""
     if fleet.is_empty or not fleets.is_parked_check_due(now):
         return 0
     available = {key for key in parking.keys(connection) if fleet.is_available(key)}
@@ -298,7 +298,7 @@ def expire_parked(
 def requeue_runs_without_worker(
     connection: Connection, fleet: WorkerFleet, settings: Settings, *, now: datetime
 ) -> list[int]:
-    """Put pending runs back in the queue that no live worker accepts any more; returns their ids."""
+    """Return pending runs to the queue that no live worker accepts any more; returns their ids."""
     if fleet.is_empty:
         return []
     pending = parking.load_unclaimed(connection, created_before=now - settings.worker_lost_after)

@@ -41,10 +41,10 @@ Out = TypeVar("Out")
 
 
 class RemoteExecutor(Protocol):
-    """Executes one run remotely. Its progress, log lines and activations arrive through the desk."""
+    """Executes one run remotely. Its progress, log lines and activations are passed to the handlers."""
 
     def attempt(
-        self, train: Train[Any, Any], text: str, run: Run, desk: RequestHandlers
+        self, train: Train[Any, Any], text: str, run: Run, handlers: RequestHandlers
     ) -> Awaitable[Outcome[Any]]: ...
 
 

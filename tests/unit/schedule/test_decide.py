@@ -171,9 +171,9 @@ def test_a_dead_letter_states_both_numbers(failures: int, reason: str) -> None:
 
 
 def test_what_trying_again_would_not_help_gives_up_with_the_failures_it_really_had() -> None:
-    manifest = standing(failure_count=1, max_retries=3, gave_up_reason="trying again would not help")
+    manifest = standing(failure_count=1, max_retries=3, gave_up_reason="it is not retried")
 
-    assert decide(manifest, RULES, TEN) == ToDeadLetter("failed once; trying again would not help", 1)
+    assert decide(manifest, RULES, TEN) == ToDeadLetter("failed once; it is not retried", 1)
 
 
 @pytest.mark.parametrize(

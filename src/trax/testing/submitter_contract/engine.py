@@ -84,7 +84,7 @@ class Workspace:
 
         @app.train(retry=RETRY, timeout=timedelta(seconds=1))
         async def dawdle(name: str) -> None:
-            """Waits for ever."""
+            """Waits forever."""
             self.log_event("began", name)
             try:
                 await asyncio.Event().wait()

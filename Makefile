@@ -1,6 +1,6 @@
 # Everything here needs python3 (3.11 or newer), pip and make; the rest is installed into .venv on first use.
 PYTHON ?= python3
-# For the peers that need a newer Python than ours: one of pyenv, or what uv finds or fetches.
+# For the peers that need a newer Python: one from pyenv, or one that uv finds or downloads.
 NEWER_PYTHON ?= $(or $(firstword $(sort $(wildcard $(HOME)/.pyenv/versions/3.1[2-9].*/bin/python))),>=3.12)
 BIN := .venv/bin
 READY := .venv/ready
@@ -10,27 +10,27 @@ QUICK := -m 'not postgresql and not ray' $(addprefix tests/,unit store flow host
 .PHONY: help demo test quick simulate soak check hooks docs audit sbom fmt bench peers locks clean
 
 help:
-	@echo "make demo    run the real system on the embedded default and show it at work, with its dashboard"
-	@echo "make test    run every test, on SQLite and PostgreSQL (ARGS=… runs those that it names)"
-	@echo "make quick   most of it in 2 min: units, store, flows and hosts on SQLite, rules of the house; no"
-	@echo "             PostgreSQL, races, chaos, web, commands, engines, docs, wheels or types (takes ARGS=… too)"
-	@echo "make simulate  the engine against its promises: 10,000 simulated hours and a million admissions, from seeds;"
-	@echo "             a failing seed tells its story (ARGS='--hours 500 --admissions 0' is a short one)"
-	@echo "make check   lint, format, types, layers, locks"
-	@echo "make audit   known vulnerabilities of what is pinned, and risky code"
-	@echo "make sbom    a CycloneDX bill of materials of the release, in dist"
-	@echo "make docs    build the pages into a site that can be searched, in dist/docs; a dead link fails it"
-	@echo "make hooks   have git run what make check runs before each commit"
+	@echo "make demo    run an example app on SQLite, with its dashboard, until Ctrl-C; then print a summary"
+	@echo "make test    run all tests, on SQLite and PostgreSQL (ARGS=… selects some)"
+	@echo "make quick   most tests in 2 min: unit, store, flow and host on SQLite, and the rules of the code; without"
+	@echo "             PostgreSQL, race, chaos, web, cli, engine, docs, wheel and typing tests (also takes ARGS=…)"
+	@echo "make simulate  check the guarantees in 10,000 simulated hours and a million admissions, each from a seed;"
+	@echo "             a failing seed prints its events (ARGS='--hours 500 --admissions 0' is a short simulation)"
+	@echo "make check   run the linter, formatter check, type checker, import layers and lock files check"
+	@echo "make audit   look for known vulnerabilities in pinned packages, and for risky code"
+	@echo "make sbom    write a CycloneDX bill of materials of the release to dist"
+	@echo "make docs    build the docs as a searchable site in dist/docs; a broken link is an error"
+	@echo "make hooks   install a git hook that runs the checks before each commit"
 	@echo "make fmt     format the code"
-	@echo "make bench   measure, and print the figures beside their goals; ARGS=--help says what there is, and"
-	@echo "             ARGS=report writes docs/benchmarks.md from what was measured last"
-	@echo "make soak    a fleet under load and faults for MINUTES=30: does anything grow, get lost or break?"
-	@echo "make locks   pin the newest allowed versions (UPGRADE=1) or take in new dependencies"
+	@echo "make bench   run the benchmarks and print figures and goals; ARGS=--help lists them, and"
+	@echo "             ARGS=report writes docs/benchmarks.md from the latest figures"
+	@echo "make soak    run a fleet under load and faults for MINUTES=30; check that nothing grows, is lost or fails"
+	@echo "make locks   pin new dependencies, or with UPGRADE=1 the newest allowed versions of all"
 
 demo: $(READY)
 	@$(BIN)/trax demo --port 0
 
-# A Ray cluster wants the machine to itself, so its tests come last and one by one.
+# A Ray cluster needs the whole machine, so its tests run last and one by one.
 test: $(READY)
 	@requirements/browser.sh
 	@requirements/rabbitmq.sh
@@ -77,11 +77,11 @@ bench: $(READY) peers
 soak: $(READY)
 	@$(BIN)/python -m bench.soak --minutes $(or $(MINUTES),30)
 
-# Whom we are measured beside has an environment of its own; without it the rest can still be measured.
+# The peers have an environment of their own; without it, the other benchmarks still run.
 peers: $(READY)
 	@$(MAKE) --silent --no-print-directory .venv-bench/ready || echo "the peers could not be installed"
 	@$(MAKE) --silent --no-print-directory .venv-bench/newer/ready || \
-	  echo "there is no Python 3.12 for some peers; NEWER_PYTHON=/path/to/python names one"
+	  echo "Python 3.12, which some peers need, was not found; set NEWER_PYTHON=/path/to/python"
 
 locks: .venv/uv
 	@$(BIN)/python requirements/lock.py $(if $(UPGRADE),--upgrade)

@@ -1,4 +1,4 @@
-"""What one cycle of the gate costs behind a flood: entries of one full group stand before all others."""
+"""What one dispatch cycle costs when the many entries of one full group come before all others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import text
 
-from bench.databases import database, settle
+from bench.databases import database, vacuum_and_checkpoint
 from bench.figures import goal
 from bench.options import Options
 from trax.engine.job_dispatcher import run_dispatch_cycle
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 FREE: Final = 200
 FLOODED: Final = 1
-"""The group that is full, and has nearly all the entries."""
+"""The full group, which has nearly all the entries."""
 RUNNING: Final = 10
 OTHERS: Final = range(2, 22)
 EACH: Final = 20
@@ -51,7 +51,7 @@ GOAL_FLAT: Final = 2.0
 
 
 def main(options: Options) -> None:
-    print(f"admission: one cycle with {FREE} free places behind a flooded group, median of {ROUNDS}")
+    print(f"admission: one cycle, {FREE} free slots, a full group with a large backlog, median of {ROUNDS}")
     few = (1_000, 10_000)
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{Path(folder) / 'trax.db'}"
@@ -69,9 +69,9 @@ def _cycles(name: str, url: str, sizes: tuple[int, ...]) -> None:
     for size in sizes:
         store.run(_flood, size - waiting)
         waiting = size
-        _settle(store, url)
+        _prepare_database(store, url)
         times.append(statistics.median(_cycle(store) for _ in range(ROUNDS)))
-        print(f"  {name:<11} {size:>9,} entries wait: {times[-1] * 1000:6.1f} ms a cycle")
+        print(f"  {name:<11} {size:>9,} entries queued: {times[-1] * 1000:6.1f} ms a cycle")
     flat = times[-1] / times[0]
     what = f"{name}, {sizes[-1]:,} against {sizes[0]:,}"
     goal(what, f"{flat:.1f} x", f"at most {GOAL_FLAT} x", met=flat <= GOAL_FLAT)
@@ -110,11 +110,11 @@ def _entry(external_id: str, group_id: int, at: datetime) -> tuple[Any, ...]:
     return external_id, "noop", '{"number":1}', "queued", "queue", True, group_id, at
 
 
-def _settle(store: Store, url: str) -> None:
+def _prepare_database(store: Store, url: str) -> None:
     if url.startswith("sqlite"):
         store.run(_analyze)
     else:
-        settle(url)
+        vacuum_and_checkpoint(url)
 
 
 def _analyze(connection: Connection) -> None:
@@ -130,7 +130,7 @@ def _cycle(store: Store) -> float:
 
 
 def _undo(connection: Connection) -> int:
-    """Forget what the cycle did; returns how many runs that were."""
+    """Undo what the cycle did; returns the number of runs."""
     t = tables(connection)
     made = t.metadata.c.group_id != FLOODED
     back = t.work_queue.update().where(t.work_queue.c.status == "dispatched")

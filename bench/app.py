@@ -1,4 +1,4 @@
-"""The app that the benchmarks run: trains that do nothing, and one that tells when it started."""
+"""The app that the benchmarks run: trains that do nothing, and one that reports when it started."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class BenchApp(NamedTuple):
 
 
 def build_app(url: str | None = None, **settings: Any) -> BenchApp:
-    """Without an address it is $TRAX_DATABASE_URL, and $TRAX_… may set the rest."""
+    """Without a URL, $TRAX_DATABASE_URL is used; other $TRAX_… variables set the rest."""
     app = Trax(url, **settings)
 
     @app.train

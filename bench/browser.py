@@ -1,4 +1,4 @@
-"""How long a browser takes until somebody can use a page."""
+"""How long a browser takes until a page can be used."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ USABLE: Final = """() => new Promise((resolve) => {
     resolve(Math.max(page.domContentLoadedEventEnd, painted) / 1000);
   }).observe({ type: "paint", buffered: true });
 })"""
-"""Painted, and the scripts have run: whatever can be pressed does what it says."""
+"""The page is painted and its scripts have run, so every control works."""
 
 
 def seconds_to_use(address: str, rounds: int) -> list[float]:

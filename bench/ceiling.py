@@ -1,4 +1,4 @@
-"""How fast the server alone could go: the statements of admission and finish, without Python in between.
+"""The speed limit of the database server: the statements of admission and finish, without Python in between.
 
 They are recorded from the real functions, one batch after the other on one connection, and then sent again
 unchanged to a database in the same state, each transaction in one round trip.
@@ -43,7 +43,7 @@ Transaction = list[Statement]
 
 @contextmanager
 def open_store(url: str, jobs: int) -> Generator[Store]:
-    """A store with a full queue, and limits that count everything and refuse nothing."""
+    """A store with a full queue, and limits under which everything is counted and nothing is refused."""
     store = Store(url)
     store.open()
     store.run(fill, store, jobs, limited=True)
@@ -54,7 +54,7 @@ def open_store(url: str, jobs: int) -> Generator[Store]:
 
 
 def record(store: Store, slots: int) -> list[Transaction]:
-    """Run all jobs of a store, and return what was sent to the server."""
+    """Run all jobs of a store, and return the statements that were sent to the server."""
     transactions: list[Transaction] = []
     while True:
         jobs: list[Claimed] = store.run(_record, transactions, _admit, store, slots)
@@ -64,7 +64,7 @@ def record(store: Store, slots: int) -> list[Transaction]:
 
 
 def replay(store: Store, url: str, transactions: list[Transaction], jobs: int) -> float:
-    """Send it all again; returns how many seconds that took."""
+    """Send the statements again; returns the seconds this took."""
     with psycopg.connect(url, prepare_threshold=None) as connection:
         started = time.perf_counter()
         for transaction in transactions:
@@ -99,7 +99,7 @@ def _record(
 
 
 def _admit(connection: Connection, store: Store, slots: int) -> list[Claimed]:
-    """Let in as many as the worker that comes along has slots for, which it then holds."""
+    """Admit as many entries as the worker in the same process has slots for, and claim them for it."""
     taker = ClaimRequest(WORKER, "bench", slots, frozenset({"noop"}))
     return run_dispatch_cycle(connection, store, SETTINGS, Routing(), claim_request=taker).claimed
 

@@ -1,4 +1,4 @@
-"""Celery with Valkey and with RabbitMQ, through us and bare."""
+"""Celery with Valkey and with RabbitMQ, through Trax and on its own."""
 
 # pyright: reportMissingTypeStubs=false
 from __future__ import annotations
@@ -67,7 +67,7 @@ async def _bare(noop: Any, sizes: Sizes) -> Figures:
 
 
 def _rate(noop: Any, jobs: int) -> float:
-    """From the first task that is sent to the last result."""
+    """The time from the first task sent to the last result."""
     began = time.perf_counter()
     for result in [noop.delay(number) for number in range(jobs)]:
         result.get(timeout=PATIENCE_SECONDS)

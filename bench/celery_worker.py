@@ -1,4 +1,4 @@
-"""The worker side of Celery: a worker with our task, and beside it a task that does nothing without us."""
+"""The worker side of Celery: a worker with Trax's task, and a plain task that does nothing."""
 
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
 from __future__ import annotations
@@ -18,7 +18,7 @@ PROCESSES: Final = 4
 
 
 def celery_app(broker: str) -> tuple[Any, Any]:
-    """The Celery app of both sides, and the bare task. Its outcome goes through the broker as well."""
+    """The Celery app of both sides, and the plain task, whose result also goes through the broker."""
     app: Any = Celery("bench", broker=broker, backend=broker if broker.startswith("redis") else "rpc://")
     app.conf.update(broker_connection_retry_on_startup=True, worker_redirect_stdouts=False)
 
@@ -41,7 +41,7 @@ def _ready(**_: Any) -> None:
 
 
 def _end_with_input() -> None:
-    """Without `sys.stdin`: whoever is forked would wait for its lock."""
+    """Without `sys.stdin`: a forked process would wait for its lock."""
     while os.read(0, 1024):
         pass
     os.kill(os.getpid(), signal.SIGTERM)

@@ -1,6 +1,6 @@
-"""Processes that a benchmark starts and talks to in lines: words go in, JSON comes out.
+"""Processes that a benchmark starts and controls: commands go to stdin, JSON lines come from stdout.
 
-Both ends are here, and nothing but the standard library, since a peer lives in an environment of its own.
+Both sides are here and use only the standard library, since a peer has an environment of its own.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ SILENT_SECONDS: Final = 300
 
 
 class ChildFailed(Exception):
-    """A process ended before it said what it was asked."""
+    """A process ended before it sent an expected value."""
 
 
 class Child:
-    """The parent's end."""
+    """A child process, as its parent sees it."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -39,25 +39,27 @@ class Child:
         return self._process.pid
 
     def tell(self, word: str) -> None:
-        """Say a word; the child answers when it is ready to."""
+        """Send a command without waiting for its result."""
         into = cast("IO[str]", self._process.stdin)
         into.write(word + "\n")
         into.flush()
 
     def ask(self, words: str, name: str) -> Any:
-        """Say something, and wait for the value of this name."""
+        """Send a command, and wait for the value of this name."""
         self.tell(words)
         return self.hear(name)
 
     def hear(self, name: str) -> Any:
-        """Wait for the value of this name; others that come before it are kept.
+        """Wait for the value of this name; other values that arrive before it are kept.
 
-        A child that is silent for too long is killed, so that nobody waits for ever.
+        A child that sends nothing for too long is killed, so that no benchmark waits forever.
         """
         while name not in self._heard:
             line = self._line()
             if not line:
-                raise ChildFailed(f"process {self._process.pid} ended before it said {name!r}; see above")
+                raise ChildFailed(
+                    f"process {self._process.pid} ended before it sent {name!r}; its error output is above"
+                )
             self._heard |= json.loads(line)
         return self._heard.pop(name)
 
@@ -70,7 +72,7 @@ class Child:
             watchdog.cancel()
 
     def end(self) -> None:
-        """Say no more, and wait for the end; a child that does not come to it is killed."""
+        """Close its stdin and wait for its end; kill it if it does not end in time."""
         try:
             self._process.communicate(timeout=END_SECONDS)
         except subprocess.TimeoutExpired:
@@ -117,11 +119,11 @@ def _spawn(
 
 
 def say(**values: Any) -> None:
-    """The child's end: answer."""
+    """In the child: send values to the parent."""
     print(json.dumps(values), flush=True)
 
 
 async def words() -> AsyncIterator[str]:
-    """The child's end: what it is told, until its input ends."""
+    """In the child: the commands of the parent, until stdin ends."""
     while line := await asyncio.to_thread(sys.stdin.readline):
         yield line.strip()

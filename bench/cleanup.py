@@ -1,4 +1,4 @@
-"""Whether history stays small: records end at a steady rate, and the cleanup deletes those that are too old.
+"""Whether the history stays small while runs end at a steady rate and the cleanup deletes old records.
 
 The database itself writes the ended jobs, so that no fleet is needed; the cleanup is the real duty of a
 server, and a dispatcher visits the gate beside it. Sizes are compared with those at the moment when records
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy import text
 
 from bench import scale
-from bench.databases import settle
+from bench.databases import vacuum_and_checkpoint
 from bench.figures import Sheet, percentile, row
 from bench.history import TRAINS, Size, long_app, work
 from bench.options import Options
@@ -43,7 +43,7 @@ SERVER: Final = {"max_wal_size": "4GB", "shared_buffers": "512MB", "autovacuum_n
 MAX_GROWTH: Final = 1.5
 WIDTHS: Final = (12, 12, 12, 12, 12, 12)
 CLEANED: Final = "ended"
-"""The trains whose records are deleted begin with this; the history beside them stays."""
+"""The names of the trains whose records are deleted begin with this; the other history stays."""
 ENDED: Final = f"""
     WITH runs AS (
       INSERT INTO trax.metadata (external_id, train, state, group_id, input, output, created_at, started_at,
@@ -71,7 +71,7 @@ OLDEST: Final = f"""
 
 @dataclass
 class Watched:
-    """What happens beside each other, counted."""
+    """Counts of what runs at the same time."""
 
     inserted: int = 0
     deleted: int = 0
@@ -132,7 +132,7 @@ def _read(connection: Connection, watched: Watched, began: float) -> Sample:
 async def watch(
     url: str, *, seconds: float, rate: int, every: float
 ) -> tuple[list[Sample], Watched, list[float]]:
-    """Let all of it run beside each other; also the visits before it, without anything beside them."""
+    """Run everything at the same time; before that, the gate visits alone."""
     app = long_app(
         url,
         max_active_jobs=100,
@@ -190,7 +190,7 @@ def main(options: Options) -> None:
     size = Size(runs=records, manifests=1_000, queued=0, letters=1, lines=1, groups=100)
     with postgres_server(durable=True, settings=SERVER) as server:
         scale.build(server.url, size)
-        settle(server.url)
+        vacuum_and_checkpoint(server.url)
         samples, watched, alone = asyncio.run(
             watch(server.url, seconds=60 * minutes, rate=rate, every=options.sized(20, 5))
         )

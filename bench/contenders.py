@@ -1,4 +1,4 @@
-"""Who is measured, in which environment, and what each does for a job beside running it."""
+"""The systems that are measured, and the environment of each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PEERS: Final = PROJECT / ".venv-bench" / "bin" / "python"
 NEWER: Final = PROJECT / ".venv-bench" / "newer" / "bin" / "python"
-"""For peers that need a newer Python than ours; they are measured with that, and the page says so."""
+"""For peers that need a newer Python than Trax; they are measured with it, and the page says so."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +73,7 @@ def _find_version(python: Path, package: str) -> str | None:
 
 
 def available(contenders: Iterable[Contender], only: Collection[str] = ()) -> list[Contender]:
-    """Those that were chosen and can be measured here; who cannot is named, with the reason."""
+    """The chosen contenders that can be measured here; the others are printed with the reason."""
     found: list[Contender] = []
     for one in contenders:
         if only and one.name.lower() not in only:
@@ -82,5 +82,5 @@ def available(contenders: Iterable[Contender], only: Collection[str] = ()) -> li
             found.append(one)
         else:
             place = one.python.parent.parent.relative_to(PROJECT)
-            print(f"  {one.name} is not measured: it is not installed in {place} (`make peers` does that)")
+            print(f"  {one.name} is not measured: it is not installed in {place} (run `make peers`)")
     return found

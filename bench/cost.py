@@ -1,8 +1,8 @@
 """What a job costs the database, counted: statements, transactions, row versions and bytes of WAL.
 
-Nothing here is timed, so that a busy machine tells the same as an idle one. The loops of a server are turned
-by hand, one batch of jobs after the other. What one more batch adds to the counters of PostgreSQL is its
-cost: the start of the server, and what its first batches do once, is left out.
+Nothing here is timed, so a busy machine gives the same figures as an idle one. The loops of a server are run
+step by step, one batch of jobs after the other. What one more batch adds to the counters of PostgreSQL is
+its cost: the start of the server, and what its first batches do once, is left out.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ logger = logging.getLogger(__name__)
 PAGE: Final = Path(__file__).parent.parent / "docs" / "cost.md"
 JOBS: Final = 100
 WARM: Final = 2
-"""So many batches come before the one that is counted: the first ones prepare what later ones use."""
+"""The number of batches before the one that is counted: the first ones prepare what later ones use."""
 SERVER: Final = {"autovacuum": "off", "checkpoint_timeout": "1h", "max_wal_size": "4GB"}
-"""Without what the server does on its own. Full page images are off, too: they depend on checkpoints."""
+"""No background work of the server, and no full page images, which depend on checkpoints."""
 LINES: Final = 3
 GONE_SECONDS: Final = 60
 MINUTE: Final = 60.0
@@ -60,7 +60,7 @@ SESSIONS: Final = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s"
 
 
 class Cost(NamedTuple):
-    """What the counters of a database tell."""
+    """The counters of a database."""
 
     statements: float
     transactions: float
@@ -77,7 +77,7 @@ class Cost(NamedTuple):
 
 @dataclass
 class DrivenServer:
-    """A server in all roles whose loops are turned by hand, with a clock that moves only when told."""
+    """A server in all roles whose loops are run step by step, with a clock that is moved by hand."""
 
     app: Trax
     store: Store
@@ -86,7 +86,7 @@ class DrivenServer:
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     async def turn(self, name: str) -> None:
-        """One turn, and more if it asks for them, as the loop would do."""
+        """One turn of a loop, and more if it requests them, as the loop would do."""
         loop = self.loops[name]
         while await loop._run_turn() == 0:  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
             loop.is_requested = True
@@ -136,14 +136,14 @@ async def _run_manifests(server: DrivenServer) -> None:
 
 
 async def _run_again(server: DrivenServer) -> None:
-    """Each fails at first and succeeds when it is tried again."""
+    """Each job fails once and succeeds when it is retried."""
     await _run(server, "fails_once")
     server.now += timedelta(seconds=2)
     await server.run_admitted()
 
 
 async def _idle(server: DrivenServer) -> None:
-    """What polls do in a minute, when nobody wakes the loops."""
+    """What the polls of one minute do when nothing wakes the loops."""
     parts = server.app.parts
     for loop in server.loops.values():
         if loop is server.loops[APART]:
@@ -231,7 +231,7 @@ async def hopeless(word: str) -> str:
 
 @asynccontextmanager
 async def driven_server(url: str, *, manifests: int = 0) -> AsyncGenerator[DrivenServer]:
-    """A server in all roles; nothing happens in it that is not asked for."""
+    """A server in all roles that does nothing on its own."""
     app = build_app(url, manifests=manifests)
     parts = app.parts
     parts.run_log.is_manual = parts.heartbeat.is_manual = True

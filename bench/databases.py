@@ -19,7 +19,7 @@ _numbers: Final = count(1)
 
 @contextmanager
 def database(server: str, *, template: str = "template0") -> Generator[str]:
-    """A copy of the template, which is empty unless told otherwise; gone after the block."""
+    """A copy of the template, by default an empty database; dropped after the block."""
     name = sql.Identifier(f"trax_bench_{next(_numbers)}")
     address = make_url(server).set(database=name.as_string().strip('"'))
     with psycopg.connect(server, autocommit=True) as connection:
@@ -31,15 +31,15 @@ def database(server: str, *, template: str = "template0") -> Generator[str]:
             connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))
 
 
-def settle(url: str) -> None:
-    """Do now what the server would else do in the middle: count rows, tidy up, write pages out."""
+def vacuum_and_checkpoint(url: str) -> None:
+    """Vacuum, analyze and checkpoint now, so that the server does not do it during the measurement."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("VACUUM ANALYZE")
         connection.execute("CHECKPOINT")
 
 
 def commits(server: str, url: str) -> int:
-    """How many transactions a database has seen, asked from outside so that the question does not count."""
+    """The number of transactions in a database, read from another one so that the read does not count."""
     name = conninfo_to_dict(url)["dbname"]
     query = "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = %s"
     with psycopg.connect(server) as connection:

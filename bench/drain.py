@@ -1,4 +1,4 @@
-"""How fast a full queue is worked off: gate, claim, job, record; beside PgQueuer and beside the bare SQL."""
+"""How fast a full queue is processed (gate, claim, job, record), compared with PgQueuer and the bare SQL."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BARE: Final = "the bare SQL, one connection"
 SQLITE: Final = replace(TRAX, storage="sqlite")
 GOALS_BESIDE_PEER: Final = {"limits on, 1 process": 1.5, "limits on, 2 processes": 1.2, "out of the box": 1.0}
 THEIR_DEFAULT: Final = 10
-"""The batch that PgQueuer takes if it is told nothing."""
+"""PgQueuer's default batch size."""
 
 
 class Case(NamedTuple):
@@ -65,8 +65,8 @@ CASES: Final = (
 def main(options: Options) -> None:
     jobs, rounds = options.sized(options.jobs, 500), options.sized(options.rounds, 1)
     print(
-        f"drain: {jobs:,} jobs that do nothing, {SLOTS} slots a process, median (lowest to highest) of "
-        f"{rounds}\n  limits on: {GLOBAL_LIMIT:,} in all and {GROUP_LIMIT} in each of {GROUPS} groups"
+        f"drain: {jobs:,} jobs that do nothing, {SLOTS} slots per process, median (lowest to highest) of "
+        f"{rounds}\n  limits on: {GLOBAL_LIMIT:,} in total and {GROUP_LIMIT} in each of {GROUPS} groups"
     )
     sheet = Sheet("drain", options)
     names = {one.name for one in available((TRAX, PGQUEUER))}
@@ -75,7 +75,7 @@ def main(options: Options) -> None:
         figures, idle = _measure(servers, cases, jobs, rounds)
         sheet.versions |= servers.versions
     _show(figures)
-    print(f"  neither Python nor the server works: {spread(idle, '.0%')} of the time")
+    print(f"  Python and the server are both idle {spread(idle, '.0%')} of the time")
     _compare(sheet, figures)
     sheet.figures = {
         "jobs": jobs,
@@ -88,7 +88,7 @@ def main(options: Options) -> None:
 def _measure(
     servers: Servers, cases: list[Case], jobs: int, rounds: int
 ) -> tuple[dict[str, list[Drain]], list[float]]:
-    """Rounds in turn, so that a slow minute of the machine hits all of them."""
+    """Measure the cases in turn in each round, so that a slow minute of the machine affects all of them."""
     figures: dict[str, list[Drain]] = defaultdict(list)
     idle: list[float] = []
     statements = _record(servers, jobs)
@@ -108,7 +108,7 @@ def _record(servers: Servers, jobs: int) -> list[Transaction]:
 def _replay(servers: Servers, jobs: int, statements: list[Transaction]) -> Drain:
     """The rows of every fresh database have the same ids, so what was sent once can be sent again."""
     with servers.place("postgresql") as place, ceiling.open_store(place.url, jobs) as store:
-        place.settle()
+        place.vacuum_and_checkpoint()
         wal, server, cpu = place.wal_bytes() or 0, place.cpu_seconds(), time.process_time()
         took = ceiling.replay(store, place.url, statements, jobs)
         return Drain(

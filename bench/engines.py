@@ -1,7 +1,7 @@
-"""What handing over costs, engine by engine, beside the same engine used bare.
+"""What handing runs over costs, engine by engine, compared with the same engine without Trax.
 
-An engine is a function that measures itself: add it to ENGINES. `handed_over` and `one_by_one` do our half of
-it for any submitter; `bare` is the other half, the engine's own work without us.
+Each engine has a function that measures it: add it to ENGINES. `handed_over` and `one_by_one` measure any
+submitter; the `bare` figures are those of the engine without Trax.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MILLISECONDS: Final = 1e3
 
 
 class Sizes(NamedTuple):
-    """How many jobs at once, how many one by one, and how often."""
+    """How many jobs at once, how many one by one, and how many rounds."""
 
     many: int
     single: int
@@ -48,7 +48,7 @@ class Sizes(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """Runs a second when there are many, and how long one takes by itself."""
+    """Runs per second when there are many, and the duration of a single one."""
 
     rates: list[float]
     times: list[float]
@@ -56,9 +56,7 @@ class Figures(NamedTuple):
 
 def main(options: Options) -> None:
     sizes = Sizes(options.sized(2000, 8), options.sized(100, 1), options.sized(options.rounds, 1))
-    print(
-        f"engines: {sizes.many} jobs that do nothing, {AT_ONCE} calls at once; then {sizes.single} one by one"
-    )
+    print(f"engines: {sizes.many} no-op jobs, {AT_ONCE} concurrent calls; then {sizes.single} one by one")
     row("", "jobs a second", "p50, one by one", widths=WIDTHS)
     at_once = options.sized(1, len(ENGINES))  # most of a quick run is starting them
     with postgres(durable=True) as server, ThreadPoolExecutor(at_once) as pool:
@@ -74,13 +72,13 @@ def _measure(measure: Engine, server: str, sizes: Sizes) -> dict[str, Figures]:
 
 
 async def handed_over(made: BenchApp, url: str, jobs: int) -> float:
-    """How many a second go from the queue to their last ending, with everything queued before the start."""
+    """Jobs per second from the queue to their end, with all jobs queued before the start."""
     await made.app.queue_many(made.noop, [Job(number=number) for number in range(jobs)])
     with psycopg.connect(url, autocommit=True) as connection:
         before = _completed(connection)
         began = time.perf_counter()
         await made.app.start("scheduler")
-        while _completed(connection) < before + jobs:  # noqa: ASYNC110 - a row tells nobody
+        while _completed(connection) < before + jobs:  # noqa: ASYNC110 - a row has no event
             await asyncio.sleep(0.02)
     seconds = time.perf_counter() - began
     await made.app.stop()
@@ -93,9 +91,9 @@ def _completed(connection: psycopg.Connection[Any]) -> int:
 
 
 async def one_by_one(made: BenchApp, jobs: int) -> list[float]:
-    """How long each takes from its entry to its end, by the database's clock; the first warms up.
+    """How long each job takes from its entry to its end, by the database's clock; the first is a warm-up.
 
-    Not by ours: whoever waits for a run of another process looks four times a second.
+    Not by this process's clock: `entry.wait` polls for runs of other processes only four times a second.
     """
     await made.app.start("scheduler")
     times = [await _from_queue_to_end(made) for _ in range(jobs + 1)]
@@ -111,7 +109,7 @@ async def _from_queue_to_end(made: BenchApp) -> float:
 
 
 async def bare_rate(call: Callable[[], Awaitable[object]], jobs: int) -> float:
-    """The same number of bare calls, as many at once."""
+    """The rate of the same number of bare calls, with the same concurrency."""
     left = iter(range(jobs))
 
     async def caller() -> None:
@@ -124,7 +122,7 @@ async def bare_rate(call: Callable[[], Awaitable[object]], jobs: int) -> float:
 
 
 async def timed(call: Callable[[], Awaitable[object]], jobs: int) -> list[float]:
-    """How long each of these takes; the first warms up and does not count."""
+    """How long each call takes; the first is a warm-up and does not count."""
     times: list[float] = []
     for _ in range(jobs + 1):
         began = time.perf_counter()
@@ -134,7 +132,7 @@ async def timed(call: Callable[[], Awaitable[object]], jobs: int) -> list[float]
 
 
 async def ours(url: str, submitter: Submitter, sizes: Sizes) -> Figures:
-    """Both of our figures for any submitter whose workers run."""
+    """Both figures of Trax with a submitter whose workers are running."""
     made = build_app(url, submitter=submitter, max_active_jobs=None, max_concurrent_dispatch=AT_ONCE)
     rates = [await handed_over(made, url, sizes.many) for _ in range(sizes.rounds)]
     return Figures(rates, await one_by_one(made, sizes.single))
@@ -168,21 +166,21 @@ async def _bare_posts(address: str, sizes: Sizes) -> Figures:
 
 
 async def celery(url: str, sizes: Sizes) -> dict[str, Figures]:
-    """A worker that forks, with Valkey and with RabbitMQ for a broker; bare, its tasks send their results."""
+    """A forking worker, with Valkey and with RabbitMQ; bare: tasks that send their results."""
     from bench.celery_engine import measure
 
     return await measure(url, sizes)
 
 
 async def sqs(url: str, sizes: Sizes) -> dict[str, Figures]:
-    """A consumer beside moto's server, which is slower than Amazon's and nearer; bare, sent and received."""
+    """A consumer and moto's server, slower than Amazon's but local; bare: messages sent and received."""
     from bench.sqs_engine import measure
 
     return await measure(url, sizes)
 
 
 async def ray(url: str, sizes: Sizes) -> dict[str, Figures]:
-    """A cluster of one node, its processes warm; bare, a task each, and its result."""
+    """A cluster of one node with warm processes; bare: a task for each job, and its result."""
     from bench.ray_engine import measure
 
     return await measure(url, sizes)

@@ -1,4 +1,4 @@
-"""How fast jobs come in: a thousand a call, and one a call; beside PgQueuer."""
+"""How fast jobs are enqueued, a thousand per call and one per call, compared with PgQueuer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.servers import Servers
 
 SQLITE: Final = replace(TRAX, name="Trax on SQLite", storage="sqlite")
 GOALS: Final = {"bulk": 1.5, "single": 1.0}
-"""Times PgQueuer's."""
+"""As a multiple of PgQueuer's rate."""
 WIDTHS: Final = (32,)
 
 

@@ -1,6 +1,6 @@
 """The plans of every statement that a block of code sends to PostgreSQL, as the server executed them.
 
-The server's own `auto_explain` tells them, so that nothing is run twice: neither the text of a statement nor
+They come from `auto_explain`, so that nothing is run twice: neither the text of a statement nor
 the way in which it is sent (prepared, in a pipeline, from a thread) matters.
 """
 
@@ -41,7 +41,7 @@ class Explained:
 
     @property
     def buffers(self) -> int:
-        """How many pages were looked at, each as often as it was: in memory already or not."""
+        """The number of page reads, from memory or not; a page counts each time it is read."""
         return sum(_own_buffers(node) for node in self.nodes() if "Relation Name" in node)
 
     @property
@@ -53,7 +53,7 @@ class Explained:
         return sum(each["Actual Rows"] * each["Actual Loops"] for each in sources)
 
     def ways_into(self, table: str) -> set[str]:
-        """The indexes by which rows of this table were found, or the kind of scan that needs none."""
+        """The indexes used to find rows of this table, or the kind of scan that uses none."""
         return {
             way
             for node in self.nodes()
@@ -76,7 +76,7 @@ def _nodes(node: Node) -> Iterator[Node]:
 
 
 def _own_buffers(node: Node) -> int:
-    """Without those of the nodes below it, which are counted by themselves.
+    """Without the pages of the nodes below it, which are counted separately.
 
     What a data-modifying part of a statement takes is in no node above it, hence the maximum.
     """
@@ -89,12 +89,12 @@ def _buffers(node: Node) -> int:
 
 @dataclass
 class PlanLog:
-    """What was executed, in the order in which it was done."""
+    """The executed statements, in order."""
 
     _explained: list[Explained] = field(default_factory=list[Explained])
 
     def take(self) -> list[Explained]:
-        """All since the last call."""
+        """The statements since the last call."""
         found, self._explained = self._explained, []
         return found
 
@@ -107,7 +107,7 @@ class PlanLog:
 
 @contextmanager
 def explained_statements() -> Generator[PlanLog]:
-    """Note the plans of all connections that are opened meanwhile, of any engine of this process."""
+    """Collect the plans of all connections that this process opens during the block."""
     log = PlanLog()
 
     def note(diagnostic: Any) -> None:

@@ -1,4 +1,4 @@
-"""Figures as a reader wants them: the median, the spread and the goal; and as JSON."""
+"""Format figures: median, spread and goal; save them as JSON."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     from bench.options import Options
 
 LATEST: Final = Path(__file__).parent.parent / "dist" / "bench"
-"""What was measured last."""
+"""The latest figures."""
 PUBLISHED: Final = Path(__file__).parent / "results"
-"""What the page shows."""
+"""The figures that the page shows."""
 GIBIBYTE: Final = 1024**3
 
 
 def spread(figures: Sequence[float], form: str = ",.0f") -> str:
-    """The median, and the smallest and the largest if there are several."""
+    """The median, with the lowest and the highest value if there are several."""
     if len(figures) == 1:
         return f"{figures[0]:{form}}"
     return f"{median(figures):{form}} ({min(figures):{form}} to {max(figures):{form}})"
 
 
 def ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
-    """Each round by itself: what slowed one down slowed the other down, too."""
+    """The ratio of each round: what slowed one side down slowed the other down too."""
     return [mine / other for mine, other in zip(ours, theirs, strict=True)]
 
 
@@ -47,7 +47,7 @@ def goal(name: str, figure: str, wanted: str, *, met: bool) -> None:
 
 
 class Sheet:
-    """What one bench found: figures by name, and goals; printed at once, saved at the end."""
+    """The results of one benchmark, figures by name and goals: printed at once, saved at the end."""
 
     def __init__(self, bench: str, options: Options) -> None:
         self._bench = bench
@@ -55,7 +55,7 @@ class Sheet:
         self._head = {"bench": bench, "at": f"{datetime.now(UTC):%Y-%m-%d}", "machine": describe_machine()}
         earlier = (load_results(LATEST, bench) if options.only else None) or {}
         self.figures: dict[str, Any] = earlier.get("figures", {})
-        """Those of the contenders that were not chosen this time stay."""
+        """The figures of contenders that were not chosen this time are kept."""
         self.versions: dict[str, str] = earlier.get("versions", {})
         self._goals: list[dict[str, Any]] = []
 
@@ -79,14 +79,14 @@ class Sheet:
         self._goals.append({"name": name, "figure": figure, "goal": wanted, "met": met})
 
     def save(self) -> None:
-        """Write what `python -m bench report` makes its page of. A quick run leaves nothing behind."""
+        """Write the file that `python -m bench report` reads. A quick run writes nothing."""
         if self._is_saved:
             whole = self._head | {"versions": self.versions, "goals": self._goals, "figures": self.figures}
             save_results(LATEST, self._bench, _shorten(whole))
 
 
 def _shorten(value: Any) -> Any:
-    """Without digits that mean nothing."""
+    """Rounded to significant digits."""
     match value:
         case dict():
             return {key: _shorten(each) for key, each in cast("dict[str, Any]", value).items()}
@@ -110,7 +110,7 @@ def load_results(folder: Path, bench: str) -> dict[str, Any] | None:
 
 
 def describe_machine() -> dict[str, str]:
-    """What a reader needs to judge the figures, and nothing that names the machine."""
+    """What a reader needs to judge the figures, without the name of the machine."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIBIBYTE
     return {
         "processor": f"{os.cpu_count()} x {_first('/proc/cpuinfo', 'model name', ':') or platform.machine()}",

@@ -1,4 +1,4 @@
-"""A queue full of jobs that do nothing, and whether they are all done."""
+"""Fill a queue with jobs that do nothing, and check whether all have ended."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GLOBAL_LIMIT: Final = 5_000
 
 
 def fill(connection: Connection, store: Store, jobs: int, *, limited: bool, train: str = "noop") -> None:
-    """Queue jobs the way `queue_many` does; with limits, spread over the groups by turns."""
+    """Queue jobs as `queue_many` does; with limits, spread evenly over the groups."""
     now = store.now(connection)
     ids: list[int | None] = list(_groups(connection, store)) if limited else [None]
     entries = [
@@ -50,7 +50,7 @@ def _groups(connection: Connection, store: Store) -> list[int]:
 
 
 def is_drained(connection: Connection) -> bool:
-    """The newest entry is the last to run, so while it waits this reads one row and disturbs nobody."""
+    """The newest entry runs last: while it is queued, this reads only one row."""
     return bool(connection.execute(_newest(connection)).scalar()) and bool(
         connection.execute(_nothing_left(connection)).scalar()
     )

@@ -19,17 +19,17 @@ TRAINS: Final = 50
 WORKERS: Final = 20
 TROUBLES: Final = 30
 UNDER_WAY: Final = 400
-"""How many of the newest runs have not ended: half of them wait for a worker."""
+"""The number of the newest runs that have not ended; half of them are pending."""
 WEEK_SECONDS: Final = 7 * 24 * 3600
 FAMOUS: Final = "sync-100001"
-"""The manifest that many others wait for."""
+"""The manifest that many others depend on."""
 GIVEN: Final = {"number": 0, "customer": "ada", "token": "hush"}
 NUMBERS: Final = "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {})"
 STACK: Final = "Traceback (most recent call last):\n" + "  File jobs.py, line 7, in sync\n" * 40
 
 
 class Job(BaseModel):
-    """What the trains are given."""
+    """The input of the trains."""
 
     number: int
     customer: str
@@ -38,7 +38,7 @@ class Job(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How much there is of everything."""
+    """The number of rows of each kind."""
 
     runs: int
     manifests: int
@@ -49,7 +49,7 @@ class Size:
 
     @classmethod
     def beside(cls, runs: int) -> Self:
-        """As much of everything as goes with so many runs."""
+        """The sizes that fit this number of runs."""
         return cls(
             runs=runs,
             manifests=max(500, runs // 10),
@@ -61,7 +61,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """What a dialect writes in its own way."""
+    """The SQL that differs between the dialects."""
 
     schema: str
     moment: str
@@ -73,7 +73,7 @@ class Spelling:
 
     @property
     def given(self) -> str:
-        """An input, another one in each row."""
+        """An input, different in each row."""
         before, after = json.dumps(GIVEN).split("0", 1)
         return self.document.format(f"'{before}' || n || '{after}'")
 
@@ -107,14 +107,14 @@ async def work(job: Job) -> Job:
 
 
 def fill(store: Store, size: Size) -> None:
-    """Write it, and add up what has ended, as a server would have done meanwhile."""
+    """Write the history, and compute the totals of ended runs, as a server would have done."""
     store.run(write_rows, size)
     while (step := store.read(_next_step, store)) is not None:
         store.run(stats.add, step)
 
 
 def write_rows(connection: Connection, size: Size) -> None:
-    """Write the tables, without the totals of what has ended."""
+    """Write the tables, without the totals of ended runs."""
     spelling = SQLITE if connection.dialect.name == "sqlite" else POSTGRESQL
     for written, count in (
         (_groups, size.groups),
@@ -137,7 +137,7 @@ def _next_step(connection: Connection, store: Store) -> stats.TallyStep | None:
 
 
 Columns = tuple[str, dict[str, str]]
-"""A table, and what each of its columns has in row n."""
+"""A table, and the value of each of its columns in row n."""
 
 
 def _groups(spelling: Spelling, _size: Size) -> Columns:
@@ -231,7 +231,7 @@ def _letters(spelling: Spelling, _size: Size) -> Columns:
 
 
 def _entries(spelling: Spelling, size: Size) -> Columns:
-    """A tenth of them is delayed; before them stand some that were let in already."""
+    """A tenth of the entries is delayed; before them are some that were already dispatched."""
     is_ready, is_queued = "n % 10 <> 3", f"n > {size.queued // 10}"
     return "work_queue", {
         "external_id": spelling.name,

@@ -1,4 +1,4 @@
-"""The worker side of HTTP, and beside it an address that answers without us."""
+"""The worker side of HTTP, and a second URL that responds without Trax."""
 
 from __future__ import annotations
 

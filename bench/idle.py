@@ -31,7 +31,7 @@ GOAL_SHARE: Final = 0.01
 
 def main(options: Options) -> None:
     seconds = options.sized(20, 2)
-    print(f"idle: `trax run` with {SLOTS} slots and nothing to do, for {seconds} s on PostgreSQL")
+    print(f"idle: `trax run` with {SLOTS} idle slots, for {seconds} s on PostgreSQL")
     if not PROC.is_dir():
         print("  (memory and processor time are read from /proc, which this system does not have)")
         return
@@ -53,7 +53,7 @@ def main(options: Options) -> None:
 
 @contextmanager
 def _run_server(url: str) -> Generator[int]:
-    """The process, once its worker has said that it is there."""
+    """The process, once its worker is registered."""
     store = Store(url)
     store.open()
     store.close()
@@ -75,7 +75,7 @@ def _wait_for_worker(url: str, process: subprocess.Popen[bytes]) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         while connection.execute("SELECT 1 FROM trax.worker").fetchone() is None:
             assert process.poll() is None, f"trax run ended with status {process.returncode}"
-            assert time.monotonic() < give_up, "trax run does not start"
+            assert time.monotonic() < give_up, "trax run did not start in time"
             time.sleep(0.1)
 
 

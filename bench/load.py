@@ -1,4 +1,4 @@
-"""How late jobs start while many come in one by one, and while another session holds an old snapshot."""
+"""How late jobs start at a steady rate of single jobs, and while another session holds a snapshot."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bench.servers import Servers
 
 WIDTHS: Final = (10, 12, 12, 12, 12, 10, 10, 10)
 WINDOW: Final = 0.2
-"""The share of the time that counts as its beginning, and as its end."""
+"""The share of the time that counts as the beginning, and as the end."""
 
 
 class Case(NamedTuple):
@@ -31,7 +31,9 @@ CASES: Final = (
 
 
 def main(options: Options) -> None:
-    print("load: single jobs offered at a steady rate, one process works; from the call to the job's start")
+    print(
+        "load: single jobs at a steady rate, one working process; time from the call to the start of the job"
+    )
     sheet = Sheet("load", options)
     contenders = available((TRAX, PGQUEUER), options.only)
     with Servers() as servers:
@@ -59,7 +61,7 @@ def main(options: Options) -> None:
 
 
 def _summarize(latency: Latency) -> dict[str, Any]:
-    """The whole time, its first fifth and its last; what has not started at the end is counted as waiting."""
+    """Figures of the whole time, its first and last fifth; jobs not started at the end count as waiting."""
     window = latency.seconds * WINDOW
     whole = _late(latency, 0, latency.seconds)
     first = _late(latency, 0, window)
@@ -77,7 +79,7 @@ def _summarize(latency: Latency) -> dict[str, Any]:
 
 
 def _late(latency: Latency, since: float, until: float) -> list[float]:
-    """How many milliseconds the jobs were late that started in this time."""
+    """The lateness, in milliseconds, of the jobs that started in this time."""
     return [(started - asked) * 1e3 for asked, started in latency.starts if since <= started < until]
 
 

@@ -1,4 +1,4 @@
-"""How large the benchmarks are."""
+"""The sizes of the benchmarks."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """`quick` is small enough to see that everything works, and too small to learn anything from."""
+    """`quick` is enough to check that everything works, but its figures mean nothing."""
 
     jobs: int = 20_000
     rounds: int = 3
     executions: int | None = None
     only: tuple[str, ...] = ()
-    """Names of contenders; all of them if there is none."""
+    """Names of contenders; empty: all."""
     quick: bool = False
     minutes: float | None = None
-    """How long, of those that last."""
+    """The duration of the benchmarks that have one."""
 
     def sized(self, usual: int, quick: int) -> int:
         return quick if self.quick else usual

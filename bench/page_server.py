@@ -1,4 +1,4 @@
-"""A process that serves the control room of a long history, and runs nothing."""
+"""A process that serves the dashboard of a database with a long history, and runs no job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the control room costs beside a long history: every page, the lists of the API, and who watches."""
+"""The cost of the dashboard with a long history: every page, the lists of the API, and viewers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from bench.browser import seconds_to_use
 from bench.children import child
-from bench.databases import database, settle
+from bench.databases import database, vacuum_and_checkpoint
 from bench.figures import goal
 from bench.history import FAMOUS, Size, fill
 from bench.options import Options
@@ -95,21 +95,21 @@ OFTEN: Final[dict[str, Callable[[Connection], Any]]] = {
         connection, now=datetime.now(UTC), tallied_to=None
     ),
 }
-"""What is asked of the database every few seconds: while anybody watches, and by a monitor."""
+"""The reads that are repeated every few seconds, for viewers and by a monitor."""
 
 
 def main(options: Options) -> None:
     sizes = (SHORT, SHORT) if options.quick else (TENTH, LONG)
     if options.executions is not None:
         sizes = (Size.beside(options.executions),) * 2
-    print(f"pages: the control room beside a long history, each address asked {options.sized(7, 1)} times")
+    print(f"pages: the dashboard with a long history, each URL requested {options.sized(7, 1)} times")
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{Path(folder) / 'trax.db'}"
         _fill(url, sizes[0])
         _measure("SQLite", url, sizes[0], options)
     with postgres(durable=True) as server, database(server) as url:
         _fill(url, sizes[1])
-        settle(url)
+        vacuum_and_checkpoint(url)
         _measure("PostgreSQL", url, sizes[1], options)
 
 
@@ -121,7 +121,7 @@ def _fill(url: str, size: Size) -> None:
 
 
 def _measure(name: str, url: str, size: Size, options: Options) -> None:
-    print(f"  {name}: {size.runs:,} executions, {size.manifests:,} manifests, {size.queued:,} entries wait")
+    print(f"  {name}: {size.runs:,} executions, {size.manifests:,} manifests, {size.queued:,} queued entries")
     environment = {"TRAX_DATABASE_URL": url, "TRAX_WEB_EVENT_STREAMS_PER_VISITOR": str(VIEWERS)}
     with child(Path(sys.executable), "bench.page_server", environment=environment) as server:
         address, pid = server.hear("address"), server.hear("pid")
@@ -143,7 +143,7 @@ def _check_pages(address: str, paths: Sequence[str], rounds: int) -> None:
 
 
 def _request_all(address: str, paths: Sequence[str], rounds: int) -> tuple[float, float]:
-    """How long the slowest of them takes in the median, and how large the largest is."""
+    """The median time of the slowest URL, and the size of the largest response."""
     print(f"  {'':<{WIDEST}}{'median ms':>10}{'worst ms':>10}{'KB':>8}")
     medians: list[float] = []
     sizes: list[float] = []
@@ -156,7 +156,7 @@ def _request_all(address: str, paths: Sequence[str], rounds: int) -> tuple[float
 
 
 def _times(address: str, path: str, rounds: int) -> tuple[list[float], float]:
-    """Milliseconds of each round but the first, which warms up, and how large the answer is."""
+    """The milliseconds of each round after the first, which is a warm-up, and the size of the response."""
     at = urlsplit(address)
     connection = HTTPConnection(at.hostname or "", at.port)
     times: list[float] = []
@@ -167,7 +167,7 @@ def _times(address: str, path: str, rounds: int) -> tuple[list[float], float]:
         answer = connection.getresponse()
         body = answer.read()
         times.append((time.perf_counter() - started) * 1000)
-        assert answer.status == HTTPStatus.OK, f"{path} answered {answer.status}"
+        assert answer.status == HTTPStatus.OK, f"{path} responded {answer.status}"
     connection.close()
     return times[1:], len(body) / 1000
 
@@ -188,7 +188,7 @@ def _read_often(url: str, rounds: int) -> None:
 def _open_in_browser(address: str, rounds: int) -> None:
     times = seconds_to_use(address, rounds)
     if not times:
-        print("  (how long a browser takes is not measured: there is no Chromium here)")
+        print("  (the time in a browser is not measured: Chromium is not installed)")
         return
     usable = median(times)
     goal("home in Chromium", f"{usable:.2f} s", f"below {GOAL_SECONDS} s", met=usable < GOAL_SECONDS)
@@ -196,7 +196,7 @@ def _open_in_browser(address: str, rounds: int) -> None:
 
 def _watch(address: str, url: str, pid: int, options: Options) -> None:
     if not PROC.is_dir():
-        print("  (processor time is read from /proc, which this system does not have)")
+        print("  (processor time is not measured: this system has no /proc)")
         return
     for what, busy in (("while nothing changes", False), ("while much changes", True)):
         settle_seconds, seconds = options.sized(6, 1), options.sized(20, 1)

@@ -1,4 +1,4 @@
-"""Every contender beside every other: draining, taking jobs in, and picking one up."""
+"""All contenders compared: draining a queue, enqueueing, and starting a job on an idle system."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bench.servers import Servers
 
 WIDTHS: Final = (26, 26, 12, 12, 10, 26, 24, 10)
 FEWEST: Final = 100
-"""Jobs, for those that drain a share."""
+"""Jobs, for contenders that drain only a share."""
 CALLS: Final = 10
 SINGLES: Final = 300
 PICKUPS: Final = 50
@@ -24,7 +24,7 @@ Figures = dict[str, list[Any]]
 
 def main(options: Options) -> None:
     rounds = options.sized(options.rounds, 1)
-    print(f"peers: everyone takes turns, median (lowest to highest) of {rounds} rounds")
+    print(f"peers: all take turns, median (lowest to highest) of {rounds} rounds")
     sheet = Sheet("peers", options)
     with Servers() as servers:
         figures = _measure(servers, options, rounds)
@@ -48,7 +48,7 @@ def main(options: Options) -> None:
 
 
 def _measure(servers: Servers, options: Options, rounds: int) -> dict[str, Figures]:
-    """Round by round, so that a slow minute of the machine hits all of them. Whoever fails is left out."""
+    """In rounds, so that a slow minute of the machine affects all. One that fails is left out."""
     figures: dict[str, Figures] = {}
     contenders = available(ALL, options.only)
     for _ in range(rounds):

@@ -1,4 +1,4 @@
-"""How long an idle system takes from the call that queues a job to the start of that job; beside PgQueuer."""
+"""The time from the call that queues a job to its start on an idle system; and PgQueuer's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WIDTHS: Final = (14, 14)
 def main(options: Options) -> None:
     jobs, rounds = options.sized(100, 5), options.sized(options.rounds, 1)
     print(
-        f"pickup: from the call to the start of the job, another process, {rounds} x {jobs} jobs one by one"
+        f"pickup: from the call to the start of the job in another process, {rounds} x {jobs} jobs one by one"
     )
     sheet = Sheet("pickup", options)
     times: dict[str, list[float]] = defaultdict(list)

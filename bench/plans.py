@@ -1,8 +1,8 @@
-"""What the statements of every duty look at, at any size of the database: pages and indexes, counted.
+"""The pages and indexes that the statements of every duty read, at any size of the database; counted.
 
-Nothing here is timed. Each operation goes through the app, as a user or a server would do it, and PostgreSQL
-tells the plans of all its statements. No statement may look at more pages than its bound, however large the
-tables are, nor walk through one of them.
+Nothing here is timed. Each operation goes through the app, as a user or a server would do it, and
+`auto_explain` logs the plans of all its statements. No statement may read more pages than its bound, however
+large the tables are, nor scan a whole table.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 GREAT: Final = ("metadata", "work_queue", "manifest", "dead_letter", "log")
 """The tables that grow without bound; the others have a row for each worker, group or setting."""
 BUSY: Final = ("metadata", "work_queue", "manifest")
-"""Those that a server must never walk through; it reads all dead letters once an hour, to delete old ones."""
+"""The tables that a server must never scan; it reads all dead letters once an hour, to delete old ones."""
 JOB: Final = Job(number=1, customer="ada", token="hush")  # noqa: S106 - made up
 TRAIN: Final = "train-10"
 FAILING: Final = "failing"
@@ -52,7 +52,7 @@ ENOUGH: Final = 2_000
 CLEANUP_BATCH: Final = 50
 CLEANUP_BATCHES: Final = 40
 PLANS_KEPT: Final = 8
-"""After so many calls the plan of a statement is the one that PostgreSQL keeps."""
+"""After this many calls PostgreSQL keeps the plan of a statement."""
 WIDTHS: Final = (12, 12, 10, 8)
 SETTINGS: Final[dict[str, Any]] = {
     "max_active_jobs": 100_000,
@@ -70,7 +70,7 @@ async def fail(job: Job) -> Job:
 
 @dataclass
 class Stage:
-    """An app on the database, moved by hand."""
+    """An app on the database, run step by step."""
 
     app: Trax
     harness: Harness
@@ -89,10 +89,10 @@ class Stage:
 
 @dataclass(frozen=True)
 class Operation:
-    """`most` pages may be looked at by a statement of it, and great tables only by these indexes.
+    """A statement may read at most `most` pages, and large tables only by these indexes.
 
-    Where one row wakes any number of others, a statement may also look at `a_row` pages for each row that
-    it writes.
+    Where one row wakes any number of others, a statement may also read `a_row` pages for each row that it
+    writes.
     """
 
     run: Callable[[Stage], Awaitable[object]]
@@ -109,7 +109,7 @@ async def _queue_one(stage: Stage) -> None:
 
 
 async def _work(stage: Stage) -> None:
-    """A worker in a process of its own: it claims what is pending, and writes the results."""
+    """A worker in a separate process: it claims pending runs and writes their results."""
     store = await stage.app.parts.store.open()
     worker = await Worker.start(stage.app.parts, store, slots=SLOTS)
     await worker.run_all()
@@ -117,7 +117,7 @@ async def _work(stage: Stage) -> None:
 
 
 async def _work_on_failures(stage: Stage) -> None:
-    """Runs that fail: some are tried again, the others become dead letters."""
+    """Runs that fail: some are retried, the others become dead letters."""
     for train in (FAILING, HOPELESS):
         await stage.app.queue_many(train, [JOB] * FEW, priority=MOST_PRIORITY)
     await stage.harness.cycle("job_dispatcher")
@@ -126,7 +126,7 @@ async def _work_on_failures(stage: Stage) -> None:
 
 
 async def _rescue(stage: Stage) -> None:
-    """A worker has claimed runs, and was never heard of again."""
+    """A worker has claimed runs and sends no more heartbeats."""
     await stage.harness.cycle("job_dispatcher")
     silent_since = stage.harness.now - timedelta(hours=1)
     worker_id = await stage.ask(lambda connection: workers.register(connection, LOST, now=silent_since))
@@ -239,7 +239,7 @@ LETTERS: Final = _ways(
     "dead_letter_one_awaiting_idx",
 )
 WALKED: Final = _ways("Seq Scan")
-"""Once an hour; what lies there is what operators have not deleted."""
+"""Once an hour; the table has few rows unless operators leave them."""
 
 OPERATIONS: Final[dict[str, Operation]] = {
     "queue": Operation(_queue_one, 60),
@@ -330,13 +330,13 @@ async def _stage(url: str, size: Size, log: PlanLog) -> AsyncGenerator[Stage]:
 
 
 def _retention(size: Size) -> timedelta:
-    """So long that the cleanup has many batches to delete, and not all history."""
+    """Long enough that the cleanup deletes many batches, but not all history."""
     share = min(1.0, CLEANUP_BATCHES * CLEANUP_BATCH * TRAINS / size.runs)
     return max(timedelta(hours=1), timedelta(seconds=WEEK_SECONDS * (1 - share)))
 
 
 async def measure_full_groups(url: str, size: Size) -> int:
-    """How many pages a dispatcher looks at to find the heads of the groups that are not full."""
+    """The number of pages a dispatcher reads to find the first entries of the groups that are not full."""
     with explained_statements() as log:
         async with _stage(url, size, log) as stage:
             await stage.run("UPDATE trax.manifest_group SET max_active_jobs = 0 WHERE id % 4 = 0")
@@ -346,7 +346,7 @@ async def measure_full_groups(url: str, size: Size) -> int:
 
 
 async def _drain(url: str, log: PlanLog) -> list[Explained]:
-    """A real server works for a moment: the gate in one statement, claims, ends of runs, heartbeats."""
+    """Run a real server for a moment: the gate in one statement, claims, results, heartbeats."""
     app = long_app(url, **SETTINGS)
     await app.start(concurrency=100)
     log.take()
@@ -362,11 +362,11 @@ DRAIN: Final = Operation(_work, 15_000, SERVE, a_row=30)
 """Only its bounds are used: the largest batch has a few hundred runs, which write to a dozen indexes."""
 WATCHDOG: Final = "manifest_resting_idx"
 WATCHDOG_MOST: Final = 500_000
-"""Every five minutes it reads the manifests that have something queued or under way."""
+"""Every 5 min it reads the manifests with a queued entry or an active run."""
 
 
 def faults(name: str, found: list[Explained]) -> list[str]:
-    """What breaks the bounds of an operation, with the beginning of the statement."""
+    """The statements that exceed the bounds of an operation."""
     operation = DRAIN if name == SERVER else OPERATIONS[name]
     tables = BUSY if name == SERVER else GREAT
     broken: list[str] = []
@@ -384,7 +384,7 @@ def faults(name: str, found: list[Explained]) -> list[str]:
 def main(options: Options) -> None:
     size = scale.shrunk(options.sized(1_000, 10) / 1_000)
     print(
-        f"plans: pages that statements look at beside {size.runs:,} records, {size.manifests:,} manifests, "
+        f"plans: pages that statements read with {size.runs:,} records, {size.manifests:,} manifests, "
         f"{size.queued:,} entries and {size.groups:,} groups"
     )
     logging.getLogger("trax").setLevel(logging.ERROR)  # the jobs fail as they should
@@ -397,7 +397,7 @@ def main(options: Options) -> None:
         most = (DRAIN if name == SERVER else OPERATIONS[name]).most
         row(name, f"{len(explained)}", f"{sum(buffers):,}", f"{max(buffers):,}", f"{most:,}", widths=WIDTHS)
     broken = [fault for name, explained in found.items() for fault in faults(name, explained)]
-    print("\n".join(f"  BROKEN  {fault}" for fault in broken) or "  every statement keeps its bound")
+    print("\n".join(f"  BROKEN  {fault}" for fault in broken) or "  every statement is within its bound")
 
 
 if __name__ == "__main__":

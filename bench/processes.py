@@ -1,4 +1,4 @@
-"""What processes use, as Linux tells it."""
+"""Processor time and memory of processes, from /proc."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ PARENT: Final = 1
 USED: Final = slice(11, 13)
 """In its own code and in the kernel."""
 USED_WITH_CHILDREN: Final = slice(11, 15)
-"""And of those of its children that have ended."""
+"""The same, of its children that have ended."""
 
 
 def cpu_seconds(*pids: int) -> float:
-    """What these processes have used so far."""
+    """The processor time of these processes so far."""
     return sum(_seconds(_fields(pid), USED) for pid in pids)
 
 
 def tree_cpu_seconds(root: int) -> float:
-    """What a process has used so far with all that it started, whether they still run or not."""
+    """The processor time of a process and of all processes that it started, running or not."""
     return sum(_seconds(fields, USED_WITH_CHILDREN) for fields in _tree(root).values())
 
 
@@ -74,7 +74,7 @@ def _state(stat: Path) -> str:
 
 
 def _split(stat: str) -> list[str]:
-    """What follows the name, which may contain anything."""
+    """The fields after the name, which may contain any character."""
     return stat.rpartition(")")[2].split()
 
 

@@ -36,11 +36,11 @@ IDLE_CONNECTIONS: Final = 300
 READERS: Final = 4
 KILLS_A_SECOND: Final = 2
 KILL_EVERY: Final = 2 / 3
-"""Of a phase: how long a process that is killed again and again may work between two kills."""
+"""The share of a phase that a process which is killed repeatedly works between two kills."""
 RECOVERED: Final = 0.9
 """Of the rate before the disturbance."""
 DRAIN_SECONDS: Final = 90
-"""Longer than it takes either to notice that a process was killed, and to try its jobs again."""
+"""Longer than either system takes to detect a killed process and retry its jobs."""
 SETTINGS: Final = {
     "max_connections": "400",
     "shared_buffers": "256MB",
@@ -51,7 +51,7 @@ WIDTHS: Final = (10, 10, 10, 11, 11, 10, 9, 9, 8)
 
 
 class Counts(NamedTuple):
-    """What the tables of a system say of its jobs: how many are left, and how many were done."""
+    """Queries of a system's tables: how many jobs are left, and how many are done."""
 
     left: str
     done: str
@@ -91,7 +91,7 @@ def high_load(stage: Stage) -> None:
 
 
 def idle_in_tx(stage: Stage) -> None:
-    """Hold a transaction that has written: vacuum can remove no row that dies meanwhile."""
+    """Hold a transaction that has written: vacuum cannot remove rows that die meanwhile."""
     with psycopg.connect(stage.server.url) as connection:
         connection.execute("SELECT pg_current_xact_id()")
         time.sleep(stage.seconds)
@@ -130,7 +130,7 @@ def postgres_restart(stage: Stage) -> None:
 
 
 def pg_backend_kill(stage: Stage) -> None:
-    """Terminate whatever works or is in a transaction at some moments of each second."""
+    """Several times per second, terminate all sessions that are active or in a transaction."""
     query = (
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
         " AND pid <> pg_backend_pid() AND state IN ('active', 'idle in transaction')"
@@ -153,7 +153,7 @@ class Phase(NamedTuple):
     name: str
     act: Disturbance
     length: float = 1
-    """In units of the usual one."""
+    """As a multiple of the usual rate."""
 
     @property
     def is_stress(self) -> bool:
@@ -225,7 +225,7 @@ def main(options: Options) -> None:
 
 
 def _length(scenario: Scenario, seconds: float) -> float:
-    """With what it takes to start a server, to drain and to stop."""
+    """Including the time to start a server, to drain and to stop."""
     return sum(phase.length for phase in scenario.phases) * seconds + 10
 
 
@@ -259,7 +259,7 @@ def measure(scenario: Scenario, contender: Contender, seconds: float) -> dict[st
 
 
 class Span(NamedTuple):
-    """When a phase was, and what was dead at its end."""
+    """The time of a phase, and the dead rows at its end."""
 
     phase: Phase
     began: float
@@ -274,7 +274,7 @@ def _run(phase: Phase, stage: Stage) -> Span:
 
 
 def summarize(spans: Sequence[Span], samples: Sequence[Sample]) -> dict[str, Any]:
-    """Each phase by itself, and how long after the last disturbance the rate was what it had been."""
+    """The figures of each phase, and how long after the last disturbance the rate had recovered."""
     phases = {span.phase.name: _phase_figures(span, samples) for span in spans if span.phase is not WARM_UP}
     before = phases[BEFORE.name]["rate"]
     return {"phases": phases, "recovery seconds": _recovery_seconds(spans[-1], samples, before)}
@@ -295,20 +295,20 @@ def _phase_figures(span: Span, samples: Sequence[Sample]) -> dict[str, Any]:
 
 
 def _rate(span: Span, samples: Sequence[Sample], metric: str) -> float:
-    """Of all processes together; one that is not there does nothing in that second."""
+    """Of all processes together; a process that is down did nothing in that second."""
     found = [one for one in samples if one.metric == metric]
     seconds = max(Counter(one.instance for one in found).values(), default=0)
     return sum(one.value for one in found) / max(seconds, int(span.ended - span.began), 1)
 
 
 def _latest(samples: Sequence[Sample], metric: str) -> float | None:
-    """That of the process which does worst: times are over the last 30 seconds."""
+    """The worst value of all processes; times are over the last 30 s."""
     latest = {one.instance: one.value for one in samples if one.metric == metric}
     return max(latest.values(), default=None)
 
 
 def _recovery_seconds(after: Span, samples: Sequence[Sample], before: float) -> float | None:
-    """None if it never was."""
+    """None if it never recovered."""
     rates: dict[int, float] = {}
     for one in samples:
         if one.metric == "completion_rate" and after.began <= one.middle < after.ended:
@@ -318,7 +318,7 @@ def _recovery_seconds(after: Span, samples: Sequence[Sample], before: float) -> 
 
 
 def _drain(url: str, counts: Counts) -> tuple[int, float]:
-    """Wait until nothing is left, or for the longest time; how much is, and how long it took."""
+    """Wait until no job is left, up to the maximum; return how many are left, and the seconds."""
     began = time.monotonic()
     while (left := _count(url, counts.left)) and time.monotonic() - began < DRAIN_SECONDS:
         time.sleep(0.25)
@@ -332,7 +332,7 @@ def _count(url: str, query: str) -> int:
 
 
 def worst_stress(found: dict[str, Any]) -> dict[str, Any]:
-    """The phase with a disturbance in which least was done."""
+    """The phase with a disturbance in which the fewest jobs were done."""
     stress = [phase for phase in found["phases"].values() if phase["is stress"]]
     return min(stress, key=lambda phase: phase["rate"])
 

@@ -29,11 +29,11 @@ START_SECONDS: Final = 60
 END_SECONDS: Final = 15
 TOTAL: Final = "enqueued_total"
 LOG: Final = LATEST / "public.log"
-"""What the processes complain about; much of it is what the disturbance is for."""
+"""The errors of the processes; the disturbances cause most of them."""
 
 
 class Sample(NamedTuple):
-    """One figure of one process, and the middle of the second that it is about."""
+    """One figure of one process, and the middle of its second."""
 
     middle: float
     instance: int
@@ -52,7 +52,7 @@ class Fleet:
         self._readers: list[Thread] = []
         self._lock = Lock()
         self._accepted: dict[int, int] = {}
-        """By process id: what each of them had queued when it last said so."""
+        """By process id: the number of jobs each had queued when it last reported."""
         self.samples: list[Sample] = []
         self.tables: list[str] = []
 
@@ -67,7 +67,7 @@ class Fleet:
 
     @property
     def accepted(self) -> int:
-        """At least so many jobs were queued; those of a killed process's last second are not known."""
+        """The least number of queued jobs; those of a killed process's last second are unknown."""
         return sum(self._accepted.values())
 
     def offer(self, rate: float) -> None:
@@ -117,7 +117,7 @@ class Fleet:
                     self.samples.append(Sample(middle, number, said["metric"], said["value"]))
 
     def start_all(self) -> None:
-        """Return when each of them has done jobs. The first is ahead: it makes the tables."""
+        """Return when each process has done jobs. The first one starts earlier: it creates the tables."""
         for number in range(self._size):
             self.start(number)
             self._wait(lambda: bool(self.tables))
@@ -127,7 +127,7 @@ class Fleet:
         give_up = time.monotonic() + START_SECONDS
         while not condition():
             if time.monotonic() > give_up or any(one.poll() is not None for one in self._running.values()):
-                raise ChildFailed(f"{self._contender.name} did not start to work; see {LOG}")
+                raise ChildFailed(f"{self._contender.name} did not start working; see {LOG}")
             time.sleep(0.05)
 
     def _working(self) -> int:
@@ -141,7 +141,7 @@ class Fleet:
         process.wait()
 
     def stop(self) -> list[int]:
-        """Ask all of them to end; their exit codes, in which -9 is one that did not."""
+        """Ask all processes to end; return their exit codes. One that did not end was killed: -9."""
         for process in self._running.values():
             process.terminate()
         codes: list[int] = []
@@ -160,7 +160,7 @@ class Fleet:
         self._readers.clear()
 
     def dead_rows(self) -> int:
-        """Of all tables that the system writes to while jobs go through."""
+        """The dead rows of all tables that the system writes while jobs run."""
         query = (
             "SELECT coalesce(sum(n_dead_tup), 0) FROM pg_stat_user_tables"
             " WHERE schemaname || '.' || relname = ANY(%s)"
@@ -171,7 +171,7 @@ class Fleet:
 
 
 class Readers:
-    """Connections that read whole tables in one old snapshot each, again and again, as a report would."""
+    """Connections that repeatedly read whole tables in one old snapshot each, as a report would."""
 
     def __init__(self, url: str, tables: Sequence[str], count: int) -> None:
         self._url, self._tables, self._count = url, tables, count

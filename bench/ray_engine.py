@@ -1,4 +1,4 @@
-"""A Ray cluster, through us and bare."""
+"""A Ray cluster, through Trax and on its own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WARM_UP: Final = 40
 
 
 class Connected(RayWorkers):
-    """Stays so from round to round: to connect takes seconds, once in the life of a server."""
+    """Stays open from round to round: connecting takes seconds, once in the life of a server."""
 
     @asynccontextmanager
     async def lifespan(self, _receiver: object) -> AsyncGenerator[None]:

@@ -1,4 +1,4 @@
-"""Bare tasks of a Ray cluster, measured in a process of its own: one that is connected is ended with it."""
+"""Plain tasks of a Ray cluster, in a separate process: Ray ends processes with their cluster."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def main() -> None:
 
 
 def _measure(ray: Any, many: int, single: int, rounds: int) -> tuple[list[float], list[float]]:
-    """Tasks a second, from the first one asked for to the last result; and how long one takes by itself."""
+    """Tasks per second, from the first request to the last result, and the duration of a single task."""
 
     def nothing(number: int) -> None:
         """Do nothing."""

@@ -21,7 +21,7 @@ PAGE: Final = PROJECT / "docs" / "benchmarks.md"
 PICTURES: Final = PROJECT / "docs" / "pictures"
 BENCHES: Final = ("peers", "drain", "enqueue", "pickup", "load", "public", "idle")
 NO_FIGURES: Final = (
-    "## Beside others\n\nNo figures yet: run `make bench ARGS=peers`, then `make bench ARGS=report`.\n"
+    "## Compared with others\n\nNo figures yet: run `make bench ARGS=peers`, then `make bench ARGS=report`.\n"
 )
 HEADS: Final = (
     "",
@@ -39,7 +39,7 @@ LOAD: Final = """## Under a steady load
 
 One process queues single jobs at a steady rate and another one works. Times are from the call that queues to
 the start of the job, in milliseconds. A held snapshot means: another session stays idle in a transaction, so
-that PostgreSQL can remove no dead row.
+that PostgreSQL cannot remove dead rows.
 
 """
 PUBLIC: Final = """## Chaos and pressure, as in the public queue benchmark
@@ -48,10 +48,10 @@ The scenarios of [postgresql-job-queue-benchmarking](https://github.com/hardbyte
 with its contract and its settings of PostgreSQL, in phases of {seconds:.0f} s or more instead of minutes.
 {rate:,} jobs a second are offered, each with 256 bytes and 1 ms of work; the process that works also
 queues. *Before* and *after* are the usual load; *during* is the disturbance, or the part of it in which
-least was done. Rates are jobs done a second. p99 is from the call that queues to the start, over the last
-30 s. *Back after* counts from the end of the disturbance until 90 % of the rate before it. *Left* are jobs
-not done {drain} s after the load ended. *Lost* are jobs that were accepted and are neither done nor left.
-*Ended* says whether the processes ended properly.
+the fewest jobs were done. Rates are jobs done per second. p99 is from the call that queues to the start,
+over the last 30 s. *Back after* counts from the end of the disturbance until 90 % of the rate before it.
+*Left* are jobs not done {drain} s after the load ended. *Lost* are jobs that were accepted and are neither
+done nor left. *Ended* says whether the processes ended properly.
 
 """
 Results = dict[str, Any]
@@ -65,7 +65,7 @@ def main(_options: Options) -> None:
     for file, text in build_charts(results).items():
         (PICTURES / file).write_text(text, encoding="utf-8")
     PAGE.write_text(build_page(results), encoding="utf-8")
-    print(f"{PAGE.relative_to(PROJECT)}, from {', '.join(results) or 'nothing: no bench was run'}")
+    print(f"{PAGE.relative_to(PROJECT)}, from {', '.join(results) or 'no figures: no benchmark was run'}")
 
 
 def build_page(results: Results) -> str:
@@ -95,7 +95,7 @@ def _format_versions(versions: dict[str, str]) -> str:
 
 
 def _peers(figures: Results) -> str:
-    lines = ["## Beside others\n"]
+    lines = ["## Compared with others\n"]
     for chart in CHARTS:
         alternative = f"{chart.title}, {chart.unit}: the table below has the same figures"
         lines.append(f"![{alternative}](pictures/{chart.file})\n")
@@ -135,7 +135,7 @@ def _goals(results: Results) -> str:
         return ""
     idle = results.get("drain", {}).get("figures", {}).get("idle share")
     share = (
-        f"\nDuring a drain, neither Python nor the server worked {spread(idle, '.0%')} of the time.\n"
+        f"\nDuring a drain, Python and the server were both idle {spread(idle, '.0%')} of the time.\n"
         if idle
         else ""
     )

@@ -1,4 +1,4 @@
-"""Have a contender work: every measurement is taken here, in the same way for all of them."""
+"""Measure a contender: every measurement is taken here, in the same way for all contenders."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bench.servers import Place, Servers
 
 PAUSE_SECONDS: Final = 0.05
-"""After each job that is picked up, so that everything is idle again."""
+"""The pause after each job, so that the system is idle again."""
 SAMPLE_SECONDS: Final = 0.005
 BULK: Final = 1_000
 MICROSECONDS: Final = 1e6
@@ -29,25 +29,25 @@ MILLISECONDS: Final = 1e3
 
 
 class Drain(NamedTuple):
-    """What working off a full queue took: jobs a second, and for each job what it cost."""
+    """The figures of draining a full queue: jobs per second, and the cost of each job."""
 
     rate: float
     worker_us: float
     """Processor time of all working processes."""
     server_us: float
-    """Processor time of the database server, everything it does meanwhile included."""
+    """Processor time of the database server, including its background work."""
     wal_bytes: float | None
 
 
 class Intake(NamedTuple):
-    """Jobs a second that come in, many a call and one a call."""
+    """Jobs enqueued per second, with many per call and one per call."""
 
     bulk: float
     single: float
 
 
 class Latency(NamedTuple):
-    """When each job was asked for and when it started, in seconds since the first of so many was offered."""
+    """When each job was enqueued and when it started, in seconds since the first one was enqueued."""
 
     starts: list[tuple[float, float]]
     offered: int
@@ -55,23 +55,23 @@ class Latency(NamedTuple):
 
 
 class Team(NamedTuple):
-    """The processes of a contender: one that queues and watches, and those that work."""
+    """The processes of a contender: a client that queues and polls, and workers."""
 
     client: Child
     workers: list[Child]
     place: Place
 
     def drain(self, jobs: int) -> Drain:
-        """Fill a queue and time it from the word to work until the last end is stored."""
+        """Fill a queue, and measure the time from the command to work until the last result is stored."""
         self.client.ask(f"fill {jobs}", "filled")
-        self.place.settle()
+        self.place.vacuum_and_checkpoint()
         wal, started = self.place.wal_bytes(), time.monotonic()
         for worker in self.workers:
             worker.tell("work")
         for worker in self.workers:
             worker.hear("works")
-        # Processor time counts from here: that of a start belongs to no job. A batch is under way by now, of
-        # which this misses a part.
+        # Processor time counts from here: the start of a process belongs to no job. This misses a part of
+        # the first batch, which has begun by now.
         already, server, cpu = self._count(), self.place.cpu_seconds(), self._cpu_seconds()
         took = self.client.ask("wait", "done") - started
         cpu, server = self._cpu_seconds() - cpu, self.place.cpu_seconds() - server
@@ -89,14 +89,14 @@ class Team(NamedTuple):
         return Intake(self.client.hear("bulk"), self.client.hear("single"))
 
     def pick_up(self, jobs: int) -> list[float]:
-        """Queue one job after the other for a worker that waits; milliseconds from the call to its start."""
+        """Queue single jobs for an idle worker; milliseconds from each call to the start of its job."""
         times: list[float] = []
         for _ in range(jobs + 1):
             time.sleep(PAUSE_SECONDS)
             self.client.tell("tell")
             started = self.workers[0].hear("started")
             times.append((started - self.workers[0].hear("asked")) * MILLISECONDS)
-        return times[1:]  # the first warms up
+        return times[1:]  # the first one is a warm-up
 
     def _count(self) -> int:
         return sum(worker.ask("count", "ran") for worker in self.workers)
@@ -107,12 +107,12 @@ class Team(NamedTuple):
 
 @contextmanager
 def team(servers: Servers, contender: Contender, workers: int = 1) -> Generator[Team]:
-    """Start the processes of a contender in a fresh place, all connected and none of them working."""
+    """Start the processes of a contender on a new database, all connected and none working yet."""
     with (
         servers.place(contender.storage) as place,
         children(1 + workers, contender.python, "bench.adapters", *contender.arguments(place.url)) as started,
     ):
-        for process in started:  # one after the other: the first makes the tables
+        for process in started:  # one after the other: the first one creates the tables
             process.ask("connect", "connected")
         servers.versions[contender.name] = contender.version or "?"
         yield Team(started[0], started[1:], place)
@@ -128,7 +128,7 @@ def drain(servers: Servers, contender: Contender, jobs: int, processes: int = 1)
 
 
 def count_findings(url: str) -> int:
-    """How many findings `trax verify` has in what a benchmark has left behind; not part of any figure."""
+    """The number of findings of `trax verify` after a benchmark; not part of any figure."""
     store = Store(url)
     try:
         return sum(verify(store).counts.values())
@@ -137,7 +137,7 @@ def count_findings(url: str) -> int:
 
 
 def take_in(servers: Servers, contender: Contender, calls: int, singles: int) -> Intake:
-    """Have jobs queued while nobody works."""
+    """Measure enqueueing without a worker."""
     with team(servers, contender, 0) as alone:
         return alone.take_in(calls, singles)
 
@@ -151,7 +151,7 @@ def pick_up(servers: Servers, contender: Contender, jobs: int) -> list[float]:
 def offer(servers: Servers, contender: Contender, rate: int, seconds: int, *, hold: bool = False) -> Latency:
     """Queue single jobs at a steady rate while one process works.
 
-    With `hold`, beside a session that stays in a transaction, so that the server can remove no dead row.
+    With `hold`, another session stays in a transaction, so that the server cannot remove dead rows.
     """
     with team(servers, contender) as (client, (worker,), place):
         worker.ask("work", "works")
@@ -159,7 +159,7 @@ def offer(servers: Servers, contender: Contender, rate: int, seconds: int, *, ho
         with _transaction(place, hold=hold):
             client.tell(f"offer {rate} {seconds}")
             began, ended, offered = client.hear("began"), client.hear("ended"), client.hear("offered")
-            starts = worker.ask("starts", "starts")  # as of the end of the offer: what waits is late
+            starts = worker.ask("starts", "starts")  # as of the end: jobs that still wait are late
         since = [(asked - began, started - began) for asked, started in starts if asked >= began]
         return Latency(since, offered, ended - began)
 
@@ -168,7 +168,7 @@ def idle_share(servers: Servers, contender: Contender, jobs: int) -> float:
     """The share of a drain's time in which neither the worker nor the server uses a processor."""
     with team(servers, contender) as (client, (worker,), place):
         client.ask(f"fill {jobs}", "filled")
-        place.settle()
+        place.vacuum_and_checkpoint()
         worker.ask("work", "works")
         with _sampler([worker.pid, *place.server_pids()]) as samples:
             client.ask("wait", "done")

@@ -25,7 +25,7 @@ SERVER: Final = {
     "autovacuum": "off",
     "shared_buffers": "512MB",
 }
-"""For the server that it is built on; vacuum is run by hand, so that nothing else happens meanwhile."""
+"""Settings of the server it is built on; vacuum is run explicitly, so that nothing else runs meanwhile."""
 INDEXES: Final = """
     SELECT indexdef, format('DROP INDEX trax.%I', indexname) FROM pg_indexes
     WHERE schemaname = 'trax'
@@ -35,11 +35,11 @@ TALLIED: Final = """
     INSERT INTO trax.tally (span, at, train, completed, failed, cancelled, seconds)
     VALUES ('minute', date_trunc('minute', now()), 'train-10', 0, 0, 0, 0)
 """
-"""The totals count as written: adding them up would take longer than everything else."""
+"""Marks the totals as written: computing them would take longer than everything else."""
 
 
 def shrunk(share: float) -> Size:
-    """The same proportions, smaller."""
+    """The same proportions, at a smaller size."""
     return Size(
         runs=int(FULL.runs * share),
         manifests=int(FULL.manifests * share),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import bindparam, text
 
-from bench.databases import database, settle
+from bench.databases import database, vacuum_and_checkpoint
 from bench.figures import goal, spread
 from bench.options import Options
 from trax import Trax, every
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 DUE: Final = 100
 WARM_UP: Final = 10
-"""Rounds before that: a server manages all day, and its statements are prepared by then."""
+"""Rounds before the measured ones: in a server that has run for a while, statements are prepared."""
 NOW: Final = datetime(2027, 3, 1, 12, tzinfo=UTC)
 LATER: Final = NOW + timedelta(days=1)
 SETTINGS: Final = Settings.load({}, {})
@@ -40,7 +40,7 @@ FEW: Final = (1_000, 5_000)
 LARGEST: Final = 1_000_000
 GOAL_MILLISECONDS: Final = 10
 GOAL_FLAT: Final = 2
-"""So many times as long, at most, among the most manifests as among the fewest."""
+"""The goal: the ratio of the times with the most and with the fewest manifests."""
 
 
 def main(options: Options) -> None:
@@ -60,7 +60,7 @@ def main(options: Options) -> None:
 
 
 def _cycles(name: str, urls: dict[int, str], rounds: int) -> None:
-    """Rounds in turn, so that a slow minute of the machine hits every size."""
+    """Measure the sizes in turn in each round, so that a slow minute of the machine affects all of them."""
     stores = {size: _open_store(url, size) for size, url in urls.items()}
     times: dict[int, list[float]] = {size: [] for size in stores}
     committing: list[float] = []
@@ -72,7 +72,7 @@ def _cycles(name: str, urls: dict[int, str], rounds: int) -> None:
                 committing.append(commit * 1000)
     for size in stores:
         print(f"  {name:<11} {DUE} due among {size:>9,}: {spread(times[size], '.1f')} ms")
-    print(f"  {name:<11} of that, one commit to the disk: {spread(committing, '.1f')} ms")
+    print(f"  {name:<11} of which one commit to disk: {spread(committing, '.1f')} ms")
     for store in stores.values():
         store.close()
     _goals(name, times)
@@ -98,14 +98,14 @@ def _open_store(url: str, size: int) -> Store:
     store.open()
     store.run(_fill, size)
     if url.startswith("postgresql"):
-        settle(url)
+        vacuum_and_checkpoint(url)
     else:
         store.run(lambda connection: connection.execute(text("ANALYZE")))
     return store
 
 
 def _fill(connection: Connection, size: int) -> None:
-    """Make manifests that are due tomorrow."""
+    """Create manifests that are due tomorrow."""
     t = tables(connection)
     connection.execute(t.manifest_group.insert().values(id=1, name="all", created_at=NOW, updated_at=NOW))
     constants = {
@@ -143,7 +143,7 @@ def _timed(store: Store, function: Callable[[Connection], None]) -> float:
 
 
 def _touch(connection: Connection) -> None:
-    """The least that makes a commit wait for the disk."""
+    """The smallest change that makes a commit wait for the disk."""
     group = tables(connection).manifest_group
     connection.execute(group.update().values(updated_at=NOW))
 

@@ -1,4 +1,4 @@
-"""The servers that contenders store their jobs in, a fresh place in them, and what they use."""
+"""The servers in which contenders store jobs, a new database in one of them, and the resources it uses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 import psycopg
 
-from bench.databases import database, settle
+from bench.databases import database, vacuum_and_checkpoint
 from bench.processes import parent_pid, tree_cpu_seconds, tree_pids
 from trax.testing import postgres
 
@@ -19,28 +19,28 @@ if TYPE_CHECKING:
 
 Storage = Literal["postgresql", "valkey", "sqlite"]
 VALKEY_SETTINGS: Final = {"appendonly": "yes", "appendfsync": "everysec"}
-"""Without a log on disk, every restart would lose the queue; this is what Valkey's manual suggests."""
+"""Without a log on disk, every restart would lose the queue; Valkey's manual suggests these settings."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """An empty database of a server."""
+    """A new database in a server."""
 
     url: str
     server_pid: int | None = None
     observer: psycopg.Connection[Any] | None = None
 
-    def settle(self) -> None:
-        """Do now what the server would else do while it is measured."""
+    def vacuum_and_checkpoint(self) -> None:
+        """Vacuum, analyze and checkpoint now, so that the server does not do it during the measurement."""
         if self.observer is not None:
-            settle(self.url)
+            vacuum_and_checkpoint(self.url)
 
     def cpu_seconds(self) -> float:
-        """What the server has used so far; nothing where there is no server."""
+        """The processor time of the server so far; 0 without a server."""
         return tree_cpu_seconds(self.server_pid) if self.server_pid is not None else 0
 
     def wal_bytes(self) -> int | None:
-        """How far its log reaches; None where there is none."""
+        """The position of its write-ahead log; None if it has none."""
         if self.observer is None:
             return None
         found = self.observer.execute("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn").fetchone()
@@ -51,11 +51,11 @@ class Place:
 
 
 class Servers:
-    """Each server is started when it is first needed, and stopped with the block."""
+    """Starts each server on first use, and stops them at the end of the block."""
 
     def __init__(self) -> None:
         self.versions: dict[str, str] = {}
-        """Of everything that was measured."""
+        """The version of each contender and server."""
         self._stack = ExitStack()
         self._observer: psycopg.Connection[Any] | None = None
         self._postgresql = ""

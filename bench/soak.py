@@ -1,6 +1,6 @@
-"""`make soak MINUTES=30`: a real fleet under load and faults, and whether anything grows or gets lost.
+"""`make soak MINUTES=30`: run a real fleet under load and faults; check that nothing grows or is lost.
 
-A scheduler and two workers run on PostgreSQL. One worker is killed again and again, sessions of the database
+A scheduler and two workers run on PostgreSQL. One worker is killed repeatedly, sessions of the database
 are ended, and the database restarts; the other processes must survive it all. Memory, threads, files, tasks,
 connections and tables are sampled. At the end the last third of the samples may not exceed the middle third.
 """
@@ -75,7 +75,7 @@ BUSY: Final = """
 
 
 class Tolerance(NamedTuple):
-    """How much more the last third may be than the middle one: a share, and so much in any case."""
+    """How much larger the last third may be than the middle one: a share, and an absolute allowance."""
 
     share: float
     more: float
@@ -93,7 +93,7 @@ TOLERANCES: Final = {
 
 @dataclass
 class Verdict:
-    """What came of it."""
+    """The result of a soak."""
 
     samples: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
     faults: Counter[str] = field(default_factory=Counter[str])
@@ -147,7 +147,7 @@ class SoakedFleet:
         self.start(VICTIM)
 
     def stop(self) -> list[str]:
-        """End all in peace; those that did not."""
+        """Stop all processes; return those that failed to stop cleanly."""
         for process in self.processes.values():
             process.send_signal(signal.SIGTERM)
         codes = {name: process.wait(120) for name, process in self.processes.items()}
@@ -156,7 +156,7 @@ class SoakedFleet:
         return [f"{name} ended with status {code}" for name, code in codes.items() if code]
 
     def sample(self) -> dict[str, float]:
-        """What the processes that nobody kills use."""
+        """The resources of the processes that are not killed."""
         found: dict[str, float] = {}
         tasks = {pid: int(count) for pid, count in map(str.split, self.lines("tasks"))}
         for name, process in self.processes.items():
@@ -177,7 +177,7 @@ class SoakedFleet:
 
 @dataclass
 class Soak:
-    """One soak, from its start to its verdict."""
+    """One soak, from its start to its result."""
 
     server: PostgresServer
     fleet: SoakedFleet
@@ -186,7 +186,7 @@ class Soak:
     accepted: set[int] = field(default_factory=set[int])
 
     async def produce(self) -> None:
-        """Queue jobs, cancel some, and resolve dead letters, for ever; the database may be away."""
+        """Queue jobs, cancel some, and resolve dead letters, until cancelled; the database may be down."""
         number = 0
         while True:
             batch = list(range(number, number + BURST))
@@ -200,7 +200,7 @@ class Soak:
                 await self.app.queue("slow", number)
                 slow = await self.app.executions.list(train="slow", state="in_progress", limit=20)
                 await self.app.executions.cancel([run.id for run in slow])
-                await self.app.dead_letters.acknowledge_all("it is meant to fail")
+                await self.app.dead_letters.acknowledge_all("this job fails on purpose")
             number += BURST
             await asyncio.sleep(BURST_SECONDS)
 
@@ -231,8 +231,8 @@ class Soak:
         self.verdict.broken += over
         return sample
 
-    async def settle(self) -> None:
-        """Let everything that was accepted end, without new work."""
+    async def wait_for_jobs(self) -> None:
+        """Wait until every accepted job has ended, without new jobs."""
         give_up = time.monotonic() + IDLE_SECONDS
         while time.monotonic() < give_up:
             with suppress(TraxError):  # the database restarts, or the scheduler has not declared them yet
@@ -258,7 +258,7 @@ class Soak:
             return connection.execute(statement.encode()).fetchall()
 
     def verify(self) -> None:
-        """Verify the whole history, when all is quiet."""
+        """Verify the whole history after all jobs have ended."""
         store = Store(self.server.url)
         try:
             self.verdict.broken += [finding.text for finding in verify(store).findings]
@@ -267,7 +267,7 @@ class Soak:
 
 
 async def soak(server: PostgresServer, folder: Path, *, seconds: float) -> Verdict:
-    """Let a fleet work for this long, with a fault every minute, or three in all if that is more."""
+    """Run a fleet for this long, with a fault every minute, and at least three."""
     os.environ["TRAX_DATABASE_URL"] = server.url
     from bench.soak_app import app  # it reads the address
 
@@ -284,7 +284,7 @@ async def soak(server: PostgresServer, folder: Path, *, seconds: float) -> Verdi
             task.cancel()
         ended = await asyncio.gather(*tasks, return_exceptions=True)
         one.verdict.broken += [repr(each) for each in ended if not isinstance(each, asyncio.CancelledError)]
-        await one.settle()
+        await one.wait_for_jobs()
         one.verify()
         one.verdict.broken += fleet.stop()
         ran = set(map(int, fleet.lines("ran")))
@@ -294,7 +294,7 @@ async def soak(server: PostgresServer, folder: Path, *, seconds: float) -> Verdi
 
 
 def report(verdict: Verdict) -> str:
-    """A table of the samples: the median of each third, and what was wrong."""
+    """A table of the samples: the median of each third, and the problems found."""
     names = sorted({name for sample in verdict.samples for name in sample})
     lines = [f"{'':<28}{'first third':>14}{'middle':>14}{'last':>14}"]
     for name in names:
@@ -306,8 +306,8 @@ def report(verdict: Verdict) -> str:
     lines.append(f"{verdict.accepted:,} jobs accepted, {len(verdict.lost)} lost; {faults}")
     wrong = [*verdict.grown, *verdict.broken, *(["lost: " + str(verdict.lost[:10])] if verdict.lost else [])]
     if len(verdict.samples) < FEWEST_SAMPLES:
-        lines.append("too short to say whether anything grows")
-    return "\n".join([*lines, *(f"WRONG  {each}" for each in wrong)] + ([] if wrong else ["all is well"]))
+        lines.append("too short to tell whether anything grows")
+    return "\n".join([*lines, *(f"WRONG  {each}" for each in wrong)] + ([] if wrong else ["no problems"]))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -315,7 +315,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=30.0)
     minutes: float = parser.parse_args(arguments).minutes
     if not PROC.is_dir():
-        print("a soak reads /proc, which this system does not have")
+        print("a soak needs /proc, which this system does not have")
         return 2
     with (
         tempfile.TemporaryDirectory(prefix="trax-soak-") as folder,

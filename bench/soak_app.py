@@ -1,4 +1,4 @@
-"""What the fleet of a soak runs: jobs that end, fail, log, give up, and wait to be cancelled."""
+"""The app of a soak: jobs that complete, fail, log, give up, and wait for cancellation."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ app.group(LIMITED, max_active_jobs=LIMIT)
 
 @app.train(retry=RETRY, group=LIMITED)
 async def counted(number: int) -> int:
-    """Every third one fails at first; what succeeds is noted in a file, which outlives its record."""
+    """Every third job fails at first; each success is noted in a file, which outlives its record."""
     run = current()
     assert run is not None
     if number % 3 == 0 and run.attempt == 1:
@@ -59,7 +59,7 @@ async def hopeless(number: int) -> None:
 
 @app.train(max_retries=0)
 async def slow(number: int) -> int:
-    """Until somebody cancels it, or a while."""
+    """Wait until it is cancelled, at most for a while."""
     await asyncio.sleep(60)
     return number
 
@@ -82,6 +82,6 @@ for number in range(5):
 
 
 def _note(file: str, *words: object) -> None:
-    """Add a line at once, so that it is there even if the process is killed after this."""
+    """Write a line at once, so that it exists even if the process is killed right after."""
     with Path(file).open("ab", buffering=0) as lines:
         lines.write(f"{' '.join(map(str, words))}\n".encode())

@@ -1,4 +1,4 @@
-"""SQS, as far as moto is it, through us and bare."""
+"""SQS, as emulated by moto, through Trax and on its own."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def _bare(sqs: Any, queue: str, sizes: Sizes) -> Figures:
 
 
 def _carried(sqs: Any, queue: str, count: int) -> None:
-    """So many messages: all of them there, then all of them here and gone, ten in a call."""
+    """Send this many messages, then receive and delete all of them, ten per call."""
     for start in range(0, count, TEN):
         numbers = range(start, min(start + TEN, count))
         sent = [{"Id": str(number), "MessageBody": str(number)} for number in numbers]

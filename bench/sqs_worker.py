@@ -1,4 +1,4 @@
-"""The worker side of SQS: moto's server, a queue for us and one for bare messages, and a consumer of ours."""
+"""The worker side of SQS: moto's server, a queue for Trax and one for plain messages, and a consumer."""
 
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
 from __future__ import annotations

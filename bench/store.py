@@ -1,4 +1,4 @@
-"""How fast entries come in, beside the raw speed of the same rows through the bare driver."""
+"""How fast entries are written, compared with the same rows through the bare driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a train costs over awaiting its functions."""
+"""The overhead of a train compared with awaiting its functions directly."""
 
 from __future__ import annotations
 

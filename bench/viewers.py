@@ -1,4 +1,4 @@
-"""People who keep a page of the control room open: they listen, and look again when something has changed."""
+"""Viewers of open dashboard pages: they receive change events and fetch their page again."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 VIEWERS: Final = 50
 LOOK_AT: Final = ("/", "/executions", "/", "/queue", "/", "/dead-letters", "/", "/manifests")
-"""By turns: every other one looks at the first page, which costs most."""
+"""In turn: every second viewer has the home page open, which costs most."""
 PACE_SECONDS: Final = 3.0
 CHANGE_SECONDS: Final = 0.25
 LIVE: Final = re.compile(r'data-live="([^"]*)"')
-"""Which changes a part of a page is about."""
+"""The tags of the changes that affect each part of a page."""
 
 
 async def cost(
     address: str, url: str, pids: Sequence[int], *, settle_seconds: float, seconds: float, busy: bool
 ) -> float:
-    """Which share of a core these processes use for all viewers, while much changes or nothing does."""
+    """The share of a core that these processes use for all viewers, while much or nothing changes."""
     viewers = [asyncio.create_task(_view(address, path)) for path in _paths()]
     changing = asyncio.create_task(_change(url)) if busy else asyncio.create_task(asyncio.sleep(0))
     try:
@@ -37,7 +37,7 @@ async def cost(
         await asyncio.sleep(seconds)
         share = (cpu_seconds(*pids) - used) / (time.perf_counter() - started)
         ended = next((task for task in viewers if task.done()), None)
-        assert ended is None, f"a viewer has gone: {ended}"
+        assert ended is None, f"a viewer ended: {ended}"
         return share
     finally:
         for task in (*viewers, changing):
@@ -50,7 +50,7 @@ def _paths() -> list[str]:
 
 
 async def _view(address: str, path: str) -> None:
-    """What live.js does: listen, and after a change look again, though not all the time."""
+    """Do what live.js does: listen for changes, and fetch the page again, but not too often."""
     concerned = {tag for tags in LIVE.findall(await _look(address, path)) for tag in tags.split()}
     async with _asked(address, "/api/v1/events") as events:
         looked_at = 0.0

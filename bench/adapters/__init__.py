@@ -1,6 +1,6 @@
-"""One module for each contender, all with the same verbs, each run in the contender's own environment.
+"""One module per contender, all with the same methods, each run in the contender's own environment.
 
-jobs.py                what the jobs do, and what they saw
+jobs.py                what the jobs do, and what they report
 __main__.py            the process that a benchmark starts: it fills, works, offers or waits, as it is told
 postgresql.py          what the contenders on PostgreSQL share
 trax_jobs.py           Trax
@@ -32,7 +32,7 @@ FILL = 1_000
 
 
 class Adapter(ABC):
-    """What a benchmark asks of a contender; `url` is its database."""
+    """What a benchmark needs of a contender; `url` is its database."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -42,13 +42,13 @@ class Adapter(ABC):
         """Connect, and create the tables if they are missing."""
 
     async def fill(self, jobs: int) -> None:
-        """Queue jobs that do nothing, before the time is taken."""
+        """Queue no-op jobs, before the measurement starts."""
         for done in range(0, jobs, FILL):
             await self.add_many(min(FILL, jobs - done))
 
     @abstractmethod
     async def add_many(self, count: int) -> None:
-        """Queue jobs that do nothing, in the way that suits many at once."""
+        """Queue many no-op jobs, in the fastest way of the contender."""
 
     @abstractmethod
     async def add_one(self) -> None:
@@ -56,19 +56,19 @@ class Adapter(ABC):
 
     @abstractmethod
     async def add_tell(self, asked: float) -> None:
-        """Queue one job that tells when it started, with the moment at which it was asked for."""
+        """Queue one job that reports when it started, and when it was enqueued."""
 
     @abstractmethod
     async def work(self) -> None:
-        """Start to work, and return."""
+        """Start processing jobs, and return."""
 
     @abstractmethod
     async def is_done(self) -> bool:
-        """Whether every job that was queued has ended and its end is stored; must cost next to nothing."""
+        """Whether every queued job has ended and its result is stored; must be very cheap."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Stop working."""
+        """Stop processing jobs."""
 
 
 def run_in_loop(process: Coroutine[Any, Any, None]) -> None:

@@ -1,4 +1,4 @@
-"""The process of a contender: `python -m bench.adapters NAME URL [SETTINGS]`, told what to do in lines."""
+"""The process of a contender, `python -m bench.adapters NAME URL [SETTINGS]`; commands come from stdin."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.01
 CALLERS = 16
-"""How many calls to enqueue are under way at once while jobs are offered at a rate."""
+"""The number of concurrent enqueue calls while jobs are offered at a rate."""
 
 
 async def main(name: str, url: str, settings: str = "{}") -> None:
@@ -49,14 +49,14 @@ async def work(adapter: Adapter) -> None:
 
 
 async def wait(adapter: Adapter) -> None:
-    """Poll until everything is done, and say when that was."""
+    """Poll until all jobs are done, and report when that was."""
     while not await adapter.is_done():  # noqa: ASYNC110 - a row tells nobody
         await asyncio.sleep(POLL_SECONDS)
     say(done=time.monotonic())
 
 
 async def enqueue(adapter: Adapter, calls: int, size: int, singles: int) -> None:
-    """Say how many jobs a second come in, many a call and one a call."""
+    """Report how many jobs per second are enqueued, many per call and one per call."""
     await adapter.add_many(size)  # the first calls pay for what is made once
     await adapter.add_one()
     started = time.perf_counter()
@@ -74,7 +74,7 @@ async def tell(adapter: Adapter) -> None:
 
 
 async def offer(adapter: Adapter, rate: int, seconds: int) -> None:
-    """Queue single jobs at a steady rate, whoever keeps up or not; say how many."""
+    """Queue single jobs at a steady rate, whether the worker keeps up or not; report how many."""
     await asyncio.gather(*(adapter.add_tell(time.monotonic()) for _ in range(CALLERS)))  # to warm up
     count = rate * seconds
     numbers = iter(range(count))

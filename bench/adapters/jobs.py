@@ -1,4 +1,4 @@
-"""What the jobs of every contender do: nothing, or tell when they started."""
+"""What the jobs of every contender do: nothing, or report when they started."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bench.children import say
 ran: int = 0
 """How many jobs ran in this process."""
 starts: list[tuple[float, float]] = []
-"""When each job was asked for and when it started, while `collects`."""
+"""When each job was enqueued and when it started, while `collects`."""
 collects: bool = False
 
 
@@ -19,7 +19,7 @@ def do_nothing(_input: object) -> None:
 
 
 def tell(asked: float) -> None:
-    """Note the start of a job, or say it at once."""
+    """Record the start of a job, or report it at once."""
     started = time.monotonic()
     if collects:
         starts.append((asked, started))
@@ -28,7 +28,7 @@ def tell(asked: float) -> None:
 
 
 def collect() -> None:
-    """Note starts from now on instead of saying them."""
+    """Record starts from now on instead of reporting them."""
     global collects  # noqa: PLW0603
     collects = True
     starts.clear()

@@ -1,4 +1,4 @@
-"""What the contenders on PostgreSQL share: a connection that asks whether everything is done."""
+"""What the contenders on PostgreSQL share: a connection that checks whether all jobs are done."""
 
 from __future__ import annotations
 

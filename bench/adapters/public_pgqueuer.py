@@ -44,7 +44,7 @@ class PublicSystem(System):
     async def work(self) -> None:
         """Like its command line with --restart-on-failure; batches as large as the jobs at once.
 
-        Its own limit of tasks must be twice a batch and makes its query dearer, so that none is set.
+        Its own limit of tasks must be twice a batch and makes its query slower, so none is set.
         """
         while True:
             manager = PgQueuer.from_asyncpg_pool(self._pool).qm

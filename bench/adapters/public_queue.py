@@ -1,6 +1,6 @@
 """An adapter for the public queue benchmark: `python -m bench.adapters.public_queue [SYSTEM]`.
 
-One process that queues jobs at a rate, works them off, and writes its figures as JSON lines, as
+One process that queues jobs at a rate, processes them, and writes its figures as JSON lines, as
 https://github.com/hardbyte/postgresql-job-queue-benchmarking asks in CONTRIBUTING_ADAPTERS.md. Everything is
 set by environment variables; SIGTERM ends it. `public_queue.json` is its static manifest.
 """
@@ -34,17 +34,17 @@ WINDOW_SECONDS: Final = 30
 DEPTH_SECONDS: Final = 1.0
 PAUSE_SECONDS: Final = 0.05
 FAILED_SECONDS: Final = 0.25
-"""Between two calls of a producer whose database is away."""
+"""The pause between two calls of a producer whose database is down."""
 LAST_CALL_SECONDS: Final = 1.5
 OBSERVED: Final = frozenset({"queue_depth", "producer_target_rate"})
-"""What describes the whole fleet; only the first process of it reports these."""
+"""The figures of the whole fleet; only its first process reports them."""
 Job = dict[str, Any]
 RunJob = Callable[[float], Awaitable[None]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Contract:
-    """What the benchmark asks for in this process."""
+    """The options that the benchmark gives this process."""
 
     url: str
     scenario: str = "long_horizon"
@@ -59,7 +59,7 @@ class Contract:
     sample_seconds: int = 5
     instance: int = 0
     rate_file: Path | None = None
-    """Holds the rate of the moment, while the benchmark changes it."""
+    """Contains the current rate, while the benchmark changes it."""
 
     @classmethod
     def from_environment(cls, given: Mapping[str, str]) -> Self:
@@ -86,7 +86,7 @@ class Contract:
         return found
 
     def current_rate(self) -> float:
-        """Jobs a second, as the benchmark wants them at this moment."""
+        """Jobs per second, as the benchmark wants them now."""
         if self.rate_file is not None:
             with suppress(OSError, ValueError):
                 return float(self.rate_file.read_text())
@@ -98,13 +98,13 @@ class Contract:
 
 
 class System(ABC):
-    """A queue that is measured; for each job it calls `run_job` with the moment at which that was made."""
+    """A queue that is measured; for each job it calls `run_job` with the time of its creation."""
 
     NAME: ClassVar[str]
     PACKAGE: ClassVar[str]
     TABLES: ClassVar[Sequence[str]]
     DEPTH: ClassVar[str]
-    """Counts the jobs that wait."""
+    """Counts the waiting jobs."""
 
     def __init__(self, contract: Contract, run_job: RunJob) -> None:
         self.contract, self.run_job = contract, run_job
@@ -115,11 +115,11 @@ class System(ABC):
 
     @abstractmethod
     async def add(self, jobs: Sequence[Job]) -> None:
-        """Queue these, committed on return."""
+        """Queue these jobs; they are committed on return."""
 
     @abstractmethod
     async def work(self) -> None:
-        """Work until it is cancelled."""
+        """Process jobs until cancelled."""
 
     @abstractmethod
     async def close(self) -> None: ...
@@ -138,7 +138,7 @@ class LatencyWindow:
         self._counts[-1][1][float(f"{milliseconds:.3g}")] += 1
 
     def percentiles(self, shares: Sequence[float], now: float) -> list[float]:
-        """The value below which each of these shares lies; 0 where nothing happened."""
+        """The percentile for each of these shares; 0 if nothing happened."""
         oldest = int(now) - (self._counts.maxlen or 0)
         counts: Counter[float] = Counter()
         for second, each in self._counts:
@@ -168,7 +168,7 @@ class Meter:
 
 
 class Pacer:
-    """How many jobs are due: by the time that really passed, not by the number of turns."""
+    """The number of jobs that are due, by the time that has passed, not by the number of turns."""
 
     def __init__(self, now: float) -> None:
         self._then, self._credit = now, 0.0
@@ -182,7 +182,7 @@ class Pacer:
 
 
 async def produce(contract: Contract, system: System, meter: Meter, stopping: asyncio.Event) -> None:
-    """Queue jobs at the rate of the moment, or up to the depth asked for; every call is counted."""
+    """Queue jobs at the current rate, or up to the requested depth; every call is counted."""
     pacer, padding = Pacer(time.monotonic()), "x" * contract.payload_bytes
     while not stopping.is_set():
         count = await _next_batch(contract, meter, pacer)
@@ -211,7 +211,7 @@ async def _next_batch(contract: Contract, meter: Meter, pacer: Pacer) -> int:
 
 
 async def observe(contract: Contract, system: System, meter: Meter) -> None:
-    """Count what waits, again and again, over a connection of its own."""
+    """Count the waiting jobs repeatedly, over a separate connection."""
     pause = PAUSE_SECONDS if contract.mode == "depth-target" else DEPTH_SECONDS
     while True:
         with suppress(psycopg.Error, OSError):
@@ -231,7 +231,7 @@ class Sampler:
         self._then, self._enqueued, self._completed = time.monotonic(), 0, 0
 
     async def run(self) -> None:
-        """Sample at whole multiples of the interval, so that several systems do it at the same moments."""
+        """Sample at whole multiples of the interval, so that several systems sample at the same times."""
         every = self._contract.sample_seconds
         while True:
             tick = (time.time() // every + 1) * every

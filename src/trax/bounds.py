@@ -82,7 +82,7 @@ def load_json(text: str | bytes) -> Any:
     if is_suspect and _depth(value) > MAX_JSON_DEPTH:
         raise ValueError(f"it is nested more than {MAX_JSON_DEPTH} levels deep")
     if (path := _path_to_half_pair(value)) is not None:
-        raise ValueError(f"{path or 'the value itself'}: half of a surrogate pair is not text")
+        raise ValueError(f"{path or 'the value itself'}: a lone surrogate is not valid text")
     return value
 
 

@@ -55,7 +55,7 @@ def test_it_shows_when_manifests_run_how_late_and_what_is_full(
     assert code == 0
     assert out.startswith("Simulated 2 days from 2027-03-01 00:00 UTC with seed 7: 8 runs on 1 server with ")
     assert "\nextract\tgiven\t10 min\t10 min\t0.0%\n" in out
-    assert "last 30 days: load. A run of these takes 1 min, which is a guess" in out
+    assert "last 30 days: load. Their runs are assumed to take 1 min" in out
     assert "\nextract-bremen\t2\t01 Mar 02:10:00\t02 Mar 02:20:00\t10 min\t10 min\t10 min\t0\t0\t0\n" in out
     assert "\netl\t1\t1\t1.5%\n" in out
     assert "\nMon 2027-03-01\t4\t0\t01 Mar 02:22:00\textract-bremen\t22 min\n" in out

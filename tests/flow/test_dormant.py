@@ -274,7 +274,7 @@ async def test_a_dead_letter_refuses_activation_unless_it_is_forced(
 
         await scanning(h, ("load-a", "good"), ("load-b", "B"))
         assert dormant(h) == {"load-b": "B"}
-        assert "manifest 'load-a' was not activated: its dead letter awaits a person" in caplog.messages
+        assert "manifest 'load-a' was not activated: its dead letter awaits an operator" in caplog.messages
 
         await scanning(h, ("load-a", "good"), force=True)
         assert dormant(h) == {"load-a": "good", "load-b": "B"}

@@ -171,7 +171,7 @@ async def test_a_job_that_nobody_takes_is_given_up_with_its_input(yard: Yard) ->
     assert (entry.status, entry.dispatch_attempts) == (QueueStatus.DISPATCHED, 5)
     assert [run.state for run in await yard.records()] == [State.FAILED] * 5
     assert (letter.train, letter.input) == ("work", 7)
-    assert letter.reason == "its dispatch failed 5 times, at last with OSError: no route; it never ran"
+    assert letter.reason == "its hand-over failed 5 times; the last error was OSError: no route; it never ran"
 
     yard.remote.error = None
     assert await yard.app.dead_letters.requeue([letter.id]) == 1
@@ -193,7 +193,7 @@ async def test_a_manifest_that_nobody_takes_gets_a_dead_letter_and_no_failures(y
     (letter,) = await yard.app.dead_letters.list()
     assert (manifest.failure_count, manifest.next_due_at) == (0, None)
     assert (letter.manifest, letter.retry_count) == ("hourly", 0)
-    assert letter.reason == "its dispatch failed 5 times, at last with OSError: no route; it never ran"
+    assert letter.reason == "its hand-over failed 5 times; the last error was OSError: no route; it never ran"
     assert len(await yard.records()) == 5
 
     yard.remote.error = None
@@ -215,7 +215,7 @@ async def test_with_no_attempts_allowed_the_first_failure_is_the_last(impatient:
     entry = await impatient.entry(queued.id)
     (letter,) = await impatient.app.dead_letters.list()
     assert (entry.status, entry.dispatch_attempts) == (QueueStatus.DISPATCHED, 0)
-    assert "its dispatch failed once" in letter.reason
+    assert "its hand-over failed once" in letter.reason
     assert len(await impatient.records()) == 1
 
 

@@ -172,11 +172,16 @@ async def test_whoever_wants_something_of_it_is_told_how_to_bring_it_back(
     await deploy(h, declaring("users"))
     await deploy(h, declaring())
 
-    with pytest.raises(Conflict, match=f"manifest 'users' is retired since 2027-03-01 12:00:00 UTC; {BACK}"):
+    with pytest.raises(
+        Conflict, match=f"manifest 'users' has been retired since 2027-03-01 12:00:00 UTC; {BACK}"
+    ):
         await getattr(app.manifests, verb)("users")
 
     (reason,) = await app.why("users")
-    assert (reason.code, reason.text) == ("retired", f"it is retired since 2027-03-01 12:00:00 UTC: {BACK}")
+    assert (reason.code, reason.text) == (
+        "retired",
+        f"it has been retired since 2027-03-01 12:00:00 UTC: {BACK}",
+    )
 
 
 @in_memory

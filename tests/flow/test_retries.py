@@ -263,7 +263,7 @@ async def test_some_errors_are_given_up_on_at_once(url: str) -> None:
         assert (letter.manifest, letter.status) == ("parse", "awaiting_intervention")
         assert letter.retry_count == 1
         assert letter.reason == (
-            "failed once; trying again would not help after "
+            "failed once; it is not retried after "
             "ValueError: invalid literal for int() with base 10: 'not a number'"
         )
         assert h.queued() == []
@@ -278,7 +278,7 @@ async def test_a_manifest_says_itself_which_errors_it_gives_up_on(url: str) -> N
         await h.manage()
 
         (letter,) = await h.letters()
-        assert letter.reason == "failed 2 times in a row; trying again would not help after KeyError: 'users'"
+        assert letter.reason == "failed 2 times in a row; it is not retried after KeyError: 'users'"
         assert (letter.retry_count, h.queued()) == (2, [])
         assert (await h.manifest("sync")).failure_count == 2
 
@@ -349,7 +349,7 @@ async def test_the_policy_that_travels_with_a_job_says_when_to_give_up(url: str)
         await run_queued(h)
 
         (letter,) = await h.letters()
-        assert letter.reason == "failed once; trying again would not help after KeyError: 'users'"
+        assert letter.reason == "failed once; it is not retried after KeyError: 'users'"
         assert (letter.retry_count, h.queued()) == (1, [])
 
 

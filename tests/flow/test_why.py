@@ -80,7 +80,7 @@ async def test_everything_that_stands_against_a_run_is_told_in_order(url: str) -
 
     assert codes(reasons) == ["disabled", "dead_letter", "group_disabled"]
     assert reasons[1].ids == (letter.id,)
-    assert reasons[1].text == f"dead letter {letter.id} awaits a person"
+    assert reasons[1].text == f"dead letter {letter.id} awaits an operator"
     assert "'people'" in reasons[2].text
 
 

@@ -124,7 +124,7 @@ async def test_a_result_that_comes_too_late_is_logged_and_its_hook_is_dropped(
     assert await depot.flush() == 0
 
     record = await depot.record()
-    (line,) = [each for each in caplog.records if "came too late" in each.getMessage()]
+    (line,) = [each for each in caplog.records if "arrived too late" in each.getMessage()]
     assert (line.levelno, line.__dict__["train"], line.__dict__["metadata_id"], line.__dict__["attempt"]) == (
         logging.WARNING,
         "work",

@@ -354,7 +354,7 @@ async def test_an_error_after_which_no_try_would_help_is_known_by_its_class(far:
     (letter,) = await far.app.dead_letters.list()
     assert (record.failure_exception, record.failure_reason) == ("LookupError", "there is no such thing")
     assert "in end" in str(record.stack_trace)
-    assert "trying again would not help" in letter.reason
+    assert "it is not retried" in letter.reason
 
 
 async def test_a_synchronous_run_is_recorded_once_and_gives_its_output(far: Far) -> None:

@@ -101,7 +101,7 @@ async def test_the_place_of_a_run_whose_process_died_is_free_as_soon_as_its_sile
     office.go_on.set()
     assert await run == 7
     assert await office.record() == record
-    assert "its result (completed) came too late" in caplog.text
+    assert "its result (completed) arrived too late" in caplog.text
 
 
 @pytest.mark.parametrize("case", ["it has never beaten", "it beats again since now", "it beats no more"])

@@ -109,7 +109,7 @@ async def test_a_result_that_comes_too_late_is_refused_and_logged(
 
     (record,) = await yard.records()
     assert (record.state, record.output) == (State.FAILED, None)
-    assert "its result (completed) came too late" in caplog.text
+    assert "its result (completed) arrived too late" in caplog.text
 
 
 async def test_the_manifest_of_a_lost_run_is_tried_again_under_its_policy(url: str) -> None:

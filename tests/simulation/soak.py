@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from tests.support.simulated_promises import BrokenPromise
 from tests.support.simulated_world import PROFILES, run_world
 
-from trax.inspect.simulation import Story
+from trax.inspect.simulation import EventLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -55,7 +55,7 @@ class Totals:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.soak", description=__doc__)
     parser.add_argument("--profile", choices=sorted(PROFILES), default="long")
-    parser.add_argument("--seed", type=int, help="repeat this one, and tell its story")
+    parser.add_argument("--seed", type=int, help="repeat this one, and print its last events")
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--hours", type=float, default=10_000)
     parser.add_argument("--admissions", type=int, default=1_000_000)
@@ -66,9 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return _soak(options)
 
 
-def simulate_world(seed: int, profile: str, story: Story | None = None) -> Totals:
-    """Simulate the world of one seed; raises BrokenPromise with its story."""
-    world = run_world(seed, profile, story=story)
+def simulate_world(seed: int, profile: str, event_log: EventLog | None = None) -> Totals:
+    """Simulate the world of one seed; raises BrokenPromise with its last events."""
+    world = run_world(seed, profile, event_log=event_log)
     return Totals(
         worlds=1,
         hours=world.hours,
@@ -80,13 +80,13 @@ def simulate_world(seed: int, profile: str, story: Story | None = None) -> Total
 
 
 def _repeat(seed: int, profile: str) -> int:
-    story = Story()
+    event_log = EventLog()
     try:
-        totals = simulate_world(seed, profile, story)
+        totals = simulate_world(seed, profile, event_log)
     except BrokenPromise as broken:
         print(broken)
         return 1
-    print(f"{story.tell()}\n\nseed {seed}: every promise held; {totals}")
+    print(f"{event_log.format()}\n\nseed {seed}: every promise held; {totals}")
     return 0
 
 

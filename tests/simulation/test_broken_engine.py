@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 SEEDS = range(1, 7)
 
 
-def story_of_failure() -> str:
+def events_of_failure() -> str:
     """What the first seed says whose simulation fails."""
     for seed in SEEDS:
         try:
@@ -66,22 +66,22 @@ def test_a_late_finisher_that_is_not_refused(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(metadata, "finish", finish_anything)
     monkeypatch.setattr(metadata, "finish_and_commit", finish_anything)
 
-    assert "promise 2" in story_of_failure()
+    assert "promise 2" in events_of_failure()
 
 
 def test_a_limit_of_a_group_that_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Capacity, "group_is_full", is_never)
 
-    assert "promise 4" in story_of_failure()
+    assert "promise 4" in events_of_failure()
 
 
 def test_a_global_limit_that_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Capacity, "free_under_limit", 1000)
 
-    story = story_of_failure()
+    events = events_of_failure()
 
-    assert "promise 4" in story
-    assert "max_active_jobs is" in story
+    assert "promise 4" in events
+    assert "max_active_jobs is" in events
 
 
 def test_a_second_scheduled_entry(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +94,7 @@ def test_a_second_scheduled_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Promises, "_attach", drop_index_and_attach)
     monkeypatch.setattr(decide, "_check_active_runs", does_nothing)
 
-    assert "promise 6" in story_of_failure()
+    assert "promise 6" in events_of_failure()
 
 
 def test_an_order_that_ignores_priorities(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,13 +103,13 @@ def test_an_order_that_ignores_priorities(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(job_dispatcher, "select_within", select_backwards)
 
-    assert "promise 5" in story_of_failure()
+    assert "promise 5" in events_of_failure()
 
 
 def test_an_interrupted_job_that_is_not_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requeue, "put_back", puts_nothing_back)
 
-    assert "promise 1" in story_of_failure()
+    assert "promise 1" in events_of_failure()
 
 
 def test_a_live_worker_that_is_declared_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +120,7 @@ def test_a_live_worker_that_is_declared_lost(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(workers, "delete_lost", delete_too_early)
 
-    assert "promise 7" in story_of_failure()
+    assert "promise 7" in events_of_failure()
 
 
 def test_a_schedule_that_goes_silent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,14 +131,14 @@ def test_a_schedule_that_goes_silent(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(finish.manifest_results, "write", forget_next_due)
 
-    assert "promise 11" in story_of_failure()
+    assert "promise 11" in events_of_failure()
 
 
 def test_records_that_are_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
     both = metadata_cleanup.ADMINISTRATIVE_TRAINS | {"work"}
     monkeypatch.setattr(metadata_cleanup, "ADMINISTRATIVE_TRAINS", both)
 
-    assert "was deleted" in story_of_failure()
+    assert "was deleted" in events_of_failure()
 
 
 def test_a_run_that_is_executed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +150,7 @@ def test_a_run_that_is_executed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(VirtualServer, "_begin", begin_twice)
 
-    assert "promise 2" in story_of_failure()
+    assert "promise 2" in events_of_failure()
 
 
 def test_a_time_that_is_not_the_database_s(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,14 +161,14 @@ def test_a_time_that_is_not_the_database_s(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(Store, "now", late_now)
 
-    assert "not the time of the database" in story_of_failure()
+    assert "not the time of the database" in events_of_failure()
 
 
-def test_a_failure_tells_its_story_and_how_to_repeat_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_shows_its_events_and_how_to_repeat_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Capacity, "group_is_full", is_never)
 
-    story = story_of_failure()
+    events = events_of_failure()
 
-    assert "replay: .venv/bin/python -m tests.simulation.soak --profile short --seed " in story
-    assert "dispatcher: runs " in story
-    assert story == story_of_failure()
+    assert "replay: .venv/bin/python -m tests.simulation.soak --profile short --seed " in events
+    assert "dispatcher: runs " in events
+    assert events == events_of_failure()

@@ -1,6 +1,6 @@
 """The promises hold whatever goes wrong: the real engine, simulated from a few seeds.
 
-`make simulate` does the same for 10,000 hours and a million admissions. A seed that fails tells its last
+`make simulate` does the same for 10,000 hours and a million admissions. A seed that fails prints its last
 events, and the command that repeats it.
 """
 
@@ -14,7 +14,7 @@ from hashlib import sha256
 import pytest
 from tests.support.simulated_world import START, World, run_world
 
-from trax.inspect.simulation import Story
+from trax.inspect.simulation import EventLog
 
 SEEDS = range(1, 5)
 SAME, OTHER = 5, 6
@@ -32,23 +32,23 @@ def check(world: World) -> None:
     assert world.simulation.now > START
 
 
-def digest_of_story(seed: int) -> str:
-    """The story of a whole simulation, and what was counted in it, as one number."""
-    story = Story(keep=None)
-    world = run_world(seed, story=story)
+def digest_of_events(seed: int) -> str:
+    """A digest of all events and counts of a simulation."""
+    event_log = EventLog(keep=None)
+    world = run_world(seed, event_log=event_log)
     check(world)
     counts = sorted({**world.simulation.counts, **world.faults.counts, **world.promises.counts}.items())
-    return sha256(f"{story.tell()}\n{counts}".encode()).hexdigest()
+    return sha256(f"{event_log.format()}\n{counts}".encode()).hexdigest()
 
 
 def test_the_same_seed_gives_the_same_story_in_every_process_and_another_seed_another() -> None:
-    code = f"from tests.simulation.test_promises import *; print(digest_of_story({SAME}))"
+    code = f"from tests.simulation.test_promises import *; print(digest_of_events({SAME}))"
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
 
-    here = digest_of_story(SAME)
+    here = digest_of_events(SAME)
     there = subprocess.run(
         [sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True, timeout=600
     )
 
     assert there.stdout.strip() == here
-    assert digest_of_story(OTHER) != here
+    assert digest_of_events(OTHER) != here

@@ -22,7 +22,7 @@ from tests.support.simulated_promises import BrokenPromise, Promises
 from tests.support.verified import assert_clean_store
 
 from trax.errors import StoreUnavailable, TraxError
-from trax.inspect.simulation import Faults, Simulation, Story, TransactionFault
+from trax.inspect.simulation import EventLog, Faults, Simulation, TransactionFault
 from trax.inspect.virtual_server import VirtualServer
 from trax.settings import Settings
 from trax.store import dialect, store
@@ -44,7 +44,7 @@ HOUR: Final = timedelta(hours=1)
 CALM: Final = timedelta(hours=20)
 """How long everything may take to come to an end after the last fault: the longest of all delays."""
 FAULTS: Final = (
-    TransactionFault.ANSWER_LOST,
+    TransactionFault.RESPONSE_LOST,
     TransactionFault.CRASH_BEFORE,
     TransactionFault.CRASH_AFTER,
     TransactionFault.PAUSE_AFTER,
@@ -145,10 +145,12 @@ def complete(verb: Coroutine[Any, Any, T]) -> T:
 class World:
     """One simulation with everything drawn from its seed."""
 
-    def __init__(self, seed: int, options: WorldOptions | None = None, *, story: Story | None = None) -> None:
+    def __init__(
+        self, seed: int, options: WorldOptions | None = None, *, event_log: EventLog | None = None
+    ) -> None:
         self.options = options or WorldOptions()
         self.seed = seed
-        self.simulation = Simulation(seed, START, story=story)
+        self.simulation = Simulation(seed, START, event_log=event_log)
         self.random = random = self.simulation.random
         self.faults = self.simulation.faults = DrawnFaults(random, self.options.fault_chance)
         self.settings = self._draw_settings()
@@ -261,7 +263,7 @@ class World:
 
     def _count(self, kind: str, text: str, *values: Any) -> None:
         self.faults.counts[kind] += 1
-        self.simulation.tell("world", text, *values)
+        self.simulation.log("world", text, *values)
 
     def _some_server(self) -> VirtualServer | None:
         servers = self.simulation.servers
@@ -325,7 +327,7 @@ class World:
         try:
             return complete(verb)
         except TraxError as refused:
-            self.simulation.tell("world", "refused: %s", type(refused).__name__)
+            self.simulation.log("world", "refused: %s", type(refused).__name__)
             return None
         finally:
             self.simulation.settle(kind)
@@ -409,7 +411,7 @@ class World:
     def _come_to_an_end(self) -> None:
         """No more faults and callers; the last deploy declares nothing. Then nothing may be left."""
         self._is_over = self.faults.is_over = self.work.is_calm = True
-        self.simulation.tell("world", "no more faults; the last deploy declares no manifest")
+        self.simulation.log("world", "no more faults; the last deploy declares no manifest")
         self.simulation.is_database_up = True
         self.code.plans.clear()
         self.code.limits = dict.fromkeys(GROUPS)
@@ -441,14 +443,16 @@ def wrong_clocks(simulation: Simulation) -> Generator[None]:
         yield
 
 
-def run_world(seed: int, profile: str = "short", *, story: Story | None = None) -> World:
-    """Run the world of a seed; a broken promise is raised with its story and the command that repeats it."""
-    world = World(seed, PROFILES[profile], story=story)
+def run_world(seed: int, profile: str = "short", *, event_log: EventLog | None = None) -> World:
+    """Run the world of a seed; a broken promise is raised with its events and the command that repeats it."""
+    world = World(seed, PROFILES[profile], event_log=event_log)
     try:
         with wrong_clocks(world.simulation):
             world.run()
     except Exception as error:
         command = f".venv/bin/python -m tests.simulation.soak --profile {profile} --seed {seed}"
-        told = f"{type(error).__name__}: {error}\n\n{world.simulation.story.tell()}\n\nreplay: {command}"
+        told = (
+            f"{type(error).__name__}: {error}\n\n{world.simulation.event_log.format()}\n\nreplay: {command}"
+        )
         raise BrokenPromise(told) from error
     return world

@@ -289,6 +289,6 @@ async def test_what_is_retired_is_marked_and_listed_apart(url: str) -> None:
 
     assert "/manifests/roast-morning" not in listed.links
     assert "/manifests/roast-morning" in apart.links
-    assert "it is retired since" in page.text
+    assert "it has been retired since" in page.text
     assert "None: the manifest is retired." in page.text
     assert "Run now" not in page.text

@@ -298,7 +298,7 @@ def _show_trains(forecast: Forecast) -> None:
     guessed = [name for name, model in forecast.trains.items() if model.source == "default"]
     known = {name: model for name, model in forecast.trains.items() if name not in guessed}
     if known:
-        say("\nTrains: what their runs take")
+        say("\nTrains: how long their runs take")
         cells = [(name, _source(each), *_train_cells(each)) for name, each in known.items()]
         show_rows(["train", "from", "mean", "median", "fail"], cells)
     if guessed:
@@ -306,7 +306,7 @@ def _show_trains(forecast: Forecast) -> None:
         names = ", ".join(guessed[:NAMED]) + (f" and {more} more" if more > 0 else "")
         say(
             f"\nTrains without a completed run in the last 30 days: {names}. "
-            f"A run of these takes {_seconds_text(seconds)}, which is a guess; give --duration TRAIN=TIME."
+            f"Their runs are assumed to take {_seconds_text(seconds)}; give --duration TRAIN=TIME."
         )
 
 

@@ -97,7 +97,7 @@ def _lines_of_findings(found: Verification) -> Iterator[str]:
         if count > listed:
             yield f"WRONG  {_words(kind)}: {count - listed} more"
     for kind, count in found.undecided.items():
-        yield f"not decided: {_words(kind)}: {count} records do not say enough"
+        yield f"not decided: {_words(kind)}: {count} records lack the data to decide"
 
 
 def _overlap_row(each: Overlap) -> list[str]:

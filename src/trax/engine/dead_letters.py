@@ -132,7 +132,7 @@ class DeadLetterCleanupResult:
 
 @junction
 def purge_resolved_dead_letters(connection: Connection, settings: Settings, now: datetime) -> PurgedLetters:
-    """Delete resolved dead letters past their retention; one that awaits a person is never deleted."""
+    """Delete resolved dead letters past their retention; one that awaits an operator is never deleted."""
     if not settings.auto_purge_dead_letters:
         return PurgedLetters(0)
     before = now - settings.dead_letter_retention_period

@@ -164,7 +164,7 @@ def _log_dead_letter(entry: Any, result: RunResult) -> None:
 def _dead_letter_row(entry: Any, result: RunResult, max_retries: int | None) -> dict[str, Any]:
     """A dead letter for the entry: it failed `max_retries` times, or (None) a retry would not help."""
     times = "once" if entry.attempt == 1 else f"{entry.attempt} times"
-    given_up = f"failed {times}; trying again would not help after {result.error}"
+    given_up = f"failed {times}; it is not retried after {result.error}"
     failed = f"failed {times}, the last time with {result.error}; max_retries is {max_retries}"
     return dead_letters.build_from_entry(
         entry, given_up if max_retries is None else failed, retry_count=entry.attempt

@@ -92,7 +92,7 @@ class ReapedInProgressRuns:
 
 @dataclass(frozen=True, slots=True)
 class UnstartableJobs:
-    """Parked entries given up, and runs put back in the queue, because no live worker accepts them."""
+    """Parked entries given up, and runs returned to the queue, because no live worker accepts them."""
 
     given_up: list[int]
     requeued: list[int]
@@ -145,7 +145,7 @@ class ManagerResult:
     handed_over_again: list[int] = field(default_factory=list[int])
     lost_workers: int = 0
     unstartable: list[int] = field(default_factory=list[int])
-    """Entries given up and runs put back because no live worker accepts them."""
+    """Entries given up and runs returned to the queue because no live worker accepts them."""
     deferred: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """The manifests that this server could not evaluate, and why; they are left to other servers."""
     stale_priorities: bool = False
@@ -246,7 +246,7 @@ def reap_unstartable_jobs(
     settings: Settings,
     now: datetime,
 ) -> UnstartableJobs:
-    """Give up entries parked for too long, and put runs back in the queue that no worker accepts any more."""
+    """Give up entries parked for too long, and return runs to the queue that no worker accepts any more."""
     if manager_input.fleets is None or not (trouble.unstartable and manager_input.fleets.is_sweep_due(now)):
         return UnstartableJobs([], [])
     fleet = manager_input.fleets.load(connection)

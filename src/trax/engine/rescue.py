@@ -1,4 +1,4 @@
-"""Rescue what would wait for ever: runs of lost workers, stale runs, and manifests without a next due time.
+"""Rescue what would wait forever: runs of lost workers, stale runs, and manifests without a next due time.
 
 The watchdog finds the manifests. A run failed from outside counts as a failure of its manifest or job.
 """

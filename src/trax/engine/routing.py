@@ -254,7 +254,7 @@ def park_unstartable(
 
 
 def unpark_startable(connection: Connection, fleets: FleetCache, fleet: WorkerFleet, *, now: datetime) -> int:
-    """Put parked entries back in the queue that a worker now accepts; returns how many."""
+    """Return parked entries to the queue that a worker now accepts; returns how many."""
     if fleet.is_empty or not fleets.is_parked_check_due(now):
         return 0
     available = {key for key in parking.keys(connection) if fleet.is_available(key)}
@@ -298,17 +298,17 @@ def expire_parked(
 def requeue_runs_without_worker(
     connection: Connection, fleet: WorkerFleet, settings: Settings, *, now: datetime
 ) -> list[int]:
-    """Put pending runs back in the queue that no live worker accepts any more; returns their ids."""
+    """Return pending runs to the queue that no live worker accepts any more; returns their ids."""
     if fleet.is_empty:
         return []
     pending = parking.load_unclaimed(connection, created_before=now - settings.worker_lost_after)
     ids = [run.id for run in pending if not fleet.can_start(run.train, run.group)]
     if not ids:
         return []
-    reason = "no live worker accepts it any more; it was put back in the queue"
+    reason = "no live worker accepts it any more; it was returned to the queue"
     cancelled = parking.cancel_unclaimed(connection, ids, reason=reason, now=now)
     requeue.put_back(connection, dict.fromkeys(cancelled), attempts=0)
-    logger.warning("runs %s were put back in the queue: no live worker accepts them any more", ids)
+    logger.warning("runs %s were returned to the queue: no live worker accepts them any more", ids)
     return ids
 
 

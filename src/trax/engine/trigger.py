@@ -79,7 +79,7 @@ def manifest_not_found(external_id: str) -> NotFound:
 
 def manifest_retired_conflict(external_id: str, since: datetime) -> Conflict:
     return Conflict(
-        f"manifest {external_id!r} is retired since {since:%Y-%m-%d %H:%M:%S} UTC; {HOW_TO_RESTORE}"
+        f"manifest {external_id!r} has been retired since {since:%Y-%m-%d %H:%M:%S} UTC; {HOW_TO_RESTORE}"
     )
 
 
@@ -128,7 +128,7 @@ def _is_skipped(row: Any, force: bool) -> bool:  # noqa: FBT001
     elif row.is_active:
         reason = "it has an active run"
     elif row.is_awaiting and not force:
-        reason = "its dead letter awaits a person"
+        reason = "its dead letter awaits an operator"
     if reason:
         name = row.external_id
         logger.warning("manifest %r was not activated: %s", name, reason, extra={"manifest": name})

@@ -43,15 +43,15 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LOGGER: Final = logging.getLogger("trax")
-STORY_LINES: Final = 60
-"""How many of the last events a story keeps by default."""
+EVENT_LOG_LINES: Final = 60
+"""How many of the last events a log keeps by default."""
 
 
 class TransactionFault(Enum):
     """The fault of one transaction of a server."""
 
-    REFUSED = "the database refuses it"
-    ANSWER_LOST = "it is committed, and the answer is lost"
+    REFUSED = "the database rejects it"
+    RESPONSE_LOST = "it is committed, and the response is lost"
     CRASH_BEFORE = "the server crashes, and nothing is committed"
     CRASH_AFTER = "it is committed, and the server crashes"
     PAUSE_AFTER = "it is committed, and the server is suspended"
@@ -91,17 +91,17 @@ class ServerCrash(Exception):
     """The server stops here, and forgets everything in its memory."""
 
 
-class Story:
+class EventLog:
     """The last events of a simulation, in plain words; `keep=None` keeps all of them."""
 
-    def __init__(self, keep: int | None = STORY_LINES) -> None:
+    def __init__(self, keep: int | None = EVENT_LOG_LINES) -> None:
         self._lines: deque[tuple[datetime, str, str, tuple[Any, ...]]] = deque(maxlen=keep)
 
     def add(self, now: datetime, who: str, text: str, *values: Any) -> None:
-        """Add an event. It is formatted only when the story is read."""
+        """Add an event. It is formatted only when the log is read."""
         self._lines.append((now, who, text, values))
 
-    def tell(self) -> str:
+    def format(self) -> str:
         return "\n".join(
             f"{now:%a %d %H:%M:%S}.{now.microsecond // 1000:03d}  {who:<10} {text % values}"
             for now, who, text, values in self._lines
@@ -164,7 +164,7 @@ class Simulation:
         resolution: timedelta | None = None,
         faults: Faults | None = None,
         observer: Observer | None = None,
-        story: Story | None = None,
+        event_log: EventLog | None = None,
     ) -> None:
         self.seed = seed
         self.now = start
@@ -173,7 +173,7 @@ class Simulation:
         self.random = Random(seed)  # noqa: S311 - repeatable, not secret
         self.faults = faults or Faults()
         self.observer = observer or Observer()
-        self.story = story or Story()
+        self.event_log = event_log or EventLog()
         self.servers: list[VirtualServer] = []
         self.is_database_up = True
         self.counts: Counter[str] = Counter()
@@ -279,7 +279,7 @@ class Simulation:
         if fault is TransactionFault.REFUSED or not self.is_database_up:
             raise StoreUnavailable("the database is unavailable")
         if fault is not None and server is not None:
-            self.story.add(self.now, server.name, "%s: %s", step, fault.value)
+            self.event_log.add(self.now, server.name, "%s: %s", step, fault.value)
         if fault is TransactionFault.CRASH_BEFORE:
             raise ServerCrash
         result = self.store.run(function, *args, **kwargs)
@@ -288,8 +288,8 @@ class Simulation:
             raise ServerCrash
         if fault is TransactionFault.PAUSE_AFTER and server is not None:
             server.suspend(self.faults.pause_seconds())
-        if fault is TransactionFault.ANSWER_LOST:
-            raise StoreUnavailable("the answer of the database was lost")
+        if fault is TransactionFault.RESPONSE_LOST:
+            raise StoreUnavailable("the response of the database was lost")
         return result
 
     def settle(self, step: str, server: VirtualServer | None = None) -> None:
@@ -305,9 +305,9 @@ class Simulation:
             raise StoreUnavailable("the database is unavailable")
         return self.store.read(function, *args, **kwargs)
 
-    def tell(self, who: str, text: str, *values: Any) -> None:
-        """Add an event to the story."""
-        self.story.add(self.now, who, text, *values)
+    def log(self, who: str, text: str, *values: Any) -> None:
+        """Add an event to the log."""
+        self.event_log.add(self.now, who, text, *values)
 
     def _deliver(self, topic: Topic, sender: VirtualServer | None) -> None:
         """Wake the loops that wait for this topic, here at once and elsewhere after a notification.

@@ -110,11 +110,11 @@ def options_finding(tables: Sequence[TableStorage]) -> Finding:
         if each.name in BUSY_TABLES and not wanted <= set(each.options)
     }
     if not changed:
-        return Finding("storage options", "the busy tables are vacuumed as Trax sets it")
+        return Finding("storage options", "the busy tables have the storage options that Trax sets")
     name, options = next(iter(changed.items()))
     return Finding(
         "storage options",
-        f"table {name} has not the storage options that Trax sets: {', '.join(options)}",
+        f"table {name} does not have the storage options that Trax sets: {', '.join(options)}",
         f"ALTER TABLE trax.{name} SET ({', '.join(options)})",
     )
 
@@ -131,7 +131,7 @@ def hot_finding(tables: Sequence[TableStorage]) -> Finding:
                     "end transactions that stay open for hours; then VACUUM trax.worker",
                 )
             return Finding("heartbeats", f"{share:.0%} of the heartbeats needed no new index entry")
-    return Finding("heartbeats", "there were few heartbeats so far")
+    return Finding("heartbeats", "too few heartbeats yet to judge")
 
 
 def scan_finding(tables: Sequence[TableStorage]) -> Finding:
@@ -141,11 +141,11 @@ def scan_finding(tables: Sequence[TableStorage]) -> Finding:
             rows = round(table.scanned_rows / table.scans)
             return Finding(
                 "scans",
-                f"table {table.name} was read from its start {table.scans} times, {rows} rows each time",
-                f"ANALYZE trax.{table.name}; if it goes on, find the query with log_min_duration_statement: "
-                "the statements of Trax use indexes",
+                f"table {table.name} was scanned from its start {table.scans} times, {rows} rows each time",
+                f"ANALYZE trax.{table.name}; if this continues, find the query with "
+                "log_min_duration_statement: the statements of Trax use indexes",
             )
-    return Finding("scans", "no large table is read from its start again and again")
+    return Finding("scans", "no large table is scanned from its start repeatedly")
 
 
 def validity_finding(indexes: Sequence[IndexStorage]) -> Finding:

@@ -64,7 +64,7 @@ RETIRE_SECONDS: Final = 60.0
 TOTALS_SECONDS: Final = 600.0
 WATCHDOG_SECONDS: Final = 300.0
 NAMED_RUNS: Final = 6
-"""How many runs a line of the story names at most."""
+"""How many runs a line of the event log names at most."""
 WOKEN_BY: Final = {
     Topic.MANIFEST: ("manage",),
     Topic.WORK_QUEUE: ("dispatch",),
@@ -144,7 +144,7 @@ class VirtualServer:
 
     def crash(self) -> None:
         """Lose everything in memory. The row of the worker stays until other servers miss its heartbeat."""
-        self._simulation.tell(self.name, "is gone; it held runs %s", _list(self.runs))
+        self._simulation.log(self.name, "is gone; it held runs %s", _list(self.runs))
         self._leave()
 
     def suspend(self, seconds: float) -> None:
@@ -156,7 +156,7 @@ class VirtualServer:
         if self.is_stopping:
             return
         self.is_stopping = True
-        self._simulation.tell(self.name, "is asked to stop; it holds runs %s", _list(self.runs))
+        self._simulation.log(self.name, "is asked to stop; it holds runs %s", _list(self.runs))
         self.duties.remove(self.duties.names - {"flush", "heartbeat"})
         self.duties.after(self.parts.settings.shutdown_timeout.total_seconds(), self._interrupt_all)
         self.duties.add("leave", self._try_to_leave, lambda: START_PAUSE, seconds=0.0)
@@ -179,7 +179,7 @@ class VirtualServer:
             self.parts.heartbeat.declares = declaration_digest(self._timetable)
             plan = self._transact("start", self._start_up)
             self._postponed = set(plan.retired.postponed)
-            self._tell("starts; it declares %s manifests", len(self._timetable.manifests))
+            self._log("starts; it declares %s manifests", len(self._timetable.manifests))
         self._register()
         self.duties.remove({"start"})
         poll = partial(interval_seconds, self.parts)
@@ -225,9 +225,9 @@ class VirtualServer:
         if managed is not None:
             if managed.queued or managed.dead_letters:
                 text = "manager: %s entries queued, dead letters %s"
-                self._tell(text, len(managed.queued), _list(managed.dead_letters))
+                self._log(text, len(managed.queued), _list(managed.dead_letters))
             if managed.reaped:
-                self._tell("manager: runs %s lost their worker", _list(managed.reaped))
+                self._log("manager: runs %s lost their worker", _list(managed.reaped))
             if managed.stale_priorities:
                 self._transact("apply_priorities", self._apply_priorities)
             if managed.run_again:
@@ -259,7 +259,7 @@ class VirtualServer:
         dispatched = self._transact("dispatch", self._run_dispatch_cycle)
         if dispatched.metadata_ids or dispatched.claimed:
             text = "dispatcher: runs %s admitted, %s of them started here"
-            self._tell(text, _list(dispatched.metadata_ids), len(dispatched.claimed))
+            self._log(text, _list(dispatched.metadata_ids), len(dispatched.claimed))
         self._begin(dispatched.claimed)
         self._has_refused, self._awaits_slots = dispatched.is_limited, dispatched.is_out_of_slots
         if dispatched.has_waiting_entries and not self._has_leftovers:
@@ -286,7 +286,7 @@ class VirtualServer:
         if request.slots:
             jobs = self._transact("claim", claim.claim, request, now=self._simulation.now)
             if jobs:
-                self._tell("worker: runs %s claimed", _list(job.metadata_id for job in jobs))
+                self._log("worker: runs %s claimed", _list(job.metadata_id for job in jobs))
             self._begin(jobs)
 
     def _flush(self) -> None:
@@ -303,13 +303,13 @@ class VirtualServer:
             self.results = results + self.results
             raise
         for result in results:
-            verdict = "refused: it was taken over"
+            verdict = "refused: the run was reassigned"
             if result.metadata_id in ids:
                 verdict = "written"
             elif result.metadata_id in recorded:
                 verdict = "was written before"
             name = result.failure_exception or ""
-            self._tell("worker: run %s %s %s: %s", result.metadata_id, result.kind.value, name, verdict)
+            self._log("worker: run %s %s %s: %s", result.metadata_id, result.kind.value, name, verdict)
         self._on_slots_free()
         if "dispatch" in self.duties and self._has_refused:
             self.duties.request("dispatch")
@@ -318,7 +318,7 @@ class VirtualServer:
             self._transact("announce", announce_capacity)
 
     def _heartbeat(self) -> None:
-        """Send a heartbeat; stop runs that were asked to stop, and put back orphans."""
+        """Send a heartbeat; stop runs that were asked to stop, and return orphans to the queue."""
         before = self._claims.snapshot([*self.runs, *(result.metadata_id for result in self.results)])
         is_registered, held = self._transact("heartbeat", self._record_heartbeat)
         settings, now = self.parts.settings, self._simulation.now
@@ -344,7 +344,7 @@ class VirtualServer:
         return is_registered, claim.load_held_runs(connection, self.worker_id)
 
     def _register_again(self) -> None:
-        self._tell("worker %s missed its heartbeat; it registers again", self.worker_id)
+        self._log("worker %s missed its heartbeat; it registers again", self.worker_id)
         for run_id in list(self.runs):
             self._end_early(run_id, Interrupted("the worker missed its heartbeat"))
         self._register()
@@ -364,7 +364,7 @@ class VirtualServer:
             "watchdog", repair_silent_manifests, self.parts.settings, now=self._simulation.now
         )
         if repaired:
-            self._tell("watchdog: manifests %s had no next due time", _list(repaired))
+            self._log("watchdog: manifests %s had no next due time", _list(repaired))
         self._simulation.counts["repaired manifests"] += len(repaired)
 
     def _add_totals(self) -> float | None:
@@ -420,7 +420,7 @@ class VirtualServer:
 
     def _put_back(self, runs: Iterable[Claimed | HeldRun]) -> None:
         for run in runs:
-            self._tell("run %s is held, but not known here; it is put back", run.metadata_id)
+            self._log("run %s is held, but not known here; it is returned to the queue", run.metadata_id)
             self.results.append(self._build_result(run, Interrupted("orphaned")))
             self.duties.request("flush")
 
@@ -440,7 +440,7 @@ class VirtualServer:
             if self.is_registered:
                 self._transact("announce", announce_capacity)
                 self._transact("leave", workers.remove, self.worker_id)
-            self._tell("has stopped")
+            self._log("has stopped")
             self._leave()
 
     # what a process keeps in its memory
@@ -480,8 +480,8 @@ class VirtualServer:
     def _transact(self, step: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return self._simulation.transact(self, step, function, *args, **kwargs)
 
-    def _tell(self, text: str, *values: Any) -> None:
-        self._simulation.tell(self.name, text, *values)
+    def _log(self, text: str, *values: Any) -> None:
+        self._simulation.log(self.name, text, *values)
 
     def _leave(self) -> None:
         self.is_alive = False
@@ -492,7 +492,7 @@ class VirtualServer:
 
 
 def _list(ids: Iterable[Any]) -> str:
-    """The first of these ids, for the story."""
+    """The first of these ids, for the event log."""
     known = list(ids)
     more = f" and {len(known) - NAMED_RUNS} more" if len(known) > NAMED_RUNS else ""
     return (", ".join(map(str, known[:NAMED_RUNS])) or "none") + more

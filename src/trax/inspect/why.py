@@ -135,11 +135,13 @@ def _rest_reason(manifest: Manifest, reason: str, code: str, occupant: ManifestA
     match code:
         case "dead_letter":
             letters = ", ".join(map(str, occupant.dead_letter_ids))
-            return Reason(code, f"dead letter {letters} awaits a person", ids=occupant.dead_letter_ids)
+            return Reason(code, f"dead letter {letters} awaits an operator", ids=occupant.dead_letter_ids)
         case "parent" | "parent_closed" if manifest.depends_on:
             return Reason(code, f"{reason} (it depends on {manifest.depends_on!r})")
         case "retired" if manifest.retired_at:
-            return Reason(code, f"it is retired since {format_time(manifest.retired_at)}: {HOW_TO_RESTORE}")
+            return Reason(
+                code, f"it has been retired since {format_time(manifest.retired_at)}: {HOW_TO_RESTORE}"
+            )
         case "group_disabled":
             return Reason(code, f"its group {manifest.group!r} is disabled")
         case _:

@@ -31,7 +31,7 @@ SPACE: Final = re.compile(r"\s+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A job that failed for good and awaits a person, who requeues or acknowledges it."""
+    """A job that failed for good and awaits an operator, who requeues or acknowledges it."""
 
     id: int
     """Its id."""

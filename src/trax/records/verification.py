@@ -78,7 +78,7 @@ class KeyOverlap:
 class Verification:
     """What the history shows. `counts` has all findings by kind; `findings` the first of each kind.
 
-    `undecided` counts by kind what may be a finding, where the records do not say enough.
+    `undecided` counts by kind what may be a finding, where the records lack the data to decide.
     """
 
     at: datetime

@@ -323,7 +323,7 @@ def _put_back_or_give_up(
 
 
 def _put_back(connection: Connection, moments: dict[int, datetime]) -> None:
-    """Put them back in one statement, or one by one if one is refused: a newer entry may have replaced it."""
+    """Return entries to the queue in one statement, or one by one if a newer entry replaced one."""
     if not moments:
         return
     try:
@@ -373,7 +373,7 @@ def _give_up(
 
 def _reason(attempts: int, error: str) -> str:
     times = "once" if attempts == 1 else f"{attempts} times"
-    return f"its dispatch failed {times}, at last with {error}; it never ran"
+    return f"its hand-over failed {times}; the last error was {error}; it never ran"
 
 
 async def withdraw(

@@ -113,7 +113,7 @@ def _check_operator_hold(manifest: ManifestState) -> ToRest | None:
     if not manifest.enabled and not manifest.is_retired:
         return ToRest("it is disabled", "disabled")
     if manifest.has_awaiting_dead_letter:
-        return ToRest("its dead letter awaits a person", "dead_letter")
+        return ToRest("its dead letter awaits an operator", "dead_letter")
     return None
 
 
@@ -312,7 +312,7 @@ def _give_up_reason(manifest: LockedManifest, result: RunResult) -> str | None:
     """Why the failure is not retried, or None. The manifest's retry policy overrides the train's."""
     policy = RetryPolicy.from_json(manifest.retry)
     is_final = should_give_up(policy, result.raised, default=result.gives_up)
-    return f"trying again would not help after {result.error}" if is_final else None
+    return f"it is not retried after {result.error}" if is_final else None
 
 
 def _apply_cancellation(manifest: LockedManifest, result: RunResult, ended_at: datetime) -> LockedManifest:

@@ -54,7 +54,7 @@ class Listener:
     def close(self) -> None:
         """Stop listening. Does not wait for a connection attempt in progress."""
         self._wake_up.wake()
-        self._is_closed.set()  # last: the thread closes the bell once it sees this
+        self._is_closed.set()  # last: the thread closes the waker once it sees this
         self._thread.join(CLOSE_SECONDS)
 
     def _run(self) -> None:

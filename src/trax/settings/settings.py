@@ -149,7 +149,7 @@ class Settings(BaseModel):
     worker_lost_after: Annotated[Time, Field(ge=SECOND / 5, le=DAY)] = timedelta(seconds=20)
     """After this time without a heartbeat a worker's runs fail; longer than `heartbeat_interval`."""
     shutdown_timeout: GracePeriod = timedelta(seconds=30)
-    """How long a stopping worker waits for its runs to end before it puts them back in the queue."""
+    """How long a stopping worker waits for its runs to end before it returns them to the queue."""
 
     max_concurrent_runs: AtLeastOne | None = None
     """The maximum number of concurrent `app.run` calls in one process; the others wait. None: no limit."""

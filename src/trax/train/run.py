@@ -238,4 +238,4 @@ def _run_to_end(coroutine: Coroutine[Any, Any, T]) -> T:
         return end.value
     finally:
         coroutine.close()
-    raise RuntimeError("a blocking run awaited something")
+    raise RuntimeError("a blocking run must not await anything")

@@ -70,25 +70,26 @@ class RunProgress:
     stop_check_at = 0.0
     _steps: list[tuple[str, float]] | None = None
     _store: Store | None = None
-    _token: Cancellation | None = None
+    built_token: Cancellation | None = None
+    """Its token, if one was built: see `token`."""
 
     def __init__(self, metadata_id: int, external_id: str, token: Cancellation | None = None) -> None:
         self.metadata_id = metadata_id
         self.external_id = external_id
-        self._token = token
+        self.built_token = token
 
     @property
     def token(self) -> Cancellation:
         """Asks the run to stop. Built when it is first needed: most runs never need it."""
-        if self._token is None:
+        if self.built_token is None:
             with _lock:
-                if self._token is None:
-                    self._token = self._new_token()
-        return self._token
+                if self.built_token is None:
+                    self.built_token = self._new_token()
+        return self.built_token
 
     @property
     def is_stop_requested(self) -> bool:
-        return self._token is not None and self._token.requested
+        return self.built_token is not None and self.built_token.requested
 
     def _new_token(self) -> Cancellation:
         return Cancellation()
@@ -299,7 +300,7 @@ def can_compile(train: Train[Any, Any]) -> bool:
     return all(step.is_async and not step.is_short_circuit for step in train.plan.steps)
 
 
-def compile_runner(  # noqa: C901, PLR0915 - as below
+def compile_runner(  # noqa: C901 - the steps are one function, as below
     prepared: PreparedTrain,
     parts: Parts,
     store: Store,
@@ -311,33 +312,22 @@ def compile_runner(  # noqa: C901, PLR0915 - as below
     """The coroutine function that executes the runs of a train which `can_compile`, each in its own context.
 
     `invalid_result` builds the result of an input that cannot be decoded, `other_result` that of every
-    outcome but success.
+    outcome but success. Each call costs time, so the steps of a run are a loop in one function.
     """
-    plan, run_log = prepared.train.plan, parts.run_log
-    name, activator, count_run = prepared.train.name, parts.activator, parts.counters.count_run
-    decode, input_to_save, output_to_save = (
-        prepared.codec.decode,
-        prepared.input_to_save,
-        prepared.output_to_save,
-    )
-    steps, store_input, find_result = plan.steps, plan.store_input, plan.find_result
-    only_junction, has_steps_to_observe = prepared.only_junction, prepared.has_steps_to_observe
+    train, run_log, count_run = prepared.train, parts.run_log, parts.counters.count_run
+    decode, has_steps_to_observe = prepared.codec.decode, prepared.has_steps_to_observe
+    steps, store_input, find_result = train.plan.steps, train.plan.store_input, train.plan.find_result
+    begin = _compile_begin(prepared, parts, store)
+    success_result = _compile_success_result(prepared, worker_id)
 
-    async def execute(run: ActiveRun[Claimed]) -> RunResult:  # noqa: C901, PLR0912 - every call costs time
+    async def execute(run: ActiveRun[Claimed]) -> RunResult:
         job = run.job
-        text = job.input
         try:
-            value = decode(text or "null")
+            value = decode(job.input or "null")
         except TraxError as error:
             return invalid_result(job, error)
-        run.activator = activator
-        run.is_bound = True
-        set_current(run)
-        run_log.open_run(store, run)
-        if text and (kept := input_to_save(text)) is not text:
-            run.replaced_input = (kept,)
-        if only_junction is not None:
-            run.current = only_junction, run.began
+
+        begin(run)
         memory: Memory = {}
         step: PlanStep | None = None
         outcome: Outcome[Any] | None = None
@@ -348,8 +338,8 @@ def compile_runner(  # noqa: C901, PLR0915 - as below
                 for place, step in enumerate(steps):
                     if has_steps_to_observe and (pending := run.enter(step.name)) is not None:
                         await pending
-                    if run.is_stop_requested:
-                        run.token.raise_if_requested()
+                    if (token := run.built_token) is not None:
+                        token.raise_if_requested()
                     try:
                         arguments = [memory[key] for key in step.keys]
                     except KeyError:
@@ -360,18 +350,52 @@ def compile_runner(  # noqa: C901, PLR0915 - as below
                     step = None
                     output = find_result(memory)
             except BaseException as error:  # noqa: BLE001 - most errors are an outcome
-                outcome = _outcome_of(prepared.train, run, step, error)
+                outcome = _outcome_of(train, run, step, error)
             if rest is not None:
-                outcome = await _run_rest(prepared.train, run, memory, rest)
+                outcome = await _run_rest(train, run, memory, rest)
         finally:
             run.is_bound = False
-            if run.is_stop_requested:
+            if (token := run.built_token) is not None and token.requested:
                 run.unbind()
             junctions = run_log.end_run(run)
             run_log.close_run(run)
-        count_run(name, perf_counter() - run.began, job.waited_seconds)
-        if outcome is not None:
-            return other_result(job, prepared, outcome, junctions)
+
+        count_run(train.name, perf_counter() - run.began, job.waited_seconds)
+        if outcome is None:
+            return success_result(job, output, junctions)
+        return other_result(job, prepared, outcome, junctions)
+
+    return execute
+
+
+def _compile_begin(
+    prepared: PreparedTrain, parts: Parts, store: Store
+) -> Callable[[ActiveRun[Claimed]], None]:
+    """The function that makes a run the current one, starts its clock and decides what is saved of it."""
+    open_run, activator = parts.run_log.open_run, parts.activator
+    input_to_save, only_junction = prepared.input_to_save, prepared.only_junction
+
+    def begin(run: ActiveRun[Claimed]) -> None:
+        run.activator = activator
+        run.is_bound = True
+        set_current(run)
+        open_run(store, run)
+        text = run.job.input
+        if text and (kept := input_to_save(text)) is not text:
+            run.replaced_input = (kept,)
+        if only_junction is not None:
+            run.current = only_junction, run.began
+
+    return begin
+
+
+def _compile_success_result(
+    prepared: PreparedTrain, worker_id: int
+) -> Callable[[Claimed, Any, str | None], RunResult]:
+    """The function that builds the result of a completed run from its output and junction timings."""
+    name, output_to_save = prepared.train.name, prepared.output_to_save
+
+    def success_result(job: Claimed, output: Any, junctions: str | None) -> RunResult:
         return _new_result(
             RunResult,
             (
@@ -388,7 +412,7 @@ def compile_runner(  # noqa: C901, PLR0915 - as below
             ),
         )
 
-    return execute
+    return success_result
 
 
 def _train_run(train: Train[Any, Any], run: ActiveRun[Claimed]) -> TrainRun:

@@ -64,7 +64,7 @@ class Hooks:
         return self._register("on_failed", hook)
 
     def on_cancelled(self, hook: HookT) -> HookT:
-        """Called when a run was cancelled, or interrupted and put back to the queue."""
+        """Called when a run was cancelled, or interrupted and returned to the queue."""
         return self._register("on_cancelled", hook)
 
     def on_state_changed(self, hook: HookT) -> HookT:

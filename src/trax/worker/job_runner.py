@@ -327,7 +327,7 @@ class JobRunner:
         if span is not None:
             observer = span.observer(train, observer, run.token, is_here=is_here)
         if not is_here:
-            return self._attempt_elsewhere(train, run, self._build_desk(run, observer), reference)
+            return self._attempt_elsewhere(train, run, self._build_handlers(run, observer), reference)
         return _attempt_here(train, run, value, observer)
 
     def _add_follow_up(
@@ -359,7 +359,7 @@ class JobRunner:
         return self._result_without_run(job, Interrupted(reason))
 
     def orphan_result(self, job: HeldRun) -> RunResult:
-        """The result of an orphan, a run claimed without this worker's knowledge: put back, or cancelled."""
+        """The result of an orphan, a run that this worker holds without knowing: requeued, or cancelled."""
         if job.cancel_reason is CancelReason.REQUESTED:
             return self._result_without_run(job, Cancelled("cancelled by request"))
         return self._result_without_run(
@@ -375,20 +375,20 @@ class JobRunner:
         self,
         train: Train[Any, Any],
         run: ActiveRun[Claimed],
-        desk: RequestHandlers,
+        handlers: RequestHandlers,
         reference: TrainReference | None,
     ) -> Awaitable[Outcome[Any]]:
-        """Execute remotely or in a child process; progress, logs and activations arrive at the desk."""
+        """Execute remotely or in a child process; `handlers` get progress, log lines and activations."""
         text = run.job.input or "null"
         if self._executor is not None:
-            return self._executor.attempt(train, text, run.run, desk)
+            return self._executor.attempt(train, text, run.run, handlers)
         assert self._processes is not None  # noqa: S101 - checked by the caller
         assert reference is not None  # noqa: S101
         facts = {name: getattr(run.run, name) for name in RUN_FIELDS}
         work = ExecuteRequest(reference, text, facts, logging.getLogger().getEffectiveLevel())
-        return self._processes().attempt(work, run.token, desk)
+        return self._processes().attempt(work, run.token, handlers)
 
-    def _build_desk(self, run: ActiveRun[Claimed], observer: Observer | None) -> RequestHandlers:
+    def _build_handlers(self, run: ActiveRun[Claimed], observer: Observer | None) -> RequestHandlers:
         """The callbacks for a run that is executed in another process."""
 
         def activate(wanted: list[tuple[str, Any]], force: bool) -> int:  # noqa: FBT001 - as in the message

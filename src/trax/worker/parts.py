@@ -114,10 +114,7 @@ class Parts:
     @property
     def routing(self) -> Routing:
         """Which submitter each registered train goes to, for the dispatcher."""
-        last, count = self.submitters.last_routing, len(self.trains)
-        if last is None or last[0] != count:  # trains are added, never changed or removed
-            last = self.submitters.last_routing = count, self.submitters.build_routing(self.trains)
-        return last[1]
+        return self.submitters.routing_of(self.trains)
 
     @property
     def routes_json(self) -> str:
@@ -287,7 +284,7 @@ def _activate(
 
     if not metadata.is_in_progress(connection, run.metadata_id):
         raise RunInterrupted(
-            f"run {run.metadata_id} is no longer in progress (put back or ended); nothing was activated"
+            f"run {run.metadata_id} has ended or was returned to the queue; nothing was activated"
         )
     now = store.now(connection)
     return trigger.activate(connection, str(run.manifest), targets, settings, force=force, now=now)

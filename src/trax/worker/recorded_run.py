@@ -41,10 +41,10 @@ Out = TypeVar("Out")
 
 
 class RemoteExecutor(Protocol):
-    """Executes one run remotely. Its progress, log lines and activations arrive through the desk."""
+    """Executes one run remotely. Its progress, log lines and activations are passed to the handlers."""
 
     def attempt(
-        self, train: Train[Any, Any], text: str, run: Run, desk: RequestHandlers
+        self, train: Train[Any, Any], text: str, run: Run, handlers: RequestHandlers
     ) -> Awaitable[Outcome[Any]]: ...
 
 
@@ -257,7 +257,7 @@ class RecordedRun(Generic[Out]):
             final_batch.write(connection, now=now)
         if not metadata.finish(connection, [result], now=now):
             logger.warning(
-                "run %s: its result (%s) came too late; worker %s missed its heartbeat and the run was ended",
+                "run %s: its result (%s) arrived too late: worker %s missed its heartbeat, so the run failed",
                 result.metadata_id,
                 result.state,
                 result.worker_id,

@@ -1,6 +1,6 @@
 """Write the results of runs to the database in batches, then call the hooks.
 
-While the database cannot write (fail-over, full disk, lock, missing table), a result is put back and retried
+While the database cannot write (fail-over, full disk, lock, missing table), a result is kept and retried
 until it is written unchanged. Only a result whose content is rejected becomes a failure.
 """
 
@@ -194,7 +194,7 @@ class ResultWriter:
         for result in refused:
             if result.metadata_id not in before:
                 logger.warning(
-                    "run %s: its result (%s) came too late and is not recorded; the run was taken over",
+                    "run %s: its result (%s) arrived too late and is not recorded: the run was reassigned",
                     result.metadata_id,
                     result.state,
                     extra=_extra(result),
@@ -207,7 +207,7 @@ class ResultWriter:
     ) -> tuple[list[RunResult], dict[int, Exception]]:
         """Write one by one: a run whose result is rejected fails with the reason, the others are recorded.
 
-        Results that cannot be written for another reason are put back, and returned with the error.
+        Results that cannot be written for another reason are kept for a retry, and returned with the error.
         """
         written: list[RunResult] = []
         kept: dict[int, Exception] = {}

@@ -104,7 +104,7 @@ def test_a_name_that_is_nobody_s_is_refused_with_those_there_are() -> None:
     submitters.add(Remote("cluster"))
 
     with pytest.raises(
-        DefinitionError, match=r"no submitter 'clutser'; did you mean 'cluster'.*known are local, cluster"
+        DefinitionError, match=r"no submitter 'clutser'; did you mean 'cluster'.*known: local, cluster"
     ):
         submitters.check([a_train(submitter="clutser")])
 
@@ -126,7 +126,7 @@ def test_two_submitters_cannot_have_one_name() -> None:
 
 
 def test_the_name_of_our_own_workers_is_taken() -> None:
-    with pytest.raises(DefinitionError, match="means our own workers"):
+    with pytest.raises(DefinitionError, match="is reserved for Trax's own workers"):
         Submitters().add(Remote(LOCAL))
 
 

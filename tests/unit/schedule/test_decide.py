@@ -73,11 +73,11 @@ def test_what_is_due_is_queued_for_its_occurrence_with_its_groups_priority() -> 
     ("changes", "reason"),
     [
         ({"enabled": False}, "it is disabled"),
-        ({"has_awaiting_dead_letter": True}, "its dead letter awaits a person"),
+        ({"has_awaiting_dead_letter": True}, "its dead letter awaits an operator"),
         ({"has_queued_entry": True}, "it already has a queued entry"),
         ({"active_runs": 1}, "1 of at most 1 runs are active"),
         ({"group_enabled": False}, "its group is disabled"),
-        ({"has_awaiting_dead_letter": True, "failure_count": 3}, "its dead letter awaits a person"),
+        ({"has_awaiting_dead_letter": True, "failure_count": 3}, "its dead letter awaits an operator"),
         ({"has_queued_entry": True, "failure_count": 2}, "it already has a queued entry"),
         ({"active_runs": 1, "failure_count": 2}, "1 of at most 1 runs are active"),
         ({"enabled": False, "failure_count": 3}, "it is disabled"),
@@ -171,9 +171,9 @@ def test_a_dead_letter_states_both_numbers(failures: int, reason: str) -> None:
 
 
 def test_what_trying_again_would_not_help_gives_up_with_the_failures_it_really_had() -> None:
-    manifest = standing(failure_count=1, max_retries=3, gave_up_reason="trying again would not help")
+    manifest = standing(failure_count=1, max_retries=3, gave_up_reason="it is not retried")
 
-    assert decide(manifest, RULES, TEN) == ToDeadLetter("failed once; trying again would not help", 1)
+    assert decide(manifest, RULES, TEN) == ToDeadLetter("failed once; it is not retried", 1)
 
 
 @pytest.mark.parametrize(

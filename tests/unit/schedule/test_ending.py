@@ -154,7 +154,7 @@ def test_the_manifests_policy_says_whether_to_give_up_and_else_the_train(
 
     change = after(replace(HELD, retry=retry), failure)
 
-    reason = "trying again would not help after ValueError: no" if gives_up else None
+    reason = "it is not retried after ValueError: no" if gives_up else None
     assert (change.gave_up_reason, change.failure_count) == (reason, 2)
 
 
@@ -252,7 +252,7 @@ def test_the_run_that_gave_up_is_remembered_beside_one_that_merely_fails_after_i
     change = after(HELD, gave_up, end(ResultKind.FAILURE, 8))
 
     assert (change.gave_up_reason, change.failed_metadata_id) == (
-        "trying again would not help after No: way",
+        "it is not retried after No: way",
         7,
     )
 

@@ -254,7 +254,7 @@ class NoActivator:
 def _facts(body: Mapping[str, Any]) -> dict[str, Any]:
     facts = body.get("facts")
     if not isinstance(facts, dict):
-        raise CallDenied(400, "the body has no facts about the run")
+        raise CallDenied(400, "the body has no object 'facts' that describes the run")
     known = cast("dict[str, Any]", facts)
     moment = known.get("scheduled_for")
     try:

@@ -130,13 +130,13 @@ class HttpWorkers:
         return [_refusal(next(claimed)) if answer is None else answer for answer in answers]
 
     async def attempt(
-        self, train: Train[Any, Any], text: str, run: Run, desk: RequestHandlers
+        self, train: Train[Any, Any], text: str, run: Run, handlers: RequestHandlers
     ) -> Outcome[Any]:
         """Execute a run at the endpoint and stream it until it ends; cancelling disconnects."""
         facts = {name: getattr(run, name) for name in RUN_FIELDS}
         body = _request_body(text, train=train.name, facts=facts)
         outcome = self._stream_outcome(
-            "execute", body, train, run.external_id, desk, decode=_decode_output_or_none
+            "execute", body, train, run.external_id, handlers, decode=_decode_output_or_none
         )
         try:
             return await await_cancellable(run.cancellation, outcome)
@@ -173,7 +173,7 @@ class HttpWorkers:
         body: bytes,
         train: Train[Any, Any],
         external_id: str,
-        desk: RequestHandlers,
+        handlers: RequestHandlers,
         *,
         decode: Callable[[Train[Any, Any], str], Any],
     ) -> Outcome[Any]:
@@ -185,7 +185,7 @@ class HttpWorkers:
                 )
                 if outcome is not None:
                     return outcome
-                await _relay_events(message, desk)
+                await _relay_events(message, handlers)
         raise RemoteLost(f"{self._far.address} ended its response before the run ended")
 
 
@@ -193,12 +193,12 @@ def _refusal(taken: bool | TraxError) -> SubmissionResult:  # noqa: FBT001
     return taken if isinstance(taken, TraxError) else None
 
 
-async def _relay_events(message: Mapping[str, Any], desk: RequestHandlers) -> None:
+async def _relay_events(message: Mapping[str, Any], handlers: RequestHandlers) -> None:
     """Pass log lines and progress on. Unknown events, of a newer endpoint, are ignored."""
     for what, value in message.items():
-        if what not in desk:
+        if what not in handlers:
             continue
-        done = desk[what](*_arguments(what, value))
+        done = handlers[what](*_arguments(what, value))
         if inspect.isawaitable(done):
             await done
 

@@ -1,4 +1,4 @@
-"""Put entries back in the queue after a run, and withdraw (cancel) queued entries."""
+"""Return entries to the queue after a run, and withdraw (cancel) queued entries."""
 
 from __future__ import annotations
 

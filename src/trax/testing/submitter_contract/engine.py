@@ -77,14 +77,14 @@ class Workspace:
                 await asyncio.sleep(0.01)
             if name.startswith("flaky") and self._attempt() == 1:
                 self.log_event("ended", name)
-                raise ValueError(f"{name} never works the first time")
+                raise ValueError(f"{name} fails its first attempt")
             await asyncio.sleep(0.005)
             self.log_event("ended", name)
             return name.upper()
 
         @app.train(retry=RETRY, timeout=timedelta(seconds=1))
         async def dawdle(name: str) -> None:
-            """Waits for ever."""
+            """Waits forever."""
             self.log_event("began", name)
             try:
                 await asyncio.Event().wait()

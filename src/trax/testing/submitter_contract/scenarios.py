@@ -53,7 +53,7 @@ async def a_job_that_fails_is_tried_again_by_its_retry_policy(yard: ScenarioHarn
     expect("the first run has failed", is_so=first.state is State.FAILED)
     expect(
         f"the record has exception and junction (got {failure})",
-        is_so=failure == ("ValueError", "work", "flaky never works the first time"),
+        is_so=failure == ("ValueError", "work", "flaky fails its first attempt"),
     )
     expect("the second attempt is a new record", is_so=(second.attempt, second.output) == (2, "FLAKY"))
 

@@ -22,7 +22,7 @@ REASON: Final = {
     "name": "X-Reason",
     "in": "header",
     "required": False,
-    "description": "Reason of the change, recorded in the audit.",
+    "description": "Reason for the change, recorded in the audit log.",
     "schema": {"type": "string", "maxLength": 2000},
 }
 

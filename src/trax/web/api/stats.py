@@ -85,7 +85,7 @@ async def get_failing(context: InjectedContext, limit: Limit = 10, admin: Admin 
 
 @router.get("/blocks", response_model=Blocks)
 async def get_blocks(context: InjectedContext, admin: Admin = False) -> Response:
-    """Executions of seven days in blocks of six hours: the three busiest trains, and the rest in sum."""
+    """Executions of seven days in blocks of six hours: the three busiest trains, and all others."""
     return blocks_response(await context.app.stats.blocks(admin=admin))
 
 

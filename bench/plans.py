@@ -238,6 +238,8 @@ LETTERS: Final = _ways(
     "dead_letter_fingerprint_idx",
     "dead_letter_one_awaiting_idx",
 )
+REFERENCES: Final = ("log_metadata_idx", "metadata_parent_idx", "dead_letter_retry_idx")
+"""To records that are deleted."""
 WALKED: Final = _ways("Seq Scan")
 """Once an hour; the table has few rows unless operators leave them."""
 
@@ -257,13 +259,15 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "manager, a worker is lost": Operation(_rescue, MAX_DUE + 2_000, SERVE),
     "dead letters, requeued": Operation(_requeue, 60 * FEW, SERVE | LETTERS),
     "dead letters, cleaned up": Operation(
-        lambda stage: stage.harness.cycle("dead_letter_cleanup"), 60_000, LETTERS | WALKED
+        lambda stage: stage.harness.cycle("dead_letter_cleanup"),
+        60_000,
+        LETTERS | WALKED | _ways("work_queue_dead_letter_idx"),
     ),
     "heartbeat": Operation(_beat, 60),
     "metadata cleanup": Operation(
         lambda stage: stage.harness.cycle("metadata_cleanup"),
         18 * CLEANUP_BATCH,
-        _ways("metadata_pkey", "metadata_ended_idx", "work_queue_pkey", "work_queue_pkey"),
+        _ways("metadata_pkey", "metadata_ended_idx", "work_queue_pkey", *REFERENCES),
     ),
     "executions": Operation(
         lambda stage: stage.app.executions.list(limit=50), 800, _ways("metadata_pkey", *NAMES)

@@ -3,19 +3,17 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from sqlalchemy import delete
 from tests.support.databases import IN_MEMORY_TOO
 
 from trax.records.metadata import NewLogLine, NewRun
 from trax.records.states import LogLevel
 from trax.records.work_queue_entry import new_external_id
 from trax.store.runs import metadata, run_log
-from trax.store.schema import tables
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from trax.store import Connection, Store
+    from trax.store import Store
 
 pytestmark = IN_MEMORY_TOO
 
@@ -66,16 +64,3 @@ def test_a_line_of_a_run_that_is_gone_is_passed_over(store: Store, now: datetime
 
     assert [one.message for one in store.read(run_log.load_by_run, run)] == ["in time"]
     assert store.read(run_log.load_by_run, 999_999) == []
-
-
-def test_the_lines_of_a_run_go_with_its_record(store: Store, now: datetime) -> None:
-    run = begun(store, now)
-    store.run(run_log.add, [line(run, "hello", now)])
-
-    store.run(_forget)
-
-    assert store.read(run_log.load_by_run, run) == []
-
-
-def _forget(connection: Connection) -> None:
-    connection.execute(delete(tables(connection).metadata))

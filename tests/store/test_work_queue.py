@@ -116,9 +116,7 @@ def test_a_second_queued_entry_of_one_unique_key_is_refused(store: Store, now: d
     assert len(store.read(ready_ids)) == 1
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"priority": 32}, {"priority": -1}, {"attempt": 0}, {"dead_letter_id": 99}]
-)
+@pytest.mark.parametrize("wrong", [{"priority": 32}, {"priority": -1}, {"attempt": 0}])
 def test_the_tables_guard_themselves(store: Store, now: datetime, wrong: dict[str, int]) -> None:
     with pytest.raises(StoreError):
         store.run(work_queue.add, [entry(**wrong)], now=now)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from sqlalchemy import Integer, bindparam, case, delete, func, insert, literal, select, text, update
+from sqlalchemy import Integer, bindparam, case, delete, func, insert, literal, null, select, text, update
 
 from trax.records.dead_letter import DeadLetter, DeadLetterGroup, fingerprint
 from trax.records.states import DeadLetterStatus, State
@@ -142,8 +142,12 @@ def _select_same_failure(letter: Table, selection: LetterSelection) -> Select[An
 
 def purge(connection: Connection, *, resolved_before: datetime) -> int:
     """Delete letters resolved before this time; letters that await intervention are never deleted."""
-    letter = tables(connection).dead_letter
-    return connection.execute(delete(letter).where(letter.c.resolved_at < resolved_before)).rowcount
+    t = tables(connection)
+    letter, queue = t.dead_letter, t.work_queue
+    is_expired = letter.c.resolved_at < resolved_before
+    referring = queue.c.dead_letter_id.in_(select(letter.c.id).where(is_expired))
+    connection.execute(update(queue).where(referring).values(dead_letter_id=null()))
+    return connection.execute(delete(letter).where(is_expired)).rowcount
 
 
 @cache

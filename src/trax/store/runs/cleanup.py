@@ -7,16 +7,17 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import bindparam, delete, select
+from sqlalchemy import bindparam, delete, null, select, update
 
-from trax.store.dialect import document, rows_of
+from trax.store.dialect import document, id_document, ids_of, rows_of
+from trax.store.pipeline import run_together
 from trax.store.schema import tables_for
 from trax.store.types import BigId, Utc
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from sqlalchemy import Connection, Delete, Select
+    from sqlalchemy import Connection, Delete, Select, Update
 
 BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -42,8 +43,8 @@ def delete_ended(
     Without `resume_at`, each batch would read again what the batches before it have deleted: PostgreSQL keeps
     dead rows in the index until a vacuum.
 
-    A run that has not ended has no `ended_at` and never matches. Log lines are deleted with their run; the
-    references of child runs and dead letters are set to NULL.
+    A run that has not ended has no `ended_at` and never matches. Log lines and entries are deleted with their
+    run; the references of child runs and dead letters are set to NULL.
     """
     dialect = connection.dialect.name
     # The train whose last batch ended earliest comes first; otherwise a busy train would use all batches.
@@ -51,8 +52,12 @@ def delete_ended(
     rows = _load_expired(connection, in_turn, ended_before, limit, resume_at)
     if rows:
         runs = document({"id": row.id, "entry_id": row.entry_id} for row in rows)
-        connection.execute(_delete_entries(dialect), {"runs": runs})
-        connection.execute(_delete_runs(dialect), {"runs": runs})
+        ids = id_document(row.id for row in rows)
+        run_together(
+            connection,
+            (_delete_entries(dialect), {"runs": runs}),
+            *((statement, {"ids": ids}) for statement in _delete_with_references(dialect)),
+        )
     last = {row.train: row.ended_at for row in rows}
     return DeletedRuns(Counter(row.train for row in rows), {**resume_at, **last})
 
@@ -97,19 +102,23 @@ def select_ended(dialect: str) -> Select[Any, Any, Any, Any]:
 
 @cache
 def _delete_entries(dialect: str) -> Delete:
-    """Delete the entries of the runs. An entry that waits for a retry is kept."""
+    """Delete the entries whose last run is deleted. An entry that waits for a retry is kept."""
     queue = tables_for(dialect).work_queue
-    runs = _runs(dialect)
+    runs = rows_of(dialect, "runs", {"id": BigId, "entry_id": BigId})
     is_last_run = (runs.c.entry_id == queue.c.id) & (runs.c.id == queue.c.metadata_id)
-    entry_ids = select(queue.c.id).join(runs, is_last_run)
-    return delete(queue).where(queue.c.id.in_(entry_ids))
+    return delete(queue).where(queue.c.id.in_(select(queue.c.id).join(runs, is_last_run)))
 
 
 @cache
-def _delete_runs(dialect: str) -> Delete:
-    metadata = tables_for(dialect).metadata
-    return delete(metadata).where(metadata.c.id.in_(select(_runs(dialect).c.id)))
-
-
-def _runs(dialect: str) -> Any:
-    return rows_of(dialect, "runs", {"id": BigId, "entry_id": BigId})
+def _delete_with_references(dialect: str) -> Sequence[Delete | Update]:
+    """Delete runs with their log lines, and clear the references to them."""
+    t = tables_for(dialect)
+    ids = select(ids_of(dialect).c.id)
+    return (
+        delete(t.log).where(t.log.c.metadata_id.in_(ids)),
+        update(t.metadata).where(t.metadata.c.parent_id.in_(ids)).values(parent_id=null()),
+        update(t.dead_letter)
+        .where(t.dead_letter.c.retry_metadata_id.in_(ids))
+        .values(retry_metadata_id=null()),
+        delete(t.metadata).where(t.metadata.c.id.in_(ids)),
+    )

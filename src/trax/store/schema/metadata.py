@@ -33,9 +33,9 @@ def metadata(define: Definer) -> Table:
         # Columns of fixed width come first, and those that the end of a run writes come last: PostgreSQL pads
         # less, and logs only the part of a row between the first and the last change.
         Column("entry_id", BigId),
-        Column("manifest_id", BigId, define.foreign_key("manifest")),
+        Column("manifest_id", BigId),
         Column("group_id", BigId),
-        Column("parent_id", BigId, define.foreign_key("metadata", ondelete="SET NULL")),
+        Column("parent_id", BigId),
         Column("worker_id", BigId),
         Column("created_at", Utc, nullable=False),
         Column("scheduled_for", Utc),
@@ -95,7 +95,7 @@ def log(define: Definer) -> Table:
     table = define.table(
         "log",
         identity(),
-        Column("metadata_id", BigId, define.foreign_key("metadata", ondelete="CASCADE")),
+        Column("metadata_id", BigId),
         Column("created_at", Utc, nullable=False),
         Column("level", ByteOrderText, nullable=False),
         Column("logger", ByteOrderText, nullable=False),
@@ -132,7 +132,7 @@ def dead_letter(define: Definer) -> Table:
         Column("dead_lettered_at", Utc, nullable=False),
         Column("resolved_at", Utc),
         Column("note", ByteOrderText),
-        Column("retry_metadata_id", BigId, define.foreign_key("metadata", ondelete="SET NULL")),
+        Column("retry_metadata_id", BigId),
         define.one_of("status", DeadLetterStatus),
         define.check(
             "resolved_when_not_awaiting", "(status = 'awaiting_intervention') = (resolved_at IS NULL)"

@@ -37,7 +37,7 @@ def work_queue(define: Definer) -> Table:
         # Columns of fixed width come first, and those that a dispatch writes come last: see `metadata`.
         Column("group_id", BigId),
         Column("manifest_id", BigId),
-        Column("dead_letter_id", BigId, define.foreign_key("dead_letter", ondelete="SET NULL")),
+        Column("dead_letter_id", BigId),
         Column("created_at", Utc, nullable=False),
         Column("scheduled_at", Utc),
         Column("scheduled_for", Utc),

@@ -28,6 +28,18 @@ CREATE TABLE trax_group_tally (
     PRIMARY KEY (group_id)
 );
 
+CREATE TABLE trax_log (
+    id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    metadata_id INTEGER,
+    created_at VARCHAR(27) NOT NULL,
+    level TEXT NOT NULL,
+    logger TEXT NOT NULL,
+    message TEXT NOT NULL,
+    exception TEXT,
+    stack_trace TEXT,
+    CONSTRAINT level_known CHECK (level IN ('trace', 'debug', 'information', 'warning', 'error', 'critical'))
+);
+
 CREATE TABLE trax_manifest_group (
     id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
     name TEXT NOT NULL,
@@ -42,6 +54,49 @@ CREATE TABLE trax_manifest_group (
     CONSTRAINT priority_range CHECK (priority BETWEEN 0 AND 31),
     CONSTRAINT max_active_jobs_range CHECK (max_active_jobs >= 0),
     UNIQUE (name)
+);
+
+CREATE TABLE trax_metadata (
+    id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    entry_id INTEGER,
+    manifest_id INTEGER,
+    group_id INTEGER,
+    parent_id INTEGER,
+    worker_id INTEGER,
+    created_at VARCHAR(27) NOT NULL,
+    scheduled_for VARCHAR(27),
+    submitted_at VARCHAR(27),
+    handing_over_until VARCHAR(27),
+    started_at VARCHAR(27),
+    timeout_seconds FLOAT,
+    attempt INTEGER DEFAULT '1' NOT NULL,
+    priority SMALLINT DEFAULT '0' NOT NULL,
+    exempt BOOLEAN DEFAULT 0 NOT NULL,
+    cancel_requested BOOLEAN DEFAULT 0 NOT NULL,
+    external_id TEXT NOT NULL,
+    train TEXT NOT NULL,
+    input TEXT,
+    submitter TEXT,
+    host TEXT,
+    cancel_reason TEXT,
+    progress FLOAT,
+    progress_message TEXT,
+    state TEXT NOT NULL,
+    ended_at VARCHAR(27),
+    output TEXT,
+    current_junction TEXT,
+    junction_started_at VARCHAR(27),
+    junctions TEXT,
+    failure_junction TEXT,
+    failure_exception TEXT,
+    failure_reason TEXT,
+    stack_trace TEXT,
+    CONSTRAINT state_known CHECK (state IN ('pending', 'in_progress', 'completed', 'failed', 'cancelled')),
+    CONSTRAINT priority_range CHECK (priority BETWEEN 0 AND 31),
+    CONSTRAINT attempt_range CHECK (attempt >= 1),
+    CONSTRAINT progress_range CHECK (progress BETWEEN 0 AND 1),
+    CONSTRAINT ended_when_terminal CHECK ((state IN ('pending', 'in_progress')) = (ended_at IS NULL)),
+    CONSTRAINT started_when_run CHECK (state IN ('pending', 'failed', 'cancelled') OR started_at IS NOT NULL)
 );
 
 CREATE TABLE trax_setting (
@@ -93,6 +148,42 @@ CREATE TABLE trax_web_session (
     last_seen_at VARCHAR(27) NOT NULL,
     expires_at VARCHAR(27) NOT NULL,
     CONSTRAINT means_known CHECK (means IN ('password', 'link'))
+);
+
+CREATE TABLE trax_work_queue (
+    id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    group_id INTEGER,
+    manifest_id INTEGER,
+    dead_letter_id INTEGER,
+    created_at VARCHAR(27) NOT NULL,
+    scheduled_at VARCHAR(27),
+    scheduled_for VARCHAR(27),
+    parked_at VARCHAR(27),
+    timeout_seconds FLOAT,
+    attempt INTEGER DEFAULT '1' NOT NULL,
+    dispatch_attempts INTEGER DEFAULT '0' NOT NULL,
+    priority SMALLINT DEFAULT '0' NOT NULL,
+    group_priority SMALLINT DEFAULT '0' NOT NULL,
+    ready BOOLEAN NOT NULL,
+    external_id TEXT NOT NULL,
+    train TEXT NOT NULL,
+    input TEXT,
+    origin TEXT NOT NULL,
+    parked TEXT,
+    unique_key TEXT,
+    former_key TEXT,
+    retry TEXT,
+    status TEXT NOT NULL,
+    metadata_id INTEGER,
+    dispatched_at VARCHAR(27),
+    CONSTRAINT status_known CHECK (status IN ('queued', 'dispatched', 'cancelled')),
+    CONSTRAINT origin_known CHECK (origin IN ('schedule', 'retry', 'trigger', 'requeue', 'dormant', 'queue', 'rerun')),
+    CONSTRAINT priority_range CHECK (priority BETWEEN 0 AND 31),
+    CONSTRAINT group_priority_range CHECK (group_priority BETWEEN 0 AND 31),
+    CONSTRAINT attempt_range CHECK (attempt >= 1),
+    CONSTRAINT delayed_has_moment CHECK (ready OR scheduled_at IS NOT NULL OR parked IS NOT NULL),
+    CONSTRAINT parked_has_moment CHECK ((parked IS NULL) = (parked_at IS NULL)),
+    CONSTRAINT dispatched_has_moment CHECK ((status = 'dispatched') = (dispatched_at IS NOT NULL))
 );
 
 CREATE TABLE trax_worker (
@@ -180,51 +271,6 @@ CREATE TABLE trax_manifest (
     FOREIGN KEY(depends_on_id) REFERENCES trax_manifest (id) ON DELETE SET NULL
 );
 
-CREATE TABLE trax_metadata (
-    id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
-    entry_id INTEGER,
-    manifest_id INTEGER,
-    group_id INTEGER,
-    parent_id INTEGER,
-    worker_id INTEGER,
-    created_at VARCHAR(27) NOT NULL,
-    scheduled_for VARCHAR(27),
-    submitted_at VARCHAR(27),
-    handing_over_until VARCHAR(27),
-    started_at VARCHAR(27),
-    timeout_seconds FLOAT,
-    attempt INTEGER DEFAULT '1' NOT NULL,
-    priority SMALLINT DEFAULT '0' NOT NULL,
-    exempt BOOLEAN DEFAULT 0 NOT NULL,
-    cancel_requested BOOLEAN DEFAULT 0 NOT NULL,
-    external_id TEXT NOT NULL,
-    train TEXT NOT NULL,
-    input TEXT,
-    submitter TEXT,
-    host TEXT,
-    cancel_reason TEXT,
-    progress FLOAT,
-    progress_message TEXT,
-    state TEXT NOT NULL,
-    ended_at VARCHAR(27),
-    output TEXT,
-    current_junction TEXT,
-    junction_started_at VARCHAR(27),
-    junctions TEXT,
-    failure_junction TEXT,
-    failure_exception TEXT,
-    failure_reason TEXT,
-    stack_trace TEXT,
-    CONSTRAINT state_known CHECK (state IN ('pending', 'in_progress', 'completed', 'failed', 'cancelled')),
-    CONSTRAINT priority_range CHECK (priority BETWEEN 0 AND 31),
-    CONSTRAINT attempt_range CHECK (attempt >= 1),
-    CONSTRAINT progress_range CHECK (progress BETWEEN 0 AND 1),
-    CONSTRAINT ended_when_terminal CHECK ((state IN ('pending', 'in_progress')) = (ended_at IS NULL)),
-    CONSTRAINT started_when_run CHECK (state IN ('pending', 'failed', 'cancelled') OR started_at IS NOT NULL),
-    FOREIGN KEY(manifest_id) REFERENCES trax_manifest (id),
-    FOREIGN KEY(parent_id) REFERENCES trax_metadata (id) ON DELETE SET NULL
-);
-
 CREATE TABLE trax_dead_letter (
     id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
     manifest_id INTEGER,
@@ -249,58 +295,7 @@ CREATE TABLE trax_dead_letter (
     retry_metadata_id INTEGER,
     CONSTRAINT status_known CHECK (status IN ('awaiting_intervention', 'retried', 'acknowledged')),
     CONSTRAINT resolved_when_not_awaiting CHECK ((status = 'awaiting_intervention') = (resolved_at IS NULL)),
-    FOREIGN KEY(manifest_id) REFERENCES trax_manifest (id),
-    FOREIGN KEY(retry_metadata_id) REFERENCES trax_metadata (id) ON DELETE SET NULL
-);
-
-CREATE TABLE trax_log (
-    id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
-    metadata_id INTEGER,
-    created_at VARCHAR(27) NOT NULL,
-    level TEXT NOT NULL,
-    logger TEXT NOT NULL,
-    message TEXT NOT NULL,
-    exception TEXT,
-    stack_trace TEXT,
-    CONSTRAINT level_known CHECK (level IN ('trace', 'debug', 'information', 'warning', 'error', 'critical')),
-    FOREIGN KEY(metadata_id) REFERENCES trax_metadata (id) ON DELETE CASCADE
-);
-
-CREATE TABLE trax_work_queue (
-    id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
-    group_id INTEGER,
-    manifest_id INTEGER,
-    dead_letter_id INTEGER,
-    created_at VARCHAR(27) NOT NULL,
-    scheduled_at VARCHAR(27),
-    scheduled_for VARCHAR(27),
-    parked_at VARCHAR(27),
-    timeout_seconds FLOAT,
-    attempt INTEGER DEFAULT '1' NOT NULL,
-    dispatch_attempts INTEGER DEFAULT '0' NOT NULL,
-    priority SMALLINT DEFAULT '0' NOT NULL,
-    group_priority SMALLINT DEFAULT '0' NOT NULL,
-    ready BOOLEAN NOT NULL,
-    external_id TEXT NOT NULL,
-    train TEXT NOT NULL,
-    input TEXT,
-    origin TEXT NOT NULL,
-    parked TEXT,
-    unique_key TEXT,
-    former_key TEXT,
-    retry TEXT,
-    status TEXT NOT NULL,
-    metadata_id INTEGER,
-    dispatched_at VARCHAR(27),
-    CONSTRAINT status_known CHECK (status IN ('queued', 'dispatched', 'cancelled')),
-    CONSTRAINT origin_known CHECK (origin IN ('schedule', 'retry', 'trigger', 'requeue', 'dormant', 'queue', 'rerun')),
-    CONSTRAINT priority_range CHECK (priority BETWEEN 0 AND 31),
-    CONSTRAINT group_priority_range CHECK (group_priority BETWEEN 0 AND 31),
-    CONSTRAINT attempt_range CHECK (attempt >= 1),
-    CONSTRAINT delayed_has_moment CHECK (ready OR scheduled_at IS NOT NULL OR parked IS NOT NULL),
-    CONSTRAINT parked_has_moment CHECK ((parked IS NULL) = (parked_at IS NULL)),
-    CONSTRAINT dispatched_has_moment CHECK ((status = 'dispatched') = (dispatched_at IS NOT NULL)),
-    FOREIGN KEY(dead_letter_id) REFERENCES trax_dead_letter (id) ON DELETE SET NULL
+    FOREIGN KEY(manifest_id) REFERENCES trax_manifest (id)
 );
 
 CREATE INDEX trax_audit_action_idx ON trax_audit (action, id);
@@ -309,27 +304,11 @@ CREATE INDEX trax_audit_actor_idx ON trax_audit (actor, id);
 
 CREATE INDEX trax_audit_noun_idx ON trax_audit (noun, id);
 
+CREATE INDEX trax_log_metadata_idx ON trax_log (metadata_id, id);
+
 CREATE INDEX trax_manifest_group_apply_idx ON trax_manifest_group (apply_priority_at) WHERE apply_priority_at IS NOT NULL;
 
 CREATE INDEX trax_manifest_group_bound_idx ON trax_manifest_group (id) WHERE max_active_jobs IS NOT NULL OR NOT enabled;
-
-CREATE INDEX trax_web_session_expires_idx ON trax_web_session (expires_at);
-
-CREATE UNIQUE INDEX trax_web_session_key_idx ON trax_web_session ("key");
-
-CREATE INDEX trax_manifest_batch_idx ON trax_manifest (batch) WHERE batch IS NOT NULL;
-
-CREATE INDEX trax_manifest_due_idx ON trax_manifest (next_due_at) WHERE next_due_at IS NOT NULL;
-
-CREATE INDEX trax_manifest_group_idx ON trax_manifest (group_id);
-
-CREATE INDEX trax_manifest_live_idx ON trax_manifest (external_id) WHERE retired_at IS NULL;
-
-CREATE INDEX trax_manifest_parent_idx ON trax_manifest (depends_on_id) WHERE depends_on_id IS NOT NULL;
-
-CREATE INDEX trax_manifest_resting_idx ON trax_manifest (id) WHERE enabled AND next_due_at IS NULL AND retired_at IS NULL;
-
-CREATE INDEX trax_manifest_retired_idx ON trax_manifest (external_id) WHERE retired_at IS NOT NULL;
 
 CREATE INDEX trax_metadata_active_of_manifest_idx ON trax_metadata (manifest_id) WHERE state IN ('pending', 'in_progress') AND manifest_id IS NOT NULL;
 
@@ -351,17 +330,9 @@ CREATE INDEX trax_metadata_parent_idx ON trax_metadata (parent_id) WHERE parent_
 
 CREATE INDEX trax_metadata_running_idx ON trax_metadata (worker_id) WHERE state = 'in_progress';
 
-CREATE INDEX trax_dead_letter_awaiting_idx ON trax_dead_letter (id) WHERE status = 'awaiting_intervention';
+CREATE INDEX trax_web_session_expires_idx ON trax_web_session (expires_at);
 
-CREATE INDEX trax_dead_letter_fingerprint_idx ON trax_dead_letter (fingerprint, id) WHERE status = 'awaiting_intervention';
-
-CREATE INDEX trax_dead_letter_manifest_idx ON trax_dead_letter (manifest_id) WHERE manifest_id IS NOT NULL;
-
-CREATE UNIQUE INDEX trax_dead_letter_one_awaiting_idx ON trax_dead_letter (manifest_id) WHERE status = 'awaiting_intervention' AND manifest_id IS NOT NULL;
-
-CREATE INDEX trax_dead_letter_retry_idx ON trax_dead_letter (retry_metadata_id) WHERE retry_metadata_id IS NOT NULL;
-
-CREATE INDEX trax_log_metadata_idx ON trax_log (metadata_id, id);
+CREATE UNIQUE INDEX trax_web_session_key_idx ON trax_web_session ("key");
 
 CREATE INDEX trax_work_queue_cancelled_idx ON trax_work_queue (id) WHERE status = 'cancelled';
 
@@ -386,4 +357,28 @@ CREATE INDEX trax_work_queue_ready_idx ON trax_work_queue (group_priority DESC, 
 CREATE INDEX trax_work_queue_ready_in_group_idx ON trax_work_queue (group_id, priority DESC, created_at, id) WHERE status = 'queued' AND ready;
 
 CREATE UNIQUE INDEX trax_work_queue_unique_key_idx ON trax_work_queue (unique_key, train) WHERE unique_key IS NOT NULL;
+
+CREATE INDEX trax_manifest_batch_idx ON trax_manifest (batch) WHERE batch IS NOT NULL;
+
+CREATE INDEX trax_manifest_due_idx ON trax_manifest (next_due_at) WHERE next_due_at IS NOT NULL;
+
+CREATE INDEX trax_manifest_group_idx ON trax_manifest (group_id);
+
+CREATE INDEX trax_manifest_live_idx ON trax_manifest (external_id) WHERE retired_at IS NULL;
+
+CREATE INDEX trax_manifest_parent_idx ON trax_manifest (depends_on_id) WHERE depends_on_id IS NOT NULL;
+
+CREATE INDEX trax_manifest_resting_idx ON trax_manifest (id) WHERE enabled AND next_due_at IS NULL AND retired_at IS NULL;
+
+CREATE INDEX trax_manifest_retired_idx ON trax_manifest (external_id) WHERE retired_at IS NOT NULL;
+
+CREATE INDEX trax_dead_letter_awaiting_idx ON trax_dead_letter (id) WHERE status = 'awaiting_intervention';
+
+CREATE INDEX trax_dead_letter_fingerprint_idx ON trax_dead_letter (fingerprint, id) WHERE status = 'awaiting_intervention';
+
+CREATE INDEX trax_dead_letter_manifest_idx ON trax_dead_letter (manifest_id) WHERE manifest_id IS NOT NULL;
+
+CREATE UNIQUE INDEX trax_dead_letter_one_awaiting_idx ON trax_dead_letter (manifest_id) WHERE status = 'awaiting_intervention' AND manifest_id IS NOT NULL;
+
+CREATE INDEX trax_dead_letter_retry_idx ON trax_dead_letter (retry_metadata_id) WHERE retry_metadata_id IS NOT NULL;
 

@@ -160,6 +160,11 @@ class FleetCache:
         self._swept_at: datetime | None = None
         self._warned: set[str] = set()
 
+    @property
+    def is_single(self) -> bool:
+        """Whether there was only one worker or scheduler when the fleet was last read."""
+        return self._mark is not None and self._mark.workers == 1
+
     def current(self, connection: Connection, mark: FleetMark) -> WorkerFleet:
         if mark != self._mark:
             self._fleet, self._mark, self._parked_checked_at = load_fleet(connection), mark, None

@@ -56,6 +56,8 @@ logger = logging.getLogger(__name__)
 
 CLEAN_UP_SECONDS: Final = 3600
 RETIRE_SECONDS: Final = 60
+MANAGER_DELAY_SECONDS: Final = 0.05
+"""The manager starts this late, so that the dispatcher begins with jobs that are already queued."""
 HOUSEKEEPING_DELAY_SECONDS: Final = 2
 """Housekeeping loops start this late, so that queued jobs come first when a server starts."""
 TOTALS_SECONDS: Final = 20
@@ -86,7 +88,10 @@ def manager(parts: Parts, store: Store) -> Loop:
         return seconds if managed is not None or seconds is None else max(seconds, LOST_RACE_SECONDS)
 
     return Loop(
-        "manifest_manager", turn, poll_seconds=lambda: interval_seconds(parts, "manifest_manager_polling")
+        "manifest_manager",
+        turn,
+        poll_seconds=lambda: interval_seconds(parts, "manifest_manager_polling"),
+        first_after=MANAGER_DELAY_SECONDS,
     )
 
 
@@ -174,7 +179,7 @@ class DispatchLoop:
         """
         is_news = dispatched.has_waiting_entries and not self._has_leftovers
         self._has_leftovers = dispatched.has_waiting_entries
-        if is_news:
+        if is_news and not self._fleets.is_single:
             await self._store.call(self._store.announcer.notify_others, Topic.WORK_QUEUE)
 
     async def _open_session(self) -> None:

@@ -8,17 +8,17 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
 from urllib.request import HTTPCookieProcessor, Request, build_opener, urlopen
 
 import pytest
+from tests.support import warm
 from tests.support.results import run_result
 from tests.support.waiting import until
+from tests.support.warm import TRAX, WarmProcess
 
 from trax.records.metadata import NewRun
 from trax.store import Store, stats
@@ -27,8 +27,8 @@ from trax.web.access import matches
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+    from pathlib import Path
 
-TRAX = Path(sys.executable).with_name("trax")
 JOBS = """
 from trax import Trax, every
 
@@ -53,13 +53,12 @@ def folder(tmp_path: Path) -> Path:
 @contextmanager
 def serving(folder: Path, *words: str, shows: str = ADDRESS, **environment: str) -> Generator[str]:
     """A process that serves; gives its address as the process tells it, and ends it as an operator does."""
-    with subprocess.Popen(
+    with WarmProcess(
         [TRAX, *words],
         cwd=folder,
         env={**CLEAN, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        text=True,
     ) as process:
         assert process.stdout
         try:
@@ -101,15 +100,7 @@ def status_of(address: str) -> int:
 
 
 def ended(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [TRAX, *words],
-        cwd=folder,
-        env={**CLEAN, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    return warm.run([TRAX, *words], cwd=folder, env={**CLEAN, **environment}, timeout=60)
 
 
 def test_jobs_and_their_control_room_share_a_process(folder: Path) -> None:
@@ -258,13 +249,6 @@ def test_a_port_that_is_taken_is_one_clear_line(folder: Path) -> None:
 
 
 def test_a_password_is_hashed_for_the_configuration(folder: Path) -> None:
-    told = subprocess.run(
-        [TRAX, "dashboard", "--hash-password"],
-        cwd=folder,
-        input="open sesame\n",
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    told = warm.run([TRAX, "dashboard", "--hash-password"], cwd=folder, input="open sesame\n", check=True)
 
     assert matches("open sesame", told.stdout.strip())

@@ -1,19 +1,21 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from tests.support import warm
+from tests.support.warm import TRAX
 
 from trax.cli import build_parser, main
 
-TRAX = Path(sys.executable).with_name("trax")
+if TYPE_CHECKING:
+    import subprocess
+    from pathlib import Path
 
 
 def trax(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([TRAX, *arguments], capture_output=True, text=True, check=False, cwd=folder)
+    return warm.run([TRAX, *arguments], cwd=folder)
 
 
 def test_status_and_migrate_tell_where_the_tables_stand(empty_url: str, tmp_path: Path) -> None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 import shutil
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
-from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from tests.support import warm
 from tests.support.terminal import CTRL_C, terminal
+from tests.support.warm import TRAX
 
-TRAX = Path(sys.executable).with_name("trax")
+if TYPE_CHECKING:
+    from pathlib import Path
+
 LINE: Final = re.compile(
     r"^(\w+) +(\d+) +(\d+) +(\d+) +(\d+) +(?:[\d.]+ s|-) +(?:[\d.]+ s|-)(?: +(\d+))?$", re.MULTILINE
 )
@@ -32,9 +33,7 @@ SELECT max(many) FROM (
 
 def demo(folder: Path, seconds: float) -> str:
     """What it tells a pipe."""
-    ended = subprocess.run(
-        [TRAX, "demo", "--seconds", str(seconds)], cwd=folder, capture_output=True, text=True, check=False
-    )
+    ended = warm.run([TRAX, "demo", "--seconds", str(seconds)], cwd=folder)
     assert (ended.returncode, ended.stderr) == (0, "")
     return ended.stdout
 
@@ -102,7 +101,7 @@ def typed(folder: Path, told: str, after: str) -> str:
     """What a command answers that stands behind these words."""
     (line,) = (line for line in told.splitlines() if line.startswith(f"  {after} "))
     _, *words = line.removeprefix(f"  {after} ").split()
-    return subprocess.run([TRAX, *words], cwd=folder, capture_output=True, text=True, check=True).stdout
+    return warm.run([TRAX, *words], cwd=folder, check=True).stdout
 
 
 def test_a_pipe_gets_plain_lines(visited: tuple[Path, str]) -> None:
@@ -139,9 +138,7 @@ def test_a_person_watches_until_ctrl_c_and_is_told_what_happened(tmp_path: Path)
 def test_a_folder_that_cannot_be_made_is_told_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "taken").touch()
 
-    ended = subprocess.run(
-        [TRAX, "demo", "--folder", "taken"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    ended = warm.run([TRAX, "demo", "--folder", "taken"], cwd=tmp_path)
 
     assert (ended.returncode, ended.stderr) == (
         1,

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-TRAX = Path(sys.executable).with_name("trax")
+from tests.support import warm
+from tests.support.warm import TRAX
+
+if TYPE_CHECKING:
+    import subprocess
+    from pathlib import Path
 
 
 def trax(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([TRAX, *words], capture_output=True, text=True, check=False, cwd=folder)
+    return warm.run([TRAX, *words], cwd=folder)
 
 
 def test_the_doctor_exits_by_what_it_found(tmp_path: Path) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.results import run_result
+from tests.support.warm import TRAX, WarmProcess
 
 from trax.clock import utc_now
 from trax.records import LogLevel, State
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 
     from tests.cli.conftest import Railway
     from tests.support.operator import Operator
-
-TRAX = Path(sys.executable).with_name("trax")
 
 
 class UnderWay:
@@ -60,7 +57,7 @@ def test_what_a_run_says_is_heard_while_it_runs(run: UnderWay, file_url: str) ->
     words = [TRAX, "executions", "follow", str(run.id), "--database-url", file_url]
     run.says("one")
 
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as following:
+    with WarmProcess(words, stdout=subprocess.PIPE) as following:
         assert following.stdout
         first = following.stdout.readline()
         run.says("two")

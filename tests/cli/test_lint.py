@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-TRAX = Path(sys.executable).with_name("trax")
+from tests.support import warm
+from tests.support.warm import TRAX
+
+if TYPE_CHECKING:
+    import subprocess
+    from pathlib import Path
+
 JOBS = """
 from trax import Trax
 
@@ -18,7 +22,7 @@ def lint(limit: int, folder: Path) -> subprocess.CompletedProcess[str]:
     folder.mkdir()  # of its own: bytecode of a file of the same second and size would be taken for it
     (folder / "jobs.py").write_text(JOBS.replace("LIMIT", str(limit)), encoding="utf-8")
     words = [TRAX, "lint", "jobs:app"]
-    return subprocess.run(words, capture_output=True, text=True, check=False, cwd=folder)
+    return warm.run(words, cwd=folder)
 
 
 def test_linting_needs_no_database_and_exits_by_what_it_found(tmp_path: Path) -> None:
@@ -49,14 +53,14 @@ CHANGED = SOUND.replace("name: str", "name: str\n    town: str")
 def before_a_deploy(folder: Path, code: str, *words: str) -> subprocess.CompletedProcess[str]:
     (folder / "jobs.py").write_text(code, encoding="utf-8")
     command = [TRAX, "lint", "jobs:app", "--queued", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+    return warm.run(command, cwd=folder)
 
 
 def test_what_waits_is_read_with_the_new_code_before_it_is_deployed(tmp_path: Path) -> None:
     nothing_there = before_a_deploy(tmp_path, SOUND)
     for name in ("Ada", "Bob"):
         words = [TRAX, "queue", "add", "greet", f'{{"name": "{name}"}}', "--app", "jobs:app"]
-        subprocess.run(words, check=True, capture_output=True, cwd=tmp_path)
+        warm.run(words, check=True, cwd=tmp_path)
     same = before_a_deploy(tmp_path, SOUND)
     changed = before_a_deploy(tmp_path, CHANGED)
     some = before_a_deploy(tmp_path, CHANGED, "--most", "1", "--json")

@@ -8,18 +8,17 @@ import json
 import os
 import pty
 import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.cli.conftest import Railway
+from tests.support import warm
 from tests.support.operator import Operator
+from tests.support.warm import TRAX, WarmProcess
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-TRAX = Path(sys.executable).with_name("trax")
+    from pathlib import Path
 
 
 class Typing(io.StringIO):
@@ -221,7 +220,7 @@ def test_a_terminal_shows_a_table_and_a_pipe_plain_lines(trains: Railway, operat
 
     words = [str(TRAX), "manifests", "list", "--database-url", operator.url]
     seen = in_terminal(words)
-    piped = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    piped = warm.run(words, check=True).stdout
 
     assert "\x1b[1mexternal id" in seen
     assert "greet-ada" in seen
@@ -232,7 +231,7 @@ def test_a_terminal_shows_a_table_and_a_pipe_plain_lines(trains: Railway, operat
 def in_terminal(words: Sequence[str]) -> str:
     ours, theirs = pty.openpty()
     wide = {**os.environ, "COLUMNS": "160", "TERM": "xterm-256color"}
-    with subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs, env=wide) as process:
+    with WarmProcess(words, stdin=theirs, stdout=theirs, stderr=theirs, env=wide) as process:
         os.close(theirs)
         seen = b""
         while part := _read(ours):
@@ -286,7 +285,7 @@ def test_the_same_commands_work_on_postgresql(postgres_url: str, capsys: pytest.
 def test_completion_is_installed_for_the_shell(tmp_path: Path) -> None:
     home = {**os.environ, "HOME": str(tmp_path), "SHELL": "/bin/bash"}
 
-    subprocess.run([TRAX, "--install-completion"], env=home, capture_output=True, check=True)
+    warm.run([TRAX, "--install-completion"], env=home, check=True)
 
     (script,) = tmp_path.rglob("completions/trax")
     assert "dead-letters" in script.read_text(encoding="utf-8")

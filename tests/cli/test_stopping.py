@@ -7,11 +7,11 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support import listing
+from tests.support import listing, warm
+from tests.support.warm import TRAX, WarmProcess
 
 from trax.cli.serve import stop_message
 from trax.records import QueueStatus, State
@@ -19,10 +19,10 @@ from trax.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+    from pathlib import Path
 
     from trax import Metadata, WorkQueueEntry
 
-TRAX = Path(sys.executable).with_name("trax")
 JOBS = """
 import asyncio
 import threading
@@ -55,23 +55,22 @@ def folder(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def running(folder: Path, train: str, shutdown_timeout: str) -> Generator[subprocess.Popen[str]]:
+def running(folder: Path, train: str, shutdown_timeout: str) -> Generator[WarmProcess]:
     """A server with one job under way."""
-    subprocess.run([sys.executable, "queueing.py", train], cwd=folder, check=True)
-    with subprocess.Popen(
+    warm.run([sys.executable, "queueing.py", train], cwd=folder, check=True)
+    with WarmProcess(
         [TRAX, "run", "jobs.py:app"],
         cwd=folder,
         env={**os.environ, "TRAX_SHUTDOWN_TIMEOUT": shutdown_timeout},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
     ) as server:
         assert server.stdout
         assert server.stdout.readline() == "started\n"
         yield server
 
 
-def ask(server: subprocess.Popen[str]) -> None:
+def ask(server: WarmProcess) -> None:
     """Ask it to end, and wait until it has heard that."""
     assert server.stderr
     server.send_signal(signal.SIGTERM)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.support import listing
 from tests.support.terminal import CTRL_C, HIDE_CURSOR, SHOW_CURSOR, terminal
+from tests.support.warm import TRAX
 
 from trax.records import State
 from trax.store import Store
 
-TRAX = Path(sys.executable).with_name("trax")
+if TYPE_CHECKING:
+    from pathlib import Path
+
 JOBS = """
 import asyncio
 import logging

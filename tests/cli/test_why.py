@@ -1,11 +1,16 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-TRAX = Path(sys.executable).with_name("trax")
+from tests.support import warm
+from tests.support.warm import TRAX
+
+if TYPE_CHECKING:
+    import subprocess
+    from pathlib import Path
+
 JOBS = """
 from trax import Trax, every
 
@@ -23,7 +28,7 @@ app.close()
 
 
 def run(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(words, capture_output=True, text=True, check=False, cwd=folder)
+    return warm.run(words, cwd=folder)
 
 
 def test_a_command_says_why_an_entry_waits(tmp_path: Path) -> None:

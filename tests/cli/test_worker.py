@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support import warm
+from tests.support.warm import TRAX, WarmProcess
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+    from pathlib import Path
 
-TRAX = Path(sys.executable).with_name("trax")
 JOBS = """
 import asyncio
 import os
@@ -66,22 +66,20 @@ def folder(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def started(folder: Path, *words: str) -> Generator[subprocess.Popen[str]]:
-    with subprocess.Popen(
-        [TRAX, *words], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+def started(folder: Path, *words: str) -> Generator[WarmProcess]:
+    with WarmProcess([TRAX, *words], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
             yield process
         finally:
             process.kill()
 
 
-def lines(process: subprocess.Popen[str], count: int) -> list[str]:
+def lines(process: WarmProcess, count: int) -> list[str]:
     assert process.stdout
     return [process.stdout.readline().strip() for _ in range(count)]
 
 
-def ended(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> tuple[int, str, str]:
+def ended(process: WarmProcess, number: int = signal.SIGTERM) -> tuple[int, str, str]:
     process.send_signal(number)
     out, told = process.communicate(timeout=60)
     return process.returncode, out, told
@@ -194,6 +192,6 @@ def test_processes_take_only_what_they_are_told_to(folder: Path) -> None:
 def test_what_cannot_work_is_told_in_one_line_before_anything_starts(
     folder: Path, words: list[str], code: int, said: str
 ) -> None:
-    failed = subprocess.run([TRAX, "worker", *words], cwd=folder, capture_output=True, text=True, check=False)
+    failed = warm.run([TRAX, "worker", *words], cwd=folder)
 
     assert (failed.returncode, failed.stdout, failed.stderr) == (code, "", said + "\n")

@@ -39,7 +39,7 @@ def engine(broker: Broker, *options: str) -> CeleryEngine:
 
 @pytest.mark.parametrize("scenario", TURNS, ids=name_of)
 async def test_a_worker_that_forks_keeps(scenario: Scenario, broker: Broker, site: Workspace) -> None:
-    await play(scenario, engine(broker, "-c", "7" if scenario is TURNS[0] else "2"), site)
+    await play(scenario, engine(broker, "-c", "5" if scenario is TURNS[0] else "2"), site)
 
 
 @pytest.mark.parametrize("scenario", TURNS, ids=name_of)

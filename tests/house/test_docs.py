@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.snippets import PageRunner, has_snippets
+from tests.support import snippets, warm
+from tests.support.snippets import has_snippets
 
 from trax.records.states import DEAD_LETTER_MOVES, QUEUE_MOVES, STATE_MOVES
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Mapping
 
 PROJECT = Path(__file__).parent.parent.parent
 PAGES = sorted([*PROJECT.glob("*.md"), *(PROJECT / "docs").rglob("*.md")])
@@ -29,28 +30,26 @@ ARROW = re.compile(r"^\s*(\w+) --> (\w+)", re.MULTILINE)
 with_snippets = list(filter(has_snippets, PAGES))
 
 
-@pytest.fixture(scope="module")
-def runner() -> Generator[PageRunner]:
-    runner = PageRunner()
-    yield runner
-    runner.stop()
-
-
 @pytest.mark.parametrize("page", with_snippets, ids=lambda page: str(page.relative_to(PROJECT)))
-def test_the_snippets_of_a_page_run(page: Path, runner: PageRunner, tmp_path: Path) -> None:
-    code, said = runner.run(page, tmp_path)
+def test_the_snippets_of_a_page_run(page: Path, tmp_path: Path) -> None:
+    ended = run_page(page, tmp_path)
 
-    assert code == 0, said
+    assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
-def test_a_page_whose_snippets_fail_is_found_out(runner: PageRunner, tmp_path: Path) -> None:
+def test_a_page_whose_snippets_fail_is_found_out(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("```python\nfrom trax import Nothing\n```\n", encoding="utf-8")
 
-    code, said = runner.run(page, tmp_path)
+    ended = run_page(page, tmp_path)
 
-    assert code == 1
-    assert f'{page}", line 2' in said
+    assert ended.returncode == 1
+    assert f'{page}", line 2' in ended.stderr
+
+
+def run_page(page: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "error", "-m", snippets.__name__, page, folder]
+    return warm.run(command, cwd=PROJECT)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
@@ -75,9 +74,7 @@ def slug(heading: str) -> str:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_an_example_runs(example: Path, tmp_path: Path) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-W", "error", example], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    ended = warm.run([sys.executable, "-W", "error", example], cwd=tmp_path)
 
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING, NamedTuple
@@ -107,9 +108,8 @@ def loaded(what: str | list[str], folder: Path) -> tuple[set[str], set[str]]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    migrate = "from trax.store import Store; store = Store('sqlite:///jobs.db'); store.open(); store.close()"
-    subprocess.run([sys.executable, "-c", migrate], cwd=tmp_path, check=True)
+def folder(tmp_path: Path, migrated_file: Path) -> Path:
+    shutil.copyfile(migrated_file, tmp_path / "jobs.db")
     return tmp_path
 
 

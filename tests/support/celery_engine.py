@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import func, select
 from tests.support import celery_far
+from tests.support.warm_engine import WarmEngine
 
 from trax.records.states import State
 from trax.remote.celery import CeleryWorkers
 from trax.store.schema import tables
-from trax.testing.submitter_contract import ProcessEngine
 
 if TYPE_CHECKING:
     from trax import Trax
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trax.testing.submitter_contract import ScenarioHarness, Workspace
 
 
-class CeleryEngine(ProcessEngine):
+class CeleryEngine(WarmEngine):
     """A broker by its address, or a folder, and what a worker is told when it starts."""
 
     def __init__(self, broker: str, *options: str, queue: str = "jobs") -> None:

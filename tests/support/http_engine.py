@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Literal
 
 from tests.support import http_far_side
 from tests.support.served import free_port
+from tests.support.warm_engine import WarmEngine
 
 from trax.remote.http.client import CallRetry
 from trax.remote.http.workers import HttpWorkers
-from trax.testing.submitter_contract import ProcessEngine
 
 if TYPE_CHECKING:
     from trax import Trax
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 QUICK = CallRetry(max_retries=2, base_delay=timedelta(seconds=0.05), max_delay=timedelta(seconds=0.1))
 
 
-class HttpEngine(ProcessEngine):
+class HttpEngine(WarmEngine):
     """With mode "response" the far side has no database to reach: it gets an address where there is none."""
 
     def __init__(self, mode: Literal["database", "response"]) -> None:

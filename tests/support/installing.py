@@ -37,7 +37,13 @@ class Environment:
     def __init__(self, folder: Path, wheel: Path, *extras: str, compiles: bool = False) -> None:
         self.bin = folder / "bin"
         self._uv("venv", "--python", sys.executable, folder)
-        how = ["--python", self.bin / "python", *(["--compile-bytecode"] if compiles else [])]
+        how = [
+            "--link-mode",
+            "symlink",
+            "--python",
+            self.bin / "python",
+            *(["--compile-bytecode"] if compiles else []),
+        ]
         self._install("sync", "--require-hashes", *how, REQUIREMENTS / "core.txt")
         name = f"{wheel}[{','.join(extras)}]"
         self._install("install", *how, "--constraint", REQUIREMENTS / "dev.txt", name)

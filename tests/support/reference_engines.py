@@ -7,10 +7,10 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from tests.support import mailman
+from tests.support.warm_engine import WarmEngine
 
 from trax.events import Topic
 from trax.remote.receiver import Receiver
-from trax.testing.submitter_contract import ProcessEngine
 from trax.worker import loop as worker_loops
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class LetterEngine:
         return Letters(self._mail)
 
 
-class Elsewhere(LetterEngine, ProcessEngine):
+class Elsewhere(LetterEngine, WarmEngine):
     """The far side is a process."""
 
     async def start(self, site: Workspace) -> None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.support import sqs_far
+from tests.support.warm_engine import WarmEngine
 
 from trax.remote.sqs import SqsWorkers
-from trax.testing.submitter_contract import ProcessEngine
 
 if TYPE_CHECKING:
     from trax import Trax
     from trax.testing.submitter_contract import Workspace
 
 
-class SqsEngine(ProcessEngine):
+class SqsEngine(WarmEngine):
     """A queue at an endpoint that is not Amazon's."""
 
     def __init__(self, endpoint: str, queue_url: str) -> None:

@@ -8,13 +8,13 @@ import pty
 import re
 import signal
 import struct
-import subprocess
 import termios
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.support.waiting import until
+from tests.support.warm import WarmProcess
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -31,7 +31,7 @@ HIDE_CURSOR: Final = "\x1b[?25l"
 class Terminal:
     """What a person sees and types."""
 
-    def __init__(self, process: subprocess.Popen[bytes], keyboard: int) -> None:
+    def __init__(self, process: WarmProcess, keyboard: int) -> None:
         self.process = process
         self._keyboard = keyboard
         self._read = b""
@@ -87,7 +87,7 @@ def terminal(
     keyboard, screen = pty.openpty()
     fcntl.ioctl(screen, termios.TIOCSWINSZ, struct.pack("HHHH", *SIZE, 0, 0))
     known = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
-    process = subprocess.Popen(
+    process = WarmProcess(
         words,
         cwd=folder,
         env={**known, "TERM": "xterm-256color", **(environment or {})},
@@ -95,7 +95,6 @@ def terminal(
         stdout=screen,
         stderr=screen,
         start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - Ctrl-C needs a session
     )
     os.close(screen)
     shown = Terminal(process, keyboard)

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tests.support import warm
 from tests.support.waiting import until
+from tests.support.warm import TRAX, WarmProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +34,7 @@ STEP: Final = re.compile(r"^(?:\$ (?P<typed>.*)|\^C)\n(?P<answer>(?:(?!\$ |\^C).
 SERVES: Final = re.compile(r"trax (run|worker|scheduler)\b")
 LOOKS: Final = re.compile(r"trax (status|why|\S+ (list|show))\b")
 POINTS_AT_ROWS: Final = re.compile(r"trax (why|\S+ (show|cancel|requeue))\b")
+PLAIN: Final = re.compile(r"trax [^|&;<>$`\\]*")
 SETS: Final = re.compile(r"export (\w+)=(\S+)")
 NAMES_A_ROW: Final = re.compile(r"^\d+(?=  )|(?<=entry )\d+", re.MULTILINE)
 PATIENCE_SECONDS: Final = 60
@@ -39,7 +44,7 @@ PATIENCE_SECONDS: Final = 60
 class Server:
     """A command that runs until it is asked to stop."""
 
-    process: subprocess.Popen[bytes]
+    process: WarmProcess
     output: Path
 
     def told(self) -> str:
@@ -101,8 +106,8 @@ class Typist:
     def _serve(self, typed: str, answer: str) -> None:
         output = self.folder / f"server-{len(list(self.folder.glob('server-*')))}.log"
         with output.open("wb") as file:
-            process = subprocess.Popen(
-                ["sh", "-c", f"exec {typed}"],
+            process = WarmProcess(
+                [TRAX, *shlex.split(typed)[1:]],
                 cwd=self.folder,
                 env=self.environment,
                 stdout=file,
@@ -125,7 +130,17 @@ class Typist:
         self.rows.update(zip(rows_named(answer), found.groups(), strict=True))
 
     def _told(self, typed: str, *, fails: bool) -> str:
-        ended = subprocess.run(
+        ended = self._run(typed)
+        assert (ended.returncode != 0) == fails, f"$ {typed}\n{ended.stdout}{ended.stderr}"
+        return plain(ended.stdout + ended.stderr)
+
+    def _run(self, typed: str) -> subprocess.CompletedProcess[str]:
+        """Our own command needs no shell, if it is ours and a shell would not change it."""
+        is_ours = shutil.which("trax", path=self.environment["PATH"]) == str(TRAX)
+        if is_ours and PLAIN.fullmatch(typed):
+            words = [TRAX, *shlex.split(typed)[1:]]
+            return warm.run(words, cwd=self.folder, env=self.environment, timeout=PATIENCE_SECONDS)
+        return subprocess.run(
             ["sh", "-c", typed],
             cwd=self.folder,
             env=self.environment,
@@ -134,8 +149,6 @@ class Typist:
             check=False,
             timeout=PATIENCE_SECONDS,
         )
-        assert (ended.returncode != 0) == fails, f"$ {typed}\n{ended.stdout}{ended.stderr}"
-        return plain(ended.stdout + ended.stderr)
 
     def _meant(self, typed: str) -> str:
         other = {**self.addresses, **(self.rows if POINTS_AT_ROWS.match(typed) else {})}

@@ -275,7 +275,7 @@ def _what_is_seen(dialect: str) -> Sequence[Any]:
 
 def _seen(connection: Connection) -> Seen:
     manifests, groups, queued, active, awaiting = (
-        list(connection.execute(query)) for query in _what_is_seen(connection.dialect.name)
+        list[Any](connection.execute(query)) for query in _what_is_seen(connection.dialect.name)
     )
     names = {row.id: row.external_id for row in manifests}
     return Seen(

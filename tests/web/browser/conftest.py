@@ -28,9 +28,9 @@ document.addEventListener("securitypolicyviolation", (event) => {
 PATIENCE_MILLISECONDS = 20_000
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def chromium() -> Generator[Browser]:
-    """One browser for this folder: while it is open, no other event loop can run in this thread."""
+    """One browser for a module: while it is open, no other event loop can run in this thread."""
     found = next(filter(None, map(shutil.which, NAMES)), None)
     if found is None:
         message = "there is no Chromium to look at the dashboard with: apt-get install chromium"

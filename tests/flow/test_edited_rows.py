@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from sqlalchemy import make_url
 from tests.support.edited_rows import OURS, Edit, EditedDatabase, edits, populate
+from tests.support.kept_rows import DIALECTS, KeptRows, module_database
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import Generator
 
 
-@pytest.fixture
-async def database(url: str) -> AsyncGenerator[EditedDatabase]:
-    await populate(url)
-    opened = EditedDatabase(url)
-    yield opened
-    opened.close()
+@pytest.fixture(scope="module", params=DIALECTS)
+def database(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Generator[EditedDatabase]:
+    with module_database(request, tmp_path_factory, request.param) as url:
+        asyncio.run(populate(url))
+        with KeptRows(url) as kept:
+            yield EditedDatabase(url, kept)
 
 
 @pytest.mark.parametrize("table", OURS)
 async def test_whatever_a_column_holds_the_jobs_of_others_go_on(database: EditedDatabase, table: str) -> None:
-    dialect = make_url(database.url).get_backend_name()
-
-    problems = [problem for some in edits(dialect, table) for problem in await database.problems_of(*some)]
+    problems = [
+        problem for some in edits(database.dialect, table) for problem in await database.problems_of(*some)
+    ]
 
     assert problems == []
 

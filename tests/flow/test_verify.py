@@ -6,7 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sqlalchemy import create_engine, delete, insert, select, text, update
+import pytest_asyncio
+from sqlalchemy import delete, insert, select, update
+from tests.support.kept_rows import DIALECTS, KeptRows, module_database
 
 from trax import Retry, Trax, cron
 from trax.inspect import verify as verify_module
@@ -15,7 +17,6 @@ from trax.records.verification import FindingKind
 from trax.records.worker import WorkerKind
 from trax.store import Store, history
 from trax.store.schema import tables
-from trax.store.url import parse_url
 from trax.testing import Harness
 
 if TYPE_CHECKING:
@@ -28,14 +29,21 @@ if TYPE_CHECKING:
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 
 class Past:
     """An app with a busy history, whose rows a test may edit."""
 
-    def __init__(self, url: str, app: Trax, harness: Harness) -> None:
-        self.url = url
+    def __init__(self, kept: KeptRows, app: Trax, harness: Harness) -> None:
         self.app = app
         self.harness = harness
+        self._kept = kept
+        self._now = harness.now
+
+    def restore(self) -> None:
+        self._kept.restore()
+        self.harness.now = self._now
 
     @property
     def store(self) -> Store:
@@ -55,20 +63,8 @@ class Past:
         self._write(table, lambda of: delete(of).where(of.c.id == row_id))
 
     def _write(self, table: str, build: Callable[[Table], Any]) -> None:
-        """Write without foreign keys: only a broken server or an editor of rows gets past them."""
-        engine = create_engine(parse_url(self.url))
-        with engine.begin() as connection:
-            if connection.dialect.name == "postgresql":
-                connection.execute(text("SET LOCAL session_replication_role = replica"))
+        with self._kept.begin_unchecked() as connection:
             connection.execute(build(getattr(tables(connection), table)))
-        engine.dispose()
-
-    async def add_server(self) -> None:
-        """Register a server that has run for an hour."""
-        store, now = self.store, self.harness.now
-        server = {"kind": WorkerKind.SCHEDULER, "dispatches": True}
-        server_id = store.run(self.app.parts.heartbeat.register, store, server)
-        self.edit("worker", server_id, started_at=now - HOUR)
 
     def rows(self, table: str) -> list[Any]:
         def load(connection: Connection) -> list[Any]:
@@ -100,37 +96,62 @@ class Past:
         return self.store.run(copy)
 
 
-@pytest.fixture
-async def past(url: str) -> AsyncGenerator[Past]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=DIALECTS)
+async def whole_past(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncGenerator[Past]:
     """Successes, failures, retries, dead letters, a requeue, keys and schedules, over half a day."""
-    app = Trax(url, max_active_jobs=4)
+    with module_database(request, tmp_path_factory, request.param) as url:
+        app = Trax(url, max_active_jobs=4)
 
-    @app.train(group="etl")
-    def work(number: int) -> int:
-        return number
+        @app.train(group="etl")
+        def work(number: int) -> int:
+            return number
 
-    @app.train(retry=Retry(max_retries=2, delay=timedelta(minutes=1)))
-    def fail(number: int) -> None:
-        raise RuntimeError(f"number {number}")
+        @app.train(retry=Retry(max_retries=2, delay=timedelta(minutes=1)))
+        def fail(number: int) -> None:
+            raise RuntimeError(f"number {number}")
 
-    app.group("etl", max_active_jobs=2)
-    app.schedule(work, "hourly", 1, cron("0 * * * *"))
-    app.schedule(work, "often", 2, cron("*/10 * * * *"))
-    async with Harness(app, now=NOON) as harness:
-        past = Past(url, app, harness)
-        await past.add_server()  # it records the global limit
-        await app.queue_many(work, range(9))
-        await app.queue(work, 10, unique="once")
-        await app.queue(fail, 11)
-        for _ in range(15):
+        app.group("etl", max_active_jobs=2)
+        app.schedule(work, "hourly", 1, cron("0 * * * *"))
+        app.schedule(work, "often", 2, cron("*/10 * * * *"))
+        async with Harness(app, now=NOON) as harness:
+            add_server(app, harness)  # it records the global limit
+            await app.queue_many(work, range(9))
+            await app.queue(work, 10, unique="once")
+            await app.queue(fail, 11)
+            for _ in range(15):
+                await harness.advance(minutes=10)
+                await harness.run_until_idle()
+            await app.dead_letters.requeue([letter.id for letter in await app.dead_letters.list()])
+            await app.groups.update("etl", max_active_jobs=3)
+            await app.queue(work, 12, unique="once")
             await harness.advance(minutes=10)
             await harness.run_until_idle()
-        await app.dead_letters.requeue([letter.id for letter in await app.dead_letters.list()])
-        await app.groups.update("etl", max_active_jobs=3)
-        await app.queue(work, 12, unique="once")
-        await harness.advance(minutes=10)
-        await harness.run_until_idle()
-        yield past
+            with KeptRows(url) as kept:
+                yield Past(kept, app, harness)
+
+
+def add_server(app: Trax, harness: Harness) -> None:
+    """Register a server that has run for an hour."""
+    store = app.parts.store.open_blocking()
+    server_id = store.run(
+        app.parts.heartbeat.register, store, {"kind": WorkerKind.SCHEDULER, "dispatches": True}
+    )
+
+    def age(connection: Connection) -> None:
+        worker = tables(connection).worker
+        connection.execute(
+            update(worker).where(worker.c.id == server_id).values(started_at=harness.now - HOUR)
+        )
+
+    store.run(age)
+
+
+@pytest.fixture
+def past(whole_past: Past) -> Past:
+    whole_past.restore()
+    return whole_past
 
 
 async def test_a_busy_history_is_clean(past: Past) -> None:
@@ -289,7 +310,7 @@ async def test_a_run_that_no_living_worker_holds_is_found_if_a_server_was_there_
     await past.harness.advance(minutes=1)
 
     undecided = await past.found()
-    await past.add_server()
+    add_server(past.app, past.harness)
 
     assert (undecided.counts, undecided.undecided) == ({}, {FindingKind.RUN_LOST: 1})
     assert await past.kinds() == [(FindingKind.RUN_LOST, (run_id,))]

@@ -12,7 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel
-from sqlalchemy import Boolean, Float, Integer, create_engine, text, update
+from sqlalchemy import Boolean, Float, Integer, text, update
 from sqlalchemy.exc import DBAPIError
 from tests.support.hostile import SAMPLE, WANTED
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 
     from sqlalchemy import Column, Connection
+    from tests.support.kept_rows import KeptRows
 
 NOON: Final = datetime(2027, 3, 1, 12, tzinfo=UTC)
 PER_COLUMN: Final = SAMPLE if WANTED else 1
@@ -204,35 +205,22 @@ def _values(dialect: str, column: Column[Any]) -> Iterator[str]:
 class EditedDatabase:
     """A populated database that is restored before each edit."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self._engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
-        self._dialect = self._engine.dialect.name
-        with self._engine.begin() as connection:
-            for table in self._tables():
-                connection.execute(text(f"CREATE TABLE kept_{table.name} AS SELECT * FROM {table.fullname}"))
-
-    def close(self) -> None:
-        self._engine.dispose()
-
-    def _tables(self) -> list[Any]:
-        return tables_for(self._dialect).all.sorted_tables
+    def __init__(self, url: str, kept: KeptRows) -> None:
+        self._url = url
+        self._kept = kept
+        self.dialect = kept.dialect
 
     def apply(self, edits: Iterable[Edit]) -> list[Edit]:
         """Restore all rows, and make these edits; returns those that the database does not refuse."""
-        with self._engine.begin() as connection:
-            for table in reversed(self._tables()):
-                connection.execute(text(f"DELETE FROM {table.fullname}"))
-            for table in self._tables():
-                connection.execute(text(f"INSERT INTO {table.fullname} SELECT * FROM kept_{table.name}"))
+        self._kept.restore()
         return [edit for edit in edits if self._is_made(edit)]
 
     def _is_made(self, edit: Edit) -> bool:
-        table = getattr(tables_for(self._dialect), edit.table).fullname
+        table = getattr(tables_for(self.dialect), edit.table).fullname
         value = edit.value.replace(":", "\\:")
         statement = f'UPDATE {table} SET "{edit.column}" = {value} WHERE {OURS[edit.table]}'
         try:
-            with self._engine.begin() as connection:
+            with self._kept.engine.begin() as connection:
                 connection.execute(text(statement))
         except DBAPIError:
             return False
@@ -245,7 +233,10 @@ class EditedDatabase:
             return []
         what = ", ".join(map(str, made))
         try:
-            async with asyncio.timeout(120), Harness(railway(self.url), now=NOON + timedelta(minutes=2)) as h:
+            async with (
+                asyncio.timeout(120),
+                Harness(railway(self._url), now=NOON + timedelta(minutes=2)) as h,
+            ):
                 return [f"{what}: {problem}" for problem in await _live_on(h)]
         except Exception as error:  # noqa: BLE001 - any error is what is looked for
             return [f"{what}: {error!r}"]

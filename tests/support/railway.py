@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from tests.support.model import Job, Plan
-    from tests.support.stepwise import Engine
+    from tests.support.stepwise import Engine, Seen
 
     from trax.engine.manifest_manager import ManagerResult
 
@@ -134,15 +134,19 @@ class Railway:
         """Let time pass, then the manager have its cycles, then runs begin, then runs end."""
         self.engine.now += turn.minutes * MINUTE
         self.model.now = self.engine.now
+        seen = self.engine.seen()
         if turn.cycles == ALL:
-            self._settle()
+            seen = self._settle(seen)
         elif turn.cycles:
-            self._cycle()
-        self.check()
+            _, seen = self._cycle(seen)
+        self.check(seen)
         for _ in range(turn.takes):
             self._take()
-        self._finish(dict(zip(self.model.held(), turn.hows, strict=False)), in_one_batch=turn.in_one_batch)
-        self.check()
+        ends = dict(zip(self.model.held(), turn.hows, strict=False))
+        if ends:
+            self._finish(ends, in_one_batch=turn.in_one_batch)
+        if turn.takes or ends:
+            self.check()
 
     def go_to_the_next_look(self) -> None:
         looks = [row.next_due_at for row in self.engine.seen().manifests.values()]
@@ -150,19 +154,19 @@ class Railway:
         if later:
             self.engine.now = self.model.now = min(later)
 
-    def _settle(self) -> None:
+    def _settle(self, seen: Seen) -> Seen:
         """Cycles until nothing changes: now everything is queued that is due."""
         while True:
-            managed = self._cycle()
+            managed, seen = self._cycle(seen)
             if not (managed.has_changes or managed.run_again):
                 break
         assert self.model.given_up() == []
         overlapping = {name for name, job in self.model.jobs.items() if job.plan.max_instances > 1}
         assert self.model.wanted().keys() <= overlapping, "due, but not queued"
+        return seen
 
-    def _cycle(self) -> ManagerResult:
+    def _cycle(self, before: Seen) -> tuple[ManagerResult, Seen]:
         """One cycle, which may leave somebody for the next, but writes nothing that is not due."""
-        before = self.engine.seen()
         managed = self.engine.cycle()
         self.model.reap()
         seen = self.engine.seen()
@@ -175,7 +179,7 @@ class Railway:
             if row.id not in known:
                 assert name in wanted, f"{name} was queued, but is not due"
                 self.model.queue(wanted.pop(name))
-        return managed
+        return managed, seen
 
     def _take(self) -> None:
         runnable = self.model.runnable()
@@ -201,13 +205,14 @@ class Railway:
             self.model.end(number, how)
         assert self.engine.finish(every) == set(), "ended twice"
 
-    def check(self) -> None:
-        self._check_that_both_agree()
-        self._check_that_nobody_runs_too_often()
-        self._check_that_nobody_is_looked_at_too_late()
+    def check(self, seen: Seen | None = None) -> None:
+        seen = seen or self.engine.seen()
+        self._check_that_both_agree(seen)
+        self._check_that_nobody_runs_too_often(seen)
+        self._check_that_nobody_is_looked_at_too_late(seen)
 
-    def _check_that_both_agree(self) -> None:
-        seen, model = self.engine.seen(), self.model
+    def _check_that_both_agree(self, seen: Seen) -> None:
+        model = self.model
         assert seen.groups == model.groups
         assert {name: _standing_of(row) for name, row in seen.manifests.items()} == {
             name: (job.enabled, job.failures, job.last_success) for name, job in model.jobs.items()
@@ -217,15 +222,15 @@ class Railway:
         entries = sorted(_entry_of(name, row) for name, row in seen.entries)
         assert entries == sorted(_entry_of(entry.job, entry) for entry in model.entries)
 
-    def _check_that_nobody_runs_too_often(self) -> None:
-        queued = [name for name, row in self.engine.seen().entries if row.origin in BY_SCHEDULE]
+    def _check_that_nobody_runs_too_often(self, seen: Seen) -> None:
+        queued = [name for name, row in seen.entries if row.origin in BY_SCHEDULE]
         assert len(queued) == len(set(queued))
         for name, job in self.model.jobs.items():
             runs = [run for run in self.model.runs.values() if run.job == name and run.origin in BY_SCHEDULE]
             assert len(runs) <= job.most_instances
 
-    def _check_that_nobody_is_looked_at_too_late(self) -> None:
-        rows = self.engine.seen().manifests
+    def _check_that_nobody_is_looked_at_too_late(self, seen: Seen) -> None:
+        rows = seen.manifests
         for name, job in self.model.jobs.items():
             look = rows[name].next_due_at
             if look is not None and look <= self.model.now:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel
@@ -21,7 +22,7 @@ from trax.schedule.builder import Declarations
 from trax.server.start import start
 from trax.store.manifests import manifest_seed
 from trax.store.runs import metadata
-from trax.store.schema import tables
+from trax.store.schema import tables, tables_for
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine, Mapping, Sequence
@@ -253,20 +254,37 @@ def _origin_of(connection: Connection, metadata_id: int) -> str:
     return connection.execute(select(queue.c.origin).where(queue.c.metadata_id == metadata_id)).scalar_one()
 
 
+@cache
+def _what_is_seen(dialect: str) -> Sequence[Any]:
+    t = tables_for(dialect)
+    manifest, group, queue, runs, letters = (
+        t.manifest,
+        t.manifest_group,
+        t.work_queue,
+        t.metadata,
+        t.dead_letter,
+    )
+    return (
+        select(manifest),
+        select(group.c.name, group.c.enabled),
+        select(queue).where(text("status = 'queued'")).order_by(queue.c.id),
+        select(runs.c.id, runs.c.manifest_id).where(text("state IN ('pending', 'in_progress')")),
+        select(letters.c.id, letters.c.manifest_id).where(text("status = 'awaiting_intervention'")),
+    )
+
+
 def _seen(connection: Connection) -> Seen:
-    t = tables(connection)
-    manifest, queue, runs, letters = t.manifest, t.work_queue, t.metadata, t.dead_letter
-    by_id = {row.id: row for row in connection.execute(select(manifest))}
-    groups = connection.execute(select(t.manifest_group.c.name, t.manifest_group.c.enabled))
-    queued = connection.execute(select(queue).where(text("status = 'queued'")).order_by(queue.c.id))
-    active = connection.execute(
-        select(runs.c.id, runs.c.manifest_id).where(text("state IN ('pending', 'in_progress')"))
-    )
-    awaiting = connection.execute(select(letters).where(text("status = 'awaiting_intervention'")))
+    queries = _what_is_seen(connection.dialect.name)
+    manifests, groups, queued, active, awaiting = (_rows(connection, query) for query in queries)
+    names = {row.id: row.external_id for row in manifests}
     return Seen(
-        manifests={row.external_id: row for row in by_id.values()},
+        manifests={row.external_id: row for row in manifests},
         groups={row.name: row.enabled for row in groups},
-        entries=[(by_id[row.manifest_id].external_id, row) for row in queued],
-        runs={row.id: by_id[row.manifest_id].external_id for row in active},
-        letters={by_id[row.manifest_id].external_id: row.id for row in awaiting},
+        entries=[(names[row.manifest_id], row) for row in queued],
+        runs={row.id: names[row.manifest_id] for row in active},
+        letters={names[row.manifest_id]: row.id for row in awaiting},
     )
+
+
+def _rows(connection: Connection, query: Any) -> list[Any]:
+    return list[Any](connection.execute(query).all())

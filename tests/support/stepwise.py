@@ -274,9 +274,8 @@ def _what_is_seen(dialect: str) -> Sequence[Any]:
 
 
 def _seen(connection: Connection) -> Seen:
-    manifests, groups, queued, active, awaiting = (
-        list[Any](connection.execute(query)) for query in _what_is_seen(connection.dialect.name)
-    )
+    queries = _what_is_seen(connection.dialect.name)
+    manifests, groups, queued, active, awaiting = (_rows(connection, query) for query in queries)
     names = {row.id: row.external_id for row in manifests}
     return Seen(
         manifests={row.external_id: row for row in manifests},
@@ -285,3 +284,7 @@ def _seen(connection: Connection) -> Seen:
         runs={row.id: names[row.manifest_id] for row in active},
         letters={names[row.manifest_id]: row.id for row in awaiting},
     )
+
+
+def _rows(connection: Connection, query: Any) -> list[Any]:
+    return list[Any](connection.execute(query).all())

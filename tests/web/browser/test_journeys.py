@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from playwright.sync_api import Page, expect
 from tests.support.control_room import PASSWORD, access
 
@@ -12,6 +13,12 @@ if TYPE_CHECKING:
     from tests.web.browser.conftest import Watch
 
 BILL = {"customer": {"name": "Ada"}, "lines": [{"sku": "sidamo"}]}
+
+
+@pytest.fixture
+def served_url(postgres_url: str) -> str:
+    """Where a whole server is likely to work: other tests in a browser have one on a file."""
+    return postgres_url
 
 
 def test_a_failure_is_seen_understood_tried_once_and_then_requeued(page: Page, served: Served) -> None:

@@ -5,19 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-import pytest
 from playwright.sync_api import Page, expect
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.support.served import Served
     from tests.web.browser.conftest import Watch
-
-
-@pytest.fixture
-def served_url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/trax.db"
 
 
 def tomorrow() -> datetime:

@@ -49,7 +49,7 @@ def check_the_order(crowd: Crowd) -> None:
 async def test_four_schedulers_and_four_workers_let_in_no_more_than_allowed(
     postgres_url: str, tmp_path: Path
 ) -> None:
-    crowd = Crowd(tmp_path, postgres_url, jobs=2_500, groups=20, limit=24, poll=SELDOM)
+    crowd = Crowd(tmp_path, postgres_url, jobs=1_000, groups=20, limit=24, poll=SELDOM)
 
     await crowd.run(["scheduler"] * 4 + ["worker --concurrency 12"] * 4)
 
@@ -61,7 +61,7 @@ async def test_four_schedulers_and_four_workers_let_in_no_more_than_allowed(
 async def test_four_servers_that_do_everything_let_in_no_more_than_allowed(
     request: pytest.FixtureRequest, server: str, tmp_path: Path
 ) -> None:
-    crowd = Crowd(tmp_path, request.getfixturevalue(server), jobs=1_000, groups=20, limit=24, poll=SELDOM)
+    crowd = Crowd(tmp_path, request.getfixturevalue(server), jobs=500, groups=20, limit=24, poll=SELDOM)
 
     await crowd.run(["run --concurrency 12"] * 4)
 

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from dataclasses import dataclass
 from datetime import timedelta
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.support.control_room import Order
@@ -131,7 +132,7 @@ def places(app: Trax) -> Iterator[Place]:
 async def call(app: Trax, place: Place, value: Any) -> None:
     """Call the method with this value in this place, and with good ones in all others."""
     caller = railway("memory://") if place.method in DECLARING else app
-    method = app_methods(caller)[place.method]
+    method: Any = attrgetter(place.method)(caller)
     name, also = place.parameter.name, ALSO.get(place.method, ())
     positional: list[Any] = []
     keywords: dict[str, Any] = {}

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import pytest
+import pytest_asyncio
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from tests.support.control_room import PASSWORD, access, browser
-from tests.support.office import EVIL, NOON, office
+from tests.support.kept_rows import DIALECTS, module_database
+from tests.support.office import EVIL, NOON, Office, office
 from tests.support.roastery import Roastery
 from tests.support.visitor import Reader, inside
 
@@ -16,6 +19,9 @@ from trax import Trax
 from trax.app.workers import Workers
 from trax.testing import Harness
 from trax.web import Access, Role, Token, create
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
 
 LARGEST_PAGE = 60_000
 PAGES = [
@@ -33,6 +39,20 @@ PAGES = [
 ]
 
 
+READS_ONLY = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=DIALECTS)
+async def day(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncGenerator[Office]:
+    """A day has passed, for all who only read about it."""
+    with module_database(request, tmp_path_factory, request.param) as url:
+        async with office(url) as room:
+            await room.a_day_passes()
+            yield room
+
+
 @pytest.mark.parametrize("path", PAGES)
 async def test_a_page_with_nothing_on_it_tells_a_newcomer_what_to_do(path: str) -> None:
     app = Trax("memory://")
@@ -43,55 +63,50 @@ async def test_a_page_with_nothing_on_it_tells_a_newcomer_what_to_do(path: str) 
     assert page.handlers == []
 
 
-async def test_all_that_is_linked_is_there(url: str) -> None:
-    async with office(url) as room:
-        await room.a_day_passes()
-        seen: set[str] = set()
-        waiting = list(PAGES)
-        broken: list[tuple[str, int]] = []
-        while waiting and len(seen) < 400:
-            path = waiting.pop()
-            page = await room.open(path)
-            if page.status != 200:
-                broken.append((path, page.status))
-            if path.startswith("/api/"):
-                continue  # a record as plain JSON is no page
-            assert page.size <= LARGEST_PAGE, path
-            assert page.handlers == [], path
-            assert all(script.get("src") for script in page.scripts), path
-            links = {link.partition("#")[0] for link in page.links if inside(link)}
-            waiting += sorted(links - seen - set(waiting))
-            seen |= {path, *links}
+@READS_ONLY
+async def test_all_that_is_linked_is_there(day: Office) -> None:
+    seen: set[str] = set()
+    waiting = list(PAGES)
+    broken: list[tuple[str, int]] = []
+    while waiting and len(seen) < 400:
+        path = waiting.pop()
+        page = await day.open(path)
+        if page.status != 200:
+            broken.append((path, page.status))
+        if path.startswith("/api/"):
+            continue  # a record as plain JSON is no page
+        assert page.size <= LARGEST_PAGE, path
+        assert page.handlers == [], path
+        assert all(script.get("src") for script in page.scripts), path
+        links = {link.partition("#")[0] for link in page.links if inside(link)}
+        waiting += sorted(links - seen - set(waiting))
+        seen |= {path, *links}
 
     assert broken == []
     assert len(seen) > 60
 
 
-async def test_what_people_put_into_a_job_is_never_part_of_the_page(url: str) -> None:
-    async with office(url) as room:
-        await room.a_day_passes()
-        runs = await room.app.executions.list(train="charge_card")
-        letters = await room.app.dead_letters.list()
-        paths = ["/", "/executions", "/dead-letters", "/queue", "/logs"]
-        paths += [f"/executions/{run.id}" for run in runs] + [
-            f"/dead-letters/{letter.id}" for letter in letters
-        ]
+@READS_ONLY
+async def test_what_people_put_into_a_job_is_never_part_of_the_page(day: Office) -> None:
+    runs = await day.app.executions.list(train="charge_card")
+    letters = await day.app.dead_letters.list()
+    paths = ["/", "/executions", "/dead-letters", "/queue", "/logs"]
+    paths += [f"/executions/{run.id}" for run in runs] + [f"/dead-letters/{letter.id}" for letter in letters]
 
-        for path in paths:
-            page = await room.open(path)
+    for path in paths:
+        page = await day.open(path)
 
-            assert EVIL not in page.source
-            assert "onerror" not in "".join(page.handlers)
-        assert EVIL in (await room.open(f"/executions/{runs[0].id}")).text
+        assert EVIL not in page.source
+        assert "onerror" not in "".join(page.handlers)
+    assert EVIL in (await day.open(f"/executions/{runs[0].id}")).text
 
 
-async def test_secrets_in_an_input_are_hidden(url: str) -> None:
-    async with office(url) as room:
-        await room.a_day_passes()
-        (*_, run) = await room.app.executions.list(train="charge_card")
+@READS_ONLY
+async def test_secrets_in_an_input_are_hidden(day: Office) -> None:
+    (*_, run) = await day.app.executions.list(train="charge_card")
 
-        page = await room.open(f"/executions/{run.id}")
-        again = await room.open("/trains/charge_card", like=run.id)
+    page = await day.open(f"/executions/{run.id}")
+    again = await day.open("/trains/charge_card", like=run.id)
 
     assert "hunter2" not in page.source + again.source
     assert "••••••" in page.text
@@ -99,12 +114,11 @@ async def test_secrets_in_an_input_are_hidden(url: str) -> None:
     assert again.fields["in:token"]["value"] == "•••••• /token"
 
 
-async def test_a_failure_is_told_with_its_junction_and_stack(url: str) -> None:
-    async with office(url) as room:
-        await room.a_day_passes()
-        (*_, run) = await room.app.executions.list(train="charge_card")
+@READS_ONLY
+async def test_a_failure_is_told_with_its_junction_and_stack(day: Office) -> None:
+    (*_, run) = await day.app.executions.list(train="charge_card")
 
-        page = await room.open(f"/executions/{run.id}")
+    page = await day.open(f"/executions/{run.id}")
 
     assert "PermissionError in charge_card" in page.text
     assert "card of order 14133 was refused" in page.text
@@ -159,14 +173,15 @@ async def test_filters_stand_in_the_address_and_lists_go_on(url: str) -> None:
     assert "No entries match these filters." in other.text
 
 
-async def test_administrative_trains_are_hidden_until_somebody_wants_them(url: str) -> None:
-    async with office(url) as room:
-        await room.a_day_passes()
+@READS_ONLY
+async def test_administrative_trains_are_hidden_until_somebody_wants_them(day: Office) -> None:
 
-        usual = await room.open("/executions")
-        wanted = await room.open("/executions", admin="1")
-        remembered = await room.open("/executions")
-        hidden = await room.open("/executions", admin="0")
+    async with browser(create(day.app, access=Access(allow_anonymous=True))) as newcomer:
+        reader = Reader(newcomer)
+        usual = await reader.open("/executions")
+        wanted = await reader.open("/executions", admin="1")
+        remembered = await reader.open("/executions")
+        hidden = await reader.open("/executions", admin="0")
 
     assert ["trax." in page.text for page in (usual, wanted, remembered, hidden)] == [
         False,
@@ -221,15 +236,15 @@ async def test_nobody_is_led_home_who_may_not_enter(url: str) -> None:
     assert "Home" not in refused.text
 
 
-async def test_a_viewer_reads_everything_and_finds_nothing_to_press(url: str) -> None:
-    async with office(url, Access(allow_anonymous=Role.VIEWER)) as room:
-        await room.a_day_passes()
-        (letter, *_) = await room.app.dead_letters.list()
-        (run, *_) = await room.app.executions.list()
-        details = ["/trains/charge_card", "/groups/orders", "/manifests/close-day"]
+@READS_ONLY
+async def test_a_viewer_reads_everything_and_finds_nothing_to_press(day: Office) -> None:
+    (letter, *_) = await day.app.dead_letters.list()
+    (run, *_) = await day.app.executions.list()
+    details = ["/trains/charge_card", "/groups/orders", "/manifests/close-day"]
 
+    async with browser(create(day.app, access=Access(allow_anonymous=Role.VIEWER))) as client:
         for path in [*PAGES, *details, f"/executions/{run.id}", f"/dead-letters/{letter.id}"]:
-            page = await room.open(path)
+            page = await Reader(client).open(path)
             changing = [form for form in page.forms if form.method == "post" and "yours" not in form.action]
 
             assert page.status == 200

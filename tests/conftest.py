@@ -59,8 +59,8 @@ sys.dont_write_bytecode = False
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Half as many again as processors: a good part of the tests waits for other processes."""
-    return (os.cpu_count() or 1) * 3 // 2 or 1
+    """Twice as many as processors: a good part of the tests waits for other processes."""
+    return (os.cpu_count() or 1) * 2
 
 
 @pytest.fixture(scope="session")

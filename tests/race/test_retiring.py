@@ -164,12 +164,12 @@ async def test_the_gate_waits_for_a_retirement_and_lets_nobody_in(
 async def test_a_retirement_waits_for_the_gate_and_lets_the_run_go_on(
     h: Yard, threads: ThreadPoolExecutor
 ) -> None:
-    for_update = text("SELECT id FROM trax.work_queue FOR UPDATE")
+    for_update = text("SELECT id FROM trax.manifest FOR UPDATE")
     async with h:
         manifest_id = h.manifest_id("load")
         h.store.run(await triggering(h))
         holder = Held(h, threads, lambda connection: connection.execute(for_update).all())
-        visit = threads.submit(h.store.run, admitting(h))
+        visit = threads.submit(h.store.run, admitting(h))  # its new run refers to the manifest
         someone_waits(h)
 
         retirement = threads.submit(h.store.run, retiring)

@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     import pytest
 
 LONG: Final = (
-    ("tests/chaos/", "tests/simulation/", "tests/bench/"),
-    ("tests/engines/", "tests/web/browser/", "tests/testing/", "tests/house/test_wheel.py"),
+    ("tests/chaos/",),
+    ("tests/engines/", "tests/simulation/", "tests/bench/"),
+    ("tests/web/browser/", "tests/testing/", "tests/house/test_wheel.py"),
     ("tests/cli/", "tests/house/test_docs.py", "tests/house/test_tutorial.py"),
 )
 """About as long as each other; in each, what starts the same broker, server or browser is together."""

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from trax.engine.routing import Routing
     from trax.train import Train
-    from trax.train.train import Registry
 
 LOCAL: Final = "local"
 """Trax's own workers. They claim pending runs from the database, so no hand-over is needed."""
@@ -139,8 +138,8 @@ class Submitters:
         self._known: dict[str, Submitter] = {}
         self._routes: dict[str, list[str]] = {}
         self._default = LOCAL
-        self._last_routing: tuple[int, Routing] | None = None
-        """The last result of `routing_of`, with the number of its trains; None after a change of routes."""
+        self.changes = 0
+        """How often routes have changed."""
 
     def add(self, submitter: Submitter) -> None:
         """Register a submitter by its name, so that trains can refer to it: `submitter="cluster"`."""
@@ -159,7 +158,7 @@ class Submitters:
     def route(self, train: str, to: Submitter | str) -> None:
         """Route the runs of a train to this submitter. The app validates routes when it starts."""
         self._routes.setdefault(train, []).append(self._name_of(to))
-        self._last_routing = None
+        self.changes += 1
 
     @property
     def default(self) -> str:
@@ -169,7 +168,7 @@ class Submitters:
     @default.setter
     def default(self, to: Submitter | str) -> None:
         self._default = self._name_of(to)
-        self._last_routing = None
+        self.changes += 1
 
     def __iter__(self) -> Iterator[Submitter]:
         return iter(self._known.values())
@@ -184,13 +183,6 @@ class Submitters:
                 raise DefinitionError(f"train {train.name!r} is routed to {both}; route it to one of them")
             for name in names:
                 self._check_known(name, f"train {train.name!r}")
-
-    def routing_of(self, trains: Registry) -> Routing:
-        """The routing of an app's trains, built again after a new train or route."""
-        last = self._last_routing
-        if last is None or last[0] != len(trains):  # trains are added, never changed or removed
-            last = self._last_routing = len(trains), self.build_routing(trains)
-        return last[1]
 
     def build_routing(self, trains: Iterable[Train[Any, Any]]) -> Routing:
         """The routing of these trains, for the dispatcher."""

@@ -98,6 +98,7 @@ class Parts:
     run_log: RunLog
     telemetry: Telemetry
     counters: ProcessCounters
+    routing_cache: RoutingCache
 
     @property
     def settings(self) -> Settings:
@@ -114,7 +115,7 @@ class Parts:
     @property
     def routing(self) -> Routing:
         """Which submitter each registered train goes to, for the dispatcher."""
-        return self.submitters.routing_of(self.trains)
+        return self.routing_cache.current(self.submitters, self.trains)
 
     @property
     def routes_json(self) -> str:
@@ -158,7 +159,22 @@ class Parts:
             run_log=RunLog(live, events),
             telemetry=Telemetry(),
             counters=ProcessCounters(),
+            routing_cache=RoutingCache(),
         )
+
+
+class RoutingCache:
+    """The last routing of an app, built again after a new train or route."""
+
+    def __init__(self) -> None:
+        self._key = (-1, -1)
+        self._routing: Routing | None = None
+
+    def current(self, submitters: Submitters, trains: Registry) -> Routing:
+        key = submitters.changes, len(trains)  # trains are added, never changed or removed
+        if self._routing is None or self._key != key:
+            self._routing, self._key = submitters.build_routing(trains), key
+        return self._routing
 
 
 @dataclass(slots=True)

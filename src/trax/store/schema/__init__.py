@@ -10,13 +10,13 @@ operations.py   `worker`, `setting`, `audit`, `web_session`, `web_link`, `web_pa
 In PostgreSQL they are in the schema `trax` (`trax.metadata`), in SQLite they have a prefix
 (`trax_metadata`). `tables(connection)` returns the right set, also for a caller's connection.
 
-Some constraints are missing on purpose. `work_queue`, `metadata` and `log` have no foreign keys, and none
-leads to them: they are written for every job, and a check of each row would cost a quarter of the speed of a
-bulk load, and nearly half of the time that deleting old records takes. What deletes a row clears the
-references to it (`runs/cleanup.py`, `dead_letters.purge`), and `trax verify` reports those that lead nowhere.
-A manifest is never deleted, only retired: a transaction that writes an entry locks the manifest row, and
-`manifest_seed.retire` waits for it. `metadata` has only the indexes that the engine needs: each index costs
-time on every run.
+Some constraints are missing on purpose. `work_queue` and `log` have no foreign keys, `metadata` only that to
+`manifest`, and none leads to these tables: they are written for every job, and a check of each row would cost
+a quarter of the speed of a bulk load, and nearly half of the time that deleting old records takes. What
+deletes a row clears the references to it (`runs/cleanup.py`, `dead_letters.purge`), and `trax verify` reports
+those that lead nowhere. A manifest is never deleted, only retired: a transaction that writes an entry locks
+the manifest row, and `manifest_seed.retire` waits for it. `metadata` has only the indexes that the engine
+needs: each index costs time on every run.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def metadata(define: Definer) -> Table:
         # Columns of fixed width come first, and those that the end of a run writes come last: PostgreSQL pads
         # less, and logs only the part of a row between the first and the last change.
         Column("entry_id", BigId),
-        Column("manifest_id", BigId),
+        Column("manifest_id", BigId, define.foreign_key("manifest")),
         Column("group_id", BigId),
         Column("parent_id", BigId),
         Column("worker_id", BigId),

@@ -56,49 +56,6 @@ CREATE TABLE trax_manifest_group (
     UNIQUE (name)
 );
 
-CREATE TABLE trax_metadata (
-    id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
-    entry_id INTEGER,
-    manifest_id INTEGER,
-    group_id INTEGER,
-    parent_id INTEGER,
-    worker_id INTEGER,
-    created_at VARCHAR(27) NOT NULL,
-    scheduled_for VARCHAR(27),
-    submitted_at VARCHAR(27),
-    handing_over_until VARCHAR(27),
-    started_at VARCHAR(27),
-    timeout_seconds FLOAT,
-    attempt INTEGER DEFAULT '1' NOT NULL,
-    priority SMALLINT DEFAULT '0' NOT NULL,
-    exempt BOOLEAN DEFAULT 0 NOT NULL,
-    cancel_requested BOOLEAN DEFAULT 0 NOT NULL,
-    external_id TEXT NOT NULL,
-    train TEXT NOT NULL,
-    input TEXT,
-    submitter TEXT,
-    host TEXT,
-    cancel_reason TEXT,
-    progress FLOAT,
-    progress_message TEXT,
-    state TEXT NOT NULL,
-    ended_at VARCHAR(27),
-    output TEXT,
-    current_junction TEXT,
-    junction_started_at VARCHAR(27),
-    junctions TEXT,
-    failure_junction TEXT,
-    failure_exception TEXT,
-    failure_reason TEXT,
-    stack_trace TEXT,
-    CONSTRAINT state_known CHECK (state IN ('pending', 'in_progress', 'completed', 'failed', 'cancelled')),
-    CONSTRAINT priority_range CHECK (priority BETWEEN 0 AND 31),
-    CONSTRAINT attempt_range CHECK (attempt >= 1),
-    CONSTRAINT progress_range CHECK (progress BETWEEN 0 AND 1),
-    CONSTRAINT ended_when_terminal CHECK ((state IN ('pending', 'in_progress')) = (ended_at IS NULL)),
-    CONSTRAINT started_when_run CHECK (state IN ('pending', 'failed', 'cancelled') OR started_at IS NOT NULL)
-);
-
 CREATE TABLE trax_setting (
     name TEXT NOT NULL,
     value TEXT NOT NULL,
@@ -298,6 +255,50 @@ CREATE TABLE trax_dead_letter (
     FOREIGN KEY(manifest_id) REFERENCES trax_manifest (id)
 );
 
+CREATE TABLE trax_metadata (
+    id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    entry_id INTEGER,
+    manifest_id INTEGER,
+    group_id INTEGER,
+    parent_id INTEGER,
+    worker_id INTEGER,
+    created_at VARCHAR(27) NOT NULL,
+    scheduled_for VARCHAR(27),
+    submitted_at VARCHAR(27),
+    handing_over_until VARCHAR(27),
+    started_at VARCHAR(27),
+    timeout_seconds FLOAT,
+    attempt INTEGER DEFAULT '1' NOT NULL,
+    priority SMALLINT DEFAULT '0' NOT NULL,
+    exempt BOOLEAN DEFAULT 0 NOT NULL,
+    cancel_requested BOOLEAN DEFAULT 0 NOT NULL,
+    external_id TEXT NOT NULL,
+    train TEXT NOT NULL,
+    input TEXT,
+    submitter TEXT,
+    host TEXT,
+    cancel_reason TEXT,
+    progress FLOAT,
+    progress_message TEXT,
+    state TEXT NOT NULL,
+    ended_at VARCHAR(27),
+    output TEXT,
+    current_junction TEXT,
+    junction_started_at VARCHAR(27),
+    junctions TEXT,
+    failure_junction TEXT,
+    failure_exception TEXT,
+    failure_reason TEXT,
+    stack_trace TEXT,
+    CONSTRAINT state_known CHECK (state IN ('pending', 'in_progress', 'completed', 'failed', 'cancelled')),
+    CONSTRAINT priority_range CHECK (priority BETWEEN 0 AND 31),
+    CONSTRAINT attempt_range CHECK (attempt >= 1),
+    CONSTRAINT progress_range CHECK (progress BETWEEN 0 AND 1),
+    CONSTRAINT ended_when_terminal CHECK ((state IN ('pending', 'in_progress')) = (ended_at IS NULL)),
+    CONSTRAINT started_when_run CHECK (state IN ('pending', 'failed', 'cancelled') OR started_at IS NOT NULL),
+    FOREIGN KEY(manifest_id) REFERENCES trax_manifest (id)
+);
+
 CREATE INDEX trax_audit_action_idx ON trax_audit (action, id);
 
 CREATE INDEX trax_audit_actor_idx ON trax_audit (actor, id);
@@ -309,26 +310,6 @@ CREATE INDEX trax_log_metadata_idx ON trax_log (metadata_id, id);
 CREATE INDEX trax_manifest_group_apply_idx ON trax_manifest_group (apply_priority_at) WHERE apply_priority_at IS NOT NULL;
 
 CREATE INDEX trax_manifest_group_bound_idx ON trax_manifest_group (id) WHERE max_active_jobs IS NOT NULL OR NOT enabled;
-
-CREATE INDEX trax_metadata_active_of_manifest_idx ON trax_metadata (manifest_id) WHERE state IN ('pending', 'in_progress') AND manifest_id IS NOT NULL;
-
-CREATE INDEX trax_metadata_cancelled_idx ON trax_metadata (id) WHERE state = 'cancelled';
-
-CREATE INDEX trax_metadata_claim_idx ON trax_metadata (submitter, priority DESC, id) WHERE state = 'pending';
-
-CREATE INDEX trax_metadata_direct_idx ON trax_metadata (id) WHERE state = 'in_progress' AND submitter IS NULL;
-
-CREATE INDEX trax_metadata_ended_idx ON trax_metadata (train, ended_at) WHERE ended_at IS NOT NULL;
-
-CREATE INDEX trax_metadata_failed_idx ON trax_metadata (id) WHERE state = 'failed';
-
-CREATE INDEX trax_metadata_manifest_idx ON trax_metadata (manifest_id, id) WHERE manifest_id IS NOT NULL;
-
-CREATE INDEX trax_metadata_outbox_idx ON trax_metadata (submitter, priority DESC, id) WHERE state = 'pending' AND submitted_at IS NULL AND submitter <> 'local';
-
-CREATE INDEX trax_metadata_parent_idx ON trax_metadata (parent_id) WHERE parent_id IS NOT NULL;
-
-CREATE INDEX trax_metadata_running_idx ON trax_metadata (worker_id) WHERE state = 'in_progress';
 
 CREATE INDEX trax_web_session_expires_idx ON trax_web_session (expires_at);
 
@@ -381,4 +362,24 @@ CREATE INDEX trax_dead_letter_manifest_idx ON trax_dead_letter (manifest_id) WHE
 CREATE UNIQUE INDEX trax_dead_letter_one_awaiting_idx ON trax_dead_letter (manifest_id) WHERE status = 'awaiting_intervention' AND manifest_id IS NOT NULL;
 
 CREATE INDEX trax_dead_letter_retry_idx ON trax_dead_letter (retry_metadata_id) WHERE retry_metadata_id IS NOT NULL;
+
+CREATE INDEX trax_metadata_active_of_manifest_idx ON trax_metadata (manifest_id) WHERE state IN ('pending', 'in_progress') AND manifest_id IS NOT NULL;
+
+CREATE INDEX trax_metadata_cancelled_idx ON trax_metadata (id) WHERE state = 'cancelled';
+
+CREATE INDEX trax_metadata_claim_idx ON trax_metadata (submitter, priority DESC, id) WHERE state = 'pending';
+
+CREATE INDEX trax_metadata_direct_idx ON trax_metadata (id) WHERE state = 'in_progress' AND submitter IS NULL;
+
+CREATE INDEX trax_metadata_ended_idx ON trax_metadata (train, ended_at) WHERE ended_at IS NOT NULL;
+
+CREATE INDEX trax_metadata_failed_idx ON trax_metadata (id) WHERE state = 'failed';
+
+CREATE INDEX trax_metadata_manifest_idx ON trax_metadata (manifest_id, id) WHERE manifest_id IS NOT NULL;
+
+CREATE INDEX trax_metadata_outbox_idx ON trax_metadata (submitter, priority DESC, id) WHERE state = 'pending' AND submitted_at IS NULL AND submitter <> 'local';
+
+CREATE INDEX trax_metadata_parent_idx ON trax_metadata (parent_id) WHERE parent_id IS NOT NULL;
+
+CREATE INDEX trax_metadata_running_idx ON trax_metadata (worker_id) WHERE state = 'in_progress';
 

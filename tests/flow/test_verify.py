@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
+AS_INTERVAL = {"schedule_type": "interval", "interval_seconds": 3_600, "cron_expression": None}
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -408,7 +409,8 @@ async def test_records_that_point_to_nothing_are_found(past: Past) -> None:
     assert found.log_lines == 1
 
 
-async def test_an_occurrence_that_nobody_queued_is_found(past: Past) -> None:
+@pytest.mark.parametrize("schedule", [{}, AS_INTERVAL], ids=["cron", "interval"])
+async def test_an_occurrence_that_nobody_queued_is_found(past: Past, schedule: dict[str, Any]) -> None:
     [entry] = [
         row
         for row in past.rows("work_queue")
@@ -416,6 +418,8 @@ async def test_an_occurrence_that_nobody_queued_is_found(past: Past) -> None:
     ]
     past.drop("work_queue", entry.id)
     past.drop("metadata", entry.metadata_id)
+    if schedule:
+        past.edit("manifest", entry.manifest_id, **schedule)
 
     assert await past.kinds() == [(FindingKind.OCCURRENCE_MISSED, (entry.manifest_id,))]
 

@@ -1,4 +1,4 @@
-"""Occurrences of cron schedules that got no entry, without any reason. No I/O.
+"""Occurrences of schedules that got no entry, without any reason. No I/O.
 
 Only certain cases are findings: the schedule and its group have not been changed since, the last run had
 completed well before, the occurrence is not excluded, and the manager queued other scheduled jobs in time
@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from trax.errors import DefinitionError
-from trax.records.schedule import Cron, Timing
+from trax.records.schedule import Cron, Interval, Timing
 from trax.records.states import MisfirePolicy, Origin, State
 from trax.records.verification import FindingKind, HistoryFinding
 from trax.schedule.cron import next_occurrence
@@ -20,7 +20,7 @@ from trax.schedule.exclusions import is_excluded
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trax.store.history import CronManifest, EntryRow
+    from trax.store.history import EntryRow, TimedManifest
 
 ON_TIME: Final = timedelta(minutes=1)
 MINUTE: Final = timedelta(minutes=1)
@@ -60,9 +60,9 @@ class MinuteSet:
 
 
 class OccurrenceWatch:
-    """Watches the entries of cron manifests, in the order of their ids."""
+    """Watches the entries of cron and interval manifests, in the order of their ids."""
 
-    def __init__(self, manifests: dict[int, CronManifest]) -> None:
+    def __init__(self, manifests: dict[int, TimedManifest]) -> None:
         self._manifests = manifests
         self._last: dict[int, EntryRow] = {}
         self._steps: dict[int, timedelta] = {}
@@ -93,8 +93,11 @@ class OccurrenceWatch:
             yield from self._check_gap(self._manifests[manifest_id], last, now - OVERDUE, now)
 
     def _check_gap(
-        self, manifest: CronManifest, last: EntryRow, upper: datetime, noticed_at: datetime
+        self, manifest: TimedManifest, last: EntryRow, upper: datetime, noticed_at: datetime
     ) -> Iterator[HistoryFinding]:
+        if isinstance(manifest.timing.schedule, Interval):
+            yield from self._check_interval(manifest, manifest.timing.schedule, last, upper, noticed_at)
+            return
         before = last.scheduled_for or last.created_at
         step = self._steps.get(manifest.id)
         if step is not None and upper - before < 2 * step:
@@ -111,11 +114,27 @@ class OccurrenceWatch:
         except DefinitionError:
             self.undecided += 1
 
+    def _check_interval(
+        self,
+        manifest: TimedManifest,
+        interval: Interval,
+        last: EntryRow,
+        upper: datetime,
+        noticed_at: datetime,
+    ) -> Iterator[HistoryFinding]:
+        """An interval counts from the end of the last run: there is one occurrence to miss, not several."""
+        if last.run_ended_at is None:
+            return
+        moment = last.run_ended_at + timedelta(seconds=interval.seconds)
+        if moment + ON_TIME < upper and not _is_excluded(manifest.timing, moment):
+            yield from self._judge(manifest, last, moment, noticed_at)
+
     def _judge(
-        self, manifest: CronManifest, last: EntryRow, moment: datetime, until: datetime
+        self, manifest: TimedManifest, last: EntryRow, moment: datetime, until: datetime
     ) -> Iterator[HistoryFinding]:
         ended_at, worked_at = last.run_ended_at, self._on_time.first_between(moment, until)
-        has_run = last.run_state == State.COMPLETED and ended_at is not None and ended_at < moment - ON_TIME
+        margin = ON_TIME if isinstance(manifest.timing.schedule, Cron) else timedelta()
+        has_run = last.run_state == State.COMPLETED and ended_at is not None and ended_at < moment - margin
         is_same = manifest.changed_at < last.created_at
         if worked_at is None or not (has_run and is_same and _must_run(manifest.timing, moment, worked_at)):
             self.undecided += 1
@@ -126,7 +145,7 @@ class OccurrenceWatch:
         )
         yield HistoryFinding(FindingKind.OCCURRENCE_MISSED, "manifest", (manifest.id,), text)
 
-    def _next(self, manifest: CronManifest, after: datetime) -> datetime:
+    def _next(self, manifest: TimedManifest, after: datetime) -> datetime:
         moment = next_occurrence(_cron_of(manifest.timing), after)
         step = self._steps.get(manifest.id)
         self._steps[manifest.id] = moment - after if step is None else min(step, moment - after)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from trax.inspect.sweep import LimitViolation
     from trax.store import Connection, Store
-    from trax.store.history import CronManifest, EntryRow, HistoryEnd, LetterRow, RunRow
+    from trax.store.history import EntryRow, HistoryEnd, LetterRow, RunRow, TimedManifest
 
     Progress = Callable[[int, int], None]
     """Called with the number of ids that have been read, and the number of all."""
@@ -43,7 +43,7 @@ SPAN: Final = 100_000
 """How many ids are searched at once by a condition that few rows meet."""
 MAX_FINDINGS: Final = 100
 """How many findings of one kind are listed; all are counted."""
-MAX_CRON_MANIFESTS: Final = 100_000
+MAX_TIMED_MANIFESTS: Final = 100_000
 LOST_FOR: Final = timedelta(minutes=10)
 """A run without a live worker for this long is lost, if a server was running: it detects that after 20 s."""
 ALIVE_FOR: Final = timedelta(minutes=1)
@@ -218,7 +218,7 @@ class _Verifier:
 
     def _read_entries(self, group_since: Mapping[int, datetime]) -> KeySweep:
         keys, reader = KeySweep(), self._reader
-        manifests = self._read(history.load_cron_manifests, limit=MAX_CRON_MANIFESTS)
+        manifests = self._read(history.load_timed_manifests, limit=MAX_TIMED_MANIFESTS)
         watch = OccurrenceWatch({each.id: _include_group(each, group_since) for each in manifests})
         for rows in reader.rows(history.load_entries, *reader.bounds("work_queue", reader.end.entry_id)):
             self._counted["entries"] += len(rows)
@@ -309,7 +309,7 @@ def _load_limits(connection: Connection) -> KnownLimits:
     )
 
 
-def _include_group(manifest: CronManifest, group_since: Mapping[int, datetime]) -> CronManifest:
+def _include_group(manifest: TimedManifest, group_since: Mapping[int, datetime]) -> TimedManifest:
     """Count a change of its group as one of the manifest; a group that is not known was just created."""
     since = group_since.get(manifest.group_id, datetime.max.replace(tzinfo=UTC))
     return manifest._replace(changed_at=max(manifest.changed_at, since))

@@ -161,8 +161,8 @@ class CrowdedManifest(NamedTuple):
     runs: int
 
 
-class CronManifest(NamedTuple):
-    """A manifest with a cron schedule, and when it was last changed."""
+class TimedManifest(NamedTuple):
+    """A manifest with a cron schedule or an interval, and when it was last changed."""
 
     id: int
     external_id: str
@@ -343,15 +343,17 @@ def load_crowded_manifests(connection: Connection) -> list[CrowdedManifest]:
     return [CrowdedManifest._make(row) for row in connection.execute(query.limit(MAX_LISTED))]
 
 
-def load_cron_manifests(connection: Connection, *, limit: int) -> list[CronManifest]:
-    """The enabled manifests with a cron schedule and without variance."""
+def load_timed_manifests(connection: Connection, *, limit: int) -> list[TimedManifest]:
+    """The enabled manifests without variance that have a cron schedule, or an interval after each run."""
     t = tables(connection)
     manifest, group = t.manifest, t.manifest_group
+    is_interval = manifest.c.schedule_type == sql_literal(ScheduleType.INTERVAL)
+    follows_runs = is_interval & ~manifest.c.anchored & (manifest.c.max_instances == 1)
     query = (
         select(manifest)
         .join(group, group.c.id == manifest.c.group_id)
         .where(
-            manifest.c.schedule_type == sql_literal(ScheduleType.CRON),
+            (manifest.c.schedule_type == sql_literal(ScheduleType.CRON)) | follows_runs,
             manifest.c.enabled,
             group.c.enabled,
             manifest.c.retired_at.is_(None),
@@ -359,7 +361,7 @@ def load_cron_manifests(connection: Connection, *, limit: int) -> list[CronManif
         )
     )
     return [
-        CronManifest(row.id, row.external_id, row.group_id, row.updated_at, timing_of(row, timedelta()))
+        TimedManifest(row.id, row.external_id, row.group_id, row.updated_at, timing_of(row, timedelta()))
         for row in connection.execute(query.order_by(manifest.c.id).limit(limit))
     ]
 

@@ -9,11 +9,12 @@ import pytest
 
 from trax import exclude
 from trax.inspect.missed_occurrences import MinuteSet, OccurrenceWatch
-from trax.records.schedule import Cron, Misfire, Timing
+from trax.records.schedule import Cron, Interval, Misfire, Timing
 from trax.records.states import MisfirePolicy, ScheduleType
-from trax.store.history import CronManifest, EntryRow
+from trax.store.history import EntryRow, TimedManifest
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
+EVERY_HOUR = Timing(ScheduleType.INTERVAL, NOON, Interval(3600))
 HOURLY = Timing(ScheduleType.CRON, NOON, Cron("0 * * * *", "UTC", None))
 
 
@@ -55,7 +56,7 @@ OTHERS = [entry(100 + number, f"13:{number:02}", manifest=9) for number in range
 def watched(
     first: EntryRow, *rest: EntryRow, timing: Timing = HOURLY, changed: str = "11:00"
 ) -> tuple[list[str], int]:
-    watch = OccurrenceWatch({1: CronManifest(1, "hourly", 1, clock(changed), timing)})
+    watch = OccurrenceWatch({1: TimedManifest(1, "hourly", 1, clock(changed), timing)})
     entries = sorted([first, *OTHERS, *rest], key=lambda each: each.created_at)
     found = [finding for each in entries for finding in watch.add(each)]
     return [finding.text.split(" and ")[0] for finding in found], watch.undecided
@@ -107,18 +108,45 @@ def test_an_occurrence_that_was_too_late_by_its_policy_is_not_missed() -> None:
 
 
 def test_while_nothing_else_was_queued_in_time_nobody_can_tell() -> None:
-    watch = OccurrenceWatch({1: CronManifest(1, "hourly", 1, clock("11:00"), HOURLY)})
+    watch = OccurrenceWatch({1: TimedManifest(1, "hourly", 1, clock("11:00"), HOURLY)})
 
     assert [list(watch.add(each)) for each in (FIRST, LATE)] == [[], []]
     assert watch.undecided == 1
 
 
 def test_a_schedule_that_has_stopped_is_found_at_the_end() -> None:
-    watch = OccurrenceWatch({1: CronManifest(1, "hourly", 1, clock("11:00"), HOURLY)})
+    watch = OccurrenceWatch({1: TimedManifest(1, "hourly", 1, clock("11:00"), HOURLY)})
     for each in (FIRST, *OTHERS):
         assert list(watch.add(each)) == []
 
     assert [finding.ids for finding in watch.finish(clock("13:55"))] == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("ended", "found"),
+    [("12:05", [(1,)]), ("12:50", []), (None, [])],
+    ids=["was due at 13:05", "is due at 13:50", "is running"],
+)
+def test_an_interval_that_has_stopped_is_found_at_the_end(ended: str | None, found: list[Any]) -> None:
+    watch = OccurrenceWatch({1: TimedManifest(1, "hourly", 1, clock("11:00"), EVERY_HOUR)})
+    for each in (entry(1, "12:00", run_ended_at=ended and clock(ended)), *OTHERS):
+        assert list(watch.add(each)) == []
+
+    assert [finding.ids for finding in watch.finish(clock("13:55"))] == found
+
+
+def test_an_interval_counts_from_the_end_of_its_last_run() -> None:
+    first = entry(1, "12:00", run_ended_at=clock("12:40"))
+
+    assert watched(first, entry(2, "13:40"), timing=EVERY_HOUR) == ([], 0)
+    assert watched(FIRST, entry(2, "14:00"), timing=EVERY_HOUR) == (
+        ["manifest 'hourly' (1) was due at 2027-03-01 13:00:00Z"],
+        0,
+    )
+
+
+def test_an_interval_whose_last_run_failed_may_have_a_reason() -> None:
+    assert watched(FIRST._replace(run_state="failed"), LATE, timing=EVERY_HOUR) == ([], 1)
 
 
 def test_a_set_of_minutes_finds_the_first_whole_one_between() -> None:

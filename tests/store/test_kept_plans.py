@@ -17,7 +17,8 @@ from trax.records.work_queue_entry import new_external_id
 from trax.settings import Settings
 from trax.store import Store
 from trax.store.dialect import allow_broad_plans
-from trax.store.postgresql import PREPARE_AFTER, keep_plans
+from trax.store.engine import Timeouts, WaitLimits
+from trax.store.postgresql import PREPARE_AFTER, prepare_session
 from trax.store.runs import metadata
 from trax.store.runs.claim import ClaimRequest
 
@@ -41,7 +42,7 @@ def one_connection(postgres_url: str) -> Generator[Store]:
 def go_through(store: Store) -> int:
     """One job on its whole way: queued, let in with the worker at hand, finished; a transaction each."""
     wish = EnqueueRequest(train="work", inputs={new_external_id(): "1"})
-    store.run_alone(PlainEnqueue(wish, store.dialect_name).statement, Topic.WORK_QUEUE)
+    store.run_alone(PlainEnqueue(wish).statement(store.dialect_name), Topic.WORK_QUEUE)
     taker = ClaimRequest(7, "box", 100, frozenset({"work"}))
     let_in = store.run(
         run_dispatch_cycle, store, Settings(max_active_jobs=100), Routing(), claim_request=taker
@@ -123,6 +124,8 @@ class Pooled:
 
     def __init__(self, *, answers: int) -> None:
         self.info = SimpleNamespace(backend_pid=1)
+        self.wait_limits = WaitLimits(Timeouts())
+        self.autocommit = False
         self.prepare_threshold: int | None = None
         self.said: list[str] = []
         self._answers = answers
@@ -131,14 +134,12 @@ class Pooled:
         self.said.append(statement)
         return SimpleNamespace(fetchall=lambda: [(self._answers,)])
 
-    def commit(self) -> None: ...
-
 
 @pytest.mark.parametrize(("answers", "threshold", "said"), [(1, PREPARE_AFTER, 2), (2, None, 1)])
 def test_nothing_is_prepared_behind_a_pooler(answers: int, threshold: int | None, said: int) -> None:
     connection = Pooled(answers=answers)
 
-    keep_plans(connection, None)
+    prepare_session(connection, None, limits_statements=True)
 
     assert connection.prepare_threshold == threshold
     assert len(connection.said) == said, "and the session is left as it was"

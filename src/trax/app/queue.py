@@ -9,10 +9,12 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
+from weakref import WeakKeyDictionary
 
 from trax.clock import utc_now
 from trax.engine.actor import actor_context, load_acting, record_audit
 from trax.engine.enqueue import (
+    EnqueueCombiner,
     EnqueuePlan,
     EnqueueRequest,
     PlainEnqueue,
@@ -30,6 +32,7 @@ from trax.records.audit import MAX_IDS
 from trax.records.manifest import RetryPolicy
 from trax.records.states import Origin
 from trax.store import callers, groups
+from trax.store.queue.entry_batches import parse_inserted
 from trax.store.runs import metadata
 from trax.store.types import parse_json
 from trax.train import Train, junction
@@ -73,6 +76,7 @@ class Enqueuer:
         self._entry_waiter = parts.entry_waiter
         self._telemetry = parts.telemetry
         self._plans: dict[Train[Any, Any] | str, EnqueuePlan] = {}
+        self._combiners: WeakKeyDictionary[asyncio.AbstractEventLoop, EnqueueCombiner] = WeakKeyDictionary()
 
     async def enqueue(
         self,
@@ -164,11 +168,18 @@ class Enqueuer:
                 return await self._insert_in(caller_connection, traced)
             store = await self._store.open()
             if _is_one_statement(traced):
-                plain = PlainEnqueue(traced, store.dialect_name)
-                rows = await store.call_alone(plain.statement, Topic.WORK_QUEUE)
-                if (entries := plain.build_entries(rows, self._entry_waiter)) is not None:
-                    return entries
+                plain = PlainEnqueue(traced)
+                if (inserted := await self._combiner(store).insert(plain)) is not None:
+                    return plain.build_entries(inserted, self._entry_waiter)
             return await store.call(_enqueue, store, traced, self._entry_waiter)
+
+    def _combiner(self, store: Store) -> EnqueueCombiner:
+        """What combines the calls of this event loop."""
+        loop = asyncio.get_running_loop()
+        combiner = self._combiners.get(loop)
+        if combiner is None or combiner.store is not store:
+            combiner = self._combiners[loop] = EnqueueCombiner(store)
+        return combiner
 
     async def _insert_in(
         self, caller_connection: SessionOrConnection, request: EnqueueRequest
@@ -203,10 +214,9 @@ class Enqueuer:
                 return self._insert_in_blocking(caller_connection, traced)
             store = self._store.open_blocking()
             if _is_one_statement(traced):
-                plain = PlainEnqueue(traced, store.dialect_name)
-                rows = store.run_alone(plain.statement, Topic.WORK_QUEUE)
-                if (entries := plain.build_entries(rows, self._entry_waiter)) is not None:
-                    return entries
+                plain = PlainEnqueue(traced)
+                if rows := store.run_alone(plain.statement(store.dialect_name), Topic.WORK_QUEUE):
+                    return plain.build_entries(parse_inserted(rows), self._entry_waiter)
             return store.run(_enqueue, store, traced, self._entry_waiter)
 
     def _insert_in_blocking(

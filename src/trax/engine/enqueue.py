@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable, Mapping
+from contextvars import Context
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypedDict, cast
@@ -11,31 +13,38 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, cast
 from trax.bounds import PRIORITY_MAX
 from trax.engine.parameters import check_input_size
 from trax.engine.retry import policy_of
-from trax.errors import DefinitionError, InvalidArgument, did_you_mean, format_value
+from trax.errors import DefinitionError, InvalidArgument, StoreError, did_you_mean, format_value
+from trax.events import Topic
 from trax.records.states import Origin, QueueStatus
 from trax.records.work_queue_entry import EntryBatch, NewEntry, QueuedEntry, new_external_ids
 from trax.schedule.validate import COUNT, DURATION, LABEL, MOMENT, RETRY, TIME_LIMIT, WHOLE
 from trax.store import groups
 from trax.store.queue import entry_batches, work_queue
-from trax.store.types import parse_json
+from trax.store.queue.entry_batches import InsertedBatch
+from trax.store.types import SQLITE, parse_json
 from trax.train import Retry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Hashable
 
     from trax.records import ManifestGroup
     from trax.records.work_queue_entry import WaitFunction
     from trax.schedule.validate import Requirement
     from trax.settings import Settings
-    from trax.store import Connection
+    from trax.store import Connection, Store
     from trax.store.callers import CallerConnection
-    from trax.store.pipeline import Rows
-    from trax.store.queue.entry_batches import InsertedBatch
+    from trax.store.pipeline import BoundStatement
     from trax.train import Codec, Train, TrainOptions
 
 
 MAX_CHARACTER_BYTES: Final = 4
 """How many bytes a character has at most, in UTF-8."""
+
+STATEMENTS_AT_ONCE: Final = 2
+"""How many calls of an event loop PostgreSQL gets at once, before others are combined."""
+MAX_SHARED: Final = 500
+MAX_SHARED_CHARACTERS: Final = 1_000_000
+"""The maximum of entries and text of combined calls; a single entry may be larger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,21 +98,115 @@ def enqueue(
 
 
 class PlainEnqueue:
-    """A request that one statement writes, as a transaction of its own, in one round trip.
+    """A request that one statement writes, as a transaction of its own, in one round trip."""
 
-    `build_entries` returns None if nothing was written, because the group is new.
+    def __init__(self, request: EnqueueRequest) -> None:
+        self.request = request
+        self.columns = _columns_of(request, None)
+
+    def statement(self, dialect: str) -> BoundStatement:
+        """The statement. If the group is new, it inserts nothing and returns no rows."""
+        request = self.request
+        return entry_batches.bind_batch(dialect, request.inputs, self.columns, group=request.group)
+
+    def build_entries(self, inserted: InsertedBatch, wait_function: WaitFunction) -> list[QueuedEntry]:
+        return _build_entries(self.request, self.columns, inserted, wait_function)
+
+
+class EnqueueCombiner:
+    """Combines concurrent calls of one event loop that enqueue one entry each: the busier, the more at once.
+
+    A call is sent at once while few are under way. Others wait until one of those ends, and then share a
+    statement with all that differ only in their inputs. Each call returns when its entry is committed.
     """
 
-    def __init__(self, request: EnqueueRequest, dialect: str) -> None:
-        self._request = request
-        self._columns = _columns_of(request, None)
-        self.statement = entry_batches.bind_batch(dialect, request.inputs, self._columns, group=request.group)
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._limit = 1 if store.dialect_name == SQLITE else STATEMENTS_AT_ONCE
+        self._sent = 0
+        self._waiting: dict[Hashable, _SharedEnqueue] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    def build_entries(self, rows: Rows, wait_function: WaitFunction) -> list[QueuedEntry] | None:
-        if not rows:
+    async def insert(self, plain: PlainEnqueue) -> InsertedBatch | None:
+        """Insert the entries of the request; None if nothing was inserted, because the group is new."""
+        if self._sent < self._limit or len(plain.request.inputs) > 1:
+            return await self._send(plain)
+        key = plain.request.group, *plain.columns.items()
+        shared = self._waiting.setdefault(key, _SharedEnqueue(plain))
+        if not shared.add(plain):
+            return await self._send(plain)
+        try:
+            return await shared.wait_for(plain)
+        except StoreError as error:
+            if error.transient:  # it may have been committed
+                raise
+            return await self._send(plain)  # the cause may be another entry
+
+    async def _send(self, plain: PlainEnqueue) -> InsertedBatch | None:
+        self._sent += 1
+        try:
+            rows = await self.store.call_alone(plain.statement(self.store.dialect_name), Topic.WORK_QUEUE)
+        finally:
+            self._sent -= 1
+            self._send_waiting()
+        return entry_batches.parse_inserted(rows) if rows else None
+
+    def _send_waiting(self) -> None:
+        """Send the shared statement that has waited longest, if there is one."""
+        if self._waiting:
+            shared = self._waiting.pop(next(iter(self._waiting)))
+            task = asyncio.create_task(shared.send(self._send), context=Context())
+            self._tasks.add(task)  # the event loop itself keeps only weak references
+            task.add_done_callback(self._tasks.discard)
+
+
+class _SharedEnqueue:
+    """The entries of several calls, which differ only in their inputs, in one statement."""
+
+    def __init__(self, first: PlainEnqueue) -> None:
+        self._request = first.request
+        self._inputs: dict[str, str] = {}
+        self._characters = 0
+        self._places: dict[str, int] = {}
+        """The place of each entry in the statement; empty until that is sent."""
+        self._inserted: asyncio.Future[InsertedBatch | None] = asyncio.get_running_loop().create_future()
+
+    def add(self, plain: PlainEnqueue) -> bool:
+        """Add the entry of a call; False if the statement is large enough."""
+        characters = self._characters + sum(map(len, plain.request.inputs.values()))
+        if len(self._inputs) == MAX_SHARED or (self._inputs and characters > MAX_SHARED_CHARACTERS):
+            return False
+        self._inputs |= plain.request.inputs
+        self._characters = characters
+        return True
+
+    async def wait_for(self, plain: PlainEnqueue) -> InsertedBatch | None:
+        """Wait until the entry of this call is inserted. If cancelled before it is sent, it is not."""
+        [external_id] = plain.request.inputs
+        try:
+            inserted = await asyncio.shield(self._inserted)
+        except asyncio.CancelledError:
+            if not self._places:
+                del self._inputs[external_id]
+            else:
+                await asyncio.wait([self._inserted])  # otherwise its result is unknown
+            raise
+        if inserted is None:
             return None
-        inserted = entry_batches.parse_inserted(rows)
-        return _build_entries(self._request, self._columns, inserted, wait_function)
+        return InsertedBatch([inserted.ids[self._places[external_id]]], inserted.created_at)
+
+    async def send(self, insert: Callable[[PlainEnqueue], Awaitable[InsertedBatch | None]]) -> None:
+        self._places = {external_id: place for place, external_id in enumerate(self._inputs)}
+        if not self._inputs:
+            return  # all calls were cancelled
+        try:
+            self._inserted.set_result(await insert(PlainEnqueue(replace(self._request, inputs=self._inputs))))
+        except asyncio.CancelledError:
+            self._inserted.cancel()
+            raise
+        except Exception as error:  # noqa: BLE001 - raised in each call
+            self._inserted.set_exception(error)
+            self._inserted.exception()  # otherwise asyncio logs it if all calls were cancelled
 
 
 def is_plain(request: EnqueueRequest) -> bool:

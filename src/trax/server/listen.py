@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-BATCH_SECONDS: Final = 0.005
+BATCH_SECONDS: Final = 0.001
 """Announcements within this time are handled together, so that a burst wakes each loop once."""
 
 WAIT_SECONDS: Final = 60.0

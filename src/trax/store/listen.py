@@ -97,4 +97,12 @@ class ListenConnection:
         with translate_errors(self._address):
             if not self._selector.select(seconds):
                 self._connection.execute("SELECT 1")
-            return [notice.payload for notice in self._connection.notifies(timeout=0)]
+            return self._read()
+
+    def _read(self) -> list[str]:
+        """The payloads that have arrived. The driver's `notifies` would take several times as long."""
+        pgconn, payloads = self._connection.pgconn, list[str]()
+        pgconn.consume_input()
+        while notice := pgconn.notifies():
+            payloads.append(notice.extra.decode())
+        return payloads

@@ -23,7 +23,7 @@ from trax.store import store as store_module
 from trax.store.engine import Timeouts, open_engine
 from trax.store.listen import open_connection
 from trax.store.pipeline import commit_together
-from trax.store.postgresql import limit_statements, session_name
+from trax.store.postgresql import session_name
 from trax.store.queue import work_queue
 from trax.store.url import parse_url
 
@@ -209,13 +209,6 @@ def test_nothing_of_it_is_left_in_a_session_that_a_pooler_shares(postgres_url: s
         assert store.run(setting("statement_timeout")) == "0"
 
 
-def test_nor_is_a_server_told_that_was_found_behind_a_pooler(postgres_url: str) -> None:
-    with postgresql.PostgresqlConnection.connect(postgres_url) as connection:
-        connection.prepare_threshold = None
-        limit_statements(connection, None)
-        assert connection.execute("SHOW statement_timeout").fetchall() == [("0",)]
-
-
 def test_the_settings_of_an_app_count(postgres_url: str) -> None:
     app = Trax(postgres_url, database_connect_timeout=3, database_network_timeout=6)
     with closing(app):
@@ -261,11 +254,12 @@ def test_a_connection_whose_first_statements_fail_is_not_left_open(
 ) -> None:
     opened: list[Any] = []
 
-    def fail(connection: Any, _record: Any) -> None:
+    def fail(connection: Any, _record: Any, *, limits_statements: bool) -> None:
+        assert limits_statements
         opened.append(connection.pgconn)
         raise psycopg.OperationalError("cut off")
 
-    monkeypatch.setattr("trax.store.postgresql.keep_plans", fail)
+    monkeypatch.setattr("trax.store.postgresql.prepare_session", fail)
     engine = open_engine(parse_url(postgres_url))
     with pytest.raises(Exception, match="cut off"):
         engine.connect()

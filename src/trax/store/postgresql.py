@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import time
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
@@ -125,38 +126,32 @@ def postgresql_engine(url: URL, pool_size: int, wait_limits: WaitLimits) -> Engi
     event.listen(engine, "checkin", _note_use)
     event.listen(engine, "invalidate", _note_loss)
     if keeps_plans:
-        event.listen(engine, "connect", keep_plans)
-        if STATEMENT_TIMEOUT not in str(url.query.get("options", "")):
-            event.listen(engine, "connect", limit_statements)
+        limits_statements = STATEMENT_TIMEOUT not in str(url.query.get("options", ""))
+        event.listen(engine, "connect", partial(prepare_session, limits_statements=limits_statements))
     return engine
 
 
-def keep_plans(connection: Any, _record: Any) -> None:
+def prepare_session(connection: Any, _record: Any, *, limits_statements: bool) -> None:
     """Let PostgreSQL keep prepared statements and their plans: for small statements, most of the cost.
 
     A plan made for an empty table is kept when the table fills, so plans must suit a full table from the
     start: index scans, which is all that most statements need. Statements that read much of a table call
-    `dialect.allow_broad_plans`.
+    `dialect.allow_broad_plans`. `limits_statements` also sets `statement_timeout`.
 
     Not behind a pooler, which may give each transaction another server connection: there, the backend pid
     differs from the one reported at connect.
     """
+    connection.autocommit = True  # else each statement needs two more round trips
     [[backend_pid]] = connection.execute("SELECT pg_backend_pid()").fetchall()
     if backend_pid == connection.info.backend_pid:
-        connection.execute(
-            ";".join(["SET TimeZone = 'UTC'", *(f"SET {name} = off" for name in BROAD_PLAN_SETTINGS)])
-        )
+        settings = {"TimeZone": "'UTC'", **dict.fromkeys(BROAD_PLAN_SETTINGS, "off")}
+        seconds = connection.wait_limits.timeouts.statement_seconds
+        if limits_statements and seconds is not None:
+            settings[STATEMENT_TIMEOUT] = str(math.ceil(seconds * 1000))
+        connection.execute(";".join(f"SET {name} = {value}" for name, value in settings.items()))
         connection.prepare_threshold = PREPARE_AFTER
         connection.prepared_max = MAX_PREPARED
-    connection.commit()
-
-
-def limit_statements(connection: Any, _record: Any) -> None:
-    """Set `statement_timeout` where the session is ours alone; see `keep_plans`."""
-    seconds = connection.wait_limits.timeouts.statement_seconds
-    if connection.prepare_threshold is not None and seconds is not None:
-        connection.execute(f"SET {STATEMENT_TIMEOUT} = {math.ceil(seconds * 1000)}")
-        connection.commit()
+    connection.autocommit = False
 
 
 def _note_use(connection: Any, record: Any) -> None:

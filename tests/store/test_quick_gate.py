@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from dataclasses import fields
 from random import Random
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import text
 from tests.store.test_gate_memory import WORKER, Dispatcher
+from tests.support.held import WAITING
+from tests.support.waiting import until
 
-from trax.engine.job_dispatcher import DispatchResult, run_dispatch_cycle
+from trax.engine.job_dispatcher import DispatchResult, open_quick_dispatch, run_dispatch_cycle
 from trax.engine.routing import Routing
+from trax.records.metadata import NewRun
 from trax.settings import Settings
 from trax.store import groups, quick_gate
+from trax.store.dialect import take_gate_lock
+from trax.store.gate_memory import GateMemory
+from trax.store.pipeline import run_together
 from trax.store.queue import work_queue
 from trax.store.runs import metadata
 from trax.store.runs.claim import ClaimRequest
@@ -21,6 +28,7 @@ from trax.store.runs.claim import ClaimRequest
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from trax.store import Connection
     from trax.store.quick_gate import QuickVisit
 
 LIMIT = 100
@@ -268,3 +276,70 @@ def test_quick_visits_keep_the_order_and_the_limit(
 
     assert sum(visit.is_plain for visit in quick_visits) > 20
     assert len(set(done)) == len(done)
+
+
+def open_gate(gatehouse: Dispatcher, *, limit: int | None = LIMIT) -> None:
+    """What a dispatcher does before its first visit."""
+    statements = quick_gate.bind_opening(has_global_limit=limit is not None)
+    *_, rows = gatehouse.store.run(run_together, *statements)
+    opening = quick_gate.read_opening(rows, gatehouse.memory)
+    taker = ClaimRequest(WORKER, "box", 1, frozenset({"work"}))
+    open_quick_dispatch(gatehouse.memory, opening, taker, Settings(max_active_jobs=limit), Routing())
+
+
+@pytest.mark.parametrize("limit", [5, None])
+def test_after_the_opening_the_first_visit_is_a_quick_one_and_knows_what_is_active(
+    gatehouse: Dispatcher, quick_visits: list[QuickVisit], limit: int | None
+) -> None:
+    entries = gatehouse.enqueue(10)
+    gatehouse.admit(3, limit=limit)
+    (urgent,) = gatehouse.enqueue(1, priority=9)
+    gatehouse.memory = GateMemory()  # as in a process that has just started
+
+    open_gate(gatehouse, limit=limit)
+    admitted = gatehouse.store.run(gatehouse.visit_in, 4, limit).entry_ids
+
+    assert [visit.is_plain for visit in quick_visits] == [True]
+    assert admitted == [urgent, *entries[3:6]][: 4 if limit is None else 2]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO trax.setting VALUES ('log_level', '\"info\"', now())",
+        """INSERT INTO trax.worker (host, host_environment, host_instance_id, pid, concurrency, dispatches,
+                                    trains, started_at, heartbeat_at)
+           VALUES ('box', 'test', '1', 1, 1, false, '[]', now(), now())""",
+    ],
+)
+def test_with_edited_settings_or_workers_elsewhere_the_first_visit_decides(
+    gatehouse: Dispatcher, quick_visits: list[QuickVisit], statement: str
+) -> None:
+    entries = gatehouse.enqueue(2)
+    with gatehouse.transaction() as other:
+        other.execute(text(statement))
+
+    open_gate(gatehouse)
+
+    assert gatehouse.store.run(gatehouse.visit_in, 2, LIMIT).entry_ids == entries
+    assert quick_visits == []
+
+
+def test_the_opening_finds_a_run_that_another_server_is_admitting(gatehouse: Dispatcher) -> None:
+    """It waits for the gate: another run with a higher id may be committed sooner."""
+    entries = gatehouse.enqueue(4)
+    with gatehouse.transaction() as other:
+        take_gate_lock(other)
+        metadata.begin(other, NewRun(external_id="admitted", train="work"), now=gatehouse.now)
+        other.execute(text("UPDATE trax.metadata SET submitter = 'local'"))
+        gatehouse.store.run(metadata.begin, NewRun(external_id="direct", train="work"), now=gatehouse.now)
+        opening = Thread(target=open_gate, args=(gatehouse,), kwargs={"limit": 3})
+        opening.start()
+        until(lambda: not opening.is_alive() or gatehouse.store.read(waiting) == 1)
+    opening.join()
+
+    assert gatehouse.store.run(gatehouse.visit_in, 4, 3).entry_ids == entries[:1]
+
+
+def waiting(connection: Connection) -> int:
+    return connection.execute(WAITING).scalar_one()

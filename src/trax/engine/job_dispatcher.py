@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
     from trax.store import Store
     from trax.store.pipeline import BoundStatement, Rows
-    from trax.store.quick_gate import BoundVisit
+    from trax.store.quick_gate import BoundVisit, Opening
+    from trax.store.workers import FleetMark
 
 
 MAX_ENTRIES_PER_CYCLE: Final = 500
@@ -294,7 +295,7 @@ def run_dispatch_cycle(
         settings=settings,
         settings_from_rows=settings_from_rows,
         claim_request=claim_request,
-        needs_free_slot=claim_request is not None and routing.is_local and not claim_request.has_filter,
+        needs_free_slot=_needs_free_slot(claim_request, routing),
         fleets=fleets,
         memory=memory,
     )
@@ -304,21 +305,45 @@ def run_dispatch_cycle(
 def _quick_terms(
     dispatch_input: DispatchInput, snapshot: GateSnapshot, settings: Settings, routing: Routing
 ) -> QuickTerms | None:
-    """The terms for a quick next visit; None if this visit needed a decision.
-
-    A quick visit is for one worker with all its trains: no work filter, and no free slots in other workers.
-    """
+    """The terms for a quick next visit; None if this visit needed a decision."""
     request = dispatch_input.claim_request
     is_alone = dispatch_input.needs_free_slot and not snapshot.slots_elsewhere and not snapshot.has_parked
-    if request is None or request.groups is not None or not is_alone or not settings.job_dispatcher_enabled:
+    if request is None or not is_alone:
+        return None
+    edited, fleet = quick_gate.settings_text(snapshot.settings), snapshot.fleet_mark
+    return _build_quick_terms(request, settings, routing, edited=edited, fleet=fleet)
+
+
+def open_quick_dispatch(
+    memory: GateMemory, opening: Opening, request: ClaimRequest, settings: Settings, routing: Routing
+) -> None:
+    """Allow a quick visit before any other, if no operator has edited settings and no worker is elsewhere.
+
+    The visit itself checks the rest.
+    """
+    if not opening.settings and not opening.has_workers_elsewhere and _needs_free_slot(request, routing):
+        terms = _build_quick_terms(request, settings, routing, edited="", fleet=opening.fleet)
+        memory.allow_quick(terms)
+
+
+def _build_quick_terms(
+    request: ClaimRequest, settings: Settings, routing: Routing, *, edited: str, fleet: FleetMark
+) -> QuickTerms | None:
+    """A quick visit is for one worker with all its trains: no work filter, and no free slots in others."""
+    if request.groups is not None or not settings.job_dispatcher_enabled:
         return None
     return QuickTerms(
-        settings=quick_gate.settings_text(snapshot.settings),
+        settings=edited,
         max_active_jobs=settings.max_active_jobs,
         max_queued_jobs_per_cycle=settings.max_queued_jobs_per_cycle,
         trains=tuple(request.trains - request.cpu_trains - routing.exempt),
-        fleet=quick_gate.fleet_text(snapshot.fleet_mark),
+        fleet=quick_gate.fleet_text(fleet),
     )
+
+
+def _needs_free_slot(request: ClaimRequest | None, routing: Routing) -> bool:
+    """Whether entries are admitted only for free slots: all trains run in this process or others like it."""
+    return request is not None and routing.is_local and not request.has_filter
 
 
 class QuickDispatch(NamedTuple):

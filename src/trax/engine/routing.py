@@ -155,6 +155,8 @@ class FleetCache:
         self._extra_fleet = extra_fleet
         self._mark: FleetMark | None = None
         self._fleet = WorkerFleet()
+        self.workers = 0
+        """How many workers and schedulers there were at that time."""
         self._group_names: dict[int, str] = {}
         self._parked_checked_at: datetime | None = None
         self._swept_at: datetime | None = None
@@ -162,12 +164,13 @@ class FleetCache:
 
     @property
     def is_single(self) -> bool:
-        """Whether there was only one worker or scheduler when the fleet was last read."""
-        return self._mark is not None and self._mark.workers == 1
+        """Whether there was only one worker or scheduler when the fleet was last read or counted."""
+        return self.workers == 1
 
     def current(self, connection: Connection, mark: FleetMark) -> WorkerFleet:
         if mark != self._mark:
             self._fleet, self._mark, self._parked_checked_at = load_fleet(connection), mark, None
+            self.workers = mark.workers
         return self._fleet if self._extra_fleet is None else self._extra_fleet().merge(self._fleet)
 
     def load(self, connection: Connection) -> WorkerFleet:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from trax.engine.dead_letters import clean_dead_letters
 from trax.engine.finish import select_by_id
-from trax.engine.job_dispatcher import bind_quick_dispatch, run_dispatch_cycle
+from trax.engine.job_dispatcher import bind_quick_dispatch, open_quick_dispatch, run_dispatch_cycle
 from trax.engine.manifest_manager import ManagerInput, run_manager_cycle
 from trax.engine.metadata_cleanup import DisposableTrains, clean_metadata
 from trax.engine.rescue import repair_silent_manifests
@@ -27,9 +27,10 @@ from trax.store import groups, stats
 from trax.store.announce import announce
 from trax.store.dialect import take_leader_lock
 from trax.store.faults import Fault, fault_of
-from trax.store.gate_memory import GateMarks, GateMemory, select_marks
+from trax.store.gate_memory import GateMemory
 from trax.store.manifests import manifest_due
 from trax.store.queue import work_queue
+from trax.store.quick_gate import bind_opening, read_opening
 from trax.store.repair import repair_rows
 from trax.store.runs import claim
 from trax.store.runs.metadata import finish_statement, parse_finished_ids
@@ -154,8 +155,6 @@ class DispatchLoop:
             if seconds != 0:
                 return seconds  # nothing is ready: do not take the gate lock
             self._memory.take()  # a poll reads without bounds, to find what they may have skipped
-        if not self._has_session:
-            await self._open_session()
         frees = self._ended_count
         if self._worker is None:
             dispatched = await self._dispatch()
@@ -182,14 +181,22 @@ class DispatchLoop:
         if is_news and not self._fleets.is_single:
             await self._store.call(self._store.announcer.notify_others, Topic.WORK_QUEUE)
 
-    async def _open_session(self) -> None:
-        """Open the session of quick visits before the first visit: a new session needs a full visit first."""
-        [[marks]] = await self._store.call_together((select_marks(), {}))
-        self._memory.has_seen(GateMarks._make(marks))
+    async def _open_session(self, claim_request: ClaimRequest | None) -> None:
+        """Open the session of quick visits; if it has nothing to decide, the first visit is one of them."""
+        store, parts = self._store, self._parts
+        has_limit = parts.settings.max_active_jobs is not None
+        *_, rows = await store.call_together(*bind_opening(has_global_limit=has_limit))
+        opening = read_opening(rows, self._memory)
+        self._fleets.workers = opening.fleet.workers
+        if claim_request is not None and not opening.settings:
+            settings = parts.live.accept({})
+            open_quick_dispatch(self._memory, opening, claim_request, settings, parts.routing)
         self._has_session = True
 
     async def _dispatch(self, claim_request: ClaimRequest | None = None) -> DispatchResult:
         store, parts, began_ns = self._store, self._parts, time_ns()
+        if not self._has_session:
+            await self._open_session(claim_request)
         quick = self._bind_quick(claim_request)
         if quick is None:
             return await store.call(dispatch_now, store, parts, claim_request, self._fleets, self._memory)

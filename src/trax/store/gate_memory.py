@@ -32,6 +32,7 @@ visit reads from the start.
 from __future__ import annotations
 
 from collections import deque
+from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -45,13 +46,14 @@ from trax.store.types import SQLITE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
-    from datetime import datetime
 
     from sqlalchemy import ColumnElement, Executable, FromClause, Select
 
     from trax.store.pipeline import BoundStatement, Rows
     from trax.store.quick_gate import QuickTerms
 
+MAX_SMALL: Final = 2**15 - 1
+"""The largest priority that a column can store."""
 MAX_NEW_ENTRIES: Final = 2_000
 """If more entries than this were written since the last visit, reading from the start is cheaper."""
 SLOW_VISITS: Final = 16
@@ -86,6 +88,12 @@ class QueueBound(NamedTuple):
     snapshot: str
     last: Candidate
     kept: tuple[int, ...] = ()
+
+
+START_BOUND: Final = QueueBound(
+    "", Candidate(0, "", None, None, MAX_SMALL, MAX_SMALL, datetime.min.replace(tzinfo=UTC))
+)
+"""A bound before every entry, for a snapshot to be filled in."""
 
 
 class RunBound(NamedTuple):
@@ -308,12 +316,12 @@ SESSION_MARK: Final = """
 """
 """The token of the session, which gets one with its first visit."""
 
-_SELECT_MARKS: Final = text(
-    f"""
-    SELECT CAST(pg_current_snapshot() AS text), {SESSION_MARK},
-           coalesce((SELECT max(id) FROM trax.metadata), 0)
-    """
-)
+MARKS: Final = f"""
+    CAST(pg_current_snapshot() AS text), {SESSION_MARK}, coalesce((SELECT max(id) FROM trax.metadata), 0)
+"""
+"""The columns of `GateMarks`."""
+
+_SELECT_MARKS: Final = text(f"SELECT {MARKS}")
 
 _COLUMNS: Final = ", ".join(Candidate._fields)
 IN_ORDER: Final = "group_priority DESC, priority DESC, created_at, id"
@@ -390,9 +398,7 @@ COUNT_FROM_BOUND: Final = f"""
 
 _COUNT_FROM_BOUND: Final = text(COUNT_FROM_BOUND)
 
-_SELECT_OLDEST: Final = text(
-    # The oldest active runs that were admitted; NULL if they are not counted.
-    f"""
+SELECT_OLDEST: Final = f"""
     SELECT CASE WHEN {_IS_COUNTED} AND EXISTS (SELECT FROM trax.work_queue WHERE {READY}) THEN ARRAY(
         SELECT id FROM (
             SELECT id, submitter FROM trax.metadata WHERE {PENDING} AND NOT exempt
@@ -401,5 +407,7 @@ _SELECT_OLDEST: Final = text(
         ) AS active
         WHERE submitter IS NOT NULL ORDER BY id LIMIT {MAX_OLD_RUNS + 1}
     ) END
-    """
-)
+"""
+"""The oldest active runs that were admitted; NULL if they are not counted."""
+
+_SELECT_OLDEST: Final = text(SELECT_OLDEST)

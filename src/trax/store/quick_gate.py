@@ -23,9 +23,12 @@ from trax.store.dialect import gate_lock
 from trax.store.gate_memory import (
     COUNT_FROM_BOUND,
     IN_ORDER,
+    MARKS,
     MAX_NEW_ENTRIES,
     READ_FROM_BOUND,
+    SELECT_OLDEST,
     SESSION_MARK,
+    START_BOUND,
     Candidate,
     GateBounds,
     GateMarks,
@@ -39,7 +42,7 @@ from trax.store.runs.claim import PENDING_HERE, Claimed
 from trax.store.schema.manifest import BOUND
 from trax.store.schema.work_queue import DELAYED, PARKED
 from trax.store.types import POSTGRESQL
-from trax.store.workers import IN_FLEET
+from trax.store.workers import IN_FLEET, FleetMark
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,7 +52,6 @@ if TYPE_CHECKING:
     from trax.store.gate_memory import GateMemory
     from trax.store.pipeline import BoundStatement, Rows
     from trax.store.runs.claim import ClaimRequest
-    from trax.store.workers import FleetMark
 
 
 NO_RUNS: Final = RunBound(LARGEST_ID)
@@ -98,6 +100,32 @@ def fleet_text(mark: FleetMark) -> str:
 def settings_text(rows: Mapping[str, str]) -> str:
     """The rows of edited settings, as the statement compares them."""
     return "\n".join(f"{name}={rows[name]}" for name in sorted(rows))
+
+
+class Opening(NamedTuple):
+    """What a dispatcher reads before its first visit, so that this one may be a quick visit, too."""
+
+    settings: str
+    """The settings edited by operators, as in `QuickTerms`."""
+    fleet: FleetMark
+    has_workers_elsewhere: bool
+    """Whether there are workers that do not dispatch themselves."""
+
+
+def bind_opening(*, has_global_limit: bool) -> list[BoundStatement]:
+    """Read the opening under the gate lock: without it, a run that is being admitted may be missed."""
+    return [*gate_lock(POSTGRESQL), (_OPENING, {"is_bound": has_global_limit})]
+
+
+def read_opening(rows: Rows, memory: GateMemory) -> Opening:
+    """Read the rows of the last of these statements; the memory gets bounds at the start of the queue."""
+    [[oldest, settings, fleet, has_workers_elsewhere, *marks]] = rows
+    found = GateMarks._make(marks)
+    memory.has_seen(found)
+    memory.remember(
+        GateBounds(START_BOUND._replace(snapshot=found.snapshot), next_run_bound(found, [], oldest, None))
+    )
+    return Opening(settings, FleetMark(*map(int, fleet.split(","))), has_workers_elsewhere)
 
 
 class BoundVisit(NamedTuple):
@@ -206,6 +234,23 @@ def _in_one_line(statement: str) -> str:
     return " ".join(statement.split())
 
 
+_SETTINGS: Final = """
+    SELECT coalesce(string_agg(name || '=' || CAST(value AS text), chr(10) ORDER BY name), '')
+    FROM trax.setting
+"""
+_FLEET: Final = f"""
+    SELECT concat_ws(',', count(*), coalesce(max(id), 0), coalesce(sum(id), 0))
+    FROM trax.worker WHERE {IN_FLEET}
+"""
+
+_OPENING: Final = text(
+    f"""
+    SELECT ({SELECT_OLDEST}), ({_SETTINGS}), ({_FLEET}),
+           EXISTS (SELECT FROM trax.worker WHERE kind = 'worker' AND NOT dispatches),
+           {MARKS}
+    """
+)
+
 _VISIT: Final = text(
     _in_one_line(
         f"""
@@ -219,11 +264,9 @@ _VISIT: Final = text(
     terms AS MATERIALIZED (
         SELECT
             current_setting('trax.session', true) = ANY (CAST(:sessions AS text[]))
-            AND (SELECT coalesce(string_agg(name || '=' || CAST(value AS text), chr(10) ORDER BY name), '')
-                 FROM trax.setting) = :settings
+            AND ({_SETTINGS}) = :settings
             AND (:can_count OR NOT EXISTS (SELECT FROM trax.manifest_group WHERE {BOUND}))
-            AND (SELECT concat_ws(',', count(*), coalesce(max(id), 0), coalesce(sum(id), 0))
-                 FROM trax.worker WHERE {IN_FLEET}) = :fleet AS has_same_terms
+            AND ({_FLEET}) = :fleet AS has_same_terms
     ),
     visit AS MATERIALIZED (
         SELECT

@@ -168,3 +168,14 @@ def test_on_a_connection_that_was_lent_the_database_tells_at_commit(postgres_url
 
     engine.dispose()
     assert payloads == ["work_queue"]
+
+
+def test_what_arrives_while_the_connection_is_pinged_is_heard(postgres_url: str) -> None:
+    with listening(postgres_url) as line, opened(postgres_url, Announcer(Heard().events)) as store:
+        line.receive(0)
+        store.run(change)
+        line._connection.execute("SELECT 1")  # as a ping does, which reads what was sent before its answer
+
+        topics = {payload.split()[0] for payload in line.receive(0)}
+
+    assert topics == {Topic.MANIFEST, Topic.WORK_QUEUE}

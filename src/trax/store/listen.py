@@ -74,6 +74,8 @@ class ListenConnection:
     def __init__(self, connection: psycopg.Connection[Any], waker: Waker, address: str) -> None:
         self._connection = connection
         self._address = address
+        self._payloads: list[str] = []
+        connection.add_notify_handler(lambda notice: self._payloads.append(notice.payload))
         self._selector = selectors.DefaultSelector()
         self._selector.register(connection.fileno(), selectors.EVENT_READ)
         self._selector.register(waker, selectors.EVENT_READ)
@@ -100,9 +102,13 @@ class ListenConnection:
             return self._read()
 
     def _read(self) -> list[str]:
-        """The payloads that have arrived. The driver's `notifies` would take several times as long."""
-        pgconn, payloads = self._connection.pgconn, list[str]()
+        """The payloads that have arrived, some of them during a ping.
+
+        The driver's `notifies` would take several times as long.
+        """
+        pgconn = self._connection.pgconn
         pgconn.consume_input()
         while notice := pgconn.notifies():
-            payloads.append(notice.extra.decode())
+            self._payloads.append(notice.extra.decode())
+        payloads, self._payloads = self._payloads, []
         return payloads

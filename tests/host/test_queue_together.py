@@ -153,6 +153,24 @@ async def test_when_all_are_cancelled_nothing_is_sent_and_later_calls_work(
     assert len(statements.sent) == sent + 1
 
 
+async def test_calls_wait_for_no_statement_whose_calls_were_all_cancelled(
+    app: Trax, statements: Statements
+) -> None:
+    first = [asyncio.ensure_future(app.queue("count", number)) for number in range(2)]
+    await statements.until_waiting()
+    cancelled = [asyncio.ensure_future(app.queue("count", 9, priority=priority)) for priority in range(9)]
+    await statements.until_waiting()
+    last = asyncio.ensure_future(app.queue("greet", "Ada"))
+    await statements.until_waiting()
+    for call in cancelled:
+        call.cancel()
+
+    async with asyncio.timeout(60):
+        await statements.run(*first, *cancelled, last)
+
+    assert sorted(map(str, await inputs(app))) == ["0", "1", "Ada"]
+
+
 async def test_a_call_that_is_cancelled_during_its_statement_waits_for_its_end(
     app: Trax, statements: Statements
 ) -> None:

@@ -152,12 +152,14 @@ class EnqueueCombiner:
         return entry_batches.parse_inserted(rows) if rows else None
 
     def _send_waiting(self) -> None:
-        """Send the shared statement that has waited longest, if there is one."""
-        if self._waiting:
+        """Send the shared statement that has waited longest; not one whose calls were all cancelled."""
+        while self._waiting:
             shared = self._waiting.pop(next(iter(self._waiting)))
-            task = asyncio.create_task(shared.send(self._send), context=Context())
-            self._tasks.add(task)  # the event loop itself keeps only weak references
-            task.add_done_callback(self._tasks.discard)
+            if shared.close():
+                task = asyncio.create_task(shared.send(self._send), context=Context())
+                self._tasks.add(task)  # the event loop itself keeps only weak references
+                task.add_done_callback(self._tasks.discard)
+                return
 
 
 class _SharedEnqueue:
@@ -168,7 +170,7 @@ class _SharedEnqueue:
         self._inputs: dict[str, str] = {}
         self._characters = 0
         self._places: dict[str, int] = {}
-        """The place of each entry in the statement; empty until that is sent."""
+        """The place of each entry in the statement, once it is closed."""
         self._inserted: asyncio.Future[InsertedBatch | None] = asyncio.get_running_loop().create_future()
 
     def add(self, plain: PlainEnqueue) -> bool:
@@ -181,7 +183,7 @@ class _SharedEnqueue:
         return True
 
     async def wait_for(self, plain: PlainEnqueue) -> InsertedBatch | None:
-        """Wait until the entry of this call is inserted. If cancelled before it is sent, it is not."""
+        """Wait until the entry of this call is inserted; if cancelled before it is sent, it is not."""
         [external_id] = plain.request.inputs
         try:
             inserted = await asyncio.shield(self._inserted)
@@ -195,10 +197,12 @@ class _SharedEnqueue:
             return None
         return InsertedBatch([inserted.ids[self._places[external_id]]], inserted.created_at)
 
-    async def send(self, insert: Callable[[PlainEnqueue], Awaitable[InsertedBatch | None]]) -> None:
+    def close(self) -> bool:
+        """Add no more entries, and remove none; False if there are none."""
         self._places = {external_id: place for place, external_id in enumerate(self._inputs)}
-        if not self._inputs:
-            return  # all calls were cancelled
+        return bool(self._places)
+
+    async def send(self, insert: Callable[[PlainEnqueue], Awaitable[InsertedBatch | None]]) -> None:
         try:
             self._inserted.set_result(await insert(PlainEnqueue(replace(self._request, inputs=self._inputs))))
         except asyncio.CancelledError:

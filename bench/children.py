@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 PROJECT: Final = Path(__file__).parent.parent
 END_SECONDS: Final = 30
 SILENT_SECONDS: Final = 300
+BYTECODE: Final = {"PYTHONDONTWRITEBYTECODE": ""}
+"""An installed package has its bytecode: no process compiles modules while it is measured."""
 
 
 class ChildFailed(Exception):
@@ -106,7 +108,7 @@ def _spawn(
     with subprocess.Popen(
         [python, "-m", module, *arguments],
         cwd=PROJECT,
-        env=os.environ | (environment or {}),
+        env=os.environ | BYTECODE | (environment or {}),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

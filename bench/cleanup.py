@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from trax.store import Connection, Store
 
 RATE: Final = 5_000
-RECORDS: Final = 1_000_000
+RECORDS: Final = 10_000_000
 RETENTION_SECONDS: Final = 30
 INTERVAL_SECONDS: Final = 10
 WARM_VISITS: Final = 50

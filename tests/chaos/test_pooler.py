@@ -51,6 +51,7 @@ def test_a_fleet_goes_on_behind_a_pooler_in_transaction_mode(postgres_url: str, 
         with under_load(yard, "pooled") as load:
             baseline = load.baseline()
             for fault in FAULTS:
+                load.burst()
                 fault(pooler, postgres_url)
                 load.recovers(yard.store.read(yard.store.now), baseline)
         load.judge()

@@ -154,8 +154,10 @@ FAULTS = [
 def test_nothing_is_lost_and_the_rate_comes_back_after(site: Site, fault: Fault) -> None:
     with under_load(site.yard, fault.happen.__name__) as load:
         baseline = load.baseline()
+        load.burst()
         fault.happen(site, load)
         load.recovers(database_now(site), baseline)
+        load.burst()
     load.judge()
 
     assert load.longest_pause() >= timedelta(seconds=fault.pauses_for)

@@ -45,17 +45,18 @@ WIDTHS: Final = (12, 12, 12, 12, 12, 12)
 CLEANED: Final = "ended"
 """The names of the trains whose records are deleted begin with this; the other history stays."""
 ENDED: Final = f"""
-    WITH runs AS (
-      INSERT INTO trax.metadata (external_id, train, state, group_id, input, output, created_at, started_at,
-        ended_at, submitter, worker_id, host)
-      SELECT gen_random_uuid()::text, '{CLEANED}-' || (10 + n % {TRAINS}), 'completed', n % 100 + 1,
-        '{{"number": 1}}'::json, '{{"number": 1}}'::json, now(), now(), clock_timestamp(), 'local', 1, 'box'
-      FROM generate_series(1, :jobs) n RETURNING id, external_id, train
+    WITH entries AS (
+      INSERT INTO trax.work_queue (external_id, train, input, status, origin, ready, metadata_id, created_at,
+        dispatched_at)
+      SELECT gen_random_uuid()::text, '{CLEANED}-' || (10 + n % {TRAINS}), '{{"number": 1}}'::json,
+        'dispatched', 'queue', true, nextval(pg_get_serial_sequence('trax.metadata', 'id')), now(), now()
+      FROM generate_series(1, :jobs) n RETURNING *
     )
-    INSERT INTO trax.work_queue (external_id, train, input, status, origin, ready, metadata_id, created_at,
-      dispatched_at)
-    SELECT external_id, train, '{{"number": 1}}'::json, 'dispatched', 'queue', true, id, now(), now()
-    FROM runs
+    INSERT INTO trax.metadata (id, entry_id, external_id, train, state, group_id, input, output, created_at,
+      started_at, ended_at, submitter, worker_id, host)
+    SELECT metadata_id, id, external_id, train, 'completed', id % 100 + 1, input, input, now(),
+      now(), clock_timestamp(), 'local', 1, 'box'
+    FROM entries
 """  # noqa: S608 - nobody else has a word in it
 SIZES: Final = """
     SELECT relname::text, pg_relation_size(relid), pg_indexes_size(relid) FROM pg_stat_user_tables

@@ -243,8 +243,9 @@ def test_a_port_that_is_taken_is_one_clear_line(folder: Path) -> None:
         refused = ended(folder, "run", "jobs.py:app", "--web", port)
 
     assert refused.returncode == 1
+    where = f"127.0.0.1, port {port}"
     assert refused.stderr.splitlines() == [
-        f"trax: cannot listen on 127.0.0.1, port {port}: the port is already in use; choose another port"
+        f"trax: cannot listen on {where}: the port is already in use; choose another host or port"
     ]
 
 

@@ -181,7 +181,8 @@ async def test_another_body_than_the_one_that_was_signed_is_refused(call: Caller
 
     answer = await call.send("offer", b'{"runs":[1]}', headers)
 
-    assert (answer.status_code, answer.json()["error"]) == (401, "invalid body: its hash was not signed")
+    error = "invalid body: its hash differs from the signed one"
+    assert (answer.status_code, answer.json()["error"]) == (401, error)
 
 
 async def test_a_body_that_does_not_arrive_is_waited_for_so_long_and_so_many_times_at_once() -> None:

@@ -154,7 +154,7 @@ async def test_an_answer_that_the_far_side_did_not_sign_hands_nothing_over(statu
     (refused,) = await Wire(answer(status, TAKEN), is_forged=True).workers().submit([RUN])
 
     assert isinstance(refused, Refused)
-    assert f"responded {status}, not signed by the endpoint (a proxy, another secret" in refused.reason
+    assert f"responded {status}, not signed by the endpoint (sent by a proxy, other secret" in refused.reason
 
 
 async def test_an_answer_to_another_call_hands_nothing_over() -> None:

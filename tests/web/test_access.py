@@ -304,7 +304,7 @@ def test_access_can_be_configured_by_the_environment() -> None:
         (lambda: Access.from_environment({"TRAX_WEB_TOKENS": "no-colon"}), "name:role:secret"),
         (lambda: Access.from_environment({"TRAX_WEB_OPEN_HEALTH": "maybe"}), "true or false (got 'maybe')"),
         (lambda: Access(trusted_proxies=["proxy.example"]), "10.0.0.0/8: 'proxy.example'"),
-        (lambda: Access(insecure_local=True, trusted_proxies=["127.0.0.1"]), "leave out insecure_local"),
+        (lambda: Access(insecure_local=True, trusted_proxies=["127.0.0.1"]), "remove insecure_local"),
         (lambda: User("scrypt.18.99.1." + "a" * 22 + "==." + "b" * 43 + "="), "--hash-password"),
     ],
 )

@@ -107,7 +107,7 @@ async def test_a_group_is_paused_resumed_and_run(url: str) -> None:
 
     assert is_enabled is False
     assert "1 group resumed" in resumed.text
-    assert "1 group triggered (2 runs)" in ran.text
+    assert "1 group triggered (2 entries)" in ran.text
 
 
 async def test_chosen_manifests_are_run_and_paused_together(url: str) -> None:
@@ -173,7 +173,7 @@ async def test_acknowledging_needs_a_note(url: str) -> None:
     assert "Acknowledging needs a note" in refused.text
     assert "the shop paid by hand" in closed.text
     assert not closed.has_button("Requeue")
-    assert "it is already resolved" in late.text
+    assert "Nothing was requeued: already resolved." in late.text
 
 
 async def test_a_run_is_asked_to_stop_and_run_again(url: str) -> None:
@@ -186,7 +186,7 @@ async def test_a_run_is_asked_to_stop_and_run_again(url: str) -> None:
         again = await room.send(stopped, "Run again")
         (entry,) = await room.app.work_queue.list(origin="rerun")
 
-    assert "Cancel requested for 1 execution" in stopped.text
+    assert "Cancellation requested for 1 execution" in stopped.text
     assert "cancelled" in stopped.text
     assert f"Queued again as entry {entry.id}" in again.text
     assert entry.input == {"beans": "Sidamo", "minutes": 12.5}

@@ -94,7 +94,8 @@ class WebKeywords(TypedDict, total=False):
 class Trax:
     """An app: its trains, their services, and its database.
 
-    Declaring neither touches the database nor loads its libraries: the first use does, and migrates it.
+    Declaring trains and schedules does not open the database or load its libraries. The first use does, and
+    migrates the tables.
     """
 
     def __init__(
@@ -299,7 +300,7 @@ class Trax:
     async def why(self, what: str | int) -> list[Reason]:
         """Why a manifest (its external id), an entry or a run does not run; the first reason first.
 
-        A number is an entry id, else a run id; `"run:7"` is always a run.
+        A number is the id of an entry or, if there is no such entry, of a run; `"run:7"` is always a run.
         """
         from trax.inspect.why import why
 

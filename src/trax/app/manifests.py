@@ -59,7 +59,7 @@ class ManifestKeywords(TypedDict, total=False):
 
 
 class Manifests:
-    """The verbs of declaration, each in one transaction, and those of operators."""
+    """Declare manifests at run time, and operate them. Each call is one transaction."""
 
     def __init__(self, parts: Parts) -> None:
         self._store = parts.store
@@ -144,15 +144,15 @@ class Manifests:
         return QueuedEntry(**entry.as_fields()).with_wait_function(self._waiting)
 
     async def cancel(self, external_id: str) -> ChangedIds:
-        """Request cancellation of its runs in progress; return their ids."""
+        """Request cancellation of the manifest's runs in progress; return their ids."""
         NAME("external_id", external_id)
         store = await self._store.open()
         return await store.call(_cancel, store, external_id)
 
     async def delete(self, external_id: str) -> None:
-        """Retire it: it stops firing, its entries are withdrawn, its history and dead letters stay.
+        """Retire the manifest: it stops firing, its entries are withdrawn, its history and dead letters stay.
 
-        Scheduling the same external id again reactivates it. If code still declares it, the next start does.
+        Scheduling the same external id again reactivates it; so does the next start if code declares it.
         """
         NAME("external_id", external_id)
         store = await self._store.open()

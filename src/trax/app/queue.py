@@ -60,7 +60,7 @@ MASKED_INPUT: Final = f'{{"{SECRET_KEY}":"{NOT_STORED}"}}'
 
 
 class Enqueuer:
-    """The one way into the work queue for an app's code, async and blocking.
+    """Writes the jobs of an app's code to the work queue, for async and blocking callers.
 
     Every call becomes one `EnqueueRequest`: for a train, for the name of one with plain data, or for a name
     whose code only the workers have (`has_code=False`).
@@ -265,7 +265,7 @@ def _has_new_group(connection: Connection, request: EnqueueRequest) -> bool:
 
 
 def refuse_unique(keywords: ManyKeywords) -> QueueKeywords:
-    """The options of `queue_many`, which cannot have a unique key: it would stand for many entries."""
+    """The options of `queue_many`. It accepts no unique key, because a key identifies one entry."""
     keyed = cast("QueueKeywords", keywords)
     if keyed.get("unique") is not None:
         raise DefinitionError(

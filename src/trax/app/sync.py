@@ -56,7 +56,7 @@ class Sync:
         return asyncio.run(self._app.parts.entry_waiter(entry, timeout))
 
     def trigger(self, external_id: str, *, delay: timedelta | None = None) -> QueuedEntry:
-        """Start an extra run of a manifest now or after a delay, independent of its schedule."""
+        """Enqueue an extra run of a manifest, now or after a delay, independent of its schedule."""
         return self._app.manifests.trigger_blocking(external_id, delay=delay)
 
 

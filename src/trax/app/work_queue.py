@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class EntryKeywords(TypedDict, total=False):
-    """Filters of entries; an omitted one matches all."""
+    """Filters for entries; an omitted one matches all."""
 
     status: QueueStatus | str | None
     train: str | None
@@ -60,9 +60,9 @@ class WorkQueue:
         brief: bool = False,
         **filters: Unpack[EntryKeywords],
     ) -> list[QueuedEntry]:
-        """Newest first. To read on, pass the id of the last one as `before`.
+        """List entries, newest first. For the next page, pass the last id as `before`.
 
-        With `brief` inputs are omitted.
+        With `brief`, inputs are omitted.
         """
         wanted = _build_filter(filters)
         found = await self._lists.load_list(wanted, before=before, after=after, limit=limit, brief=brief)
@@ -77,20 +77,20 @@ class WorkQueue:
         brief: bool = False,
         **filters: Unpack[EntryKeywords],
     ) -> RecordPage[WorkQueueEntry]:
-        """The same as `list`, with cursors to the pages before and after, at a bounded cost."""
+        """Like `list`, with cursors for the pages before and after, at a bounded cost."""
         found = _build_filter(filters)
         return await self._lists.page(found, before=before, after=after, limit=limit, brief=brief)
 
     async def count(self, *, quick: bool = False, **filters: Unpack[EntryKeywords]) -> Count:
-        """The number of entries: exact up to ten thousand, an estimate above.
+        """Count entries: exact up to ten thousand, an estimate beyond.
 
-        A filter without an index, such as a group, reads all rows. A `quick` count reads a bounded number of
-        rows, as a page does, and may be an estimate below ten thousand.
+        A filter without an index, such as a group, scans the whole table. A `quick` count reads a bounded
+        number of rows, as a page does, and may be an estimate below ten thousand.
         """
         return await self._lists.count(_build_filter(filters), quick=quick)
 
     async def cancel(self, ids: Iterable[int]) -> ChangedIds:
-        """Cancel those of these entries that are still queued; return the ids of those.
+        """Cancel these entries, where still queued; return the ids of those.
 
         A dispatched entry is a run: cancel it with `app.executions.cancel`.
         """

@@ -193,9 +193,9 @@ def _message(error: Exception) -> str:
 class SubmitCall:
     """A call of a submitter; it starts when the object is created.
 
-    Code that hangs cannot be stopped reliably, so there are two ends: `results` returns in time, and
-    `wait_until_done` when the submitter has really returned. Until then the call counts as one of those
-    allowed at once, so a submitter that hangs blocks only itself.
+    Code that hangs cannot be stopped reliably, so there are two ways to wait: `results` returns at the
+    timeout, and `wait_until_done` when the submitter has returned. Until then the call counts towards the
+    limit on concurrent calls, so a submitter that hangs blocks only itself.
     """
 
     def __init__(self, submitter: Submitter, batch: Sequence[Submission]) -> None:

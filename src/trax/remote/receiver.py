@@ -1,4 +1,4 @@
-"""Receive runs from a submitter: a worker that claims runs only by id. Keep submitters open with a server."""
+"""Receive runs from a submitter: a worker that claims runs only by id. Open the submitters of a server."""
 
 from __future__ import annotations
 

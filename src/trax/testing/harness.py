@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Harness:
-    """Opens an app's store and seeds it, starts no loop, and runs each duty on request.
+    """Opens an app's store, seeds it, and runs each duty on request. It starts no loops.
 
     Time, also in the database's records, moves only with `advance`.
     """

@@ -73,6 +73,8 @@ SWITCH: Final = {"1": True, "true": True, "yes": True, "0": False, "false": Fals
 
 MIN_SECRET_LENGTH: Final = 16
 
+CREATE_SECRET: Final = 'create one with: python -c "import secrets; print(secrets.token_urlsafe())"'  # noqa: S105
+
 SESSION_HOURS: Final = 12.0
 
 
@@ -126,7 +128,7 @@ class Token:
         if len(self.secret) < MIN_SECRET_LENGTH:
             raise DefinitionError(
                 f"a token secret needs {MIN_SECRET_LENGTH} characters or more (got {len(self.secret)}); "
-                'create one with: python -c "import secrets; print(secrets.token_urlsafe())"'
+                f"{CREATE_SECRET}"
             )
         object.__setattr__(self, "role", Role.parse(self.role))
 
@@ -178,14 +180,17 @@ class Access:
 
     def __post_init__(self) -> None:
         if self.secret is not None and len(self.secret) < MIN_SECRET_LENGTH:
-            raise DefinitionError(f"the secret of Access needs {MIN_SECRET_LENGTH} characters or more")
+            raise DefinitionError(
+                f"the secret of Access needs {MIN_SECRET_LENGTH} characters or more "
+                f"(got {len(self.secret)}); {CREATE_SECRET}"
+            )
         if not isinstance(self.allow_anonymous, bool):
             object.__setattr__(self, "allow_anonymous", Role.parse(self.allow_anonymous))
         parse_networks(self.trusted_proxies)
         if self.insecure_local and self.trusted_proxies:
             raise DefinitionError(
-                "insecure_local trusts every connection from this machine, behind a proxy every client; "
-                "leave out insecure_local or trusted_proxies"
+                "insecure_local trusts every connection from this machine, and behind a proxy these are the "
+                "connections of all clients; remove insecure_local or trusted_proxies"
             )
 
     @property

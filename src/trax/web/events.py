@@ -115,7 +115,7 @@ class Fanout:
         if len(self._subscribers) >= self._limits.event_streams:
             detail = f"the limit of {self._limits.event_streams} open event streams is reached"
             return problem(
-                503, detail, code="too_many_viewers", hint="try again later; pages work without it"
+                503, detail, code="too_many_viewers", hint="try again later; pages work without live updates"
             )
         theirs = sum(viewer.visitor == visitor for viewer in self._subscribers)
         if theirs >= self._limits.event_streams_per_visitor:
@@ -251,7 +251,7 @@ class EventStream(Response):
                 tags = await viewer.next_tags(HEARTBEAT_SECONDS)
                 await _send_text(
                     send,
-                    _format_event("change", self._fanout.last_event_id, tags) if tags else ": still here\n\n",
+                    _format_event("change", self._fanout.last_event_id, tags) if tags else ": keep-alive\n\n",
                 )
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 

@@ -141,7 +141,7 @@ class Guard:
             return Refusal(
                 problem(
                     403,
-                    "access is limited to this machine, by a loopback address and without a proxy",
+                    "access is limited to requests from this machine, without a proxy, to a loopback name",
                     hint="for remote access, configure tokens or users instead of insecure_local",
                 )
             )

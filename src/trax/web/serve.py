@@ -126,7 +126,7 @@ class WebThread:
     """The dashboard in its own thread, event loop and lane of the store.
 
     Thus no client delays a heartbeat or a job. It calls only what is thread-safe; the user's code runs in the
-    event loop of the jobs (`Trax.at_home`).
+    event loop of the jobs (`Trax.run_in_app_loop`).
     """
 
     def __init__(self, build: Callable[[], FastAPI], listen_socket: socket.socket, limits: WebLimits) -> None:
@@ -195,7 +195,8 @@ def _open_socket(listen_address: ListenAddress) -> socket.socket:
         number = error.errno if isinstance(error, OSError) else None
         why = LISTEN_ERRORS.get(number or 0, str(error))
         raise TraxError(
-            f"cannot listen on {listen_address.host}, port {listen_address.port}: {why}; choose another port"
+            f"cannot listen on {listen_address.host}, port {listen_address.port}: {why}; "
+            "choose another host or port"
         ) from None
     # A response is sent in two packets; with Nagle's algorithm the second would wait 40 ms for an ACK.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -95,7 +95,7 @@ class Throttle:
             self._decrement(key)
 
     def withdraw(self, attempt: Attempt) -> None:
-        """The attempt was not verified after all: uncount it."""
+        """The attempt was not verified: remove it from the counts."""
         for key in attempt:
             self._decrement(key)
 

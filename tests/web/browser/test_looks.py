@@ -191,7 +191,7 @@ def test_a_page_can_be_read_and_used_without_scripts(chromium: Browser, served: 
     page.get_by_role("button", name="Cancel running").click()
     page.get_by_role("textbox", name="Reason").fill("a trial")
     page.get_by_role("button", name="Yes").click()
-    expect(page.get_by_role("status").filter(has_text="1 group cancelled")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="1 group cancelled (")).to_be_visible()
     context.close()
 
     assert served.do(served.app.audit.list())[0].reason == "a trial"

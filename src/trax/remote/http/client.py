@@ -43,7 +43,7 @@ GATEWAY_ERRORS: Final = frozenset({502, 504})
 
 """Statuses of a gateway that may or may not have forwarded the call."""
 
-UNSIGNED: Final = "not signed by the endpoint (a proxy, another secret, or clocks differ)"
+UNSIGNED: Final = "not signed by the endpoint (sent by a proxy, other secret, or clocks differ)"
 
 _random = SystemRandom()
 
@@ -111,8 +111,8 @@ class EndpointClient:
     async def stream(self, operation: str, body: bytes) -> AsyncGenerator[AsyncIterator[bytes]]:
         """Call and read the lines of the response as they arrive; the call ends with the block.
 
-        502 and 504 of a gateway are not retried: the run may have started. Raises Unreached if nothing was
-        started, RemoteLost if that is unknown, and TraxError if the endpoint refused.
+        502 and 504 of a gateway are not retried: the run may have started. Raises EndpointUnreachable if
+        nothing was started, RemoteLost if that is unknown, and TraxError if the endpoint refused.
         """
         async with self._use_client() as client:
             try:

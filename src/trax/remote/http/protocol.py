@@ -31,7 +31,7 @@ def event_line(kind: str, value: Any) -> bytes:
 
 
 def outcome_line(outcome: Outcome[Any], encode: Callable[[Any], str | None]) -> bytes:
-    """The last line of a run; `written` encodes an output as JSON text, or returns None."""
+    """The last line of a run; `encode` returns an output as JSON text, or None."""
     match outcome:
         case Done(value):
             return b'{"done":' + (encode(value) or "null").encode() + b"}\n"
@@ -58,7 +58,7 @@ def outcome_line(outcome: Outcome[Any], encode: Callable[[Any], str | None]) -> 
 def parse_outcome(
     message: Mapping[str, Any], decode: Callable[[str], Any], *, train: str, external_id: str
 ) -> Outcome[Any] | None:
-    """The outcome in a line, or None if it is another event; `read` decodes the output."""
+    """The outcome in a line, or None if it is another event; `decode` decodes the output."""
     match message:
         case {"done": value}:
             return Done(decode(json.dumps(value)))

@@ -169,7 +169,7 @@ _current_stream: ContextVar[RunStream | None] = ContextVar("trax_telling", defau
 
 
 class RunStream:
-    """Lines on their way to the caller. Thread-safe."""
+    """Lines to be sent to the caller. Thread-safe."""
 
     def __init__(self, request: EndpointRequest) -> None:
         assert request.response_key is not None  # noqa: S101 - set for every authenticated caller

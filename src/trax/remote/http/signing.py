@@ -130,7 +130,7 @@ class CallVerifier:
 def check_body(headers: Mapping[str, str], body: bytes) -> None:
     """Raise if the body is not the one whose hash was signed."""
     if not _is_same(hashlib.sha256(body).hexdigest(), headers[BODY_HASH]):
-        raise CallDenied(401, "invalid body: its hash was not signed")
+        raise CallDenied(401, "invalid body: its hash differs from the signed one")
 
 
 def secret_bytes(secret: Any) -> bytes:
@@ -146,7 +146,10 @@ def keys_of(value: Any) -> dict[str, bytes]:
     if isinstance(value, str):
         return {DEFAULT_KEY: secret_bytes(value)}
     if not isinstance(value, Mapping) or not value:
-        raise DefinitionError("secrets must be a text, or a mapping of key ids to texts with at least one")
+        raise DefinitionError(
+            "secrets must be one secret as text, or a mapping of key ids to secrets with at least one "
+            f"(got {type(cast('object', value)).__name__})"
+        )
     named = cast("Mapping[Any, Any]", value)
     return {validate_key(key): secret_bytes(secret) for key, secret in named.items()}
 
@@ -171,8 +174,10 @@ def _check_form(headers: Mapping[str, str]) -> None:
 def _check_moment(moment: int, now: float) -> None:
     age = now - moment
     if abs(age) > WINDOW_SECONDS:
-        when = f"{age:.0f} s ago" if age > 0 else f"{-age:.0f} s ahead"
-        raise CallDenied(401, f"the call was signed {when}, more than {WINDOW_SECONDS} s: check the clocks")
+        when = f"{age:.0f} s ago" if age > 0 else f"{-age:.0f} s in the future"
+        raise CallDenied(
+            401, f"the call was signed {when}; at most {WINDOW_SECONDS} s are accepted: check the clocks"
+        )
 
 
 def _is_same(expected: str, actual: str) -> bool:

@@ -57,7 +57,7 @@ class Workspace:
 
     @classmethod
     def from_environment(cls) -> Self:
-        """The site of the process that started this one."""
+        """The workspace of the process that started this one."""
         return cls(os.environ[URL], Path(os.environ[FOLDER]))
 
     @property

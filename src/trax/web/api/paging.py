@@ -78,10 +78,10 @@ Before = Annotated[
     int | None, Query(ge=0, le=LARGEST_ID, description="Only items with a lower id: older ones.")
 ]
 AfterName = Annotated[
-    str | None, Query(max_length=LONGEST_NAME, description="Only items whose name is higher in the alphabet.")
+    str | None, Query(max_length=LONGEST_NAME, description="Only items whose name comes after this one.")
 ]
 BeforeName = Annotated[
-    str | None, Query(max_length=LONGEST_NAME, description="Only items whose name is lower in the alphabet.")
+    str | None, Query(max_length=LONGEST_NAME, description="Only items whose name comes before this one.")
 ]
 NameQuery = Annotated[str | None, Query(max_length=LONGEST_NAME)]
 Moment = Annotated[AwareDatetime, AfterValidator(_check_moment)]

@@ -123,19 +123,19 @@ async def _apply_action(request: Request, form: Form, ids: list[int]) -> Message
 
 def _require_note(note: str | None) -> str:
     if note is None:
-        raise TraxError("Acknowledging needs a note: how was it resolved?")
+        raise TraxError("Acknowledging needs a note: enter how it was resolved.")
     return note
 
 
 def _requeue_message(count: int) -> Message:
     if not count:
-        return Message("Nothing was requeued: it is already resolved.", is_good=False)
+        return Message("Nothing was requeued: already resolved.", is_good=False)
     return Message(f"{many(count, 'dead letter')} requeued", path="/queue")
 
 
 def _acknowledge_message(count: int) -> Message:
     if not count:
-        return Message("Nothing was acknowledged: it is already resolved.", is_good=False)
+        return Message("Nothing was acknowledged: already resolved.", is_good=False)
     return Message(f"{many(count, 'dead letter')} acknowledged")
 
 

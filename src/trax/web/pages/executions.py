@@ -125,7 +125,8 @@ async def _cancel(request: Request, ids: Sequence[int]) -> Message:
     stopped = await context_of(request).app.executions.cancel(ids)
     skipped = len(set(ids)) - len(stopped)
     tail = f"; {skipped} skipped: already ended" if skipped else ""
-    return Message(f"Cancel requested for {many(len(stopped), 'execution')}{tail}", is_good=bool(stopped))
+    text = f"Cancellation requested for {many(len(stopped), 'execution')}{tail}"
+    return Message(text, is_good=bool(stopped))
 
 
 def count_fitting_lines(lines: Sequence[LogLine]) -> int:

@@ -147,6 +147,9 @@ async def _apply_action(request: Request, form: Form, names: Sequence[str]) -> M
         raise TraxError(f"unknown action {action!r}; expected one of {', '.join(verbs)}")
     verb, outcome = verbs[action]
     results = [await verb(name) for name in names]
-    counts = [result for result in results if isinstance(result, int)]
-    tail = f" ({many(sum(counts), 'run')})" if counts else ""
+    tail = ""
+    if action == "trigger":
+        tail = f" ({many(sum(results), 'entry', 'entries')})"
+    elif action == "cancel":
+        tail = f" ({many(sum(results), 'execution')})"
     return Message(f"{many(len(results), 'group')} {outcome}{tail}")

@@ -143,8 +143,10 @@ async def _apply_action(request: Request, form: Form, external_ids: Sequence[str
     verb, outcome = verbs[action]
     results = [await verb(each) for each in external_ids]
     is_queued = action == "trigger" and len(results) == 1
+    tail = f" ({many(sum(results), 'execution')})" if action == "cancel" else ""
     return Message(
-        f"{many(len(results), 'manifest')} {outcome}", path=f"/queue/{results[0].id}" if is_queued else None
+        f"{many(len(results), 'manifest')} {outcome}{tail}",
+        path=f"/queue/{results[0].id}" if is_queued else None,
     )
 
 

@@ -108,7 +108,7 @@ def _spawn(
     with subprocess.Popen(
         [python, "-m", module, *arguments],
         cwd=PROJECT,
-        env=os.environ | BYTECODE | (environment or {}),
+        env={**os.environ, **BYTECODE, **(environment or {})},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

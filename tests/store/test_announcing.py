@@ -174,7 +174,7 @@ def test_what_arrives_while_the_connection_is_pinged_is_heard(postgres_url: str)
     with listening(postgres_url) as line, opened(postgres_url, Announcer(Heard().events)) as store:
         line.receive(0)
         store.run(change)
-        line._connection.execute("SELECT 1")  # as a ping does, which reads what was sent before its answer
+        line.ping()  # reads what was sent before its answer
 
         topics = {payload.split()[0] for payload in line.receive(0)}
 

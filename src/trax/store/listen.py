@@ -98,8 +98,12 @@ class ListenConnection:
         """
         with translate_errors(self._address):
             if not self._selector.select(seconds):
-                self._connection.execute("SELECT 1")
+                self.ping()
             return self._read()
+
+    def ping(self) -> None:
+        """Fail if the server does not respond. What arrives before its response is kept for `receive`."""
+        self._connection.execute("SELECT 1")
 
     def _read(self) -> list[str]:
         """The payloads that have arrived, some of them during a ping.

@@ -19,7 +19,7 @@ from trax.records.metadata import NewRun
 from trax.settings import Settings
 from trax.store import groups, quick_gate
 from trax.store.dialect import take_gate_lock
-from trax.store.gate_memory import GateMemory
+from trax.store.gate_memory import MAX_OPENINGS, GateMemory
 from trax.store.pipeline import run_together
 from trax.store.queue import work_queue
 from trax.store.runs import metadata
@@ -323,6 +323,70 @@ def test_with_edited_settings_or_workers_elsewhere_the_first_visit_decides(
 
     assert gatehouse.store.run(gatehouse.visit_in, 2, LIMIT).entry_ids == entries
     assert quick_visits == []
+
+
+JOIN = """
+    INSERT INTO trax.worker (host, host_environment, host_instance_id, pid, concurrency, dispatches, trains,
+                             started_at, heartbeat_at)
+    VALUES ('box', 'test', '2', 2, 10, true, '[]', now(), now())
+"""
+
+
+def test_when_a_server_joins_an_opening_is_enough_for_the_next_quick_visit(
+    gatehouse: Dispatcher, quick_visits: list[QuickVisit]
+) -> None:
+    entries = gatehouse.enqueue(9)
+    open_gate(gatehouse)
+    assert gatehouse.store.run(gatehouse.visit_in, 3, LIMIT).entry_ids == entries[:3]
+    assert not gatehouse.memory.needs_opening
+
+    with gatehouse.transaction() as other:
+        other.execute(text(JOIN))
+    refused = gatehouse.store.run(gatehouse.visit_in, 3, LIMIT).entry_ids
+    assert gatehouse.memory.needs_opening
+    open_gate(gatehouse)
+    admitted = gatehouse.store.run(gatehouse.visit_in, 3, LIMIT).entry_ids
+
+    assert refused == []
+    assert admitted == entries[3:6]
+    assert [visit.has_same_terms for visit in quick_visits] == [True, False, True]
+    assert not gatehouse.memory.needs_opening
+
+
+def test_an_opening_in_a_new_session_forgets_what_another_session_has_read(gatehouse: Dispatcher) -> None:
+    """Ids and transaction ids of a session that a crash has ended may have been given out again."""
+    entries = gatehouse.enqueue(5)
+    open_gate(gatehouse)
+    gatehouse.store.run(gatehouse.visit_in, 2, LIMIT)
+    last = gatehouse.memory.take()
+    gatehouse.memory.remember(last)
+
+    gatehouse.memory.sessions.clear()
+    open_gate(gatehouse)
+
+    assert gatehouse.memory.take() != last
+    open_gate(gatehouse)
+    assert gatehouse.store.run(gatehouse.visit_in, 9, LIMIT).entry_ids == entries[2:]
+
+
+def test_where_every_session_is_new_full_visits_admit(
+    gatehouse: Dispatcher, quick_visits: list[QuickVisit]
+) -> None:
+    entries = gatehouse.enqueue(20)
+    admitted: list[int] = []
+    openings = 0
+
+    for _ in range(40):
+        if gatehouse.memory.needs_opening:
+            open_gate(gatehouse)
+            openings += 1
+        gatehouse.memory.sessions.clear()  # as a pooler that resets each session
+        admitted += gatehouse.store.run(gatehouse.visit_in, 1, LIMIT).entry_ids
+
+    assert admitted == entries[: len(admitted)]
+    assert len(admitted) >= 18
+    assert openings <= MAX_OPENINGS
+    assert not any(visit.has_same_terms for visit in quick_visits)
 
 
 def test_the_opening_finds_a_run_that_another_server_is_admitting(gatehouse: Dispatcher) -> None:

@@ -111,7 +111,6 @@ class DispatchLoop:
         """Whether entries wait for the end of a run of this process, and for nothing else."""
         self._fleets = FleetCache(parts.own_routes)
         self._memory = GateMemory()
-        self._has_session = store.dialect_name == SQLITE
         self.loop = Loop(
             "job_dispatcher",
             self._turn,
@@ -181,8 +180,8 @@ class DispatchLoop:
         if is_news and not self._fleets.is_single:
             await self._store.call(self._store.announcer.notify_others, Topic.WORK_QUEUE)
 
-    async def _open_session(self, claim_request: ClaimRequest | None) -> None:
-        """Open the session of quick visits; if it has nothing to decide, the first visit is one of them."""
+    async def _open(self, claim_request: ClaimRequest | None) -> None:
+        """Read the terms of quick visits; if these are usual, the next visit is one."""
         store, parts = self._store, self._parts
         has_limit = parts.settings.max_active_jobs is not None
         *_, rows = await store.call_together(*bind_opening(has_global_limit=has_limit))
@@ -191,12 +190,11 @@ class DispatchLoop:
         if claim_request is not None and not opening.settings:
             settings = parts.live.accept({})
             open_quick_dispatch(self._memory, opening, claim_request, settings, parts.routing)
-        self._has_session = True
 
     async def _dispatch(self, claim_request: ClaimRequest | None = None) -> DispatchResult:
         store, parts, began_ns = self._store, self._parts, time_ns()
-        if not self._has_session:
-            await self._open_session(claim_request)
+        if store.dialect_name != SQLITE and self._memory.needs_opening:
+            await self._open(claim_request)
         quick = self._bind_quick(claim_request)
         if quick is None:
             return await store.call(dispatch_now, store, parts, claim_request, self._fleets, self._memory)

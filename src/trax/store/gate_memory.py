@@ -58,6 +58,8 @@ MAX_NEW_ENTRIES: Final = 2_000
 """If more entries than this were written since the last visit, reading from the start is cheaper."""
 SLOW_VISITS: Final = 16
 """The number of full visits after a quick visit that could not admit."""
+MAX_OPENINGS: Final = 3
+"""The number of openings in a row that no quick visit followed: behind some poolers every session is new."""
 MAX_SESSIONS: Final = 64
 MAX_OLD_RUNS: Final = 100
 """How many of the oldest active runs are remembered by id."""
@@ -127,6 +129,25 @@ class GateMemory:
         """The tokens of sessions that existed at earlier visits; one that is forgotten counts as new."""
         self._quick_terms: QuickTerms | None = None
         self._slow_visits_left = 0
+        self._has_terms_to_find = True
+        self._openings_left = MAX_OPENINGS
+
+    @property
+    def needs_opening(self) -> bool:
+        """Whether an opening may allow a quick visit: before the first visit, and when terms have changed."""
+        return self._has_terms_to_find and self._openings_left > 0
+
+    def note_opening(self) -> None:
+        """Call after the terms of quick visits were read."""
+        self._has_terms_to_find = False
+        self._openings_left -= 1
+
+    def note_visit(self, *, has_same_terms: bool) -> None:
+        """Call after a quick visit."""
+        if has_same_terms:
+            self._openings_left = MAX_OPENINGS
+        else:
+            self._quick_terms, self._has_terms_to_find = None, True
 
     @property
     def quick_terms(self) -> QuickTerms | None:
@@ -141,6 +162,7 @@ class GateMemory:
 
     def allow_quick(self, terms: QuickTerms | None) -> None:
         """Allow quick visits under these terms, after a visit that would have needed no decision."""
+        self._has_terms_to_find = False
         self._slow_visits_left = max(0, self._slow_visits_left - 1)
         self._quick_terms = None if self._slow_visits_left else terms
 

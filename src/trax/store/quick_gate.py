@@ -118,13 +118,15 @@ def bind_opening(*, has_global_limit: bool) -> list[BoundStatement]:
 
 
 def read_opening(rows: Rows, memory: GateMemory) -> Opening:
-    """Read the rows of the last of these statements; the memory gets bounds at the start of the queue."""
+    """Read the rows of the last of these statements; the memory gets the bounds that it lacks."""
     [[oldest, settings, fleet, has_workers_elsewhere, *marks]] = rows
     found = GateMarks._make(marks)
-    memory.has_seen(found)
-    memory.remember(
-        GateBounds(START_BOUND._replace(snapshot=found.snapshot), next_run_bound(found, [], oldest, None))
-    )
+    memory.note_opening()
+    bounds = memory.take()
+    if not memory.has_seen(found):
+        bounds = GateBounds()
+    queue = bounds.queue or START_BOUND._replace(snapshot=found.snapshot)
+    memory.remember(GateBounds(queue, bounds.runs or next_run_bound(found, [], oldest, None)))
     return Opening(settings, FleetMark(*map(int, fleet.split(","))), has_workers_elsewhere)
 
 
@@ -166,11 +168,10 @@ def read_visit(bound: BoundVisit, rows: Rows) -> QuickVisit:
     """Read the rows of a visit that is committed, and remember from where the next one may read."""
     _, memory, bounds = bound
     found = _parse(rows)
+    memory.note_visit(has_same_terms=found.visit.has_same_terms)
     if not memory.has_seen(found.marks):
         return found.visit  # without bounds, so that the next visit reads from the start
-    if not found.visit.has_same_terms:
-        memory.allow_quick(None)
-    elif not found.visit.is_plain:
+    if found.visit.has_same_terms and not found.visit.is_plain:
         memory.forbid_quick()
     assert bounds.queue is not None  # noqa: S101 - as above
     queue = bounds.queue

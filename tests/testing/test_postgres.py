@@ -71,14 +71,31 @@ with postgres(binaries=best) as url, psycopg.connect(url) as connection:
 """
 
 
-def python_for(owner: ServerOwner) -> tuple[Path, str]:
-    """An interpreter this user can start, and the folders of ours: root's own is often closed to others."""
+NEEDED = (
+    *("annotated_types", "cronsim", "psycopg", "psycopg_binary", "psycopg_binary.libs", "pydantic"),
+    *("pydantic_core", "sqlalchemy", "typing_extensions.py", "typing_inspection"),
+)
+"""What `trax.testing.postgres` imports from other packages."""
+
+
+def python_for(owner: ServerOwner) -> Path:
+    """An interpreter this user can start: root's own is often closed to others."""
     own, system = Path(sys.executable), Path(f"/usr/bin/python3.{sys.version_info.minor}")
-    libraries = os.pathsep.join([str(Path(trax.__file__).parent.parent), sysconfig.get_path("purelib")])
     for python in (own, system):
         if python.exists() and owner.can_run(python):
-            return python, libraries
+            return python
     pytest.skip(f"{own} cannot be started by an ordinary user, and there is no {system}")
+
+
+def libraries_for(owner: ServerOwner, folder: Path) -> str:
+    """The search path of ours and of what it imports: copies, where this user cannot read the originals."""
+    source, packages = Path(trax.__file__).parent.parent, Path(sysconfig.get_path("purelib"))
+    if owner.can_enter(source) and owner.can_enter(packages):
+        return os.pathsep.join([str(source), str(packages)])
+    for original in (source / "trax", *(packages / name for name in NEEDED)):
+        copy = shutil.copytree if original.is_dir() else shutil.copy
+        copy(original, folder / original.name)
+    return str(folder)
 
 
 @pytest.fixture(scope="module")
@@ -233,9 +250,11 @@ def test_another_port_is_tried_when_the_first_was_taken_meanwhile(
     assert ask(durable_server.url, "select 1") == 1
 
 
-def test_an_ordinary_user_can_start_one_with_a_closed_folder_on_the_path(tmp_path: Path) -> None:
+def test_an_ordinary_user_can_start_one_with_a_closed_folder_on_the_path(
+    tmp_path: Path, open_folder: Path
+) -> None:
     owner = server_owner()
-    python, libraries = python_for(owner)
+    python, libraries = python_for(owner), libraries_for(owner, open_folder)
 
     said = subprocess.check_output(
         [python, "-c", ASKING],

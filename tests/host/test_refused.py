@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from trax import Train
     from trax.engine.job_dispatcher import DispatchResult
-    from trax.store import Connection, Store
     from trax.worker.parts import Parts
 
 
@@ -66,19 +65,19 @@ class Town:
 
     def watch(self, patch: pytest.MonkeyPatch) -> None:
         """Notice who refuses somebody, and when a worker drains."""
-        home, dispatch_now, drain = asyncio.get_running_loop(), loops.dispatch_now, Worker.drain
+        home, drain = asyncio.get_running_loop(), Worker.drain
+        count_dispatch = loops._count_dispatch  # pyright: ignore[reportPrivateUsage]
 
-        def dispatch(connection: Connection, store: Store, parts: Parts, *taker: Any) -> DispatchResult:
-            dispatched = dispatch_now(connection, store, parts, *taker)
+        def count(parts: Parts, began_ns: int, dispatched: DispatchResult) -> None:
+            count_dispatch(parts, began_ns, dispatched)
             if dispatched.has_waiting_entries:
                 home.call_soon_threadsafe(self._refusals.put_nowait, parts)
-            return dispatched
 
         async def drained(worker: Worker, seconds: float) -> None:
             self._draining.set()
             await drain(worker, seconds)
 
-        patch.setattr(loops, "dispatch_now", dispatch)
+        patch.setattr(loops, "_count_dispatch", count)
         patch.setattr(Worker, "drain", drained)
 
     @asynccontextmanager

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
 import pytest
+import uvloop
 from sqlalchemy import text
 from tests.support.backends import cut_off
 from tests.support.waiting import until
@@ -21,7 +22,7 @@ from trax.store.queue import entry_batches
 from trax.store.store import OPEN_DIRECT_AFTER, DirectConnections
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Coroutine, Generator
 
 COLUMNS = {"train": "greet", "origin": "queue", "priority": 3}
 WAITING = (
@@ -221,6 +222,28 @@ async def test_a_connection_lost_while_idle_is_replaced(
 
     with no_threads(store):
         await insert(store, "1")
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def test_a_server_that_is_gone_before_the_event_loop_noticed_is_a_passing_fault(
+    store: Store,
+    postgres_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    run: Callable[[Coroutine[Any, Any, None]], None],
+) -> None:
+    """uvloop reports such a connection once, and never again."""
+    monkeypatch.setattr(direct, "CHECK_SECONDS", 0.1)
+
+    async def main() -> None:
+        await warm_up(store)
+        cut_off(postgres_url, only="trax%")
+        until(lambda: count_sessions(postgres_url) == 0)  # in the thread of the event loop
+
+        async with asyncio.timeout(20):  # a statement may take longer
+            with pytest.raises(StoreUnavailable):
+                await insert(store, "1")
+
+    run(main())
 
 
 async def test_an_idle_connection_goes_back_to_the_pool(

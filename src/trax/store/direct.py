@@ -206,6 +206,8 @@ class DirectConnection:
 
     def _check(self) -> None:
         """Close the connection if the response is late; return it to the pool if it is idle."""
+        if self._response is not None:
+            self._advance()  # uvloop reports a lost connection once, maybe with data that must be read first
         silent = time.monotonic() - self._sent_at
         if self._response is not None and silent >= self._driver.wait_limits.seconds_for(None):
             self._close(OperationalError(f"no response for {silent:.1f} s; the connection was closed"))

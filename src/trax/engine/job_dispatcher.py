@@ -37,15 +37,12 @@ if TYPE_CHECKING:
 
 
 MAX_ENTRIES_PER_CYCLE: Final = 500
-
 """The maximum number of entries that one cycle admits; a longer queue takes several cycles."""
 
 MAX_ENTRIES_FOR_WORKER: Final = 1_000
-
 """The maximum for a worker with that many free slots: in larger batches each run costs less."""
 
 READ_MARGIN: Final = 50
-
 """How many entries to read beyond the free slots, at least: some entries may not be able to start."""
 
 
@@ -70,8 +67,16 @@ class DispatchInput:
 
 
 @dataclass(frozen=True, slots=True)
+class QueuedJobs:
+    """The first entries of the queue, in order. `has_more`: there are more."""
+
+    candidates: list[Candidate]
+    has_more: bool
+
+
+@dataclass(frozen=True, slots=True)
 class QueueWindow:
-    """The first entries of the queue, in order. `has_more`: there are more.
+    """The first entries of the queue that some worker can start, in order. `has_more`: there are more.
 
     `has_changed`: another cycle is needed, because of entries that came back to the queue (`has_unparked`) or
     were read beyond the limit.
@@ -86,10 +91,9 @@ class QueueWindow:
 
 @dataclass(frozen=True, slots=True)
 class CapacityCandidates:
-    """The entries to apply the limits to; `fitting` are those that fit, where that is already known."""
+    """The entries to apply the limits to."""
 
     candidates: list[Candidate]
-    fitting: list[Candidate] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +128,9 @@ class DispatchResult:
 
 
 @junction
-def open_gate(dispatch_input: DispatchInput, connection: Connection) -> tuple[GateSnapshot, Settings]:
+def lock_and_read_gate(
+    dispatch_input: DispatchInput, connection: Connection
+) -> tuple[GateSnapshot, Settings]:
     """Lock the gate and read it in one round trip.
 
     The same trip claims pending runs for the worker, makes delayed entries ready that are due, and reads the
@@ -143,21 +149,27 @@ def open_gate(dispatch_input: DispatchInput, connection: Connection) -> tuple[Ga
 
 
 @junction
-def load_queued_jobs(
-    dispatch_input: DispatchInput, snapshot: GateSnapshot, settings: Settings, connection: Connection
-) -> QueueWindow:
-    """The first entries of the queue. Those that no live worker accepts are parked, others unparked."""
-    limit = _read_limit(dispatch_input)
+def load_queued_jobs(dispatch_input: DispatchInput, snapshot: GateSnapshot, settings: Settings) -> QueuedJobs:
+    """The first entries of the queue; none while the dispatcher is disabled."""
     candidates = snapshot.candidates if settings.job_dispatcher_enabled else []
-    is_cut = len(candidates) == limit
-    if dispatch_input.fleets is None:
-        return QueueWindow(candidates, is_cut)
-    fleets, fleet = dispatch_input.fleets, dispatch_input.fleets.current(connection, snapshot.fleet_mark)
+    return QueuedJobs(candidates, has_more=len(candidates) == _read_limit(dispatch_input))
+
+
+@junction
+def park_unstartable_jobs(
+    dispatch_input: DispatchInput, snapshot: GateSnapshot, queued_jobs: QueuedJobs, connection: Connection
+) -> QueueWindow:
+    """Park entries that no live worker accepts, and return parked ones to the queue that one accepts now."""
+    candidates, has_more = queued_jobs.candidates, queued_jobs.has_more
+    fleets, limit = dispatch_input.fleets, _read_limit(dispatch_input)
+    if fleets is None:
+        return QueueWindow(candidates, has_more)
+    fleet = fleets.current(connection, snapshot.fleet_mark)
     unparked = unpark_startable(connection, fleets, fleet, now=snapshot.now) if snapshot.has_parked else 0
-    startable = park_unstartable(connection, fleets, fleet, candidates, has_more=is_cut, now=snapshot.now)
+    startable = park_unstartable(connection, fleets, fleet, candidates, has_more=has_more, now=snapshot.now)
     has_changed = bool(unparked) or len(startable) > limit
     return QueueWindow(
-        startable[:limit], is_cut, has_changed=has_changed, has_unparked=bool(unparked), fleet=fleet
+        startable[:limit], has_more, has_changed=has_changed, has_unparked=bool(unparked), fleet=fleet
     )
 
 
@@ -175,28 +187,32 @@ def load_dispatch_capacity(
 
 
 @junction
-def load_candidates(
+def load_past_full_groups(
     dispatch_input: DispatchInput,
     snapshot: GateSnapshot,
     queue_window: QueueWindow,
     capacity: Capacity,
     connection: Connection,
 ) -> CapacityCandidates:
-    """The entries to apply the limits to: the window, or the heads of other groups if full groups fill it."""
-    candidates = _load_past_full_groups(connection, queue_window, capacity, limit=_read_limit(dispatch_input))
-    if dispatch_input.fleets is None or candidates.candidates is queue_window.candidates:
-        return candidates
-    fleet = dispatch_input.fleets.current(connection, snapshot.fleet_mark)
-    heads = park_unstartable(
-        connection, dispatch_input.fleets, fleet, candidates.candidates, has_more=False, now=snapshot.now
+    """The entries of the window; if full groups fill it, the first entries of each group with capacity."""
+    candidates, limit = queue_window.candidates, _read_limit(dispatch_input)
+    fitting = len(select_within(capacity, candidates)) if queue_window.has_more else len(candidates)
+    if fitting == len(candidates) or capacity.is_full(fitting):
+        return CapacityCandidates(candidates)
+    per_group = min(capacity.max_per_group or limit, limit)
+    heads = gate.load_group_heads(
+        connection, capacities=capacity.free_by_group, per_group=per_group, limit=limit
     )
+    if dispatch_input.fleets is not None and queue_window.fleet is not None:
+        heads = park_unstartable(
+            connection, dispatch_input.fleets, queue_window.fleet, heads, has_more=False, now=snapshot.now
+        )
     return CapacityCandidates(heads)
 
 
 @junction
 def apply_capacity_limits(capacity: Capacity, candidates: CapacityCandidates) -> SelectedEntries:
-    fitting = candidates.fitting
-    return SelectedEntries(select_within(capacity, candidates.candidates) if fitting is None else fitting)
+    return SelectedEntries(select_within(capacity, candidates.candidates))
 
 
 @junction
@@ -260,10 +276,11 @@ def _admission_time(snapshot: GateSnapshot, entries: Sequence[Candidate]) -> dat
 
 job_dispatcher = train(
     "trax.job_dispatcher",
-    open_gate
+    lock_and_read_gate
     >> load_queued_jobs
+    >> park_unstartable_jobs
     >> load_dispatch_capacity
-    >> load_candidates
+    >> load_past_full_groups
     >> apply_capacity_limits
     >> dispatch_jobs,
     extra=(Connection, Routing),
@@ -424,22 +441,6 @@ def _free_slots(dispatch_input: DispatchInput, snapshot: GateSnapshot) -> int | 
     if not dispatch_input.needs_free_slot or dispatch_input.claim_request is None:
         return None
     return max(0, dispatch_input.claim_request.slots - len(snapshot.claimed)) + snapshot.slots_elsewhere
-
-
-def _load_past_full_groups(
-    connection: Connection, queue_window: QueueWindow, capacity: Capacity, *, limit: int
-) -> CapacityCandidates:
-    """The entries of the window; if those of full groups fill it, the first of each group with capacity."""
-    if not queue_window.has_more:
-        return CapacityCandidates(queue_window.candidates)
-    fitting = select_within(capacity, queue_window.candidates)
-    if len(fitting) == len(queue_window.candidates) or capacity.is_full(len(fitting)):
-        return CapacityCandidates(queue_window.candidates, fitting)
-    share = capacity.max_per_group or limit
-    heads = gate.load_group_heads(
-        connection, capacities=capacity.free_by_group, per_group=min(share, limit), limit=limit
-    )
-    return CapacityCandidates(heads)
 
 
 def build_admissions(

@@ -47,7 +47,7 @@ SETTINGS: Final = {
     "work_mem": "8MB",
     "maintenance_work_mem": "128MB",
 }
-WIDTHS: Final = (10, 10, 10, 11, 11, 10, 9, 9, 8)
+WIDTHS: Final = (10, 10, 10, 11, 11, 10, 9, 9, 8, 10)
 
 
 class Counts(NamedTuple):
@@ -209,6 +209,7 @@ def main(options: Options) -> None:
         "dead",
         "left",
         "lost",
+        "findings",
         widths=WIDTHS,
     )
     for scenario in chosen:
@@ -221,7 +222,16 @@ def main(options: Options) -> None:
             sheet.figures.setdefault(scenario.name, {})[contender.name] = found
             sheet.versions[contender.name] = contender.version or "?"
             _show(f"{scenario.name}, {contender.name}", found)
+    _judge(sheet)
     sheet.save()
+
+
+def _judge(sheet: Sheet) -> None:
+    """What no scenario may cost Trax."""
+    ours = [systems[TRAX.name] for systems in sheet.figures.values() if TRAX.name in systems]
+    for name, what in (("lost", "accepted jobs lost"), ("findings", "findings of verify")):
+        if known := [found[name] for found in ours if name in found]:
+            sheet.goal_at_most(f"{what}, in {len(known)} scenarios", [sum(known)], 0)
 
 
 def _length(scenario: Scenario, seconds: float) -> float:
@@ -348,6 +358,7 @@ def _show(name: str, found: dict[str, Any]) -> None:
         f"{shown[1]['dead rows']:,}",
         f"{found['left']}",
         f"{found['lost']}",
+        f"{found.get('findings', '-')}",
         widths=WIDTHS,
     )
 

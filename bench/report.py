@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from bench import public
+from bench import cleanup, public
 from bench.charts import Line, Value, draw_bars
 from bench.children import PROJECT
 from bench.contenders import ALL, TRAX
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 TEMPLATE: Final = Path(__file__).with_name("benchmarks.template.md")
 PAGE: Final = PROJECT / "docs" / "benchmarks.md"
 PICTURES: Final = PROJECT / "docs" / "pictures"
-BENCHES: Final = ("peers", "drain", "enqueue", "pickup", "load", "public", "idle")
+BENCHES: Final = ("peers", "drain", "enqueue", "pickup", "load", "public", "cleanup", "idle")
 NO_FIGURES: Final = (
     "## Compared with others\n\nNo figures yet: run `make bench ARGS=peers`, then `make bench ARGS=report`.\n"
 )
@@ -51,7 +51,16 @@ queues. *Before* and *after* are the usual load; *during* is the disturbance, or
 the fewest jobs were done. Rates are jobs done per second. p99 is from the call that queues to the start,
 over the last 30 s. *Back after* counts from the end of the disturbance until 90 % of the rate before it.
 *Left* are jobs not done {drain} s after the load ended. *Lost* are jobs that were accepted and are neither
-done nor left. *Ended* says whether the processes ended properly.
+done nor left. *Findings* are those of `trax verify` in the whole history. *Ended* says whether the processes
+ended properly.
+
+"""
+CLEANUP: Final = """## History that is deleted at the rate at which it grows
+
+For {minutes:.0f} min the database wrote {inserted:,.0f} ended jobs per second, and the cleanup of a server
+deleted each of them {retention} s later: {deleted:,.0f} per second. Meanwhile {admitted:,} jobs were queued
+and admitted. Sizes are compared with those when deletes had first caught up. `trax verify` had {findings}
+findings in what was kept.
 
 """
 Results = dict[str, Any]
@@ -75,6 +84,7 @@ def build_page(results: Results) -> str:
         goals=_goals(results),
         load=_load(results["load"]["figures"]) if "load" in results else "",
         public=_public(results["public"]["figures"]) if "public" in results else "",
+        cleanup=_cleanup(results["cleanup"]["figures"]) if "cleanup" in results else "",
     )
 
 
@@ -165,7 +175,7 @@ def _public(figures: Results) -> str:
         for name, found in systems.items()
     ]
     heads = ["Scenario", "", "Before", "During", "After", "p99 before, ms", "p99 during", "p99 after"]
-    heads += ["Dead rows", "Back after, s", "Left", "Lost", "Ended"]
+    heads += ["Dead rows", "Back after, s", "Left", "Lost", "Findings", "Ended"]
     measured = [found for systems in figures.values() for found in systems.values()]
     seconds = min(phase["seconds"] for found in measured for phase in found["phases"].values())
     return PUBLIC.format(seconds=seconds, rate=public.RATE, drain=public.DRAIN_SECONDS) + _table(heads, rows)
@@ -184,8 +194,33 @@ def _public_row(scenario: str, name: str, found: Results) -> list[str]:
         "-" if recovery is None else f"{recovery:.0f}",
         f"{found['left']:,}",
         f"{found['lost']:,}",
+        f"{found['findings']:,}" if "findings" in found else "-",
         "yes" if set(found["exits"]) == {0} else "**no**",
     ]
+
+
+def _cleanup(figures: Results) -> str:
+    sizes = [
+        [name, f"{size / 1e6:,.0f} MB", f"{figures['growth'][name]:.2f} x"]
+        for name, size in figures["sizes"].items()
+    ]
+    visits = [
+        [f"visit to the gate, {name}", *(_milliseconds(1e3 * found[when]) for when in ("alone", "beside"))]
+        for name, found in figures["visits"].items()
+    ]
+    text = CLEANUP.format(
+        minutes=figures["seconds"] / 60,
+        inserted=figures["inserted a second"],
+        deleted=figures["deleted a second"],
+        retention=cleanup.RETENTION_SECONDS,
+        admitted=figures["admitted"],
+        findings=figures["findings"],
+    )
+    tables = (
+        (["", "At the end", "Largest, over its steady size"], sizes),
+        (["", "Alone, ms", "Beside, ms"], visits),
+    )
+    return text + "\n".join(_table(*each) for each in tables)
 
 
 def _milliseconds(figure: float | None) -> str:

@@ -1,8 +1,9 @@
 """`make soak MINUTES=30`: run a real fleet under load and faults; check that nothing grows or is lost.
 
 A scheduler and two workers run on PostgreSQL. One worker is killed repeatedly, sessions of the database
-are ended, and the database restarts; the other processes must survive it all. Memory, threads, files, tasks,
-connections and tables are sampled. At the end the last third of the samples may not exceed the middle third.
+are ended, and the database restarts; halfway through a long soak it is away for a minute. The other
+processes must survive it all. Memory, threads, files, tasks, connections and tables are sampled, and each
+time all records that are kept are verified. At the end the last third may not exceed the middle third.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import time
 from collections import Counter
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from itertools import cycle
+from itertools import count, cycle
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -33,7 +34,7 @@ from trax.store import Store
 from trax.testing.postgres import PostgresServer, postgres_server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 TRAX: Final = Path(sys.executable).with_name("trax")
 PROJECT: Final = Path(__file__).parent.parent
@@ -46,7 +47,14 @@ COMMANDS: Final[dict[str, list[str]]] = {
 BURST: Final = 20
 BURST_SECONDS: Final = 0.5
 IDLE_SECONDS: Final = 120
+LONG_SECONDS: Final = 15 * 60
+"""A soak that takes at least this long has the default leases, and one outage."""
+OUTAGE_SECONDS: Final = 60
+SHORT_LEASES: Final = {"TRAX_HEARTBEAT_INTERVAL": "0.5", "TRAX_WORKER_LOST_AFTER": "4"}
+FAULTS: Final = ("worker killed", "sessions ended", "database restarted")
+OUTAGE: Final = "database away for a minute"
 FEWEST_SAMPLES: Final = 9
+TABLE_PREFIX: Final = "MB of"
 SESSIONS: Final = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
 END_SESSIONS: Final = """
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -87,7 +95,7 @@ TOLERANCES: Final = {
     "files": Tolerance(0.1, 5),
     "tasks": Tolerance(0.2, 20),
     "connections": Tolerance(0.1, 5),
-    "MB of": Tolerance(0.25, 3.0),
+    TABLE_PREFIX: Tolerance(0.25, 3.0),
 }
 
 
@@ -97,15 +105,25 @@ class Verdict:
 
     samples: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
     faults: Counter[str] = field(default_factory=Counter[str])
+    verifications: list[int] = field(default_factory=list[int])
+    """How many runs each of them has read."""
     accepted: int = 0
     lost: list[int] = field(default_factory=list[int])
     broken: list[str] = field(default_factory=list[str])
+    has_steady_tables: bool = True
+    """Whether the cleanup has deleted as much as jobs write since before the middle third."""
 
     @property
     def grown(self) -> list[str]:
         names = sorted({name for sample in self.samples for name in sample})
+        if not self.has_steady_tables:
+            names = [name for name in names if not name.startswith(TABLE_PREFIX)]
         series = {name: [sample[name] for sample in self.samples if name in sample] for name in names}
         return [fault for name, figures in series.items() if (fault := judge(name, figures))]
+
+    def add_problems(self, problems: Iterable[str]) -> None:
+        """Note what is wrong, once."""
+        self.broken += [each for each in dict.fromkeys(problems) if each not in self.broken]
 
     @property
     def is_well(self) -> bool:
@@ -124,18 +142,28 @@ def judge(name: str, figures: Sequence[float]) -> str | None:
     return f"{name} grew from {middle:,.1f} to {last:,.1f}, at most {most:,.1f}" if last > most else None
 
 
+def plan_faults(seconds: float, every: float) -> Iterator[str]:
+    """The faults in turn; halfway through a long soak, the outage."""
+    usual = cycle(FAULTS)
+    halfway = int(seconds / every / 2) if seconds >= LONG_SECONDS else None
+    for number in count(1):
+        yield OUTAGE if number == halfway else next(usual)
+
+
 class SoakedFleet:
     """Processes of one app on one database, in one folder."""
 
-    def __init__(self, url: str, folder: Path, stack: ExitStack) -> None:
+    def __init__(self, url: str, folder: Path, stack: ExitStack, environment: dict[str, str]) -> None:
         self._url = url
+        self._environment = environment
         self._folder = folder
         self._stack = stack
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, name: str) -> None:
         words = [TRAX, COMMANDS[name][0], "bench.soak_app:app", *COMMANDS[name][1:]]
-        environment = os.environ | {"TRAX_DATABASE_URL": self._url, "PYTHONPATH": str(PROJECT)}
+        own = {"TRAX_DATABASE_URL": self._url, "PYTHONPATH": str(PROJECT)}
+        environment = os.environ | self._environment | own
         with (self._folder / "log").open("ab") as log:
             process = subprocess.Popen(words, cwd=self._folder, env=environment, stdout=log, stderr=log)
         self._stack.callback(process.kill)
@@ -204,31 +232,37 @@ class Soak:
             number += BURST
             await asyncio.sleep(BURST_SECONDS)
 
-    async def break_things(self, every: float) -> None:
+    async def break_things(self, seconds: float, every: float) -> None:
         faults: dict[str, Callable[[], Any]] = {
             "worker killed": self.fleet.kill_victim,
             "sessions ended": lambda: self.query(END_SESSIONS),
             "database restarted": lambda: self.server.restart("fast"),
+            OUTAGE: self._take_database_away,
         }
-        for name in cycle(faults):
+        for name in plan_faults(seconds, every):
             await asyncio.sleep(every)
             await asyncio.to_thread(faults[name])
             self.verdict.faults[name] += 1
+
+    def _take_database_away(self) -> None:
+        self.server.stop("immediate")
+        time.sleep(OUTAGE_SECONDS)
+        self.server.start()
 
     async def watch(self, seconds: float, every: float) -> None:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             await asyncio.sleep(every)
-            with suppress(psycopg.OperationalError):  # it restarts
-                sample = await asyncio.to_thread(self._sample)
-                self.verdict.samples.append(sample)
+            with suppress(psycopg.OperationalError, TraxError):  # the database is away
+                self.verdict.samples.append(await asyncio.to_thread(self._sample))
+                await asyncio.to_thread(self.verify)
 
     def _sample(self) -> dict[str, float]:
         sample = self.fleet.sample()
         sample["connections"] = float(self.query(SESSIONS)[0][0])
-        sample |= {f"MB of {name}": float(size) for name, size in self.query(TABLE_SIZES)}
+        sample |= {f"{TABLE_PREFIX} {name}": float(size) for name, size in self.query(TABLE_SIZES)}
         over = [f"group {name} is over its limit" for (name,) in self.query(OVER_LIMIT)]
-        self.verdict.broken += over
+        self.verdict.add_problems(over)
         return sample
 
     async def wait_for_jobs(self) -> None:
@@ -258,26 +292,29 @@ class Soak:
             return connection.execute(statement.encode()).fetchall()
 
     def verify(self) -> None:
-        """Verify the whole history after all jobs have ended."""
+        """Verify all records that are kept: the cleanup deletes each after `KEPT_SECONDS`."""
         store = Store(self.server.url)
         try:
-            self.verdict.broken += [finding.text for finding in verify(store).findings]
+            found = verify(store)
         finally:
             store.close()
+        self.verdict.verifications.append(found.runs)
+        self.verdict.add_problems(finding.text for finding in found.findings)
 
 
 async def soak(server: PostgresServer, folder: Path, *, seconds: float) -> Verdict:
     """Run a fleet for this long, with a fault every minute, and at least three."""
     os.environ["TRAX_DATABASE_URL"] = server.url
-    from bench.soak_app import app  # it reads the address
+    from bench.soak_app import KEPT_SECONDS, app  # it reads the address
 
     with ExitStack() as stack:
-        fleet = SoakedFleet(server.url, folder, stack)
-        one = Soak(server, fleet, app, Verdict())
+        fleet = SoakedFleet(server.url, folder, stack, {} if seconds >= LONG_SECONDS else SHORT_LEASES)
+        verdict = Verdict(has_steady_tables=seconds / 3 >= 2 * KEPT_SECONDS)
+        one = Soak(server, fleet, app, verdict)
         await app.parts.store.open()  # migrated before they all start
         for name in COMMANDS:
             fleet.start(name)
-        duties = [one.produce(), one.break_things(min(60.0, seconds / 4))]
+        duties = [one.produce(), one.break_things(seconds, min(60.0, seconds / 4))]
         tasks = [asyncio.create_task(duty) for duty in duties]
         await one.watch(seconds, min(20.0, seconds / 12))
         for task in tasks:
@@ -302,11 +339,16 @@ def report(verdict: Verdict) -> str:
         third = max(1, len(figures) // 3)
         parts = (figures[:third], figures[third : 2 * third] or figures, figures[2 * third :] or figures)
         lines.append(f"{name:<28}" + "".join(f"{median(part):>14,.1f}" for part in parts))
-    faults = ", ".join(f"{count} x {name}" for name, count in verdict.faults.items())
+    faults = ", ".join(f"{times} x {name}" for name, times in verdict.faults.items())
     lines.append(f"{verdict.accepted:,} jobs accepted, {len(verdict.lost)} lost; {faults}")
+    if verdict.verifications:
+        runs = f"{median(verdict.verifications):,.0f} runs"
+        lines.append(f"verified {len(verdict.verifications)} times, {runs} each (median)")
     wrong = [*verdict.grown, *verdict.broken, *(["lost: " + str(verdict.lost[:10])] if verdict.lost else [])]
     if len(verdict.samples) < FEWEST_SAMPLES:
         lines.append("too short to tell whether anything grows")
+    elif not verdict.has_steady_tables:
+        lines.append("too short to tell whether the tables grow")
     return "\n".join([*lines, *(f"WRONG  {each}" for each in wrong)] + ([] if wrong else ["no problems"]))
 
 

@@ -16,17 +16,17 @@ logger = logging.getLogger(__name__)
 LIMITED: Final = "limited"
 LIMIT: Final = 4
 RETRY: Final = Retry(max_retries=20, delay=timedelta(milliseconds=200), multiplier=1.0)
+KEPT_SECONDS: Final = 60
+"""Longer than the time between two verifications, so that each record is verified several times."""
 CLEANED: Final = ("counted", "told", "hopeless", "slow", "tick", "after_tick")
 
 app = Trax(
     metadata_cleanup_enabled=True,
     metadata_cleanup_trains=CLEANED,
-    metadata_cleanup_retention=timedelta(seconds=5),
+    metadata_cleanup_retention=timedelta(seconds=KEPT_SECONDS),
     metadata_cleanup_interval=timedelta(seconds=2),
-    dead_letter_retention_period=timedelta(seconds=5),
+    dead_letter_retention_period=timedelta(seconds=KEPT_SECONDS),
     max_active_jobs=40,
-    heartbeat_interval=timedelta(milliseconds=500),
-    worker_lost_after=timedelta(seconds=4),
 )
 app.group(LIMITED, max_active_jobs=LIMIT)
 

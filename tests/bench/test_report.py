@@ -61,6 +61,7 @@ def test_a_system_that_lost_jobs_or_did_not_end_is_shown_as_such() -> None:
         "recovery seconds": None,
         "left": 3,
         "lost": 1_204,
+        "findings": 7,
         "exits": [0, -9],
     }
     head: dict[str, Any] = {"at": "2027-03-01", "machine": {}, "versions": {}, "goals": []}
@@ -68,5 +69,26 @@ def test_a_system_that_lost_jobs_or_did_not_end_is_shown_as_such() -> None:
     page = report.build_page({"public": head | {"figures": {"chaos_crash_recovery": {"Trax": found}}}})
 
     assert (
-        "| chaos_crash_recovery | Trax | 800 | 12 | 800 | 12.3 | - | 12.3 | 70,000 | - | 3 | 1,204 | **no** |"
+        "| chaos_crash_recovery | Trax | 800 | 12 | 800 | 12.3 | - | 12.3 | 70,000 | - | 3 | 1,204 | 7 |"
+        " **no** |"
     ) in page
+
+
+def test_the_sizes_after_a_cleanup_are_shown_beside_those_it_kept_steady() -> None:
+    figures = {
+        "seconds": 1_800.0,
+        "inserted a second": 5_000.0,
+        "deleted a second": 4_916.4,
+        "admitted": 35_012,
+        "visits": {"p99": {"alone": 0.0041, "beside": 0.0095}},
+        "sizes": {"metadata": 1_250_000_000},
+        "growth": {"metadata": 1.037},
+        "findings": 0,
+    }
+    head: dict[str, Any] = {"at": "2027-03-01", "machine": {}, "versions": {}, "goals": []}
+
+    page = report.build_page({"cleanup": head | {"figures": figures}})
+
+    assert "For 30 min the database wrote 5,000 ended jobs per second" in page
+    assert "| metadata | 1,250 MB | 1.04 x |" in page
+    assert "| visit to the gate, p99 | 4.1 | 9.5 |" in page

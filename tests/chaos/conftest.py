@@ -1,4 +1,4 @@
-"""Programs of the machine that make faults, and what is said where they are missing."""
+"""Programs of the machine that make faults, and a database whose history is verified after each test."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support import clock_steps, pgbouncer
+from tests.support.verified import assert_clean
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from pathlib import Path
 
 
@@ -29,3 +31,9 @@ def pooler_program() -> Path:
 def stepped_clocks() -> None:
     if clock_steps.library() is None:
         missing("faketime", "TRAX_REQUIRE_FAKETIME")
+
+
+@pytest.fixture
+def postgres_url(postgres_url: str) -> Generator[str]:
+    yield postgres_url
+    assert_clean(postgres_url)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.chaos import town
-from tests.support.chaos_load import LEASES, under_load
+from tests.support.chaos_load import leases_of, under_load
 from tests.support.clock_steps import SteppedClock
 from tests.support.waiting import until
 
@@ -27,20 +27,21 @@ SCHEDULED_EVERY = timedelta(seconds=1)
 @pytest.mark.usefixtures("stepped_clocks")
 def test_clocks_of_processes_may_step(postgres_url: str, tmp_path: Path) -> None:
     clocks = {role: SteppedClock(tmp_path / f"clock-{role}") for role in ("scheduler", "worker", "run")}
-    settings: dict[str, Any] = {**LEASES, "worker_lost_after": NEVER}
+    settings: dict[str, Any] = {**leases_of(clocks), "worker_lost_after": NEVER}
     with town(tmp_path, postgres_url) as yard:
         for role, clock in clocks.items():
             yard.start(role, environment={**clock.environment, "SCHEDULED": "1"}, **settings)
         yard.has_workers(2)
         with under_load(yard, "stepped") as load:
-            baseline = load.baseline()
+            load.settles()
             for ahead, behind in (("scheduler", "worker"), ("worker", "run"), ("run", "scheduler")):
                 clocks[ahead].step(HOURS)
                 clocks[behind].step(-HOURS)
+                load.burst()
                 wait_for_more(yard, load)
             for clock in clocks.values():
                 clock.step(timedelta(0))
-            load.recovers(yard.store.read(yard.store.now), baseline)
+            load.recovers(yard.store.read(yard.store.now))
         scheduled = yard.records(train="scheduled")
         elapsed = yard.store.read(yard.store.now) - load.since
         load.judge(may_fail=frozenset())

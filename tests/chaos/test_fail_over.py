@@ -25,12 +25,12 @@ def test_what_was_answered_is_there_when_a_standby_takes_over(newest_binaries: P
         yard = stack.enter_context(town(tmp_path, f"{proxy.url}?application_name=onlooker"))
         fleet = start_fleet(yard, "run", "run", url=proxy.url)  # so that visits to the gate are quick ones
         with under_load(yard, "fail-over") as load:
-            baseline = load.baseline()
+            load.settles()
             load.burst()
             primary.stop("immediate")
             proxy.lead_to(standby.server.url)
             until(lambda: all("read-only" in process.log for process in fleet))
             standby.promote()
             yard.forget()
-            load.recovers(yard.store.read(yard.store.now), baseline)
+            load.recovers(yard.store.read(yard.store.now))
         load.judge()

@@ -49,9 +49,9 @@ def test_a_fleet_goes_on_behind_a_pooler_in_transaction_mode(postgres_url: str, 
     ):
         start_fleet(yard, "run", "scheduler", "worker", url=pooler.url)
         with under_load(yard, "pooled") as load:
-            baseline = load.baseline()
+            load.settles()
             for fault in FAULTS:
                 load.burst()
                 fault(pooler, postgres_url)
-                load.recovers(yard.store.read(yard.store.now), baseline)
+                load.recovers(yard.store.read(yard.store.now))
         load.judge()

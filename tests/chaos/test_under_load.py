@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from tests.support.backends import cut_off, every_connection, read_only
 from tests.support.chaos import Town, town
-from tests.support.chaos_load import LEASE_SECONDS, LEASES, Load, last, start_fleet, under_load
+from tests.support.chaos_load import LEASE_SECONDS, Load, last, leases_of, start_fleet, under_load
 from tests.support.chaos_proxy import Proxy, proxy_to
 from tests.support.databases import PostgresDatabases
 from tests.support.waiting import until
@@ -43,7 +43,7 @@ class Site(NamedTuple):
 
     def start(self, name: str) -> None:
         role, _, _ = name.partition("-")
-        self.fleet[name] = self.yard.start(role, url=self.proxy.url, **LEASES)
+        self.fleet[name] = self.yard.start(role, url=self.proxy.url, **leases_of(ROLES))
 
 
 @pytest.fixture(scope="module")
@@ -153,11 +153,10 @@ FAULTS = [
 @pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
 def test_nothing_is_lost_and_the_rate_comes_back_after(site: Site, fault: Fault) -> None:
     with under_load(site.yard, fault.happen.__name__) as load:
-        baseline = load.baseline()
+        load.settles()
         load.burst()
         fault.happen(site, load)
-        load.recovers(database_now(site), baseline)
-        load.burst()
+        load.recovers(database_now(site))
     load.judge()
 
     assert load.longest_pause() >= timedelta(seconds=fault.pauses_for)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import create_engine, text
+from tests.support.verified import assert_clean
 from tests.support.waiting import until
 
 from trax import Trax
@@ -39,10 +40,12 @@ def app_on(url: str) -> Trax:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def shared_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def shared_url(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[str]:
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/trax.db"
-    return request.getfixturevalue("postgres_url")
+        yield (url := f"sqlite:///{tmp_path}/trax.db")
+        assert_clean(url)
+    else:
+        yield request.getfixturevalue("postgres_url")
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import timedelta
 from threading import Event
 from typing import TYPE_CHECKING
@@ -9,13 +10,18 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import text
 from tests.conftest import NOON
-from tests.store.test_claim import WORKER, pending
+from tests.store.test_claim import WORKER
 from tests.support.waiting import until
 
+from trax import Trax, junction
+from trax.engine.job_dispatcher import run_dispatch_cycle
+from trax.engine.rescue import recover
+from trax.engine.routing import Routing
 from trax.records import State
 from trax.settings import Settings
 from trax.store import Store, workers
-from trax.store.runs import metadata
+from trax.store.runs import claim, metadata
+from trax.store.runs.claim import ClaimRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -36,13 +42,25 @@ def store(postgres_url: str) -> Generator[Store]:
 
 
 def rescue(connection: Connection) -> None:
-    from trax.engine.rescue import recover
-
     recover(connection, Settings(), now=NOON)
 
 
 def beat(worker_id: int) -> Callable[[Connection], bool]:
     return lambda connection: workers.record_heartbeat(connection, worker_id, concurrency=4, now=NOON)
+
+
+def queue_and_claim(store: Store, url: str, worker_id: int) -> int:
+    with closing(Trax(url)) as app:
+        app.train("greet", junction(greet))
+        app.sync.queue("greet", "Ada")
+    store.run(run_dispatch_cycle, store, Settings(), Routing())
+    request = ClaimRequest(worker_id, "box", 1, frozenset({"greet"}))
+    (claimed,) = store.run(claim.claim, request, now=NOON)
+    return claimed.metadata_id
+
+
+def greet(name: str) -> str:
+    return name
 
 
 def someone_waits(store: Store) -> None:
@@ -71,10 +89,10 @@ def test_a_worker_whose_row_is_about_to_go_learns_that_it_is_dead(
 
 
 def test_a_worker_whose_beat_comes_first_keeps_its_row_and_its_run(
-    store: Store, threads: ThreadPoolExecutor
+    store: Store, postgres_url: str, threads: ThreadPoolExecutor
 ) -> None:
     silent = store.run(workers.register, WORKER, now=NOON - timedelta(minutes=1))
-    (run,) = store.run(pending, 1, NOON, state="in_progress", started_at=NOON, worker_id=silent)
+    run = queue_and_claim(store, postgres_url, silent)
     done, go = Event(), Event()
 
     def beat_slowly(connection: Connection) -> bool:

@@ -61,9 +61,16 @@ class Process:
                 command, cwd=folder, env={**os.environ, **environment}, stdout=log, stderr=log
             )
 
+        self.works = command[1] != "scheduler"
+        """Whether jobs run in it."""
+
     @property
     def pid(self) -> int:
         return self._popen.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self._popen.poll() is None
 
     @property
     def log(self) -> str:

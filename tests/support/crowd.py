@@ -14,10 +14,11 @@ from tests.support.fleet import (
     running,
     write_app,
 )
-from tests.support.verified import assert_clean_store
+from tests.support.verified import assert_clean_store, assert_limits_are_known
 from tests.support.waiting import until
 
 from trax import Trax
+from trax.store import groups
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,7 +58,7 @@ class Crowd:
                 await self._queue(client, fleet)
             store = await client.parts.store.open()
             self.admitted, self.ran = store.read(recorded), logged(self.folder)
-            assert_clean_store(store)
+            assert_limits_are_known(assert_clean_store(store))
         finally:
             client.close()
 
@@ -71,6 +72,7 @@ class Crowd:
         def wait_until(condition: Callable[[Connection], bool]) -> None:
             until(lambda: fleet.check() or store.read(condition), within_seconds=90)
 
+        wait_until(self._has_limits)  # else verify could not tell which limit was in force at first
         for place, (group, priority) in enumerate(self.chunks):
             jobs = self.jobs[group, priority]
             entries = await client.queue_many(note, jobs, group=group, priority=priority)
@@ -79,3 +81,7 @@ class Crowd:
             if place == 0:
                 wait_until(has_begun)
         wait_until(is_idle)
+
+    def _has_limits(self, connection: Connection) -> bool:
+        found = groups.load_list(connection)
+        return {group.name: group.max_active_jobs for group in found} == self.groups

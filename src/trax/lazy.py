@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
-def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package; `homes` has the names that each module defines, as words."""
-    module_of = {name: module for module, names in homes.items() for name in names.split()}
+def lazy_names(package: str, names_by_module: Mapping[str, str]) -> Callable[[str], Any]:
+    """The `__getattr__` of a package; `names_by_module` has the names that each module defines, as words."""
+    module_of = {name: module for module, names in names_by_module.items() for name in names.split()}
 
     def load(name: str) -> Any:
         if name not in module_of:

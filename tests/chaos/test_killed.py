@@ -107,12 +107,12 @@ def test_what_a_killed_dispatcher_let_in_is_handed_over_by_another(
     postgres_url: str, tmp_path: Path, where: str
 ) -> None:
     with town(tmp_path, postgres_url, "chaos_courier.py") as yard:
-        doomed = yard.start("scheduler", dies=where, hand_off_timeout=1)
+        doomed = yard.start("scheduler", dies=where, hand_over_timeout=1)
         yard.queue("parcel")
         assert doomed.ended() == -signal.SIGKILL
         until(lambda: [record.state for record in yard.records()] == [State.PENDING])
 
-        yard.start("scheduler", hand_off_timeout=1)
+        yard.start("scheduler", hand_over_timeout=1)
         yard.has_completed(["parcel"])
 
         (record,) = yard.records()

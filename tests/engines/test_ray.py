@@ -28,7 +28,7 @@ pytestmark = [
 ]
 
 DOWN = scenarios.jobs_queued_while_the_worker_side_is_down_run_when_it_is_back
-PATIENCE_SECONDS = 200
+TIMEOUT_SECONDS = 200
 """A process of Ray's takes seconds to start, on a busy machine many."""
 
 
@@ -49,7 +49,7 @@ def cluster(one_cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 @pytest.fixture
 def site(postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
-    monkeypatch.setattr(yard, "PATIENCE_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(yard, "TIMEOUT_SECONDS", TIMEOUT_SECONDS)
     return Workspace(postgres_url, tmp_path)
 
 
@@ -89,7 +89,7 @@ def test_what_could_not_begin_is_told_with_the_next_hand_over(
     workers = RayWorkers("no.such.module:app", name="lost", address=cluster.address)
     try:
         workers.submit([run(1)])
-        until(lambda: workers.submit([]) == [] and bool(caplog.messages), within_seconds=PATIENCE_SECONDS)
+        until(lambda: workers.submit([]) == [] and bool(caplog.messages), within_seconds=TIMEOUT_SECONDS)
     finally:
         workers.close()
         cluster.end_workers(signal.SIGKILL)

@@ -166,8 +166,8 @@ async def test_a_role_that_does_not_exist_is_told_with_those_that_do(app: Trax) 
         await app.start("works")
 
 
-async def test_hurrying_puts_back_what_runs(app: Trax) -> None:
-    started, hurry = asyncio.Event(), asyncio.Event()
+async def test_interrupting_puts_back_what_runs(app: Trax) -> None:
+    started, interrupt = asyncio.Event(), asyncio.Event()
     ended: list[str] = []
 
     @app.train
@@ -181,8 +181,8 @@ async def test_hurrying_puts_back_what_runs(app: Trax) -> None:
     await app.start()
     await app.queue(long, 1)
     await started.wait()
-    stopping = asyncio.create_task(app.stop(hurry))
-    hurry.set()
+    stopping = asyncio.create_task(app.stop(interrupt))
+    interrupt.set()
     async with asyncio.timeout(20):  # less than it would have been given
         await stopping
 

@@ -39,8 +39,8 @@ class Diary(ServerObserver):
         self.steps.append(f"stop requested: {self._app.is_running}")
 
     @asynccontextmanager
-    async def while_stopping(self, hurry: asyncio.Event, /) -> AsyncGenerator[None]:
-        self.steps.append(f"stops: {self._app.is_running}, in a hurry: {hurry.is_set()}")
+    async def while_stopping(self, interrupt: asyncio.Event, /) -> AsyncGenerator[None]:
+        self.steps.append(f"stops: {self._app.is_running}, interrupting: {interrupt.is_set()}")
         yield
         self.steps.append(f"stopped: {not self._app.is_running}")
 
@@ -66,7 +66,7 @@ async def test_an_observer_is_told_of_each_step(app: Trax) -> None:
         "1 of 1",
         "runs: True",
         "stop requested: True",
-        "stops: True, in a hurry: False",
+        "stops: True, interrupting: False",
         "stopped: True",
     ]
 

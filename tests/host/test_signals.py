@@ -16,10 +16,10 @@ async def test_the_first_signal_asks_and_the_second_hurries(number: int) -> None
         with StopSignals() as signals:
             os.kill(os.getpid(), number)
             await signals.stop_requested.wait()
-            assert not signals.hurry_requested.is_set()
+            assert not signals.interrupt_requested.is_set()
 
             os.kill(os.getpid(), number)
-            await signals.hurry_requested.wait()
+            await signals.interrupt_requested.wait()
 
 
 async def test_a_start_is_broken_off_by_a_signal() -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
     from sqlalchemy.ext.asyncio import AsyncConnection
 
-PATIENCE_SECONDS = 30
+TIMEOUT_SECONDS = 30
 BULK = 2 * work_queue.COPY_ABOVE + 1
 DRIVERS = ["aiosqlite", "asyncpg", "psycopg"]
 
@@ -151,7 +151,7 @@ async def test_the_dispatcher_is_woken_after_the_commit_and_not_before(
         await app.queue("greet", "Grace", connection=lent)
         before = list(seen)
         lent.commit()
-        assert woken.wait(PATIENCE_SECONDS)
+        assert woken.wait(TIMEOUT_SECONDS)
 
         await app.queue("greet", "Mary", connection=lent)
         lent.rollback()
@@ -172,7 +172,7 @@ async def test_a_listening_server_hears_of_the_commit(postgres_url: str) -> None
         before = list(ear.notifies(timeout=0))
         connection.commit()
 
-        heard = next(ear.notifies(timeout=PATIENCE_SECONDS, stop_after=1))
+        heard = next(ear.notifies(timeout=TIMEOUT_SECONDS, stop_after=1))
 
     engine.dispose()
     assert before == []
@@ -211,7 +211,7 @@ async def test_an_async_connection_of_any_driver_will_do(
         assert before == (False, [])
         assert again == entry == await app.work_queue.get(entry.id)
         assert await app.work_queue.get(many[-1].id) == many[-1]
-        assert woken.wait(PATIENCE_SECONDS)
+        assert woken.wait(TIMEOUT_SECONDS)
 
         await app.queue("greet", "gone", connection=connection)
         await connection.rollback()

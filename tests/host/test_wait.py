@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
-PATIENCE_SECONDS = 30
+TIMEOUT_SECONDS = 30
 
 
 @junction
@@ -48,7 +48,7 @@ async def test_waiting_gives_the_run_of_a_job_that_is_over(h: Harness) -> None:
     entry = await h.app.queue("greet", "Ada")
     await h.run_until_idle()
 
-    run = await entry.wait(timeout=PATIENCE_SECONDS)
+    run = await entry.wait(timeout=TIMEOUT_SECONDS)
 
     assert (run.state, run.output, run.external_id) == (State.COMPLETED, "Hello, Ada", entry.external_id)
 
@@ -68,10 +68,10 @@ async def test_whoever_waits_is_told_when_the_ending_is_written(
     async with app:
         entry = await app.queue(patient, "Ada")
         waiting = asyncio.create_task(entry.wait())
-        await asyncio.wait_for((await app.queue(patient, "Bob")).wait(), PATIENCE_SECONDS)
+        await asyncio.wait_for((await app.queue(patient, "Bob")).wait(), TIMEOUT_SECONDS)
         was_done = waiting.done()
         may_end.set()
-        run = await asyncio.wait_for(waiting, PATIENCE_SECONDS)
+        run = await asyncio.wait_for(waiting, TIMEOUT_SECONDS)
 
     assert (was_done, run.state) == (False, State.COMPLETED)
 
@@ -85,7 +85,7 @@ async def test_waiting_lasts_through_retries_until_the_job_gives_up(h: Harness) 
     await h.advance(minutes=5)
     await h.run_until_idle()
 
-    run = await asyncio.wait_for(waiting, PATIENCE_SECONDS)
+    run = await asyncio.wait_for(waiting, TIMEOUT_SECONDS)
 
     assert not done_after_the_first_failure
     assert (run.state, run.attempt, run.failure_exception) == (State.FAILED, 2, "ValueError")
@@ -99,7 +99,7 @@ async def test_a_withdrawn_entry_is_said_to_be_withdrawn(h: Harness) -> None:
     await h.app.work_queue.cancel([entry.id])
 
     with pytest.raises(EntryCancelled, match=f"entry {entry.id} of train 'greet' was withdrawn"):
-        await asyncio.wait_for(waiting, PATIENCE_SECONDS)
+        await asyncio.wait_for(waiting, TIMEOUT_SECONDS)
 
 
 async def test_a_cancelled_run_ends_the_wait(h: Harness) -> None:
@@ -107,7 +107,7 @@ async def test_a_cancelled_run_ends_the_wait(h: Harness) -> None:
     ids = (await h.cycle("job_dispatcher")).metadata_ids
     await h.app.executions.cancel(ids)
 
-    assert (await entry.wait(timeout=PATIENCE_SECONDS)).state is State.CANCELLED
+    assert (await entry.wait(timeout=TIMEOUT_SECONDS)).state is State.CANCELLED
 
 
 async def test_patience_may_end_before_the_job(h: Harness) -> None:
@@ -165,7 +165,7 @@ async def test_nobody_looks_when_nobody_waits(h: Harness) -> None:
         await entry.wait(timeout=0.01)
 
     looking = [task for task in asyncio.all_tasks() if task.get_name() == "trax waiting"]
-    await asyncio.wait_for(asyncio.gather(*looking), PATIENCE_SECONDS)
+    await asyncio.wait_for(asyncio.gather(*looking), TIMEOUT_SECONDS)
 
 
 async def test_a_triggered_run_can_be_waited_for(h: Harness) -> None:
@@ -201,7 +201,7 @@ async def looked(h: Harness) -> None:
     done = await h.app.queue("greet", "Bob")
     await h.cycle("job_dispatcher")
     await h.work()
-    await asyncio.wait_for(done.wait(), PATIENCE_SECONDS)
+    await asyncio.wait_for(done.wait(), TIMEOUT_SECONDS)
 
 
 def test_blocking_code_waits_for_a_job_of_another_process(url: str) -> None:
@@ -218,7 +218,7 @@ def test_blocking_code_waits_for_a_job_of_another_process(url: str) -> None:
         here.sync.wait(entry, timeout=0.01)
     asyncio.run(serve())
 
-    run = here.sync.wait(entry, timeout=timedelta(seconds=PATIENCE_SECONDS))
+    run = here.sync.wait(entry, timeout=timedelta(seconds=TIMEOUT_SECONDS))
 
     assert (run.state, run.output) == (State.COMPLETED, "Hello, Ada")
     here.close()
@@ -230,7 +230,7 @@ async def test_a_thread_waits_for_a_job_of_the_app_that_runs_in_this_process(url
 
     async with app:
         entry = await app.queue("greet", "Ada")
-        run = await asyncio.to_thread(app.sync.wait, entry, PATIENCE_SECONDS)
+        run = await asyncio.to_thread(app.sync.wait, entry, TIMEOUT_SECONDS)
 
     assert run.output == "Hello, Ada"
 

@@ -107,7 +107,7 @@ async def test_one_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.Mo
     def silence(_: object) -> None:
         release.wait(60)
 
-    yard, release = Yard("memory://", hand_off_timeout=timedelta(seconds=0.05)), threading.Event()
+    yard, release = Yard("memory://", hand_over_timeout=timedelta(seconds=0.05)), threading.Event()
     monkeypatch.setattr(yard.cluster, "withdraw", silence)
     async with asyncio.timeout(30), yard.h:
         number = await yard.handed_over(1)

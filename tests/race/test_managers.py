@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import text, update
 from tests.support.flow_manager import Yard
-from tests.support.held import PATIENCE_SECONDS, Held, someone_waits
+from tests.support.held import TIMEOUT_SECONDS, Held, someone_waits
 from tests.support.results import run_result
 from tests.support.running import run_queued
 
@@ -65,7 +65,7 @@ async def test_of_two_managers_one_manages_and_the_other_does_not_wait(
         assert h.store.run(cycle(h)) is None, "it came back although the first has not committed"
 
         holder.let_go()
-        assert len(first.result(PATIENCE_SECONDS).queued) == 20
+        assert len(first.result(TIMEOUT_SECONDS).queued) == 20
         assert len(h.queued()) == 20
 
 
@@ -77,7 +77,7 @@ async def test_many_managers_at_once_write_one_entry_for_each(
     async with h:
         cycles = [threads.submit(h.store.run, cycle(h)) for _ in range(12)]
         for one in cycles:
-            one.result(PATIENCE_SECONDS)
+            one.result(TIMEOUT_SECONDS)
 
         entries = Counter(entry.manifest for entry in h.queued())
         assert (len(entries), set(entries.values())) == (50, {1})
@@ -97,7 +97,7 @@ async def test_a_manager_waits_for_the_end_of_a_run_and_sees_its_result(
         someone_waits(h)
         finish.let_go()
 
-        assert len(managing.result(PATIENCE_SECONDS).queued) == 1
+        assert len(managing.result(TIMEOUT_SECONDS).queued) == 1
         assert h.entry("sync").origin is Origin.RETRY
 
 
@@ -118,7 +118,7 @@ async def test_a_success_of_the_parent_is_not_lost_between_a_manager_and_the_end
         someone_waits(h)
         finish.let_go()
 
-        assert len(managing.result(PATIENCE_SECONDS).queued) == 1
+        assert len(managing.result(TIMEOUT_SECONDS).queued) == 1
         assert h.entry("child").origin is Origin.SCHEDULE
 
 
@@ -134,7 +134,7 @@ async def test_the_end_of_a_run_waits_for_a_manager_and_changes_what_that_left(
         finishing = threads.submit(h.store.run, ending(h, "sync", run, ResultKind.FAILURE))
         someone_waits(h)
         manager.let_go()
-        finishing.result(PATIENCE_SECONDS)
+        finishing.result(TIMEOUT_SECONDS)
 
         assert (await h.manifest("sync")).next_due_at == TEN
         assert len((await h.cycle("manifest_manager")).dead_letters) == 1
@@ -159,7 +159,7 @@ async def test_the_end_of_a_run_locks_dependents_in_the_order_of_their_ids(
 
         assert h.store.run(_is_free, last), "what comes after the child must not be locked before it"
         holding.let_go()
-        finishing.result(PATIENCE_SECONDS)
+        finishing.result(TIMEOUT_SECONDS)
 
 
 def _is_free(connection: Connection, manifest_id: int) -> bool:
@@ -185,7 +185,7 @@ async def test_two_runs_that_wake_the_same_dormant_dependent_write_one_entry(
         someone_waits(h)
 
         assert first.let_go() == 2
-        assert second.result(PATIENCE_SECONDS) == 0
+        assert second.result(TIMEOUT_SECONDS) == 0
         assert len(h.queued()) == 2
 
 
@@ -205,7 +205,7 @@ async def test_a_manager_beside_a_requeue_writes_no_second_entry(
         managing = threads.submit(h.store.run, cycle(h))
         someone_waits(h)
         assert requeueing.let_go() == [letter.id]
-        managing.result(PATIENCE_SECONDS)
+        managing.result(TIMEOUT_SECONDS)
 
         assert [entry.origin for entry in h.queued()] == [Origin.REQUEUE]
 
@@ -224,7 +224,7 @@ async def locks_in_order(
     taken = text("SELECT id FROM trax.manifest WHERE id = :id FOR UPDATE NOWAIT")
     h.store.run(lambda connection: connection.execute(taken, {"id": ids[second]}).scalar_one())
     holder.let_go()
-    blocked.result(PATIENCE_SECONDS)
+    blocked.result(TIMEOUT_SECONDS)
 
 
 async def test_looking_at_a_group_locks_its_manifests_in_order(

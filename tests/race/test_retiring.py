@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sqlalchemy import text
 from tests.support.flow_manager import Yard
-from tests.support.held import PATIENCE_SECONDS, Held, someone_waits
+from tests.support.held import TIMEOUT_SECONDS, Held, someone_waits
 
 from trax import every
 from trax.engine import dead_letters, schedule, trigger
@@ -92,7 +92,7 @@ async def test_a_retirement_waits_for_whoever_writes_an_entry(
         retirement = threads.submit(h.store.run, retiring)
         someone_waits(h)
         assert writing.let_go(), "it has written an entry"
-        retirement.result(PATIENCE_SECONDS)
+        retirement.result(TIMEOUT_SECONDS)
 
         assert entries_of(h, manifest_id) == 0
 
@@ -110,7 +110,7 @@ async def test_whoever_wants_to_write_an_entry_waits_for_a_retirement_and_writes
         retirement.let_go()
 
         with suppress(Conflict):
-            writing.result(PATIENCE_SECONDS)
+            writing.result(TIMEOUT_SECONDS)
         assert entries_of(h, manifest_id) == 0
 
 
@@ -128,9 +128,9 @@ async def test_a_retirement_waits_for_a_manager_and_withdraws_what_that_wrote(
 
         retirement = threads.submit(h.store.run, retiring)
         holder.let_go()
-        retirement.result(PATIENCE_SECONDS)
+        retirement.result(TIMEOUT_SECONDS)
 
-        managed = managing.result(PATIENCE_SECONDS)
+        managed = managing.result(TIMEOUT_SECONDS)
         assert managed is not None
         assert len(managed.queued) == 1
         assert entries_of(h, manifest_id) == 0
@@ -157,7 +157,7 @@ async def test_the_gate_waits_for_a_retirement_and_lets_nobody_in(
         someone_waits(h)
         retirement.let_go()
 
-        assert visit.result(PATIENCE_SECONDS).metadata_ids == []
+        assert visit.result(TIMEOUT_SECONDS).metadata_ids == []
         assert (entries_of(h, manifest_id), runs_of(h, manifest_id)) == (0, 0)
 
 
@@ -175,9 +175,9 @@ async def test_a_retirement_waits_for_the_gate_and_lets_the_run_go_on(
         retirement = threads.submit(h.store.run, retiring)
         someone_waits(h, others=2)
         holder.let_go()
-        retirement.result(PATIENCE_SECONDS)
+        retirement.result(TIMEOUT_SECONDS)
 
-        assert len(visit.result(PATIENCE_SECONDS).metadata_ids) == 1
+        assert len(visit.result(TIMEOUT_SECONDS).metadata_ids) == 1
         assert (entries_of(h, manifest_id), runs_of(h, manifest_id)) == (0, 1)
 
 
@@ -209,7 +209,7 @@ async def test_a_start_that_changes_a_manifest_leaves_what_others_change_meanwhi
         )
         someone_waits(h)
         operator.let_go()
-        start.result(PATIENCE_SECONDS)
+        start.result(TIMEOUT_SECONDS)
 
         load = await h.manifest("load")
         assert (load.enabled, load.max_retries, load.timeout) == (False, 7, timedelta(minutes=1))
@@ -231,7 +231,7 @@ async def test_a_start_leaves_the_moment_that_the_end_of_a_run_sets_meanwhile(
         )
         someone_waits(h)
         ending.let_go()
-        start.result(PATIENCE_SECONDS)
+        start.result(TIMEOUT_SECONDS)
 
         load = await h.manifest("load")
         assert (load.priority, load.next_due_at) == (9, LATER)

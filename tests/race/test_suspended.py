@@ -52,7 +52,7 @@ async def test_the_gate_of_a_suspended_process_is_opened_for_the_others(
     async with Harness(app) as h:
         await app.queue(work, 1)
         store = await app.parts.store.open()
-        rescue = loops.rescuer(app.parts, store)
+        rescue = loops.session_reaper(app.parts, store)
 
         async with asyncio.timeout(30):
             while store.read(is_there, suspended):
@@ -93,7 +93,7 @@ async def test_a_session_with_our_name_that_holds_nothing_of_ours_is_left_alone(
 @pytest.mark.parametrize("name", ["shop", "trax"])
 def test_ours_are_known_whatever_the_address_calls_them(postgres_url: str, name: str) -> None:
     address = f"{postgres_url}?application_name={name}"
-    ours, rescuer = Store(address), Store(postgres_url)
+    ours, reaper = Store(address), Store(postgres_url)
     held, go_on = Event(), Event()
 
     def stand_still(connection: Connection) -> None:
@@ -107,10 +107,10 @@ def test_ours_are_known_whatever_the_address_calls_them(postgres_url: str, name:
         standing = threads.submit(ours.run, stand_still)
         assert held.wait(30)
 
-        assert rescuer.run(end_suspended, idle_for=timedelta(0)) == 1
+        assert reaper.run(end_suspended, idle_for=timedelta(0)) == 1
         go_on.set()
         with pytest.raises(StoreUnavailable):
             standing.result(30)
         assert theirs.execute("SELECT 1").fetchall() == [(1,)]
     ours.close()
-    rescuer.close()
+    reaper.close()

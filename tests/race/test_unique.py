@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
 
 CALLERS = 8
-PATIENCE_SECONDS = 30
+TIMEOUT_SECONDS = 30
 WAITING = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
 
 
@@ -73,7 +73,7 @@ def all_at_once(apps: list[Trax], threads: ThreadPoolExecutor, key: str) -> set[
     gate = Barrier(len(apps))
 
     def ask(app: Trax) -> int:
-        gate.wait(PATIENCE_SECONDS)
+        gate.wait(TIMEOUT_SECONDS)
         return app.sync.queue("greet", "Ada", unique=key).id
 
     return set(threads.map(ask, apps))
@@ -118,7 +118,7 @@ def test_the_second_waits_for_the_first_to_commit_or_not(
         else:
             mine.rollback()
 
-        found = second.result(PATIENCE_SECONDS)
+        found = second.result(TIMEOUT_SECONDS)
 
     assert (found.id == first.id, found.input) == ((True, "Ada") if commits else (False, "Grace"))
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from trax.store import Connection, Store
 
-PATIENCE_SECONDS = 30
+TIMEOUT_SECONDS = 30
 WAITING = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
 
 
@@ -56,16 +56,16 @@ class Railway(Harness):
         def held(connection: Connection) -> Any:
             result = first(connection)
             done.set()
-            assert go.wait(PATIENCE_SECONDS)
+            assert go.wait(TIMEOUT_SECONDS)
             return result
 
         with ThreadPoolExecutor(2) as threads:
             one = threads.submit(self.store.run, held)
-            assert done.wait(PATIENCE_SECONDS)
+            assert done.wait(TIMEOUT_SECONDS)
             two = threads.submit(self.store.run, second)
             until(lambda: two.done() or self._someone_waits())
             go.set()
-            return one.result(PATIENCE_SECONDS), two.result(PATIENCE_SECONDS)
+            return one.result(TIMEOUT_SECONDS), two.result(TIMEOUT_SECONDS)
 
     def _someone_waits(self) -> bool:
         return self.store.read(lambda connection: connection.execute(WAITING).scalar_one()) > 0

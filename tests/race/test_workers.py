@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from trax.store import Connection
 
-PATIENCE_SECONDS = 30
+TIMEOUT_SECONDS = 30
 WAITING = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
 
 
@@ -76,16 +76,16 @@ def test_a_worker_whose_row_is_about_to_go_learns_that_it_is_dead(
     def rescue_slowly(connection: Connection) -> None:
         rescue(connection)
         done.set()
-        assert go.wait(PATIENCE_SECONDS)
+        assert go.wait(TIMEOUT_SECONDS)
 
     rescuing = threads.submit(store.run, rescue_slowly)
-    assert done.wait(PATIENCE_SECONDS)
+    assert done.wait(TIMEOUT_SECONDS)
     beating = threads.submit(store.run, beat(silent))
     someone_waits(store)
     go.set()
-    rescuing.result(PATIENCE_SECONDS)
+    rescuing.result(TIMEOUT_SECONDS)
 
-    assert beating.result(PATIENCE_SECONDS) is False
+    assert beating.result(TIMEOUT_SECONDS) is False
 
 
 def test_a_worker_whose_beat_comes_first_keeps_its_row_and_its_run(
@@ -98,17 +98,17 @@ def test_a_worker_whose_beat_comes_first_keeps_its_row_and_its_run(
     def beat_slowly(connection: Connection) -> bool:
         lives = beat(silent)(connection)
         done.set()
-        assert go.wait(PATIENCE_SECONDS)
+        assert go.wait(TIMEOUT_SECONDS)
         return lives
 
     beating = threads.submit(store.run, beat_slowly)
-    assert done.wait(PATIENCE_SECONDS)
+    assert done.wait(TIMEOUT_SECONDS)
     rescuing = threads.submit(store.run, rescue)
     someone_waits(store)
     go.set()
-    rescuing.result(PATIENCE_SECONDS)
+    rescuing.result(TIMEOUT_SECONDS)
 
-    assert beating.result(PATIENCE_SECONDS) is True
+    assert beating.result(TIMEOUT_SECONDS) is True
     assert [worker.id for worker in store.read(workers.load_list)] == [silent]
     record = store.read(metadata.get, run)
     assert record

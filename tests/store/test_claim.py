@@ -130,9 +130,11 @@ def test_the_runs_of_a_silent_worker_are_failed_and_its_late_result_is_refused(
     (lost,) = take(store, 1, now, worker_id=silent)
     why = rescue.ReapCause("rescue", "WorkerLost", "its worker is gone")
 
-    swept = store.run(rescue.fail_runs_of_lost_workers, why, alive_since=now - timedelta(seconds=20), now=now)
+    reaped = store.run(
+        rescue.fail_runs_of_lost_workers, why, alive_since=now - timedelta(seconds=20), now=now
+    )
 
-    assert [run.metadata_id for run in swept] == [lost]
+    assert [run.metadata_id for run in reaped] == [lost]
     late = run_result(lost, worker_id=silent)
     fine = run_result(long_one, worker_id=alive)
     assert store.run(metadata.finish, [late, fine], now=now) == {long_one}

@@ -47,7 +47,7 @@ LEASE_SECONDS = 2.0
 LEASES: dict[str, Any] = {
     "max_active_jobs": LIMIT,
     "worker_lost_after": LEASE_SECONDS,
-    "hand_off_timeout": LEASE_SECONDS,
+    "hand_over_timeout": LEASE_SECONDS,
     "database_connect_timeout": 2,
     "database_network_timeout": 1,
     "database_statement_timeout": 2,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from trax.store import Connection
 
-PATIENCE_SECONDS = 30
+TIMEOUT_SECONDS = 30
 WAITING = text(
     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 )
@@ -28,19 +28,19 @@ class Held:
     def __init__(self, h: Yard, threads: ThreadPoolExecutor, work: Callable[[Connection], Any]) -> None:
         self._done, self._go = Event(), Event()
         self.future: Future[Any] = threads.submit(h.store.run, self._held, work)
-        assert self._done.wait(PATIENCE_SECONDS)
+        assert self._done.wait(TIMEOUT_SECONDS)
 
     def _held(self, connection: Connection, work: Callable[[Connection], Any]) -> Any:
         try:
             result = work(connection)
         finally:
             self._done.set()
-        assert self._go.wait(PATIENCE_SECONDS)
+        assert self._go.wait(TIMEOUT_SECONDS)
         return result
 
     def let_go(self) -> Any:
         self._go.set()
-        return self.future.result(PATIENCE_SECONDS)
+        return self.future.result(TIMEOUT_SECONDS)
 
 
 def someone_waits(h: Yard, others: int = 1) -> None:

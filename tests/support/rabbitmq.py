@@ -15,7 +15,7 @@ from tests.support.waiting import until
 SERVER: Final = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 """Not the one in PATH: that changes to a user of its own, and to the folder of the machine's broker."""
 
-PATIENCE_SECONDS: Final = 120
+TIMEOUT_SECONDS: Final = 120
 
 
 class Rabbit:
@@ -41,9 +41,9 @@ class Rabbit:
         with self._log.open("wb") as log:
             if self._epmd is None:
                 self._epmd = self._started(log, "epmd", "-address", "127.0.0.1")
-                until(self._epmd_answers, within_seconds=PATIENCE_SECONDS)
+                until(self._epmd_answers, within_seconds=TIMEOUT_SECONDS)
             self._node = self._started(log, str(SERVER))
-        until(self._has_started, within_seconds=PATIENCE_SECONDS)
+        until(self._has_started, within_seconds=TIMEOUT_SECONDS)
 
     def stop(self) -> None:
         """It says farewell to its clients, and keeps what is to be kept."""
@@ -116,7 +116,7 @@ def _end(process: subprocess.Popen[bytes] | None) -> None:
         return
     process.terminate()
     try:
-        process.wait(PATIENCE_SECONDS)
+        process.wait(TIMEOUT_SECONDS)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PROJECT = Path(__file__).parent.parent.parent
 APP = f"{__name__}:site_app"
 SITE = "TRAX_TEST_RAY_SITE"
-PATIENCE_SECONDS = 120
+TIMEOUT_SECONDS = 120
 """Ray takes half a minute to start where others are at work as well."""
 
 
@@ -65,7 +65,7 @@ class Cluster:
             self._process = subprocess.Popen(
                 self._command(), stdout=log, stderr=log, env=self._environment(), start_new_session=True
             )
-        until(self._has_started, within_seconds=PATIENCE_SECONDS)
+        until(self._has_started, within_seconds=TIMEOUT_SECONDS)
 
     def workers(self) -> list[int]:
         """The processes that run actors and tasks."""
@@ -78,7 +78,7 @@ class Cluster:
         doomed = self.workers()
         for pid in doomed:
             _send(pid, number)
-        until(lambda: not set(doomed) & set(self._session()), within_seconds=PATIENCE_SECONDS)
+        until(lambda: not set(doomed) & set(self._session()), within_seconds=TIMEOUT_SECONDS)
 
     def end(self) -> None:
         """End all of it, by its ids; it may begin again, at the same address.

@@ -37,7 +37,7 @@ POINTS_AT_ROWS: Final = re.compile(r"trax (why|\S+ (show|cancel|requeue))\b")
 PLAIN: Final = re.compile(r"trax [^|&;<>$`\\]*")
 SETS: Final = re.compile(r"export (\w+)=(\S+)")
 NAMES_A_ROW: Final = re.compile(r"^\d+(?=  )|(?<=entry )\d+", re.MULTILINE)
-PATIENCE_SECONDS: Final = 60
+TIMEOUT_SECONDS: Final = 60
 
 
 @dataclass
@@ -120,7 +120,7 @@ class Typist:
     def _stop(self, answer: str) -> None:
         server = self.servers.pop()
         server.process.send_signal(signal.SIGINT)
-        assert server.process.wait(PATIENCE_SECONDS) == 0
+        assert server.process.wait(TIMEOUT_SECONDS) == 0
         heard(server.told, answer, "^C")
 
     def _ask(self, typed: str, answer: str) -> None:
@@ -139,7 +139,7 @@ class Typist:
         is_ours = shutil.which("trax", path=self.environment["PATH"]) == str(TRAX)
         if is_ours and PLAIN.fullmatch(typed):
             words = [TRAX, *shlex.split(typed)[1:]]
-            return warm.run(words, cwd=self.folder, env=self.environment, timeout=PATIENCE_SECONDS)
+            return warm.run(words, cwd=self.folder, env=self.environment, timeout=TIMEOUT_SECONDS)
         return subprocess.run(
             ["sh", "-c", typed],
             cwd=self.folder,
@@ -147,7 +147,7 @@ class Typist:
             capture_output=True,
             text=True,
             check=False,
-            timeout=PATIENCE_SECONDS,
+            timeout=TIMEOUT_SECONDS,
         )
 
     def _meant(self, typed: str) -> str:
@@ -168,7 +168,7 @@ def heard(told: Callable[[], str], answer: str, typed: str, *, again: bool = Fal
         return bool(found)
 
     try:
-        until(answers, within_seconds=PATIENCE_SECONDS if again else 0)
+        until(answers, within_seconds=TIMEOUT_SECONDS if again else 0)
     except AssertionError as failed:
         raise AssertionError(f"$ {typed}\n{last or failed}\nis not\n{answer}") from None
     return found[0]

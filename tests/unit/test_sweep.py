@@ -34,34 +34,34 @@ class Exceeded(NamedTuple):
     active: int
 
 
-def swept(limit: Limit, *runs: AdmittedRun) -> list[Exceeded]:
+def find_exceeded(limit: Limit, *runs: AdmittedRun) -> list[Exceeded]:
     sweep = OverlapSweep(limited(limit))
     found = [sweep.add(each) for each in runs]
     return [Exceeded(each.run.id, each.active) for each in found if each is not None]
 
 
 def test_an_admission_at_the_limit_is_a_violation() -> None:
-    assert swept(2, run(1, 0, 10), run(2, 1, 10), run(3, 2, 10)) == [Exceeded(3, 2)]
+    assert find_exceeded(2, run(1, 0, 10), run(2, 1, 10), run(3, 2, 10)) == [Exceeded(3, 2)]
 
 
 def test_an_end_at_the_moment_of_an_admission_has_freed_its_place() -> None:
-    assert swept(1, run(1, 0, 5), run(2, 5, 9)) == []
+    assert find_exceeded(1, run(1, 0, 5), run(2, 5, 9)) == []
 
 
 def test_a_run_without_an_end_is_active_for_ever() -> None:
-    assert swept(1, run(1, 0, None), run(2, 1_000_000, None)) == [Exceeded(2, 1)]
+    assert find_exceeded(1, run(1, 0, None), run(2, 1_000_000, None)) == [Exceeded(2, 1)]
 
 
 def test_runs_without_a_duration_hold_no_place() -> None:
-    assert swept(1, run(1, 0, 0), run(2, 0, 0), run(3, 0, 5)) == []
+    assert find_exceeded(1, run(1, 0, 0), run(2, 0, 0), run(3, 0, 5)) == []
 
 
 def test_a_disabled_group_admits_nothing() -> None:
-    assert swept(0, run(1, 0, 1)) == [Exceeded(1, 0)]
+    assert find_exceeded(0, run(1, 0, 1)) == [Exceeded(1, 0)]
 
 
 def test_without_a_limit_nothing_is_a_violation() -> None:
-    assert swept(None, run(1, 0, None), run(2, 1, None)) == []
+    assert find_exceeded(None, run(1, 0, None), run(2, 1, None)) == []
 
 
 def test_while_the_limit_is_not_known_admissions_are_only_counted() -> None:
@@ -76,8 +76,8 @@ def test_while_the_limit_is_not_known_admissions_are_only_counted() -> None:
 def test_a_run_of_the_app_passes_no_gate_but_takes_a_place_after_a_while() -> None:
     direct = run(1, 0, None, direct=True)
 
-    assert swept(1, direct, run(2, 3600, None)) == [Exceeded(2, 1)]
-    assert swept(1, run(3, 0, None), run(4, 3600, None, direct=True)) == []
+    assert find_exceeded(1, direct, run(2, 3600, None)) == [Exceeded(2, 1)]
+    assert find_exceeded(1, run(3, 0, None), run(4, 3600, None, direct=True)) == []
 
 
 def test_a_run_of_the_app_that_the_gate_may_not_have_seen_leaves_it_undecided() -> None:

@@ -300,8 +300,8 @@ async def test_a_form_has_a_limited_number_of_fields(room: ControlRoom, fields: 
 )
 async def test_what_a_browser_remembers_cannot_break_a_page(cookie: bytes) -> None:
     async with control_room("memory://") as room:
-        said = urlsafe_b64encode(cookie).decode()
-        answer = await room.api.get("/groups", headers={"Cookie": f"trax_said={said}; trax_session=a.b.c.d"})
+        cookies = f"trax_message={urlsafe_b64encode(cookie).decode()}; trax_session=a.b.c.d"
+        answer = await room.api.get("/groups", headers={"Cookie": cookies})
 
     assert answer.status_code == 200
 

@@ -357,8 +357,8 @@ class Trax:
 
         User code keeps things, such as connection pools, that belong to that loop.
         """
-        home = self._running.event_loop if self._running else asyncio.get_running_loop()
-        return await run_in_loop(home, work)
+        event_loop = self._running.event_loop if self._running else asyncio.get_running_loop()
+        return await run_in_loop(event_loop, work)
 
     @property
     def loops(self) -> list[Loop]:
@@ -370,13 +370,13 @@ class Trax:
         """The trains of the runs that execute in this process now, one item a run."""
         return self._running.active_trains if self._running else []
 
-    async def stop(self, hurry: asyncio.Event | None = None) -> None:
-        """Drain, then close the database. Setting `hurry` interrupts the runs still executing."""
+    async def stop(self, interrupt: asyncio.Event | None = None) -> None:
+        """Drain, then close the database. Setting `interrupt` interrupts the runs still executing."""
         running, self._running = self._running, None
-        self.parts.store.hurry()
+        self.parts.store.shorten_timeouts()
         try:
             if running is not None:
-                await running.stop(hurry)
+                await running.stop(interrupt)
         finally:
             self.close()
 
@@ -397,14 +397,14 @@ class Trax:
         observer = observer or ServerObserver()
         with StopSignals() as signals:
             starting = self.start(roles, concurrency=concurrency, on_progress=observer.on_progress, **only)
-            await signals.run_until_stopped(starting, hurry=self.parts.store.hurry)
+            await signals.run_until_stopped(starting, before_cancel=self.parts.store.shorten_timeouts)
             try:
                 if not signals.stop_requested.is_set():
                     async with observer.while_running(signals.stop_requested):
                         await signals.stop_requested.wait()
             finally:
-                async with observer.while_stopping(signals.hurry_requested):
-                    await self.stop(signals.hurry_requested)
+                async with observer.while_stopping(signals.interrupt_requested):
+                    await self.stop(signals.interrupt_requested)
 
     def web(self, **options: Unpack[WebKeywords]) -> AsgiApplication:
         """The dashboard and HTTP API as an ASGI application, to serve or to mount: see `trax.web.create`."""

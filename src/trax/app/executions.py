@@ -111,7 +111,7 @@ class Executions:
         wanted = validate_ids(ids)
         store = await self._store.open()
         stopped = await store.call(_cancel, store, wanted, self._live.current)
-        await withdraw(store, self._submitters, stopped, within=self._live.current.hand_off_timeout)
+        await withdraw(store, self._submitters, stopped, within=self._live.current.hand_over_timeout)
         return ChangedIds(stopped)
 
     async def rerun(self, metadata_id: int) -> QueuedEntry:

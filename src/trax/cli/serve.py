@@ -171,11 +171,11 @@ class ServerCommand(ServerObserver):
                 yield
 
     @asynccontextmanager
-    async def while_stopping(self, hurry: asyncio.Event, /) -> AsyncGenerator[None]:
+    async def while_stopping(self, interrupt: asyncio.Event, /) -> AsyncGenerator[None]:
         self._bar.close()
         timeout = self._app.parts.settings.shutdown_timeout.total_seconds()
         self._output.say(stop_message(self._app.active_trains, timeout))
-        announcing = asyncio.create_task(self._announce_hurry(hurry))
+        announcing = asyncio.create_task(self._announce_interrupt(interrupt))
         try:
             yield
         finally:
@@ -206,8 +206,8 @@ class ServerCommand(ServerObserver):
             return []
         return [worker.host for worker in workers if worker.host != self._app.parts.identity.host]
 
-    async def _announce_hurry(self, hurry: asyncio.Event) -> None:
-        await hurry.wait()
+    async def _announce_interrupt(self, interrupt: asyncio.Event) -> None:
+        await interrupt.wait()
         self._output.say("interrupting active runs; they return to the queue")
 
 

@@ -479,8 +479,8 @@ def build_admissions(
         ):
             worker_id, host = claim_request.worker_id, claim_request.host
             free, cpu_free = free - 1, cpu_free - kind.is_cpu
-        answers = entry.dead_letter_id is not None
-        placements.append(Admission(entry.id, kind.submitter, kind.exempt, worker_id, host, answers))
+        from_dead_letter = entry.dead_letter_id is not None
+        placements.append(Admission(entry.id, kind.submitter, kind.exempt, worker_id, host, from_dead_letter))
     return placements
 
 
@@ -495,6 +495,6 @@ class _TrainPlacement(NamedTuple):
 
 def _train_placement(train: str, routing: Routing, claim_request: ClaimRequest | None) -> _TrainPlacement:
     submitter = routing.submitter_of(train)
-    is_takers = claim_request is not None and submitter == LOCAL and train in claim_request.trains
+    fits_worker = claim_request is not None and submitter == LOCAL and train in claim_request.trains
     is_cpu = claim_request is not None and train in claim_request.cpu_trains
-    return _TrainPlacement(submitter, train in routing.exempt, is_takers, is_cpu)
+    return _TrainPlacement(submitter, train in routing.exempt, fits_worker, is_cpu)

@@ -185,10 +185,10 @@ def select_due_manifests(
 
 @junction
 def cancel_timed_out_jobs(
-    trouble: MaintenanceNeeds, connection: Connection, settings: Settings, now: datetime
+    needs: MaintenanceNeeds, connection: Connection, settings: Settings, now: datetime
 ) -> TimedOutRuns:
     """Ask every run that exceeds its timeout to stop, with or without a manifest."""
-    if not trouble.timed_out:
+    if not needs.timed_out:
         return TimedOutRuns([])
     default = settings.default_job_timeout
     return TimedOutRuns(rescue.cancel_timed_out(connection, default=default, now=now))
@@ -196,10 +196,10 @@ def cancel_timed_out_jobs(
 
 @junction
 def reap_stale_pending_metadata(
-    trouble: MaintenanceNeeds, connection: Connection, settings: Settings, now: datetime
+    needs: MaintenanceNeeds, connection: Connection, settings: Settings, now: datetime
 ) -> ReapedPendingRuns:
     """Hand over pending runs again that were not started in time; fail them after `max_dispatch_attempts`."""
-    if not trouble.stale_pending:
+    if not needs.stale_pending:
         return ReapedPendingRuns([])
     before, most = now - settings.stale_pending_timeout, settings.max_dispatch_attempts
     again = return_to_outbox(connection, waiting_since=before, max_attempts=most, now=now)
@@ -213,7 +213,7 @@ def reap_stale_pending_metadata(
 @junction
 def reap_stale_in_progress_metadata(
     manager_input: ManagerInput,
-    trouble: MaintenanceNeeds,
+    needs: MaintenanceNeeds,
     connection: Connection,
     settings: Settings,
     now: datetime,
@@ -223,7 +223,7 @@ def reap_stale_in_progress_metadata(
     Lost workers are deleted first: a worker that sends a heartbeat at this moment either keeps its row and
     its runs, or learns that it has lost both.
     """
-    if not trouble.lost_workers or not can_declare_lost(manager_input.heartbeat_streak, settings, now):
+    if not needs.lost_workers or not can_declare_lost(manager_input.heartbeat_streak, settings, now):
         return ReapedInProgressRuns([])
     alive_since = now - settings.worker_lost_after
     lost_workers = workers.delete_lost(connection, silent_since=alive_since)
@@ -241,13 +241,13 @@ def reap_stale_in_progress_metadata(
 @junction
 def reap_unstartable_jobs(
     manager_input: ManagerInput,
-    trouble: MaintenanceNeeds,
+    needs: MaintenanceNeeds,
     connection: Connection,
     settings: Settings,
     now: datetime,
 ) -> UnstartableJobs:
     """Give up entries parked for too long, and return runs to the queue that no worker accepts any more."""
-    if manager_input.fleets is None or not (trouble.unstartable and manager_input.fleets.is_sweep_due(now)):
+    if manager_input.fleets is None or not (needs.unstartable and manager_input.fleets.is_sweep_due(now)):
         return UnstartableJobs([], [])
     fleet = manager_input.fleets.load(connection)
     return UnstartableJobs(

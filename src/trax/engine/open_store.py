@@ -107,7 +107,7 @@ class LazyStore:
 
         return self.clock() if self.clock else dialect.now(connection)
 
-    def hurry(self) -> None:
+    def shorten_timeouts(self) -> None:
         """Shorten all database timeouts to a few seconds: this process is stopping."""
         for store in (self._store, self._opening):
             if store is not None:
@@ -116,7 +116,7 @@ class LazyStore:
     def close(self) -> None:
         is_free = self._lock.acquire(timeout=OPENING_SECONDS)  # another thread may hang while opening it
         if not is_free:
-            self.hurry()
+            self.shorten_timeouts()
             self._lock.acquire()
         try:
             store, self._store = self._store, None

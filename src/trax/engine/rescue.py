@@ -59,7 +59,7 @@ def can_declare_lost(heartbeat_streak: HeartbeatStreak | None, settings: Setting
 
 
 def count_as_failures(
-    connection: Connection, swept: Sequence[ReapedRun], settings: Settings, *, now: datetime
+    connection: Connection, reaped: Sequence[ReapedRun], settings: Settings, *, now: datetime
 ) -> None:
     """Apply the retry policy, as for runs that failed in a worker."""
     results = [
@@ -73,7 +73,7 @@ def count_as_failures(
             failure_exception=run.exception,
             failure_reason=run.reason,
         )
-        for run in swept
+        for run in reaped
     ]
     apply_results(connection, results, settings, now=now)
 
@@ -82,9 +82,9 @@ def recover(connection: Connection, settings: Settings, *, now: datetime) -> int
     """Fail the runs of workers that missed their heartbeat; returns how many. Others are untouched."""
     alive_since = now - settings.worker_lost_after
     workers.delete_lost(connection, silent_since=alive_since)  # first, as in the manager's cycle
-    swept = rescue.fail_runs_of_lost_workers(connection, WORKER_LOST, alive_since=alive_since, now=now)
-    count_as_failures(connection, swept, settings, now=now)
-    return len(swept)
+    reaped = rescue.fail_runs_of_lost_workers(connection, WORKER_LOST, alive_since=alive_since, now=now)
+    count_as_failures(connection, reaped, settings, now=now)
+    return len(reaped)
 
 
 def repair_silent_manifests(connection: Connection, settings: Settings, *, now: datetime) -> list[str]:

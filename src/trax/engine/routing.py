@@ -159,7 +159,7 @@ class FleetCache:
         """How many workers and schedulers there were at that time."""
         self._group_names: dict[int, str] = {}
         self._parked_checked_at: datetime | None = None
-        self._swept_at: datetime | None = None
+        self._checked_at: datetime | None = None
         self._warned: set[str] = set()
 
     @property
@@ -195,9 +195,9 @@ class FleetCache:
 
     def is_sweep_due(self, now: datetime) -> bool:
         """Whether to search now for entries parked too long and for runs that no worker accepts."""
-        if _is_recent(self._swept_at, SWEEP_INTERVAL, now):
+        if _is_recent(self._checked_at, SWEEP_INTERVAL, now):
             return False
-        self._swept_at = now
+        self._checked_at = now
         return True
 
     def warn_missing(self, fleet: WorkerFleet, keys: set[str]) -> None:

@@ -57,9 +57,9 @@ class Submitter(Protocol):
 
     `submit` may be async or blocking; each blocking call has its own thread. Four more attributes are
     optional: `batch_size`, the maximum number of runs in one call (default: 1); `timeout`, how long a call
-    may take (default: the setting `hand_off_timeout`; None: no limit); `lifespan(receiver)`, an async context
-    manager around all calls that a server makes, where `receiver` is `app.receiver` of that server; and
-    `withdraw(batch)`, a blocking function that is called with runs cancelled after they were handed over.
+    may take (default: the setting `hand_over_timeout`; None: no limit); `lifespan(receiver)`, an async
+    context manager around all calls that a server makes, where `receiver` is `app.receiver` of that server;
+    and `withdraw(batch)`, a blocking function that is called with runs cancelled after they were handed over.
     """
 
     @property

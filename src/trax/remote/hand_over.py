@@ -32,7 +32,7 @@ from trax.store.announce import announce
 from trax.store.faults import RowsRefused, savepoint
 from trax.store.manifests import manifest_rows
 from trax.store.runs import hand_over
-from trax.store.runs.hand_over import FailedHandOff
+from trax.store.runs.hand_over import FailedHandOver
 from trax.worker.loop import Loop
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class HandOver:
 
     @property
     def _seconds(self) -> float | None:
-        allowed = timeout_of(self._submitter, self._parts.settings.hand_off_timeout)
+        allowed = timeout_of(self._submitter, self._parts.settings.hand_over_timeout)
         return None if allowed is None else allowed.total_seconds()
 
     def _validate_input(self, run: OutboxRun) -> SubmissionResult:
@@ -137,7 +137,7 @@ class HandOver:
 
     def _claim_runs(self, connection: Connection, limit: int) -> tuple[list[OutboxRun], datetime]:
         now = self._store.now(connection)
-        until = now + (timeout_of(self._submitter, self._parts.settings.hand_off_timeout) or GRACE) + GRACE
+        until = now + (timeout_of(self._submitter, self._parts.settings.hand_over_timeout) or GRACE) + GRACE
         name = self._submitter.name
         return hand_over.reserve(connection, submitter=name, limit=limit, until=until, now=now), until
 
@@ -176,11 +176,11 @@ def build_hand_over(parts: Parts, store: Store, submitter: Submitter) -> tuple[H
     return hand_over, loop
 
 
-def _build_failure(metadata_id: int, result: Refused | Exception) -> FailedHandOff:
+def _build_failure(metadata_id: int, result: Refused | Exception) -> FailedHandOver:
     if isinstance(result, Refused):
-        return FailedHandOff(metadata_id, Refused.__name__, result.reason)
+        return FailedHandOver(metadata_id, Refused.__name__, result.reason)
     trace = "".join(traceback.format_exception(result))
-    return FailedHandOff(metadata_id, type(result).__name__, _message(result), trace)
+    return FailedHandOver(metadata_id, type(result).__name__, _message(result), trace)
 
 
 def _message(error: Exception) -> str:
@@ -277,7 +277,7 @@ class SubmissionResults:
     """The runs a submitter accepted, and those it did not. `deadline` is that of the hand-over."""
 
     accepted: Sequence[int]
-    failed: Sequence[FailedHandOff]
+    failed: Sequence[FailedHandOver]
     deadline: datetime
 
 

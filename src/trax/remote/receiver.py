@@ -186,8 +186,8 @@ class ThreadReceiver:
     def __init__(self, app: ReceivingApp, slots: Callable[[], int] = lambda: 1) -> None:
         self._app = app
         self._slots = slots
-        self._moving = Lock()
-        self._room: _ReceiverThread | None = None
+        self._lock = Lock()
+        self._thread: _ReceiverThread | None = None
 
     def execute(self, metadata_id: int) -> bool:
         """Claim a run and return when it has ended; False if it was started elsewhere or has ended.
@@ -198,16 +198,16 @@ class ThreadReceiver:
 
     def close(self) -> None:
         """Wait for active runs, as a stopping worker does, and end the thread."""
-        with self._moving:
-            room, self._room = self._room, None
-        if room is not None and room.is_ours:
-            room.close()
+        with self._lock:
+            thread, self._thread = self._thread, None
+        if thread is not None and thread.is_ours:
+            thread.close()
 
     def _open_thread(self) -> _ReceiverThread:
-        with self._moving:
-            if self._room is None or not self._room.is_ours:
-                self._room = _ReceiverThread(self._app, self._slots())
-            return self._room
+        with self._lock:
+            if self._thread is None or not self._thread.is_ours:
+                self._thread = _ReceiverThread(self._app, self._slots())
+            return self._thread
 
 
 class _ReceiverThread:

@@ -231,16 +231,16 @@ class DispatchLoop:
         return bind_quick_dispatch(self._memory, self._parts.settings, claim_request, now=now)
 
 
-def rescuer(parts: Parts, store: Store) -> Loop:
+def session_reaper(parts: Parts, store: Store) -> Loop:
     """Ends database sessions of suspended processes. It takes no lock, so it never waits for one."""
 
     async def turn() -> None:
         ended = await store.ask(end_suspended, idle_for=parts.settings.worker_lost_after)
         if ended:
-            text = "loop rescuer: ended %s database sessions that were idle in a transaction"
+            text = "loop session_reaper: ended %s database sessions that were idle in a transaction"
             logger.warning(text, ended, extra={"sessions": ended})
 
-    return _housekeeping_loop("rescuer", turn, lambda: interval_seconds(parts, "heartbeat"))
+    return _housekeeping_loop("session_reaper", turn, lambda: interval_seconds(parts, "heartbeat"))
 
 
 def watchdog(parts: Parts, store: Store) -> Loop:

@@ -68,8 +68,8 @@ class ServerObserver:
         """A block from the start until a stop is requested; setting `stop` requests it."""
         return nullcontext()
 
-    def while_stopping(self, hurry: asyncio.Event, /) -> AbstractAsyncContextManager[None]:  # noqa: ARG002
-        """A block around the drain; `hurry` is set when the runs are interrupted instead."""
+    def while_stopping(self, interrupt: asyncio.Event, /) -> AbstractAsyncContextManager[None]:  # noqa: ARG002
+        """A block around the drain; `interrupt` is set when the runs are interrupted instead."""
         return nullcontext()
 
 
@@ -176,15 +176,15 @@ class ProcessDuties:
     def active_trains(self) -> list[str]:
         return [train for worker in self._workers for train in worker.active_trains]
 
-    async def stop(self, hurry: asyncio.Event | None = None) -> None:
-        """Start nothing new and drain active runs; `hurry` returns them to the queue at once."""
+    async def stop(self, interrupt: asyncio.Event | None = None) -> None:
+        """Start nothing new and drain active runs; `interrupt` returns them to the queue at once."""
         if self._listener is not None:
             await asyncio.to_thread(self._listener.close)
         try:
             await self._stop_loops(self._intake_loops)
             for stop_answering in self._stop_answering:
                 stop_answering()
-            await self._drain_all(hurry or asyncio.Event())
+            await self._drain_all(interrupt or asyncio.Event())
         finally:
             await self._submitters.close()
             await self._stop_loops(self._loops)
@@ -207,7 +207,7 @@ class ProcessDuties:
         manager, dispatcher = loops.manager(parts, store), self._dispatcher.loop
         cleaner = loops.metadata_cleaner(parts, store)
         self._intake_loops += [manager, dispatcher, cleaner, loops.dead_letter_cleaner(parts, store)]
-        self._intake_loops += [loops.rescuer(parts, store), loops.totals_updater(store)]
+        self._intake_loops += [loops.session_reaper(parts, store), loops.totals_updater(store)]
         self._intake_loops.append(loops.watchdog(parts, store))
         self._wake_on(Topic.MANIFEST, manager)
         self._wake_on(Topic.WORK_QUEUE, dispatcher)
@@ -277,23 +277,23 @@ class ProcessDuties:
             loop.stop()
         await asyncio.gather(*(self._tasks[loop] for loop in loops))
 
-    async def _drain_all(self, hurry: asyncio.Event) -> None:
+    async def _drain_all(self, interrupt: asyncio.Event) -> None:
         """Drain calls to submitters first: they may bring runs to a receiver. One timeout for all."""
         until = asyncio.get_running_loop().time() + self._parts.settings.shutdown_timeout.total_seconds()
         working = [self._worker] if self._worker else []
-        await asyncio.gather(*(self._drain(one, hurry, until) for one in (*self._hand_overs, *working)))
-        await asyncio.gather(*(self._drain(one, hurry, until) for one in self._submitters.receivers))
+        await asyncio.gather(*(self._drain(one, interrupt, until) for one in (*self._hand_overs, *working)))
+        await asyncio.gather(*(self._drain(one, interrupt, until) for one in self._submitters.receivers))
 
-    async def _drain(self, worker: Worker | HandOver, hurry: asyncio.Event, until: float) -> None:
+    async def _drain(self, worker: Worker | HandOver, interrupt: asyncio.Event, until: float) -> None:
         seconds = max(0.0, until - asyncio.get_running_loop().time())
         draining = asyncio.create_task(worker.drain(seconds))
-        hurrying = asyncio.create_task(hurry.wait())
+        interrupted = asyncio.create_task(interrupt.wait())
         try:
-            await asyncio.wait({draining, hurrying}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({draining, interrupted}, return_when=asyncio.FIRST_COMPLETED)
             if not draining.done():
                 await worker.drain(0)
         finally:
-            hurrying.cancel()
+            interrupted.cancel()
             await draining
 
 

@@ -78,7 +78,7 @@ class Settings(BaseModel):
     """The maximum number of concurrent calls of each submitter, per server."""
     max_dispatch_attempts: NonNegative = 5
     """How often a hand-over may fail before the job is given up; 0: it is not retried."""
-    hand_off_timeout: Annotated[Time, Field(gt=timedelta(0), le=DAY)] = timedelta(seconds=30)
+    hand_over_timeout: Annotated[Time, Field(gt=timedelta(0), le=DAY)] = timedelta(seconds=30)
     """How long a submitter may take to accept runs; after that the hand-over has failed."""
     dependent_priority_boost: Boost = 16
     """Added to the priority of a run that depends on another manifest."""
@@ -380,7 +380,7 @@ class SettingKeywords(TypedDict, total=False):
     max_work_queue_entries_per_cycle: int | None
     max_concurrent_dispatch: int
     max_dispatch_attempts: int
-    hand_off_timeout: DurationValue
+    hand_over_timeout: DurationValue
     dependent_priority_boost: int
     default_max_retries: int
     default_retry_delay: DurationValue

@@ -263,8 +263,8 @@ def load_group_heads(
         heads = sorted(found, key=lambda entry: entry.position)[:limit]
         counts = Counter(entry.group_id for entry in heads if entry.group_id is not None)
         used_up = [group_id for group_id, count in counts.items() if count == depth]
-        rooms = {group_id: min(capacities.get(group_id, per_group), per_group) for group_id in used_up}
-        deeper = {group_id: room for group_id, room in rooms.items() if room > depth}
+        remaining = {group_id: min(capacities.get(group_id, per_group), per_group) for group_id in used_up}
+        deeper = {group_id: capacity for group_id, capacity in remaining.items() if capacity > depth}
         if not deeper:
             return heads
         depth = min(DEEPER * depth, per_group)
@@ -274,16 +274,16 @@ def load_group_heads(
 
 def _read_heads(
     connection: Connection,
-    rooms: Mapping[int, int],
+    capacities: Mapping[int, int],
     per_group: int,
     depth: int,
     limit: int,
     *,
     only_given: bool = False,
 ) -> list[Candidate]:
-    """The first entries, `depth` of each group at most; `only_given`: of the groups in `rooms` alone."""
+    """The first entries, `depth` of each group at most; `only_given`: of the groups in `capacities` alone."""
     parameters = {
-        "rooms": document({"id": group_id, "room": room} for group_id, room in rooms.items()),
+        "capacities": document({"id": id_, "capacity": capacity} for id_, capacity in capacities.items()),
         "per_group": per_group,
         "depth": depth,
         "most": limit,
@@ -331,7 +331,7 @@ def _columns(queue: Table) -> list[ColumnElement[Any]]:
 def _heads(dialect: str) -> Select[*tuple[Any, ...]]:
     """Select the first entries of all groups with capacity, and those without a group."""
     queue = tables_for(dialect).work_queue
-    capacity = rows_of(dialect, "rooms", {"id": BigId, "room": BigId})
+    capacity = rows_of(dialect, "capacities", {"id": BigId, "capacity": BigId})
     fitting = _heads_within_capacity(dialect, _open_groups(_groups_with_entries(queue), capacity))
     ungrouped = select(*_columns(queue)).where(text(READY), queue.c.group_id.is_(None))
     # group_id is null in all of them, but the planner uses the index order only if it is named.
@@ -344,8 +344,8 @@ def _heads(dialect: str) -> Select[*tuple[Any, ...]]:
 @cache
 def _heads_of_given(dialect: str) -> Select[*tuple[Any, ...]]:
     """The same for the given groups."""
-    given = rows_of(dialect, "rooms", {"id": BigId, "room": BigId})
-    groups = select(given.c.id.label("group_id"), given.c.room).subquery("open_groups")
+    given = rows_of(dialect, "capacities", {"id": BigId, "capacity": BigId})
+    groups = select(given.c.id.label("group_id"), given.c.capacity).subquery("open_groups")
     return _first_of(_heads_within_capacity(dialect, groups).subquery("heads"))
 
 
@@ -353,7 +353,7 @@ def _heads_within_capacity(dialect: str, open_groups: Any) -> Select[*tuple[Any,
     queue = tables_for(dialect).work_queue
     heads = (_heads_in_sqlite if dialect == SQLITE else _heads_by_lateral)(queue, open_groups)
     columns = [heads.c[column.name] for column in _columns(queue)]
-    return select(*columns).where(heads.c.place <= heads.c.room)
+    return select(*columns).where(heads.c.place <= heads.c.capacity)
 
 
 def _first_of(heads: Any) -> Select[*tuple[Any, ...]]:
@@ -375,9 +375,9 @@ def _groups_with_entries(queue: Table) -> Any:
 
 def _open_groups(present: Any, capacity: Any) -> Any:
     """The groups with capacity left; a group without a limit has the `per_group` maximum."""
-    remaining = func.coalesce(capacity.c.room, bindparam("per_group", type_=BigId))
+    remaining = func.coalesce(capacity.c.capacity, bindparam("per_group", type_=BigId))
     return (
-        select(present.c.group_id, remaining.label("room"))
+        select(present.c.group_id, remaining.label("capacity"))
         .select_from(present.outerjoin(capacity, capacity.c.id == present.c.group_id))
         .where(present.c.group_id.is_not(None), remaining > 0)
         .subquery("open_groups")
@@ -387,7 +387,7 @@ def _open_groups(present: Any, capacity: Any) -> Any:
 def _heads_by_lateral(queue: Table, open_groups: Any) -> Any:
     head = _heads_of(queue, open_groups).lateral("head")
     joined = open_groups.join(head, true())
-    return select(head, open_groups.c.room, _position(head)).select_from(joined).subquery("found")
+    return select(head, open_groups.c.capacity, _position(head)).select_from(joined).subquery("found")
 
 
 def _heads_in_sqlite(queue: Table, open_groups: Any) -> Any:
@@ -396,7 +396,9 @@ def _heads_in_sqlite(queue: Table, open_groups: Any) -> Any:
     ids = _heads_of(inner, open_groups).with_only_columns(inner.c.id).correlate(open_groups)
     joined = open_groups.join(queue, queue.c.id.in_(ids))
     return (
-        select(*_columns(queue), open_groups.c.room, _position(queue)).select_from(joined).subquery("found")
+        select(*_columns(queue), open_groups.c.capacity, _position(queue))
+        .select_from(joined)
+        .subquery("found")
     )
 
 

@@ -47,13 +47,13 @@ class EntryWaiter:
         seconds = TIMEOUT("timeout", at_most.total_seconds() if isinstance(at_most, timedelta) else at_most)
         if not isinstance(cast("Any", entry), WorkQueueEntry):
             raise InvalidArgument("entry", "an entry, as app.queue returns it", entry)
-        home = asyncio.get_running_loop()
-        room = self._pollers.get(home)
-        if room is None:
-            room = self._pollers[home] = EntryPoller(self._store, self._events)
+        loop = asyncio.get_running_loop()
+        poller = self._pollers.get(loop)
+        if poller is None:
+            poller = self._pollers[loop] = EntryPoller(self._store, self._events)
         try:
             async with asyncio.timeout(seconds):
-                end = await room.wait_for(entry.id)
+                end = await poller.wait_for(entry.id)
         except TimeoutError:
             raise WaitTimedOut(
                 f"entry {entry.id} of train {entry.train!r} has not ended after "
@@ -72,13 +72,13 @@ class EntryPoller:
         self._polling: tuple[Loop, asyncio.Task[None]] | None = None
 
     async def wait_for(self, entry_id: int) -> EntryResult:
-        guest: asyncio.Future[EntryResult] = asyncio.get_running_loop().create_future()
-        self._waiters[entry_id].add(guest)
+        waiter: asyncio.Future[EntryResult] = asyncio.get_running_loop().create_future()
+        self._waiters[entry_id].add(waiter)
         self._poll_now()
         try:
-            return await guest
+            return await waiter
         finally:
-            self._remove(entry_id, guest)
+            self._remove(entry_id, waiter)
 
     def _poll_now(self) -> None:
         """Poll now: the job may have ended already."""
@@ -100,9 +100,9 @@ class EntryPoller:
         began = monotonic()
         store = await self._store.open()
         for end in await store.ask(load_ended, list(self._waiters)):
-            for guest in self._waiters.get(end.entry_id, ()):
-                if not guest.done():
-                    guest.set_result(end)
+            for waiter in self._waiters.get(end.entry_id, ()):
+                if not waiter.done():
+                    waiter.set_result(end)
         # Sleep as long as the query took: polling uses at most half of the database's time.
         await asyncio.sleep(monotonic() - began)
 

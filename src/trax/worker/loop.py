@@ -203,7 +203,7 @@ class StopSignals:
 
     def __init__(self) -> None:
         self.stop_requested = asyncio.Event()
-        self.hurry_requested = asyncio.Event()
+        self.interrupt_requested = asyncio.Event()
 
     def __enter__(self) -> Self:
         loop = asyncio.get_running_loop()
@@ -217,25 +217,25 @@ class StopSignals:
             loop.remove_signal_handler(number)
 
     async def run_until_stopped(
-        self, work: Coroutine[Any, Any, None], *, hurry: Callable[[], None] = lambda: None
+        self, work: Coroutine[Any, Any, None], *, before_cancel: Callable[[], None] = lambda: None
     ) -> None:
-        """Run this until it is done or a stop signal comes, then cancel it; `hurry` is called before that."""
-        doing, asked = asyncio.create_task(work), asyncio.create_task(self.stop_requested.wait())
+        """Run this until it is done or a stop signal comes; then call `before_cancel` and cancel it."""
+        work_task, stop_task = asyncio.create_task(work), asyncio.create_task(self.stop_requested.wait())
         try:
-            await asyncio.wait({doing, asked}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({work_task, stop_task}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            if not doing.done():
-                hurry()
-            for task in (doing, asked):
+            if not work_task.done():
+                before_cancel()
+            for task in (work_task, stop_task):
                 task.cancel()  # no effect on a task that is done
-            await asyncio.wait({doing, asked})
-        if not doing.cancelled():
-            await doing
+            await asyncio.wait({work_task, stop_task})
+        if not work_task.cancelled():
+            await work_task
 
     def _handle_signal(self, number: int) -> None:
-        if self.hurry_requested.is_set():
+        if self.interrupt_requested.is_set():
             os._exit(128 + number)
-        (self.hurry_requested if self.stop_requested.is_set() else self.stop_requested).set()
+        (self.interrupt_requested if self.stop_requested.is_set() else self.stop_requested).set()
 
 
 def claimer(parts: Parts, worker: Worker) -> Loop:

@@ -373,8 +373,8 @@ def _can_have_provider() -> bool:
 
 def _does_something(provider: object) -> bool:
     """False for the placeholders that the OpenTelemetry API defines itself."""
-    home = type(provider).__module__
-    return not home.startswith(("opentelemetry.trace", "opentelemetry.metrics"))
+    module = type(provider).__module__
+    return not module.startswith(("opentelemetry.trace", "opentelemetry.metrics"))
 
 
 class WorkFilterKeywords(TypedDict, total=False):

@@ -215,7 +215,7 @@ class RunLog:
             run.stop_check_at = -math.inf
         writer = self._writer
         if writer is not None:
-            writer.hurry()
+            writer.write_soon()
 
 
 def _write(
@@ -241,7 +241,7 @@ class _WriterThread:
         self._write = write
         self._is_idle = is_idle
         self._wake_event = Event()
-        self._hurry_event = Event()
+        self._write_event = Event()
         self._is_stopping = False
         self._is_failing = False
         self.is_asleep = False
@@ -253,20 +253,20 @@ class _WriterThread:
     def wake(self) -> None:
         self._wake_event.set()
 
-    def hurry(self) -> None:
+    def write_soon(self) -> None:
         self._wake_event.set()
-        self._hurry_event.set()
+        self._write_event.set()
 
     def stop(self) -> None:
         self._is_stopping = True
-        self.hurry()
+        self.write_soon()
         self._thread.join(CLOSE_SECONDS)
 
     def _run(self) -> None:
         while not self._is_stopping:
             self._sleep_while_idle()
-            self._hurry_event.wait(WRITE_SECONDS)
-            self._hurry_event.clear()
+            self._write_event.wait(WRITE_SECONDS)
+            self._write_event.clear()
             self._turn(0.0 if self._is_stopping else WRITE_SECONDS)
 
     def _sleep_while_idle(self) -> None:

@@ -25,7 +25,7 @@ document.addEventListener("securitypolicyviolation", (event) => {
   window.violations.push(`${event.blockedURI} ${event.violatedDirective}`);
 });
 """
-PATIENCE_MILLISECONDS = 20_000
+TIMEOUT_MILLISECONDS = 20_000
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def chromium() -> Generator[Browser]:
     if found is None:
         message = "there is no Chromium to look at the dashboard with: apt-get install chromium"
         pytest.fail(message) if REQUIRED else pytest.skip(message)
-    expect.set_options(timeout=PATIENCE_MILLISECONDS)
+    expect.set_options(timeout=TIMEOUT_MILLISECONDS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
         yield browser
@@ -87,7 +87,7 @@ def watch(served: Served) -> Watch:
 def page(chromium: Browser, served: Served, watch: Watch) -> Generator[Page]:
     context = chromium.new_context(base_url=served.address, viewport={"width": 1280, "height": 900})
     page = context.new_page()
-    page.set_default_timeout(PATIENCE_MILLISECONDS)
+    page.set_default_timeout(TIMEOUT_MILLISECONDS)
     watch.over(page)
     yield page
     violations: list[Any] = page.evaluate("window.violations || []")

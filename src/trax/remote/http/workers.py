@@ -74,11 +74,11 @@ class HttpWorkers:
     ) -> None:
         if mode not in MODES:
             raise DefinitionError(f"mode must be {' or '.join(map(repr, MODES))} (got {format_value(mode)})")
-        patience = retry or CallRetry()
+        call_retry = retry or CallRetry()
         self.name = name
         self.mode = mode
         self.batch_size = batch_size
-        self.timeout = timeout * (patience.max_retries + 1) + patience.total_delay
+        self.timeout = timeout * (call_retry.max_retries + 1) + call_retry.total_delay
         self._concurrency = concurrency
         self._run_timeout = run_timeout
         self._receiver: Receiver | None = None
@@ -87,7 +87,7 @@ class HttpWorkers:
             key=validate_key(key),
             secret=secret_bytes(secret),
             timeout=timeout,
-            retry=patience,
+            retry=call_retry,
             options=client,
         )
 

@@ -38,7 +38,7 @@ class OutboxRun(NamedTuple):
     attempt: int
 
 
-class FailedHandOff(NamedTuple):
+class FailedHandOver(NamedTuple):
     """A run that no submitter accepted, and why."""
 
     metadata_id: int
@@ -65,7 +65,7 @@ def mark_submitted(connection: Connection, metadata_ids: Sequence[int], *, now: 
 
 def fail(
     connection: Connection,
-    failures: Sequence[FailedHandOff],
+    failures: Sequence[FailedHandOver],
     *,
     junction: str,
     until: datetime,
@@ -176,7 +176,7 @@ def _mark_submitted(dialect: str) -> Update:
 @cache
 def _fail(dialect: str) -> Update:
     metadata = tables_for(dialect).metadata
-    failure_columns = {name: metadata.c[name].type for name in FailedHandOff._fields[1:]}
+    failure_columns = {name: metadata.c[name].type for name in FailedHandOver._fields[1:]}
     failures = rows_of(dialect, "rows", {"metadata_id": BigId} | failure_columns)
     is_reserved_here = metadata.c.handing_over_until == bindparam("until", type_=Utc)
     return (

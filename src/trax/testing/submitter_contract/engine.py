@@ -30,7 +30,7 @@ FAST_SETTINGS: Final[dict[str, Any]] = {
     "polling_interval": timedelta(seconds=0.1),
     "local_polling_interval": timedelta(seconds=0.1),
     "shutdown_timeout": timedelta(seconds=5),
-    "hand_off_timeout": timedelta(seconds=5),
+    "hand_over_timeout": timedelta(seconds=5),
     "max_retry_delay": timedelta(seconds=0.5),
     "stale_pending_timeout": timedelta(seconds=5),
     "max_dispatch_attempts": 1000,

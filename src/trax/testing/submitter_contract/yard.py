@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trax.records.metadata import Metadata
     from trax.testing.submitter_contract.engine import Engine, Workspace
 
-PATIENCE_SECONDS: Final = 120
+TIMEOUT_SECONDS: Final = 120
 ALL: Final = 100_000
 
 
@@ -109,7 +109,7 @@ class ScenarioHarness:
         began = looked = time.monotonic()
         while not await condition():
             now = time.monotonic()
-            expect(f"{description}, within {PATIENCE_SECONDS} s", is_so=now < began + PATIENCE_SECONDS)
+            expect(f"{description}, within {TIMEOUT_SECONDS} s", is_so=now < began + TIMEOUT_SECONDS)
             await asyncio.sleep(max(0.02, 2 * (now - looked)))  # polling must not slow the engine down
             looked = time.monotonic()
 

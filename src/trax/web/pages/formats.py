@@ -73,7 +73,7 @@ def many(count: int, noun: str, plural: str | None = None) -> str:
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
-def patience(max_retries: int) -> str:
+def failure_limit(max_retries: int) -> str:
     """After how many failures a job becomes a dead letter."""
     return "the first failure" if max_retries <= 1 else f"{max_retries:,} failures in a row"
 

@@ -131,7 +131,7 @@ def _environment() -> Environment:
         excerpt=formats.excerpt,
         iso=formats.iso,
         many=formats.many,
-        patience=formats.patience,
+        failure_limit=formats.failure_limit,
         plain=formats.plain,
         sentence=formats.sentence,
         share=formats.share,
@@ -182,7 +182,7 @@ def _version(name: str) -> str:
     return sha256((STATIC / name).read_bytes()).hexdigest()[:12]
 
 
-PREFERENCES_COOKIE: Final = "trax_taste"
+PREFERENCES_COOKIE: Final = "trax_preferences"
 
 BLOCKS: Final = ("tiles", "throughput", "states", "durations", "failing", "blocks")
 
@@ -234,7 +234,7 @@ def _pace(text: str) -> int:
     return DEFAULT_PACE if pace is None else min(max(pace, 1), SLOWEST_PACE)
 
 
-MESSAGES_COOKIE: Final = "trax_said"
+MESSAGES_COOKIE: Final = "trax_message"
 
 SECONDS: Final = 60
 

@@ -14,7 +14,7 @@ from trax.bounds import load_json
 from trax.errors import InvalidInput, NotFound, StoreError, TraxError
 from trax.web.api.trains import enqueue, schema_of, summarize_train
 from trax.web.context import context_of, link, request_form
-from trax.web.pages.formats import duration, parse_whole, patience, span, whole_number
+from trax.web.pages.formats import duration, failure_limit, parse_whole, span, whole_number
 from trax.web.pages.forms import (
     default_texts,
     form_of,
@@ -197,7 +197,7 @@ def _facts(about: TrainSummary) -> list[tuple[str, str]]:
         ("Aliases", ", ".join(about.aliases)),
         ("Priority", str(about.priority)),
         ("Group", about.group or ""),
-        ("Gives up after", "" if about.max_retries is None else patience(about.max_retries)),
+        ("Gives up after", "" if about.max_retries is None else failure_limit(about.max_retries)),
         ("Timeout", span(about.timeout) if about.timeout else ""),
         ("Executed by", about.submitter or ("own process" if about.cpu else "")),
     ]

@@ -5,7 +5,7 @@ const body = document.body;
 const pace = Number(body.dataset.pace || 3) * 1000;
 const SLOWEST = 30_000;
 const SETTLED = 1000;
-const PATIENCE = 4000; // the stream reconnects now and then; that is not an outage
+const LOST_AFTER_MILLISECONDS = 4000; // the stream reconnects now and then; that is not an outage
 const seen = new Map();
 
 let source = null;
@@ -41,7 +41,7 @@ function connect() {
   };
   source.addEventListener("hello", () => setTimeout(lookAgain, SETTLED));
   source.onerror = () => {
-    silence ??= setTimeout(() => signal("lost", "Not live"), PATIENCE);
+    silence ??= setTimeout(() => signal("lost", "Not live"), LOST_AFTER_MILLISECONDS);
     if (source.readyState !== EventSource.CLOSED) return;
     setTimeout(connect, wait * (0.75 + Math.random() / 2));
     wait = Math.min(wait * 2, SLOWEST);

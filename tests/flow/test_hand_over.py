@@ -125,7 +125,7 @@ async def test_a_submitter_gets_as_many_in_a_call_as_it_wants(yard: Yard) -> Non
     assert yard.remote.calls == [[1, 2], [3]]
 
 
-async def test_a_failed_hand_off_puts_the_entry_back_and_the_next_try_is_a_new_run(yard: Yard) -> None:
+async def test_a_failed_hand_over_puts_the_entry_back_and_the_next_try_is_a_new_run(yard: Yard) -> None:
     yard.remote.error = OSError("no route")
     (queued,) = await yard.queue(1)
 

@@ -200,7 +200,7 @@ class Load:
             job.metadata_id for job in began
         }
         assert self._most_at_once() == (LIMIT, NARROW_LIMIT), "a limit was exceeded, or never reached"
-        assert_limits_are_known(assert_clean(self._yard.url))
+        assert_limits_are_known(assert_clean(self._yard.url), [NARROW])
 
     def _most_at_once(self, since: int = 0) -> tuple[int, int]:
         """How many jobs that began since ran at once, in all and in the narrow group.

@@ -58,7 +58,7 @@ class Crowd:
                 await self._queue(client, fleet)
             store = await client.parts.store.open()
             self.admitted, self.ran = store.read(recorded), logged(self.folder)
-            assert_limits_are_known(assert_clean_store(store))
+            assert_limits_are_known(assert_clean_store(store), self.groups)
         finally:
             client.close()
 

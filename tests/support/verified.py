@@ -9,6 +9,8 @@ from trax.records.verification import FindingKind
 from trax.store import Store
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from trax.records.verification import Verification
 
 
@@ -28,9 +30,10 @@ def assert_clean_store(store: Store) -> Verification:
     return found
 
 
-def assert_limits_are_known(found: Verification) -> None:
-    """The audit log has every limit at each admission, so that verify left nothing undecided."""
+def assert_limits_are_known(found: Verification, groups: Iterable[str]) -> None:
+    """Verify knew the limits of these groups and of all at each admission: it left nothing undecided."""
     overlaps = [found.total, *found.groups]
     assert {each.group: each.unknown for each in overlaps if each.unknown} == {}
-    assert {each.group: each for each in overlaps if each.limit is None or not each.is_limit_known} == {}
+    limits = {each.group: each.limit for each in overlaps}
+    assert {limits[name] is None for name in (None, *groups)} == {False}
     assert FindingKind.LIMIT_EXCEEDED not in found.undecided

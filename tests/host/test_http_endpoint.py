@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from trax import Trax, current
 from trax.errors import StoreUnavailable
 from trax.remote.http.signing import NONCE, SIGNATURE, ResponseKey, call_headers
 from trax.remote.receiver import Receiver
+from trax.worker.job_runner import RUN_FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -283,7 +285,7 @@ async def test_an_oversized_body_is_refused_also_when_it_does_not_say_how_long_i
         ("offer", b'{"runs": [{"metadata_id": "1", "train": "double"}]}', 400),
         ("offer", b'{"runs": [7]}', 400),
         ("execute", b'{"train": "double", "input": 1}', 400),
-        ("execute", b'{"train": "double", "facts": {"scheduled_for": "noon"}, "input": 1}', 400),
+        ("execute", b'{"train": ["double"], "facts": {}, "input": 1}', 400),
         ("execute", b'{"train": "treble", "facts": {}, "input": 1}', 404),
         ("run", b'{"train": "treble", "input": 1}', 404),
         ("nothing", b"{}", 404),
@@ -296,6 +298,76 @@ async def test_what_cannot_be_understood_is_refused_with_a_reason(
     answer = await call(operation, body=body)
 
     assert (answer.status_code, bool(answer.json()["error"])) == (status, True)
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        ({}, "metadata_id must be an id"),
+        ({**FACTS, "metadata_id": True}, "metadata_id must be an id"),
+        ({**FACTS, "external_id": 7}, "external_id must be text"),
+        ({**FACTS, "manifest": ["hourly"]}, "manifest must be text"),
+        ({**FACTS, "attempt": 0}, "attempt must be a whole number from 1"),
+        ({**FACTS, "parent_id": "1"}, "parent_id must be an id"),
+        ({**FACTS, "scheduled_for": "noon"}, "scheduled_for is not an ISO 8601 datetime"),
+        ({**FACTS, "scheduled_for": "2027-03-01T12:00:00"}, "scheduled_for must be a datetime with a time"),
+        ({**FACTS, "reporter": None}, "facts: unknown field 'reporter'"),
+        ({**FACTS, "secret_words": []}, "facts: unknown field 'secret_words'"),
+    ],
+)
+async def test_the_facts_of_a_run_are_its_fields_and_nothing_else(
+    call: Caller, facts: dict[str, Any], reason: str
+) -> None:
+    answer = await call("execute", {"train": "double", "facts": facts, "input": 1})
+
+    assert (answer.status_code, answer.json()["error"].startswith(reason)) == (400, True), answer.text
+
+
+async def test_every_fact_that_a_server_sends_is_accepted(call: Caller) -> None:
+    more = {"manifest": "hourly", "attempt": 2, "parent_id": 3, "scheduled_for": "2027-03-01 12:00:00+00:00"}
+
+    answer = await call("execute", {"train": "double", "facts": FACTS | more, "input": 1})
+
+    assert set(RUN_FIELDS) == {*FACTS, *more}
+    assert lines(answer)[-1] == {"done": 2}
+
+
+@pytest.mark.parametrize("parent", ["1", True, -1, 2**63, [1], {}])
+async def test_a_parent_is_an_id(call: Caller, parent: Any) -> None:
+    answer = await call("run", {"train": "double", "parent_id": parent, "input": 1})
+
+    assert (answer.status_code, answer.json()["error"][:23]) == (400, "parent_id must be an id")
+
+
+async def test_any_text_of_a_run_arrives(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lone surrogate as a question mark, and a log line also with wrong arguments."""
+    monkeypatch.setattr(type(caplog.handler), "handleError", print)  # else pytest raises in the job
+    app = app_at("memory://")
+
+    @app.train
+    async def shout(text: str) -> None:
+        half = text + chr(0xD800)
+        logging.getLogger("jobs").warning("%s cups of %s", 2, half)
+        logging.getLogger("jobs").warning("%d cups", half)
+        run = current()
+        assert run
+        await run.progress(0.5, half)
+        raise RuntimeError(half)
+
+    assert shout
+    call = Caller(endpoint_of(app))
+    answer = await call("execute", {"train": "shout", "facts": FACTS | {"train": "shout"}, "input": "a"})
+
+    told = [event for event in lines(answer) if "junction" not in event]
+    assert [event["log"]["message"] for event in told if "log" in event] == [
+        "2 cups of a?",
+        "%d cups (invalid log arguments)",
+    ]
+    assert [event["progress"] for event in told if "progress" in event] == [[0.5, "a?"]]
+    assert told[-1]["failed"]["message"] == "a?"
+    await call.close()
 
 
 async def test_only_post_is_answered(call: Caller) -> None:

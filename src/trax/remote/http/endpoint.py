@@ -7,12 +7,21 @@ import json
 import logging
 import time
 from contextlib import AsyncExitStack
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, cast
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Self, TypedDict
 
-from trax.errors import StoreUnavailable, TraxError, UnknownTrain
+from trax.errors import StoreUnavailable, TraxError, UnknownTrain, format_value
 from trax.remote.http.protocol import outcome_line, outcome_of
-from trax.remote.http.requests import BodyReader, EndpointRequest, RunStream, load_body, runs_of
+from trax.remote.http.requests import (
+    BodyReader,
+    EndpointRequest,
+    RunStream,
+    facts_of,
+    load_body,
+    parent_of,
+    runs_of,
+    train_of,
+)
 from trax.remote.http.signing import CallDenied, CallVerifier, keys_of
 from trax.remote.receiver import run_receiver
 from trax.schedule.validate import AT_LEAST_ONE, CALLABLE_OR_NONE, SLOTS_OR_NONE, TEXT_OR_NONE, TIME_LIMIT
@@ -124,8 +133,9 @@ class HttpEndpoint:
             body = await load_body(request, self._keeper, self._inbox, path=self._path, clock=self._clock)
             await self._handle(request, body)
         except CallDenied as denied:
+            path, caller = request.visible_path, request.visible_caller
             text = f"HTTP endpoint: call of %s from %s rejected with {denied.status}: %s"
-            self._log.log(logger, logging.WARNING, text, request.path, request.caller, denied.reason)
+            self._log.log(logger, logging.WARNING, text, path, caller, denied.reason)
             after = [RETRY_SOON] if denied.status in {429, 503} else []
             await request.respond(denied.status, {"error": denied.reason}, *after)
 
@@ -140,7 +150,7 @@ class HttpEndpoint:
             case "run":
                 await self._runs.run(request, body)
             case unknown:
-                raise CallDenied(404, f"unknown operation {unknown!r}")
+                raise CallDenied(404, f"unknown operation {format_value(unknown)}")
 
     async def _claim_runs(self, runs: list[tuple[int, str]]) -> list[str | None]:
         try:
@@ -175,9 +185,9 @@ class StreamedRuns:
 
     async def execute(self, request: EndpointRequest, body: Mapping[str, Any]) -> None:
         """Run a train; the caller keeps the record."""
-        facts = _facts(body)
+        train, facts = self._train(body), facts_of(body)
 
-        async def work(train: Train[Any, Any], value: Any, telling: RunStream) -> Outcome[Any]:
+        async def work(value: Any, telling: RunStream) -> Outcome[Any]:
             run = Run(
                 **facts,
                 cancellation=telling.token,
@@ -193,26 +203,26 @@ class StreamedRuns:
                     on_junction=lambda junction: telling.put_event("junction", junction),
                 )
 
-        await self._stream(request, body, work)
+        await self._stream(request, train, body.get("input"), work)
 
     async def run(self, request: EndpointRequest, body: Mapping[str, Any]) -> None:
         """Run a train and write its record here; the parent may be a run of the same database."""
-        parent_id = cast("int | None", body.get("parent_id"))
+        train, parent_id = self._train(body), parent_of(body)
 
-        async def work(train: Train[Any, Any], value: Any, telling: RunStream) -> Outcome[Any]:
+        async def work(value: Any, telling: RunStream) -> Outcome[Any]:
             caller = RemoteCaller(parent_id, telling.token)
             recorded = RecordedRun(self._parts, await self._parts.store.open(), train, caller=caller)
             return Done(await recorded.run(value))
 
-        await self._stream(request, body, work)
+        await self._stream(request, train, body.get("input"), work)
 
     async def _stream(
         self,
         request: EndpointRequest,
-        body: Mapping[str, Any],
-        work: Callable[[Train[Any, Any], Any, RunStream], Awaitable[Outcome[Any]]],
+        train: Train[Any, Any],
+        value: Any,
+        work: Callable[[Any, RunStream], Awaitable[Outcome[Any]]],
     ) -> None:
-        train = self._train(body.get("train"))
         telling = RunStream(request)
 
         async def last_line() -> bytes:
@@ -220,19 +230,19 @@ class StreamedRuns:
             async with self._slots:
                 try:
                     codec = self._parts.parameters.input_codec(train)
-                    value = codec.decode(json.dumps(body.get("input")))
-                    words = codec.secret_words(value)
-                    outcome = await work(train, value, telling)
+                    decoded = codec.decode(json.dumps(value))
+                    words = codec.secret_words(decoded)
+                    outcome = await work(decoded, telling)
                 except Exception as error:  # noqa: BLE001 - sent to the caller as the outcome
                     outcome = outcome_of(error, train=train.name)
             outcome = hide_in_outcome(outcome, words)
-            return outcome_line(outcome, lambda value: self._parts.parameters.output_to_send(train, value))
+            return outcome_line(outcome, lambda output: self._parts.parameters.output_to_send(train, output))
 
         await telling.stream(last_line())
 
-    def _train(self, name: Any) -> Train[Any, Any]:
+    def _train(self, body: Mapping[str, Any]) -> Train[Any, Any]:
         try:
-            return self._parts.trains.get(str(name))
+            return self._parts.trains.get(train_of(body))
         except TraxError as error:
             raise CallDenied(404, str(error)) from error
 
@@ -249,15 +259,3 @@ class NoActivator:
             f"train {run.train!r} activates dependents, but its process has no database; "
             'route it to HttpWorkers(…, mode="database")'
         )
-
-
-def _facts(body: Mapping[str, Any]) -> dict[str, Any]:
-    facts = body.get("facts")
-    if not isinstance(facts, dict):
-        raise CallDenied(400, "the body has no object 'facts' that describes the run")
-    known = cast("dict[str, Any]", facts)
-    moment = known.get("scheduled_for")
-    try:
-        return {**known, "scheduled_for": None if moment is None else datetime.fromisoformat(moment)}
-    except (TypeError, ValueError):
-        raise CallDenied(400, "scheduled_for is not an ISO 8601 datetime") from None

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 
 def event_line(kind: str, value: Any) -> bytes:
-    return json.dumps({kind: value}, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    """An event as a line; a lone surrogate in its texts becomes `?`, as in a record."""
+    text = json.dumps({kind: value}, ensure_ascii=False, separators=(",", ":"))
+    return text.encode(errors="replace") + b"\n"
 
 
 def outcome_line(outcome: Outcome[Any], encode: Callable[[Any], str | None]) -> bytes:

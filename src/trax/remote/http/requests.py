@@ -9,21 +9,30 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from trax.bounds import is_id
+from trax.errors import InvalidInput, format_value
+from trax.escapes import visible_text
 from trax.remote.http.protocol import event_line
 from trax.remote.http.signing import CallDenied, ResponseKey, check_body
+from trax.schedule.validate import AT_LEAST_ONE, ID, ID_OR_NONE, MOMENT, NAME, TEXT
 from trax.train import Cancellation, current
 from trax.train.secrets import hide_words
+from trax.worker.capture import message_of
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator
 
     from trax.remote.http.signing import CallVerifier
+    from trax.schedule.validate import Requirement
 
 
 JSON: Final = (b"content-type", b"application/json")
+
+MOST_VISIBLE: Final = 200
+"""How many characters of a path or an address are logged."""
 
 
 @dataclass(slots=True)
@@ -47,10 +56,15 @@ class EndpointRequest:
         return self.path.rpartition("/")[2]
 
     @property
-    def caller(self) -> str:
-        """The address of the client, or "unknown"."""
+    def visible_path(self) -> str:
+        """The path for a log line."""
+        return visible_text(self.path[:MOST_VISIBLE])
+
+    @property
+    def visible_caller(self) -> str:
+        """The address of the client for a log line, or "unknown"; a proxy's header may set it."""
         host, *_ = self.scope.get("client") or ("unknown",)
-        return str(host)
+        return visible_text(str(host)[:MOST_VISIBLE])
 
     @property
     def headers(self) -> dict[str, str]:
@@ -145,6 +159,56 @@ def _parse_run(value: Any) -> tuple[int, str]:
     if not is_id(metadata_id) or not isinstance(train, str):
         raise CallDenied(400, "each run needs a metadata_id and a train")
     return cast("int", metadata_id), train
+
+
+REQUIRED_FACTS: Final[dict[str, Requirement]] = {"metadata_id": ID, "external_id": NAME, "train": NAME}
+OTHER_FACTS: Final[dict[str, Requirement]] = {
+    "manifest": NAME,
+    "attempt": AT_LEAST_ONE,
+    "parent_id": ID,
+    "scheduled_for": TEXT,
+}
+"""May be missing or null."""
+
+
+def train_of(body: Mapping[str, Any]) -> str:
+    return _validate(TEXT, "train", body.get("train"))
+
+
+def parent_of(body: Mapping[str, Any]) -> int | None:
+    return _validate(ID_OR_NONE, "parent_id", body.get("parent_id"))
+
+
+def facts_of(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of the run that the caller keeps: `RUN_FIELDS`, and no others."""
+    facts = body.get("facts")
+    if not isinstance(facts, dict):
+        raise CallDenied(400, "the body has no object 'facts' that describes the run")
+    known = cast("dict[str, Any]", facts)
+    if unknown := known.keys() - REQUIRED_FACTS.keys() - OTHER_FACTS.keys():
+        raise CallDenied(400, f"facts: unknown field {format_value(min(unknown))}")
+    found = {name: _validate(each, name, known.get(name)) for name, each in REQUIRED_FACTS.items()}
+    for name, requirement in OTHER_FACTS.items():
+        if known.get(name) is not None:
+            found[name] = _validate(requirement, name, known[name])
+    if "scheduled_for" in found:
+        found["scheduled_for"] = _parse_moment(found["scheduled_for"])
+    return found
+
+
+def _parse_moment(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise CallDenied(400, "scheduled_for is not an ISO 8601 datetime") from None
+    return _validate(MOMENT, "scheduled_for", moment)
+
+
+def _validate(requirement: Requirement, name: str, value: Any) -> Any:
+    try:
+        return requirement(name, value)
+    except InvalidInput as error:
+        raise CallDenied(400, str(error)) from None
 
 
 def _parse_object(body: bytes) -> Mapping[str, Any]:
@@ -257,7 +321,7 @@ class StreamLogHandler(logging.Handler):
         event = {
             "logger": record.name,
             "level": record.levelno,
-            "message": hide_words(record.getMessage(), words),
+            "message": hide_words(message_of(record), words),
             "trace": trace and hide_words(trace, words),
         }
         stream.put_event("log", event)

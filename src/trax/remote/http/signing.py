@@ -45,7 +45,8 @@ class CallDenied(Exception):
 
 def signature(secret: bytes, *words: str) -> str:
     """The HMAC-SHA256 of these words."""
-    return hmac.new(secret, "\n".join(words).encode(), hashlib.sha256).hexdigest()
+    text = "\n".join(words).encode(errors="surrogatepass")  # a path may hold anything
+    return hmac.new(secret, text, hashlib.sha256).hexdigest()
 
 
 def call_headers(

@@ -117,7 +117,7 @@ class FarSide:
         async with asyncio.timeout(20):
             await self.endpoint(scope, receive, send)
         start, *parts = sent
-        is_stream = len(parts) > 1
+        is_stream = (b"content-type", b"application/x-ndjson") in start["headers"]
         answer: Any = json.loads(b"".join(part["body"] for part in parts).splitlines()[-1])
         return start["status"], answer[1] if is_stream else answer
 

@@ -132,7 +132,7 @@ def write_rows(connection: Connection, size: Size) -> None:
         connection.execute(text(statement.replace(":", r"\:")))
 
 
-def _next_step(connection: Connection, store: Store) -> stats.TallyStep | None:
+def _next_step(connection: Connection, store: Store) -> stats.TotalsStep | None:
     return stats.next_step(connection, now=store.now(connection))
 
 

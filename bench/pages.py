@@ -92,7 +92,7 @@ SHORT: Final = Size.beside(5_000)
 OFTEN: Final[dict[str, Callable[[Connection], Any]]] = {
     "what has changed": status.read_change_marks,
     "what is measured": lambda connection: status.load_gauges(
-        connection, now=datetime.now(UTC), tallied_to=None
+        connection, now=datetime.now(UTC), totals_until=None
     ),
 }
 """The reads that are repeated every few seconds, for viewers and by a monitor."""

@@ -117,13 +117,13 @@ async def test_no_table_ever_holds_a_secret_in_plain_text(url: str) -> None:
         await app.queue("enter", {"token": PLAIN, "pin": PIN})
         assert_hidden(app)
         await h.run_until_idle()
-        await h.cycle("notebook")
+        await h.cycle("run_log")
         assert_hidden(app)
 
         doors.broken = True
         await app.queue(doors.enter, LOGIN)
         await h.run_until_idle()
-        await h.cycle("notebook")
+        await h.cycle("run_log")
         (letter,) = await app.dead_letters.list()
         assert_hidden(app)
 
@@ -134,7 +134,7 @@ async def test_no_table_ever_holds_a_secret_in_plain_text(url: str) -> None:
         await app.executions.rerun(failed.id)
         await app.manifests.trigger("daily")
         await h.run_until_idle()
-        await h.cycle("notebook")
+        await h.cycle("run_log")
 
         assert len(doors.seen) == 7
         assert all(login == LOGIN for login in doors.seen)
@@ -149,7 +149,7 @@ async def test_a_record_shows_dots_in_the_place_of_a_secret(url: str) -> None:
     async with Harness(doors.app, now=NOON) as h:
         entry = await doors.app.queue(doors.enter, LOGIN)
         await h.run_until_idle()
-        await h.cycle("notebook")
+        await h.cycle("run_log")
         (run,) = await doors.app.executions.list()
         (letter,) = await doors.app.dead_letters.list()
         lines = await doors.app.executions.logs(run.id)
@@ -183,7 +183,7 @@ async def test_a_run_here_and_now_needs_no_key_and_says_why_it_cannot_be_run_aga
     async with Harness(doors.app, now=NOON) as h:
         ticket = await doors.app.run(doors.enter, LOGIN)
         await run_by_name(doors.app.parts, "enter", {"token": PLAIN})
-        await h.cycle("notebook")
+        await h.cycle("run_log")
         run = (await doors.app.executions.list())[0]
 
         assert ticket.ticket.get_secret_value() == PLAIN

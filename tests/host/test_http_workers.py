@@ -48,8 +48,8 @@ class Wire:
     def workers(self, **options: Any) -> HttpWorkers:
         transport = httpx2.MockTransport(self._answer)
         workers = HttpWorkers("https://far/jobs/", SECRET, transport=transport, **options)
-        workers._far.sleep = self._sleep
-        workers._far.chance = lambda: 0.5
+        workers._endpoint.sleep = self._sleep
+        workers._endpoint.chance = lambda: 0.5
         return workers
 
     async def _answer(self, request: httpx2.Request) -> httpx2.Response:
@@ -577,7 +577,7 @@ def test_what_cannot_work_is_refused_where_it_is_made(options: dict[str, Any], s
 def test_the_secret_is_never_shown() -> None:
     workers = HttpWorkers("https://far", SECRET)
 
-    assert SECRET not in repr(workers) + repr(workers._far)
+    assert SECRET not in repr(workers) + repr(workers._endpoint)
 
 
 def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,8 +35,8 @@ DUTIES = (
     "hand_over",
     "dead_letter_cleanup",
     "metadata_cleanup",
-    "tally",
-    "notebook",
+    "totals",
+    "run_log",
 )
 BOUNDED: dict[str, Bounds] = {
     name: bounds for name in Settings.model_fields if (bounds := Settings.bounds(name)) is not None

@@ -79,7 +79,7 @@ async def test_the_numbers_are_the_same_before_and_after_they_are_added_up(h: Ya
         await h.advance(hours=1, minutes=7)
     before = await asked(h)
 
-    await h.cycle("tally")
+    await h.cycle("totals")
 
     assert await asked(h) == before
     assert (await h.app.stats.home()).executions_today == 18
@@ -103,7 +103,7 @@ async def test_what_ends_while_it_is_added_up_counts_once(h: Yard) -> None:
     await h.runs(completed=3)
     await h.advance(minutes=2, seconds=30)
     await h.runs(completed=2)
-    await h.cycle("tally")  # the first three; the minute of the other two is not over
+    await h.cycle("totals")  # the first three; the minute of the other two is not over
     await h.runs(completed=1)
 
     assert (await h.app.stats.home()).executions_today == 6
@@ -186,7 +186,7 @@ async def test_administrative_trains_are_left_out_unless_they_are_wanted(h: Yard
     assert (await h.app.stats.home()).executions_today == 1
     assert (await h.app.stats.home(admin=True)).executions_today > 1
     await h.advance(minutes=5)
-    await h.cycle("tally")
+    await h.cycle("totals")
     assert (await h.app.stats.home()).executions_today == 1
     assert (await h.app.stats.home(admin=True)).executions_today > 1
     assert [one.train for one in await h.app.stats.durations()] == ["job"]
@@ -207,7 +207,7 @@ async def test_the_queue_and_manifests_are_counted(h: Yard) -> None:
 async def test_groups_have_their_counters(h: Yard) -> None:
     await h.runs(completed=3, failed=1)
     await h.advance(minutes=5)
-    await h.cycle("tally")
+    await h.cycle("totals")
     await h.runs(completed=1)
     await h.app.manifests.schedule(h.app.trains.get("job"), "m", ("complete", 0), every(hours=1), group="z")
 
@@ -284,11 +284,11 @@ async def test_who_looks_for_a_while_keeps_the_sums_up(h: Yard) -> None:
 async def test_old_sums_are_forgotten_and_old_runs_still_count_for_their_group(h: Yard) -> None:
     await h.runs(completed=3)
     await h.advance(minutes=5)
-    await h.cycle("tally")
+    await h.cycle("totals")
     await h.advance(days=9)
     await h.runs(completed=1)
     await h.advance(minutes=5)
-    await h.cycle("tally")
+    await h.cycle("totals")
 
     store = await h.app.parts.store.open()
     kept = await store.ask(lambda c: c.execute(select(tables(c).tally.c.span, tables(c).tally.c.train)).all())
@@ -311,7 +311,7 @@ async def test_under_great_load_the_numbers_say_that_they_are_not_all(
     assert (home.exact, home.executions_today) == (False, 4)
 
     await h.advance(minutes=2)
-    await h.cycle("tally")
+    await h.cycle("totals")
     home = await h.app.stats.home()
     assert (home.exact, home.executions_today, home.completed_per_minute) == (True, 6, 6 / 5)
 
@@ -319,7 +319,7 @@ async def test_under_great_load_the_numbers_say_that_they_are_not_all(
 async def test_while_nothing_ends_nothing_is_written(h: Yard) -> None:
     await h.runs(completed=1)
     await h.advance(minutes=5)
-    await h.cycle("tally")
+    await h.cycle("totals")
     store = await h.app.parts.store.open()
 
     await h.advance(hours=1)

@@ -27,7 +27,7 @@ MUCH = 6 * BOUND
 GROUP: dict[str, Any] = {"name": "g", "created_at": NOW, "updated_at": NOW}
 QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "pulse": status.read_change_marks,
-    "gauges": partial(status.load_gauges, now=NOW, tallied_to=NOW),
+    "gauges": partial(status.load_gauges, now=NOW, totals_until=NOW),
     "status": partial(status.load_status, now=NOW, lost_after=timedelta(seconds=20)),
 }
 

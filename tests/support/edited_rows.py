@@ -33,7 +33,7 @@ AT_ONCE: Final = 1 if WANTED else 4
 """How many columns are overwritten before each restart."""
 DUTIES: Final = (
     *("manifest_manager", "job_dispatcher", "hand_over", "work"),
-    *("notebook", "tally", "metadata_cleanup", "dead_letter_cleanup"),
+    *("run_log", "totals", "metadata_cleanup", "dead_letter_cleanup"),
 )
 NOUNS: Final = ("manifests", "groups", "work_queue", "executions", "dead_letters", "audit", "workers")
 OURS: Final = {
@@ -102,7 +102,7 @@ async def populate(url: str) -> None:
         await h.run_until_idle()
         await h.advance(minutes=1)
         await h.run_until_idle()
-        await h.cycle("tally")
+        await h.cycle("totals")
         await app.queue("edited", ORDER, group="edited")
         await h.cycle("job_dispatcher")
         store = await app.parts.store.open()

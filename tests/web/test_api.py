@@ -422,7 +422,7 @@ async def test_manifests_are_read_forwards_and_backwards(room: ControlRoom) -> N
 
 async def test_log_lines_of_all_runs_can_be_searched(room: ControlRoom) -> None:
     await room.post("/trains/serve_coffee/run", {"input": {"customer": "Eve"}})
-    await room.harness.cycle("notebook")
+    await room.harness.cycle("run_log")
 
     found = await room.get("/logs", text="Eve", level="warning")
     nothing = await room.get("/logs", text="Mallory")
@@ -433,7 +433,7 @@ async def test_log_lines_of_all_runs_can_be_searched(room: ControlRoom) -> None:
 
 async def test_a_run_tells_what_it_logged(room: ControlRoom) -> None:
     done = await room.post("/trains/serve_coffee/run", {"input": {"customer": "Eve"}})
-    await room.harness.cycle("notebook")
+    await room.harness.cycle("run_log")
 
     (line,) = (await room.get(f"/executions/{done['id']}/logs"))["items"]
     assert (line["level"], line["message"]) == ("warning", "coffee for Eve")

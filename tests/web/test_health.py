@@ -108,12 +108,12 @@ async def test_metrics_tell_what_waits_runs_and_ended(url: str, monkeypatch: pyt
     async with control_room(url) as room:
         await room.harness.run_until_idle()
         await room.harness.advance(minutes=3)
-        await room.harness.cycle("tally")
+        await room.harness.cycle("totals")
         await measured(room)  # where counting begins
         await room.app.queue("serve_coffee", {"customer": "Eve", "cups": 10})
         await room.harness.run_until_idle()
         await room.harness.advance(minutes=3)
-        await room.harness.cycle("tally")
+        await room.harness.cycle("totals")
         await room.app.queue("serve_coffee", {"customer": "Eve"}, group="bar")
         await room.harness.advance(seconds=30)
 

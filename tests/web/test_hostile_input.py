@@ -319,7 +319,7 @@ async def test_a_page_shows_marks_of_direction_and_does_not_obey_them(room: Cont
     name = "Ada\u202eadA\x9b"
     await room.app.queue("serve_coffee", {"customer": name})
     await room.harness.run_until_idle()
-    await room.harness.cycle("notebook")
+    await room.harness.cycle("run_log")
     run = next(
         one
         for one in await room.app.executions.list()

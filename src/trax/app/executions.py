@@ -148,7 +148,9 @@ def _build_filter(filters: ExecutionKeywords) -> RunFilter:
 def _cancel(connection: Connection, store: Store, ids: list[int], settings: Settings) -> list[int]:
     now = store.now(connection)
     stopped = cancel_runs(connection, ids, settings, now=now)
-    record_audit(connection, "executions.cancel", "execution", stopped, now=now, after={"asked": len(ids)})
+    record_audit(
+        connection, "executions.cancel", "execution", stopped, now=now, after={"requested": len(ids)}
+    )
     return stopped
 
 

@@ -147,16 +147,16 @@ def _trigger(connection: Connection, store: Store, name: str) -> int:
 
 def _cancel(connection: Connection, store: Store, name: str) -> ChangedIds:
     _check_exists(connection, name)
-    asked = rescue.request_cancel(connection, manifest_rows.load_running_ids(connection, group=name))
+    run_ids = rescue.request_cancel(connection, manifest_rows.load_running_ids(connection, group=name))
     record_audit(
         connection,
         "groups.cancel",
         NOUN,
         [name],
         now=store.now(connection),
-        after={"asked_to_stop": len(asked)},
+        after={"stop_requested": len(run_ids)},
     )
-    return ChangedIds(asked)
+    return ChangedIds(run_ids)
 
 
 def _check_exists(connection: Connection, name: str) -> None:

@@ -73,10 +73,10 @@ def parse_choice(choices: type[ChoiceT], value: str | None) -> ChoiceT | None:
     """Parse a value of this enum; None stays None. Raises DefinitionError with the valid values."""
     if value is None:
         return None
-    words = [word.value for word in choices]
-    if isinstance(cast("Any", value), str) and value in words:
+    values = [word.value for word in choices]
+    if isinstance(cast("Any", value), str) and value in values:
         return choices(value)
-    nearest = did_you_mean(value, words) if isinstance(cast("Any", value), str) else ""
-    hint = nearest or f"; expected one of {', '.join(words)}"
+    nearest = did_you_mean(value, values) if isinstance(cast("Any", value), str) else ""
+    hint = nearest or f"; expected one of {', '.join(values)}"
     noun = re.sub(r"(?<!^)(?=[A-Z])", " ", choices.__name__).lower()
     raise DefinitionError(f"invalid {noun} {format_value(value)}{hint}")

@@ -287,10 +287,10 @@ def _cancel(connection: Connection, store: Store, external_id: str) -> ChangedId
     if not manifest_rows.load_ids(connection, [external_id]):
         raise manifest_not_found(external_id)
     runs = manifest_rows.load_running_ids(connection, external_id=external_id)
-    asked = rescue.request_cancel(connection, runs)
-    after = {"asked_to_stop": len(asked)}
+    run_ids = rescue.request_cancel(connection, runs)
+    after = {"stop_requested": len(run_ids)}
     record_audit(connection, "manifests.cancel", NOUN, [external_id], now=store.now(connection), after=after)
-    return ChangedIds(asked)
+    return ChangedIds(run_ids)
 
 
 def _delete(connection: Connection, store: Store, external_id: str) -> None:

@@ -63,7 +63,7 @@ def _rotate_table(
     rotation: Rotation,
     on_progress: Callable[[str, int], None],
 ) -> None:
-    after, seen = 0, 0
+    after, checked = 0, 0
     while True:
         page = store.read(secrets.load_page, table, after=after, rows=ROWS_PER_PAGE)
         if page.last is None:
@@ -76,8 +76,8 @@ def _rotate_table(
         written = store.run(secrets.replace_inputs, table, changes) if changes else 0
         rotation.rotated += written
         rotation.busy += len(changes) - written
-        after, seen = page.last, seen + len(page.inputs)
-        on_progress(table, seen)
+        after, checked = page.last, checked + len(page.inputs)
+        on_progress(table, checked)
 
 
 def _reseal(text: str, keyring: Keyring, unreadable: Counter[str]) -> str:

@@ -114,5 +114,5 @@ def _build_filter(filters: EntryKeywords) -> EntryFilter:
 def _withdraw(connection: Connection, store: Store, ids: list[int], settings: Settings) -> ChangedIds:
     now = store.now(connection)
     withdrawn = withdraw(connection, ids, settings, now=now)
-    record_audit(connection, "work_queue.cancel", "entry", withdrawn, now=now, after={"asked": len(ids)})
+    record_audit(connection, "work_queue.cancel", "entry", withdrawn, now=now, after={"requested": len(ids)})
     return ChangedIds(withdrawn)

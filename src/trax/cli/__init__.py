@@ -223,18 +223,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(code)
 
 
-def _run(words: list[str]) -> int:
+def _run(arguments: list[str]) -> int:
     """Run the command, and return its exit code."""
-    if words in ([], ["--help"], ["-h"]):
+    if arguments in ([], ["--help"], ["-h"]):
         show_help()
         return 0
-    if words == ["--version"]:
+    if arguments == ["--version"]:
         print(read_version())  # noqa: T201
         return 0
     from cyclopts import CycloptsError
 
     try:
-        code = build_parser()(words, print_error=False, exit_on_error=False)
+        code = build_parser()(arguments, print_error=False, exit_on_error=False)
     except CycloptsError as error:
         command_line = " ".join(("trax", *(error.command_chain or ())))
         message = str(error).replace("\n", r"\n")  # a word of the command line may have one

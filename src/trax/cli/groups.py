@@ -113,5 +113,5 @@ def cancel(
     """Request cancellation of the active runs of a group."""
     if not confirm(f"Cancel every active run of group {name!r}", yes=yes, command=("groups", "cancel")):
         return 1
-    asked = operate(database_url, lambda app: app.groups.cancel(name), reason=reason)
-    return report_cancelled("cancellation requested", asked, None, as_json=as_json)
+    run_ids = operate(database_url, lambda app: app.groups.cancel(name), reason=reason)
+    return report_cancelled("cancellation requested", run_ids, None, as_json=as_json)

@@ -119,8 +119,8 @@ def cancel(
     as_json: AsJson = False,
 ) -> int:
     """Request cancellation of the active runs of a manifest."""
-    asked = operate(database_url, lambda app: app.manifests.cancel(external_id), reason=reason)
-    return report_cancelled("cancellation requested", asked, None, as_json=as_json)
+    run_ids = operate(database_url, lambda app: app.manifests.cancel(external_id), reason=reason)
+    return report_cancelled("cancellation requested", run_ids, None, as_json=as_json)
 
 
 @manifests.command

@@ -156,12 +156,12 @@ def _draw_run(run: TimedRun, axis: _Axis, y: int) -> str:
     x1, x2, x3 = axis.x(run.due_at), axis.x(start), axis.x(end)
     waits = f'<rect class="waits" x="{x1:.1f}" y="{y + 4}" width="{x2 - x1:.1f}" height="{BAR - 8}"/>'
     took = f", took {format_duration(run.ended_at - start, units=2)}" if run.ended_at else ""
-    told = (
+    tooltip = (
         f"{run.manifest}: due {run.due_at:%H:%M:%S}, started {start:%H:%M:%S}{took}, "
         f"{run.state.value.replace('_', ' ')}"
     )
     return (
-        f'<g class="run"><title>{_plain(told)}</title>{waits if x2 - x1 >= 1 else ""}'
+        f'<g class="run"><title>{_plain(tooltip)}</title>{waits if x2 - x1 >= 1 else ""}'
         f'<rect class="{run.state.value}" x="{x2:.1f}" y="{y}" width="{max(LEAST, x3 - x2):.1f}" '
         f'height="{BAR}" rx="1.5"/></g>'
     )

@@ -137,19 +137,19 @@ def _lint_inputs(
 ) -> QueuedLintResult:
     counts: Counter[tuple[str, tuple[str, ...]]] = Counter()
     examples: dict[tuple[str, tuple[str, ...]], str] = {}
-    seen, last = 0, None
-    while some := _next_page(store, last, PAGE if limit is None else min(PAGE, limit - seen)):
+    checked, last = 0, None
+    while some := _next_page(store, last, PAGE if limit is None else min(PAGE, limit - checked)):
         for waiting in some:
             if fields := _find_invalid_fields(parts, waiting):
                 counts[waiting.train, fields] += 1
                 examples.setdefault((waiting.train, fields), f"{waiting.kind} {waiting.id}")
-        seen, last = seen + len(some), some[-1]
-        on_progress(seen)
+        checked, last = checked + len(some), some[-1]
+        on_progress(checked)
     unreadable = [
         UnreadableInputs(train=train, fields=fields, count=count, example=examples[train, fields])
         for (train, fields), count in counts.most_common()
     ]
-    return QueuedLintResult(seen, is_all=limit is None or seen < limit, unreadable=unreadable)
+    return QueuedLintResult(checked, is_all=limit is None or checked < limit, unreadable=unreadable)
 
 
 def _next_page(store: Store, after: WaitingInput | None, limit: int) -> Sequence[WaitingInput]:

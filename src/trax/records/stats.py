@@ -221,7 +221,7 @@ class Gauges:
     recent: tuple[RecentRun, ...]
     ended: tuple[tuple[str, RunTotals], ...]
     """The totals of each train added since the last read, minute by minute."""
-    tallied_to: datetime | None
+    totals_until: datetime | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -220,12 +220,12 @@ class Outbox:
 
     def __init__(self, options: Mapping[str, Any], staging_folder: Path | None = None) -> None:
         self._folder = Path(options.get(OUT, DEFAULT_OUT))
-        self._aside = staging_folder
+        self._staging_folder = staging_folder
         self.options = dict(options) if staging_folder is None else {**options, OUT: str(staging_folder)}
 
     def deliver(self) -> None:
         """Move written messages to the target folder. Not called if writing failed."""
-        for message in sorted(self._aside.iterdir()) if self._aside else ():
+        for message in sorted(self._staging_folder.iterdir()) if self._staging_folder else ():
             message.replace(self._folder / message.name)
 
 

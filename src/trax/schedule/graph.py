@@ -92,9 +92,9 @@ class Dag:
             name = ahead.pop()
             if name == end:
                 return True
-            fresh = {*self.children_of(name), *more.children_of(name)} - seen
-            seen |= fresh
-            ahead.extend(fresh)
+            new = {*self.children_of(name), *more.children_of(name)} - seen
+            seen |= new
+            ahead.extend(new)
         return False
 
 

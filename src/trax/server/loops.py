@@ -330,7 +330,7 @@ def totals_updater(store: Store, *, min_age: timedelta = stats.SETTLE_TIME) -> L
     async def turn() -> float | None:
         return 0 if await update_totals(store, min_age=min_age) else None
 
-    return _housekeeping_loop("tally", turn, lambda: TOTALS_SECONDS)
+    return _housekeeping_loop("totals", turn, lambda: TOTALS_SECONDS)
 
 
 async def update_totals(store: Store, *, min_age: timedelta = stats.SETTLE_TIME) -> bool:
@@ -430,7 +430,7 @@ def clean_metadata_now(
     return clean_metadata(connection, store, settings, DisposableTrains(names, resume_at))
 
 
-def _next_totals_step(connection: Connection, store: Store, min_age: timedelta) -> stats.TallyStep | None:
+def _next_totals_step(connection: Connection, store: Store, min_age: timedelta) -> stats.TotalsStep | None:
     return stats.next_step(connection, now=store.now(connection), min_age=min_age)
 
 

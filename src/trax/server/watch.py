@@ -41,10 +41,10 @@ class ChangeWatcher:
     def __init__(self, parts: Parts, store: Store, *, has_listener: bool) -> None:
         self._store = store
         self._woken = asyncio.Event()
-        self._home = asyncio.get_running_loop()
+        self._event_loop = asyncio.get_running_loop()
         self._announced_tags: set[ChangeTag] = set()
         self._last: ChangeMarks | None = None
-        self._worker_news_at = self._home.time()
+        self._worker_news_at = self._event_loop.time()
         self._undo: list[Callable[[], None]] = [
             parts.events.listen(topic, lambda topic=topic: self._on_event(topic)) for topic in Topic
         ]
@@ -70,15 +70,15 @@ class ChangeWatcher:
     async def check(self) -> frozenset[ChangeTag]:
         """What has changed since the last check."""
         self._woken.clear()
-        said, self._announced_tags = self._announced_tags, set()
+        announced, self._announced_tags = self._announced_tags, set()
         try:
-            seen = await self._store.ask(status.read_change_marks)
+            marks = await self._store.ask(status.read_change_marks)
         except StoreError as error:
             logger.debug("cannot check for changes: %s", error)
-            self._announced_tags |= said
+            self._announced_tags |= announced
             return frozenset()
-        before, self._last = self._last, seen
-        return find_changes(before, seen) | said | self._worker_news()
+        before, self._last = self._last, marks
+        return find_changes(before, marks) | announced | self._worker_news()
 
     async def end(self) -> None:
         for undo in self._undo:
@@ -87,15 +87,15 @@ class ChangeWatcher:
             await asyncio.to_thread(self._listener.close)
 
     def _worker_news(self) -> set[ChangeTag]:
-        if self._home.time() - self._worker_news_at < WORKER_NEWS_SECONDS:
+        if self._event_loop.time() - self._worker_news_at < WORKER_NEWS_SECONDS:
             return set()
-        self._worker_news_at = self._home.time()
+        self._worker_news_at = self._event_loop.time()
         return {ChangeTag.WORKERS}
 
     def _on_event(self, topic: Topic) -> None:
         """Called from any thread."""
-        if not self._home.is_closed():
-            self._home.call_soon_threadsafe(self._mark, topic)
+        if not self._event_loop.is_closed():
+            self._event_loop.call_soon_threadsafe(self._mark, topic)
 
     def _mark(self, topic: Topic) -> None:
         self._announced_tags.update(TOPIC_TAGS.get(topic, ()))

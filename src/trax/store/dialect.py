@@ -32,7 +32,7 @@ GATE_LOCK: Final = 0x7472_6178_0002
 MIGRATION_LOCK: Final = 0x7472_6178_0003
 SETTINGS_LOCK: Final = 0x7472_6178_0004
 CLEANUP_LOCK: Final = 0x7472_6178_0005
-TALLY_LOCK: Final = 0x7472_6178_0006
+TOTALS_LOCK: Final = 0x7472_6178_0006
 CHANNEL: Final = "trax"
 BROAD_PLAN_SETTINGS: Final = ("enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit")
 """Planner settings for broad reads, off on our PostgreSQL connections unless a transaction allows them."""
@@ -141,10 +141,10 @@ def lift_limits(connection: Connection) -> None:
         driver.max_wait_seconds = math.inf  # until it returns to the pool
 
 
-def take_tally_lock(connection: Connection) -> None:
+def take_totals_lock(connection: Connection) -> None:
     """Wait until no other server updates the totals of ended runs."""
     if not is_sqlite(connection):
-        connection.execute(select(func.pg_advisory_xact_lock(TALLY_LOCK)))
+        connection.execute(select(func.pg_advisory_xact_lock(TOTALS_LOCK)))
 
 
 def now_parameter(dialect: str) -> ColumnElement[datetime]:

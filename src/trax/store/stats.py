@@ -118,7 +118,7 @@ MAX_STEP: Final = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class TallyStep:
+class TotalsStep:
     """Totals to add, if the newest minute is still `after`. `more`: another step follows.
 
     Minutes before `minutes_from` are too old to store; they only count in their hours.
@@ -136,7 +136,9 @@ def load_totals_end(connection: Connection) -> datetime | None:
     return None if newest is None else newest + SPAN_LENGTH[Span.MINUTE]
 
 
-def next_step(connection: Connection, *, now: datetime, min_age: timedelta = SETTLE_TIME) -> TallyStep | None:
+def next_step(
+    connection: Connection, *, now: datetime, min_age: timedelta = SETTLE_TIME
+) -> TotalsStep | None:
     """Read the next totals to add, one hour at most; None when there is nothing to add.
 
     Returns None if everything not yet added ended less than `min_age` ago: another server may add it.
@@ -152,12 +154,12 @@ def next_step(connection: Connection, *, now: datetime, min_age: timedelta = SET
     start = span_start(first, Span.MINUTE)
     until = min(start + MAX_STEP, over)
     sums = tuple(load_totals(connection, start, until))
-    return TallyStep(after, sums, minutes_from=over - RETENTION[Span.MINUTE], more=until < over)
+    return TotalsStep(after, sums, minutes_from=over - RETENTION[Span.MINUTE], more=until < over)
 
 
-def add(connection: Connection, step: TallyStep) -> bool:
+def add(connection: Connection, step: TotalsStep) -> bool:
     """Write a step and delete old totals. Returns False if another server has already written it."""
-    dialect.take_tally_lock(connection)
+    dialect.take_totals_lock(connection)
     if _newest_minute(connection) != step.after:
         return False
     newest = max(total.at for total in step.totals)

@@ -191,15 +191,15 @@ MAX_ENTRIES: Final = 100_000
 RECENT_RUNS: Final = 1000
 
 
-def load_gauges(connection: Connection, *, now: datetime, tallied_to: datetime | None) -> Gauges:
-    """Read all gauges; `tallied_to` is where the last read of totals ended, so none is counted twice."""
+def load_gauges(connection: Connection, *, now: datetime, totals_until: datetime | None) -> Gauges:
+    """Read all gauges; `totals_until` is where the last read of totals ended, so none is counted twice."""
     newest = _newest_minute(connection)
     return Gauges(
         now=now,
         queues=tuple(_queues(connection)),
         recent=tuple(_recent_runs(connection)),
-        ended=tuple(_totals_since(connection, tallied_to)),
-        tallied_to=newest,
+        ended=tuple(_totals_since(connection, totals_until)),
+        totals_until=newest,
     )
 
 

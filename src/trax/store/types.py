@@ -190,16 +190,16 @@ def hide_rows(error: BaseException | None) -> str:
 def hide_statement(error: Any) -> str:
     """Like `hide_rows`, for a SQLAlchemy error, which repeats the driver's message and may add parameters."""
     orig: Any = error.orig
-    said = hide_rows(orig)
-    error.args = (f"({orig.__class__.__module__}.{orig.__class__.__name__}) {said}",)
+    message = hide_rows(orig)
+    error.args = (f"({orig.__class__.__module__}.{orig.__class__.__name__}) {message}",)
     error.hide_parameters = True
-    return said
+    return message
 
 
 def _message_without_rows(error: Any) -> str:
     primary = getattr(getattr(error, "diag", None), "message_primary", None)
-    said: str = primary or next(iter(str(error).strip().splitlines()), "")
-    return QUOTED.sub(f'"{HIDDEN}"', said) if error.sqlstate.startswith(DATA_EXCEPTION) else said
+    message: str = primary or next(iter(str(error).strip().splitlines()), "")
+    return QUOTED.sub(f'"{HIDDEN}"', message) if error.sqlstate.startswith(DATA_EXCEPTION) else message
 
 
 def parse_json(text: str | None) -> Any:

@@ -78,8 +78,8 @@ class Harness:
             "hand_over": self._hand_over,
             "dead_letter_cleanup": self._clean_dead_letters,
             "metadata_cleanup": self._clean_metadata,
-            "tally": self._add_up,
-            "notebook": self._write_run_log,
+            "totals": self._add_up,
+            "run_log": self._write_run_log,
         }
         if duty not in duties:
             raise TraxError(f"unknown duty {duty!r}{did_you_mean(duty, duties)}")

@@ -99,7 +99,7 @@ class Means(StrEnum):
     TOKEN = "token"  # noqa: S105
     SESSION = "session"
     HOOK = "hook"
-    ANONYMOUS = "nobody"
+    ANONYMOUS = "anonymous"
 
 
 @dataclass(frozen=True, slots=True)

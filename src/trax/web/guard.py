@@ -45,7 +45,7 @@ MAX_FIELDS: Final = 5000
 FORM: Final = "application/x-www-form-urlencoded"
 REASON: Final = "x-reason"
 REASON_FIELD: Final = "reason"
-UNAUTHENTICATED: Final = Visitor("nobody", Role.VIEWER, Means.ANONYMOUS)
+UNAUTHENTICATED: Final = Visitor("unauthenticated", Role.VIEWER, Means.ANONYMOUS)
 
 
 class Guard:

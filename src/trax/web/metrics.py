@@ -46,7 +46,7 @@ class PrometheusMetrics:
         self._lock = asyncio.Lock()
         self._text = b""
         self._read_at: float | None = None
-        self._tallied_to: datetime | None = None
+        self._totals_until: datetime | None = None
         self._ended: defaultdict[str, RunTotals] = defaultdict(RunTotals)
 
     async def text(self) -> bytes:
@@ -58,8 +58,8 @@ class PrometheusMetrics:
 
     async def _read(self) -> bytes:
         store = await self._app.parts.store.open()
-        readings = await store.ask(_read_gauges, store, self._tallied_to)
-        self._tallied_to = readings.tallied_to
+        readings = await store.ask(_read_gauges, store, self._totals_until)
+        self._totals_until = readings.totals_until
         for train, sums in readings.ended:
             self._ended[train] += sums
         current = await status(self._app.parts.store, self._app.parts.live)
@@ -94,8 +94,8 @@ class _ReadMetrics(Collector):
         return self._metrics
 
 
-def _read_gauges(connection: Connection, store: Store, tallied_to: datetime | None) -> Gauges:
-    return load_gauges(connection, now=store.now(connection), tallied_to=tallied_to)
+def _read_gauges(connection: Connection, store: Store, totals_until: datetime | None) -> Gauges:
+    return load_gauges(connection, now=store.now(connection), totals_until=totals_until)
 
 
 def _store_metrics(readings: Gauges, current: Status) -> Iterator[Metric]:

@@ -81,21 +81,21 @@ class HeadersOnly:
 
     def __init__(self, send: Send) -> None:
         self._send = send
-        self._begun = asyncio.Event()
-        self._has_asked = False
+        self._headers_sent = asyncio.Event()
+        self._is_request_sent = False
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             await self._send(message)
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
-            self._begun.set()
+            self._headers_sent.set()
 
     async def receive(self) -> Message:
         """An empty body, then a disconnect once the headers are sent."""
-        if not self._has_asked:
-            self._has_asked = True
+        if not self._is_request_sent:
+            self._is_request_sent = True
             return {"type": "http.request", "body": b"", "more_body": False}
-        await self._begun.wait()
+        await self._headers_sent.wait()
         return {"type": "http.disconnect"}
 
 

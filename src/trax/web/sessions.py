@@ -127,12 +127,12 @@ def _proof(secret: str, user: User) -> str:
 
 def cookie(request: Request, name: str, value: str, *, seconds: int | None = None) -> str:
     """Format a cookie scoped to the mount path, HttpOnly and SameSite=Lax."""
-    words = [f"{name}={value}", f"Path={request.scope.get('root_path') or '/'}", "HttpOnly", "SameSite=Lax"]
+    parts = [f"{name}={value}", f"Path={request.scope.get('root_path') or '/'}", "HttpOnly", "SameSite=Lax"]
     if seconds is not None:
-        words.append(f"Max-Age={seconds}")
+        parts.append(f"Max-Age={seconds}")
     if request.scope.get("scheme") == "https":
-        words.append("Secure")
-    return "; ".join(words)
+        parts.append("Secure")
+    return "; ".join(parts)
 
 
 FIELD: Final = "csrf_token"

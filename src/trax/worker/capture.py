@@ -88,7 +88,7 @@ class Capture(logging.Handler):
         self._is_ours = is_ours
         self.waiting: deque[CapturedLine] = deque()
         self.dropped: Counter[int] = Counter()
-        self._guard = Lock()
+        self._lock = Lock()
         self._level_filter: _OriginalLevelFilter | None = None
         self.is_attached = False
 
@@ -120,20 +120,20 @@ class Capture(logging.Handler):
             logging.lastResort.handle(record)  # pyright: ignore[reportOptionalMemberAccess]
         run = current()
         if run is not None and self._is_wanted(record) and self._is_ours(run):
-            caught = _build_line(run.metadata_id, record, run.secret_words)
-            with self._guard:
-                self._append(caught)
+            line = _build_line(run.metadata_id, record, run.secret_words)
+            with self._lock:
+                self._append(line)
 
     def take(self) -> list[CapturedLine]:
         """Remove and return the buffered lines; for each run that lost lines, add one that says how many."""
-        with self._guard:
-            caught, self.waiting = list(self.waiting), deque()
+        with self._lock:
+            lines, self.waiting = list(self.waiting), deque()
             dropped, self.dropped = self.dropped, Counter()
-        return caught + [_drop_notice(metadata_id, count) for metadata_id, count in dropped.items()]
+        return lines + [_drop_notice(metadata_id, count) for metadata_id, count in dropped.items()]
 
     def put_back(self, lines: Iterable[CapturedLine]) -> None:
         """Put lines that could not be written back at the front of the buffer."""
-        with self._guard:
+        with self._lock:
             later, self.waiting = self.waiting, deque()
             for one in (*lines, *later):
                 self._append(one)

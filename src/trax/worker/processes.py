@@ -66,8 +66,8 @@ class CpuProcess:
                 match self._receive():
                     case RunEnded(outcome):
                         return unpack_outcome(outcome)
-                    case WorkerRequest() as asked:
-                        self._handle_request(asked, handlers)
+                    case WorkerRequest() as child_request:
+                        self._handle_request(child_request, handlers)
                     case ProcessReady():
                         self._is_ready = True
                     case _:

@@ -116,17 +116,17 @@ class RunLog:
             yield None
             return
         ended = [self._ended[run_id] for run_id in ids if run_id in self._ended]
-        caught = self._capture.take()
-        words = FinalBatch(caught, ended)
+        lines = self._capture.take()
+        batch = FinalBatch(lines, ended)
         try:
-            yield words
+            yield batch
         except BaseException:
-            self._capture.put_back(caught)
+            self._capture.put_back(lines)
             raise
         for one in ended:
             self._ended.pop(one.metadata_id, None)
-        self._deferred += words.deferred
-        if words.deferred and self._writer is not None:
+        self._deferred += batch.deferred
+        if batch.deferred and self._writer is not None:
             self._writer.wake()
 
     def write(self, *, older_than_seconds: float = 0.0) -> None:
@@ -144,11 +144,13 @@ class RunLog:
             for one in running
             if one.state != one.saved_state and one.seconds >= older_than_seconds
         ]
-        asked = [one.metadata_id for one in running if not one.is_held] if self._is_cancel_check_due() else []
-        if not (changed or asked or self._has_lines):
+        ids_to_check = (
+            [one.metadata_id for one in running if not one.is_held] if self._is_cancel_check_due() else []
+        )
+        if not (changed or ids_to_check or self._has_lines):
             return
-        with self.final_batch(()) as words:
-            written, to_stop = store.run(_write, store, [one for one, _ in changed], words, asked)
+        with self.final_batch(()) as batch:
+            written, to_stop = store.run(_write, store, [one for one, _ in changed], batch, ids_to_check)
         for one, state in changed:
             if one.metadata_id in written:
                 one.saved_state = state

@@ -418,11 +418,13 @@ class ClaimTracker:
     def orphans(self, held_ids: Iterable[int], snapshot: ClaimSnapshot) -> set[int]:
         """The ids of runs that belong to this worker in the database but will never run here."""
         unknown = [run_id for run_id in held_ids if run_id not in snapshot.known_ids]
-        seen = self._suspects
+        suspects = self._suspects
         orphans = {
-            run_id for run_id in unknown if run_id in seen and seen[run_id] <= snapshot.finished_claims
+            run_id
+            for run_id in unknown
+            if run_id in suspects and suspects[run_id] <= snapshot.finished_claims
         }
-        self._suspects = {run_id: seen.get(run_id, self._started_claims) for run_id in unknown}
+        self._suspects = {run_id: suspects.get(run_id, self._started_claims) for run_id in unknown}
         return orphans
 
 

@@ -49,17 +49,17 @@ class Crontab:
         """
         reading, errors = self, list[str]()
         for number, line in enumerate(text.splitlines(), start=1):
-            words = line.strip()
-            if not words or words.startswith("#"):
+            line_text = line.strip()
+            if not line_text or line_text.startswith("#"):
                 continue
-            if (assigned := ASSIGNMENT.match(words)) is not None:
+            if (assigned := ASSIGNMENT.match(line_text)) is not None:
                 name = assigned[1] or assigned[2] or assigned[3]
                 reading = replace(reading, environment={**reading.environment, name: _unquote(assigned[4])})
                 continue
             try:
-                found = reading.entry(words)
+                found = reading.entry(line_text)
             except DefinitionError as error:
-                errors.append(f"line {number} of the crontab, {words!r}: {error}")
+                errors.append(f"line {number} of the crontab, {line_text!r}: {error}")
                 continue
             if found.theirs == ():
                 never = f"line {number} never runs: there is no such day; runs on demand only"
@@ -68,10 +68,10 @@ class Crontab:
         if errors:
             raise DefinitionError("\n".join(errors))
 
-    def entry(self, words: str) -> ImportedJob:
+    def entry(self, line_text: str) -> ImportedJob:
         """Parse one line: schedule, user if there is one, and command."""
-        count = 1 if words.startswith("@") else FIELDS
-        parts = words.split(None, count + self.has_users)
+        count = 1 if line_text.startswith("@") else FIELDS
+        parts = line_text.split(None, count + self.has_users)
         if len(parts) <= count + self.has_users:
             raise DefinitionError("there is no command" + (" after the user" if self.has_users else ""))
         written, command = " ".join(parts[:count]), _command(parts[-1], self.environment)

@@ -243,7 +243,7 @@ class RunStream:
         self._sent = 0
         self._loop = asyncio.get_running_loop()
         self._lines: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._unsaid: bytes | None = None
+        self._unsent_event: bytes | None = None
         self.token = Cancellation()
         """Cancels the run when the caller disconnects."""
 
@@ -252,7 +252,7 @@ class RunStream:
 
     def progress(self, fraction: float, message: str | None) -> None:
         event = event_line("progress", [fraction, message])
-        self._unsaid = None if self._put(event) else event
+        self._unsent_event = None if self._put(event) else event
 
     @contextmanager
     def capture_logs(self) -> Generator[None]:
@@ -266,19 +266,19 @@ class RunStream:
 
     async def stream(self, work: Coroutine[Any, Any, bytes]) -> None:
         """Send lines until the work returns its last line, even after the caller has disconnected."""
-        doing = asyncio.create_task(work, name="trax http run")
-        doing.add_done_callback(lambda _: self._lines.put_nowait(None))
+        task = asyncio.create_task(work, name="trax http run")
+        task.add_done_callback(lambda _: self._lines.put_nowait(None))
         watching = asyncio.create_task(self._watch_caller(), name="trax http caller")
         try:
             await self._send({"type": "http.response.start", "status": 200, "headers": HEADERS})
             while (text := await self._next()) is not None:
                 await self._send({"type": "http.response.body", "body": self._sign(text), "more_body": True})
-            last = b"".join(map(self._sign, filter(None, (self._unsaid, doing.result()))))
+            last = b"".join(map(self._sign, filter(None, (self._unsent_event, task.result()))))
             await self._send({"type": "http.response.body", "body": last, "more_body": False})
         finally:
             self.token.cancel("the caller no longer reads the response")  # no effect on a run that has ended
             watching.cancel()
-            await asyncio.wait([doing, watching])
+            await asyncio.wait([task, watching])
 
     def _sign(self, line_bytes: bytes) -> bytes:
         """Sign with the line number, so that a changed, missing or moved line is detected."""

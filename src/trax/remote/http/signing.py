@@ -97,8 +97,8 @@ class CallVerifier:
 
     def __init__(self, keys: Mapping[str, bytes], *, max_nonces: int = MAX_NONCES) -> None:
         self._keys = keys
-        self._remembered = max_nonces
-        self._seen: dict[str, dict[int, set[str]]] = {key: {} for key in keys}
+        self._max_nonces = max_nonces
+        self._nonces: dict[str, dict[int, set[str]]] = {key: {} for key in keys}
 
     def verify(self, headers: Mapping[str, str], method: str, path: str, *, now: float) -> ResponseKey:
         """Verify a call; returns the key for its response. The same call is rejected next time."""
@@ -116,16 +116,16 @@ class CallVerifier:
 
     def _remember(self, key: str, moment: int, nonce: str, now: float) -> None:
         """Keep the nonce, in buckets by signed timestamp: a replay falls into the same bucket."""
-        buckets = self._seen[key]
+        buckets = self._nonces[key]
         oldest = (now - WINDOW_SECONDS) // BUCKET_SECONDS
         for bucket in [bucket for bucket in buckets if bucket < oldest]:
             del buckets[bucket]
-        seen = buckets.setdefault(moment // BUCKET_SECONDS, set())
-        if nonce in seen:
+        nonces = buckets.setdefault(moment // BUCKET_SECONDS, set())
+        if nonce in nonces:
             raise CallDenied(409, "replay: this call was accepted before")
-        if sum(map(len, buckets.values())) >= self._remembered:
+        if sum(map(len, buckets.values())) >= self._max_nonces:
             raise CallDenied(429, "too many calls; retry in 1 min")
-        seen.add(nonce)
+        nonces.add(nonce)
 
 
 def check_body(headers: Mapping[str, str], body: bytes) -> None:

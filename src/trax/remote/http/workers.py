@@ -82,7 +82,7 @@ class HttpWorkers:
         self._concurrency = concurrency
         self._run_timeout = run_timeout
         self._receiver: Receiver | None = None
-        self._far = EndpointClient(
+        self._endpoint = EndpointClient(
             url=url,
             key=validate_key(key),
             secret=secret_bytes(secret),
@@ -92,7 +92,7 @@ class HttpWorkers:
         )
 
     def __repr__(self) -> str:
-        return f"HttpWorkers({self._far.address!r}, name={self.name!r}, mode={self.mode!r})"
+        return f"HttpWorkers({self._endpoint.address!r}, name={self.name!r}, mode={self.mode!r})"
 
     @property
     def keeps_records(self) -> bool:
@@ -102,7 +102,7 @@ class HttpWorkers:
     @asynccontextmanager
     async def lifespan(self, receiver: Callable[..., Any]) -> AsyncGenerator[Receiver | None]:
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self._far.open())
+            await stack.enter_async_context(self._endpoint.open())
             if not self.keeps_records:
                 far_side = receiver(concurrency=self._concurrency, executor=self)
                 self._receiver = await stack.enter_async_context(far_side)
@@ -115,7 +115,7 @@ class HttpWorkers:
         """Offer the runs, or have them claimed; returns a result for each."""
         operation = "take-up" if self.keeps_records else "offer"
         runs = [{"metadata_id": run.metadata_id, "train": run.train} for run in batch]
-        answer = await self._far.post(operation, json.dumps({"runs": runs}).encode())
+        answer = await self._endpoint.post(operation, json.dumps({"runs": runs}).encode())
         if not answer.is_success:
             return [Refused(answer.description)] * len(batch)
         answers = _parse_results(answer.text, len(batch))
@@ -163,7 +163,7 @@ class HttpWorkers:
             raise
         except TimeoutError:
             return Cancelled(
-                f"timed out: {self._far.address} took longer than {format_duration(allowed)}",
+                f"timed out: {self._endpoint.address} took longer than {format_duration(allowed)}",
                 timed_out=True,
             )
 
@@ -177,7 +177,7 @@ class HttpWorkers:
         *,
         decode: Callable[[Train[Any, Any], str], Any],
     ) -> Outcome[Any]:
-        async with self._far.stream(operation, body) as lines:
+        async with self._endpoint.stream(operation, body) as lines:
             async for line in lines:
                 message = _parse_object(line)
                 outcome = parse_outcome(
@@ -186,7 +186,7 @@ class HttpWorkers:
                 if outcome is not None:
                     return outcome
                 await _relay_events(message, handlers)
-        raise RemoteLost(f"{self._far.address} ended its response before the run ended")
+        raise RemoteLost(f"{self._endpoint.address} ended its response before the run ended")
 
 
 def _refusal(taken: bool | TraxError) -> SubmissionResult:  # noqa: FBT001

@@ -70,7 +70,7 @@ class RayWorkers:
             raise DefinitionError(f"RayWorkers needs an app such as 'jobs:app' (got {format_value(app)})")
         self.name = name
         self.timeout = timeout
-        self._resources = {train: dict(words) for train, words in (resources or {}).items()}
+        self._resources = {train: dict(amounts) for train, amounts in (resources or {}).items()}
         self._calling = Lock()
         self._link: DriverLink | None = None
         self._address = address

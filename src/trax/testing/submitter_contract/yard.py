@@ -94,8 +94,8 @@ class ScenarioHarness:
         """The events so far, in order, of one job or of all."""
         if not self.site.log.exists():
             return []
-        words = [line.split() for line in self.site.log.read_text(encoding="utf-8").splitlines()]
-        lines = [JobEvent(event, int(run_id), job, int(pid)) for event, run_id, job, pid in words]
+        fields = [line.split() for line in self.site.log.read_text(encoding="utf-8").splitlines()]
+        lines = [JobEvent(event, int(run_id), job, int(pid)) for event, run_id, job, pid in fields]
         return [line for line in lines if name in {None, line.name}]
 
     async def records(self, name: str | None = None) -> list[Metadata]:

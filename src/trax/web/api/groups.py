@@ -64,5 +64,5 @@ async def trigger_group(context: InjectedContext, name: GroupName) -> Response:
 @router.post("/{name:name}/cancel", response_model=CancelledIds)
 async def cancel_group(context: InjectedContext, name: GroupName) -> Response:
     """Cancel all executions of the group that are in progress."""
-    asked = await context.app.groups.cancel(name)
-    return cancel_response(CancelledIds(cancelled=list(asked)))
+    run_ids = await context.app.groups.cancel(name)
+    return cancel_response(CancelledIds(cancelled=list(run_ids)))

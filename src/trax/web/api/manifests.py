@@ -103,8 +103,8 @@ async def trigger_manifest(
 @router.post("/{external_id:name}/cancel", response_model=CancelledIds)
 async def cancel_manifest(context: InjectedContext, external_id: ExternalId) -> Response:
     """Cancel the executions of a manifest that are in progress."""
-    asked = await context.app.manifests.cancel(external_id)
-    return cancel_response(CancelledIds(cancelled=list(asked)))
+    run_ids = await context.app.manifests.cancel(external_id)
+    return cancel_response(CancelledIds(cancelled=list(run_ids)))
 
 
 @router.delete("/{external_id:name}", status_code=204)

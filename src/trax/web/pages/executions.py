@@ -180,7 +180,7 @@ class TimelineStep:
     name: str
     at: datetime
     after: timedelta | None = None
-    words: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,8 +217,8 @@ def _steps(run: Metadata, now: datetime) -> list[TimelineStep]:
         steps.append(TimelineStep(plain(run.state), run.ended_at, run.ended_at - since, "later"))
     elif run.state in ACTIVE:
         since = run.started_at or run.created_at
-        words = "so far" if run.started_at else "waiting for a worker"
-        steps.append(TimelineStep("now", now, max(now - since, timedelta()), words))
+        note = "so far" if run.started_at else "waiting for a worker"
+        steps.append(TimelineStep("now", now, max(now - since, timedelta()), note))
     return steps
 
 

@@ -206,12 +206,12 @@ class Preferences:
     @classmethod
     def of(cls, request: Request) -> Self:
         """Read the cookie; the query parameter `admin` takes precedence."""
-        words = dict(parse_qsl(request.cookies.get(PREFERENCES_COOKIE, "")))
-        admin = request.query_params.get("admin", words.get("admin", ""))
+        values = dict(parse_qsl(request.cookies.get(PREFERENCES_COOKIE, "")))
+        admin = request.query_params.get("admin", values.get("admin", ""))
         return cls(
             admin=admin == "1",
-            pace=_pace(words.get("pace", "")),
-            hidden=frozenset(words.get("hidden", "").split(".")) & frozenset(BLOCKS),
+            pace=_pace(values.get("pace", "")),
+            hidden=frozenset(values.get("hidden", "").split(".")) & frozenset(BLOCKS),
         )
 
     @classmethod

@@ -13,15 +13,15 @@ function ago(moment, now) {
   if (seconds < 1) return "now";
   const [name, size] = UNITS.find(([, size]) => seconds >= size);
   const count = Math.floor(seconds / size);
-  const said = `${count} ${name}${name === "day" && count > 1 ? "s" : ""}`;
-  return moment < now ? `${said} ago` : `in ${said}`;
+  const age = `${count} ${name}${name === "day" && count > 1 ? "s" : ""}`;
+  return moment < now ? `${age} ago` : `in ${age}`;
 }
 
 // Same format as the server: `Mon 16 Nov 05:30`, with seconds only if not zero.
 function short(moment) {
-  const said = Object.fromEntries(parts.formatToParts(moment).map(({ type, value }) => [type, value]));
-  const seconds = said.second === "00" ? "" : `:${said.second}`;
-  return `${said.weekday} ${said.day} ${said.month} ${said.hour}:${said.minute}${seconds}`;
+  const part = Object.fromEntries(parts.formatToParts(moment).map(({ type, value }) => [type, value]));
+  const seconds = part.second === "00" ? "" : `:${part.second}`;
+  return `${part.weekday} ${part.day} ${part.month} ${part.hour}:${part.minute}${seconds}`;
 }
 
 function tick() {
@@ -76,8 +76,8 @@ function count(form) {
     all.checked = boxes.length > 0 && chosen.length === boxes.length;
     all.indeterminate = chosen.length > 0 && !all.checked;
   }
-  const said = form.querySelector("[data-chosen]");
-  if (said) said.textContent = chosen.length ? `${chosen.length} chosen` : "Choose rows to act on them";
+  const summary = form.querySelector("[data-chosen]");
+  if (summary) summary.textContent = chosen.length ? `${chosen.length} chosen` : "Choose rows to act on them";
   for (const button of form.querySelectorAll("button[data-needs-rows]")) button.disabled = !chosen.length;
   for (const menu of form.querySelectorAll("details[data-needs-rows]")) {
     menu.inert = !chosen.length;

@@ -56,7 +56,7 @@ class Railway:
             for number in numbers:
                 await self.app.queue("divide", number)
             await h.run_until_idle()
-            await h.cycle("notebook")
+            await h.cycle("run_log")
 
 
 @pytest.fixture

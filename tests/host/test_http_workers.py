@@ -317,7 +317,7 @@ async def far(url: str, request: pytest.FixtureRequest) -> AsyncGenerator[Far]:
 async def test_a_run_leaves_the_same_record_wherever_it_is_kept(far: Far) -> None:
     record = await far.record("hello")
 
-    await far.h.cycle("notebook")
+    await far.h.cycle("run_log")
     lines = [line.message for line in await far.app.executions.logs(record.id)]
     assert (record.state, record.output, record.submitter) == (State.COMPLETED, 5, "http")
     assert record.worker is not None

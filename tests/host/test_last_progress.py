@@ -70,7 +70,7 @@ async def test_the_last_words_of_a_run_are_kept_though_somebody_holds_its_record
     async with Harness(app) as h:
         await app.queue(work, "x")
         await asyncio.gather(h.run_until_idle(), asyncio.to_thread(holder.let_go_when_waited_for))
-        await h.cycle("notebook")
+        await h.cycle("run_log")
         (run,) = await app.executions.list(train="work")
 
     assert (run.state, run.output) == ("completed", "x")

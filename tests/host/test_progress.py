@@ -50,13 +50,13 @@ def watched(h: Harness, seen: list[Metadata]) -> Any:
 
     @junction
     async def extract(number: int) -> str:
-        await h.cycle("notebook")
+        await h.cycle("run_log")
         seen.append(await record(h.app))
         return str(number)
 
     @junction
     async def load(text: str) -> int:
-        await h.cycle("notebook")
+        await h.cycle("run_log")
         seen.append(await record(h.app))
         return int(text)
 
@@ -135,7 +135,7 @@ async def test_a_run_says_how_far_it_has_come(h: Harness, queued: bool) -> None:
         assert at
         for done in range(1, 4):
             await at.progress(done / 4, f"{done} of 4 files")
-        await h.cycle("notebook")
+        await h.cycle("run_log")
         shown = await record(h.app)
         seen.append((shown.progress, shown.progress_message))
         await at.progress(1.0)
@@ -231,7 +231,7 @@ async def test_a_wish_from_another_server_reaches_a_run_without_a_worker(tmp_pat
         await started.wait()
         (waiting,) = await elsewhere.executions.list()
         await elsewhere.executions.cancel([waiting.id])
-        await h.cycle("notebook")
+        await h.cycle("run_log")
 
         with pytest.raises(RunCancelled, match="cancelled by request"):
             await running

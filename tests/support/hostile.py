@@ -54,6 +54,9 @@ DURATIONS: Final[tuple[Any, ...]] = (
 )
 NUMBERS: Final[tuple[Any, ...]] = (-1, 2**31, 2**63, 10**400, 10**5000, float("nan"), float("inf"), True, "1")
 
+MARKUP: Final = "\"'><img/src=x/onerror=alert(1)><script>alert(2)</script>{{7*7}}"
+"""Shown as it is, it would be a picture and a script."""
+
 IN_ADDRESSES: Final = (
     "%00",
     "a%00b",
@@ -78,6 +81,10 @@ IN_ADDRESSES: Final = (
     "..",
     "a%2Fb",
     "%D9%A1",
+    "%27%3B%20DROP%20TABLE%20trax_metadata%3B%20--",
+    "%27%20OR%20%271%27%3D%271",
+    "%22%27%3E%3Csvg%20onload%3Dalert%281%29%3E",
+    "%7B%7B7*7%7D%7D",
 )
 """Written as they stand in an address."""
 
@@ -101,6 +108,8 @@ IN_BODIES: Final[tuple[Any, ...]] = (
     "9999-12-31T23:59:59-12:00",
     "P99999999999D",
     "\u202e",
+    "'; DROP TABLE trax_metadata; --",
+    MARKUP,
 )
 """In the place of any field."""
 

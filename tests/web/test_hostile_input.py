@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from base64 import urlsafe_b64encode
+from datetime import timedelta
 from functools import cache
+from html import unescape
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pytest
 from pydantic import BaseModel
 from tests.support.control_room import OPERATOR, browser, control_room, railway
-from tests.support.hostile import BODIES, IN_ADDRESSES, IN_BODIES, IN_THE_WEB, sample
+from tests.support.hostile import BODIES, IN_ADDRESSES, IN_BODIES, IN_THE_WEB, MARKUP, sample
 from tests.support.visitor import Page
 
-from trax import Trax
+from trax import Retry, Trax, current, every, junction
 from trax.app.queue import enqueue_without_code
 from trax.settings import Settings
 from trax.web import Access, create
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
 
 JSON = {"Content-Type": "application/json"}
 FORM = {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin"}
+MOST_PAGES = 80
+LINK = re.compile(r'<a [^>]*?href="(/[^"#]*)')
 DIALECTS = pytest.mark.parametrize("url", ["memory", "postgresql"], indirect=True)
 THERE = {"external_id": "ada", "metadata_id": "1", "entry_id": "1", "dead_letter_id": "1", "audit_id": "1"}
 FILTERS = {
@@ -257,6 +262,7 @@ async def test_no_filter_of_a_page_breaks_it(room: ControlRoom, some: Some) -> N
                 answer = await room.api.get(f"{path}?{name}={value}")
 
                 assert answer.status_code in {200, 404, 422}, (path, name, value, answer.text[:2000])
+                assert not has_markup(answer), (path, name, value)
 
 
 @DIALECTS
@@ -266,6 +272,7 @@ async def test_no_address_of_a_page_breaks_it(room: ControlRoom, some: Some) -> 
         answer = await room.api.get(path)
 
         assert answer.status_code in {200, 404, 405, 422}, (path, answer.text[:2000])
+        assert not has_markup(answer), path
 
 
 @DIALECTS
@@ -284,6 +291,58 @@ async def test_no_field_of_a_form_breaks_its_page(url: str, some: Some) -> None:
                     answer = await reader.post(path, content=body, headers=FORM)
                     where = (path, name, value[:100], answer.status_code)
                     assert answer.status_code in {200, 303, 404, 422}, where
+                    assert not has_markup(answer), where
+
+
+@DIALECTS
+async def test_markup_in_any_stored_text_is_escaped_on_every_page(url: str) -> None:
+    """Each page that a link leads to, and each filter that a link has."""
+    app = Trax(url)
+
+    @junction
+    async def serve(name: str) -> str:
+        logging.getLogger("bar" + MARKUP).warning(MARKUP)
+        run = current()
+        assert run
+        await run.progress(0.5, MARKUP)
+        if name.endswith("!"):
+            raise type(MARKUP, (ValueError,), {})(MARKUP)
+        return name
+
+    train = app.train(
+        "serve<script>alert(1)</script>", serve, retry=Retry(max_retries=0), group="bar" + MARKUP
+    )
+    app.schedule(train, "ada" + MARKUP, MARKUP, every(hours=1), group="bar" + MARKUP)
+    async with control_room(url, app=app) as room:
+        await app.queue(train, MARKUP + "!")
+        await room.harness.run_until_idle()
+        await room.harness.cycle("notebook")
+        await app.queue(train, MARKUP, unique=MARKUP, delay=timedelta(hours=1))
+        reason = {b"X-Reason": MARKUP.encode()}
+        note = {"ids": [1], "note": MARKUP}
+        assert (
+            await room.api.post("/api/v1/dead-letters/acknowledge", json=note, headers=reason)
+        ).status_code == 200
+
+        seen, wanted, shown = set[str](), ["/"], 0
+        while wanted and len(seen) < MOST_PAGES:
+            path = wanted.pop()
+            if path in seen:
+                continue
+            seen.add(path)
+            page = await room.api.get(path)
+            assert (page.status_code, has_markup(page)) == (200, False), path
+            shown += "&lt;img/src" in page.text
+            wanted += [unescape(link) for link in LINK.findall(page.text)]
+
+    assert len(seen) > 20
+    assert shown > 10
+
+
+def has_markup(answer: httpx2.Response) -> bool:
+    """Whether a page has a tag that came from outside."""
+    is_page = answer.headers.get("content-type", "").startswith("text/html")
+    return is_page and any(tag in answer.text for tag in ("<img/src", "<svg onload", "<script>alert"))
 
 
 @pytest.mark.parametrize(("fields", "status"), [(5_000, 200), (5_001, 413)])

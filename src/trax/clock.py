@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 if TYPE_CHECKING:
     import asyncio
+
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+    from pydantic_core.core_schema import CoreSchema
 
 Clock = Callable[[], datetime]
 """Returns the current time, aware and in UTC."""
@@ -123,3 +126,39 @@ def _sum_of(given: dict[str, float]) -> timedelta:
     if not given:
         raise KeyError
     return timedelta(**given)
+
+
+class _DurationSchema:
+    """How pydantic reads and writes a duration: as `parse_duration` and `format_duration` do."""
+
+    @staticmethod
+    def __get_pydantic_core_schema__(source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        from pydantic_core import core_schema
+
+        as_text = core_schema.plain_serializer_function_ser_schema(
+            format_duration, return_schema=core_schema.str_schema(), when_used="json-unless-none"
+        )
+        return core_schema.no_info_before_validator_function(
+            _parse_value, handler(source), serialization=as_text
+        )
+
+    @staticmethod
+    def __get_pydantic_json_schema__(_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        text = {"type": "string", "examples": ["90 s", "25 min", "1h30m", "PT20M"]}
+        if handler.mode == "serialization":
+            return {"type": "string", "examples": ["1 min 30 s", "25 min", "250 ms"]}
+        return {"anyOf": [text, {"type": "number", "description": "In seconds."}]}
+
+
+def _parse_value(value: Any) -> Any:
+    """Text in any form of `parse_duration`; pydantic takes a number as seconds."""
+    from pydantic_core import PydanticCustomError
+
+    try:
+        return parse_duration(value) if isinstance(value, str) else value
+    except ValueError as error:
+        raise PydanticCustomError("duration", "{expected}", {"expected": str(error)}) from None
+
+
+TextDuration = Annotated[timedelta, _DurationSchema]
+"""A duration of a setting, a record or a request; in JSON it is text."""

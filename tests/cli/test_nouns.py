@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
+from contextlib import closing
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -106,6 +108,18 @@ def test_a_train_is_queued_by_its_name_alone(operator: Operator, trains: Railway
 
     asyncio.run(trains.runs())
     assert operator.json("executions", "list", "--train", "greet")[0]["output"] == "Hello, Bob!"
+
+
+def test_a_job_is_queued_for_a_moment_with_a_time_limit(operator: Operator) -> None:
+    words = ("--at", "2027-03-01T12:00+01:00", "--timeout", "1h30m")
+    operator("queue", "add", "greet", '{"name": "Bob"}', *words)
+
+    entry = operator.json("queue", "list", "--status", "queued")[0]
+    with closing(sqlite3.connect(operator.url.removeprefix("sqlite:///"))) as connection:
+        (stored,) = connection.execute(
+            "SELECT timeout_seconds FROM trax_work_queue WHERE id = ?", [entry["id"]]
+        ).fetchone()
+    assert (entry["scheduled_at"], stored) == ("2027-03-01T11:00:00Z", 5400)
 
 
 def test_a_name_that_no_live_worker_knows_is_queued_with_a_warning(operator: Operator) -> None:

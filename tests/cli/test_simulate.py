@@ -68,12 +68,12 @@ def test_json_has_all_figures(capsys: pytest.CaptureFixture[str]) -> None:
 
     told = json.loads(out)
     by_name = {each["manifest"]: each for each in told["manifests"]}
-    assert (code, told["seed"], told["resolution"]) == (0, 7, "PT1S")
+    assert (code, told["seed"], told["resolution"]) == (0, 7, "1 s")
     assert told["trains"]["load"] == {
         "source": "default",
         "sampled_runs": 0,
-        "mean_seconds": 60.0,
-        "median_seconds": 60.0,
+        "mean": "1 min",
+        "median": "1 min",
         "failure_rate": 1.0,
     }
     assert (by_name["load-berlin"]["failures"], by_name["load-berlin"]["dead_letters"]) == (3, 1)

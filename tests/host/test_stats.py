@@ -132,8 +132,9 @@ async def test_durations_are_those_of_completed_runs(h: Yard) -> None:
     (job,) = await h.app.stats.durations()
 
     assert (job.train, job.runs, job.sampled_runs, job.exact) == ("job", 20, 20, True)
-    assert job.average_seconds == pytest.approx(10.5, abs=0.001)
-    assert job.p95_seconds == pytest.approx(19, abs=0.001)
+    assert job.average.total_seconds() == pytest.approx(10.5, abs=0.001)
+    assert job.p95 is not None
+    assert job.p95.total_seconds() == pytest.approx(19, abs=0.001)
 
 
 async def test_failing_trains_say_how_often(h: Yard) -> None:

@@ -11,6 +11,7 @@ import pytest
 from trax import Trax, every
 from trax.app.manifests import Manifests
 from trax.cli import audit, dead_letters, executions, groups, manifests, queue, sessions, status
+from trax.engine.enqueue import QueueKeywords
 from trax.records.listing import ChangedIds
 from trax.schedule.builder import Cursor
 from trax.testing import Harness
@@ -22,6 +23,7 @@ from trax.web.api.paging import ListQueryByName
 from trax.web.api.queue import EntryListQuery
 from trax.web.api.sessions import SessionListQuery
 from trax.web.api.stats import WorkerListQuery
+from trax.web.api.trains import QueueRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,6 +78,15 @@ def test_a_list_has_the_same_filters_in_python_commands_and_http(noun: str) -> N
 
     assert in_command == in_python | paging | {"count"}
     assert in_http == in_python | paging | {"total"}
+
+
+def test_a_job_is_queued_with_the_same_options_in_python_commands_and_http() -> None:
+    in_python = set(QueueKeywords.__annotations__) - {"connection", "retry"}
+    in_command = set(inspect.signature(queue.add).parameters)
+    in_http = set(QueueRequest.model_fields)
+
+    assert in_command == in_python | {"train", "value", "app", "reason", "database_url", "as_json"}
+    assert in_http == in_python | {"input"}
 
 
 @pytest.mark.parametrize("verb", ["schedule", "schedule_many", "schedule_once"])

@@ -21,7 +21,13 @@ UNITS = {
     "s": timedelta(seconds=1),
 }
 REQUIRED = object()
-SPELLED_OUT = {"In_co": "Any", "OnMisfire": "str | Misfire", "Start": "str", "Hook": "Callable"}
+SPELLED_OUT = {
+    "In_co": "Any",
+    "OnMisfire": "str | Misfire",
+    "Start": "str",
+    "Hook": "Callable",
+    "TextDuration": "timedelta",
+}
 
 
 class Field(NamedTuple):

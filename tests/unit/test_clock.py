@@ -8,8 +8,9 @@ from datetime import timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
-from trax.clock import format_duration, is_set_within, parse_duration
+from trax.clock import TextDuration, format_duration, is_set_within, parse_duration
 
 
 async def test_an_event_is_waited_for_so_long() -> None:
@@ -119,3 +120,10 @@ def test_other_text_is_refused_with_the_forms(text: str) -> None:
 @given(st.timedeltas(timedelta(days=-30_000), timedelta(days=30_000)))
 def test_what_is_written_is_read_again(duration: timedelta) -> None:
     assert parse_duration(format_duration(duration)) == duration
+
+
+@pytest.mark.parametrize("value", ["90s", "1m30s", "PT1M30S", "0:01:30", 90, timedelta(seconds=90)])
+def test_a_field_accepts_every_form_of_a_duration_and_json_has_one(value: object) -> None:
+    field = TypeAdapter(TextDuration)
+
+    assert field.dump_json(field.validate_python(value)) == b'"1 min 30 s"'

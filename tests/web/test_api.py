@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -64,8 +66,16 @@ async def test_a_queued_train_runs_and_its_record_can_be_read(room: ControlRoom)
     assert (run["state"], run["output"], run["priority"]) == ("completed", "Eve has 2", 7)
 
 
-async def test_a_delayed_entry_waits_for_its_moment(room: ControlRoom) -> None:
-    body = {"input": {"customer": "Eve"}, "delay_seconds": 90}
+def test_durations_are_text_in_all_of_the_document() -> None:
+    document = json.dumps(create(railway("memory://")).openapi())
+
+    assert '"format": "duration"' not in document
+    assert re.findall(r'"\w+_seconds"', document) == []
+
+
+@pytest.mark.parametrize("delay", ["90s", "1m30s", "PT1M30S", 90])
+async def test_a_delayed_entry_waits_for_its_moment(room: ControlRoom, delay: str | float) -> None:
+    body = {"input": {"customer": "Eve"}, "delay": delay, "timeout": "25 min"}
 
     entry = await room.post("/trains/serve_coffee/queue", body, status=201)
 
@@ -83,11 +93,12 @@ async def test_input_that_the_train_refuses_is_told_field_by_field(room: Control
 
 
 async def test_a_body_with_several_mistakes_names_each(room: ControlRoom) -> None:
-    body: dict[str, Any] = {"input": {}, "priority": 99, "delay_seconds": -1, "typo": True}
+    body: dict[str, Any] = {"input": {}, "priority": 99, "delay": -1, "timeout": "soon", "typo": True}
 
     told = await room.post("/trains/serve_coffee/queue", body, status=422)
 
-    assert {field["path"] for field in told["fields"]} == {"body.priority", "body.delay_seconds", "body.typo"}
+    assert {field["path"] for field in told["fields"]} == {f"body.{name}" for name in body if name != "input"}
+    assert "expected a duration such as 90s" in str(told["fields"])
 
 
 async def test_a_train_can_be_run_here_and_now(room: ControlRoom) -> None:
@@ -206,7 +217,7 @@ async def test_administrative_runs_are_hidden_unless_wanted(room: ControlRoom) -
 
 async def test_a_manifest_is_paused_triggered_and_resumed(room: ControlRoom) -> None:
     paused = await room.post("/manifests/ada/disable")
-    entry = await room.post("/manifests/ada/trigger", {"delay_seconds": 60}, status=201)
+    entry = await room.post("/manifests/ada/trigger", {"delay": 60}, status=201)
     resumed = await room.post("/manifests/ada/enable")
 
     assert (paused["enabled"], resumed["enabled"]) == (False, True)

@@ -266,7 +266,7 @@ def test_kinds_without_number_are_one_kind_in_the_end(caplog: pytest.LogCaptureF
 
 
 def test_limits_come_from_the_environment() -> None:
-    found = WebLimits.from_environment({"TRAX_WEB_CONNECTIONS": "7", "TRAX_WEB_HEAD_SECONDS": "0.5"})
+    found = WebLimits.from_environment({"TRAX_WEB_CONNECTIONS": "7", "TRAX_WEB_HEAD_SECONDS": "500ms"})
 
     assert found == WebLimits(connections=7, head_seconds=0.5)
 
@@ -283,7 +283,7 @@ def test_limits_come_from_the_environment() -> None:
     ],
 )
 def test_a_limit_that_cannot_be_kept_is_refused_with_its_value(variable: str, value: str) -> None:
-    with pytest.raises(DefinitionError, match=r"must be a (whole )?number above 0 \(got"):
+    with pytest.raises(DefinitionError, match=r"must be a (number|whole number|duration) above 0.* \(got"):
         WebLimits.from_environment({variable: value})
 
 

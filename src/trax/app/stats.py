@@ -9,6 +9,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 from trax.app.lists import parse_choice
+from trax.bounds import duration_within_bounds
 from trax.errors import NotFound
 from trax.records.metadata import ADMINISTRATIVE_PREFIX
 from trax.records.stats import (
@@ -326,8 +327,8 @@ def train_duration(train: str, totals: RunTotals, latest: Sequence[float]) -> Tr
     return TrainDuration(
         train=train,
         runs=totals.completed,
-        average_seconds=totals.seconds / totals.completed,
-        p95_seconds=latest[ceil(PERCENTILE * len(latest)) - 1] if latest else None,
+        average=duration_within_bounds(totals.seconds / totals.completed),
+        p95=duration_within_bounds(latest[ceil(PERCENTILE * len(latest)) - 1]) if latest else None,
         sampled_runs=len(latest),
         exact=len(latest) >= totals.completed,
     )

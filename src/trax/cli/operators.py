@@ -58,14 +58,35 @@ Delay = Annotated[
 ]
 
 
+TimeLimit = Annotated[
+    timedelta | None, Parameter(help=f"How long it may run, such as {DURATION_FORMS}.", converter=parse_delay)
+]
+
+
+def _parse_at(_type: object, tokens: Sequence[Token]) -> datetime:
+    try:
+        return _moment_in_utc(tokens[0].value.strip())
+    except (ValueError, OverflowError):
+        raise ValueError("expected a time such as 2027-03-01T12:00.") from None
+
+
+def _moment_in_utc(text: str) -> datetime:
+    """A time such as 2027-03-01T12:00, in UTC if it names no zone."""
+    moment = datetime.fromisoformat(text)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+At = Annotated[
+    datetime | None,
+    Parameter(help="Run at this time, in UTC if no zone is given: 2027-03-01T12:00.", converter=_parse_at),
+]
+
+
 def _parse_moment(_type: object, tokens: Sequence[Token]) -> datetime | timedelta:
-    """A time such as 2027-03-01T12:00, in UTC if it names no zone; or how long ago."""
+    """A time, or how long ago."""
     text = tokens[0].value.strip()
     try:
-        if "-" not in text[1:]:
-            return parse_duration(text)
-        moment = datetime.fromisoformat(text)
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        return _moment_in_utc(text) if "-" in text[1:] else parse_duration(text)
     except (ValueError, OverflowError):
         raise ValueError(
             f"expected a time such as 2027-03-01T12:00, or how long ago, such as {DURATION_FORMS}."

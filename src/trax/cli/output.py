@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 
 from trax.clock import format_duration, utc_now
 from trax.escapes import visible_json, visible_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
 
 def moment(value: datetime, now: datetime) -> str:
@@ -77,7 +78,22 @@ def show_one(record: Any, *, as_json: bool) -> None:
 def show_json(value: Any) -> None:
     from pydantic_core import to_json
 
-    say(visible_json(to_json(value, indent=2).decode()))
+    say(visible_json(to_json(_with_texts(value), indent=2).decode()))
+
+
+def _with_texts(value: Any) -> Any:
+    """A value with all its durations as text."""
+    match value:
+        case timedelta():
+            return format_duration(value)
+        case Mapping():
+            return {name: _with_texts(inner) for name, inner in cast("Mapping[Any, Any]", value).items()}
+        case list() | tuple():
+            return [_with_texts(inner) for inner in cast("Sequence[Any]", value)]
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            return {each.name: _with_texts(getattr(value, each.name)) for each in fields(value)}
+        case _:
+            return value
 
 
 def say(text: str) -> None:
@@ -107,7 +123,7 @@ def format_value(value: Any) -> str:
         case _:
             from pydantic_core import to_json
 
-            return to_json(value).decode()
+            return to_json(_with_texts(value)).decode()
 
 
 def single_line(value: Any) -> str:

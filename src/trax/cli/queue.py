@@ -14,6 +14,7 @@ from trax.cli.operators import (
     After,
     AppOption,
     AsJson,
+    At,
     Before,
     CountOnly,
     DatabaseUrl,
@@ -27,6 +28,7 @@ from trax.cli.operators import (
     OfManifest,
     OfTrain,
     Reason,
+    TimeLimit,
     operate,
     report_cancelled,
     show_records,
@@ -66,8 +68,10 @@ def add(
     priority: Annotated[int | None, Parameter(help="0 to 31; the highest runs first.")] = None,
     group: Annotated[str | None, Parameter(help="The group whose limit applies.")] = None,
     delay: Delay = None,
+    at: At = None,
     unique: Annotated[str | None, Parameter(help="A key that only one unfinished job may have.")] = None,
     max_retries: Annotated[int | None, Parameter(help="How often to retry it if it fails.")] = None,
+    timeout: TimeLimit = None,
     app: AppOption = None,
     reason: Reason = None,
     database_url: DatabaseUrl = None,
@@ -83,8 +87,10 @@ def add(
         "priority": priority,
         "group": group,
         "delay": delay,
+        "at": at,
         "unique": unique,
         "max_retries": max_retries,
+        "timeout": timeout,
     }
     enqueue = _enqueue_call(train, _parse_input(value), options, has_code=app is not None)
     entry, warning = operate(database_url, enqueue, app=app, reason=reason)

@@ -248,8 +248,8 @@ def _train(model: TrainModel) -> dict[str, Any]:
     return {
         "source": model.source,
         "sampled_runs": len(model.seconds) if model.source == "history" else 0,
-        "mean_seconds": round(mean(model.seconds), 3),
-        "median_seconds": round(median(model.seconds), 3),
+        "mean": timedelta(seconds=round(mean(model.seconds), 3)),
+        "median": timedelta(seconds=round(median(model.seconds), 3)),
         "failure_rate": round(model.failure_rate, 4),
     }
 
@@ -306,14 +306,13 @@ def _show_trains(forecast: Forecast) -> None:
         names = ", ".join(guessed[:NAMED]) + (f" and {more} more" if more > 0 else "")
         say(
             f"\nTrains without a completed run in the last 30 days: {names}. "
-            f"Their runs are assumed to take {_seconds_text(seconds)}; give --duration TRAIN=TIME."
+            f"Their runs are assumed to take {format_duration(seconds, units=2)}; give --duration TRAIN=TIME."
         )
 
 
 def _train_cells(model: TrainModel) -> tuple[str, ...]:
     known = _train(model)
-    took = (_seconds_text(known[name]) for name in ("mean_seconds", "median_seconds"))
-    return (*took, f"{model.failure_rate:.1%}")
+    return (_duration(known["mean"]), _duration(known["median"]), f"{model.failure_rate:.1%}")
 
 
 def _source(model: TrainModel) -> str:
@@ -338,10 +337,6 @@ def _moment(value: datetime | None) -> str:
 
 def _duration(value: timedelta | None) -> str:
     return "-" if value is None else format_duration(value, units=2)
-
-
-def _seconds_text(seconds: float) -> str:
-    return format_duration(seconds, units=2)
 
 
 Columns = tuple[tuple[str, Callable[[Any], str]], ...]

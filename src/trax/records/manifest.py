@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trax.bounds import LONGEST_DURATION
+from trax.clock import TextDuration
 from trax.records.states import ScheduleType
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Manifest:
     """From 0 to 31, within its group."""
     max_retries: int = 3
     """How many failed runs make a dead letter."""
-    timeout: timedelta | None = None
+    timeout: TextDuration | None = None
     """How long a run may take; None: the setting `default_job_timeout`."""
     depends_on: str | None = None
     """The external id of its parent: it runs after each success of the parent."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from trax.clock import TextDuration
 from trax.records.states import LogLevel, State
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ class JunctionTiming:
 
     name: str
     started_at: datetime
-    seconds: float
+    duration: TextDuration
 
 
 def timings_to_json(steps: Iterable[tuple[str, float, float]]) -> str:
@@ -159,7 +160,7 @@ def timings_from_json(text: str | None, started_at: datetime | None) -> tuple[Ju
         return ()
     try:
         return tuple(
-            JunctionTiming(str(name), started_at + timedelta(seconds=after), float(seconds))
+            JunctionTiming(str(name), started_at + timedelta(seconds=after), timedelta(seconds=seconds))
             for name, after, seconds in json.loads(text)
         )
     except (ArithmeticError, RecursionError, TypeError, ValueError):

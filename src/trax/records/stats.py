@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
+from trax.clock import TextDuration
 from trax.records.listing import Count
 from trax.records.manifest import ManifestGroup
 from trax.records.status import Status
@@ -95,8 +96,8 @@ class TrainDuration:
 
     train: str
     runs: int
-    average_seconds: float
-    p95_seconds: float | None
+    average: TextDuration
+    p95: TextDuration | None
     sampled_runs: int
     exact: bool = True
 

@@ -9,6 +9,8 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple, Self
 
+from trax.clock import TextDuration
+
 
 class WorkerKind(StrEnum):
     """The kind of process that a row in the table of workers describes."""
@@ -128,7 +130,7 @@ class WorkerView:
     """A worker, the time since its last heartbeat, and its first runs; `running` counts all its runs."""
 
     worker: WorkerRecord
-    silent_for: timedelta
+    silent_for: TextDuration
     is_lost: bool
     running: int
     jobs: tuple[RunningJob, ...] = ()

@@ -7,8 +7,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from trax.bounds import (
     LARGEST_COUNT,
@@ -18,7 +17,7 @@ from trax.bounds import (
     MAX_SLOTS,
     PRIORITY_MAX,
 )
-from trax.clock import format_duration, parse_duration
+from trax.clock import TextDuration, format_duration
 
 SECOND = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
@@ -63,14 +62,6 @@ def _format_bound(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else f"{value:,}"
 
 
-def _parse_time(value: Any) -> Any:
-    """`TRAX_DEFAULT_JOB_TIMEOUT=90` is in seconds, as a number is; all forms of `parse_duration` work."""
-    try:
-        return parse_duration(value) if isinstance(value, str) else value
-    except ValueError as error:
-        raise PydanticCustomError("duration", "{expected}", {"expected": str(error)}) from None
-
-
 def _split_names(value: Any) -> Any:
     """`TRAX_METADATA_CLEANUP_TRAINS=sync,load` are two names."""
     if value is None:
@@ -110,16 +101,11 @@ Boost = Annotated[
 ]
 LimitCount = Annotated[int, Field(ge=0, le=LARGEST_COUNT)]
 Multiplier = Annotated[float, Field(ge=1.0, le=LARGEST_MULTIPLIER, allow_inf_nan=False)]
-Time = Annotated[
-    timedelta,
-    BeforeValidator(_parse_time),
-    PlainSerializer(format_duration, return_type=str, when_used="json"),
-]
-LoopInterval = Annotated[Time, Field(ge=SECOND / 10, le=DAY)]
-HeartbeatInterval = Annotated[Time, Field(ge=SECOND / 10, le=HOUR)]
-GracePeriod = Annotated[Time, Field(ge=timedelta(0), le=DAY)]
-Duration = Annotated[Time, Field(gt=timedelta(0), le=LONGEST_DURATION)]
-Delay = Annotated[Time, Field(ge=timedelta(0), le=LONGEST_DURATION)]
+LoopInterval = Annotated[TextDuration, Field(ge=SECOND / 10, le=DAY)]
+HeartbeatInterval = Annotated[TextDuration, Field(ge=SECOND / 10, le=HOUR)]
+GracePeriod = Annotated[TextDuration, Field(ge=timedelta(0), le=DAY)]
+Duration = Annotated[TextDuration, Field(gt=timedelta(0), le=LONGEST_DURATION)]
+Delay = Annotated[TextDuration, Field(ge=timedelta(0), le=LONGEST_DURATION)]
 Word = Annotated[str, Field(max_length=LONGEST_NAME), AfterValidator(_check_printable)]
 Names = Annotated[tuple[Word, ...], BeforeValidator(_split_names), Field(max_length=MOST_NAMES)]
 Labels = Annotated[dict[Word, Word], BeforeValidator(_parse_labels), Field(max_length=MOST_NAMES)]

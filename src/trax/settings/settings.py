@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
-from trax.clock import format_duration
+from trax.clock import TextDuration, format_duration
 from trax.errors import InvalidSetting, did_you_mean, format_value, join_problems
 from trax.masking import HIDDEN, is_secret_name
 from trax.settings.kinds import (
@@ -40,7 +40,6 @@ from trax.settings.kinds import (
     NonNegative,
     SettingOrigin,
     Slots,
-    Time,
     Word,
 )
 
@@ -78,7 +77,7 @@ class Settings(BaseModel):
     """The maximum number of concurrent calls of each submitter, per server."""
     max_dispatch_attempts: NonNegative = 5
     """How often a hand-over may fail before the job is given up; 0: it is not retried."""
-    hand_over_timeout: Annotated[Time, Field(gt=timedelta(0), le=DAY)] = timedelta(seconds=30)
+    hand_over_timeout: Annotated[TextDuration, Field(gt=timedelta(0), le=DAY)] = timedelta(seconds=30)
     """How long a submitter may take to accept runs; after that the hand-over has failed."""
     dependent_priority_boost: Boost = 16
     """Added to the priority of a run that depends on another manifest."""
@@ -120,16 +119,16 @@ class Settings(BaseModel):
     """Whether the tables are only checked, and not migrated, when the database is opened."""
 
     # the database
-    database_connect_timeout: Annotated[Time, Effective.FIXED, Field(ge=2 * SECOND, le=HOUR)] = timedelta(
-        seconds=10
+    database_connect_timeout: Annotated[TextDuration, Effective.FIXED, Field(ge=2 * SECOND, le=HOUR)] = (
+        timedelta(seconds=10)
     )
     """How long connecting to PostgreSQL may take, for each IP address of the host."""
-    database_network_timeout: Annotated[Time, Effective.FIXED, Field(ge=SECOND, le=HOUR)] = timedelta(
+    database_network_timeout: Annotated[TextDuration, Effective.FIXED, Field(ge=SECOND, le=HOUR)] = timedelta(
         seconds=20
     )
     """How long PostgreSQL's host may not respond before a connection counts as lost."""
     database_statement_timeout: Annotated[
-        Annotated[Time, Field(ge=SECOND, le=DAY)] | None, Effective.FIXED
+        Annotated[TextDuration, Field(ge=SECOND, le=DAY)] | None, Effective.FIXED
     ] = timedelta(seconds=60)
     """How long a PostgreSQL statement may take, except in migrations, startup and cleanup; None: no limit."""
 
@@ -146,7 +145,7 @@ class Settings(BaseModel):
     """The longest wait of a worker before it tries again to claim runs."""
     heartbeat_interval: HeartbeatInterval = timedelta(seconds=5)
     """How often a worker sends a heartbeat."""
-    worker_lost_after: Annotated[Time, Field(ge=SECOND / 5, le=DAY)] = timedelta(seconds=20)
+    worker_lost_after: Annotated[TextDuration, Field(ge=SECOND / 5, le=DAY)] = timedelta(seconds=20)
     """After this time without a heartbeat a worker's runs fail; longer than `heartbeat_interval`."""
     shutdown_timeout: GracePeriod = timedelta(seconds=30)
     """How long a stopping worker waits for its runs to end before it returns them to the queue."""

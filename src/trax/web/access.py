@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import StrEnum
 from functools import partial
 from hashlib import sha256
@@ -75,7 +76,7 @@ MIN_SECRET_LENGTH: Final = 16
 
 CREATE_SECRET: Final = 'create one with: python -c "import secrets; print(secrets.token_urlsafe())"'  # noqa: S105
 
-SESSION_HOURS: Final = 12.0
+SESSION_LIFETIME: Final = timedelta(hours=12)
 
 
 class Role(StrEnum):
@@ -170,7 +171,7 @@ class Access:
     allow_anonymous: Role | bool = False
     """Allow unauthenticated access: as an operator (True), or in the given role."""
     secret: str | None = field(default=None, repr=False)
-    session_hours: float = SESSION_HOURS
+    session_lifetime: timedelta = SESSION_LIFETIME
     insecure_local: bool = False
     """Treat every process of this machine as an operator if it connects to a loopback address."""
     trusted_proxies: Sequence[str] = ()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from trax.clock import DURATION_FORMS, parse_duration
 from trax.errors import DefinitionError, format_value
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class WebLimits:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
-        """Read variables such as `TRAX_WEB_HEAD_SECONDS=5`; unset ones keep their default."""
+        """Read variables such as `TRAX_WEB_HEAD_SECONDS=5s`; unset ones keep their default."""
         variables = os.environ if environment is None else environment
         names = {field.name: f"{PREFIX}{field.name.upper()}" for field in fields(cls)}
         values: Any = {
@@ -83,11 +84,11 @@ def _file_limit() -> int | None:
 
 
 def _parse_number(environment: Mapping[str, str], variable: str) -> float:
-    """Parse a number; integers stay integers, since counts have no fractions."""
+    """Parse a number, or a duration in seconds; integers stay integers, since counts have no fractions."""
+    text, is_time = environment[variable], variable.endswith("_SECONDS")
     try:
-        value = float(environment[variable])
+        value = parse_duration(text).total_seconds() if is_time else float(text)
     except ValueError:
-        raise DefinitionError(
-            f"${variable} must be a number above 0 (got {format_value(environment[variable])})"
-        ) from None
+        kind = f"a duration above 0, such as {DURATION_FORMS}" if is_time else "a number above 0"
+        raise DefinitionError(f"${variable} must be {kind} (got {format_value(text)})") from None
     return int(value) if value.is_integer() else value

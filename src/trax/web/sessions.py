@@ -44,7 +44,7 @@ class BrowserSessions:
 
     @property
     def lifetime(self) -> timedelta:
-        return timedelta(hours=self.access.session_hours)
+        return self.access.session_lifetime
 
     async def begin(self, request: Request, name: str, user: User) -> str:
         """Begin a session after a correct password; returns the secret for the cookie."""

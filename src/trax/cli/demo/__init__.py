@@ -12,15 +12,16 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-from cyclopts import Parameter, validators
+from cyclopts import Parameter, Token, validators
 
 from trax.bounds import LONGEST_SECONDS
+from trax.cli.operators import parse_delay
 from trax.cli.options import LOOPBACK, PORT_RANGE, InsecureLocal
 from trax.clock import format_duration, utc_now
 from trax.errors import TraxError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from rich.console import Console
 
@@ -34,11 +35,17 @@ PIPE_WIDTH: Final = 110
 PIPE_SECONDS: Final = 20.0
 """How long it runs in a pipe: long enough for everything it announces to happen once."""
 
+
+def _parse_seconds(kind: object, tokens: Sequence[Token]) -> float:
+    return parse_delay(kind, tokens).total_seconds()
+
+
 Folder = Annotated[Path, Parameter(help="The folder for the demo's database.")]
 Seconds = Annotated[
     float | None,
     Parameter(
-        help="How long it runs; default: until Ctrl-C, or 20 seconds in a pipe.",
+        help="How long it runs, such as 90s or 5min; default: until Ctrl-C, or 20 s in a pipe.",
+        converter=_parse_seconds,
         validator=validators.Number(gt=0, lte=LONGEST_SECONDS),
     ),
 ]
@@ -91,7 +98,7 @@ async def _demonstrate(
     file = folder / "trax.db"
     made = build_company(f"sqlite:///{file}", folder, at=utc_now())
     console = _console()
-    length = "until Ctrl-C" if seconds is None else f"for {seconds:g} s"
+    length = "until Ctrl-C" if seconds is None else f"for {format_duration(seconds)}"
     console.print(f"The jobs of a small coffee company, {length}; an hour is shortened to a second.\n")
     _print_pairs(console, introduction(made))
     console.print()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
@@ -10,13 +9,13 @@ from starlette.responses import Response
 
 from trax.bounds import LONGEST_NAME
 from trax.records import Manifest, Reason, ScheduleType, WorkQueueEntry
+from trax.settings.kinds import Delay
 from trax.web.api.bodies import Body, CancelledIds, JsonRoute
 from trax.web.api.paging import (
     ApiPage,
     JsonWriter,
     ListQueryByName,
     NameQuery,
-    Seconds,
     load_page,
     mask_record,
 )
@@ -46,7 +45,7 @@ class ManifestListQuery(ListQueryByName):
 class TriggerRequest(Body):
     """An optional delay of the run."""
 
-    delay_seconds: Seconds | None = None
+    delay: Delay | None = None
 
 
 manifest_response, page_response = JsonWriter(Manifest), JsonWriter(ApiPage[Manifest])
@@ -94,9 +93,7 @@ async def trigger_manifest(
     context: InjectedContext, external_id: ExternalId, body: TriggerRequest | None = None
 ) -> Response:
     """Enqueue an extra run, now or after a delay, regardless of the schedule."""
-    seconds = body.delay_seconds if body else None
-    delay = None if seconds is None else timedelta(seconds=seconds)
-    queued = await context.app.manifests.trigger(external_id, delay=delay)
+    queued = await context.app.manifests.trigger(external_id, delay=body.delay if body else None)
     return entry_response(mask_record(queued, context.mask), 201)
 
 

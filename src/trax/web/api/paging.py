@@ -17,7 +17,6 @@ from trax.bounds import (
     LARGEST_COUNT,
     LARGEST_ID,
     LONGEST_NAME,
-    LONGEST_SECONDS,
     MOMENT_TEXT,
     PRIORITY_MAX,
     is_moment,
@@ -88,7 +87,6 @@ Moment = Annotated[AwareDatetime, AfterValidator(_check_moment)]
 Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
 WholeNumber = Annotated[int, Field(ge=0, le=LARGEST_COUNT)]
 Priority = Annotated[int, Field(ge=0, le=PRIORITY_MAX)]
-Seconds = Annotated[float, Field(ge=0, le=LONGEST_SECONDS)]
 WithTotal = Annotated[
     bool, Query(description="Also return the total: exact up to 10,000, above that an estimate.")
 ]

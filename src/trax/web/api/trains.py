@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Path
@@ -13,13 +12,15 @@ from starlette.responses import Response
 
 from trax.app.queue import enqueue_without_code, run_by_name
 from trax.bounds import LONGEST_NAME
+from trax.clock import TextDuration
 from trax.engine.enqueue import QueueKeywords
 from trax.errors import InvalidInput, NotFound, StoreError, TraxError
 from trax.records import Metadata, WorkQueueEntry
+from trax.settings.kinds import Delay, Duration
 from trax.train import Retry
 from trax.train.annotations import name_of
 from trax.web.api.bodies import Body, JsonRoute
-from trax.web.api.paging import JsonWriter, Moment, Name, Priority, Seconds, WholeNumber, mask_record
+from trax.web.api.paging import JsonWriter, Moment, Name, Priority, WholeNumber, mask_record
 from trax.web.context import InjectedContext
 from trax.web.problems import Refusal, problem
 
@@ -41,7 +42,7 @@ class TrainSummary:
     priority: int
     group: str | None
     max_retries: int | None
-    timeout: timedelta | None
+    timeout: TextDuration | None
     cpu: bool
     submitter: str | None
 
@@ -121,10 +122,11 @@ class QueueRequest(RunRequest):
 
     priority: Priority | None = None
     group: Name | None = None
-    delay_seconds: Seconds | None = None
+    delay: Delay | None = None
     at: Moment | None = None
     unique: Name | None = None
     max_retries: WholeNumber | None = None
+    timeout: Duration | None = None
 
 
 trains_response, train_response = JsonWriter(Trains), JsonWriter(TrainWithSchemas)
@@ -152,14 +154,14 @@ async def get_train(context: InjectedContext, name: TrainName) -> Response:
 @router.post("/{name:segment}/queue", response_model=WorkQueueEntry, status_code=201)
 async def queue_train(context: InjectedContext, name: TrainName, body: QueueRequest) -> Response:
     """Enqueue a job. Without the app's code the input is validated only by the worker."""
-    delay = None if body.delay_seconds is None else timedelta(seconds=body.delay_seconds)
     options: QueueKeywords = {
         "priority": body.priority,
         "group": body.group,
-        "delay": delay,
+        "delay": body.delay,
         "at": body.at,
         "unique": body.unique,
         "max_retries": body.max_retries,
+        "timeout": body.timeout,
     }
     queued = await enqueue(context.app, name, _input(context, body), options)
     return entry_response(mask_record(queued, context.mask), 201)

@@ -188,7 +188,7 @@ class JunctionBar:
     """A junction, with a bar that shows its share of the run."""
 
     name: str
-    seconds: float
+    duration: timedelta
     drawing: Markup
 
 
@@ -242,8 +242,8 @@ def _junctions(run: Metadata, end: datetime) -> list[JunctionBar]:
     drawn: list[JunctionBar] = []
     for timing in run.junctions:
         begin = (timing.started_at - run.started_at).total_seconds() / whole
-        stop = min(begin + timing.seconds / whole, 1.0)
+        stop = min(begin + timing.duration.total_seconds() / whole, 1.0)
         kind = "failed" if timing.name == run.failure_junction else "run"
-        stretch = Stretch(kind, min(max(begin, 0.0), 1.0), stop, f"{timing.name}: {span(timing.seconds)}")
-        drawn.append(JunctionBar(timing.name, timing.seconds, stretches([stretch], label=stretch.label)))
+        stretch = Stretch(kind, min(max(begin, 0.0), 1.0), stop, f"{timing.name}: {span(timing.duration)}")
+        drawn.append(JunctionBar(timing.name, timing.duration, stretches([stretch], label=stretch.label)))
     return drawn

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -158,11 +159,8 @@ def states_of(found: States) -> list[tuple[str, int]]:
 
 
 def duration_rows(found: Sequence[TrainDuration]) -> list[BarRow]:
-    longest = max((one.average_seconds for one in found), default=0.0) or 1.0
-    return [
-        BarRow(one, share(one.average_seconds / longest, "plain", label=span(one.average_seconds)))
-        for one in found
-    ]
+    longest = max((one.average for one in found), default=None) or timedelta(seconds=1)
+    return [BarRow(one, share(one.average / longest, "plain", label=span(one.average))) for one in found]
 
 
 def failure_rows(found: Sequence[FailingTrain]) -> list[BarRow]:

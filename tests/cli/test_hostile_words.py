@@ -161,3 +161,22 @@ def test_no_drawn_word_breaks_a_command(desk: Operator, monkeypatch: pytest.Monk
 
     story()
     assert_goes_on(desk)
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    ("command", "words", "reason"),
+    [
+        (("simulate",), ("--from=0001-01-01T00:00:00+14:00",), "from 1900-01-01 to 2999-12-31"),
+        (("simulate",), ("--from=9999-12-31T23:59:59-12:00",), "from 1900-01-01 to 2999-12-31"),
+        (("simulate",), ("--group=etl=" + "9" * 5000,), "give a number up to 2147483647"),
+        (("import", "apscheduler"), ("sqlite:///trax.db", "--table=\ud800"), "cannot be read as a job store"),
+    ],
+)
+def test_what_odd_words_have_broken_is_refused(
+    desk: Operator, command: tuple[str, ...], words: tuple[str, ...], reason: str
+) -> None:
+    told = desk.plainly(*command, *words)
+
+    assert problem_of(told) is None
+    assert (told.code != 0, reason in told.err) == (True, True), told.err

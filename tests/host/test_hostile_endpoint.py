@@ -142,7 +142,7 @@ def problem_of(status: int, answer: Any) -> str | None:
         case 200, {"failed": {"type": "InvalidInput", "message": str(reason)}}:
             return None if reason else "no reason"
         case ((400 | 401 | 404), {"error": str(reason)}):
-            is_clear = reason.isprintable() and 0 < len(reason) < LONGEST_REASON
+            is_clear = visible_text(reason) == reason and 0 < len(reason) < LONGEST_REASON
             return None if is_clear else f"unclear: {reason[:200]!r}"
         case _:
             return f"{status} {str(answer)[:300]}"
@@ -154,7 +154,9 @@ def written(value: Any) -> bytes:
 
 def assert_log_is_clear(caplog: pytest.LogCaptureFixture) -> None:
     assert [record for record in caplog.records if record.exc_info] == []
-    assert [line for line in caplog.messages if not line.isprintable() or len(line) > LONGEST_REASON] == []
+    assert [
+        line for line in caplog.messages if visible_text(line) != line or len(line) > LONGEST_REASON
+    ] == []
 
 
 def test_no_value_of_a_request_breaks_the_endpoint(far: FarSide, caplog: pytest.LogCaptureFixture) -> None:

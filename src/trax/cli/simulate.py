@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import Parameter, validators
 
-from trax.bounds import MAX_SLOTS
+from trax.bounds import LARGEST_COUNT, MAX_SLOTS, MOMENT_TEXT, is_moment
 from trax.cli.operators import AsJson, parse_delay, usage_error
 from trax.cli.options import AppName  # noqa: TC001 - cyclopts reads it
 from trax.cli.output import as_mapping, say, show_json, show_rows
 from trax.cli.settings import parse_assignment
 from trax.clock import DURATION_FORMS, format_duration, parse_duration
-from trax.errors import TraxError
+from trax.errors import TraxError, format_value
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
@@ -47,6 +47,7 @@ From = Annotated[
     datetime | None,
     Parameter("--from", help="When to begin, such as 2027-03-01T18:00, in UTC; default: now."),
 ]
+LONGEST_LIMIT: Final = len(str(LARGEST_COUNT))
 Servers = Annotated[
     int, Parameter(help="How many servers.", validator=validators.Number(gte=1, lte=MOST_SERVERS))
 ]
@@ -211,13 +212,17 @@ def _share(text: str) -> float:
 def _limit(text: str) -> int | None:
     if text.lower() == "none":
         return None
-    if not text.isdecimal():
-        raise usage_error(f"Invalid --group {text!r}: give a number, or none for no limit.", COMMAND)
+    if not text.isdecimal() or len(text) > LONGEST_LIMIT or int(text) > LARGEST_COUNT:
+        reason = f"give a number up to {LARGEST_COUNT}, or none for no limit"
+        raise usage_error(f"Invalid --group {format_value(text)}: {reason}.", COMMAND)
     return int(text)
 
 
 def _in_utc(moment: datetime) -> datetime:
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+    if not is_moment(aware):
+        raise usage_error(f"Invalid --from {moment.isoformat()}: it must be {MOMENT_TEXT}.", COMMAND)
+    return aware.astimezone(UTC)
 
 
 def _write_svg(file: Path, forecast: Forecast, figures: Figures, day: date | None) -> None:

@@ -37,7 +37,7 @@ def apscheduler_jobs(address: str, name: str) -> list[StoredJob]:
     try:
         with engine.connect() as connection:
             rows = connection.execute(select(jobs).order_by(jobs.c.id)).all()
-    except SQLAlchemyError as error:
+    except (SQLAlchemyError, UnicodeError) as error:  # UnicodeError: a lone surrogate in the name
         reason = str(getattr(error, "orig", error)).strip()
         raise StoreError(
             f"{display_url(url)} cannot be read as a job store with table {name!r}: {reason}"

@@ -169,7 +169,7 @@ def test_no_drawn_word_breaks_a_command(desk: Operator, monkeypatch: pytest.Monk
     [
         (("simulate",), ("--from=0001-01-01T00:00:00+14:00",), "from 1900-01-01 to 2999-12-31"),
         (("simulate",), ("--from=9999-12-31T23:59:59-12:00",), "from 1900-01-01 to 2999-12-31"),
-        (("simulate",), ("--group=etl=" + "9" * 5000,), "give a number up to 2147483647"),
+        (("simulate",), ("--group=etl=" + "9" * 5000,), "at most 2147483647"),
         (("import", "apscheduler"), ("sqlite:///trax.db", "--table=\ud800"), "cannot be read as a job store"),
     ],
 )

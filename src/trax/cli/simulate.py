@@ -212,9 +212,10 @@ def _share(text: str) -> float:
 def _limit(text: str) -> int | None:
     if text.lower() == "none":
         return None
-    if not text.isdecimal() or len(text) > LONGEST_LIMIT or int(text) > LARGEST_COUNT:
-        reason = f"give a number up to {LARGEST_COUNT}, or none for no limit"
-        raise usage_error(f"Invalid --group {format_value(text)}: {reason}.", COMMAND)
+    if not text.isdecimal():
+        raise usage_error(f"Invalid --group {text!r}: give a number, or none for no limit.", COMMAND)
+    if len(text) > LONGEST_LIMIT or int(text) > LARGEST_COUNT:
+        raise usage_error(f"Invalid --group {format_value(text)}: at most {LARGEST_COUNT}.", COMMAND)
     return int(text)
 
 

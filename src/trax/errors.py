@@ -160,8 +160,8 @@ class FieldError:
     def __str__(self) -> str:
         from trax.masking import HIDDEN
 
-        got = HIDDEN if self.value is HIDDEN else format_value(self.value)
-        return f"{self.path or 'the value itself'}: {self.message} (got {got})"
+        shown = HIDDEN if self.value is HIDDEN else format_value(self.value)
+        return f"{self.path or 'the value itself'}: {self.message} (got {shown})"
 
 
 class InvalidInput(TraxError, ValueError):

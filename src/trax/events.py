@@ -20,7 +20,7 @@ class Topic(StrEnum):
     MANIFEST = "manifest"
     WORK_QUEUE = "work_queue"
     PENDING = "pending"
-    VACANT = "vacant"
+    SLOTS_FREE = "slots_free"
     ENDED = "ended"
     FINISHED = "finished"
     CANCEL = "cancel"

@@ -16,7 +16,7 @@ from tests.support.waiting import until
 from trax import Submission
 from trax.errors import DefinitionError
 from trax.remote.ray.workers import RayWorkers
-from trax.testing.submitter_contract import SCENARIOS, Scenario, Workspace, name_of, play, scenarios, yard
+from trax.testing.submitter_contract import SCENARIOS, Scenario, Workspace, harness, name_of, play, scenarios
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -49,7 +49,7 @@ def cluster(one_cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 @pytest.fixture
 def site(postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
-    monkeypatch.setattr(yard, "TIMEOUT_SECONDS", TIMEOUT_SECONDS)
+    monkeypatch.setattr(harness, "TIMEOUT_SECONDS", TIMEOUT_SECONDS)
     return Workspace(postgres_url, tmp_path)
 
 

@@ -31,26 +31,26 @@ async def test_the_reference_keeps(
 
 
 @pytest.fixture
-def yard(tmp_path: Path) -> Generator[ScenarioHarness]:
-    yard = ScenarioHarness(Here(tmp_path), Workspace("memory://", tmp_path))
-    yield yard
-    yard.close()
+def harness(tmp_path: Path) -> Generator[ScenarioHarness]:
+    harness = ScenarioHarness(Here(tmp_path), Workspace("memory://", tmp_path))
+    yield harness
+    harness.close()
 
 
-async def test_a_record_that_was_executed_twice_is_noticed(yard: ScenarioHarness) -> None:
-    yard.site.log.write_text("began 7 twin 1\nbegan 7 twin 2\n", encoding="utf-8")
+async def test_a_record_that_was_executed_twice_is_noticed(harness: ScenarioHarness) -> None:
+    harness.site.log.write_text("began 7 twin 1\nbegan 7 twin 2\n", encoding="utf-8")
 
     with pytest.raises(ContractBroken, match="contract broken: no run is executed twice"):
-        await yard.check_each_ran_once([])
+        await harness.check_each_ran_once([])
 
 
-async def test_a_job_that_never_completed_is_noticed(yard: ScenarioHarness) -> None:
+async def test_a_job_that_never_completed_is_noticed(harness: ScenarioHarness) -> None:
     with pytest.raises(ContractBroken, match="contract broken: each job completes once"):
-        await yard.check_each_ran_once(["lost"])
+        await harness.check_each_ran_once(["lost"])
 
 
-def test_how_many_ran_side_by_side_is_counted_as_the_jobs_have_noted_it(yard: ScenarioHarness) -> None:
+def test_how_many_ran_side_by_side_is_counted_as_the_jobs_have_noted_it(harness: ScenarioHarness) -> None:
     lines = ["began 1 a-1", "began 2 b-1", "ended 1 a-1", "began 3 a-2", "began 4 a-3", "ended 3 a-2"]
-    yard.site.log.write_text("".join(f"{line} 9\n" for line in lines), encoding="utf-8")
+    harness.site.log.write_text("".join(f"{line} 9\n" for line in lines), encoding="utf-8")
 
-    assert (yard.most_at_once(), yard.most_at_once("a-"), yard.most_at_once("c-")) == (3, 2, 0)
+    assert (harness.most_at_once(), harness.most_at_once("a-"), harness.most_at_once("c-")) == (3, 2, 0)

@@ -9,7 +9,7 @@ from tests.store.test_claim import WORKER, pending
 from tests.support.flow_seeding import USERS, Railway, register_server
 
 from trax import every
-from trax.inspect.doctor import examine
+from trax.inspect.doctor import load_findings
 from trax.store import Connection, Store, dialect, inspect, storage, workers
 from trax.testing import Harness
 
@@ -28,7 +28,7 @@ def address(url: str, tmp_path: Path) -> str:
 
 
 def test_a_fresh_database_is_well(address: str) -> None:
-    findings = examine(address)
+    findings = load_findings(address)
 
     assert [finding for finding in findings if finding.is_wrong] == []
     codes = {finding.code for finding in findings}
@@ -46,7 +46,7 @@ def test_what_was_left_behind_is_found(address: str) -> None:
     store.run(pending, 1, now)
     store.close()
 
-    wrong = [finding.text for finding in examine(address) if finding.is_wrong]
+    wrong = [finding.text for finding in load_findings(address) if finding.is_wrong]
 
     assert wrong == [
         "lost workers that are still registered: 1",
@@ -68,7 +68,7 @@ def test_what_waits_for_a_retired_parent_is_found_and_servers_that_differ(addres
 
     asyncio.run(retire())
 
-    wrong = {finding.code: finding.text for finding in examine(address) if finding.is_wrong}
+    wrong = {finding.code: finding.text for finding in load_findings(address) if finding.is_wrong}
 
     assert wrong["retired parents"] == "manifests that do not run because their parent is retired: 1 (waits)"
     assert "different manifests: here (process 1), here (process 2)" in wrong["declarations"]
@@ -80,14 +80,14 @@ def test_an_index_that_is_gone_is_found_with_the_statement_that_makes_it(address
     store.run(lambda connection: connection.exec_driver_sql(f"DROP INDEX {schema}{prefix}log_metadata_idx"))
     store.close()
 
-    (wrong,) = [finding for finding in examine(address) if finding.is_wrong]
+    (wrong,) = [finding for finding in load_findings(address) if finding.is_wrong]
     assert wrong.text == f"missing indexes: {prefix}log_metadata_idx"
     assert wrong.fix is not None
     made = Store(address)
     made.run(lambda connection: connection.exec_driver_sql(str(wrong.fix).replace("CONCURRENTLY ", "")))
     made.close()
 
-    assert [finding for finding in examine(address) if finding.is_wrong] == []
+    assert [finding for finding in load_findings(address) if finding.is_wrong] == []
 
 
 def test_storage_options_that_somebody_has_reset_are_found(postgres_url: str) -> None:
@@ -95,7 +95,7 @@ def test_storage_options_that_somebody_has_reset_are_found(postgres_url: str) ->
     store.run(lambda connection: connection.exec_driver_sql("ALTER TABLE trax.metadata RESET (fillfactor)"))
     store.close()
 
-    wrong = [finding.fix for finding in examine(postgres_url) if finding.is_wrong]
+    wrong = [finding.fix for finding in load_findings(postgres_url) if finding.is_wrong]
 
     assert wrong == ["ALTER TABLE trax.metadata SET (fillfactor=46)"]
 
@@ -116,7 +116,7 @@ def test_sizes_are_those_of_the_rows_that_are_there(postgres_url: str) -> None:
 
 
 def test_a_database_without_tables_says_how_to_make_them(empty_url: str) -> None:
-    wrong = [finding for finding in examine(empty_url) if finding.is_wrong]
+    wrong = [finding for finding in load_findings(empty_url) if finding.is_wrong]
 
     assert [(finding.code, finding.fix) for finding in wrong] == [("schema", "run `trax db migrate`")]
 

@@ -145,6 +145,6 @@ def test_the_page_says_what_the_doctor_expects() -> None:
         f"{storage.MAX_VACUUM_LAG:g} times as many dead rows",
         f"{storage.MIN_HOT_SHARE:.0%}".replace("%", " %"),
         f"{storage.MAX_SCANS} scans",
-        f"{storage.WORTH_A_LOOK_BYTES // MEBIBYTE} MiB",
+        f"{storage.MIN_BLOATED_BYTES // MEBIBYTE} MiB",
     ):
         assert expected in page, expected

@@ -63,9 +63,9 @@ def doctor(*, database_url: DatabaseUrl = None, as_json: AsJson = False) -> int:
 
     Changes nothing. Exits with 1 if there is a problem; each problem says what to do.
     """
-    from trax.inspect.doctor import examine
+    from trax.inspect.doctor import load_findings
 
-    findings = examine(choose_url(database_url))
+    findings = load_findings(choose_url(database_url))
     is_wrong = any(finding.is_wrong for finding in findings)
     if as_json:
         show_json({"findings": [{**as_mapping(each), "is_wrong": each.is_wrong} for each in findings]})

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 QUIET: Final = "bright_black"
 GOOD: Final = "green"
-DOUBTFUL: Final = "yellow"
+WARN: Final = "yellow"
 BAD: Final = "red"
 
 
@@ -72,7 +72,7 @@ def _rows(live_view: LiveView) -> Iterator[tuple[str, Text]]:
 def _active_runs(live_view: LiveView) -> Text:
     status = live_view.status
     if not status.workers:
-        return Text("no live worker yet", style=DOUBTFUL)
+        return Text("no live worker yet", style=WARN)
     slots = sum(worker.concurrency for worker in status.workers)
     where = f" on {len(status.workers)} workers" if len(status.workers) > 1 else ""
     text = Text(f"{_format_count(status.running)} of {slots} slots{where}")
@@ -108,7 +108,7 @@ def _next(live_view: LiveView) -> Text:
 def _dead_letters(status: Status) -> Text:
     if not status.dead_letters:
         return Text("none", style=QUIET)
-    return Text(f"{_format_count(status.dead_letters)} waiting; see `trax dead-letters list`", style=DOUBTFUL)
+    return Text(f"{_format_count(status.dead_letters)} waiting; see `trax dead-letters list`", style=WARN)
 
 
 def _format_count(number: int) -> str:
@@ -116,7 +116,7 @@ def _format_count(number: int) -> str:
 
 
 def _style(level: int) -> str:
-    return BAD if level >= logging.ERROR else DOUBTFUL if level >= logging.WARNING else QUIET
+    return BAD if level >= logging.ERROR else WARN if level >= logging.WARNING else QUIET
 
 
 logger = logging.getLogger(__name__)

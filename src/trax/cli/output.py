@@ -24,10 +24,10 @@ def moment(value: datetime, now: datetime) -> str:
 
 
 def relative(value: datetime, now: datetime) -> str:
-    apart = abs(now - value)
-    if apart < timedelta(seconds=1):
+    distance = abs(now - value)
+    if distance < timedelta(seconds=1):
         return "now"
-    text = format_duration(apart, units=2)
+    text = format_duration(distance, units=2)
     return f"{text} ago" if value < now else f"in {text}"
 
 

@@ -39,9 +39,9 @@ def finish(
         return select_by_id(results, done)
     now = store.now(connection)
     rows = [_add_resume_time(result, now) for result in results]
-    ours = select_by_id(results, metadata.finish(connection, rows, now=now))
-    apply_results(connection, ours, settings, now=now)
-    return ours
+    applied = select_by_id(results, metadata.finish(connection, rows, now=now))
+    apply_results(connection, applied, settings, now=now)
+    return applied
 
 
 async def finish_plain(store: Store, results: Sequence[RunResult]) -> Sequence[RunResult]:

@@ -65,8 +65,8 @@ class LiveSettings:
         if refused:
             raise InvalidSetting(join_problems(list(refused.values())), refused)
         in_force, _ = self._base.with_overrides(_values(rows))
-        spelled = in_force.with_changes(changes).to_json_values(changes)
-        return {name: json.dumps(spelled[name]) for name in changes}
+        stored = in_force.with_changes(changes).to_json_values(changes)
+        return {name: json.dumps(stored[name]) for name in changes}
 
     def rows_without(self, rows: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
         """The rows left after removing these names (none given: all); raises if the rest is invalid."""

@@ -31,14 +31,14 @@ MAX_CLOCK_SKEW: Final = timedelta(seconds=5)
 
 MAX_FREE_SHARE: Final = 0.5
 
-WORTH_A_VACUUM_BYTES: Final = 100 * 1024**2
+MIN_VACUUM_BYTES: Final = 100 * 1024**2
 
 SYNCHRONOUS_FULL: Final = 2
 
 SHOWN_NAMES: Final = 5
 
 
-def examine(address: str) -> list[Finding]:
+def load_findings(address: str) -> list[Finding]:
     """Run every check; return all findings, good and bad."""
     if has_no_file_yet(address):
         return [schema_finding(compare_revision(None))]
@@ -202,7 +202,7 @@ def sqlite_findings(state: SqliteState, records: int = 0) -> Iterator[Finding]:
     safe = "remove what sets PRAGMA synchronous: a crash may lose what was committed"
     yield Finding("synchronous", f"synchronous is {state.synchronous}", None if is_full else safe)
     size, free = state.pages * state.page_bytes, state.free_pages / max(1, state.pages)
-    is_hollow = size > WORTH_A_VACUUM_BYTES and free > MAX_FREE_SHARE
+    needs_vacuum = size > MIN_VACUUM_BYTES and free > MAX_FREE_SHARE
     share = f"; {size * (1 - free) / records / 1024:.1f} KiB for each record" if records else ""
     text = f"the file has {size / 1024**2:.1f} MiB, {free:.0%} of it free{share}"
-    yield Finding("size", text, "run VACUUM while no server runs" if is_hollow else None)
+    yield Finding("size", text, "run VACUUM while no server runs" if needs_vacuum else None)

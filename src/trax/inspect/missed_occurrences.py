@@ -109,7 +109,7 @@ class OccurrenceWatch:
                     return
                 following = self._next(manifest, moment)
                 if not _is_excluded(manifest.timing, moment):
-                    yield from self._judge(manifest, last, moment, min(following, noticed_at))
+                    yield from self._check_occurrence(manifest, last, moment, min(following, noticed_at))
                 moment = following
         except DefinitionError:
             self.undecided += 1
@@ -127,9 +127,9 @@ class OccurrenceWatch:
             return
         moment = last.run_ended_at + timedelta(seconds=interval.seconds)
         if moment + ON_TIME < upper and not _is_excluded(manifest.timing, moment):
-            yield from self._judge(manifest, last, moment, noticed_at)
+            yield from self._check_occurrence(manifest, last, moment, noticed_at)
 
-    def _judge(
+    def _check_occurrence(
         self, manifest: TimedManifest, last: EntryRow, moment: datetime, until: datetime
     ) -> Iterator[HistoryFinding]:
         ended_at, worked_at = last.run_ended_at, self._on_time.first_between(moment, until)

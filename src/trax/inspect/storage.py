@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from trax.store.storage import HeldSnapshot, IndexStorage, PostgresqlStorage, TableStorage
 
-WORTH_A_LOOK_BYTES: Final = 100 * 1024**2
+MIN_BLOATED_BYTES: Final = 100 * 1024**2
 MAX_BLOAT: Final = 3.0
 """The maximum size of a table or an index, as a multiple of what its rows need."""
 MAX_VACUUM_LAG: Final = 3.0
@@ -74,7 +74,7 @@ def bloat_findings(tables: Sequence[TableStorage], indexes: Sequence[IndexStorag
 
 
 def _is_bloated(size: int, expected: float | None) -> bool:
-    return expected is not None and size > WORTH_A_LOOK_BYTES and size > MAX_BLOAT * expected
+    return expected is not None and size > MIN_BLOATED_BYTES and size > MAX_BLOAT * expected
 
 
 def _bloat_text(kind: str, name: str, size: int, expected: float | None) -> str:

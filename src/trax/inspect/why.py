@@ -85,13 +85,13 @@ def _find_entry(context: WhyContext, number: str, name: str) -> WorkQueueEntry |
 
 
 def why_manifest(context: WhyContext, manifest: Manifest) -> list[Reason]:
-    occupant = inspect.load_activity(context.connection, manifest.id)
-    under_way = list(_active_reasons(context, occupant))
+    activity = inspect.load_activity(context.connection, manifest.id)
+    under_way = list(_active_reasons(context, activity))
     threshold = context.settings.default_misfire_threshold
     [state] = manifest_due.load_states_unlocked(
         context.connection, [manifest.id], default_threshold=threshold
     )
-    schedule = list(_schedule_reasons(context, manifest, state, occupant))
+    schedule = list(_schedule_reasons(context, manifest, state, activity))
     if under_way:  # leave out when the next run is due; keep what would block it
         schedule = [reason for reason in schedule if reason.code in (*WITHOUT_BLOCKER, "retired")]
     first_of_each: dict[str, Reason] = {}
@@ -102,24 +102,24 @@ def why_manifest(context: WhyContext, manifest: Manifest) -> list[Reason]:
     return list(first_of_each.values())
 
 
-def _active_reasons(context: WhyContext, occupant: ManifestActivity) -> Iterator[Reason]:
-    for entry_id in occupant.entry_ids[:1]:
-        yield Reason("queued", f"its entry {entry_id} is queued", ids=occupant.entry_ids)
+def _active_reasons(context: WhyContext, activity: ManifestActivity) -> Iterator[Reason]:
+    for entry_id in activity.entry_ids[:1]:
+        yield Reason("queued", f"its entry {entry_id} is queued", ids=activity.entry_ids)
         if entry := work_queue.get(context.connection, entry_id):
             yield from why_entry(context, entry)
-    for metadata_id in occupant.metadata_ids[:1]:
+    for metadata_id in activity.metadata_ids[:1]:
         yield from why_run(context, metadata_id)
 
 
 def _schedule_reasons(
-    context: WhyContext, manifest: Manifest, state: ManifestState, occupant: ManifestActivity
+    context: WhyContext, manifest: Manifest, state: ManifestState, activity: ManifestActivity
 ) -> Iterator[Reason]:
     match decide(state, rules_of(context.settings), context.now):
         case ToRest(reason, code):
-            yield _rest_reason(manifest, reason, code, occupant)
+            yield _rest_reason(manifest, reason, code, activity)
             if code in WITHOUT_BLOCKER:
                 yield from _schedule_reasons(
-                    context, manifest, state._replace(**WITHOUT_BLOCKER[code]), occupant
+                    context, manifest, state._replace(**WITHOUT_BLOCKER[code]), activity
                 )
         case ToWait(until):
             yield _wait_reason(context, state, until)
@@ -131,11 +131,11 @@ def _schedule_reasons(
             yield _due_reason(context, manifest)
 
 
-def _rest_reason(manifest: Manifest, reason: str, code: str, occupant: ManifestActivity) -> Reason:
+def _rest_reason(manifest: Manifest, reason: str, code: str, activity: ManifestActivity) -> Reason:
     match code:
         case "dead_letter":
-            letters = ", ".join(map(str, occupant.dead_letter_ids))
-            return Reason(code, f"dead letter {letters} awaits an operator", ids=occupant.dead_letter_ids)
+            letters = ", ".join(map(str, activity.dead_letter_ids))
+            return Reason(code, f"dead letter {letters} awaits an operator", ids=activity.dead_letter_ids)
         case "parent" | "parent_closed" if manifest.depends_on:
             return Reason(code, f"{reason} (it depends on {manifest.depends_on!r})")
         case "retired" if manifest.retired_at:
@@ -308,10 +308,10 @@ def _why_no_capacity(context: WhyContext, entry: WorkQueueEntry, group: Manifest
         active = capacity.active_by_group.get(group.id, 0)
         text = f"its group {group.name!r} is full: {active} of at most {group.max_active_jobs} runs"
         reasons.append(Reason("group_full", text, ids=inspect.find_active_runs(connection, group.id)))
-    return reasons or _why_behind(context, entry, capacity)
+    return reasons or _why_others_first(context, entry, capacity)
 
 
-def _why_behind(context: WhyContext, entry: WorkQueueEntry, capacity: Capacity) -> list[Reason]:
+def _why_others_first(context: WhyContext, entry: WorkQueueEntry, capacity: Capacity) -> list[Reason]:
     candidate = inspect.load_position(context.connection, entry.id)
     if candidate is None:
         return []

@@ -236,5 +236,7 @@ def open_outbox(driver: str, options: Mapping[str, Any]) -> Generator[Outbox]:
         yield Outbox(options)
         return
     folder = options.get(OUT, DEFAULT_OUT)
-    with TemporaryDirectory(prefix=".trax-", dir=folder) as aside:  # inside, so that a move is a rename
-        yield Outbox(options, Path(aside))
+    with TemporaryDirectory(
+        prefix=".trax-", dir=folder
+    ) as staging_folder:  # inside, so that a move is a rename
+        yield Outbox(options, Path(staging_folder))

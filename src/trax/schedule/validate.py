@@ -75,9 +75,9 @@ ITEM_ID: Final = Requirement(
 )
 
 
-AN_ID: Final = f"an id: a whole number from 0 to {LARGEST_ID}"
-ID: Final = Requirement(AN_ID, is_id)
-ID_OR_NONE: Final = Requirement(AN_ID, lambda value: value is None or is_id(value))
+ID_DESCRIPTION: Final = f"an id: a whole number from 0 to {LARGEST_ID}"
+ID: Final = Requirement(ID_DESCRIPTION, is_id)
+ID_OR_NONE: Final = Requirement(ID_DESCRIPTION, lambda value: value is None or is_id(value))
 PAGE: Final = Requirement(
     f"a whole number from 1 to {LONGEST_PAGE}", lambda value: is_integer(value, 1, LONGEST_PAGE)
 )
@@ -95,7 +95,7 @@ NAME: Final = Requirement(
     lambda value: isinstance(value, str) and len(value) <= LONGEST_NAME,
 )
 ID_OR_NAME: Final = Requirement(
-    f"{AN_ID}, or text of at most {LONGEST_NAME} characters",
+    f"{ID_DESCRIPTION}, or text of at most {LONGEST_NAME} characters",
     lambda value: is_id(value) or NAME.is_valid(value),
 )
 WHOLE: Final = Requirement(

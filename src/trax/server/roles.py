@@ -257,7 +257,7 @@ class ProcessDuties:
             dispatcher.on_slots_free()
 
         self._undo.append(self._parts.events.listen(Topic.ENDED, on_ended))
-        self._undo.append(self._parts.events.listen(Topic.VACANT, dispatcher.on_slots_free))
+        self._undo.append(self._parts.events.listen(Topic.SLOTS_FREE, dispatcher.on_slots_free))
 
     def _wake_on(self, topic: Topic, *loops: Loop) -> None:
         self._undo += [self._parts.events.listen(topic, loop.wake) for loop in loops]

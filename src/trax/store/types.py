@@ -29,7 +29,7 @@ DATA_EXCEPTION: Final = "22"
 
 UNREADABLE: Final = "(unreadable JSON)"
 
-NOWHERE: Final = "\x01\uffff"
+UNMATCHABLE: Final = "\x01\uffff"
 
 """Never matches a name, since names are printable. Sorts before all printable text, as NUL does."""
 
@@ -168,7 +168,7 @@ def storable(text: str | None) -> str | None:
 
 def searchable(text: str) -> str:
     """Convert text to a lookup parameter: text that cannot be stored matches nothing and raises no error."""
-    return text if text.isascii() and text.isprintable() else UNSTORABLE.sub(NOWHERE, text)
+    return text if text.isascii() and text.isprintable() else UNSTORABLE.sub(UNMATCHABLE, text)
 
 
 def hide_rows(error: BaseException | None) -> str:

@@ -66,9 +66,10 @@ UNKNOWN: Final = "its value is hidden and unknown here; provide it again"
 
 RESERVED: Final = f"has a key {SECRET_KEY!r}, which is reserved for secrets; rename it"
 
-SecretMode: TypeAlias = Literal["sealed", "steady", "masked", "marked"]
+SecretMode: TypeAlias = Literal["sealed", "deterministic", "masked", "marked"]
 
-"""How secrets are written: `sealed` (encrypted), `steady` (encrypted deterministically) or `masked`.
+"""How secrets are written: `sealed` (encrypted), `masked`, or `deterministic`: encrypted, and equal values give
+equal text.
 
 `marked` secrets are plain text and never leave their codec.
 """
@@ -113,9 +114,9 @@ class Secrets:
             if isinstance(plain, str) and plain.startswith(HIDDEN):
                 errors.append(FieldError(path, UNKNOWN, HIDDEN))
             elif keyring is not None:
-                is_steady = mode == "steady"
+                deterministic = mode == "deterministic"
                 sealed = keyring.seal(
-                    _json(plain), self._trains[0], self._full_place(place), deterministic=is_steady
+                    _json(plain), self._trains[0], self._full_place(place), deterministic=deterministic
                 )
                 return {SECRET_KEY: sealed}
             elif mode != "masked":

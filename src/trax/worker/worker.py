@@ -100,7 +100,7 @@ class Worker:
             lambda job, error: self._runner.error_result(job, error),  # noqa: PLW0108
             on_ended=lambda: self._parts.events.emit(Topic.ENDED),
             on_started=lambda: self._watch.wake(),  # noqa: PLW0108 - created later
-            on_backlog_low=lambda: self._parts.events.emit(Topic.VACANT),
+            on_backlog_low=lambda: self._parts.events.emit(Topic.SLOTS_FREE),
             on_dropped=self._follow_ups.drop,
             has_busy_threads=lambda: self._store.has_busy_threads,
             default_timeout=lambda: self._parts.settings.default_job_timeout / SECOND,

@@ -278,14 +278,14 @@ def trigger_of(note: Any) -> ApschedulerTrigger:
 def _interval_trigger(state: Mapping[str, Any]) -> ApschedulerTrigger:
     interval: timedelta = state["interval"]
     when, remarks = interval_schedule(interval)
-    makings = {
+    constructor_values = {
         "seconds": interval.total_seconds(),
         **_present_values(state, "start_date", "end_date", "jitter"),
     }
     return ApschedulerTrigger(
         schedule_text=f"interval[{interval}]",
         kind="interval",
-        constructor_arguments={**makings, "timezone": _zone(state)},
+        constructor_arguments={**constructor_values, "timezone": _zone(state)},
         when=_with_jitter(when, state),
         options={"start": "next_occurrence"},
         remarks=(INTERVAL_REMARK, *remarks, *_bounds(state)),
@@ -294,20 +294,20 @@ def _interval_trigger(state: Mapping[str, Any]) -> ApschedulerTrigger:
 
 def _cron_trigger(state: Mapping[str, Any]) -> ApschedulerTrigger:
     notes = {each.state["name"]: each.state["expressions"] for each in state["fields"]}
-    theirs = {name: ",".join(_their_expression(each) for each in parts) for name, parts in notes.items()}
-    set_fields = {name: text for name, text in theirs.items() if text != "*"}
+    expressions = {name: ",".join(_their_expression(each) for each in parts) for name, parts in notes.items()}
+    set_fields = {name: text for name, text in expressions.items() if text != "*"}
     zone = _zone(state)
     trigger = ApschedulerTrigger(
         schedule_text=f"cron[{', '.join(f'{name}={text!r}' for name, text in set_fields.items())}]",
         kind="cron",
         constructor_arguments={
-            **theirs,
+            **expressions,
             **_present_values(state, "start_date", "end_date", "jitter"),
             "timezone": zone,
         },
     )
     try:
-        when, options, remarks = cron_for_both_days(_our_fields(theirs, notes), _zone_name(zone))
+        when, options, remarks = cron_for_both_days(_our_fields(expressions, notes), _zone_name(zone))
     except DefinitionError as error:
         return replace(trigger, remarks=(f"cannot be converted: {error}; runs on demand only",))
     return replace(
@@ -332,20 +332,20 @@ READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], ApschedulerTrigger]]] 
 }
 
 
-def _our_fields(theirs: Mapping[str, str], notes: Mapping[str, list[PickleStub]]) -> list[str]:
+def _our_fields(expressions: Mapping[str, str], notes: Mapping[str, list[PickleStub]]) -> list[str]:
     """The cron fields, with seconds if they are not 0.
 
     Positions such as `2nd fri` are in the day field of APScheduler, in the weekday field of Trax.
     """
     for name in UNSUPPORTED_FIELDS:
-        if theirs.get(name, "*") != "*":
-            raise DefinitionError(f"cron has no field for the {name} ({theirs[name]})")
-    fields = {name: theirs.get(name, "*") for name in ORDER}
+        if expressions.get(name, "*") != "*":
+            raise DefinitionError(f"cron has no field for the {name} ({expressions[name]})")
+    fields = {name: expressions.get(name, "*") for name in ORDER}
     fields["day_of_week"] = ",".join(_our_weekdays(each) for each in notes["day_of_week"])
     positions = [each for each in notes["day"] if "weekday" in each.state]
     if positions:
         if len(positions) < len(notes["day"]) or fields["day_of_week"] != "*":
-            raise DefinitionError(f"day={theirs['day']} mixes dates and weekdays")
+            raise DefinitionError(f"day={expressions['day']} mixes dates and weekdays")
         fields["day"], fields["day_of_week"] = "*", ",".join(map(_our_position, positions))
     fields["day"] = fields["day"].replace("last", "L")
     if fields["second"] == "0":

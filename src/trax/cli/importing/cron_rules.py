@@ -144,7 +144,7 @@ class CrontabLine:
 
 
 DAY_FIELD, WEEKDAY = -3, -1
-THE_FIRST: Final = "*/31"
+ON_DAY_ONE: Final = "*/31"
 SUNDAY: Final = "*/8"
 """A day field that begins with a star makes cron require both days; this step matches only the first day."""
 SHORT_THRESHOLD: Final = timedelta(seconds=30)
@@ -161,7 +161,7 @@ def cron_for_both_days(fields: Sequence[str], tz: str) -> tuple[Cron, dict[str, 
     of_week = numbers_or_empty(FIELDS[WEEKDAY], weekday)
     if 1 in of_month:
         return (
-            cron(_replace_field(fields, DAY_FIELD, f"{THE_FIRST},{day}"), tz=tz),
+            cron(_replace_field(fields, DAY_FIELD, f"{ON_DAY_ONE},{day}"), tz=tz),
             {},
             (f"{remark}: the star requires both",),
         )

@@ -169,5 +169,5 @@ def _build_timing(job: ImportedJob, schedule: Schedule, now: datetime) -> Timing
 
 def _shift(theirs: Sequence[datetime], ours: Sequence[datetime]) -> timedelta | None:
     """The constant difference of both lists; None if they differ in another way."""
-    apart = {mine - other for mine, other in zip(ours, theirs, strict=False)}
-    return abs(apart.pop()) if len(apart) == 1 and len(theirs) == len(ours) else None
+    shifts = {mine - other for mine, other in zip(ours, theirs, strict=False)}
+    return abs(shifts.pop()) if len(shifts) == 1 and len(theirs) == len(ours) else None

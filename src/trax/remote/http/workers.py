@@ -104,8 +104,8 @@ class HttpWorkers:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._endpoint.open())
             if not self.keeps_records:
-                far_side = receiver(concurrency=self._concurrency, executor=self)
-                self._receiver = await stack.enter_async_context(far_side)
+                receiver_context = receiver(concurrency=self._concurrency, executor=self)
+                self._receiver = await stack.enter_async_context(receiver_context)
             try:
                 yield self._receiver
             finally:

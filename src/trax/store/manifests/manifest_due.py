@@ -305,12 +305,12 @@ def start_cycle(connection: Connection, settings: Settings, *, now: datetime | N
         else (leader_lock(dialect), {"now": now})
     )
     due = [(select_due(dialect), {"now": now})] if is_enabled else []
-    [(leads, moment, *maintenance)], rows, *due_rows = run_together(
+    [(is_leader, moment, *maintenance)], rows, *due_rows = run_together(
         connection, first, (select_edited(dialect), {}), *due
     )
     due_manifests = due_rows[0] if is_enabled else []
     return CycleStart(
-        leads,
+        is_leader,
         in_utc(moment),
         dict(rows),
         due_manifests,

@@ -2,7 +2,7 @@
 
 engine.py     what you supply: your submitter, and how to start, stop and kill its worker side; `Workspace`:
               a database, a folder, and the app that both sides load
-yard.py       run the server side of a scenario, and read the records and job events
+harness.py    run the server side of a scenario, and read the records and job events
 scenarios.py  one test each
 
     @pytest.mark.parametrize("scenario", SCENARIOS, ids=name_of)
@@ -13,8 +13,8 @@ scenarios.py  one test each
 from __future__ import annotations
 
 from trax.testing.submitter_contract.engine import Engine, EngineProcess, ProcessEngine, Workspace
+from trax.testing.submitter_contract.harness import ContractBroken, ScenarioHarness
 from trax.testing.submitter_contract.scenarios import SCENARIOS, Scenario, name_of, play
-from trax.testing.submitter_contract.yard import ContractBroken, ScenarioHarness
 
 __all__ = [
     "SCENARIOS",

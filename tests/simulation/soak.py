@@ -33,6 +33,8 @@ class Totals:
     worlds: int = 0
     hours: float = 0.0
     admissions: int = 0
+    steps: Counter[str] = field(default_factory=Counter[str])
+    """How many transactions of each kind servers began while there were faults."""
     transactions: int = 0
     faults: Counter[str] = field(default_factory=Counter[str])
     outcomes: Counter[str] = field(default_factory=Counter[str])
@@ -42,6 +44,7 @@ class Totals:
         self.hours += other.hours
         self.admissions += other.admissions
         self.transactions += other.transactions
+        self.steps += other.steps
         self.faults += other.faults
         self.outcomes += other.outcomes
 
@@ -74,6 +77,7 @@ def simulate_world(seed: int, profile: str, event_log: EventLog | None = None) -
         hours=world.hours,
         admissions=world.promises.admissions,
         transactions=sum(world.simulation.counts.values()),
+        steps=world.faults.steps,
         faults=world.faults.counts,
         outcomes=world.promises.counts,
     )

@@ -14,6 +14,7 @@ from tests.support.simulated_world import run_world
 from trax.engine import finish, job_dispatcher, metadata_cleanup
 from trax.engine.capacity import Capacity, select_within
 from trax.inspect.virtual_server import VirtualServer
+from trax.records.result import ResultKind
 from trax.schedule import decide
 from trax.store import Store, workers
 from trax.store.manifests import manifest_results
@@ -131,6 +132,63 @@ def test_a_live_worker_that_is_declared_lost(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(workers, "delete_lost", delete_too_early)
 
     assert "promise 7" in events_of_failure()
+
+
+def test_an_interrupted_job_that_counts_as_an_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    put_back = requeue.put_back
+
+    def put_back_and_count(connection: Connection, moments: Any, *, attempts: int) -> list[int]:
+        return put_back(connection, moments, attempts=attempts or 1)
+
+    monkeypatch.setattr(requeue, "put_back", put_back_and_count)
+
+    assert "promise 8" in events_of_failure()
+
+
+def test_an_interrupted_run_that_counts_as_a_failure_of_its_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finish, "change_after", change_after_any_failure)
+
+    assert "promise 8" in events_of_failure()
+
+
+def change_after_any_failure(manifest: Any, results: Sequence[RunResult], now: datetime, chance: Any) -> Any:
+    failures = [replace_kind(result) for result in results]
+    return decide.change_after(manifest, failures, now, chance)
+
+
+def replace_kind(result: RunResult) -> RunResult:
+    is_put_back = result.kind is ResultKind.INTERRUPTED
+    return result._replace(kind=ResultKind.FAILURE) if is_put_back else result
+
+
+def test_a_stop_that_leaves_no_time_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    stop = VirtualServer.stop
+
+    def stop_at_once(self: VirtualServer) -> None:
+        stop(self)
+        self._interrupt_all()  # pyright: ignore[reportPrivateUsage]
+
+    monkeypatch.setattr(VirtualServer, "stop", stop_at_once)
+
+    assert "promise 8" in events_of_failure()
+
+
+def test_a_stopping_server_that_still_claims(monkeypatch: pytest.MonkeyPatch) -> None:
+    build_request: Callable[[VirtualServer], Any] = VirtualServer._claim_request  # pyright: ignore[reportPrivateUsage]
+
+    def claim_as_before(self: VirtualServer) -> Any:
+        was_stopping, self.is_stopping = self.is_stopping, False
+        request = build_request(self)
+        self.is_stopping = was_stopping
+        return request
+
+    def stop_but_claim(self: VirtualServer) -> None:
+        self.is_stopping = True
+
+    monkeypatch.setattr(VirtualServer, "_claim_request", claim_as_before)
+    monkeypatch.setattr(VirtualServer, "stop", stop_but_claim)
+
+    assert "promise 8" in events_of_failure()
 
 
 def test_a_schedule_that_goes_silent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from trax import Cancel, Retry, RetryAfter, Snooze, Trax, cron, every, exclude, 
 from trax.inspect.simulation import DrawnJob
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from random import Random
 
     from trax.inspect.virtual_server import VirtualServer
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from trax.train import Train
     from trax.worker.parts import Parts
 
+SECOND: Final = timedelta(seconds=1)
+MINUTE: Final = timedelta(minutes=1)
+HOUR: Final = timedelta(hours=1)
 TRAINS: Final = ("work", "flaky", "strict", "free", "rare")
 """`strict` gives up on a ValueError, `free` is exempt from the limits, not every server has `rare`."""
 GROUPS: Final = ("etl", "mail", "reports")
@@ -224,13 +228,17 @@ class DrawnWork:
         """Jobs that start together often end together."""
         self.is_calm = False
         """Whether every job succeeds: then everything comes to an end."""
+        self.on_begin: Callable[[Claimed, VirtualServer, float], None] | None = None
+        """Called with each job, its server, and how many seconds it takes."""
 
-    def draw(self, job: Claimed, server: VirtualServer) -> DrawnJob:  # noqa: ARG002
+    def draw(self, job: Claimed, server: VirtualServer) -> DrawnJob:
         random = self._random
         grid = self._grid_seconds
         seconds = round(random.expovariate(1 / self._mean_seconds) / grid) * grid
         if self.is_calm:
             return DrawnJob(seconds)
+        if self.on_begin is not None:
+            self.on_begin(job, server, seconds)
         chance = random.random()
         for share, raised in ENDINGS:
             if chance < share:

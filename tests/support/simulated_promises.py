@@ -17,7 +17,7 @@ from trax.store.types import utc_text
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterable
-    from datetime import timedelta
+    from datetime import datetime, timedelta
 
     from trax.inspect.simulation import Simulation
     from trax.inspect.virtual_server import VirtualServer
@@ -33,7 +33,7 @@ COLUMNS: Final = {
         "external_id train"
     ),
     "dead_letter": "status manifest_id last_metadata_id dead_lettered_at resolved_at",
-    "manifest": "enabled next_due_at retired_at max_instances external_id schedule_type",
+    "manifest": "enabled next_due_at retired_at max_instances external_id schedule_type failure_count",
     "manifest_group": "name max_active_jobs enabled priority",
     "setting": "name value",
     "worker": "heartbeat_at kind",
@@ -137,6 +137,10 @@ class RunRow:
     def is_active(self) -> bool:
         return self.state in ACTIVE
 
+    @property
+    def is_put_back(self) -> bool:
+        return self.state == "cancelled" and self.failure_exception in PUT_BACK
+
 
 @dataclass(slots=True)
 class Tables:
@@ -177,6 +181,14 @@ class Tables:
         return sum(entry.status == "queued" and entry.origin in origins for entry in own)
 
 
+class Stop(NamedTuple):
+    """A server that was asked to stop: when its grace period ends, as which worker, and what it ran then."""
+
+    grace_ends_at: datetime
+    worker_id: int
+    run_ids: frozenset[int]
+
+
 class BrokenPromise(AssertionError):
     """Something that must never happen has happened."""
 
@@ -193,6 +205,11 @@ class Promises(Observer):
         self.admissions = 0
         self._step = ""
         self._server: VirtualServer | None = None
+        self._stops: dict[str, Stop] = {}
+        self._new_attempts: dict[int, int] = {}
+        """By entry: how many attempts were added in this transaction."""
+        self._new_failures: Counter[int] = Counter()
+        """By manifest: how many failures were added in this transaction."""
         self._notes: dict[str, Callable[[Change], None]] = {
             "worker": self._note_worker,
             "manifest_group": self._note_group,
@@ -214,7 +231,15 @@ class Promises(Observer):
             self.fail(2, f"run {metadata_id} is executed a second time, by {server.name}")
         if run is None or run.state != "in_progress" or run.worker_id != server.worker_id:
             self.fail(2, f"{server.name} executes run {metadata_id}, which it does not hold")
+        if server.is_stopping:
+            self.fail(8, f"{server.name} is stopping, and starts run {metadata_id}")
         self.started.add(metadata_id)
+
+    def note_stop(self, server: VirtualServer) -> None:
+        """A server was asked to stop, and was not before."""
+        grace = server.parts.settings.shutdown_timeout / server.clock_rate
+        stop = Stop(self.simulation.now + grace, server.worker_id, frozenset(server.runs))
+        self._stops.setdefault(server.name, stop)
 
     def on_commit(self, step: str, server: VirtualServer | None) -> None:
         changes = self._log.take()
@@ -223,6 +248,8 @@ class Promises(Observer):
         admitted, ended = list[int](), list[tuple[int, RunRow]]()
         inserted: list[Entry] = []
         self._step, self._server = step, server
+        self._new_attempts.clear()
+        self._new_failures.clear()
         for change in changes:
             if change.table == "metadata":
                 self._note_run(change, admitted, ended)
@@ -231,6 +258,7 @@ class Promises(Observer):
             else:
                 self._notes[change.table](change)
         self._check_ended(ended)
+        self._check_failures_added(ended)
         self._drop_ended_entries(changes)
         if admitted:
             self._check_limits(admitted)
@@ -284,6 +312,12 @@ class Promises(Observer):
         if self._step == "flush":
             if server is None or old.worker_id != server.worker_id or old.state != "in_progress":
                 self.fail(3, f"run {run_id} was ended by {server and server.name}, who did not hold it")
+                return
+            stop = self._stops.get(server.name)
+            if new.failure_exception == "Interrupted" and stop is not None and run_id in stop.run_ids:
+                self.counts["runs interrupted by a stop"] += 1
+                if server.worker_id == stop.worker_id and self.simulation.now < stop.grace_ends_at:
+                    self.fail(8, f"{server.name} interrupted run {run_id} before its grace period was over")
         elif old.state == "in_progress":
             beat = self.tables.workers.get(old.worker_id or 0)
             if beat is not None and beat >= utc_text(
@@ -298,7 +332,9 @@ class Promises(Observer):
             self.fail(1, f"entry {change.id} was deleted")
             return
         entry = Entry(*change.new)
-        if change.old is None:
+        if change.old is not None:
+            self._new_attempts[change.id] = entry.attempt - Entry(*change.old).attempt
+        else:
             inserted.append(entry)
             self.counts[f"entries by {entry.origin}"] += 1
             if entry.created_at != self._stamp:
@@ -328,6 +364,8 @@ class Promises(Observer):
             self.fail(12, f"manifest {change.id} was deleted")
             return
         self.tables.manifests[change.id] = dict(zip(COLUMNS["manifest"].split(), change.new, strict=True))
+        if change.old is not None:
+            self._new_failures[change.id] += change.new[-1] - change.old[-1]
 
     def _note_setting(self, change: Change) -> None:
         self.tables.settings.pop(change.id, None)
@@ -358,8 +396,10 @@ class Promises(Observer):
                 self.fail(1, f"run {run_id} has ended, and its entry is unknown")
                 return
             is_queued = entry.status == "queued"
-            if run.state == "cancelled" and run.failure_exception in PUT_BACK and not is_queued:
+            if run.is_put_back and not is_queued:
                 self.fail(1, f"run {run_id} was put back, and its entry {entry_id} is not in the queue")
+            if run.is_put_back and (self._new_attempts[entry_id] or run_id in t.letter_runs):
+                self.fail(8, f"run {run_id} was put back, and it counts as an attempt of entry {entry_id}")
             is_alone = run.manifest_id is None and not is_queued
             if run.state == "failed" and is_alone and run_id not in t.letter_runs:
                 self.fail(1, f"run {run_id} failed for good, without a dead letter")
@@ -367,6 +407,16 @@ class Promises(Observer):
                 self._check_failed_manifest(run_id, run.manifest_id)
             if not is_queued:
                 t.drop_entry(entry_id)
+
+    def _check_failures_added(self, ended: Iterable[tuple[int, RunRow]]) -> None:
+        """Only runs that were not put back may count as failures of their manifest."""
+        own = Counter(run.manifest_id for _, run in ended if not run.is_put_back)
+        for manifest_id, count in self._new_failures.items():
+            if count > own[manifest_id]:
+                name = self.tables.manifests[manifest_id]["external_id"]
+                self.fail(
+                    8, f"manifest {name!r} has {count} more failures, and {own[manifest_id]} runs ended"
+                )
 
     def _drop_ended_entries(self, changes: Iterable[Change]) -> None:
         """Forget entries that changed after their run had ended, as when another job takes their key."""
@@ -454,11 +504,15 @@ class Promises(Observer):
                 self.fail(11, f"manifest {manifest['external_id']!r} would never run again")
 
     def _has_reason(self, manifest_id: int) -> bool:
+        """Whether a manifest rests because of its group, its parent, a dead letter, or what is in flight."""
         t = self.tables
-        row = self._driver.execute("SELECT group_id FROM main.trax_manifest WHERE id = ?", (manifest_id,))
-        _, _, is_open = t.groups[row.fetchone()[0]]
+        query = "SELECT group_id, depends_on_id FROM main.trax_manifest WHERE id = ?"
+        group_id, parent_id = self._driver.execute(query, (manifest_id,)).fetchone()
+        _, _, is_open = t.groups[group_id]
+        parent = t.manifests.get(parent_id)
         return (
             not is_open
+            or (parent is not None and bool(not parent["enabled"] or parent["retired_at"]))
             or self._is_awaiting(manifest_id)
             or bool(t.runs_of[manifest_id])
             or t.queued_of(manifest_id, BLOCKING) > 0

@@ -2,48 +2,40 @@
 
 from __future__ import annotations
 
-import asyncio
-import atexit
 from collections import Counter
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cache
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 from unittest.mock import patch
 
 from tests.support.simulated_code import (
     GROUPS,
-    TRAINS,
+    HOUR,
+    MINUTE,
+    SECOND,
     Code,
     DrawnWork,
-    Nothing,
-    build_app,
     build_server_parts,
 )
+from tests.support.simulated_operators import Operators
 from tests.support.simulated_promises import BrokenPromise, Promises
 from tests.support.verified import assert_clean_store
 
-from trax.errors import StoreUnavailable, TraxError
+from trax.errors import StoreUnavailable
 from trax.inspect.simulation import EventLog, Faults, Simulation, TransactionFault
 from trax.inspect.virtual_server import VirtualServer
 from trax.settings import Settings
 from trax.store import dialect, store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator
+    from collections.abc import Callable, Generator
     from random import Random
 
     from trax.events import Topic
     from trax.inspect.virtual_server import Role
-    from trax.store import Connection, Store
-
-T = TypeVar("T")
 
 START: Final = datetime(2027, 3, 1, tzinfo=UTC)
-SECOND: Final = timedelta(seconds=1)
-MINUTE: Final = timedelta(minutes=1)
-HOUR: Final = timedelta(hours=1)
 CALM: Final = timedelta(hours=20)
 """How long everything may take to come to an end after the last fault: the longest of all delays."""
 FAULTS: Final = (
@@ -53,7 +45,25 @@ FAULTS: Final = (
     TransactionFault.PAUSE_AFTER,
     TransactionFault.REFUSED,
 )
-ROLES: Final[tuple[Role, ...]] = ("all", "all", "scheduler", "worker")
+LARGEST_CHANCE: Final = 0.8
+STEPS: Final = (
+    "announce",
+    "claim",
+    "clean_dead_letters",
+    "clean_metadata",
+    "dispatch",
+    "flush",
+    "heartbeat",
+    "leave",
+    "manage",
+    "register",
+    "retire",
+    "start",
+    "totals",
+    "watchdog",
+)
+"""The transactions of servers. `apply_priorities` is not among them: only PostgreSQL needs it."""
+ROLES: Final[tuple[Role, ...]] = ("all", "scheduler", "worker")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +86,15 @@ class WorldOptions:
 
 
 PROFILES: Final[dict[str, WorldOptions]] = {
-    "short": WorldOptions(hours=3, pace=2, minutes_between_events=6, fault_chance=0.01),
+    "short": WorldOptions(hours=3, pace=2, minutes_between_events=6, fault_chance=0.03),
+    "quiet": WorldOptions(
+        hours=30,
+        pace=12,
+        batch=20,
+        minutes_between_batches=60,
+        minutes_between_events=90,
+        fault_chance=0.05,
+    ),
     "long": WorldOptions(
         pace=12,
         is_large=True,
@@ -86,26 +104,42 @@ PROFILES: Final[dict[str, WorldOptions]] = {
         minutes_between_events=60,
     ),
 }
-"""`short` for the tests, `long` for `make simulate`."""
+"""`short` and `quiet` for the tests, `long` for `make simulate`. Only servers that live long clean up."""
+
+
+def fault_at(fault: TransactionFault, step: str) -> str:
+    """The name under which a fault of a step is counted."""
+    return f"{fault.name.lower()} in {step}"
 
 
 class DrawnFaults(Faults):
     """Faults of transactions and lost notifications, with drawn chances."""
 
-    def __init__(self, random: Random, chance: float) -> None:
+    def __init__(self, random: Random, chance: float, seed: int) -> None:
         self._random = random
         self._chance = chance
         self.loss = random.choice([0.0, 0.1, 1.0])
         """The chance that a notification is lost; 1: only polls remain."""
         self.counts: Counter[str] = Counter()
+        self.steps: Counter[str] = Counter()
+        """How many transactions of each kind servers began while there were faults."""
+        self._seed = seed
+        self._dealt: Counter[str] = Counter()
+        """How many faults each step had: with each seed it begins with another kind, so none meets few."""
         self.lease_seconds = 0.0
         self.is_over = False
 
     def of_transaction(self, server: VirtualServer, step: str) -> TransactionFault | None:  # noqa: ARG002
-        if self.is_over or self._random.random() >= self._chance:
+        """Faults are spread evenly over the steps, also rare ones, and over the kinds at each step."""
+        if self.is_over:
             return None
-        fault = self._random.choice(FAULTS)
-        self.counts[f"{fault.name.lower()} in {step}"] += 1
+        self.steps[step] += 1
+        rarity = self.steps.total() / (len(STEPS) * self.steps[step])
+        if self._random.random() >= min(self._chance * rarity, LARGEST_CHANCE):
+            return None
+        self._dealt[step] += 1
+        fault = FAULTS[(self._seed + self._dealt[step]) % len(FAULTS)]
+        self.counts[fault_at(fault, step)] += 1
         return fault
 
     def loses_wake_up(self, server: VirtualServer, topic: Topic) -> bool:  # noqa: ARG002
@@ -120,35 +154,6 @@ class DrawnFaults(Faults):
         return self.lease_seconds * self._random.choice([0.5, 1.5, 4])
 
 
-class SharedStore:
-    """Stands for the store of an operator's process, which opens nothing of its own."""
-
-    def __init__(self, shared: Store) -> None:
-        self._store = shared
-
-    async def open(self) -> Store:
-        return self._store
-
-    def open_blocking(self) -> Store:
-        return self._store
-
-    def now(self, connection: Connection) -> datetime:
-        return self._store.now(connection)
-
-
-def complete(verb: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never waits, in an event loop that runs nothing else."""
-    return _event_loop().run_until_complete(verb)
-
-
-@cache
-def _event_loop() -> asyncio.AbstractEventLoop:
-    """Kept, since a new one takes longer than most coroutines."""
-    loop = asyncio.new_event_loop()
-    atexit.register(loop.close)
-    return loop
-
-
 class World:
     """One simulation with everything drawn from its seed."""
 
@@ -159,7 +164,7 @@ class World:
         self.seed = seed
         self.simulation = Simulation(seed, START, event_log=event_log)
         self.random = random = self.simulation.random
-        self.faults = self.simulation.faults = DrawnFaults(random, self.options.fault_chance)
+        self.faults = self.simulation.faults = DrawnFaults(random, self.options.fault_chance, seed)
         self.settings = self._draw_settings()
         self.faults.lease_seconds = self.settings.worker_lost_after.total_seconds()
         self.code = Code(random, self.options.manifests, self.options.pace, is_large=self.options.is_large)
@@ -174,10 +179,11 @@ class World:
         with self.simulation.open():
             self.promises = Promises(self.simulation, self.settings)
             self.simulation.observer = self.promises
-            self._connect_operator()
+            self.operators = Operators(self)
+            self.work.on_begin = self.operators.activate_later
             for role in self._draw_roles():
                 self._start_server(role)
-            self._repeat(self.options.minutes_between_batches, self._call)
+            self._repeat(self.options.minutes_between_batches, self.operators.call)
             self._repeat(self.options.minutes_between_events, self._happen)
             self.simulation.run_until(START + self.options.hours * HOUR)
             self._come_to_an_end()
@@ -192,7 +198,7 @@ class World:
         random = self.random
         heartbeat, pace = random.choice([10, 20, 30]) * self.options.pace, self.options.pace
         return Settings(
-            max_active_jobs=self._draw_limit([3, 10, 100, None], [20, 100, 300, None]),
+            max_active_jobs=self.draw_limit([3, 10, 100, None], [20, 100, 300, None]),
             heartbeat_interval=heartbeat * SECOND,
             worker_lost_after=random.choice([2.5, 4]) * heartbeat * SECOND,
             manifest_manager_polling_interval=pace * random.choice([30, 60]) * SECOND,
@@ -211,7 +217,7 @@ class World:
             dead_letter_retention_period=6 * HOUR,
         )
 
-    def _draw_limit(self, small: list[int | None], large: list[int | None]) -> int | None:
+    def draw_limit(self, small: list[int | None], large: list[int | None]) -> int | None:
         return self.random.choice(large if self.options.is_large else small)
 
     def _draw_roles(self) -> list[Role]:
@@ -231,7 +237,7 @@ class World:
             timetable,
             self.work,
             role=role,
-            slots=self._draw_limit([2, 10, 100], [30, 100, 300]) or 1,
+            slots=self.draw_limit([2, 10, 100], [30, 100, 300]) or 1,
         )
         server.clock_rate = random.choice([1.0, 0.97, 1.03])
         server.start()
@@ -261,14 +267,15 @@ class World:
             self._suspend,
             self._suspend,
             self._deploy,
+            self._deploy,
             self._break_database,
             self._restart,
-            *([self._operate] * 6),
+            *([self.operators.act] * 6),
         ]
         self.random.choice(acts)()
         self._keep_roles()
 
-    def _count(self, kind: str, text: str, *values: Any) -> None:
+    def count(self, kind: str, text: str, *values: Any) -> None:
         self.faults.counts[kind] += 1
         self.simulation.log("world", text, *values)
 
@@ -278,140 +285,49 @@ class World:
 
     def _crash(self) -> None:
         if server := self._some_server():
-            self._count("crash", "%s is killed", server.name)
+            self.count("crash", "%s is killed", server.name)
             server.crash()
 
     def _suspend(self) -> None:
         if server := self._some_server():
             lost_after = self.settings.worker_lost_after.total_seconds()
             seconds = lost_after * self.random.choice([0.5, 1.5, 4, 20])
-            self._count("suspension", "%s is suspended for %.0f s", server.name, seconds)
+            self.count("suspension", "%s is suspended for %.0f s", server.name, seconds)
             server.suspend(seconds)
 
     def _restart(self) -> None:
         if server := self._some_server():
-            self._count("SIGTERM", "%s is asked to stop", server.name)
-            server.stop()
+            self.count("SIGTERM", "%s is asked to stop", server.name)
+            self._stop(server)
             self._start_server(server.role)
+
+    def _stop(self, server: VirtualServer) -> None:
+        self.promises.note_stop(server)
+        server.stop()
 
     def _deploy(self) -> None:
         """New code: some servers are replaced at once, the others a while later."""
         change = self.code.change()
-        self._count("deploy", "a deploy %s", change)
+        self.count("deploy", "a deploy %s", change)
         for server in list(self.simulation.servers):
             wait = self.random.choice([0, 1, 5]) * MINUTE
 
             def replace_it(server: VirtualServer = server) -> None:
                 if server.is_alive and not self._is_over:
-                    server.stop()
+                    self._stop(server)
                     self._start_server(server.role)
 
             self.simulation.after(wait, replace_it)
 
     def _break_database(self) -> None:
         seconds = self.settings.worker_lost_after.total_seconds() * self.random.choice([0.2, 1.0, 3.0])
-        self._count("outage", "the database is unavailable for %.0f s", seconds)
+        self.count("outage", "the database is unavailable for %.0f s", seconds)
         self.simulation.is_database_up = False
 
         def repair() -> None:
             self.simulation.is_database_up = True
 
         self.simulation.after(seconds * SECOND, repair)
-
-    # callers and operators
-
-    def _connect_operator(self) -> None:
-        self.app, self.trains = build_app(self.settings)
-        shared: Any = SharedStore(self.simulation.store)
-        self.app.parts = replace(self.app.parts, store=shared)
-
-    def _act(self, kind: str, verb: Coroutine[Any, Any, T]) -> T | None:
-        """What a person or a program does; a refusal is an answer, too."""
-        if not self.simulation.is_database_up:
-            verb.close()
-            return None
-        self._count(kind, "somebody does: %s", kind)
-        try:
-            return complete(verb)
-        except TraxError as refused:
-            self.simulation.log("world", "refused: %s", type(refused).__name__)
-            return None
-        finally:
-            self.simulation.settle(kind)
-
-    def _call(self) -> None:
-        random = self.random
-        train = random.choice(TRAINS)
-        options: dict[str, Any] = {
-            "priority": random.choice([None, 0, 5, 31]),
-            "group": random.choice([None, *GROUPS]),
-        }
-        if random.random() < 0.15:
-            options["delay"] = random.choice([30, 600]) * SECOND
-        if random.random() < 0.1:
-            options["unique"] = random.choice("ab")
-            self._act("queue unique", self.app.queue(self.trains[train], Nothing(), **options))
-            return
-        count = random.randint(1, self.options.batch)
-        self._act("queue", self.app.queue_many(self.trains[train], [Nothing()] * count, **options))
-
-    def _operate(self) -> None:
-        random, app = self.random, self.app
-        manifests = sorted(self.code.plans) or ["none"]
-        name, group = random.choice(manifests), random.choice(GROUPS)
-        verbs: list[Callable[[], Any]] = [
-            lambda: self._act("enable", app.manifests.enable(name)),
-            lambda: self._act("enable", app.manifests.enable(name)),
-            lambda: self._act("disable", app.manifests.disable(name)),
-            lambda: self._act(
-                "trigger", app.manifests.trigger(name, delay=random.choice([None, 5 * MINUTE]))
-            ),
-            lambda: self._act("cancel manifest", app.manifests.cancel(name)),
-            lambda: self._act("delete manifest", app.manifests.delete(name)),
-            lambda: self._act("cancel runs", app.executions.cancel(self._some_runs())),
-            lambda: self._act("cancel entries", app.work_queue.cancel(self._some_entries())),
-            lambda: self._act("requeue", app.dead_letters.requeue_all()),
-            lambda: self._act("acknowledge", app.dead_letters.acknowledge_all("seen")),
-            lambda: self._act(
-                "limit group",
-                app.groups.update(
-                    group, max_active_jobs=self._draw_limit([None, 0, 1, 5], [None, 0, 20, 60])
-                ),
-            ),
-            lambda: self._act(
-                "prioritise group", app.groups.update(group, priority=random.choice([0, 15, 31]))
-            ),
-            lambda: self._act("switch group", app.groups.update(group, enabled=random.random() < 0.7)),
-            lambda: self._act("edit setting", app.settings.update(**self._draw_edit())),
-            lambda: self._act("edit setting", app.settings.update(**self._draw_edit())),
-            lambda: self._act("reset settings", app.settings.reset()),
-        ]
-        random.choice(verbs)()
-
-    def _draw_edit(self) -> dict[str, Any]:
-        """A change of settings that an operator makes while servers run."""
-        random = self.random
-        edits: list[dict[str, Any]] = [
-            {"max_active_jobs": self._draw_limit([2, 10, 100, None], [20, 100, 300, None])},
-            {"max_active_jobs": self._draw_limit([2, 10, 100, None], [20, 100, 300, None])},
-            {"max_queued_jobs_per_cycle": random.choice([5, 100])},
-            {"max_work_queue_entries_per_cycle": random.choice([5, 200])},
-            {"default_job_timeout": random.choice([2, 10]) * MINUTE},
-            {"default_retry_delay": random.choice([10, 300]) * SECOND},
-            {"timeout_counts_as_failure": random.random() < 0.5},
-            {"manifest_manager_enabled": random.random() < 0.6},
-            {"job_dispatcher_enabled": random.random() < 0.6},
-        ]
-        return random.choice(edits)
-
-    def _some_runs(self) -> list[int]:
-        active = sorted(self.promises.tables.active)
-        return self.random.sample(active, min(len(active), 3)) or [1]
-
-    def _some_entries(self) -> list[int]:
-        entries = self.promises.tables.entries
-        queued = [entry_id for entry_id, entry in entries.items() if entry.status == "queued"][:50]
-        return self.random.sample(queued, min(len(queued), 5)) or [1]
 
     # the end
 
@@ -424,11 +340,8 @@ class World:
         self.code.limits = dict.fromkeys(GROUPS)
         for server in list(self.simulation.servers):
             server.suspended_until = None
-            server.stop()
-        for name in GROUPS:
-            self._act("open group", self.app.groups.update(name, enabled=True, max_active_jobs=None))
-        self._act("reset settings", self.app.settings.reset())
-        self._act("edit setting", self.app.settings.update(max_active_jobs=200))
+            self._stop(server)
+        self.operators.give_way()
         self._start_server("all")
         latest = self.simulation.now + CALM
         while not self.promises.is_drained and self.simulation.now < latest:

@@ -4,6 +4,8 @@ The events are transactions of the real engine, run by the servers in `virtual_s
 of trains and faults are virtual: a `Workload` draws what the code of trains does. No thread is started and
 nothing waits, so the same seed gives the same events in the same order. `Duties` says when each duty of a
 server runs again: after a wake-up, at a moment, or at a poll.
+
+Not simulated: `app.run`, handing over to remote engines, jobs in other processes, and connections.
 """
 
 from __future__ import annotations
@@ -275,7 +277,9 @@ class Simulation:
         **kwargs: P.kwargs,
     ) -> T:
         """Run one transaction of a server, or of a caller (None), with its fault, if any."""
-        fault = None if server is None else self.faults.of_transaction(server, step)
+        fault = None
+        if self.is_database_up and server is not None:
+            fault = self.faults.of_transaction(server, step)
         if fault is TransactionFault.REFUSED or not self.is_database_up:
             raise StoreUnavailable("the database is unavailable")
         if fault is not None and server is not None:

@@ -39,6 +39,7 @@ BY_ID: dict[str, Ask] = {
     "executions.rerun": lambda app, it: app.executions.rerun(it),
     "executions.logs": lambda app, it: app.executions.logs(it),
     "executions.logs after": lambda app, it: app.executions.logs(1, after=it),
+    "executions.logs before": lambda app, it: app.executions.logs(1, before=it),
     "executions.list before": lambda app, it: app.executions.list(before=it),
     "executions.list parent_id": lambda app, it: app.executions.list(parent_id=it),
     "executions.page after": lambda app, it: app.executions.page(after=it),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from trax import Trax, every
+from trax.app.executions import Executions
 from trax.app.manifests import Manifests
 from trax.cli import audit, dead_letters, executions, groups, manifests, queue, sessions, status
 from trax.engine.enqueue import QueueKeywords
@@ -17,7 +18,7 @@ from trax.schedule.builder import Cursor
 from trax.testing import Harness
 from trax.web.api.audit import AuditListQuery
 from trax.web.api.dead_letters import DeadLetterListQuery
-from trax.web.api.executions import ExecutionListQuery, LogListQuery
+from trax.web.api.executions import ExecutionListQuery, LogListQuery, list_logs
 from trax.web.api.manifests import ManifestListQuery
 from trax.web.api.paging import ListQueryByName
 from trax.web.api.queue import EntryListQuery
@@ -89,6 +90,15 @@ def test_a_job_is_queued_with_the_same_options_in_python_commands_and_http() -> 
     assert in_http == in_python | {"input"}
 
 
+def test_the_lines_of_one_run_are_paged_with_the_same_parameters() -> None:
+    in_python, in_command, in_http = (
+        set(inspect.signature(verb).parameters) & {"metadata_id", "before", "after", "limit"}
+        for verb in (Executions.logs, executions.logs, list_logs)
+    )
+
+    assert in_python == in_command == in_http == {"metadata_id", "before", "after", "limit"}
+
+
 @pytest.mark.parametrize("verb", ["schedule", "schedule_many", "schedule_once"])
 def test_a_manifest_is_declared_and_scheduled_with_the_same_parameters(verb: str) -> None:
     declared, at_run_time = (inspect.signature(getattr(kind, verb)) for kind in (Cursor, Manifests))
@@ -151,6 +161,9 @@ async def check_pages(resource: Any, key: str) -> None:
         assert keys(await verb(after=low, limit=1)) == [middle]
         assert keys(await verb(after=low)) == [each for each in listed if each != low]
     assert (await resource.count()).number == len(listed)
+    assert {type(each) for each in (await resource.page()).items} == {
+        type(each) for each in await resource.list()
+    }
 
 
 def parameters(verb: Callable[..., Any]) -> list[str]:

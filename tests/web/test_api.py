@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import fields
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,9 @@ import pytest
 from tests.support.control_room import control_room, railway
 
 from trax import Trax
+from trax.records.metadata import NewLogLine
 from trax.store import listing
+from trax.store.runs import run_log
 from trax.web import create
 
 if TYPE_CHECKING:
@@ -448,6 +451,27 @@ async def test_a_run_tells_what_it_logged(room: ControlRoom) -> None:
 
     (line,) = (await room.get(f"/executions/{done['id']}/logs"))["items"]
     assert (line["level"], line["message"]) == ("warning", "coffee for Eve")
+
+
+async def test_the_lines_of_a_run_are_paged_in_both_directions(room: ControlRoom) -> None:
+    async def page(**asked: Any) -> tuple[list[int], int | None, int | None]:
+        found = await room.get(f"/executions/{done['id']}/logs", limit=2, **asked)
+        return [line["id"] for line in found["items"]], found["next"], found["previous"]
+
+    done = await room.post("/trains/serve_coffee/run", {"input": {"customer": "Eve"}})
+    await room.harness.cycle("run_log")
+    store = await room.app.parts.store.open()
+    (line,) = await room.app.executions.logs(done["id"])
+    values = {each.name: getattr(line, each.name) for each in fields(NewLogLine)}
+    await store.call(run_log.add, [NewLogLine(**values) for _ in range(4)])
+    one, two, three, four, five = [each.id for each in await room.app.executions.logs(done["id"])]
+
+    assert await page() == ([one, two], two, None)
+    assert await page(after=two) == ([three, four], four, three)
+    assert await page(after=four) == ([five], None, five)
+    assert await page(before=five) == ([three, four], four, three)
+    assert await page(before=three) == ([one, two], two, one)
+    assert await page(before=five, after=two) == ([three, four], four, three)
 
 
 async def test_without_the_apps_code_a_train_is_queued_by_its_name(url: str) -> None:

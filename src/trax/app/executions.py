@@ -124,13 +124,23 @@ class Executions:
         return await self._enqueuer.rerun(ID("metadata_id", metadata_id))
 
     async def logs(
-        self, metadata_id: int, *, after: int | None = None, limit: int = 100, brief: bool = False
+        self,
+        metadata_id: int,
+        *,
+        before: int | None = None,
+        after: int | None = None,
+        limit: int = 100,
+        brief: bool = False,
     ) -> Sequence[LogLine]:
-        """The log lines of a run, oldest first. For the next page, pass the last id as `after`."""
+        """The log lines of a run, oldest first.
+
+        For the next page, pass the last id as `after`; for the page before, the first id as `before`.
+        """
         page = PAGE("limit", limit)
         store = await self._store.open()
-        wanted, last = ID("metadata_id", metadata_id), ID_OR_NONE("after", after)
-        lines = await store.ask(run_log.load_by_run, wanted, after=last, limit=page, brief=brief)
+        wanted = ID("metadata_id", metadata_id)
+        cursors = {"before": ID_OR_NONE("before", before), "after": ID_OR_NONE("after", after)}
+        lines = await store.ask(run_log.load_by_run, wanted, limit=page, brief=brief, **cursors)
         if not lines:
             await self.get(wanted)  # raises NotFound
         return lines

@@ -8,7 +8,7 @@ from trax.app.lists import RecordLists, check_filters, parse_choice
 from trax.engine.actor import record_audit
 from trax.engine.cancel import withdraw
 from trax.errors import NotFound
-from trax.records.listing import ChangedIds, EntryFilter
+from trax.records.listing import ChangedIds, EntryFilter, RecordPage
 from trax.records.states import Origin, QueueStatus
 from trax.schedule.validate import ID, check_names, validate_ids
 from trax.store.queue import queue_lists, work_queue
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from trax.records import WorkQueueEntry
-    from trax.records.listing import Count, RecordPage
+    from trax.records.listing import Count
     from trax.settings import Settings
     from trax.store import Connection, Store
     from trax.worker.parts import Parts
@@ -76,10 +76,12 @@ class WorkQueue:
         limit: int = 50,
         brief: bool = False,
         **filters: Unpack[EntryKeywords],
-    ) -> RecordPage[WorkQueueEntry]:
+    ) -> RecordPage[QueuedEntry]:
         """Like `list`, with cursors for the pages before and after, at a bounded cost."""
-        found = _build_filter(filters)
-        return await self._lists.page(found, before=before, after=after, limit=limit, brief=brief)
+        wanted = _build_filter(filters)
+        found = await self._lists.page(wanted, before=before, after=after, limit=limit, brief=brief)
+        items = tuple(map(self._with_waiter, found.items))
+        return RecordPage(items=items, older=found.older, newer=found.newer, complete=found.complete)
 
     async def count(self, *, quick: bool = False, **filters: Unpack[EntryKeywords]) -> Count:
         """Count entries: exact up to ten thousand, an estimate beyond.

@@ -99,6 +99,9 @@ def logs(
     metadata_id: Id,
     /,
     *,
+    before: Annotated[
+        int | None, Parameter(help="The last lines before the line with this id.", validator=ID_RANGE)
+    ] = None,
     after: Annotated[
         int | None, Parameter(help="Continue after the log line with this id.", validator=ID_RANGE)
     ] = None,
@@ -107,7 +110,10 @@ def logs(
     as_json: AsJson = False,
 ) -> None:
     """Print the log lines of an execution, oldest first."""
-    lines = operate(database_url, lambda app: app.executions.logs(metadata_id, after=after, limit=limit))
+    lines = operate(
+        database_url,
+        lambda app: app.executions.logs(metadata_id, before=before, after=after, limit=limit),
+    )
     if as_json:
         show_json(lines)
     else:

@@ -121,17 +121,23 @@ def load_by_run(
     connection: Connection,
     metadata_id: int,
     *,
+    before: int | None = None,
     after: int | None = None,
     limit: int = 100,
     brief: bool = False,
 ) -> list[LogLine]:
-    """The lines of a run, oldest first; `after` is the id of the last one already read."""
+    """The lines of a run, oldest first: those that follow `after`, or the last ones before `before`."""
     log = tables(connection).log
     lines = shorten(select_records(connection)) if brief else select_records(connection)
-    query = lines.where(log.c.metadata_id == metadata_id).order_by(log.c.id).limit(limit)
+    goes_back = before is not None and after is None
+    query = lines.where(log.c.metadata_id == metadata_id).limit(limit)
+    query = query.order_by(log.c.id.desc() if goes_back else log.c.id)
     if after is not None:
         query = query.where(log.c.id > after)
-    return [build_record(row) for row in connection.execute(query)]
+    if before is not None:
+        query = query.where(log.c.id < before)
+    found = [build_record(row) for row in connection.execute(query)]
+    return found[::-1] if goes_back else found
 
 
 def select_records(connection: Connection) -> Select[Any]:

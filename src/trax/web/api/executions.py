@@ -13,6 +13,7 @@ from trax.web.api.bodies import CancelledIds, Ids, JsonRoute
 from trax.web.api.paging import (
     After,
     ApiPage,
+    Before,
     Full,
     JsonWriter,
     Limit,
@@ -21,7 +22,6 @@ from trax.web.api.paging import (
     NameQuery,
     PathId,
     RowId,
-    build_page,
     load_page,
     mask_record,
 )
@@ -72,11 +72,20 @@ async def get_execution(context: InjectedContext, metadata_id: PathId) -> Respon
 
 @router.get("/{metadata_id:row_id}/logs", response_model=ApiPage[LogLine])
 async def list_logs(
-    context: InjectedContext, metadata_id: PathId, after: After = None, limit: Limit = 100
+    context: InjectedContext,
+    metadata_id: PathId,
+    before: Before = None,
+    after: After = None,
+    limit: Limit = 100,
 ) -> Response:
-    """List the log lines of one execution, oldest first."""
-    log_lines = await context.app.executions.logs(metadata_id, after=after, limit=limit)
-    return lines_response(build_page(log_lines, limit))
+    """List the log lines of an execution, oldest first; `after=next` continues, `before=previous` goes back."""
+    found = await context.app.executions.logs(metadata_id, before=before, after=after, limit=limit)
+    goes_back, is_full = before is not None and after is None, len(found) >= limit
+    following = found[-1].id if found and (is_full or goes_back) else None
+    previous = found[0].id if found and (after is not None or (is_full and goes_back)) else None
+    return lines_response(
+        ApiPage[LogLine].model_construct(items=list(found), next=following, previous=previous)
+    )
 
 
 @router.post("/cancel", response_model=CancelledIds)

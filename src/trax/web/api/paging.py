@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any, ClassVar, Final, Generic, TypeVar
@@ -177,12 +177,6 @@ async def load_page(noun: Any, query: ListQueryById | ListQueryByName, mask: Mas
     total = await noun.count(**filters) if query.total else None
     items = [summarize_record(item, mask) for item in found.items]
     return page_of(found, items, total, newest_first=query.newest_first)
-
-
-def build_page(rows: Sequence[Any], limit: int, *, by: str = "id") -> ApiPage[Any]:
-    """Build a page from a list that has only a next page."""
-    following = getattr(rows[-1], by) if len(rows) >= limit else None
-    return ApiPage[Any].model_construct(items=list(rows), next=following)
 
 
 def page_of(

@@ -103,7 +103,7 @@ def ended(folder: Path, *words: str, **environment: str) -> subprocess.Completed
     return warm.run([TRAX, *words], cwd=folder, env={**CLEAN, **environment}, timeout=60)
 
 
-def test_jobs_and_their_control_room_share_a_process(folder: Path) -> None:
+def test_jobs_and_their_dashboard_share_a_process(folder: Path) -> None:
     words = ("run", "jobs.py:app", "--web", "0", "--insecure-local", "--log-format", "text")
     with serving(folder, *words) as address:
         done = asked(address, "/api/v1/trains/greet/run", {"input": "Eve"})

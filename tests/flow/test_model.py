@@ -24,9 +24,9 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from tests.support.engine_and_model import ALL, NAMES, EngineAndModel, Turn
 from tests.support.faults import ENDS, MANIFESTS, TRAINS, Site
 from tests.support.model import Plan, What
-from tests.support.railway import ALL, NAMES, Railway, Turn
 from tests.support.stepwise import Engine
 
 from trax.records.worker import HeartbeatStreak
@@ -93,7 +93,7 @@ class AnyStory(RuleBasedStateMachine):
 
     def __init__(self, engine: Engine) -> None:
         super().__init__()
-        self.railway = Railway(engine)
+        self.railway = EngineAndModel(engine)
         self.model = self.railway.model
 
     @initialize(data=st.data(), chosen=st.sets(names, min_size=2))
@@ -309,15 +309,15 @@ def test_the_engine_does_what_the_model_says_on_postgresql(postgres_url: str) ->
 
 
 @pytest.fixture
-def railway() -> Generator[Railway]:
+def railway() -> Generator[EngineAndModel]:
     with engine_on("memory://") as engine:
-        yield Railway(engine)
+        yield EngineAndModel(engine)
 
 
 HOURLY: Final = Plan(kind="interval", minutes=60)
 
 
-def test_a_trigger_takes_a_delayed_entry_whose_moment_has_come(railway: Railway) -> None:
+def test_a_trigger_takes_a_delayed_entry_whose_moment_has_come(railway: EngineAndModel) -> None:
     railway.declare("a1", replace(HOURLY, enabled=False))
     railway.trigger("a1", minutes=10)
     railway.go_on(Turn(minutes=10))
@@ -327,7 +327,9 @@ def test_a_trigger_takes_a_delayed_entry_whose_moment_has_come(railway: Railway)
     assert len(railway.model.entries) == 1
 
 
-def test_a_run_by_hand_that_is_cancelled_does_not_stop_what_is_to_run_once_later(railway: Railway) -> None:
+def test_a_run_by_hand_that_is_cancelled_does_not_stop_what_is_to_run_once_later(
+    railway: EngineAndModel,
+) -> None:
     railway.declare("a1", Plan(kind="once", minutes=60))
     railway.trigger("a1")
     railway.go_on(Turn(takes=1))
@@ -339,7 +341,7 @@ def test_a_run_by_hand_that_is_cancelled_does_not_stop_what_is_to_run_once_later
     assert [entry.origin for entry in railway.model.entries] == ["schedule"]
 
 
-def test_what_was_to_run_once_and_was_cancelled_is_started_only_by_a_person(railway: Railway) -> None:
+def test_what_was_to_run_once_and_was_cancelled_is_started_only_by_a_person(railway: EngineAndModel) -> None:
     railway.declare("a1", Plan(kind="once", minutes=5))
     railway.go_on(Turn(minutes=5, takes=1, hows=("cancelled",)))
 
@@ -352,7 +354,7 @@ def test_what_was_to_run_once_and_was_cancelled_is_started_only_by_a_person(rail
     assert [entry.origin for entry in railway.model.entries] == ["schedule"]
 
 
-def test_who_asks_once_more_for_what_was_cancelled_gets_it(railway: Railway) -> None:
+def test_who_asks_once_more_for_what_was_cancelled_gets_it(railway: EngineAndModel) -> None:
     railway.declare("a1", Plan(kind="once", minutes=5))
     railway.go_on(Turn(minutes=5, takes=1, hows=("cancelled",)))
 
@@ -362,7 +364,9 @@ def test_who_asks_once_more_for_what_was_cancelled_gets_it(railway: Railway) -> 
     assert [entry.origin for entry in railway.model.entries] == ["schedule"]
 
 
-def test_a_cancelled_retry_waits_for_the_next_occurrence_whoever_asks_to_look(railway: Railway) -> None:
+def test_a_cancelled_retry_waits_for_the_next_occurrence_whoever_asks_to_look(
+    railway: EngineAndModel,
+) -> None:
     railway.declare("a1", HOURLY)
     railway.go_on(Turn(takes=1, hows=("failure",)))
     railway.go_on(Turn())
@@ -376,7 +380,7 @@ def test_a_cancelled_retry_waits_for_the_next_occurrence_whoever_asks_to_look(ra
     assert [entry.origin for entry in railway.model.entries] == ["schedule"]
 
 
-def test_a_failure_is_tried_again_though_a_run_was_cancelled_before_it(railway: Railway) -> None:
+def test_a_failure_is_tried_again_though_a_run_was_cancelled_before_it(railway: EngineAndModel) -> None:
     railway.declare("a1", HOURLY)
     railway.go_on(Turn(takes=1, hows=("cancelled",)))
     railway.trigger("a1")
@@ -387,7 +391,7 @@ def test_a_failure_is_tried_again_though_a_run_was_cancelled_before_it(railway: 
     assert [entry.origin for entry in railway.model.entries] == ["retry"]
 
 
-def test_a_cancelled_run_does_not_hide_a_failure_that_ended_with_it(railway: Railway) -> None:
+def test_a_cancelled_run_does_not_hide_a_failure_that_ended_with_it(railway: EngineAndModel) -> None:
     railway.declare("a1", replace(HOURLY, max_retries=1))
     railway.go_on(Turn(takes=1))
     railway.trigger("a1")
@@ -399,7 +403,7 @@ def test_a_cancelled_run_does_not_hide_a_failure_that_ended_with_it(railway: Rai
 
 
 @pytest.mark.parametrize("takes", [1, 2])
-def test_a_failure_for_good_needs_no_other_run_to_end_first(railway: Railway, takes: int) -> None:
+def test_a_failure_for_good_needs_no_other_run_to_end_first(railway: EngineAndModel, takes: int) -> None:
     railway.declare("a1", replace(HOURLY, max_retries=1))
     railway.trigger("a1")
     railway.go_on(Turn(takes=takes, hows=("failure",)))
@@ -410,7 +414,7 @@ def test_a_failure_for_good_needs_no_other_run_to_end_first(railway: Railway, ta
     assert len(railway.model.entries) + len(railway.model.runs) == 1
 
 
-def test_what_was_requeued_is_not_queued_by_the_schedule_as_well(railway: Railway) -> None:
+def test_what_was_requeued_is_not_queued_by_the_schedule_as_well(railway: EngineAndModel) -> None:
     railway.declare("a1", replace(HOURLY, max_retries=1))
     railway.go_on(Turn(takes=1, hows=("failure",)))
     railway.go_on(Turn())
@@ -422,7 +426,7 @@ def test_what_was_requeued_is_not_queued_by_the_schedule_as_well(railway: Railwa
     assert [entry.origin for entry in railway.model.entries] == ["requeue"]
 
 
-def test_a_letter_does_not_wait_for_a_delayed_trigger(railway: Railway) -> None:
+def test_a_letter_does_not_wait_for_a_delayed_trigger(railway: EngineAndModel) -> None:
     railway.declare("a1", replace(HOURLY, max_retries=1))
     railway.go_on(Turn(takes=1, hows=("failure",)))
     railway.trigger("a1", minutes=90)
@@ -434,7 +438,7 @@ def test_a_letter_does_not_wait_for_a_delayed_trigger(railway: Railway) -> None:
     assert [entry.origin for entry in railway.model.entries] == ["trigger", "requeue"]
 
 
-def test_where_runs_overlap_a_failure_is_tried_again_once(railway: Railway) -> None:
+def test_where_runs_overlap_a_failure_is_tried_again_once(railway: EngineAndModel) -> None:
     railway.declare("a1", replace(HOURLY, max_instances=2))
     railway.go_on(Turn(takes=1, hows=("failure",)))
     railway.go_on(Turn())
@@ -446,7 +450,7 @@ def test_where_runs_overlap_a_failure_is_tried_again_once(railway: Railway) -> N
     assert railway.model.entries == []
 
 
-def test_a_new_schedule_does_not_put_off_a_dead_letter(railway: Railway) -> None:
+def test_a_new_schedule_does_not_put_off_a_dead_letter(railway: EngineAndModel) -> None:
     railway.declare("a1", replace(HOURLY, max_retries=1))
     railway.go_on(Turn(takes=1, hows=("failure",)))
 
@@ -456,7 +460,9 @@ def test_a_new_schedule_does_not_put_off_a_dead_letter(railway: Railway) -> None
     assert railway.model.dead() == ["a1"]
 
 
-def test_a_new_rate_keeps_to_the_moments_counted_from_when_the_manifest_was_made(railway: Railway) -> None:
+def test_a_new_rate_keeps_to_the_moments_counted_from_when_the_manifest_was_made(
+    railway: EngineAndModel,
+) -> None:
     railway.declare("a1", replace(HOURLY, enabled=False))
     railway.go_on(Turn(minutes=2))
 
@@ -466,7 +472,7 @@ def test_a_new_rate_keeps_to_the_moments_counted_from_when_the_manifest_was_made
     assert len(railway.model.entries) == 1
 
 
-def test_a_group_that_code_enables_goes_on(railway: Railway) -> None:
+def test_a_group_that_code_enables_goes_on(railway: EngineAndModel) -> None:
     railway.deploy({"a1": HOURLY})
     railway.switch_group("a", enabled=False)
     railway.go_on(Turn())
@@ -478,7 +484,7 @@ def test_a_group_that_code_enables_goes_on(railway: Railway) -> None:
 
 
 @pytest.mark.parametrize("parent", [replace(HOURLY, enabled=True), Plan(kind="once", enabled=False)])
-def test_a_parent_that_code_opens_wakes_who_waited_for_it(railway: Railway, parent: Plan) -> None:
+def test_a_parent_that_code_opens_wakes_who_waited_for_it(railway: EngineAndModel, parent: Plan) -> None:
     railway.deploy({"a1": replace(HOURLY, enabled=False), "a2": Plan(kind="dependent", parent="a1")})
     railway.trigger("a1")
     railway.go_on(Turn(takes=1, hows=("success",)))
@@ -491,7 +497,7 @@ def test_a_parent_that_code_opens_wakes_who_waited_for_it(railway: Railway, pare
     assert [entry.job for entry in railway.model.entries] == ["a2"]
 
 
-def test_who_gets_another_parent_is_looked_at(railway: Railway) -> None:
+def test_who_gets_another_parent_is_looked_at(railway: EngineAndModel) -> None:
     railway.deploy({"a1": HOURLY, "a2": HOURLY, "b1": Plan(kind="dependent", parent="a1")})
     railway.go_on(Turn(takes=2, hows=("failure", "success")))
     railway.go_on(Turn())
@@ -503,7 +509,7 @@ def test_who_gets_another_parent_is_looked_at(railway: Railway) -> None:
     assert [entry.job for entry in railway.model.entries] == ["a1", "b1"]
 
 
-def test_an_exclusion_does_not_hold_back_the_retry_of_a_dependent(railway: Railway) -> None:
+def test_an_exclusion_does_not_hold_back_the_retry_of_a_dependent(railway: EngineAndModel) -> None:
     railway.deploy({"a1": HOURLY, "a2": Plan(kind="dependent", parent="a1", exclusions=("noon",))})
     railway.go_on(Turn(minutes=30, takes=1, hows=("success",)))
     railway.go_on(Turn(takes=1, hows=("failure",)))

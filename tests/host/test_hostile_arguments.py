@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.control_room import Order, railway
 from tests.support.hostile import DURATIONS, IDS, MOMENTS, NAMES, NUMBERS
+from tests.support.web_app import Order, railway
 
 from trax import (
     Calendar,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import pytest
-from tests.support.control_room import NOON, browser, control_room, railway
-from tests.support.visitor import Page
+from tests.support.html_reader import Page
+from tests.support.web_app import NOON, browser, railway, web_app
 
 from trax.cli import main
 from trax.errors import InvalidSetting
@@ -134,7 +134,7 @@ def test_one_step_beyond_is_refused_by_code_and_environment_with_the_bound(name:
 
 
 async def test_one_step_beyond_is_refused_by_python_api_and_page(url: str) -> None:
-    async with control_room(url, access=Access(allow_anonymous=True)) as room, browser(room.web) as reader:
+    async with web_app(url, access=Access(allow_anonymous=True)) as room, browser(room.web) as reader:
         before = await room.app.settings.get()
         token = dict(Page(await reader.get("/settings")).forms[0].fields)["csrf_token"]
         for name, value in BEYOND:

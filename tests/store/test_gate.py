@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.databases import IN_MEMORY_TOO
-from tests.support.gatehouse import Gatehouse
+from tests.support.gate_driver import GateDriver
 
 from trax.engine.routing import Routing
 from trax.records import QueueStatus, State
@@ -24,15 +24,15 @@ pytestmark = IN_MEMORY_TOO
 
 
 @pytest.fixture
-def gate(store: Store, now: datetime) -> Gatehouse:
-    return Gatehouse(store, now)
+def gate(store: Store, now: datetime) -> GateDriver:
+    return GateDriver(store, now)
 
 
 def ids(held: Any) -> list[int]:
     return [run.metadata_id for run in held]
 
 
-def test_what_is_let_in_for_a_worker_has_begun_when_it_is_committed(gate: Gatehouse) -> None:
+def test_what_is_let_in_for_a_worker_has_begun_when_it_is_committed(gate: GateDriver) -> None:
     (entry,) = gate.queue(1)
 
     visited = gate.visit(slots=3)
@@ -46,7 +46,7 @@ def test_what_is_let_in_for_a_worker_has_begun_when_it_is_committed(gate: Gateho
     assert ids(visited.claimed) == visited.metadata_ids == [run.id]
 
 
-def test_what_there_are_no_slots_for_keeps_its_place_in_the_queue(gate: Gatehouse) -> None:
+def test_what_there_are_no_slots_for_keeps_its_place_in_the_queue(gate: GateDriver) -> None:
     entries = gate.queue(5)
 
     visited = gate.visit(slots=2)
@@ -58,7 +58,7 @@ def test_what_there_are_no_slots_for_keeps_its_place_in_the_queue(gate: Gatehous
     assert gate.runs("pending") == []
 
 
-def test_whoever_is_more_urgent_overtakes_what_was_left_in_the_queue(gate: Gatehouse) -> None:
+def test_whoever_is_more_urgent_overtakes_what_was_left_in_the_queue(gate: GateDriver) -> None:
     gate.queue(3)
     gate.visit(slots=1)
     (urgent,) = gate.queue(1, priority=9)
@@ -66,7 +66,7 @@ def test_whoever_is_more_urgent_overtakes_what_was_left_in_the_queue(gate: Gateh
     assert gate.visit(slots=1).entry_ids == [urgent]
 
 
-def test_a_worker_without_a_slot_lets_nobody_in(gate: Gatehouse) -> None:
+def test_a_worker_without_a_slot_lets_nobody_in(gate: GateDriver) -> None:
     entries = gate.queue(2)
 
     visited = gate.visit(slots=0)
@@ -75,7 +75,7 @@ def test_a_worker_without_a_slot_lets_nobody_in(gate: Gatehouse) -> None:
     assert gate.queued() == entries
 
 
-def test_workers_that_do_not_come_to_the_gate_are_provided_for_and_not_more(gate: Gatehouse) -> None:
+def test_workers_that_do_not_come_to_the_gate_are_provided_for_and_not_more(gate: GateDriver) -> None:
     gate.someone_elsewhere(3)
     entries = gate.queue(9)
 
@@ -88,7 +88,7 @@ def test_workers_that_do_not_come_to_the_gate_are_provided_for_and_not_more(gate
     assert gate.queued() == entries[5:]
 
 
-def test_workers_that_come_to_the_gate_themselves_need_nothing_pending(gate: Gatehouse) -> None:
+def test_workers_that_come_to_the_gate_themselves_need_nothing_pending(gate: GateDriver) -> None:
     gate.someone_elsewhere(3, dispatches=True)
     entries = gate.queue(9)
 
@@ -98,7 +98,7 @@ def test_workers_that_come_to_the_gate_themselves_need_nothing_pending(gate: Gat
     assert gate.queued() == entries[2:]
 
 
-def test_runs_left_pending_are_taken_before_anybody_is_let_in(gate: Gatehouse) -> None:
+def test_runs_left_pending_are_taken_before_anybody_is_let_in(gate: GateDriver) -> None:
     left = gate.pending(2)
     high = gate.queue(3, priority=9)
 
@@ -110,7 +110,7 @@ def test_runs_left_pending_are_taken_before_anybody_is_let_in(gate: Gatehouse) -
     assert {run.state for run in gate.runs()} == {State.IN_PROGRESS}
 
 
-def test_a_worker_whose_slots_are_filled_by_what_was_pending_lets_nobody_in(gate: Gatehouse) -> None:
+def test_a_worker_whose_slots_are_filled_by_what_was_pending_lets_nobody_in(gate: GateDriver) -> None:
     left = gate.pending(3)
     entries = gate.queue(1)
 
@@ -120,7 +120,7 @@ def test_a_worker_whose_slots_are_filled_by_what_was_pending_lets_nobody_in(gate
     assert gate.queued() == entries
 
 
-def test_pending_runs_that_were_taken_still_count_against_the_limit(gate: Gatehouse) -> None:
+def test_pending_runs_that_were_taken_still_count_against_the_limit(gate: GateDriver) -> None:
     gate.pending(2)
     entries = gate.queue(3)
 
@@ -130,7 +130,7 @@ def test_pending_runs_that_were_taken_still_count_against_the_limit(gate: Gateho
     assert gate.queued() == entries[1:]
 
 
-def test_cpu_trains_begin_only_where_a_process_is_free_for_them(gate: Gatehouse) -> None:
+def test_cpu_trains_begin_only_where_a_process_is_free_for_them(gate: GateDriver) -> None:
     gate.queue(3, train="heavy", priority=9)
     gate.queue(1, train="light")
 
@@ -140,7 +140,7 @@ def test_cpu_trains_begin_only_where_a_process_is_free_for_them(gate: Gatehouse)
     assert [run.train for run in gate.runs("pending")] == ["heavy", "heavy"]
 
 
-def test_cpu_trains_taken_from_what_was_pending_use_up_the_processes(gate: Gatehouse) -> None:
+def test_cpu_trains_taken_from_what_was_pending_use_up_the_processes(gate: GateDriver) -> None:
     left = gate.pending(1, train="heavy")
     gate.queue(1, train="heavy")
 
@@ -150,7 +150,7 @@ def test_cpu_trains_taken_from_what_was_pending_use_up_the_processes(gate: Gateh
     assert len(gate.runs("pending")) == 1
 
 
-def test_a_train_the_worker_does_not_know_waits_for_one_that_does(gate: Gatehouse) -> None:
+def test_a_train_the_worker_does_not_know_waits_for_one_that_does(gate: GateDriver) -> None:
     gate.queue(1, train="strange")
 
     visited = gate.visit(slots=4)
@@ -160,7 +160,7 @@ def test_a_train_the_worker_does_not_know_waits_for_one_that_does(gate: Gatehous
     assert visited.claimed == []
 
 
-def test_nothing_is_held_back_where_some_trains_go_elsewhere(gate: Gatehouse) -> None:
+def test_nothing_is_held_back_where_some_trains_go_elsewhere(gate: GateDriver) -> None:
     gate.queue(4)
     gate.queue(2, train="far")
 
@@ -171,7 +171,7 @@ def test_nothing_is_held_back_where_some_trains_go_elsewhere(gate: Gatehouse) ->
     assert [run.submitter for run in gate.runs("pending")] == ["local"] * 3 + ["cluster"] * 2
 
 
-def test_a_run_for_a_submitter_is_never_begun_by_a_worker(gate: Gatehouse) -> None:
+def test_a_run_for_a_submitter_is_never_begun_by_a_worker(gate: GateDriver) -> None:
     gate.queue(1)
 
     visited = gate.visit(slots=4, routing=Routing(submitters={"work": "cluster"}))
@@ -181,7 +181,7 @@ def test_a_run_for_a_submitter_is_never_begun_by_a_worker(gate: Gatehouse) -> No
 
 
 def test_a_dispatcher_that_was_switched_off_lets_nobody_in_but_pending_runs_are_taken(
-    gate: Gatehouse,
+    gate: GateDriver,
 ) -> None:
     left = gate.pending(1)
     entries = gate.queue(2)
@@ -193,7 +193,7 @@ def test_a_dispatcher_that_was_switched_off_lets_nobody_in_but_pending_runs_are_
     assert gate.queued() == entries
 
 
-def test_a_limit_that_an_operator_has_just_set_counts_in_the_same_visit(gate: Gatehouse) -> None:
+def test_a_limit_that_an_operator_has_just_set_counts_in_the_same_visit(gate: GateDriver) -> None:
     gate.pending(2, state="in_progress", started_at=gate.now, worker_id=8)
     entries = gate.queue(4)
     gate.edit("max_active_jobs", "3")
@@ -204,14 +204,14 @@ def test_a_limit_that_an_operator_has_just_set_counts_in_the_same_visit(gate: Ga
     assert gate.queued() == entries[1:]
 
 
-def test_a_limit_that_an_operator_has_just_lifted_holds_nobody_back(gate: Gatehouse) -> None:
+def test_a_limit_that_an_operator_has_just_lifted_holds_nobody_back(gate: GateDriver) -> None:
     gate.queue(4)
     gate.edit("max_active_jobs", "null")
 
     assert len(gate.visit(slots=9, limit=1).claimed) == 4
 
 
-def test_entries_without_a_group_are_found_in_order_behind_a_flood(gate: Gatehouse) -> None:
+def test_entries_without_a_group_are_found_in_order_behind_a_flood(gate: GateDriver) -> None:
     gate.group("flood", max_active_jobs=0, priority=31)
     gate.queue(100, group="flood")
     low, high = gate.queue(1), gate.queue(2, priority=9)
@@ -221,7 +221,7 @@ def test_entries_without_a_group_are_found_in_order_behind_a_flood(gate: Gatehou
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_heads_that_are_read_step_by_step_are_the_first_of_every_group(gate: Gatehouse, seed: int) -> None:
+def test_heads_that_are_read_step_by_step_are_the_first_of_every_group(gate: GateDriver, seed: int) -> None:
     chance = Random(seed)  # noqa: S311 - repeatable, not secret
     for _ in range(60):
         group_id = chance.choice([None, *range(1, 7), 1, 1, 1])

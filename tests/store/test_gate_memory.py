@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import create_engine, event, text
-from tests.support.gatehouse import Gatehouse
+from tests.support.gate_driver import GateDriver
 from tests.support.results import run_result
 
 from trax.engine.job_dispatcher import DispatchResult, run_dispatch_cycle
@@ -44,7 +44,7 @@ PROMOTE = text(
 )
 
 
-class Dispatcher(Gatehouse):
+class Dispatcher(GateDriver):
     """A dispatcher with a memory, which a worker with some slots visits."""
 
     def __init__(self, url: str, memory: GateMemory | None = None) -> None:
@@ -105,151 +105,151 @@ class Dispatcher(Gatehouse):
 
 
 @pytest.fixture
-def gatehouse(postgres_url: str) -> Generator[Dispatcher]:
+def driver(postgres_url: str) -> Generator[Dispatcher]:
     made = Dispatcher(postgres_url)
     yield made
     made.close()
 
 
-def remembered(gatehouse: Dispatcher) -> list[int]:
+def remembered(driver: Dispatcher) -> list[int]:
     """A queue of ten entries whose first three have been dispatched, and what is left of it."""
-    entries = gatehouse.enqueue(10)
-    assert gatehouse.admit(2) == entries[:2]
-    assert gatehouse.admit(1) == entries[2:3]
+    entries = driver.enqueue(10)
+    assert driver.admit(2) == entries[:2]
+    assert driver.admit(1) == entries[2:3]
     return entries
 
 
-def test_a_visit_continues_where_the_last_one_has_left_off(gatehouse: Dispatcher) -> None:
-    entries = remembered(gatehouse)
+def test_a_visit_continues_where_the_last_one_has_left_off(driver: Dispatcher) -> None:
+    entries = remembered(driver)
 
-    assert gatehouse.admit(4) == entries[3:7]
-    assert gatehouse.admit(4) == entries[7:]
-    assert gatehouse.admit(4) == []
-    assert gatehouse.admit(4) == []
+    assert driver.admit(4) == entries[3:7]
+    assert driver.admit(4) == entries[7:]
+    assert driver.admit(4) == []
+    assert driver.admit(4) == []
 
-    more = gatehouse.enqueue(3)
-    assert gatehouse.admit(4) == more
+    more = driver.enqueue(3)
+    assert driver.admit(4) == more
 
 
 @pytest.mark.parametrize("options", [{"ago": LONG_AGO}, {"priority": 5}, {"group_priority": 5}])
-def test_an_entry_before_all_others_is_found(gatehouse: Dispatcher, options: dict[str, Any]) -> None:
-    remembered(gatehouse)
+def test_an_entry_before_all_others_is_found(driver: Dispatcher, options: dict[str, Any]) -> None:
+    remembered(driver)
 
-    (first,) = gatehouse.enqueue(**options)
+    (first,) = driver.enqueue(**options)
 
-    assert gatehouse.admit(1) == [first]
+    assert driver.admit(1) == [first]
 
 
-def test_an_entry_whose_transaction_was_open_at_the_last_visit_is_found(gatehouse: Dispatcher) -> None:
-    with gatehouse.transaction() as other:
-        (first,) = gatehouse.enqueue_in(other)
-        entries = remembered(gatehouse)
+def test_an_entry_whose_transaction_was_open_at_the_last_visit_is_found(driver: Dispatcher) -> None:
+    with driver.transaction() as other:
+        (first,) = driver.enqueue_in(other)
+        entries = remembered(driver)
         assert first < entries[0]
 
-    assert gatehouse.admit(2) == [first, entries[3]]
+    assert driver.admit(2) == [first, entries[3]]
 
 
-def test_an_entry_whose_transaction_took_several_visits_is_found(gatehouse: Dispatcher) -> None:
-    with gatehouse.transaction() as other:
-        (first,) = gatehouse.enqueue_in(other)
-        entries = remembered(gatehouse)
-        assert gatehouse.admit(1) == [entries[3]]
-        (second,) = gatehouse.enqueue_in(other, ago=LONG_AGO)
-        assert gatehouse.admit(1) == [entries[4]]
+def test_an_entry_whose_transaction_took_several_visits_is_found(driver: Dispatcher) -> None:
+    with driver.transaction() as other:
+        (first,) = driver.enqueue_in(other)
+        entries = remembered(driver)
+        assert driver.admit(1) == [entries[3]]
+        (second,) = driver.enqueue_in(other, ago=LONG_AGO)
+        assert driver.admit(1) == [entries[4]]
 
-    assert gatehouse.admit(3) == [second, first, entries[5]]
-
-
-def test_a_delayed_entry_that_becomes_due_is_found(gatehouse: Dispatcher) -> None:
-    soon = gatehouse.now + timedelta(hours=1)
-    (first,) = gatehouse.enqueue(ago=LONG_AGO, scheduled_at=soon)
-    entries = remembered(gatehouse)
-
-    gatehouse.store.run(lambda connection: connection.execute(END_DELAY, {"id": first}))
-
-    assert gatehouse.admit(2) == [first, entries[3]]
+    assert driver.admit(3) == [second, first, entries[5]]
 
 
-def test_an_entry_that_its_run_puts_back_is_found(gatehouse: Dispatcher) -> None:
-    entries = remembered(gatehouse)
+def test_a_delayed_entry_that_becomes_due_is_found(driver: Dispatcher) -> None:
+    soon = driver.now + timedelta(hours=1)
+    (first,) = driver.enqueue(ago=LONG_AGO, scheduled_at=soon)
+    entries = remembered(driver)
 
-    gatehouse.store.run(requeue.put_back, {gatehouse.run_of(entries[1]): None}, attempts=0)
+    driver.store.run(lambda connection: connection.execute(END_DELAY, {"id": first}))
 
-    assert gatehouse.admit(2) == [entries[1], entries[3]]
-
-
-def test_an_entry_that_is_unparked_is_found(gatehouse: Dispatcher) -> None:
-    (first,) = gatehouse.enqueue(ago=LONG_AGO)
-    gatehouse.store.run(parking.park, {first: "work"}, now=gatehouse.now)
-    entries = remembered(gatehouse)
-
-    assert gatehouse.store.run(parking.unpark, ["work"], limit=10) == 1
-
-    assert gatehouse.admit(2) == [first, entries[3]]
+    assert driver.admit(2) == [first, entries[3]]
 
 
-def test_an_entry_whose_group_gets_another_priority_is_found_once(gatehouse: Dispatcher) -> None:
-    gatehouse.group("some")
-    group = gatehouse.store.read(groups.get, "some")
+def test_an_entry_that_its_run_puts_back_is_found(driver: Dispatcher) -> None:
+    entries = remembered(driver)
+
+    driver.store.run(requeue.put_back, {driver.run_of(entries[1]): None}, attempts=0)
+
+    assert driver.admit(2) == [entries[1], entries[3]]
+
+
+def test_an_entry_that_is_unparked_is_found(driver: Dispatcher) -> None:
+    (first,) = driver.enqueue(ago=LONG_AGO)
+    driver.store.run(parking.park, {first: "work"}, now=driver.now)
+    entries = remembered(driver)
+
+    assert driver.store.run(parking.unpark, ["work"], limit=10) == 1
+
+    assert driver.admit(2) == [first, entries[3]]
+
+
+def test_an_entry_whose_group_gets_another_priority_is_found_once(driver: Dispatcher) -> None:
+    driver.group("some")
+    group = driver.store.read(groups.get, "some")
     assert group
-    entries = remembered(gatehouse)
-    mine = gatehouse.enqueue(2, group_id=group.id)
+    entries = remembered(driver)
+    mine = driver.enqueue(2, group_id=group.id)
 
-    gatehouse.group("some", priority=9)
-    assert gatehouse.admit(1) == mine[:1]
-    gatehouse.group("some", priority=0)
+    driver.group("some", priority=9)
+    assert driver.admit(1) == mine[:1]
+    driver.group("some", priority=0)
 
-    assert gatehouse.admit(20) == [*entries[3:], mine[1]]
+    assert driver.admit(20) == [*entries[3:], mine[1]]
 
 
-def test_an_entry_that_was_refused_is_found_when_its_group_has_capacity(gatehouse: Dispatcher) -> None:
-    gatehouse.group("tight", max_active_jobs=1)
-    tight = gatehouse.store.read(groups.get, "tight")
+def test_an_entry_that_was_refused_is_found_when_its_group_has_capacity(driver: Dispatcher) -> None:
+    driver.group("tight", max_active_jobs=1)
+    tight = driver.store.read(groups.get, "tight")
     assert tight
-    (running, refused) = gatehouse.enqueue(2, group_id=tight.id)
-    entries = gatehouse.enqueue(10)
-    assert gatehouse.admit(3) == [running, *entries[:2]]
-    assert gatehouse.admit(2) == entries[2:4]
+    (running, refused) = driver.enqueue(2, group_id=tight.id)
+    entries = driver.enqueue(10)
+    assert driver.admit(3) == [running, *entries[:2]]
+    assert driver.admit(2) == entries[2:4]
 
-    gatehouse.end(gatehouse.active()[:1])
+    driver.end(driver.active()[:1])
 
-    assert gatehouse.admit(2) == [refused, entries[4]]
+    assert driver.admit(2) == [refused, entries[4]]
 
 
-def test_a_refused_entry_that_moves_back_is_found_once(gatehouse: Dispatcher) -> None:
-    gatehouse.group("tight", max_active_jobs=0, priority=9)
-    tight = gatehouse.store.read(groups.get, "tight")
+def test_a_refused_entry_that_moves_back_is_found_once(driver: Dispatcher) -> None:
+    driver.group("tight", max_active_jobs=0, priority=9)
+    tight = driver.store.read(groups.get, "tight")
     assert tight
-    (refused,) = gatehouse.enqueue(group_id=tight.id, group_priority=9)
-    entries = gatehouse.enqueue(5)
-    assert gatehouse.admit(2) == entries[:2]
+    (refused,) = driver.enqueue(group_id=tight.id, group_priority=9)
+    entries = driver.enqueue(5)
+    assert driver.admit(2) == entries[:2]
 
-    gatehouse.group("tight", max_active_jobs=5, priority=0)
+    driver.group("tight", max_active_jobs=5, priority=0)
 
-    assert gatehouse.admit(9) == [refused, *entries[2:]]
-
-
-def test_more_new_entries_than_a_visit_reads_at_once_are_found(gatehouse: Dispatcher) -> None:
-    entries = remembered(gatehouse)
-
-    gatehouse.enqueue(gate_memory.MAX_NEW_ENTRIES)
-    (first,) = gatehouse.enqueue(ago=LONG_AGO)
-
-    assert gatehouse.admit(2) == [first, entries[3]]
+    assert driver.admit(9) == [refused, *entries[2:]]
 
 
-def test_an_urgent_entry_does_not_move_the_bound_back(gatehouse: Dispatcher) -> None:
-    entries = remembered(gatehouse)
-    before = gatehouse.memory.take()
-    gatehouse.memory.remember(before)
-    (urgent,) = gatehouse.enqueue(priority=5)
+def test_more_new_entries_than_a_visit_reads_at_once_are_found(driver: Dispatcher) -> None:
+    entries = remembered(driver)
+
+    driver.enqueue(gate_memory.MAX_NEW_ENTRIES)
+    (first,) = driver.enqueue(ago=LONG_AGO)
+
+    assert driver.admit(2) == [first, entries[3]]
+
+
+def test_an_urgent_entry_does_not_move_the_bound_back(driver: Dispatcher) -> None:
+    entries = remembered(driver)
+    before = driver.memory.take()
+    driver.memory.remember(before)
+    (urgent,) = driver.enqueue(priority=5)
 
     def visit(connection: Connection) -> gate_memory.GateBounds:
-        seen = gate.read_gate(connection, limit=50, has_global_limit=True, now=None, memory=gatehouse.memory)
+        seen = gate.read_gate(connection, limit=50, has_global_limit=True, now=None, memory=driver.memory)
         assert [entry.id for entry in seen.candidates] == [urgent, *entries[3:]]
         return gate.bounds_after(seen, {urgent}, has_made_ready=False)
 
-    after = gatehouse.store.run(visit)
+    after = driver.store.run(visit)
 
     assert before.queue
     assert after.queue
@@ -257,92 +257,92 @@ def test_an_urgent_entry_does_not_move_the_bound_back(gatehouse: Dispatcher) -> 
     assert after.queue.kept == ()
 
 
-def test_what_another_dispatcher_takes_is_not_missed(gatehouse: Dispatcher) -> None:
-    entries = remembered(gatehouse)
-    other = Dispatcher(gatehouse.url)
+def test_what_another_dispatcher_takes_is_not_missed(driver: Dispatcher) -> None:
+    entries = remembered(driver)
+    other = Dispatcher(driver.url)
 
     assert other.admit(2) == entries[3:5]
 
-    assert gatehouse.admit(2) == entries[5:7]
+    assert driver.admit(2) == entries[5:7]
     assert other.admit(2) == entries[7:9]
     other.close()
 
 
-def test_a_visit_that_fails_leaves_no_bound(gatehouse: Dispatcher) -> None:
-    entries = remembered(gatehouse)
+def test_a_visit_that_fails_leaves_no_bound(driver: Dispatcher) -> None:
+    entries = remembered(driver)
 
     def fail(connection: Connection) -> None:
-        gate.read_gate(connection, limit=5, has_global_limit=True, now=None, memory=gatehouse.memory)
+        gate.read_gate(connection, limit=5, has_global_limit=True, now=None, memory=driver.memory)
         raise RuntimeError("the server is gone")
 
     with pytest.raises(RuntimeError):
-        gatehouse.store.run(fail)
+        driver.store.run(fail)
 
-    assert gatehouse.memory.take() == gate_memory.GateBounds()
-    assert gatehouse.admit(2) == entries[3:5]
+    assert driver.memory.take() == gate_memory.GateBounds()
+    assert driver.admit(2) == entries[3:5]
 
 
-def test_a_new_session_reads_from_the_start(gatehouse: Dispatcher) -> None:
+def test_a_new_session_reads_from_the_start(driver: Dispatcher) -> None:
     """Whatever was lost with the old one: here the rows are put back behind the back of every session."""
-    entries = remembered(gatehouse)
+    entries = remembered(driver)
     back = text(
         "UPDATE trax.work_queue SET status = 'queued', dispatched_at = NULL, metadata_id = NULL "
         "WHERE id = :id"
     )
-    gatehouse.store.run(lambda connection: connection.execute(back, {"id": entries[0]}))
-    assert gatehouse.admit(1) == entries[3:4], "no bound is valid for what does not name its transaction"
+    driver.store.run(lambda connection: connection.execute(back, {"id": entries[0]}))
+    assert driver.admit(1) == entries[3:4], "no bound is valid for what does not name its transaction"
 
-    again = Dispatcher(gatehouse.url, gatehouse.memory)
+    again = Dispatcher(driver.url, driver.memory)
 
     assert again.admit(2) == [entries[0], entries[4]]
     again.close()
 
 
 def test_runs_that_began_outside_of_the_gate_are_counted_however_late_they_commit(
-    gatehouse: Dispatcher,
+    driver: Dispatcher,
 ) -> None:
-    with gatehouse.transaction() as other:
-        metadata.begin(other, NewRun(external_id="mine", train="work"), now=gatehouse.now)
-        entries = gatehouse.enqueue(10)
-        assert gatehouse.admit(2, limit=4) == entries[:2]
-        gatehouse.end(gatehouse.active())
-        assert gatehouse.admit(2, limit=4) == entries[2:4]
+    with driver.transaction() as other:
+        metadata.begin(other, NewRun(external_id="mine", train="work"), now=driver.now)
+        entries = driver.enqueue(10)
+        assert driver.admit(2, limit=4) == entries[:2]
+        driver.end(driver.active())
+        assert driver.admit(2, limit=4) == entries[2:4]
 
-    assert gatehouse.admit(9, limit=4) == entries[4:5]
-    assert gatehouse.admit(9, limit=4) == []
+    assert driver.admit(9, limit=4) == entries[4:5]
+    assert driver.admit(9, limit=4) == []
 
 
-def test_old_runs_are_counted_however_many_have_ended_since(gatehouse: Dispatcher) -> None:
+def test_old_runs_are_counted_however_many_have_ended_since(driver: Dispatcher) -> None:
     old = gate_memory.MAX_OLD_RUNS + 20
-    gatehouse.enqueue(old)
-    assert len(gatehouse.admit(old)) == old
-    stays = gatehouse.active()
+    driver.enqueue(old)
+    assert len(driver.admit(old)) == old
+    stays = driver.active()
     for _ in range(4):
-        gatehouse.enqueue(700)
-        assert len(gatehouse.admit(700)) == 700
-        gatehouse.end([run_id for run_id in gatehouse.active() if run_id not in stays])
+        driver.enqueue(700)
+        assert len(driver.admit(700)) == 700
+        driver.end([run_id for run_id in driver.active() if run_id not in stays])
 
-    gatehouse.enqueue(10)
-    assert len(gatehouse.admit(9, limit=old + 3)) == 3
-    gatehouse.end(stays[:1])
-    assert len(gatehouse.admit(9, limit=old + 3)) == 1
+    driver.enqueue(10)
+    assert len(driver.admit(9, limit=old + 3)) == 3
+    driver.end(stays[:1])
+    assert len(driver.admit(9, limit=old + 3)) == 1
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_visit_reads_the_same_with_and_without_a_memory(gatehouse: Dispatcher, seed: int) -> None:
+def test_a_visit_reads_the_same_with_and_without_a_memory(driver: Dispatcher, seed: int) -> None:
     """Whatever happens in between, in whichever order it is committed."""
-    Storm(gatehouse, Random(seed)).blow(60)  # noqa: S311
+    Storm(driver, Random(seed)).blow(60)  # noqa: S311
 
 
 class Storm:
     """Random changes of the queue and of the runs, and a visit after each that reads in both ways."""
 
-    def __init__(self, gatehouse: Dispatcher, random: Random) -> None:
-        self.gatehouse, self.store, self.random = gatehouse, gatehouse.store, random
+    def __init__(self, driver: Dispatcher, random: Random) -> None:
+        self.driver, self.store, self.random = driver, driver.store, random
         self.open: list[Any] = []
         for name in ("one", "two"):
-            gatehouse.group(name)
-        self.group_ids = [group.id for group in gatehouse.store.read(groups.load_list)]
+            driver.group(name)
+        self.group_ids = [group.id for group in driver.store.read(groups.load_list)]
         self.changes: list[Callable[[Connection], object]] = [
             self.enqueue, self.enqueue, self.enqueue, self.delay, self.end_delay, self.put_back,
             self.park, self.unpark, self.reprioritise, self.withdraw, self.begin, self.end, self.end,
@@ -352,7 +352,7 @@ class Storm:
         for _ in range(steps):
             change = self.random.choice(self.changes)
             if change == self.enqueue and self.random.random() < 0.3:
-                connection = self.gatehouse.callers.connect()
+                connection = self.driver.callers.connect()
                 transaction = connection.begin()
                 change(connection)
                 self.open.append((connection, transaction))
@@ -369,7 +369,7 @@ class Storm:
         self.store.run(self.visit)
 
     def visit(self, connection: Connection) -> None:
-        limit, memory = self.random.randrange(1, 12), self.gatehouse.memory
+        limit, memory = self.random.randrange(1, 12), self.driver.memory
         seen = gate.read_gate(connection, limit=limit, has_global_limit=True, now=None, memory=memory)
         assert seen.candidates == gate.load_first(connection, limit=limit)
         if seen.candidates:
@@ -387,7 +387,7 @@ class Storm:
         slots = self.random.randrange(1, 6)
         connection.execute(PROMOTE)
         first = [entry.id for entry in gate.load_first(connection, limit=slots)]
-        visit = self.gatehouse.visit_in(connection, slots, 10_000)
+        visit = self.driver.visit_in(connection, slots, 10_000)
         assert visit.entry_ids == first[: len(visit.entry_ids)]
         assert visit.run_again or len(visit.claimed) == slots or len(visit.entry_ids) == len(first)
 
@@ -396,11 +396,11 @@ class Storm:
         if self.random.random() < 0.5:
             options |= {"group_id": self.random.choice(self.group_ids)}
         ago = timedelta(seconds=self.random.choice([0, 0, 0, 60]))
-        self.gatehouse.enqueue_in(connection, self.random.randrange(1, 4), ago=ago, **options)
+        self.driver.enqueue_in(connection, self.random.randrange(1, 4), ago=ago, **options)
 
     def delay(self, connection: Connection) -> None:
         later = self.store.now(connection) + timedelta(hours=1)
-        self.gatehouse.enqueue_in(connection, scheduled_at=later)
+        self.driver.enqueue_in(connection, scheduled_at=later)
 
     def end_delay(self, connection: Connection) -> None:
         query = text("SELECT id FROM trax.work_queue WHERE status = 'queued' AND NOT ready ORDER BY id")
@@ -415,14 +415,14 @@ class Storm:
     def park(self, connection: Connection) -> None:
         query = text("SELECT id FROM trax.work_queue WHERE status = 'queued' AND ready ORDER BY id")
         ids = self.some(list(connection.execute(query).scalars()))
-        parking.park(connection, dict.fromkeys(ids, "work"), now=self.gatehouse.now)
+        parking.park(connection, dict.fromkeys(ids, "work"), now=self.driver.now)
 
     def unpark(self, connection: Connection) -> None:
         parking.unpark(connection, ["work"], limit=2)
 
     def reprioritise(self, connection: Connection) -> None:
         name, priority = self.random.choice(["one", "two"]), self.random.choice([0, 3, 9])
-        groups.change(connection, name, {"priority": priority}, now=self.gatehouse.now)
+        groups.change(connection, name, {"priority": priority}, now=self.driver.now)
 
     def withdraw(self, connection: Connection) -> None:
         query = text("SELECT id FROM trax.work_queue WHERE status = 'queued' ORDER BY id")
@@ -430,7 +430,7 @@ class Storm:
 
     def begin(self, connection: Connection) -> None:
         metadata.begin(
-            connection, NewRun(external_id="x", train="work", worker_id=WORKER), now=self.gatehouse.now
+            connection, NewRun(external_id="x", train="work", worker_id=WORKER), now=self.driver.now
         )
 
     def end(self, connection: Connection) -> None:
@@ -445,15 +445,15 @@ class Storm:
         return self.random.sample(ids, min(len(ids), 2))
 
 
-def test_a_visit_passes_nothing_that_has_left_while_a_snapshot_is_held(gatehouse: Dispatcher) -> None:
-    with gatehouse.transaction() as holder:
+def test_a_visit_passes_nothing_that_has_left_while_a_snapshot_is_held(driver: Dispatcher) -> None:
+    with driver.transaction() as holder:
         use_one_snapshot(holder)
         holder.execute(text("SELECT count(*) FROM trax.work_queue"))
 
-        pass_through(gatehouse, 3)
-        early, early_without = (sum(pages_read(gatehouse, one)) for one in (gatehouse.memory, GateMemory()))
-        pass_through(gatehouse, 6)
-        late, late_without = (sum(pages_read(gatehouse, one)) for one in (gatehouse.memory, GateMemory()))
+        pass_through(driver, 3)
+        early, early_without = (sum(pages_read(driver, one)) for one in (driver.memory, GateMemory()))
+        pass_through(driver, 6)
+        late, late_without = (sum(pages_read(driver, one)) for one in (driver.memory, GateMemory()))
 
     assert late_without > 2 * early_without, "the dead rows are all there"
     assert late < early + 20 < early_without
@@ -461,9 +461,9 @@ def test_a_visit_passes_nothing_that_has_left_while_a_snapshot_is_held(gatehouse
 
 @pytest.mark.parametrize("is_analysed", [False, True])
 def test_the_plan_that_is_kept_from_an_empty_database_reads_from_the_bound(
-    gatehouse: Dispatcher, *, is_analysed: bool
+    driver: Dispatcher, *, is_analysed: bool
 ) -> None:
-    last = gate_memory.Candidate(5, "work", None, None, created_at=gatehouse.now)
+    last = gate_memory.Candidate(5, "work", None, None, created_at=driver.now)
     bound = gate_memory.QueueBound("10:20:12,13", last, (1, 2))
     queue, parameters = gate_memory.select_candidates("postgresql", bound, limit=100)
     [(count, more)] = gate_memory.count_statements(
@@ -477,7 +477,7 @@ def test_the_plan_that_is_kept_from_an_empty_database_reads_from_the_bound(
             connection.exec_driver_sql("ANALYZE trax.work_queue, trax.metadata")
         return generic_plan(connection, str(queue), parameters), generic_plan(connection, str(count), more)
 
-    queue_plan, count_plan = gatehouse.store.run(explain)
+    queue_plan, count_plan = driver.store.run(explain)
 
     assert scans(queue_plan) == [
         *["work_queue_written_in_idx"] * 2,
@@ -509,24 +509,24 @@ def scans(plan: str) -> list[str]:
     return re.findall(r"Scan using (\w+)", plan)
 
 
-def pass_through(gatehouse: Dispatcher, batches: int) -> None:
+def pass_through(driver: Dispatcher, batches: int) -> None:
     """Admit and end some batches; a few entries are left waiting."""
     for _ in range(batches):
-        gatehouse.enqueue(500)
-        assert len(gatehouse.admit(500)) == 500
-        gatehouse.end(gatehouse.active())
-    gatehouse.enqueue(5)
+        driver.enqueue(500)
+        assert len(driver.admit(500)) == 500
+        driver.end(driver.active())
+    driver.enqueue(5)
 
 
-def pages_read(gatehouse: Dispatcher, memory: GateMemory) -> list[int]:
+def pages_read(driver: Dispatcher, memory: GateMemory) -> list[int]:
     """How many pages each of the reads of one visit touches, which admits nothing."""
     pages: list[int] = []
 
     def explain(connection: Connection, _cursor: Any, statement: str, given: Any, *_: Any) -> None:
-        driver: Any = connection.connection.driver_connection
-        cursor = driver.cursor()
+        raw: Any = connection.connection.driver_connection
+        cursor = raw.cursor()
         cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}", given)
-        with driver.pipeline():
+        with raw.pipeline():
             pass
         plan = cursor.fetchone()[0][0]["Plan"]
         pages.append(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
@@ -540,5 +540,5 @@ def pages_read(gatehouse: Dispatcher, memory: GateMemory) -> list[int]:
         assert len(seen.candidates) == 5
         memory.remember(bounds)
 
-    gatehouse.store.run(visit)
+    driver.store.run(visit)
     return pages

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import event
-from tests.support.gatehouse import Gatehouse
+from tests.support.gate_driver import GateDriver
 from tests.support.results import run_result
 
 from trax.engine.job_dispatcher import MAX_ENTRIES_PER_CYCLE, DispatchResult, run_dispatch_cycle
@@ -26,14 +26,14 @@ STATEMENTS = range(8)
 
 
 @pytest.fixture
-def gate(postgres_url: str) -> Generator[Gatehouse]:
+def gate(postgres_url: str) -> Generator[GateDriver]:
     store = Store(postgres_url)
     store.open()
-    yield Gatehouse(store, store.read(store.now))
+    yield GateDriver(store, store.read(store.now))
     store.close()
 
 
-def visit_while(gate: Gatehouse, place: int, happens: Callable[[], object]) -> DispatchResult:
+def visit_while(gate: GateDriver, place: int, happens: Callable[[], object]) -> DispatchResult:
     """One visit with a limit of one; something happens right before the statement at this place."""
     statements = 0
 
@@ -56,7 +56,7 @@ def visit_while(gate: Gatehouse, place: int, happens: Callable[[], object]) -> D
 
 
 @pytest.mark.parametrize("place", STATEMENTS)
-def test_an_entry_that_is_written_meanwhile_does_not_pass_a_full_gate(gate: Gatehouse, place: int) -> None:
+def test_an_entry_that_is_written_meanwhile_does_not_pass_a_full_gate(gate: GateDriver, place: int) -> None:
     gate.pending(1)
 
     visited = visit_while(gate, place, lambda: gate.queue(1))
@@ -65,7 +65,7 @@ def test_an_entry_that_is_written_meanwhile_does_not_pass_a_full_gate(gate: Gate
 
 
 @pytest.mark.parametrize("place", STATEMENTS)
-def test_a_run_that_ends_meanwhile_has_ended_before_the_next_is_let_in(gate: Gatehouse, place: int) -> None:
+def test_a_run_that_ends_meanwhile_has_ended_before_the_next_is_let_in(gate: GateDriver, place: int) -> None:
     (running,) = gate.pending(1, state="in_progress", started_at=gate.now, worker_id=7)
     gate.queue(1)
 
@@ -82,7 +82,7 @@ def test_a_run_that_ends_meanwhile_has_ended_before_the_next_is_let_in(gate: Gat
 
 
 def test_an_entry_that_is_read_after_the_clock_is_not_dispatched_before_it_was_created(
-    gate: Gatehouse, monkeypatch: pytest.MonkeyPatch
+    gate: GateDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate.group("flood", max_active_jobs=0, priority=31)
     gate.queue(MAX_ENTRIES_PER_CYCLE + 1, group="flood")

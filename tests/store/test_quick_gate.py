@@ -35,7 +35,7 @@ LIMIT = 100
 
 
 @pytest.fixture
-def gatehouse(postgres_url: str) -> Generator[Dispatcher]:
+def driver(postgres_url: str) -> Generator[Dispatcher]:
     made = Dispatcher(postgres_url)
     yield made
     made.close()
@@ -55,34 +55,34 @@ def quick_visits(monkeypatch: pytest.MonkeyPatch) -> list[QuickVisit]:
     return made
 
 
-def after_a_visit(gatehouse: Dispatcher, count: int = 10) -> list[int]:
+def after_a_visit(driver: Dispatcher, count: int = 10) -> list[int]:
     """Entries that are left when the first visits have been made, so that the next one may be quick."""
-    entries = gatehouse.enqueue(count + 1)
-    assert gatehouse.admit(1, limit=LIMIT) == entries[:1]
+    entries = driver.enqueue(count + 1)
+    assert driver.admit(1, limit=LIMIT) == entries[:1]
     return entries[1:]
 
 
-def run_of(gatehouse: Dispatcher, entry_id: int) -> Any:
-    entry = gatehouse.store.read(work_queue.get, entry_id)
+def run_of(driver: Dispatcher, entry_id: int) -> Any:
+    entry = driver.store.read(work_queue.get, entry_id)
     assert entry
     assert entry.metadata_id
-    run = gatehouse.store.read(metadata.get, entry.metadata_id)
+    run = driver.store.read(metadata.get, entry.metadata_id)
     assert run
     return entry, run
 
 
 def test_runs_of_a_quick_visit_are_like_all_others(
-    gatehouse: Dispatcher, quick_visits: list[QuickVisit]
+    driver: Dispatcher, quick_visits: list[QuickVisit]
 ) -> None:
-    first, *_ = gatehouse.enqueue(1, input='{"a":1}', priority=3, attempt=2, timeout_seconds=5.0)
-    assert gatehouse.admit(1, limit=LIMIT) == [first]
-    second, *_ = gatehouse.enqueue(1, input='{"a":1}', priority=3, attempt=2, timeout_seconds=5.0)
+    first, *_ = driver.enqueue(1, input='{"a":1}', priority=3, attempt=2, timeout_seconds=5.0)
+    assert driver.admit(1, limit=LIMIT) == [first]
+    second, *_ = driver.enqueue(1, input='{"a":1}', priority=3, attempt=2, timeout_seconds=5.0)
 
-    visit = gatehouse.store.run(gatehouse.visit_in, 5, LIMIT)
+    visit = driver.store.run(driver.visit_in, 5, LIMIT)
 
     assert [each.is_plain for each in quick_visits] == [True]
     assert visit.entry_ids == [second]
-    (usual, usual_run), (entry, run) = (run_of(gatehouse, each) for each in (first, second))
+    (usual, usual_run), (entry, run) = (run_of(driver, each) for each in (first, second))
     assert (entry.status, entry.dispatched_at) == (usual.status, run.started_at)
     changing = {"id", "external_id", "created_at", "started_at"}
     assert {name: value for name, value in vars_of(run).items() if name not in changing} == {
@@ -98,77 +98,77 @@ def vars_of(record: Any) -> dict[str, Any]:
 
 
 def test_it_admits_in_order_as_many_as_there_are_slots(
-    gatehouse: Dispatcher, quick_visits: list[QuickVisit]
+    driver: Dispatcher, quick_visits: list[QuickVisit]
 ) -> None:
-    entries = after_a_visit(gatehouse)
-    (urgent,) = gatehouse.enqueue(1, priority=9)
+    entries = after_a_visit(driver)
+    (urgent,) = driver.enqueue(1, priority=9)
 
-    visit = gatehouse.store.run(gatehouse.visit_in, 4, LIMIT)
+    visit = driver.store.run(driver.visit_in, 4, LIMIT)
 
     assert quick_visits[-1].is_plain
     assert visit.entry_ids == [urgent, *entries[:3]]
     assert [run.metadata_id for run in visit.claimed] == visit.metadata_ids == sorted(visit.metadata_ids)
     assert (visit.is_out_of_slots, visit.has_waiting_entries, visit.run_again) == (True, True, True)
-    assert gatehouse.admit(20, limit=LIMIT) == entries[3:]
-    assert gatehouse.admit(20, limit=LIMIT) == []
+    assert driver.admit(20, limit=LIMIT) == entries[3:]
+    assert driver.admit(20, limit=LIMIT) == []
 
 
-def test_the_global_limit_is_exact(gatehouse: Dispatcher, quick_visits: list[QuickVisit]) -> None:
-    entries = after_a_visit(gatehouse)
+def test_the_global_limit_is_exact(driver: Dispatcher, quick_visits: list[QuickVisit]) -> None:
+    entries = after_a_visit(driver)
 
-    visit = visit_with(gatehouse, slots=9, limit=4, first_limit=4)
+    visit = visit_with(driver, slots=9, limit=4, first_limit=4)
 
     assert quick_visits[-1].is_plain
     assert (visit.entry_ids, visit.run_again) == (entries[1:4], False)
-    assert len(gatehouse.active()) == 4
-    assert gatehouse.store.run(gatehouse.visit_in, 9, 4).entry_ids == []
-    gatehouse.end(gatehouse.active()[:2])
-    assert gatehouse.admit(9, limit=4) == entries[4:6]
+    assert len(driver.active()) == 4
+    assert driver.store.run(driver.visit_in, 9, 4).entry_ids == []
+    driver.end(driver.active()[:2])
+    assert driver.admit(9, limit=4) == entries[4:6]
 
 
-def visit_with(gatehouse: Dispatcher, *, slots: int, limit: int, first_limit: int) -> DispatchResult:
+def visit_with(driver: Dispatcher, *, slots: int, limit: int, first_limit: int) -> DispatchResult:
     """A quick visit under this limit: the visit before it, in two steps, had the same."""
-    gatehouse.admit(0, limit=first_limit)
-    gatehouse.admit(1, limit=first_limit)
-    gatehouse.end(gatehouse.active()[:1])
-    return gatehouse.store.run(gatehouse.visit_in, slots, limit)
+    driver.admit(0, limit=first_limit)
+    driver.admit(1, limit=first_limit)
+    driver.end(driver.active()[:1])
+    return driver.store.run(driver.visit_in, slots, limit)
 
 
 def test_where_nothing_is_limited_visits_are_quick_and_a_new_limit_still_holds(
-    gatehouse: Dispatcher, quick_visits: list[QuickVisit]
+    driver: Dispatcher, quick_visits: list[QuickVisit]
 ) -> None:
-    gatehouse.group("etl")
-    group = gatehouse.store.read(groups.get, "etl")
+    driver.group("etl")
+    group = driver.store.read(groups.get, "etl")
     assert group
-    entries = gatehouse.enqueue(20, group_id=group.id)
-    assert gatehouse.admit(2, limit=None) == entries[:2]
-    assert gatehouse.admit(2, limit=None) == entries[2:4]
+    entries = driver.enqueue(20, group_id=group.id)
+    assert driver.admit(2, limit=None) == entries[:2]
+    assert driver.admit(2, limit=None) == entries[2:4]
     assert [each.is_plain for each in quick_visits] == [True]
 
-    gatehouse.group("etl", max_active_jobs=6)
+    driver.group("etl", max_active_jobs=6)
 
-    assert gatehouse.admit(9, limit=None) == entries[4:6]
+    assert driver.admit(9, limit=None) == entries[4:6]
     assert [each.is_plain for each in quick_visits] == [True, False]
-    assert gatehouse.admit(9, limit=None) == []
+    assert driver.admit(9, limit=None) == []
 
 
 @pytest.mark.parametrize("change", ["max_active_jobs", "enabled"])
 def test_a_full_group_leaves_the_decision_to_the_next_visit(
-    gatehouse: Dispatcher, quick_visits: list[QuickVisit], change: str
+    driver: Dispatcher, quick_visits: list[QuickVisit], change: str
 ) -> None:
-    gatehouse.group("tight")
-    group = gatehouse.store.read(groups.get, "tight")
+    driver.group("tight")
+    group = driver.store.read(groups.get, "tight")
     assert group
-    after_a_visit(gatehouse, 0)
-    tight = gatehouse.enqueue(3, group_id=group.id)
-    others = gatehouse.enqueue(2)
-    gatehouse.group("tight", **{change: {"max_active_jobs": 2, "enabled": False}[change]})
+    after_a_visit(driver, 0)
+    tight = driver.enqueue(3, group_id=group.id)
+    others = driver.enqueue(2)
+    driver.group("tight", **{change: {"max_active_jobs": 2, "enabled": False}[change]})
 
-    visit = gatehouse.store.run(gatehouse.visit_in, 9, LIMIT)
+    visit = driver.store.run(driver.visit_in, 9, LIMIT)
     assert (quick_visits[-1].is_plain, visit.entry_ids, visit.run_again) == (False, [], True)
 
     admitted = tight[:2] if change == "max_active_jobs" else []
-    assert gatehouse.store.run(gatehouse.visit_in, 9, LIMIT).entry_ids == [*admitted, *others]
+    assert driver.store.run(driver.visit_in, 9, LIMIT).entry_ids == [*admitted, *others]
 
 
 @pytest.mark.parametrize(
@@ -181,23 +181,23 @@ def test_a_full_group_leaves_the_decision_to_the_next_visit(
     ],
 )
 def test_what_needs_a_decision_is_left_to_the_next_visit(
-    gatehouse: Dispatcher, quick_visits: list[QuickVisit], statement: str
+    driver: Dispatcher, quick_visits: list[QuickVisit], statement: str
 ) -> None:
-    after_a_visit(gatehouse)
-    with gatehouse.transaction() as other:
+    after_a_visit(driver)
+    with driver.transaction() as other:
         other.execute(text(statement))
 
-    visit = gatehouse.store.run(gatehouse.visit_in, 20, LIMIT)
+    visit = driver.store.run(driver.visit_in, 20, LIMIT)
 
     assert [(each.is_plain, each.claimed) for each in quick_visits] == [(False, [])]
     assert (visit.metadata_ids, visit.run_again) == ([], True)
-    assert gatehouse.memory.quick_terms is None
+    assert driver.memory.quick_terms is None
 
 
-def test_a_changed_limit_is_not_known_to_a_quick_visit_and_still_holds(gatehouse: Dispatcher) -> None:
+def test_a_changed_limit_is_not_known_to_a_quick_visit_and_still_holds(driver: Dispatcher) -> None:
     """The rows of settings are compared in the same snapshot."""
-    after_a_visit(gatehouse)
-    gatehouse.edit("max_active_jobs", "3")
+    after_a_visit(driver)
+    driver.edit("max_active_jobs", "3")
 
     def visit(connection: Any) -> DispatchResult:
         def accept(rows: dict[str, str]) -> Settings:
@@ -206,26 +206,26 @@ def test_a_changed_limit_is_not_known_to_a_quick_visit_and_still_holds(gatehouse
         taker = ClaimRequest(WORKER, "box", 20, frozenset({"work"}))
         return run_dispatch_cycle(
             connection,
-            gatehouse.store,
+            driver.store,
             Settings(max_active_jobs=LIMIT),
             Routing(),
             settings_from_rows=accept,
             claim_request=taker,
-            memory=gatehouse.memory,
+            memory=driver.memory,
         )
 
-    while gatehouse.store.run(visit).run_again:
-        assert len(gatehouse.active()) <= 3
-    assert len(gatehouse.active()) == 3
+    while driver.store.run(visit).run_again:
+        assert len(driver.active()) <= 3
+    assert len(driver.active()) == 3
 
 
 def test_after_a_failed_quick_visit_the_next_ones_decide(
-    gatehouse: Dispatcher, quick_visits: list[QuickVisit]
+    driver: Dispatcher, quick_visits: list[QuickVisit]
 ) -> None:
-    after_a_visit(gatehouse)
-    gatehouse.enqueue(1, train="unknown", priority=9)
+    after_a_visit(driver)
+    driver.enqueue(1, train="unknown", priority=9)
     for _ in range(5):
-        gatehouse.admit(1, limit=LIMIT)
+        driver.admit(1, limit=LIMIT)
 
     assert len(quick_visits) == 1
 
@@ -240,13 +240,13 @@ def test_after_a_failed_quick_visit_the_next_ones_decide(
     ],
 )
 def test_when_a_server_joins_or_a_setting_changes_one_visit_decides_and_the_next_is_quick(
-    gatehouse: Dispatcher, quick_visits: list[QuickVisit], statement: str
+    driver: Dispatcher, quick_visits: list[QuickVisit], statement: str
 ) -> None:
-    entries = after_a_visit(gatehouse)
-    with gatehouse.transaction() as other:
+    entries = after_a_visit(driver)
+    with driver.transaction() as other:
         other.execute(text(statement))
 
-    admitted = [gatehouse.store.run(gatehouse.visit_in, 2, LIMIT).entry_ids for _ in range(4)]
+    admitted = [driver.store.run(driver.visit_in, 2, LIMIT).entry_ids for _ in range(4)]
 
     assert admitted == [[], entries[:2], entries[2:4], entries[4:6]]
     assert [visit.is_plain for visit in quick_visits] == [False, True, True]
@@ -254,20 +254,20 @@ def test_when_a_server_joins_or_a_setting_changes_one_visit_decides_and_the_next
 
 @pytest.mark.parametrize("seed", range(5))
 def test_quick_visits_keep_the_order_and_the_limit(
-    gatehouse: Dispatcher, quick_visits: list[QuickVisit], seed: int
+    driver: Dispatcher, quick_visits: list[QuickVisit], seed: int
 ) -> None:
     random = Random(seed)  # noqa: S311 - a test that can be repeated
     queued, done = dict[int, tuple[int, int]](), list[int]()
     for _ in range(40):
         priority = random.choice([0, 0, 0, 5])
-        entries = gatehouse.enqueue(random.randint(0, 4), priority=priority)
+        entries = driver.enqueue(random.randint(0, 4), priority=priority)
         queued |= {entry: (-priority, entry) for entry in entries}
-        active = gatehouse.active()
-        gatehouse.end(random.sample(active, random.randint(0, len(active))))
+        active = driver.active()
+        driver.end(random.sample(active, random.randint(0, len(active))))
         slots = random.randint(1, 6)
-        free = min(slots, 8 - len(gatehouse.active()))
+        free = min(slots, 8 - len(driver.active()))
 
-        admitted = gatehouse.admit(slots, limit=8)
+        admitted = driver.admit(slots, limit=8)
 
         assert admitted == sorted(queued, key=queued.__getitem__)[: max(0, free)]
         done += admitted
@@ -278,26 +278,26 @@ def test_quick_visits_keep_the_order_and_the_limit(
     assert len(set(done)) == len(done)
 
 
-def open_gate(gatehouse: Dispatcher, *, limit: int | None = LIMIT) -> None:
+def open_gate(driver: Dispatcher, *, limit: int | None = LIMIT) -> None:
     """What a dispatcher does before its first visit."""
     statements = quick_gate.bind_opening(has_global_limit=limit is not None)
-    *_, rows = gatehouse.store.run(run_together, *statements)
-    opening = quick_gate.read_opening(rows, gatehouse.memory)
+    *_, rows = driver.store.run(run_together, *statements)
+    opening = quick_gate.read_opening(rows, driver.memory)
     taker = ClaimRequest(WORKER, "box", 1, frozenset({"work"}))
-    open_quick_dispatch(gatehouse.memory, opening, taker, Settings(max_active_jobs=limit), Routing())
+    open_quick_dispatch(driver.memory, opening, taker, Settings(max_active_jobs=limit), Routing())
 
 
 @pytest.mark.parametrize("limit", [5, None])
 def test_after_the_opening_the_first_visit_is_a_quick_one_and_knows_what_is_active(
-    gatehouse: Dispatcher, quick_visits: list[QuickVisit], limit: int | None
+    driver: Dispatcher, quick_visits: list[QuickVisit], limit: int | None
 ) -> None:
-    entries = gatehouse.enqueue(10)
-    gatehouse.admit(3, limit=limit)
-    (urgent,) = gatehouse.enqueue(1, priority=9)
-    gatehouse.memory = GateMemory()  # as in a process that has just started
+    entries = driver.enqueue(10)
+    driver.admit(3, limit=limit)
+    (urgent,) = driver.enqueue(1, priority=9)
+    driver.memory = GateMemory()  # as in a process that has just started
 
-    open_gate(gatehouse, limit=limit)
-    admitted = gatehouse.store.run(gatehouse.visit_in, 4, limit).entry_ids
+    open_gate(driver, limit=limit)
+    admitted = driver.store.run(driver.visit_in, 4, limit).entry_ids
 
     assert [visit.is_plain for visit in quick_visits] == [True]
     assert admitted == [urgent, *entries[3:6]][: 4 if limit is None else 2]
@@ -313,15 +313,15 @@ def test_after_the_opening_the_first_visit_is_a_quick_one_and_knows_what_is_acti
     ],
 )
 def test_with_edited_settings_or_workers_elsewhere_the_first_visit_decides(
-    gatehouse: Dispatcher, quick_visits: list[QuickVisit], statement: str
+    driver: Dispatcher, quick_visits: list[QuickVisit], statement: str
 ) -> None:
-    entries = gatehouse.enqueue(2)
-    with gatehouse.transaction() as other:
+    entries = driver.enqueue(2)
+    with driver.transaction() as other:
         other.execute(text(statement))
 
-    open_gate(gatehouse)
+    open_gate(driver)
 
-    assert gatehouse.store.run(gatehouse.visit_in, 2, LIMIT).entry_ids == entries
+    assert driver.store.run(driver.visit_in, 2, LIMIT).entry_ids == entries
     assert quick_visits == []
 
 
@@ -333,55 +333,55 @@ JOIN = """
 
 
 def test_when_a_server_joins_an_opening_is_enough_for_the_next_quick_visit(
-    gatehouse: Dispatcher, quick_visits: list[QuickVisit]
+    driver: Dispatcher, quick_visits: list[QuickVisit]
 ) -> None:
-    entries = gatehouse.enqueue(9)
-    open_gate(gatehouse)
-    assert gatehouse.store.run(gatehouse.visit_in, 3, LIMIT).entry_ids == entries[:3]
-    assert not gatehouse.memory.needs_opening
+    entries = driver.enqueue(9)
+    open_gate(driver)
+    assert driver.store.run(driver.visit_in, 3, LIMIT).entry_ids == entries[:3]
+    assert not driver.memory.needs_opening
 
-    with gatehouse.transaction() as other:
+    with driver.transaction() as other:
         other.execute(text(JOIN))
-    refused = gatehouse.store.run(gatehouse.visit_in, 3, LIMIT).entry_ids
-    assert gatehouse.memory.needs_opening
-    open_gate(gatehouse)
-    admitted = gatehouse.store.run(gatehouse.visit_in, 3, LIMIT).entry_ids
+    refused = driver.store.run(driver.visit_in, 3, LIMIT).entry_ids
+    assert driver.memory.needs_opening
+    open_gate(driver)
+    admitted = driver.store.run(driver.visit_in, 3, LIMIT).entry_ids
 
     assert refused == []
     assert admitted == entries[3:6]
     assert [visit.has_same_terms for visit in quick_visits] == [True, False, True]
-    assert not gatehouse.memory.needs_opening
+    assert not driver.memory.needs_opening
 
 
-def test_an_opening_in_a_new_session_forgets_what_another_session_has_read(gatehouse: Dispatcher) -> None:
+def test_an_opening_in_a_new_session_forgets_what_another_session_has_read(driver: Dispatcher) -> None:
     """Ids and transaction ids of a session that a crash has ended may have been given out again."""
-    entries = gatehouse.enqueue(5)
-    open_gate(gatehouse)
-    gatehouse.store.run(gatehouse.visit_in, 2, LIMIT)
-    last = gatehouse.memory.take()
-    gatehouse.memory.remember(last)
+    entries = driver.enqueue(5)
+    open_gate(driver)
+    driver.store.run(driver.visit_in, 2, LIMIT)
+    last = driver.memory.take()
+    driver.memory.remember(last)
 
-    gatehouse.memory.sessions.clear()
-    open_gate(gatehouse)
+    driver.memory.sessions.clear()
+    open_gate(driver)
 
-    assert gatehouse.memory.take() != last
-    open_gate(gatehouse)
-    assert gatehouse.store.run(gatehouse.visit_in, 9, LIMIT).entry_ids == entries[2:]
+    assert driver.memory.take() != last
+    open_gate(driver)
+    assert driver.store.run(driver.visit_in, 9, LIMIT).entry_ids == entries[2:]
 
 
 def test_where_every_session_is_new_full_visits_admit(
-    gatehouse: Dispatcher, quick_visits: list[QuickVisit]
+    driver: Dispatcher, quick_visits: list[QuickVisit]
 ) -> None:
-    entries = gatehouse.enqueue(20)
+    entries = driver.enqueue(20)
     admitted: list[int] = []
     openings = 0
 
     for _ in range(40):
-        if gatehouse.memory.needs_opening:
-            open_gate(gatehouse)
+        if driver.memory.needs_opening:
+            open_gate(driver)
             openings += 1
-        gatehouse.memory.sessions.clear()  # as a pooler that resets each session
-        admitted += gatehouse.store.run(gatehouse.visit_in, 1, LIMIT).entry_ids
+        driver.memory.sessions.clear()  # as a pooler that resets each session
+        admitted += driver.store.run(driver.visit_in, 1, LIMIT).entry_ids
 
     assert admitted == entries[: len(admitted)]
     assert len(admitted) >= 18
@@ -389,20 +389,20 @@ def test_where_every_session_is_new_full_visits_admit(
     assert not any(visit.has_same_terms for visit in quick_visits)
 
 
-def test_the_opening_finds_a_run_that_another_server_is_admitting(gatehouse: Dispatcher) -> None:
+def test_the_opening_finds_a_run_that_another_server_is_admitting(driver: Dispatcher) -> None:
     """It waits for the gate: another run with a higher id may be committed sooner."""
-    entries = gatehouse.enqueue(4)
-    with gatehouse.transaction() as other:
+    entries = driver.enqueue(4)
+    with driver.transaction() as other:
         take_gate_lock(other)
-        metadata.begin(other, NewRun(external_id="admitted", train="work"), now=gatehouse.now)
+        metadata.begin(other, NewRun(external_id="admitted", train="work"), now=driver.now)
         other.execute(text("UPDATE trax.metadata SET submitter = 'local'"))
-        gatehouse.store.run(metadata.begin, NewRun(external_id="direct", train="work"), now=gatehouse.now)
-        opening = Thread(target=open_gate, args=(gatehouse,), kwargs={"limit": 3})
+        driver.store.run(metadata.begin, NewRun(external_id="direct", train="work"), now=driver.now)
+        opening = Thread(target=open_gate, args=(driver,), kwargs={"limit": 3})
         opening.start()
-        until(lambda: not opening.is_alive() or gatehouse.store.read(waiting) == 1)
+        until(lambda: not opening.is_alive() or driver.store.read(waiting) == 1)
     opening.join()
 
-    assert gatehouse.store.run(gatehouse.visit_in, 4, 3).entry_ids == entries[:1]
+    assert driver.store.run(driver.visit_in, 4, 3).entry_ids == entries[:1]
 
 
 def waiting(connection: Connection) -> int:

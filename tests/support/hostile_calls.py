@@ -9,8 +9,8 @@ from datetime import timedelta
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.support.control_room import Order
 from tests.support.surface import Parameter, app_methods, parameters_of, public_callables
+from tests.support.web_app import Order
 
 from trax import Actor, Calendar, Group, Retry, Trax, TraxError, acting, every, exclude, junction
 from trax.testing import Harness

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from tests.support import mailman
+from tests.support import reference_worker
 from tests.support.warm_engine import WarmEngine
 
 from trax.events import Topic
@@ -51,7 +51,7 @@ class Elsewhere(LetterEngine, WarmEngine):
     """The far side is a process."""
 
     async def start(self, site: Workspace) -> None:
-        await self.launch("-m", mailman.__name__, site=site)
+        await self.launch("-m", reference_worker.__name__, site=site)
 
 
 class Here(LetterEngine):
@@ -121,5 +121,5 @@ class Struck:
 
     async def _read(self, mail: Path) -> None:
         while True:
-            await mailman.take_up_all(self._receiver, mail)
+            await reference_worker.take_up_all(self._receiver, mail)
             await asyncio.sleep(0.01)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import pytest
 from fastapi import FastAPI
-from tests.support.control_room import COST_LOG2
+from tests.support.web_app import COST_LOG2
 from typing_extensions import override
 
 from trax.web import api, application, passwords

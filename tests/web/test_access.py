@@ -9,7 +9,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.testclient import TestClient
-from tests.support.control_room import (
+from tests.support.web_app import (
     BASE,
     HASH,
     OPERATOR,

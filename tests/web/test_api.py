@@ -9,7 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.control_room import control_room, railway
+from tests.support.web_app import railway, web_app
 
 from trax import Trax
 from trax.records.metadata import NewLogLine
@@ -20,7 +20,7 @@ from trax.web import create
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from tests.support.control_room import ControlRoom
+    from tests.support.web_app import WebApp
 
 RECORDS = {
     "Metadata": "id external_id train state manifest group priority attempt input output created_at "
@@ -37,12 +37,12 @@ RECORDS = {
 
 
 @pytest.fixture
-async def room(url: str) -> AsyncGenerator[ControlRoom]:
-    async with control_room(url) as opened:
+async def room(url: str) -> AsyncGenerator[WebApp]:
+    async with web_app(url) as opened:
         yield opened
 
 
-async def fails(room: ControlRoom, *cups: int) -> list[dict[str, Any]]:
+async def fails(room: WebApp, *cups: int) -> list[dict[str, Any]]:
     """Orders that give up at once; their dead letters, newest first."""
     for number in cups:
         await room.app.queue("serve_coffee", {"customer": "Mallory", "cups": number})
@@ -57,7 +57,7 @@ def test_the_document_names_every_attribute_of_the_records() -> None:
         assert set(attributes.split()) <= set(document["components"]["schemas"][name]["properties"])
 
 
-async def test_a_queued_train_runs_and_its_record_can_be_read(room: ControlRoom) -> None:
+async def test_a_queued_train_runs_and_its_record_can_be_read(room: WebApp) -> None:
     entry = await room.post(
         "/trains/serve_coffee/queue", {"input": {"customer": "Eve", "cups": 2}, "priority": 7}, status=201
     )
@@ -77,7 +77,7 @@ def test_durations_are_text_in_all_of_the_document() -> None:
 
 
 @pytest.mark.parametrize("delay", ["90s", "1m30s", "PT1M30S", 90])
-async def test_a_delayed_entry_waits_for_its_moment(room: ControlRoom, delay: str | float) -> None:
+async def test_a_delayed_entry_waits_for_its_moment(room: WebApp, delay: str | float) -> None:
     body = {"input": {"customer": "Eve"}, "delay": delay, "timeout": "25 min"}
 
     entry = await room.post("/trains/serve_coffee/queue", body, status=201)
@@ -86,7 +86,7 @@ async def test_a_delayed_entry_waits_for_its_moment(room: ControlRoom, delay: st
     assert (await room.get(f"/queue/{entry['id']}/why"))[0]["code"] == "delayed"
 
 
-async def test_input_that_the_train_refuses_is_told_field_by_field(room: ControlRoom) -> None:
+async def test_input_that_the_train_refuses_is_told_field_by_field(room: WebApp) -> None:
     body = {"input": {"cups": "many"}}
 
     told = await room.post("/trains/serve_coffee/queue", body, status=422)
@@ -95,7 +95,7 @@ async def test_input_that_the_train_refuses_is_told_field_by_field(room: Control
     assert {field["path"] for field in told["fields"]} == {"customer", "cups"}
 
 
-async def test_a_body_with_several_mistakes_names_each(room: ControlRoom) -> None:
+async def test_a_body_with_several_mistakes_names_each(room: WebApp) -> None:
     body: dict[str, Any] = {"input": {}, "priority": 99, "delay": -1, "timeout": "soon", "typo": True}
 
     told = await room.post("/trains/serve_coffee/queue", body, status=422)
@@ -104,7 +104,7 @@ async def test_a_body_with_several_mistakes_names_each(room: ControlRoom) -> Non
     assert "expected a duration such as 90s" in str(told["fields"])
 
 
-async def test_a_train_can_be_run_here_and_now(room: ControlRoom) -> None:
+async def test_a_train_can_be_run_here_and_now(room: WebApp) -> None:
     done = await room.post("/trains/serve_coffee/run", {"input": {"customer": "Eve"}})
     failed = await room.post("/trains/serve_coffee/run", {"input": {"customer": "Eve", "cups": 10}})
 
@@ -112,7 +112,7 @@ async def test_a_train_can_be_run_here_and_now(room: ControlRoom) -> None:
     assert (failed["state"], failed["failure_reason"]) == ("failed", "10 cups are too many")
 
 
-async def test_a_train_tells_the_schema_of_its_input(room: ControlRoom) -> None:
+async def test_a_train_tells_the_schema_of_its_input(room: WebApp) -> None:
     listed = await room.get("/trains")
     train = await room.get("/trains/serve_coffee")
 
@@ -138,7 +138,7 @@ async def test_a_train_tells_the_schema_of_its_input(room: ControlRoom) -> None:
         "/nothing",
     ],
 )
-async def test_what_is_unknown_is_not_found(room: ControlRoom, path: str) -> None:
+async def test_what_is_unknown_is_not_found(room: WebApp, path: str) -> None:
     answer = await room.api.get(f"/api/v1{path}")
 
     assert answer.status_code == 404
@@ -146,7 +146,7 @@ async def test_what_is_unknown_is_not_found(room: ControlRoom, path: str) -> Non
     assert answer.json()["code"] == "not_found"
 
 
-async def test_a_name_that_no_database_can_hold_is_nobodys(room: ControlRoom) -> None:
+async def test_a_name_that_no_database_can_hold_is_nobodys(room: WebApp) -> None:
     for path in ("/manifests/a%00b", "/manifests/a%00b/why", "/groups/a%00b", "/trains/a%00b"):
         assert (await room.api.get(f"/api/v1{path}")).status_code == 404
     for path in ("/manifests/a%00b/trigger", "/manifests/a%00b/enable", "/groups/a%00b/trigger"):
@@ -163,7 +163,7 @@ async def test_a_name_that_no_database_can_hold_is_nobodys(room: ControlRoom) ->
             assert (await room.get(f"/{noun}", **{name: "a\x00b"}))["items"] == []
 
 
-async def test_an_address_that_leads_nowhere_is_said_in_words(room: ControlRoom) -> None:
+async def test_an_address_that_leads_nowhere_is_said_in_words(room: WebApp) -> None:
     nowhere, wrongly = await room.api.get("/api/v1/nothing"), await room.api.delete("/api/v1/groups")
 
     assert nowhere.json()["detail"] == "no such path"
@@ -171,7 +171,7 @@ async def test_an_address_that_leads_nowhere_is_said_in_words(room: ControlRoom)
     assert wrongly.json()["detail"] == "this path does not support this method"
 
 
-async def test_lists_are_read_page_by_page(room: ControlRoom) -> None:
+async def test_lists_are_read_page_by_page(room: WebApp) -> None:
     for number in range(5):
         await room.app.queue("serve_coffee", {"customer": f"guest {number}"})
 
@@ -190,14 +190,14 @@ async def test_lists_are_read_page_by_page(room: ControlRoom) -> None:
 @pytest.mark.parametrize(
     "query", [{"limit": 0}, {"limit": 201}, {"after": -1}, {"after": 2**63}, {"state": "odd"}]
 )
-async def test_a_page_is_bounded(room: ControlRoom, query: dict[str, Any]) -> None:
+async def test_a_page_is_bounded(room: WebApp, query: dict[str, Any]) -> None:
     answer = await room.api.get("/api/v1/executions", params=query)
 
     assert answer.status_code == 422
     assert answer.json()["fields"][0]["path"] == f"query.{next(iter(query))}"
 
 
-async def test_a_list_can_be_narrowed(room: ControlRoom) -> None:
+async def test_a_list_can_be_narrowed(room: WebApp) -> None:
     await fails(room, 10)
     await room.harness.run_until_idle()
 
@@ -208,7 +208,7 @@ async def test_a_list_can_be_narrowed(room: ControlRoom) -> None:
     assert [run["manifest"] for run in done["items"]] == ["ada"]
 
 
-async def test_administrative_runs_are_hidden_unless_wanted(room: ControlRoom) -> None:
+async def test_administrative_runs_are_hidden_unless_wanted(room: WebApp) -> None:
     await room.harness.run_until_idle()
 
     usual = {run["train"] for run in (await room.get("/executions"))["items"]}
@@ -218,7 +218,7 @@ async def test_administrative_runs_are_hidden_unless_wanted(room: ControlRoom) -
     assert "trax.manifest_manager" in all_of_them
 
 
-async def test_a_manifest_is_paused_triggered_and_resumed(room: ControlRoom) -> None:
+async def test_a_manifest_is_paused_triggered_and_resumed(room: WebApp) -> None:
     paused = await room.post("/manifests/ada/disable")
     entry = await room.post("/manifests/ada/trigger", {"delay": 60}, status=201)
     resumed = await room.post("/manifests/ada/enable")
@@ -231,7 +231,7 @@ async def test_a_manifest_is_paused_triggered_and_resumed(room: ControlRoom) -> 
     )
 
 
-async def test_a_manifest_may_have_a_slash_in_its_name(room: ControlRoom) -> None:
+async def test_a_manifest_may_have_a_slash_in_its_name(room: WebApp) -> None:
     paused = await room.post("/manifests/by/night/disable")
     reasons = await room.get("/manifests/by/night/why")
 
@@ -239,7 +239,7 @@ async def test_a_manifest_may_have_a_slash_in_its_name(room: ControlRoom) -> Non
     assert reasons[0]["code"] == "disabled"
 
 
-async def test_a_manifest_that_is_deleted_is_retired(room: ControlRoom) -> None:
+async def test_a_manifest_that_is_deleted_is_retired(room: WebApp) -> None:
     gone = await room.api.delete("/api/v1/manifests/ada")
 
     assert gone.status_code == 204
@@ -249,7 +249,7 @@ async def test_a_manifest_that_is_deleted_is_retired(room: ControlRoom) -> None:
     assert (await room.api.post("/api/v1/manifests/ada/trigger")).status_code == 409
 
 
-async def test_a_group_is_limited_and_triggered(room: ControlRoom) -> None:
+async def test_a_group_is_limited_and_triggered(room: WebApp) -> None:
     changed = await room.patch("/groups/bar", {"max_active_jobs": None, "priority": 9})
     triggered = await room.post("/groups/bar/trigger")
 
@@ -257,7 +257,7 @@ async def test_a_group_is_limited_and_triggered(room: ControlRoom) -> None:
     assert triggered == {"triggered": 2}
 
 
-async def test_entries_that_are_not_queued_any_more_are_skipped(room: ControlRoom) -> None:
+async def test_entries_that_are_not_queued_any_more_are_skipped(room: WebApp) -> None:
     first = await room.app.queue("serve_coffee", {"customer": "Eve"})
     await room.harness.run_until_idle()
     second = await room.app.queue("serve_coffee", {"customer": "Eve"})
@@ -269,7 +269,7 @@ async def test_entries_that_are_not_queued_any_more_are_skipped(room: ControlRoo
     assert too_late["code"] == "conflict"
 
 
-async def test_a_run_that_is_over_cannot_be_cancelled_but_run_again(room: ControlRoom) -> None:
+async def test_a_run_that_is_over_cannot_be_cancelled_but_run_again(room: WebApp) -> None:
     done = await room.post("/trains/serve_coffee/run", {"input": {"customer": "Eve"}})
 
     too_late = await room.post(f"/executions/{done['id']}/cancel", status=409)
@@ -279,7 +279,7 @@ async def test_a_run_that_is_over_cannot_be_cancelled_but_run_again(room: Contro
     assert (entry["origin"], entry["input"]["customer"]) == ("rerun", "Eve")
 
 
-async def test_a_run_whose_input_was_not_saved_cannot_be_run_again(room: ControlRoom) -> None:
+async def test_a_run_whose_input_was_not_saved_cannot_be_run_again(room: WebApp) -> None:
     await room.patch("/settings", {"save_inputs": False})
     done = await room.post("/trains/serve_coffee/run", {"input": {"customer": "Eve"}})
 
@@ -289,7 +289,7 @@ async def test_a_run_whose_input_was_not_saved_cannot_be_run_again(room: Control
     assert "save_inputs" in refused["detail"]
 
 
-async def test_a_canary_is_requeued_and_then_the_rest(room: ControlRoom) -> None:
+async def test_a_canary_is_requeued_and_then_the_rest(room: WebApp) -> None:
     letters = await fails(room, 10, 11, 12)
     (group,) = await room.get("/dead-letters/groups")
 
@@ -300,7 +300,7 @@ async def test_a_canary_is_requeued_and_then_the_rest(room: ControlRoom) -> None
     assert (canary["requeued"], rest["requeued"]) == (1, 2)
 
 
-async def test_a_dead_letter_is_acknowledged_once(room: ControlRoom) -> None:
+async def test_a_dead_letter_is_acknowledged_once(room: WebApp) -> None:
     (letter,) = await fails(room, 10)
 
     done = await room.post(f"/dead-letters/{letter['id']}/acknowledge", {"note": "no such cup"})
@@ -310,13 +310,13 @@ async def test_a_dead_letter_is_acknowledged_once(room: ControlRoom) -> None:
     assert "already acknowledged" in too_late["detail"]
 
 
-async def test_which_dead_letters_must_be_said_in_one_way(room: ControlRoom) -> None:
+async def test_which_dead_letters_must_be_said_in_one_way(room: WebApp) -> None:
     told = await room.post("/dead-letters/requeue", {"ids": [1], "all": True}, status=422)
 
     assert told["fields"] == [{"path": "body", "message": "give exactly one of ids, fingerprint and all"}]
 
 
-async def test_all_dead_letters_are_acknowledged_with_a_note(room: ControlRoom) -> None:
+async def test_all_dead_letters_are_acknowledged_with_a_note(room: WebApp) -> None:
     await fails(room, 10, 11)
 
     told = await room.post("/dead-letters/acknowledge", {"all": True, "note": "known"})
@@ -324,7 +324,7 @@ async def test_all_dead_letters_are_acknowledged_with_a_note(room: ControlRoom) 
     assert told == {"acknowledged": 2, "skipped": 0}
 
 
-async def test_settings_are_changed_and_reset(room: ControlRoom) -> None:
+async def test_settings_are_changed_and_reset(room: WebApp) -> None:
     changed = await room.patch("/settings", {"max_active_jobs": 4, "default_retry_delay": 30})
     reset = await room.post("/settings/reset", {"names": ["max_active_jobs"]})
 
@@ -338,7 +338,7 @@ async def test_settings_are_changed_and_reset(room: ControlRoom) -> None:
     assert "listen_url" not in {each["name"] for each in changed}
 
 
-async def test_a_setting_that_cannot_work_is_refused(room: ControlRoom) -> None:
+async def test_a_setting_that_cannot_work_is_refused(room: WebApp) -> None:
     told = await room.patch("/settings", {"max_active_jobs": -1, "default_retry_delay": "soon"}, status=422)
     unknown = await room.patch("/settings", {"max_activ_jobs": 1, "listen_url": "here"}, status=422)
 
@@ -346,7 +346,7 @@ async def test_a_setting_that_cannot_work_is_refused(room: ControlRoom) -> None:
     assert {field["path"] for field in unknown["fields"]} == {"max_activ_jobs", "listen_url"}
 
 
-async def test_a_change_is_in_the_audit_with_who_and_why(room: ControlRoom) -> None:
+async def test_a_change_is_in_the_audit_with_who_and_why(room: WebApp) -> None:
     await room.post("/manifests/ada/disable", reason="noisy since früh")
 
     (entry,) = (await room.get("/audit"))["items"]
@@ -354,7 +354,7 @@ async def test_a_change_is_in_the_audit_with_who_and_why(room: ControlRoom) -> N
     assert (entry["ids"], entry["reason"]) == (["ada"], "noisy since früh")
 
 
-async def test_a_change_of_settings_can_be_undone(room: ControlRoom) -> None:
+async def test_a_change_of_settings_can_be_undone(room: WebApp) -> None:
     await room.patch("/settings", {"max_active_jobs": 4})
     (entry,) = (await room.get("/audit"))["items"]
 
@@ -365,7 +365,7 @@ async def test_a_change_of_settings_can_be_undone(room: ControlRoom) -> None:
     await room.post(f"/audit/{entry['id']}/undo", status=409)
 
 
-async def test_statistics_of_all_kinds_can_be_read(room: ControlRoom) -> None:
+async def test_statistics_of_all_kinds_can_be_read(room: WebApp) -> None:
     await fails(room, 10)
 
     home = await room.get("/stats/home")
@@ -375,7 +375,7 @@ async def test_statistics_of_all_kinds_can_be_read(room: ControlRoom) -> None:
         await room.get(f"/stats/{noun}")
 
 
-async def test_why_can_be_asked_by_name_or_number(room: ControlRoom) -> None:
+async def test_why_can_be_asked_by_name_or_number(room: WebApp) -> None:
     await room.post("/manifests/ada/disable")
     entry = await room.app.queue("serve_coffee", {"customer": "Eve"})
 
@@ -384,7 +384,7 @@ async def test_why_can_be_asked_by_name_or_number(room: ControlRoom) -> None:
     assert (await room.api.get("/api/v1/why")).status_code == 422
 
 
-async def test_secrets_are_hidden_wherever_inputs_are_shown(room: ControlRoom) -> None:
+async def test_secrets_are_hidden_wherever_inputs_are_shown(room: WebApp) -> None:
     secret = {"customer": "Eve", "cups": 10, "password": "hunter2"}
 
     await room.post("/trains/serve_coffee/queue", {"input": secret}, status=201)
@@ -396,7 +396,7 @@ async def test_secrets_are_hidden_wherever_inputs_are_shown(room: ControlRoom) -
         assert "••••••" in shown
 
 
-async def test_a_list_can_be_counted_and_read_backwards(room: ControlRoom) -> None:
+async def test_a_list_can_be_counted_and_read_backwards(room: WebApp) -> None:
     for number in range(3):
         await room.app.queue("serve_coffee", {"customer": f"guest {number}"})
 
@@ -410,7 +410,7 @@ async def test_a_list_can_be_counted_and_read_backwards(room: ControlRoom) -> No
 
 
 async def test_a_total_is_exact_to_the_bound_whatever_the_filter(
-    room: ControlRoom, monkeypatch: pytest.MonkeyPatch
+    room: WebApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listing, "COUNT_LIMIT", 4)
     monkeypatch.setattr(listing, "WINDOW", 2)
@@ -425,7 +425,7 @@ async def test_a_total_is_exact_to_the_bound_whatever_the_filter(
     assert many["total"]["count"] >= 5
 
 
-async def test_manifests_are_read_forwards_and_backwards(room: ControlRoom) -> None:
+async def test_manifests_are_read_forwards_and_backwards(room: WebApp) -> None:
     first = await room.get("/manifests", limit=1, total=True)
     second = await room.get("/manifests", limit=1, after=first["next"])
     again = await room.get("/manifests", limit=1, before=second["previous"])
@@ -434,7 +434,7 @@ async def test_manifests_are_read_forwards_and_backwards(room: ControlRoom) -> N
     assert (first["total"], second["next"]) == ({"count": 2, "exact": True}, None)
 
 
-async def test_log_lines_of_all_runs_can_be_searched(room: ControlRoom) -> None:
+async def test_log_lines_of_all_runs_can_be_searched(room: WebApp) -> None:
     await room.post("/trains/serve_coffee/run", {"input": {"customer": "Eve"}})
     await room.harness.cycle("run_log")
 
@@ -445,7 +445,7 @@ async def test_log_lines_of_all_runs_can_be_searched(room: ControlRoom) -> None:
     assert nothing["items"] == []
 
 
-async def test_a_run_tells_what_it_logged(room: ControlRoom) -> None:
+async def test_a_run_tells_what_it_logged(room: WebApp) -> None:
     done = await room.post("/trains/serve_coffee/run", {"input": {"customer": "Eve"}})
     await room.harness.cycle("run_log")
 
@@ -475,7 +475,7 @@ async def test_the_lines_of_a_run_are_paged_in_both_directions(room: ControlRoom
 
 
 async def test_without_the_apps_code_a_train_is_queued_by_its_name(url: str) -> None:
-    async with control_room(url, app=Trax(url)) as room:
+    async with web_app(url, app=Trax(url)) as room:
         entry = await room.post("/trains/elsewhere/queue", {"input": {"any": "thing"}}, status=201)
         refused = await room.post("/trains/elsewhere/run", {"input": {}}, status=409)
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import Engine, event
-from tests.support.control_room import browser, control_room
-from tests.support.office import office
-from tests.support.visitor import Reader
+from tests.support.html_reader import Reader
+from tests.support.roastery_dashboard import roastery_dashboard
+from tests.support.web_app import browser, web_app
 
 from trax import Trax
 from trax.testing import Harness
@@ -20,7 +20,7 @@ from trax.web import Access, create
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
 
-    from tests.support.control_room import ControlRoom
+    from tests.support.web_app import WebApp
 
 LONG = re.compile(r"\b(?:trax[._])?(\w+)\.(input|output|stack_trace|junctions)\b")
 EVERYTHING = {"metadata", "work_queue", "dead_letter", "manifest", "log"}
@@ -62,13 +62,13 @@ def long_columns_read() -> Generator[set[tuple[str, str]]]:
 
 
 @pytest.fixture
-async def room(url: str) -> AsyncGenerator[ControlRoom]:
-    async with control_room(url) as opened:
+async def room(url: str) -> AsyncGenerator[WebApp]:
+    async with web_app(url) as opened:
         yield opened
 
 
 async def test_a_list_never_reads_what_it_does_not_show(url: str) -> None:
-    async with office(url) as room:
+    async with roastery_dashboard(url) as room:
         await room.a_day_passes()
         for path, tables in PAGES.items():
             with long_columns_read() as read:
@@ -79,7 +79,7 @@ async def test_a_list_never_reads_what_it_does_not_show(url: str) -> None:
 
 
 async def test_what_is_read_whole_is_noticed(url: str) -> None:
-    async with office(url) as room:
+    async with roastery_dashboard(url) as room:
         await room.a_day_passes()
         (run, *_) = await room.app.executions.list(limit=1)
         with long_columns_read() as read:
@@ -88,7 +88,7 @@ async def test_what_is_read_whole_is_noticed(url: str) -> None:
     assert ("metadata", "input") in read
 
 
-async def test_a_list_is_brief_unless_it_is_asked_to_be_full(room: ControlRoom) -> None:
+async def test_a_list_is_brief_unless_it_is_asked_to_be_full(room: WebApp) -> None:
     await room.app.queue("serve_coffee", {"customer": "Eve", "cups": 10})
     await room.harness.run_until_idle()
 
@@ -102,7 +102,7 @@ async def test_a_list_is_brief_unless_it_is_asked_to_be_full(room: ControlRoom) 
     assert whole["stack_trace"].startswith("Traceback")
 
 
-async def test_what_is_very_long_gives_way_to_a_note_and_is_shown_by_itself(room: ControlRoom) -> None:
+async def test_what_is_very_long_gives_way_to_a_note_and_is_shown_by_itself(room: WebApp) -> None:
     entry = await room.app.queue("serve_coffee", {"customer": "x" * 5000})
 
     (listed,) = (await room.get("/queue", full=True))["items"]
@@ -134,7 +134,7 @@ async def test_the_page_of_a_run_stays_small_however_much_it_has_to_tell(url: st
     assert {path: size for path, size in sizes.items() if not 5_000 < size <= 60_000} == {}
 
 
-async def test_what_an_exception_says_at_length_is_cut_in_a_list(room: ControlRoom) -> None:
+async def test_what_an_exception_says_at_length_is_cut_in_a_list(room: WebApp) -> None:
     @room.app.train(max_retries=0)
     async def complain(_: str) -> None:
         raise ValueError("no " * 10_000)

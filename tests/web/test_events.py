@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
-from tests.support.control_room import OPERATOR, VIEWER, access, railway
 from tests.support.waiting import until
+from tests.support.web_app import OPERATOR, VIEWER, access, railway
 
 from trax.records.status import ChangeTag
 from trax.server import watch

@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.control_room import (
+from tests.support.web_app import (
     HASH,
     OPERATOR,
     PASSWORD,

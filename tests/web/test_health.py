@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.support.control_room import control_room, railway
 from tests.support.flow_seeding import register_server
 from tests.support.waiting import until
+from tests.support.web_app import railway, web_app
 
 from trax.records import status as status_records
 from trax.records.status import Condition, Status, health_of
@@ -20,7 +20,7 @@ from trax.web.metrics import quantile
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from tests.support.control_room import ControlRoom
+    from tests.support.web_app import WebApp
 
 Samples = dict[tuple[str, ...], float]
 
@@ -50,7 +50,7 @@ def test_failures_and_dead_letters_degrade_health(
 
 
 async def test_servers_that_declare_different_manifests_degrade_health(url: str) -> None:
-    async with control_room(url) as room:
+    async with web_app(url) as room:
         now = room.harness.now
         await register_server(room.app, declares="one set", now=now)
         before = (await room.api.get("/health")).json()
@@ -63,7 +63,7 @@ async def test_servers_that_declare_different_manifests_degrade_health(url: str)
 
 
 async def test_health_tells_four_numbers(url: str) -> None:
-    async with control_room(url) as room:
+    async with web_app(url) as room:
         await room.app.queue("serve_coffee", {"customer": "Eve", "cups": 10})
         await room.harness.run_until_idle()
         await room.app.queue("serve_coffee", {"customer": "Eve"}, priority=1)
@@ -82,7 +82,7 @@ async def test_health_tells_four_numbers(url: str) -> None:
 async def test_health_says_which_numbers_may_be_greater(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_status, "COUNT_LIMIT", 2)
     monkeypatch.setattr(status_records, "COUNT_LIMIT", 2)
-    async with control_room(url) as room:
+    async with web_app(url) as room:
         await room.app.queue("serve_coffee", {"customer": "Eve"})
         few = (await room.api.get("/health")).json()
         await room.app.queue_many("serve_coffee", [{"customer": "Eve"}] * 4)
@@ -92,7 +92,7 @@ async def test_health_says_which_numbers_may_be_greater(url: str, monkeypatch: p
     assert (many["queueDepth"], many["atLeast"]) == (2, ["queueDepth"])
 
 
-async def measured(room: ControlRoom) -> Samples:
+async def measured(room: WebApp) -> Samples:
     answer = await room.api.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     families = text_string_to_metric_families(answer.text)
@@ -105,7 +105,7 @@ async def measured(room: ControlRoom) -> Samples:
 
 async def test_metrics_tell_what_waits_runs_and_ended(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "FRESH_SECONDS", 0.0)
-    async with control_room(url) as room:
+    async with web_app(url) as room:
         await room.harness.run_until_idle()
         await room.harness.advance(minutes=3)
         await room.harness.cycle("totals")
@@ -126,7 +126,7 @@ async def test_metrics_tell_what_waits_runs_and_ended(url: str, monkeypatch: pyt
 
 
 async def test_how_long_runs_took_here_is_told_in_buckets(url: str) -> None:
-    async with control_room(url) as room:
+    async with web_app(url) as room:
         await room.app.queue_many("serve_coffee", [{"customer": "Eve"}] * 3)
         await room.harness.run_until_idle()
         await room.post("/trains/serve_coffee/run", {"input": {"customer": "Eve"}})
@@ -146,7 +146,7 @@ async def test_how_long_runs_took_here_is_told_in_buckets(url: str) -> None:
 
 
 async def test_those_who_ask_often_get_the_same_answer_for_a_while(url: str) -> None:
-    async with control_room(url) as room:
+    async with web_app(url) as room:
         first = await measured(room)
         await room.app.queue("serve_coffee", {"customer": "Eve"})
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pydantic import BaseModel
-from tests.support.control_room import browser
-from tests.support.visitor import Reader
+from tests.support.html_reader import Reader
+from tests.support.web_app import browser
 
 from trax import Trax
 from trax.errors import InvalidInput
@@ -22,7 +22,7 @@ from trax.web.pages.forms import form_of, texts_of, value_of, without_item
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from tests.support.visitor import Page
+    from tests.support.html_reader import Page
 
     from trax.records import Metadata
 

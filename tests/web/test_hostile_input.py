@@ -14,9 +14,9 @@ from urllib.parse import quote
 
 import pytest
 from pydantic import BaseModel
-from tests.support.control_room import OPERATOR, browser, control_room, railway
 from tests.support.hostile import BODIES, IN_ADDRESSES, IN_BODIES, IN_THE_WEB, MARKUP, sample
-from tests.support.visitor import Page
+from tests.support.html_reader import Page
+from tests.support.web_app import OPERATOR, browser, railway, web_app
 
 from trax import Retry, Trax, current, every, junction
 from trax.app.queue import enqueue_without_code
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     import httpx2
-    from tests.support.control_room import ControlRoom
+    from tests.support.web_app import WebApp
 
     Some: TypeAlias = Callable[[object, Sequence[Any]], list[Any]]
 
@@ -85,27 +85,27 @@ GIVEN = {
 
 
 @pytest.fixture
-async def room(url: str) -> AsyncGenerator[ControlRoom]:
-    async with control_room(url) as opened:
+async def room(url: str) -> AsyncGenerator[WebApp]:
+    async with web_app(url) as opened:
         await opened.app.queue("serve_coffee", {"customer": "Ada", "cups": 10})
         await opened.harness.run_until_idle()
         yield opened
 
 
-async def asked(room: ControlRoom, method: str, path: str, **more: Any) -> httpx2.Response:
+async def asked(room: WebApp, method: str, path: str, **more: Any) -> httpx2.Response:
     answer = await room.api.request(method, path, **more)
     documented = operation_at(room, method, path)["responses"]
     assert str(answer.status_code) in {*documented, "404", "405"}, (method, path[:200], more, answer.text)
     return answer
 
 
-def operations(room: ControlRoom) -> Iterator[tuple[str, str, dict[str, Any]]]:
+def operations(room: WebApp) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Every operation but the one whose answer has no end."""
     for path, methods in room.web.openapi()["paths"].items():
         yield from ((method.upper(), path, each) for method, each in methods.items() if "events" not in path)
 
 
-def operation_at(room: ControlRoom, method: str, path: str) -> dict[str, Any]:
+def operation_at(room: WebApp, method: str, path: str) -> dict[str, Any]:
     """What is documented of the operation that such a path is meant for."""
     wanted = path.partition("?")[0]
     for known, template, operation in operations(room):
@@ -139,7 +139,7 @@ def some(url: str) -> Some:
 
 
 @DIALECTS
-async def test_no_path_breaks_anything(room: ControlRoom, some: Some) -> None:
+async def test_no_path_breaks_anything(room: WebApp, some: Some) -> None:
     for method, path, _ in operations(room):
         for value in some((method, path), IN_ADDRESSES) if "{" in path else ():
             body: dict[str, Any] = {} if method == "GET" else {"content": b"{}", "headers": JSON}
@@ -149,7 +149,7 @@ async def test_no_path_breaks_anything(room: ControlRoom, some: Some) -> None:
 
 
 @DIALECTS
-async def test_no_query_breaks_anything(room: ControlRoom, some: Some) -> None:
+async def test_no_query_breaks_anything(room: WebApp, some: Some) -> None:
     for method, path, operation in operations(room):
         for name in (one["name"] for one in operation.get("parameters", ()) if one["in"] == "query"):
             for value in some((method, path, name), IN_ADDRESSES):
@@ -162,7 +162,7 @@ async def test_no_query_breaks_anything(room: ControlRoom, some: Some) -> None:
 
 
 @DIALECTS
-async def test_no_body_breaks_anything(room: ControlRoom, some: Some) -> None:
+async def test_no_body_breaks_anything(room: WebApp, some: Some) -> None:
     for method, path, operation in operations(room):
         for body in some((method, path), BODIES) if "requestBody" in operation else ():
             await asked(room, method, filled(path), content=body, headers=JSON)
@@ -170,7 +170,7 @@ async def test_no_body_breaks_anything(room: ControlRoom, some: Some) -> None:
 
 
 @DIALECTS
-async def test_no_field_of_a_body_breaks_anything(room: ControlRoom, some: Some) -> None:
+async def test_no_field_of_a_body_breaks_anything(room: WebApp, some: Some) -> None:
     schemas = room.web.openapi()["components"]["schemas"]
     for method, path, operation in operations(room):
         if "requestBody" not in operation:
@@ -189,7 +189,7 @@ async def test_no_field_of_a_body_breaks_anything(room: ControlRoom, some: Some)
 
 @pytest.mark.parametrize("body", [body for body in BODIES if b"[[[" in body or b"\\ud" in body])
 async def test_json_that_cannot_be_read_is_told_with_the_reason(body: bytes) -> None:
-    async with control_room("memory://") as room:
+    async with web_app("memory://") as room:
         answer = await room.api.post("/api/v1/trains/serve_coffee/queue", content=body, headers=JSON)
 
         told = answer.json()
@@ -226,20 +226,20 @@ async def test_an_input_may_have_a_key_named_self(verb: str) -> None:
     def brew(value: OwnInit) -> int:
         return value.cups
 
-    async with control_room("memory://", app=app) as room:
+    async with web_app("memory://", app=app) as room:
         answer = await room.api.post(f"/api/v1/trains/brew/{verb}", json={"input": {"self": 1}})
 
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_input")
 
 
-async def test_a_setting_named_self_is_unknown(room: ControlRoom) -> None:
+async def test_a_setting_named_self_is_unknown(room: WebApp) -> None:
     told = await room.patch("/settings", {"self": 1, "live": 2}, status=422)
 
     assert [field["path"] for field in told["fields"]] == ["self", "live"]
 
 
 @pytest.mark.parametrize("verb", ["queue", "run"])
-async def test_the_mark_of_a_hidden_value_is_no_value(room: ControlRoom, verb: str) -> None:
+async def test_the_mark_of_a_hidden_value_is_no_value(room: WebApp, verb: str) -> None:
     sent = {"input": {"customer": "Ada", "password": HIDDEN}}
     before = await room.app.work_queue.count(), await room.app.executions.count()
 
@@ -249,13 +249,13 @@ async def test_the_mark_of_a_hidden_value_is_no_value(room: ControlRoom, verb: s
     assert (await room.app.work_queue.count(), await room.app.executions.count()) == before
 
 
-async def test_a_group_that_is_not_there_is_not_found_by_any_verb(room: ControlRoom) -> None:
+async def test_a_group_that_is_not_there_is_not_found_by_any_verb(room: WebApp) -> None:
     assert (await room.post("/groups/nobody/trigger", status=404))["detail"] == "there is no group 'nobody'"
     assert (await room.post("/groups/nobody/cancel", status=404))["detail"] == "there is no group 'nobody'"
 
 
 @DIALECTS
-async def test_no_filter_of_a_page_breaks_it(room: ControlRoom, some: Some) -> None:
+async def test_no_filter_of_a_page_breaks_it(room: WebApp, some: Some) -> None:
     for path, names in FILTERS.items():
         for name in names:
             for value in (*some((path, name), IN_ADDRESSES), f"1&{name}=2"):
@@ -266,7 +266,7 @@ async def test_no_filter_of_a_page_breaks_it(room: ControlRoom, some: Some) -> N
 
 
 @DIALECTS
-async def test_no_address_of_a_page_breaks_it(room: ControlRoom, some: Some) -> None:
+async def test_no_address_of_a_page_breaks_it(room: WebApp, some: Some) -> None:
     nouns = ("trains", "manifests", "groups", "queue", "executions", "dead-letters", "static")
     for path in (f"/{noun}/{value}" for noun in nouns for value in some(noun, IN_ADDRESSES)):
         answer = await room.api.get(path)
@@ -279,7 +279,7 @@ async def test_no_address_of_a_page_breaks_it(room: ControlRoom, some: Some) -> 
 async def test_no_field_of_a_form_breaks_its_page(url: str, some: Some) -> None:
     deep = quote(b"[" * 100_000)
     access = Access(allow_anonymous=True)
-    async with control_room(url, access=access) as room, browser(room.web) as reader:
+    async with web_app(url, access=access) as room, browser(room.web) as reader:
         token = dict(Page(await reader.get("/settings")).forms[0].fields)["csrf_token"]
         for path, names in FIELDS.items():
             for name in names:
@@ -313,7 +313,7 @@ async def test_markup_in_any_stored_text_is_escaped_on_every_page(url: str) -> N
         "serve<script>alert(1)</script>", serve, retry=Retry(max_retries=0), group="bar" + MARKUP
     )
     app.schedule(train, "ada" + MARKUP, MARKUP, every(hours=1), group="bar" + MARKUP)
-    async with control_room(url, app=app) as room:
+    async with web_app(url, app=app) as room:
         await app.queue(train, MARKUP + "!")
         await room.harness.run_until_idle()
         await room.harness.cycle("notebook")
@@ -346,7 +346,7 @@ def has_markup(answer: httpx2.Response) -> bool:
 
 
 @pytest.mark.parametrize(("fields", "status"), [(5_000, 200), (5_001, 413)])
-async def test_a_form_has_a_limited_number_of_fields(room: ControlRoom, fields: int, status: int) -> None:
+async def test_a_form_has_a_limited_number_of_fields(room: WebApp, fields: int, status: int) -> None:
     body = "&".join(["ids=1"] * fields)
 
     answer = await room.api.post("/queue", content=body, headers={"Content-Type": FORM["Content-Type"]})
@@ -358,14 +358,14 @@ async def test_a_form_has_a_limited_number_of_fields(room: ControlRoom, fields: 
     "cookie", [b"[" * 50_000, b"\xff\xff", b'{"text": "\\ud800", "is_good": 1, "path": 2}']
 )
 async def test_what_a_browser_remembers_cannot_break_a_page(cookie: bytes) -> None:
-    async with control_room("memory://") as room:
+    async with web_app("memory://") as room:
         cookies = f"trax_message={urlsafe_b64encode(cookie).decode()}; trax_session=a.b.c.d"
         answer = await room.api.get("/groups", headers={"Cookie": cookies})
 
     assert answer.status_code == 200
 
 
-async def test_a_reason_of_any_bytes_is_kept_as_text(room: ControlRoom) -> None:
+async def test_a_reason_of_any_bytes_is_kept_as_text(room: WebApp) -> None:
     async with browser(room.web, token=OPERATOR) as api:
         for reason in (b"\x80\xff", b"x" * 10_000, "\u202e".encode()):
             answer = await api.patch(
@@ -374,7 +374,7 @@ async def test_a_reason_of_any_bytes_is_kept_as_text(room: ControlRoom) -> None:
             assert answer.status_code == 200
 
 
-async def test_a_page_shows_marks_of_direction_and_does_not_obey_them(room: ControlRoom) -> None:
+async def test_a_page_shows_marks_of_direction_and_does_not_obey_them(room: WebApp) -> None:
     name = "Ada\u202eadA\x9b"
     await room.app.queue("serve_coffee", {"customer": name})
     await room.harness.run_until_idle()
@@ -394,13 +394,13 @@ async def test_a_page_shows_marks_of_direction_and_does_not_obey_them(room: Cont
     assert f'value="{name}"' in form
 
 
-async def test_what_is_wrong_is_told_without_marks_of_direction(room: ControlRoom) -> None:
+async def test_what_is_wrong_is_told_without_marks_of_direction(room: WebApp) -> None:
     told = (await room.api.get("/api/v1/groups?a%E2%80%AEb=1")).json()
 
     assert [field["path"] for field in told["fields"]] == [r"query.a\u202eb"]
 
 
-async def test_half_of_a_pair_in_a_row_is_shown_as_a_question_mark(room: ControlRoom) -> None:
+async def test_half_of_a_pair_in_a_row_is_shown_as_a_question_mark(room: WebApp) -> None:
     """Written by somebody who had no code to check it; its worker refuses it, and people look at it."""
     entry = await enqueue_without_code(room.app.parts, "serve_coffee", {"customer": "a\ud800b"}, {})
 

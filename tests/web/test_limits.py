@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
-from tests.support.control_room import BASE, OPERATOR, access, browser, railway
 from tests.support.waiting import until
+from tests.support.web_app import BASE, OPERATOR, access, browser, railway
 
 from trax.errors import DefinitionError
 from trax.web import WebLimits, create, serve

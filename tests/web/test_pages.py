@@ -9,11 +9,11 @@ import pytest
 import pytest_asyncio
 from starlette.applications import Starlette
 from starlette.routing import Mount
-from tests.support.control_room import PASSWORD, access, browser
+from tests.support.html_reader import Reader, inside
 from tests.support.kept_rows import DIALECTS, module_database
-from tests.support.office import EVIL, NOON, Office, office
 from tests.support.roastery import Roastery
-from tests.support.visitor import Reader, inside
+from tests.support.roastery_dashboard import EVIL, NOON, RoasteryDashboard, roastery_dashboard
+from tests.support.web_app import PASSWORD, access, browser
 
 from trax import Trax
 from trax.app.workers import Workers
@@ -45,10 +45,10 @@ READS_ONLY = pytest.mark.asyncio(loop_scope="module")
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=DIALECTS)
 async def day(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncGenerator[Office]:
+) -> AsyncGenerator[RoasteryDashboard]:
     """A day has passed, for all who only read about it."""
     with module_database(request, tmp_path_factory, request.param) as url:
-        async with office(url) as room:
+        async with roastery_dashboard(url) as room:
             await room.a_day_passes()
             yield room
 
@@ -64,7 +64,7 @@ async def test_a_page_with_nothing_on_it_tells_a_newcomer_what_to_do(path: str) 
 
 
 @READS_ONLY
-async def test_all_that_is_linked_is_there(day: Office) -> None:
+async def test_all_that_is_linked_is_there(day: RoasteryDashboard) -> None:
     seen: set[str] = set()
     waiting = list(PAGES)
     broken: list[tuple[str, int]] = []
@@ -87,7 +87,7 @@ async def test_all_that_is_linked_is_there(day: Office) -> None:
 
 
 @READS_ONLY
-async def test_what_people_put_into_a_job_is_never_part_of_the_page(day: Office) -> None:
+async def test_what_people_put_into_a_job_is_never_part_of_the_page(day: RoasteryDashboard) -> None:
     runs = await day.app.executions.list(train="charge_card")
     letters = await day.app.dead_letters.list()
     paths = ["/", "/executions", "/dead-letters", "/queue", "/logs"]
@@ -102,7 +102,7 @@ async def test_what_people_put_into_a_job_is_never_part_of_the_page(day: Office)
 
 
 @READS_ONLY
-async def test_secrets_in_an_input_are_hidden(day: Office) -> None:
+async def test_secrets_in_an_input_are_hidden(day: RoasteryDashboard) -> None:
     (*_, run) = await day.app.executions.list(train="charge_card")
 
     page = await day.open(f"/executions/{run.id}")
@@ -115,7 +115,7 @@ async def test_secrets_in_an_input_are_hidden(day: Office) -> None:
 
 
 @READS_ONLY
-async def test_a_failure_is_told_with_its_junction_and_stack(day: Office) -> None:
+async def test_a_failure_is_told_with_its_junction_and_stack(day: RoasteryDashboard) -> None:
     (*_, run) = await day.app.executions.list(train="charge_card")
 
     page = await day.open(f"/executions/{run.id}")
@@ -127,7 +127,7 @@ async def test_a_failure_is_told_with_its_junction_and_stack(day: Office) -> Non
 
 
 async def test_a_manifest_says_when_it_runs_and_why_not_now(url: str) -> None:
-    async with office(url) as room:
+    async with roastery_dashboard(url) as room:
         await room.harness.run_until_idle()
 
         page = await room.open("/manifests/roast-morning")
@@ -139,7 +139,7 @@ async def test_a_manifest_says_when_it_runs_and_why_not_now(url: str) -> None:
 
 
 async def test_what_follows_another_shows_its_family(url: str) -> None:
-    async with office(url) as room:
+    async with roastery_dashboard(url) as room:
         page = await room.open("/manifests/close-day")
 
     assert {"/manifests/import-shop", "/manifests/report-day"} <= set(page.links)
@@ -147,7 +147,7 @@ async def test_what_follows_another_shows_its_family(url: str) -> None:
 
 
 async def test_an_entry_says_why_it_waits(url: str) -> None:
-    async with office(url) as room:
+    async with roastery_dashboard(url) as room:
         entry = await room.app.queue("roast_batch", {"beans": "Sidamo"}, delay=timedelta(hours=2))
 
         page = await room.open(f"/queue/{entry.id}")
@@ -157,7 +157,7 @@ async def test_an_entry_says_why_it_waits(url: str) -> None:
 
 
 async def test_filters_stand_in_the_address_and_lists_go_on(url: str) -> None:
-    async with office(url) as room:
+    async with roastery_dashboard(url) as room:
         await room.app.queue_many("roast_batch", [{"beans": f"bag {number}"} for number in range(120)])
 
         first = await room.open("/queue", train="roast_batch", status="queued")
@@ -174,7 +174,7 @@ async def test_filters_stand_in_the_address_and_lists_go_on(url: str) -> None:
 
 
 @READS_ONLY
-async def test_administrative_trains_are_hidden_until_somebody_wants_them(day: Office) -> None:
+async def test_administrative_trains_are_hidden_until_somebody_wants_them(day: RoasteryDashboard) -> None:
 
     async with browser(create(day.app, access=Access(allow_anonymous=True))) as newcomer:
         reader = Reader(newcomer)
@@ -192,7 +192,7 @@ async def test_administrative_trains_are_hidden_until_somebody_wants_them(day: O
 
 
 async def test_what_the_address_asks_for_nonsense_is_passed_over(url: str) -> None:
-    async with office(url) as room:
+    async with roastery_dashboard(url) as room:
         for path in PAGES:
             page = await room.open(
                 path, state="odd", status="odd", before="x", after="0", by="year", level="loud"
@@ -213,7 +213,7 @@ async def test_a_page_that_fails_tells_nothing_but_where_to_look(
         raise RuntimeError("the password is hunter2")
 
     monkeypatch.setattr(Workers, "list", fail)
-    async with office(url) as room:
+    async with roastery_dashboard(url) as room:
         failed = await room.open("/workers", limit="7")
         missing = await room.open("/executions/99")
 
@@ -228,7 +228,9 @@ async def test_a_page_that_fails_tells_nothing_but_where_to_look(
 
 
 async def test_nobody_is_led_home_who_may_not_enter(url: str) -> None:
-    async with office(url, Access(tokens={"ci": Token("a token of many letters", Role.VIEWER)})) as room:
+    async with roastery_dashboard(
+        url, Access(tokens={"ci": Token("a token of many letters", Role.VIEWER)})
+    ) as room:
         refused = await room.open("/executions")
 
     assert refused.status == 401
@@ -237,7 +239,7 @@ async def test_nobody_is_led_home_who_may_not_enter(url: str) -> None:
 
 
 @READS_ONLY
-async def test_a_viewer_reads_everything_and_finds_nothing_to_press(day: Office) -> None:
+async def test_a_viewer_reads_everything_and_finds_nothing_to_press(day: RoasteryDashboard) -> None:
     (letter, *_) = await day.app.dead_letters.list()
     (run, *_) = await day.app.executions.list()
     details = ["/trains/charge_card", "/groups/orders", "/manifests/close-day"]
@@ -268,7 +270,7 @@ async def test_pages_work_wherever_they_are_mounted(url: str) -> None:
 
 
 async def test_files_beside_a_page_are_kept_by_browsers_for_good(url: str) -> None:
-    async with office(url) as room:
+    async with roastery_dashboard(url) as room:
         page = await room.open("/")
 
         answers = [await room.reader.client.get(str(script["src"])) for script in page.scripts]
@@ -280,7 +282,7 @@ async def test_files_beside_a_page_are_kept_by_browsers_for_good(url: str) -> No
 
 
 async def test_people_log_in_and_come_back_to_where_they_wanted(url: str) -> None:
-    async with office(url, access()) as room:
+    async with roastery_dashboard(url, access()) as room:
         page = await room.open("/manifests/close-day")
         wrong = await room.send(page, "Log in", {"name": "vera", "password": "guess"})
         inside_now = await room.send(wrong, "Log in", {"name": "vera", "password": PASSWORD})
@@ -295,7 +297,7 @@ async def test_people_log_in_and_come_back_to_where_they_wanted(url: str) -> Non
 
 
 async def test_what_is_retired_is_marked_and_listed_apart(url: str) -> None:
-    async with office(url) as room:
+    async with roastery_dashboard(url) as room:
         await room.app.manifests.delete("roast-morning")
 
         listed = await room.open("/manifests")

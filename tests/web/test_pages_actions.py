@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from tests.support.office import BILL, office
+from tests.support.roastery_dashboard import BILL, roastery_dashboard
 
 from trax.web import Access, Role
 
 
 async def test_a_train_is_run_with_a_form(url: str) -> None:
-    async with office(url) as room:
+    async with roastery_dashboard(url) as room:
         page = await room.open("/trains/import_orders")
         entry = await room.send(
             page,
@@ -28,7 +28,7 @@ async def test_a_train_is_run_with_a_form(url: str) -> None:
 
 
 async def test_wrong_input_is_told_at_its_field_and_what_was_typed_stays(url: str) -> None:
-    async with office(url) as room:
+    async with roastery_dashboard(url) as room:
         page = await room.open("/trains/import_orders")
         refused = await room.send(page, "Queue", {"in:source": "", "in:limit": "900", "in:day": "someday"})
 
@@ -42,7 +42,7 @@ async def test_wrong_input_is_told_at_its_field_and_what_was_typed_stays(url: st
 
 
 async def test_lists_grow_and_shrink_and_turn_into_json_and_back(url: str) -> None:
-    async with office(url) as room:
+    async with roastery_dashboard(url) as room:
         page = await room.open("/trains/charge_card")
         one = await room.send(page, "Add item", {"in:customer.name": "Ada"})
         two = await room.send(one, "Add item", {"in:lines.0.sku": "sidamo"})
@@ -59,7 +59,7 @@ async def test_lists_grow_and_shrink_and_turn_into_json_and_back(url: str) -> No
 
 
 async def test_json_that_is_none_is_said_so_and_kept(url: str) -> None:
-    async with office(url) as room:
+    async with roastery_dashboard(url) as room:
         page = await room.open("/trains/charge_card", **{"as": "json"})
         refused = await room.send(page, "Queue", {"json": '{"customer": '})
 
@@ -69,7 +69,7 @@ async def test_json_that_is_none_is_said_so_and_kept(url: str) -> None:
 
 
 async def test_a_limit_is_changed_and_the_change_is_written_down_and_undone(url: str) -> None:
-    async with office(url) as room:
+    async with roastery_dashboard(url) as room:
         page = await room.open("/groups/orders")
         saved = await room.send(page, "Save", {"max_active_jobs": "7", "priority": "3"})
         changed = await room.app.groups.get("orders")
@@ -87,7 +87,7 @@ async def test_a_limit_is_changed_and_the_change_is_written_down_and_undone(url:
 
 
 async def test_an_empty_limit_is_none_and_nonsense_is_refused(url: str) -> None:
-    async with office(url) as room:
+    async with roastery_dashboard(url) as room:
         page = await room.open("/groups/orders")
         await room.send(page, "Save", {"max_active_jobs": ""})
         refused = await room.send(page, "Save", {"max_active_jobs": "lots"})
@@ -98,7 +98,7 @@ async def test_an_empty_limit_is_none_and_nonsense_is_refused(url: str) -> None:
 
 
 async def test_a_group_is_paused_resumed_and_run(url: str) -> None:
-    async with office(url) as room:
+    async with roastery_dashboard(url) as room:
         page = await room.open("/groups/roastery")
         paused = await room.send(page, "Pause")
         is_enabled = (await room.app.groups.get("roastery")).enabled
@@ -111,7 +111,7 @@ async def test_a_group_is_paused_resumed_and_run(url: str) -> None:
 
 
 async def test_chosen_manifests_are_run_and_paused_together(url: str) -> None:
-    async with office(url) as room:
+    async with roastery_dashboard(url) as room:
         page = await room.open("/manifests")
         ran = await room.send(page, "Run now", {"ids": ["import-shop", "import-market"]})
         paused = await room.send(ran, "Pause", {"ids": ["import-shop"]})
@@ -124,7 +124,7 @@ async def test_chosen_manifests_are_run_and_paused_together(url: str) -> None:
 
 
 async def test_cancelling_entries_counts_those_that_waited_no_longer(url: str) -> None:
-    async with office(url) as room:
+    async with roastery_dashboard(url) as room:
         gone = await room.app.queue("roast_batch", {"beans": "a"})
         await room.harness.run_until_idle()
         waiting = [await room.app.queue("roast_batch", {"beans": "b"}) for _ in range(2)]
@@ -138,7 +138,7 @@ async def test_cancelling_entries_counts_those_that_waited_no_longer(url: str) -
 
 
 async def test_one_dead_letter_is_tried_before_the_rest(url: str) -> None:
-    async with office(url) as room:
+    async with roastery_dashboard(url) as room:
         for name in ("Ada", "Bob", "Cy"):
             await room.app.queue("charge_card", {**BILL, "customer": {"name": name}})
         await room.harness.run_until_idle()
@@ -160,7 +160,7 @@ async def test_one_dead_letter_is_tried_before_the_rest(url: str) -> None:
 
 
 async def test_acknowledging_needs_a_note(url: str) -> None:
-    async with office(url) as room:
+    async with roastery_dashboard(url) as room:
         await room.app.queue("charge_card", BILL)
         await room.harness.run_until_idle()
         alone = await room.open("/dead-letters")
@@ -177,7 +177,7 @@ async def test_acknowledging_needs_a_note(url: str) -> None:
 
 
 async def test_a_run_is_asked_to_stop_and_run_again(url: str) -> None:
-    async with office(url) as room:
+    async with roastery_dashboard(url) as room:
         await room.app.queue("roast_batch", {"beans": "Sidamo"})
         await room.harness.cycle("job_dispatcher")
         (run,) = await room.app.executions.list(train="roast_batch")
@@ -193,7 +193,7 @@ async def test_a_run_is_asked_to_stop_and_run_again(url: str) -> None:
 
 
 async def test_a_run_whose_input_was_not_saved_cannot_be_run_again(url: str) -> None:
-    async with office(url) as room:
+    async with roastery_dashboard(url) as room:
         await room.app.settings.update(save_inputs=False)
         await room.app.queue("roast_batch", {"beans": "Sidamo"})
         await room.harness.run_until_idle()
@@ -205,7 +205,7 @@ async def test_a_run_whose_input_was_not_saved_cannot_be_run_again(url: str) -> 
 
 
 async def test_a_setting_is_edited_reset_and_refused(url: str) -> None:
-    async with office(url) as room:
+    async with roastery_dashboard(url) as room:
         page = await room.open("/settings")
         saved = await room.send(page, "Save", {"value": "50"}, name="max_active_jobs")
         after_saving = await room.app.settings.get("max_active_jobs")
@@ -220,7 +220,7 @@ async def test_a_setting_is_edited_reset_and_refused(url: str) -> None:
 
 
 async def test_what_a_viewer_likes_stays_in_their_browser(url: str) -> None:
-    async with office(url) as room:
+    async with roastery_dashboard(url) as room:
         page = await room.open("/settings")
         await room.send(page, "Save preferences", {"pace": "30", "shown": ["tiles"], "admin": "1"})
         home = await room.open("/")
@@ -232,7 +232,7 @@ async def test_what_a_viewer_likes_stays_in_their_browser(url: str) -> None:
 
 @pytest.mark.parametrize("path", ["/groups/orders", "/queue", "/settings", "/trains/import_orders", "/audit"])
 async def test_a_viewer_is_refused_by_the_server(url: str, path: str) -> None:
-    async with office(url, Access(allow_anonymous=Role.VIEWER)) as room:
+    async with roastery_dashboard(url, Access(allow_anonymous=Role.VIEWER)) as room:
         answer = await room.reader.client.post(path, data={"action": "disable"})
 
         is_enabled = (await room.app.groups.get("orders")).enabled
@@ -241,7 +241,7 @@ async def test_a_viewer_is_refused_by_the_server(url: str, path: str) -> None:
 
 
 async def test_a_form_without_our_token_changes_nothing(url: str) -> None:
-    async with office(url) as room:
+    async with roastery_dashboard(url) as room:
         await room.open("/groups/orders")
         headers = {"Sec-Fetch-Site": "same-origin"}
         answer = await room.reader.client.post("/groups/orders", data={"action": "disable"}, headers=headers)

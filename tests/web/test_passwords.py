@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import text
-from tests.support.control_room import NOON, PASSWORD, access, browser, csrf_token_on, log_in, railway
+from tests.support.web_app import NOON, PASSWORD, access, browser, csrf_token_on, log_in, railway
 
 from trax import Trax
 from trax.errors import DefinitionError

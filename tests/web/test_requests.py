@@ -9,15 +9,15 @@ from urllib.parse import quote
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
-from tests.support.control_room import (
+from tests.support.web_app import (
     BASE,
     OPERATOR,
     Order,
     access,
     browser,
-    control_room,
     railway,
     routes_of,
+    web_app,
 )
 
 from trax import every, junction
@@ -26,7 +26,7 @@ from trax.web import create
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from tests.support.control_room import ControlRoom
+    from tests.support.web_app import WebApp
 
 JSON = "application/json"
 PROBLEM = "application/problem+json"
@@ -62,8 +62,8 @@ ROUTES = sorted(
 
 
 @pytest.fixture
-async def room() -> AsyncGenerator[ControlRoom]:
-    async with control_room("memory://") as opened:
+async def room() -> AsyncGenerator[WebApp]:
+    async with web_app("memory://") as opened:
         yield opened
 
 
@@ -72,7 +72,7 @@ def test_the_routes_are_all_looked_at() -> None:
     assert {("GET", "/api/v1/events"), ("GET", "/api/v1/openapi.json")} < set(ROUTES)
 
 
-async def test_an_unknown_query_parameter_is_refused_by_every_route(room: ControlRoom) -> None:
+async def test_an_unknown_query_parameter_is_refused_by_every_route(room: WebApp) -> None:
     for method, path in ROUTES:
         answer = await room.api.request(method, path, params={"nonsense": "1"})
 
@@ -82,7 +82,7 @@ async def test_an_unknown_query_parameter_is_refused_by_every_route(room: Contro
         assert [field["path"] for field in told["fields"]] == ["query.nonsense"]
 
 
-async def test_a_typo_in_a_parameter_is_told_with_what_was_meant(room: ControlRoom) -> None:
+async def test_a_typo_in_a_parameter_is_told_with_what_was_meant(room: WebApp) -> None:
     told = (await room.api.get("/api/v1/groups?limt=1&aftr=a&limit=5")).json()
 
     assert told["detail"] == (
@@ -92,14 +92,14 @@ async def test_a_typo_in_a_parameter_is_told_with_what_was_meant(room: ControlRo
     assert told["hint"] == "known query parameters: after, before, full, limit, total"
 
 
-async def test_an_operation_without_parameters_says_that_it_has_none(room: ControlRoom) -> None:
+async def test_an_operation_without_parameters_says_that_it_has_none(room: WebApp) -> None:
     told = (await room.api.post("/api/v1/manifests/ada/disable?limit=1")).json()
 
     assert told["hint"] == "this operation has no query parameters"
     assert (await room.app.manifests.get("ada")).enabled is True
 
 
-async def test_another_method_is_refused_with_those_that_are_there(room: ControlRoom) -> None:
+async def test_another_method_is_refused_with_those_that_are_there(room: WebApp) -> None:
     paths = sorted({path for _, path in ROUTES})
     for method, path in product(("PUT", "OPTIONS", "DELETE", "PATCH", "GET", "POST"), paths):
         if (method, path) in ROUTES or (method in NAMING and path.startswith(NAMED)):
@@ -128,7 +128,7 @@ async def test_another_method_is_refused_with_those_that_are_there(room: Control
     ],
 )
 async def test_the_methods_of_all_routes_of_a_path_are_named(
-    room: ControlRoom, method: str, path: str, allowed: str
+    room: WebApp, method: str, path: str, allowed: str
 ) -> None:
     answer = await room.api.request(method, path)
 
@@ -148,7 +148,7 @@ async def test_the_methods_are_right_where_it_is_mounted() -> None:
 
 
 @pytest.mark.parametrize("sent", [None, "text/plain", "application/x-www-form-urlencoded", "text/json"])
-async def test_a_body_of_another_type_is_refused(room: ControlRoom, sent: str | None) -> None:
+async def test_a_body_of_another_type_is_refused(room: WebApp, sent: str | None) -> None:
     headers = {} if sent is None else {"Content-Type": sent}
     for method, path in TAKING_BODIES:
         answer = await room.api.request(method, f"/api/v1{path}", content=b"{}", headers=headers)
@@ -160,7 +160,7 @@ async def test_a_body_of_another_type_is_refused(room: ControlRoom, sent: str | 
 
 
 @pytest.mark.parametrize("sent", [JSON, "application/json; charset=utf-8", "application/merge-patch+json"])
-async def test_json_is_read_under_any_of_its_names(room: ControlRoom, sent: str) -> None:
+async def test_json_is_read_under_any_of_its_names(room: WebApp, sent: str) -> None:
     answer = await room.api.patch(
         "/api/v1/groups/bar", content=b'{"max_active_jobs": 7}', headers={"Content-Type": sent}
     )
@@ -168,12 +168,12 @@ async def test_json_is_read_under_any_of_its_names(room: ControlRoom, sent: str)
     assert answer.json()["max_active_jobs"] == 7
 
 
-async def test_what_needs_no_body_needs_no_type(room: ControlRoom) -> None:
+async def test_what_needs_no_body_needs_no_type(room: WebApp) -> None:
     assert (await room.api.post("/api/v1/manifests/ada/trigger")).status_code == 201
 
 
 @pytest.mark.parametrize("limit", ["-1", "0", "201", "many"])
-async def test_a_limit_that_no_page_can_have_is_refused(room: ControlRoom, limit: str) -> None:
+async def test_a_limit_that_no_page_can_have_is_refused(room: WebApp, limit: str) -> None:
     for path in LISTS:
         answer = await room.api.get(f"/api/v1{path}", params={"limit": limit})
 
@@ -188,7 +188,7 @@ HEADED = [
 ]
 
 
-async def test_head_is_get_without_a_body_wherever_get_is(room: ControlRoom) -> None:
+async def test_head_is_get_without_a_body_wherever_get_is(room: WebApp) -> None:
     """Also for the stream that has no end: its headers come, and then it ends."""
     assert {"/", "/health", "/metrics", "/login", "/api/v1/executions", "/api/v1/events"} < set(HEADED)
     for path in (*HEADED, "/static/live.js", "/static/nothing", "/api/v1/manifests/by%2Fnight"):
@@ -205,7 +205,7 @@ async def test_head_is_get_without_a_body_wherever_get_is(room: ControlRoom) -> 
         assert "content-length" in headed.headers
 
 
-async def test_head_needs_to_know_who_asks_as_get_does(room: ControlRoom) -> None:
+async def test_head_needs_to_know_who_asks_as_get_does(room: WebApp) -> None:
     async with browser(room.web) as stranger:
         answers = [await stranger.head(path) for path in ("/api/v1/executions", "/health", "/health/live")]
 
@@ -224,7 +224,7 @@ async def test_a_slash_in_a_name_is_part_of_it(name: str) -> None:
 
     app.train("brew/double", brew)
     app.schedule(coffee, name, Order(customer="Ada"), every(hours=1), group=f"g/{name}")
-    async with control_room("memory://", app=app) as room:
+    async with web_app("memory://", app=app) as room:
         found = await room.get(f"/manifests/{escaped}")
         await room.get(f"/manifests/{escaped}/why")
         off = await room.post(f"/manifests/{escaped}/disable")
@@ -256,7 +256,7 @@ async def test_a_slash_in_a_name_stays_where_it_is_mounted() -> None:
     assert answers[0].json()["detail"] == "there is no manifest 'no/why'"
 
 
-async def test_an_escaped_slash_opens_no_door(room: ControlRoom) -> None:
+async def test_an_escaped_slash_opens_no_door(room: WebApp) -> None:
     async with browser(room.web) as stranger:
         for path in ("/static%2F..%2Fapi/v1/executions", "/health%2Flive", "/login%2F", "/%2Flogin"):
             assert (await stranger.get(path)).status_code in {303, 401, 404}

@@ -10,8 +10,8 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from tests.support.control_room import OPERATOR, VIEWER, access, control_room, railway
 from tests.support.hostile import IN_ADDRESSES, IN_BODIES
+from tests.support.web_app import OPERATOR, VIEWER, access, railway, web_app
 
 from trax.web import create
 from trax.web.api.document import CHANGE_METHODS
@@ -118,7 +118,7 @@ async def test_who_may_only_look_changes_nothing(url: str, role: str) -> None:
         {"names": []},
         {"force": True},
     )
-    async with control_room(url) as room:
+    async with web_app(url) as room:
         await room.app.queue("serve_coffee", {"customer": "Ada", "cups": 10})
         await room.harness.run_until_idle()
         await room.app.queue("serve_coffee", {"customer": "Ada"})

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pydantic import BaseModel, SecretStr
-from tests.support.control_room import browser
-from tests.support.visitor import Reader
+from tests.support.html_reader import Reader
+from tests.support.web_app import browser
 
 from trax import Retry, Trax
 from trax.masking import HIDDEN

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
-from tests.support.control_room import access
 from tests.support.waiting import until
+from tests.support.web_app import access
 
 from trax import Trax
 from trax.engine.open_store import use_web_lane

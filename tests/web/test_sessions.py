@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.control_room import HASH, NOON, OPERATOR, PASSWORD, access, browser, log_in, railway
-from tests.support.visitor import Reader
+from tests.support.html_reader import Reader
+from tests.support.web_app import HASH, NOON, OPERATOR, PASSWORD, access, browser, log_in, railway
 
 from trax import Trax, acting
 from trax.app import sessions as host_sessions

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 import pytest
 from starlette.testclient import TestClient
-from tests.support.control_room import NOON, OPERATOR, browser, csrf_token_on, log_in, railway
-from tests.support.control_room import access as with_users
+from tests.support.web_app import NOON, OPERATOR, browser, csrf_token_on, log_in, railway
+from tests.support.web_app import access as with_users
 
 from trax.errors import DefinitionError
 from trax.testing import Harness

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Unpack
 
-from tests.support.control_room import NOON, browser, railway
 from tests.support.flow_seeding import register_server
-from tests.support.visitor import Reader
+from tests.support.html_reader import Reader
+from tests.support.web_app import NOON, browser, railway
 
 from trax.testing import Harness
 from trax.web import Access, create

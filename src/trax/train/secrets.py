@@ -68,8 +68,8 @@ RESERVED: Final = f"has a key {SECRET_KEY!r}, which is reserved for secrets; ren
 
 SecretMode: TypeAlias = Literal["sealed", "deterministic", "masked", "marked"]
 
-"""How secrets are written: `sealed` (encrypted), `masked`, or `deterministic`: encrypted, and equal values give
-equal text.
+"""How secrets are written: `sealed` (encrypted), `masked`, or `deterministic`: encrypted, and equal
+values give equal text.
 
 `marked` secrets are plain text and never leave their codec.
 """

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from playwright.sync_api import Page, expect
-from tests.support.control_room import PASSWORD, access
+from tests.support.web_app import PASSWORD, access
 
 if TYPE_CHECKING:
     from tests.support.served import Served

@@ -1,4 +1,4 @@
-"""A queue, and workers that come to the gate in front of it or wait elsewhere."""
+"""A queue, and the visits of workers to the gate in front of it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trax.store import Store
 
 
-class Gatehouse:
+class GateDriver:
     """What is queued and who runs it, with one worker (number 7, on "box") that comes to the gate."""
 
     def __init__(self, store: Store, now: datetime) -> None:

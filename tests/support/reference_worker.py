@@ -1,4 +1,4 @@
-"""The far side of the reference engine, as a process: takes up what is put into its folder."""
+"""The worker side of the reference engine, as a process: claims the runs whose ids are in its folder."""
 
 from __future__ import annotations
 

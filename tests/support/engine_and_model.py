@@ -49,7 +49,7 @@ class Turn:
     in_one_batch: bool = False
 
 
-class Railway:
+class EngineAndModel:
     """Does something to the engine and to the model, and looks whether they still agree."""
 
     def __init__(self, engine: Engine) -> None:

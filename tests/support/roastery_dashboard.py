@@ -1,4 +1,4 @@
-"""The roastery's control room, in a test: its clock, its world, and somebody who looks at it."""
+"""The dashboard of the roastery, in a test: its clock, its app, and a reader of its pages."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from tests.support.control_room import browser
+from tests.support.html_reader import Reader
 from tests.support.roastery import Roastery
-from tests.support.visitor import Reader
+from tests.support.web_app import browser
 
 from trax.testing import Harness
 from trax.web import Access, create
@@ -21,7 +21,7 @@ EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 BILL = {"customer": {"name": "Ada"}, "lines": [{"sku": "sidamo"}], "token": "hunter2"}
 
 
-class Office:
+class RoasteryDashboard:
     """The roastery with its clock, and somebody who looks at it."""
 
     def __init__(self, world: Roastery, harness: Harness, reader: Reader) -> None:
@@ -42,9 +42,11 @@ class Office:
 
 
 @asynccontextmanager
-async def office(url: str, entry: Access | None = None, **options: Any) -> AsyncGenerator[Office]:
+async def roastery_dashboard(
+    url: str, entry: Access | None = None, **options: Any
+) -> AsyncGenerator[RoasteryDashboard]:
     world = Roastery(url)
     async with Harness(world.app(), now=NOON) as harness:
         web = create(harness.app, access=entry or Access(allow_anonymous=True), **options)
         async with browser(web) as client:
-            yield Office(world, harness, Reader(client))
+            yield RoasteryDashboard(world, harness, Reader(client))

@@ -1,4 +1,4 @@
-"""A small railway and its control room, asked as a program or a browser would ask it."""
+"""A small app and its dashboard and API, called as a program or a browser calls them."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def csrf_token_on(client: httpx2.AsyncClient, path: str) -> str:
     return found[1]
 
 
-class ControlRoom:
+class WebApp:
     """The railway with its clock, and an operator's program that asks about it."""
 
     def __init__(self, harness: Harness, web: FastAPI, api: httpx2.AsyncClient) -> None:
@@ -111,12 +111,12 @@ class ControlRoom:
 
 
 @asynccontextmanager
-async def control_room(url: str, *, app: Trax | None = None, **options: Any) -> AsyncGenerator[ControlRoom]:
+async def web_app(url: str, *, app: Trax | None = None, **options: Any) -> AsyncGenerator[WebApp]:
     async with Harness(app or railway(url), now=NOON) as harness:
         options.setdefault("access", access())
         web = create(harness.app, **options)
         async with browser(web, token=OPERATOR) as api:
-            yield ControlRoom(harness, web, api)
+            yield WebApp(harness, web, api)
 
 
 def routes_of(web: FastAPI) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Somebody at the dashboard without scripts: reads pages, follows links, sends forms."""
+"""Read pages of the dashboard without scripts: open them, follow links, send forms."""
 
 from __future__ import annotations
 

@@ -338,12 +338,12 @@ class SchemaTooNew(StoreError):
     """The tables are newer than this code."""
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     """A hint to append to a message: the most similar known name, or nothing."""
     from difflib import get_close_matches
 
     is_long = len(word) > MAX_VALUE_CHARACTERS  # comparing long words is slow
-    nearest = [] if is_long else get_close_matches(word, list(known), n=1, cutoff=0.6)
+    nearest = [] if is_long else get_close_matches(word, list(known), n=1, cutoff=cutoff)
     return f"; did you mean {nearest[0]!r}?" if nearest else ""
 
 

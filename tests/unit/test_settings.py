@@ -1,13 +1,15 @@
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from functools import reduce
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal, cast, get_args, get_type_hints
 
 import pytest
 
-from trax.errors import InvalidSetting
+from trax import Trax
+from trax.engine.live_settings import LiveSettings
+from trax.errors import InvalidSetting, UnknownSetting
 from trax.settings import SettingKeywords, Settings
 from trax.settings.settings import DurationValue
 
@@ -90,6 +92,32 @@ def test_values_beyond_a_sensible_end_are_moved_to_it(name: str, given: int, kep
 def test_what_cannot_work_is_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidSetting, match=said):
         Settings.load(given, {})
+
+
+def test_an_unknown_setting_is_one_error_with_the_nearest_name() -> None:
+    ways: list[tuple[Callable[[], object], str]] = [
+        (lambda: Trax("memory://", **cast("Any", {"max_active_job": 1})), "max_active_job"),
+        (lambda: Settings.load({}, {"TRAX_MAX_ACTIVE_JOB": "1"}), "max_active_job"),
+        (lambda: Settings().with_changes({"max_active_job": 1}), "max_active_job"),
+        (lambda: LiveSettings.load({}, {}).build_rows({}, {"max_active_job": 1}), "max_active_job"),
+        (lambda: LiveSettings.load({}, {}).rows_without({}, ["max_active_job"]), "max_active_job"),
+    ]
+    for set_it, name in ways:
+        with pytest.raises(UnknownSetting, match=r"(?i)did you mean '\w*max_active_jobs'\?$") as caught:
+            set_it()
+        assert isinstance(caught.value, LookupError)
+        assert list(caught.value.reasons) == [name]
+
+
+def test_variables_of_other_programs_are_left_alone() -> None:
+    environment = {
+        "TRAX_SERVICE_HOST": "10.0.0.1",
+        "TRAX_PORT_80_TCP": "80",
+        "TRAX_WEB_USERS": "",
+        "PATH": "/",
+    }
+
+    assert Settings.load({}, environment) == Settings.load({}, {})
 
 
 def test_an_update_is_checked_like_the_whole() -> None:

@@ -63,7 +63,8 @@ class LiveSettings:
         changes = Settings.expand_shorthand(changes)
         refused = {name: why for name in changes if (why := _edit_refusal(name))}
         if refused:
-            raise InvalidSetting(join_problems(list(refused.values())), refused)
+            kind = InvalidSetting if refused.keys() <= Settings.model_fields.keys() else UnknownSetting
+            raise kind(join_problems(list(refused.values())), refused)
         in_force, _ = self._base.with_overrides(_values(rows))
         stored = in_force.with_changes(changes).to_json_values(changes)
         return {name: json.dumps(stored[name]) for name in changes}

@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from trax.clock import TextDuration, format_duration
-from trax.errors import InvalidSetting, did_you_mean, format_value, join_problems
+from trax.errors import InvalidSetting, UnknownSetting, did_you_mean, format_value, join_problems
 from trax.masking import HIDDEN, is_secret_name
 from trax.settings.kinds import (
     DAY,
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 
 PREFIX = "TRAX_"
+CERTAIN = 0.85
+"""How similar a variable must be to the name of a setting to count as misspelled, from 0 to 1."""
 OUT_OF_BOUNDS = ("greater_than", "greater_than_equal", "less_than_equal")
 
 
@@ -200,6 +202,7 @@ class Settings(BaseModel):
     def load(cls, arguments: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Self:
         """The settings from keyword arguments, overridden by environment variables."""
         environment = os.environ if environment is None else environment
+        cls._check_variables(environment)
         return cls.from_values({**cls.expand_shorthand(arguments), **cls._from_environment(environment)})
 
     def with_changes(self, changes: Mapping[str, Any]) -> Self:
@@ -213,7 +216,9 @@ class Settings(BaseModel):
         except ValidationError as refused:
             errors = refused.errors()
             reasons = {name: _format_error(error) for error in errors for name in _setting_names(error)}
-            raise InvalidSetting(join_problems([_format_error(error) for error in errors]), reasons) from None
+            is_unknown = any(error["type"] == "extra_forbidden" for error in errors)
+            kind = UnknownSetting if is_unknown else InvalidSetting
+            raise kind(join_problems([_format_error(error) for error in errors]), reasons) from None
 
     def with_overrides(self, rows: Mapping[str, Any]) -> tuple[Self, dict[str, str]]:
         """A copy with the operators' values, and the values that were ignored, with the reasons.
@@ -305,6 +310,16 @@ class Settings(BaseModel):
             values.setdefault("manifest_manager_polling_interval", both)
             values.setdefault("job_dispatcher_polling_interval", both)
         return values
+
+    @classmethod
+    def _check_variables(cls, environment: Mapping[str, str]) -> None:
+        """Refuse a variable that is nearly the name of a setting; others may belong to other programs."""
+        known = {PREFIX + name.upper() for name in cls.model_fields}
+        others = [each for each in environment if each.startswith(PREFIX) and each not in known]
+        for variable in others:
+            if hint := did_you_mean(variable, known, cutoff=CERTAIN):
+                problem = f"there is no setting ${variable}{hint}"
+                raise UnknownSetting(problem, {variable.removeprefix(PREFIX).lower(): problem})
 
     @classmethod
     def _from_environment(cls, environment: Mapping[str, str]) -> dict[str, Any]:

@@ -78,7 +78,7 @@ async def list_logs(
     after: After = None,
     limit: Limit = 100,
 ) -> Response:
-    """List the log lines of an execution, oldest first: `after=next`, and `before=previous` to go back."""
+    """List the log lines of an execution, oldest first; `before=previous` goes back."""
     found = await context.app.executions.logs(metadata_id, before=before, after=after, limit=limit)
     goes_back, is_full = before is not None and after is None, len(found) >= limit
     following = found[-1].id if found and (is_full or goes_back) else None

@@ -105,16 +105,19 @@ class Fleet:
         }
 
     def _read(self, process: subprocess.Popen[str], number: int) -> None:
-        for line in cast("IO[str]", process.stdout):
-            said: dict[str, Any] = json.loads(line)
-            with self._lock:
-                if said["kind"] == "descriptor":
-                    self.tables = said["event_tables"]
-                elif said["metric"] == TOTAL:
-                    self._accepted[process.pid] = int(said["value"])
-                else:
-                    middle = time.monotonic() - SAMPLE_SECONDS / 2
-                    self.samples.append(Sample(middle, number, said["metric"], said["value"]))
+        with cast("IO[str]", process.stdout) as lines:
+            for line in lines:
+                self._note(json.loads(line), process.pid, number)
+
+    def _note(self, said: dict[str, Any], pid: int, number: int) -> None:
+        with self._lock:
+            if said["kind"] == "descriptor":
+                self.tables = said["event_tables"]
+            elif said["metric"] == TOTAL:
+                self._accepted[pid] = int(said["value"])
+            else:
+                middle = time.monotonic() - SAMPLE_SECONDS / 2
+                self.samples.append(Sample(middle, number, said["metric"], said["value"]))
 
     def start_all(self) -> None:
         """Return when each process has done jobs. The first one starts earlier: it creates the tables."""

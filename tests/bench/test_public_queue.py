@@ -12,12 +12,15 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 import psycopg
 import pytest
+from tests.support.verified import assert_clean
+from tests.support.waiting import until
 
-from bench import public
+from bench import figures, public
 from bench.adapters import public_queue
 from bench.adapters.public_queue import Contract, LatencyWindow, Pacer
 from bench.adapters.public_trax import PublicSystem
 from bench.children import PROJECT
+from bench.options import Options
 from bench.public import AFTER, BEFORE, SCENARIOS, WARM_UP, Span, summarize
 from bench.public_fleet import Sample
 
@@ -36,6 +39,8 @@ REQUIRED = {
     "queue_depth",
 }
 ENOUGH = 200
+SECONDS_TO_END = 5
+"""What the benchmark gives a process from SIGTERM on."""
 
 
 def test_it_describes_itself_reports_its_work_and_ends_when_told(postgres_url: str) -> None:
@@ -69,6 +74,40 @@ def test_another_process_of_the_fleet_leaves_the_common_figures_to_the_first(pos
 
     assert {one["instance_id"] for one in samples} == {1}
     assert not {one.get("metric") for one in samples} & public_queue.OBSERVED
+
+
+def test_it_ends_in_time_and_gives_back_what_it_has_begun(postgres_url: str) -> None:
+    begun = "SELECT count(*) FROM trax.metadata WHERE state = 'in_progress'"
+    with (
+        started(postgres_url, WORKER_COUNT="4", PRODUCER_RATE="40", JOB_WORK_MS="600000") as process,
+        psycopg.connect(postgres_url, autocommit=True) as connection,
+    ):
+        next(records(process))
+        until(lambda: count(connection, begun) == 4)
+        process.send_signal(signal.SIGTERM)
+        process.wait(SECONDS_TO_END)
+
+        ended = "SELECT count(*) FROM trax.metadata WHERE failure_exception = 'Interrupted'"
+        queued = "SELECT count(*) FROM trax.work_queue WHERE status = 'queued' AND attempt = 1"
+        assert count(connection, ended) >= 4
+        assert count(connection, queued) == count(connection, "SELECT count(*) FROM trax.work_queue")
+        assert count(connection, begun) == 0
+    assert process.returncode == 0
+    assert_clean(postgres_url)
+
+
+def test_the_script_runs_a_scenario_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(figures, "LATEST", tmp_path)
+
+    public.main(Options(quick=True, only=("trax", "chaos_pool_exhaustion")))
+
+    said = capsys.readouterr().out
+    assert "chaos_pool_exhaustion, Trax  " in said
+    assert "accepted jobs lost, in 1 scenarios: 0" in said
+    assert "findings of verify, in 1 scenarios: 0" in said
+    assert "MISSED" not in said
 
 
 def started(url: str, **settings: str) -> subprocess.Popen[str]:

@@ -2,99 +2,30 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
-from sqlalchemy import delete, insert, select, update
 from tests.support.kept_rows import DIALECTS, KeptRows, module_database
+from tests.support.past import HOUR, NOON, Past, add_server
 
 from trax import Retry, Trax, cron
 from trax.inspect import verify as verify_module
 from trax.inspect.verify import verify
 from trax.records.verification import FindingKind
-from trax.records.worker import WorkerKind
-from trax.store import Store, history
-from trax.store.schema import tables
+from trax.store import history
 from trax.testing import Harness
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator
 
-    from sqlalchemy import Connection, Table
+    from sqlalchemy import Connection
 
-    from trax.records.verification import Verification
 
-NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
-HOUR = timedelta(hours=1)
 AS_INTERVAL = {"schedule_type": "interval", "interval_seconds": 3_600, "cron_expression": None}
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-class Past:
-    """An app with a busy history, whose rows a test may edit."""
-
-    def __init__(self, kept: KeptRows, app: Trax, harness: Harness) -> None:
-        self.app = app
-        self.harness = harness
-        self._kept = kept
-        self._now = harness.now
-
-    def restore(self) -> None:
-        self._kept.restore()
-        self.harness.now = self._now
-
-    @property
-    def store(self) -> Store:
-        return self.app.parts.store.open_blocking()
-
-    async def found(self, **period: Any) -> Verification:
-        return await self.app.verify(**period)
-
-    async def kinds(self) -> list[tuple[FindingKind, tuple[int, ...]]]:
-        return [(finding.kind, finding.ids) for finding in (await self.found()).findings]
-
-    def edit(self, table: str, row_id: int, **values: Any) -> None:
-        """Plant values that no part of Trax would write."""
-        self._write(table, lambda of: update(of).where(of.c.id == row_id).values(values))
-
-    def drop(self, table: str, row_id: int) -> None:
-        self._write(table, lambda of: delete(of).where(of.c.id == row_id))
-
-    def _write(self, table: str, build: Callable[[Table], Any]) -> None:
-        with self._kept.begin_unchecked() as connection:
-            connection.execute(build(getattr(tables(connection), table)))
-
-    def rows(self, table: str) -> list[Any]:
-        def load(connection: Connection) -> list[Any]:
-            of = getattr(tables(connection), table)
-            return list(connection.execute(select(of).order_by(of.c.id)))
-
-        return self.store.read(load)
-
-    def add_line(self, run_id: int) -> int:
-        """Insert a log line of a run."""
-        line = {"created_at": NOON, "level": "information", "logger": "jobs", "message": "hello"}
-
-        def add(connection: Connection) -> int:
-            log = tables(connection).log
-            statement = insert(log).values(line | {"metadata_id": run_id})
-            return connection.execute(statement.returning(log.c.id)).scalar_one()
-
-        return self.store.run(add)
-
-    def repeat(self, table: str, row_id: int, **values: Any) -> int:
-        """Insert a copy of a row with other values."""
-
-        def copy(connection: Connection) -> int:
-            of = getattr(tables(connection), table)
-            row = connection.execute(select(of).where(of.c.id == row_id)).mappings().one()
-            given = {name: value for name, value in row.items() if name not in {"id", "written_in"}} | values
-            return connection.execute(insert(of).values(given).returning(of.c.id)).scalar_one()
-
-        return self.store.run(copy)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=DIALECTS)
@@ -131,22 +62,6 @@ async def whole_past(
             await harness.run_until_idle()
             with KeptRows(url) as kept:
                 yield Past(kept, app, harness)
-
-
-def add_server(app: Trax, harness: Harness) -> None:
-    """Register a server that has run for an hour."""
-    store = app.parts.store.open_blocking()
-    server_id = store.run(
-        app.parts.heartbeat.register, store, {"kind": WorkerKind.SCHEDULER, "dispatches": True}
-    )
-
-    def age(connection: Connection) -> None:
-        worker = tables(connection).worker
-        connection.execute(
-            update(worker).where(worker.c.id == server_id).values(started_at=harness.now - HOUR)
-        )
-
-    store.run(age)
 
 
 @pytest.fixture
@@ -272,6 +187,32 @@ async def test_two_active_runs_of_one_entry_are_found(past: Past) -> None:
     again = past.repeat("metadata", run_id)
 
     assert (FindingKind.EXECUTED_TWICE, (again, run_id)) in await past.kinds()
+
+
+async def test_two_attempts_of_one_job_at_once_are_found(past: Past) -> None:
+    [entry] = [row for row in past.rows("work_queue") if row.train == "fail" and row.dead_letter_id is None]
+    first, second = [row for row in past.rows("metadata") if row.external_id == entry.external_id]
+    past.edit("metadata", first.id, ended_at=second.created_at)  # at the same moment ends come first
+    assert (await past.found()).counts == {}
+
+    past.edit("metadata", first.id, ended_at=second.created_at + timedelta(seconds=1))
+
+    [finding] = (await past.found()).findings
+    assert (finding.kind, finding.ids) == (FindingKind.EXECUTED_TWICE, (second.id, first.id))
+    assert finding.text.endswith(f"while run {first.id}, an attempt of the same job, was active")
+
+
+async def test_each_dead_letter_is_counted_and_found_once(past: Past) -> None:
+    [letter] = past.rows("dead_letter")
+    [entry] = [row for row in past.rows("work_queue") if row.dead_letter_id == letter.id]
+    past.repeat("work_queue", entry.id, external_id="a double", status="cancelled", unique_key=None)
+    past.edit("dead_letter", letter.id, resolved_at=letter.dead_lettered_at - HOUR)
+
+    for chunk in (1, 5_000):
+        found = verify(past.store, chunk=chunk)
+
+        assert found.dead_letters == 1
+        assert found.counts[FindingKind.IMPOSSIBLE_STATE] == 1
 
 
 async def test_more_scheduled_runs_of_a_manifest_than_it_may_have_are_found(past: Past) -> None:

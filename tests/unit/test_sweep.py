@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trax.inspect.limits_in_force import NOT_KNOWN, Limit, LimitTimeline
-from trax.inspect.sweep import AdmittedRun, KeySweep, LimitSweep, OverlapSweep
+from trax.inspect.sweep import AdmittedRun, AttemptSweep, KeySweep, LimitSweep, OverlapSweep
 
 START = datetime(2027, 3, 1, 12, tzinfo=UTC)
 LONG_AGO = START - timedelta(days=1)
@@ -196,3 +196,25 @@ def test_runs_of_one_key_that_overlap_are_found_as_a_naive_search_finds_them(dra
 
 def overlap(one: tuple[int, int | None], other: tuple[int, int | None]) -> bool:
     return (other[1] is None or one[0] < other[1]) and (one[1] is None or other[0] < one[1])
+
+
+@given(
+    spans=st.lists(
+        st.tuples(st.sampled_from("abc"), st.integers(0, 20), st.none() | st.integers(0, 20)), max_size=12
+    )
+)
+def test_attempts_that_overlap_an_earlier_one_are_found(
+    spans: list[tuple[str, int, int | None]],
+) -> None:
+    """Beside a naive search; each run is given with its job, its admission, and how long it took."""
+    spans.sort(key=lambda span: span[1])
+    sweep = AttemptSweep()
+    seen: list[tuple[str, float]] = []
+
+    for run_id, (job, begins, length) in enumerate(spans):
+        ends = float("inf") if length is None else begins + length
+        ended_at = None if length is None else at(ends)
+        found = sweep.add(run_id, job, admitted_at=at(begins), ended_at=ended_at)
+        earlier = [number for number, other in enumerate(seen) if other[0] == job and other[1] > begins]
+        assert found in (earlier or [None])
+        seen.append((job, ends))

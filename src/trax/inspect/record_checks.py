@@ -24,6 +24,11 @@ def check_run(run: RunRow) -> Iterator[HistoryFinding]:
         yield from _check_entry_of_run(run)
 
 
+def attempts_overlap(run: RunRow, earlier: int) -> HistoryFinding:
+    text = f"run {run.id} was admitted while run {earlier}, an attempt of the same job, was active"
+    return HistoryFinding(FindingKind.EXECUTED_TWICE, "run", (run.id, earlier), text)
+
+
 def check_entry(entry: EntryRow) -> Iterator[HistoryFinding]:
     """The findings of an entry and the run that it points to."""
     own = f"entry {entry.id}"

@@ -193,6 +193,32 @@ class LimitSweep:
         return sweep
 
 
+class AttemptSweep:
+    """Attempts of one job that were active together. Give it the runs by id."""
+
+    def __init__(self) -> None:
+        self._active: dict[str, tuple[datetime | None, int]] = {}
+        self._ends: list[tuple[datetime, str]] = []
+
+    def add(self, run_id: int, job: str, *, admitted_at: datetime, ended_at: datetime | None) -> int | None:
+        """Add the next run; the earlier attempt of its job that had not ended, if there is one."""
+        self._forget(admitted_at)
+        earlier = self._active.get(job)
+        if earlier is not None and earlier[0] is None:
+            return earlier[1]
+        if ended_at is None or ended_at > (admitted_at if earlier is None else earlier[0] or admitted_at):
+            self._active[job] = (ended_at, run_id)
+            if ended_at is not None:
+                heappush(self._ends, (ended_at, job))
+        return None if earlier is None else earlier[1]
+
+    def _forget(self, now: datetime) -> None:
+        while self._ends and self._ends[0][0] <= now:
+            ended_at, job = heappop(self._ends)
+            if self._active.get(job, (None, 0))[0] == ended_at:
+                del self._active[job]
+
+
 class KeySweep:
     """The overlap of runs with the same unique key. Give it the entries by id, each with its last run."""
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
 from trax.engine.live_settings import GLOBAL_LIMIT
+from trax.engine.retry import rules_of
 from trax.inspect import record_checks
 from trax.inspect.limits_in_force import (
     LimitTimeline,
@@ -19,10 +21,12 @@ from trax.inspect.limits_in_force import (
     last_enabled_changes,
     limit_text,
 )
-from trax.inspect.missed_occurrences import OccurrenceWatch
-from trax.inspect.sweep import AdmittedRun, KeySweep, LimitSweep
+from trax.inspect.missed_occurrences import OVERDUE, MinuteSet, OccurrenceWatch, check_state
+from trax.inspect.sweep import AdmittedRun, AttemptSweep, KeySweep, LimitSweep
 from trax.records.verification import FindingKind, HistoryFinding, KeyOverlap, Verification
+from trax.settings import Settings
 from trax.store import history
+from trax.store.manifests import manifest_due
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -47,6 +51,8 @@ MAX_TIMED_MANIFESTS: Final = 100_000
 LOST_FOR: Final = timedelta(minutes=10)
 """A run without a live worker for this long is lost, if a server was running: it detects that after 20 s."""
 ALIVE_FOR: Final = timedelta(minutes=1)
+RECENT: Final = timedelta(hours=1)
+"""If others were queued in this time, a manager works."""
 
 
 def verify(
@@ -155,6 +161,7 @@ class _Verifier:
         self._found = Findings()
         self._counted: Counter[str] = Counter()
         self._names: dict[int, str] = {}
+        self._on_time = MinuteSet()
 
     def verify(self) -> Verification:
         self._names = {group.id: group.name for group in self._read(history.load_groups)}
@@ -190,10 +197,11 @@ class _Verifier:
         if reader.since is not None:
             for start, end in reader.spans(0, first):
                 self._count_before(sweep, reader.since, start, end)
+        attempts = AttemptSweep()
         for rows in reader.rows(history.load_runs, first, stop):
             self._counted["runs"] += len(rows)
             for run in rows:
-                self._found.add(record_checks.check_run(run))
+                self._found.add(_check_run(attempts, run))
                 if not run.exempt:
                     admitted = AdmittedRun(
                         run.id, run.group_id, run.created_at, run.ended_at, run.submitter is None
@@ -218,9 +226,11 @@ class _Verifier:
 
     def _read_entries(self, group_since: Mapping[int, datetime]) -> KeySweep:
         keys, reader = KeySweep(), self._reader
-        manifests = self._read(history.load_timed_manifests, limit=MAX_TIMED_MANIFESTS)
-        watch = OccurrenceWatch({each.id: _include_group(each, group_since) for each in manifests})
-        for rows in reader.rows(history.load_entries, *reader.bounds("work_queue", reader.end.entry_id)):
+        parts = self._load_timed_manifests(group_since)
+        first: dict[int, TimedManifest] = next(parts, None) or {}
+        watch = OccurrenceWatch(first)
+        bounds = reader.bounds("work_queue", reader.end.entry_id)
+        for rows in reader.rows(history.load_entries, *bounds):
             self._counted["entries"] += len(rows)
             for entry in rows:
                 self._found.add(record_checks.check_entry(entry))
@@ -228,9 +238,37 @@ class _Verifier:
                 if entry.unique_key is not None and entry.run_created_at is not None:
                     self._found.add(_check_key(keys, entry))
             self._check_failures([each for each in rows if record_checks.is_unanswered_failure(each)])
-        self._found.add(watch.finish(reader.until or reader.end.now))
-        self._found.leave_undecided(FindingKind.OCCURRENCE_MISSED, watch.undecided)
+        self._finish_watch(watch)
+        self._on_time = watch.on_time
+        for manifests in parts:
+            self._watch_more(
+                OccurrenceWatch(manifests, watch.on_time), (min(manifests), max(manifests)), bounds
+            )
         return keys
+
+    def _load_timed_manifests(
+        self, group_since: Mapping[int, datetime]
+    ) -> Iterator[dict[int, TimedManifest]]:
+        """The manifests whose occurrences are checked, as many at once as fit into memory."""
+        after = 0
+        while manifests := self._read(history.load_timed_manifests, after=after, limit=MAX_TIMED_MANIFESTS):
+            yield {each.id: _include_group(each, group_since) for each in manifests}
+            after = manifests[-1].id
+
+    def _watch_more(
+        self, watch: OccurrenceWatch, manifests: tuple[int, int], bounds: tuple[int, int]
+    ) -> None:
+        """Read the entries of further manifests, which did not fit into the first pass."""
+        load = partial(history.load_entries_of, manifests=manifests)
+        for rows in self._reader.rows(load, *bounds):
+            for entry in rows:
+                self._found.add(watch.add(entry))
+        self._finish_watch(watch)
+
+    def _finish_watch(self, watch: OccurrenceWatch) -> None:
+        reader = self._reader
+        self._found.add(watch.finish(reader.until or reader.end.now, reader.since))
+        self._found.leave_undecided(FindingKind.OCCURRENCE_MISSED, watch.undecided)
 
     def _check_failures(self, failed: Sequence[EntryRow]) -> None:
         """Failed jobs must have a dead letter; if one was deleted, its job cannot be judged."""
@@ -275,6 +313,26 @@ class _Verifier:
                 f"max_instances is {each.max_instances}"
             )
             self._found.add([HistoryFinding(FindingKind.TOO_MANY_INSTANCES, "manifest", (each.id,), text)])
+        self._check_unattended(now)
+        self._check_lost_runs(now)
+
+    def _check_unattended(self, now: datetime) -> None:
+        """Check manifests that have no next due time, or an old one, if others were queued since."""
+        rules, threshold = rules_of(Settings()), Settings().default_misfire_threshold
+        due = self._read(history.load_unattended, due_before=now - OVERDUE)
+        for start in range(0, len(due), CHUNK):
+            since = dict(due[start : start + CHUNK])
+            states = self._read(manifest_due.load_states_unlocked, [*since], default_threshold=threshold)
+            for state in states:
+                finding = check_state(state, rules, now)
+                if finding is None:
+                    continue
+                if self._on_time.first_between(since[state.id] or now - RECENT, now) is None:
+                    self._found.leave_undecided(finding.kind)
+                else:
+                    self._found.add([finding])
+
+    def _check_lost_runs(self, now: datetime) -> None:
         lost = self._read(history.load_lost_runs, started_before=now - LOST_FOR)
         limits = {"started_before": now - LOST_FOR, "alive_since": now - ALIVE_FOR}
         if lost and not self._read(history.has_server_since, **limits):
@@ -317,6 +375,17 @@ def _include_group(manifest: TimedManifest, group_since: Mapping[int, datetime])
 
 def _find_answers(connection: Connection, run_ids: Sequence[int]) -> tuple[set[int], bool]:
     return history.find_dead_lettered(connection, run_ids), history.are_letters_complete(connection)
+
+
+def _check_run(attempts: AttemptSweep, run: RunRow) -> Iterator[HistoryFinding]:
+    """The findings of a run; two attempts at once, unless one of them is a finding for that already."""
+    findings = list(record_checks.check_run(run))
+    yield from findings
+    if any(each.kind is FindingKind.EXECUTED_TWICE for each in findings):
+        return
+    earlier = attempts.add(run.id, run.external_id, admitted_at=run.created_at, ended_at=run.ended_at)
+    if earlier is not None:
+        yield record_checks.attempts_overlap(run, earlier)
 
 
 def _check_key(keys: KeySweep, entry: EntryRow) -> Iterator[HistoryFinding]:

@@ -12,7 +12,7 @@ from sqlalchemy import bindparam, func, or_, select, text
 from trax.records.audit import DECLARED_SETTINGS
 from trax.records.states import Origin, ScheduleType, State
 from trax.store.dialect import among, id_document, is_sqlite, last_id
-from trax.store.manifests.manifest_due import timing_of
+from trax.store.manifests.manifest_due import find_without_next_due, timing_of
 from trax.store.schema import tables, tables_for
 from trax.store.types import sql_literal
 
@@ -61,6 +61,7 @@ class RunRow(NamedTuple):
     exempt: bool
     state: str
     submitter: str | None
+    external_id: str
     has_failure: bool
     entry_id: int | None
     entry_status: str | None
@@ -169,6 +170,8 @@ class TimedManifest(NamedTuple):
     group_id: int
     changed_at: datetime
     timing: Timing
+    was_queued: bool = True
+    """Whether an entry was ever queued for it, also if that entry has been deleted since."""
 
 
 def read_only(
@@ -202,6 +205,15 @@ def load_runs(connection: Connection, *, after: int, last: int, limit: int) -> l
 def load_entries(connection: Connection, *, after: int, last: int, limit: int) -> list[EntryRow]:
     parameters = {"after": after, "last": last, "most": limit}
     rows = connection.execute(_select_entries(connection.dialect.name), parameters).all()
+    return [EntryRow._make(row) for row in rows]
+
+
+def load_entries_of(
+    connection: Connection, manifests: tuple[int, int], *, after: int, last: int, limit: int
+) -> list[EntryRow]:
+    """The next entries by id of manifests whose ids are between these two."""
+    parameters = {"after": after, "last": last, "most": limit, "first": manifests[0], "end": manifests[1]}
+    rows = connection.execute(_select_entries_of(connection.dialect.name), parameters).all()
     return [EntryRow._make(row) for row in rows]
 
 
@@ -343,8 +355,20 @@ def load_crowded_manifests(connection: Connection) -> list[CrowdedManifest]:
     return [CrowdedManifest._make(row) for row in connection.execute(query.limit(MAX_LISTED))]
 
 
-def load_timed_manifests(connection: Connection, *, limit: int) -> list[TimedManifest]:
-    """The enabled manifests without variance that have a cron schedule, or an interval after each run."""
+def load_unattended(connection: Connection, *, due_before: datetime) -> list[tuple[int, datetime | None]]:
+    """The manifests that were due then or have no next due time, and when they were due.
+
+    For some of them that is correct; their states show for which.
+    """
+    manifest = tables(connection).manifest
+    is_overdue = (manifest.c.next_due_at < due_before, manifest.c.enabled, manifest.c.retired_at.is_(None))
+    query = select(manifest.c.id, manifest.c.next_due_at).where(*is_overdue).order_by(manifest.c.id)
+    overdue = [(row.id, row.next_due_at) for row in connection.execute(query)]
+    return [*overdue, *((manifest_id, None) for manifest_id in find_without_next_due(connection))]
+
+
+def load_timed_manifests(connection: Connection, *, after: int, limit: int) -> list[TimedManifest]:
+    """The next enabled manifests without variance with a cron schedule, or an interval after each run."""
     t = tables(connection)
     manifest, group = t.manifest, t.manifest_group
     is_interval = manifest.c.schedule_type == sql_literal(ScheduleType.INTERVAL)
@@ -354,16 +378,21 @@ def load_timed_manifests(connection: Connection, *, limit: int) -> list[TimedMan
         .join(group, group.c.id == manifest.c.group_id)
         .where(
             (manifest.c.schedule_type == sql_literal(ScheduleType.CRON)) | follows_runs,
+            manifest.c.id > after,
             manifest.c.enabled,
             group.c.enabled,
             manifest.c.retired_at.is_(None),
             func.coalesce(manifest.c.variance_seconds, 0) == 0,
         )
     )
-    return [
-        TimedManifest(row.id, row.external_id, row.group_id, row.updated_at, timing_of(row, timedelta()))
-        for row in connection.execute(query.order_by(manifest.c.id).limit(limit))
-    ]
+    rows = connection.execute(query.order_by(manifest.c.id).limit(limit))
+    return [_build_timed_manifest(row) for row in rows]
+
+
+def _build_timed_manifest(row: Any) -> TimedManifest:
+    was_queued = row.last_scheduled_for is not None or row.last_successful_run is not None
+    timing = timing_of(row, timedelta())
+    return TimedManifest(row.id, row.external_id, row.group_id, row.updated_at, timing, was_queued)
 
 
 @cache
@@ -373,8 +402,8 @@ def _select_runs(dialect: str) -> Select[*tuple[Any, ...]]:
     own = ("id", "manifest_id", "group_id", "created_at", "started_at", "ended_at", "attempt", "exempt")
     failure = (run.c.failure_junction, run.c.failure_exception, run.c.failure_reason, run.c.stack_trace)
     has_failure = func.coalesce(*failure).is_not(None).label("has_failure")
-    columns = [*(run.c[name] for name in (*own, "state", "submitter")), has_failure]
-    chunk = _chunk(run, *columns, run.c.external_id)
+    columns = [*(run.c[name] for name in (*own, "state", "submitter", "external_id")), has_failure]
+    chunk = _chunk(run, *columns)
     of_entry = (entry.c.id, entry.c.status, entry.c.metadata_id, entry.c.attempt)
     joined = chunk.outerjoin(entry, entry.c.external_id == chunk.c.external_id)
     of_run = [chunk.c[name] for name in RunRow._fields[: len(columns)]]
@@ -382,12 +411,18 @@ def _select_runs(dialect: str) -> Select[*tuple[Any, ...]]:
 
 
 @cache
-def _select_entries(dialect: str) -> Select[*tuple[Any, ...]]:
+def _select_entries_of(dialect: str) -> Select[*tuple[Any, ...]]:
+    of_manifests = tables_for(dialect).work_queue.c.manifest_id.between(bindparam("first"), bindparam("end"))
+    return _select_entries(dialect, of_manifests)
+
+
+@cache
+def _select_entries(dialect: str, *conditions: Any) -> Select[*tuple[Any, ...]]:
     t = tables_for(dialect)
     entry, run, manifest, group = t.work_queue, t.metadata, t.manifest, t.manifest_group
     names = [name for name in EntryRow._fields[:12] if name != "unique_key"]
     key = func.coalesce(entry.c.unique_key, entry.c.former_key).label("unique_key")
-    chunk = _chunk(entry, *(entry.c[name] for name in names), key, entry.c.external_id)
+    chunk = _chunk(entry, *(entry.c[name] for name in names), key, entry.c.external_id, where=conditions)
     joined = (
         chunk.outerjoin(run, run.c.id == chunk.c.metadata_id)
         .outerjoin(manifest, manifest.c.id == chunk.c.manifest_id)
@@ -416,11 +451,11 @@ def _select_letters(dialect: str) -> Select[*tuple[Any, ...]]:
     return select(*columns, has_entry, run.c.id, group.c.id).select_from(joined).order_by(chunk.c.id)
 
 
-def _chunk(table: Table, *columns: Any) -> Any:
+def _chunk(table: Table, *columns: Any, where: Sequence[Any] = ()) -> Any:
     """The next rows of a table by id, as a subquery."""
     return (
         select(*columns)
-        .where(table.c.id > bindparam("after"), table.c.id <= bindparam("last"))
+        .where(table.c.id > bindparam("after"), table.c.id <= bindparam("last"), *where)
         .order_by(table.c.id)
         .limit(bindparam("most"))
         .subquery("chunk")

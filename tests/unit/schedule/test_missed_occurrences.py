@@ -157,3 +157,27 @@ def test_a_set_of_minutes_finds_the_first_whole_one_between() -> None:
     assert minutes.first_between(clock("13:00"), clock("13:30")) == clock("13:10")
     assert minutes.first_between(clock("13:10"), clock("13:30")) is None
     assert minutes.first_between(clock("13:00"), clock("13:10")) is None
+
+
+@pytest.mark.parametrize("timing", [HOURLY, EVERY_HOUR], ids=["cron", "interval"])
+@pytest.mark.parametrize(
+    ("changed_at", "since", "missed"),
+    [
+        (clock("10:30"), None, True),
+        (clock("10:30"), clock("10:00"), True),
+        (clock("10:30"), clock("11:00"), False),
+        (clock("11:59"), None, False),
+        (datetime.max.replace(tzinfo=UTC), None, False),
+    ],
+)
+def test_a_schedule_that_was_never_queued_is_expected_from_its_last_change_on(
+    timing: Timing, changed_at: datetime, since: datetime | None, missed: bool
+) -> None:
+    minutes = MinuteSet()
+    for minute in range(60, 120):
+        minutes.add(clock("10:00") + timedelta(minutes=minute))
+    manifest = TimedManifest(1, "hourly", 1, changed_at, timing, was_queued=False)
+
+    found = list(OccurrenceWatch({1: manifest}, minutes).finish(clock("11:55"), since))
+
+    assert bool(found) == missed

@@ -453,7 +453,7 @@ async def test_a_run_tells_what_it_logged(room: WebApp) -> None:
     assert (line["level"], line["message"]) == ("warning", "coffee for Eve")
 
 
-async def test_the_lines_of_a_run_are_paged_in_both_directions(room: ControlRoom) -> None:
+async def test_the_lines_of_a_run_are_paged_in_both_directions(room: WebApp) -> None:
     async def page(**asked: Any) -> tuple[list[int], int | None, int | None]:
         found = await room.get(f"/executions/{done['id']}/logs", limit=2, **asked)
         return [line["id"] for line in found["items"]], found["next"], found["previous"]

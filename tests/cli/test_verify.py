@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -64,6 +65,38 @@ def test_as_json_it_has_everything(railway: Railway, operator: Operator) -> None
         ("impossible_state", "run", [2])
     ]
     assert told["total"]["admitted"] == 4
+
+
+class Screen(io.StringIO):
+    """A terminal that somebody looks at."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.usefixtures("railway")
+@pytest.mark.parametrize(
+    ("stream", "words", "is_shown"),
+    [(Screen, (), True), (Screen, ("--json",), False), (io.StringIO, (), False)],
+    ids=["terminal", "json", "pipe"],
+)
+def test_its_progress_is_shown_on_a_terminal_only(
+    operator: Operator,
+    monkeypatch: pytest.MonkeyPatch,
+    stream: type[io.StringIO],
+    words: tuple[str, ...],
+    is_shown: bool,
+) -> None:
+    stderr = stream()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("sys.stderr", stderr)
+
+    told = operator("verify", *words)
+
+    shown = stderr.getvalue()
+    assert (told.code, "reading the history" in shown, "100%" in shown) == (0, is_shown, is_shown)
+    assert is_shown or shown == ""
+    assert "reading the history" not in told.out
 
 
 def test_a_period_is_a_moment_or_a_duration(railway: Railway, operator: Operator) -> None:

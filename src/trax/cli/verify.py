@@ -33,7 +33,7 @@ def verify(
     store = Store(require_database(database_url), timeouts=Timeouts(statement_seconds=None))
     try:
         store.read(ensure_current)
-        with _progress_bar() as on_progress:
+        with _progress_bar(is_wanted=not as_json) as on_progress:
             found = verify_history(store, since=since, until=until, on_progress=on_progress)
     finally:
         store.close()
@@ -45,9 +45,9 @@ def verify(
 
 
 @contextmanager
-def _progress_bar() -> Generator[Callable[[int, int], None] | None]:
-    """A progress bar, if the error output is a terminal."""
-    if not sys.stderr.isatty():
+def _progress_bar(*, is_wanted: bool) -> Generator[Callable[[int, int], None] | None]:
+    """A progress bar, if it is wanted and the error output is a terminal."""
+    if not (is_wanted and sys.stderr.isatty()):
         yield None
         return
     from rich.console import Console

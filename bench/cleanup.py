@@ -239,6 +239,7 @@ def main(options: Options) -> None:
         samples, watched, alone = asyncio.run(
             watch(server.url, seconds=60 * minutes, rate=rate, every=options.sized(20, 5))
         )
+        _print_sizes(samples)
         kept = _verify_kept(server.url)
     _report(samples, watched, alone, kept, Sheet("cleanup", options))
 
@@ -252,9 +253,7 @@ def _verify_kept(url: str) -> Verification:
         store.close()
 
 
-def _report(
-    samples: list[Sample], watched: Watched, alone: list[float], kept: Verification, sheet: Sheet
-) -> None:
+def _print_sizes(samples: list[Sample]) -> None:
     row("after", "inserted", "deleted", "oldest", "metadata", "its indexes", "work_queue", widths=WIDTHS)
     for each in samples:
         sizes = [
@@ -262,6 +261,11 @@ def _report(
         ]
         cells = (f"{each.inserted:,}", f"{each.deleted:,}", f"{each.oldest_seconds:.0f} s", *sizes)
         row(f"{each.seconds:.0f} s", *cells, widths=WIDTHS)
+
+
+def _report(
+    samples: list[Sample], watched: Watched, alone: list[float], kept: Verification, sheet: Sheet
+) -> None:
     seconds, last = samples[-1].seconds, samples[-1]
     print(f"  inserted {last.inserted / seconds:,.0f} a second, deleted {last.deleted / seconds:,.0f}")
     batches = watched.batches or [0.0]

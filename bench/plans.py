@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import text
@@ -23,7 +24,8 @@ from bench.figures import row
 from bench.history import TRAINS, WEEK_SECONDS, Job, Size, long_app
 from bench.options import Options
 from trax import Trax, junction
-from trax.store import status, workers
+from trax.inspect.verify import CHUNK
+from trax.store import history, status, workers
 from trax.store.manifests.manifest_due import MAX_DUE
 from trax.store.runs import claim
 from trax.store.runs.claim import ClaimRequest
@@ -152,6 +154,13 @@ async def _beat(stage: Stage) -> None:
 async def _status(stage: Stage) -> None:
     lost_after = timedelta(seconds=20)
     await stage.ask(lambda c: status.load_status(c, now=stage.harness.now, lost_after=lost_after))
+
+
+async def _verify(stage: Stage) -> None:
+    """The newest chunks that `trax verify` reads."""
+    end = await stage.ask(lambda connection: history.load_end(connection, stage.harness.now))
+    for load, last in ((history.load_runs, end.run_id), (history.load_entries, end.entry_id)):
+        await stage.ask(partial(load, after=last - CHUNK, last=last, limit=CHUNK))
 
 
 async def _count(stage: Stage) -> None:
@@ -304,6 +313,11 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "home": Operation(lambda stage: stage.app.stats.home(), 60_000, SERVE | WATCH),
     "change marks": Operation(lambda stage: stage.ask(status.read_change_marks), 3_000, WATCH),
     "status": Operation(_status, 60_000, WATCH),
+    "verify": Operation(
+        _verify,
+        15 * CHUNK,
+        _ways("metadata_pkey", "work_queue_pkey", "dead_letter_pkey", "log_pkey", "manifest_pkey"),
+    ),
 }
 SERVER: Final = "a server that drains"
 

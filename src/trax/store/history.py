@@ -346,7 +346,7 @@ def load_crowded_manifests(connection: Connection) -> list[CrowdedManifest]:
     runs = func.count().label("runs")
     query = (
         select(manifest.c.id, manifest.c.external_id, manifest.c.max_instances, runs)
-        .join_from(run, entry, entry.c.external_id == run.c.external_id)
+        .join_from(run, entry, entry.c.id == run.c.entry_id)
         .join(manifest, manifest.c.id == run.c.manifest_id)
         .where(active, run.c.manifest_id.is_not(None), scheduled)
         .group_by(manifest.c.id, manifest.c.external_id, manifest.c.max_instances, manifest.c.updated_at)
@@ -403,9 +403,9 @@ def _select_runs(dialect: str) -> Select[*tuple[Any, ...]]:
     failure = (run.c.failure_junction, run.c.failure_exception, run.c.failure_reason, run.c.stack_trace)
     has_failure = func.coalesce(*failure).is_not(None).label("has_failure")
     columns = [*(run.c[name] for name in (*own, "state", "submitter", "external_id")), has_failure]
-    chunk = _chunk(run, *columns)
+    chunk = _chunk(run, *columns, run.c.entry_id)
     of_entry = (entry.c.id, entry.c.status, entry.c.metadata_id, entry.c.attempt)
-    joined = chunk.outerjoin(entry, entry.c.external_id == chunk.c.external_id)
+    joined = chunk.outerjoin(entry, entry.c.id == chunk.c.entry_id)
     of_run = [chunk.c[name] for name in RunRow._fields[: len(columns)]]
     return select(*of_run, *of_entry).select_from(joined).order_by(chunk.c.id)
 

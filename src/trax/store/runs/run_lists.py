@@ -260,6 +260,6 @@ def _select_timed_runs(dialect: str) -> Select[*tuple[Any, ...]]:
     return (
         select(*columns, run.c.exempt)
         .join(manifest, manifest.c.id == run.c.manifest_id)
-        .join(entry, entry.c.external_id == run.c.external_id)
+        .join(entry, entry.c.id == run.c.entry_id)
         .order_by(due, run.c.id)
     )

@@ -47,6 +47,7 @@ def build_run(job: int) -> dict[str, Any]:
     return {
         "external_id": f"{job:032x}",
         "train": "work",
+        "entry_id": job,
         "submitter": "local",
         "state": "completed",
         "created_at": at,

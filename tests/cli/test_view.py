@@ -182,7 +182,7 @@ def test_an_error_in_the_view_ends_the_view_and_lines_take_its_place(
 
     view = view_on(screen, read, lines)
     view.start()
-    until(lambda: "terminal view failed" in capsys.readouterr().err)
+    until(lambda: "live view: failed" in capsys.readouterr().err)
     logger.warning("the server goes on")
     view.close()
 
@@ -199,4 +199,4 @@ def test_a_terminal_that_is_gone_ends_the_view(screen: Screen, caplog: pytest.Lo
     view.start()
     view.close()
 
-    assert caplog.messages == ["terminal view failed and is off; the server continues"]
+    assert caplog.messages == ["live view: failed and is off; the server continues"]

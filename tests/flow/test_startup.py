@@ -73,7 +73,7 @@ async def test_a_passing_fault_is_waited_out(times: int, caplog: pytest.LogCaptu
     assert len(plan.added) == 1
     assert pauses == [2, 4, 8, 16][:times]
     assert [record.getMessage() for record in caplog.records] == [
-        f"start failed, trying again in {pause} s: the database is restarting" for pause in pauses
+        f"server: start failed, trying again in {pause} s: the database is restarting" for pause in pauses
     ]
 
 

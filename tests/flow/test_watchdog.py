@@ -76,7 +76,7 @@ async def test_what_would_never_run_again_is_looked_at_now(
     assert (entry.actor, entry.via, entry.ids) == ("watchdog", "system", ("daily", "hourly", "often", "once"))
     warned = [line for line in caplog.messages if "no next due time" in line]
     assert len(warned) == 1
-    assert warned[0].startswith("4 manifests had no next due time, no entry and no run")
+    assert warned[0].startswith("manifests: 4 had no next due time, no entry and no run")
     assert warned[0].endswith("they are due now: daily, hourly, often, once")
     assert yard.app.parts.counters.repaired_manifests == 4
 

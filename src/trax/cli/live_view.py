@@ -155,7 +155,7 @@ class TerminalView:
             self._draw()
         except Exception:
             self._lines.switch_to_stderr()
-            logger.exception("terminal view failed and is off; the server continues")
+            logger.exception("live view: failed and is off; the server continues")
 
     def _draw(self) -> None:
         """Output of jobs appears above the view, unless it is redirected to a file."""

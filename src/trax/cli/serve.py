@@ -202,7 +202,7 @@ class ServerCommand(ServerObserver):
         try:
             workers = (await asyncio.to_thread(read_live_view, self._app, store)).status.workers
         except StoreError as error:
-            logger.warning("the workers of other machines could not be read: %s", error)
+            logger.warning("workers of other machines could not be read: %s", error)
             return []
         return [worker.host for worker in workers if worker.host != self._app.parts.identity.host]
 

@@ -84,7 +84,7 @@ class Parameters:
         try:
             return None if codec is None else codec.encode(value, secrets=secrets)
         except InvalidInput as error:
-            logger.warning("%s; the output is not saved", error, extra={"train": train.name})
+            logger.warning("train %r: output not saved: %s", train.name, error, extra={"train": train.name})
             return None
 
     def output_to_send(self, train: Train[Any, Any], value: Any) -> str | None:

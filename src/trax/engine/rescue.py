@@ -121,7 +121,7 @@ def _report_repairs(connection: Connection, repaired: list[str], now: datetime) 
     announce(connection, Topic.MANIFEST)
     names = ", ".join(repaired[:MAX_NAMES_LOGGED]) + (", …" if len(repaired) > MAX_NAMES_LOGGED else "")
     logger.warning(
-        "%s manifests had no next due time, no entry and no run, and would never have run again; "
+        "manifests: %s had no next due time, no entry and no run, and would never have run again; "
         "they are due now: %s",
         len(repaired),
         names,

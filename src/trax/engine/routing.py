@@ -203,8 +203,9 @@ class FleetCache:
     def warn_missing(self, fleet: WorkerFleet, keys: set[str]) -> None:
         """Log each missing train or group once, and again if it disappears a second time."""
         for key in sorted(keys - self._warned):
-            text = "%s; its entries are parked until a worker that accepts them registers"
-            logger.warning(text, fleet.describe_missing(key), extra={"train": parking.train_of(key)})
+            text = "train %r: %s; its entries are parked until a worker that accepts them registers"
+            train = parking.train_of(key)
+            logger.warning(text, train, fleet.describe_missing(key), extra={"train": train})
         self._warned |= keys
 
     def note_available(self, keys: set[str]) -> None:

@@ -224,7 +224,9 @@ class RetryPolicy:
                 give_up_on=tuple(map(str, stored.get("give_up_on", ()))),
             )
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
-            logger.warning("stored retry policy cannot be parsed; using the default policy: %.80s", text)
+            logger.warning(
+                "retry policy: stored text cannot be parsed; using the default policy: %.80s", text
+            )
             return None
 
 

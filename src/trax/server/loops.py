@@ -294,7 +294,7 @@ def retirer(parts: Parts, store: Store, plan: RetirementPlan) -> Loop:
             result = await store.call(retire_now, store, parts, RetirementPlan(plan.timetable, waiting))
             waiting.intersection_update(result.postponed)
             if result.retired:
-                text = "retired %s manifests that no server declares any more: %s"
+                text = "manifests: retired %s that no server declares any more: %s"
                 logger.info(text, len(result.retired), ", ".join(sorted(result.retired)))
 
     return _housekeeping_loop("retirer", turn, lambda: RETIRE_SECONDS)
@@ -363,7 +363,10 @@ def manage_now(
     if managed is not None and managed.dead_letters:
         ids = managed.dead_letters
         logger.warning(
-            "%s new dead letters: %s; requeue or acknowledge them", len(ids), ids, extra={"dead_letters": ids}
+            "dead letters: %s new: %s; requeue or acknowledge",
+            len(ids),
+            ids,
+            extra={"dead_letters": ids},
         )
     if managed is not None and managed.reaped:
         text = "runs %s failed: their workers missed the heartbeat, or no worker claimed them in time"

@@ -110,7 +110,7 @@ async def retry_transient(
         except StoreError as error:
             if not error.transient:
                 raise
-            logger.warning("start failed, trying again in %s s: %s", pause, error)
+            logger.warning("server: start failed, trying again in %s s: %s", pause, error)
         await sleep(pause)
     return await work()
 
@@ -119,12 +119,12 @@ def _report(app: str, retired: RetirementResult) -> None:
     """Log which manifests were retired, and which were not because other servers may declare them."""
     if retired.retired:
         logger.info(
-            "retired %s manifests that are no longer declared: %s", *_count_and_names(retired.retired)
+            "manifests: retired %s that are no longer declared: %s", *_count_and_names(retired.retired)
         )
     if retired.servers:
         servers = ", ".join(f"{server.host} (process {server.pid})" for server in retired.servers)
         logger.warning(
-            "other servers of app %r declare different manifests: %s; %s manifests not declared here "
+            "app %r: other servers declare different manifests: %s; %s manifests not declared here "
             "are kept until those servers stop%s; if it is a different app, name it: Trax(name=…)",
             app,
             servers,

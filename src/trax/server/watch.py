@@ -74,7 +74,7 @@ class ChangeWatcher:
         try:
             marks = await self._store.ask(status.read_change_marks)
         except StoreError as error:
-            logger.debug("cannot check for changes: %s", error)
+            logger.debug("dashboard: cannot check for changes: %s", error)
             self._announced_tags |= announced
             return frozenset()
         before, self._last = self._last, marks

@@ -116,7 +116,7 @@ class Store:
             [future for lane in self._lanes for future in lane.under_way.copy()], CLOSE_SECONDS
         ).not_done
         if stuck:
-            text = "%s: %s transactions did not end within %s s; their connections are closed"
+            text = "database %s: %s transactions did not end within %s s; their connections are closed"
             logger.warning(text, self.address, len(stuck), CLOSE_SECONDS)
             self._wait_limits.max_seconds = 0.0
             wait(stuck, CLOSE_SECONDS)

@@ -106,7 +106,7 @@ class Passwords:
             return
         self._is_failure_logged = True
         logger.warning(
-            "password hashes of the current cost cannot be read or written, "
+            "dashboard: password hashes of the current cost cannot be read or written, "
             "so logins use the configured hashes: %s",
             error,
         )

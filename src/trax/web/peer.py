@@ -183,7 +183,7 @@ class TrustedProxies:
             return
         self._has_warned = True
         logger.warning(
-            "ignoring forwarding headers from %s: it is not configured as a trusted proxy; "
+            "dashboard: ignoring forwarding headers from %s: it is not configured as a trusted proxy; "
             "if it is your proxy, add it to $TRAX_WEB_TRUSTED_PROXIES",
             format_value(peer),
         )

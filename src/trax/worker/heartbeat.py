@@ -335,7 +335,7 @@ class LoopWatch:
             return  # no run is affected
         blocker = self._describe_blocker(runs)
         logger.warning(
-            "the event loop has been blocked for %.2g s: %s. Everything else waits. Put blocking code in "
+            "event loop: it has been blocked for %.2g s: %s. Everything else waits. Put blocking code in "
             "synchronous junctions, which run in a thread.\n%s",
             time.monotonic() - began,
             blocker,
@@ -347,7 +347,7 @@ class LoopWatch:
                 return
         seconds = time.monotonic() - began
         extra = {"duration_seconds": seconds}
-        logger.warning("the event loop continues after %.2g s: %s", seconds, blocker, extra=extra)
+        logger.warning("event loop: it continues after %.2g s: %s", seconds, blocker, extra=extra)
 
     def _describe_blocker(self, runs: Sequence[ActiveRun[Any]]) -> str:
         task = asyncio.current_task(self._loop)

@@ -84,7 +84,7 @@ def pack_outcome(outcome: Outcome[Any]) -> bytes:
     try:
         return _pickle(outcome)
     except Exception as error:  # noqa: BLE001 - user classes may raise anything
-        logger.warning("part of an outcome cannot be pickled and is dropped: %s", error)
+        logger.warning("process: part of an outcome cannot be pickled and is dropped: %s", error)
         return _pickle(_without_user_objects(outcome))
 
 

@@ -62,7 +62,7 @@ def log_errors(function: Callable[P, T]) -> Callable[P, T | None]:
         try:
             return function(*args, **kwargs)
         except Exception:
-            logger.exception("telemetry failed; runs are not affected")
+            logger.exception("telemetry: it failed; runs are not affected")
             return None
 
     return call
@@ -95,7 +95,7 @@ class Instruments:
         try:
             recorded = await store.ask(run_lists.load_run_times, spans)
         except StoreError as error:
-            logger.warning("durations of %s runs are not recorded as metrics: %s", len(spans), error)
+            logger.warning("telemetry: durations of %s runs are not recorded: %s", len(spans), error)
             recorded = []
         self._record_runs(recorded)
         times = {run.metadata_id: run for run in recorded}

@@ -442,7 +442,7 @@ class WorkFilter:
         wanted = set(self.groups or ())
         missing = sorted(wanted - groups.load_by_names(connection, wanted).keys()) if wanted else []
         if missing:
-            text = "this worker accepts runs of group %s, which does not exist yet; check the name"
+            text = "group %s does not exist yet, but this worker accepts its runs; check the name"
             logger.warning(text, ", ".join(map(repr, missing)))
 
 

@@ -176,7 +176,7 @@ class ResultWriter:
                 self._put_back(results)
                 raise
             logger.exception(
-                "%s results could not be written in one batch; writing them one by one", len(results)
+                "results: %s could not be written in one batch; writing them one by one", len(results)
             )
             return await self._write_singly(results)
 

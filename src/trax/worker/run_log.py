@@ -63,7 +63,7 @@ class FinalBatch:
                 run_log.add(connection, [one.line(now, here) for one in self._lines])
         except RowsRefused as refused:
             logger.warning(
-                "%s log lines were rejected by the database and dropped: %s", len(self._lines), refused
+                "run log: %s lines were rejected by the database and dropped: %s", len(self._lines), refused
             )
 
 
@@ -284,7 +284,7 @@ class _WriterThread:
             self._is_failing = False
         except StoreError as error:
             if not self._is_failing:
-                logger.warning("log lines and progress cannot be written; trying again: %s", error)
+                logger.warning("run log: lines and progress cannot be written; trying again: %s", error)
             self._is_failing = True
         except Exception:
-            logger.exception("log lines and progress could not be written")
+            logger.exception("run log: lines and progress could not be written")

@@ -249,5 +249,5 @@ def _decode_output_or_none(train: Train[Any, Any], text: str) -> Any:
     try:
         return _decode_output(train, text)
     except InvalidInput as error:
-        logger.warning("%s; the output is not saved", error, extra={"train": train.name})
+        logger.warning("train %r: output not saved: %s", train.name, error, extra={"train": train.name})
         return None

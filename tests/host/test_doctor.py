@@ -4,17 +4,22 @@ import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
 from tests.store.test_claim import WORKER, pending
 from tests.support.flow_seeding import USERS, Railway, register_server
+from tests.support.waiting import until
 
-from trax import every
+from trax import Trax, every
+from trax.inspect import storage as storage_checks
 from trax.inspect.doctor import load_findings
 from trax.store import Connection, Store, dialect, inspect, storage, workers
 from trax.testing import Harness
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from trax.records.status import Finding
 
 
 @pytest.fixture
@@ -98,6 +103,36 @@ def test_storage_options_that_somebody_has_reset_are_found(postgres_url: str) ->
     wrong = [finding.fix for finding in load_findings(postgres_url) if finding.is_wrong]
 
     assert wrong == ["ALTER TABLE trax.metadata SET (fillfactor=46)"]
+
+
+async def test_updates_that_an_index_of_somebody_else_makes_dearer_are_found(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage_checks, "MIN_RUNS", 10)
+    app = Trax(postgres_url)
+
+    @app.train
+    async def greet(name: str) -> str:
+        return name
+
+    async with Harness(app) as h:
+        await app.queue_many(greet, ["Ada"] * 10)
+        await h.run_until_idle()
+    until(lambda: "each of 10 runs" in found_updates(postgres_url).text)
+    usual = found_updates(postgres_url)
+    with psycopg.connect(postgres_url, autocommit=True) as somebody:
+        somebody.execute("CREATE INDEX ON trax.metadata (host)")
+        for number in range(10):
+            somebody.execute("UPDATE trax.metadata SET host = %s", [f"host-{number}"])
+
+    assert not usual.is_wrong, usual.text
+    until(lambda: found_updates(postgres_url).is_wrong)
+
+
+def found_updates(url: str) -> Finding:
+    """The server counts what a session did when that has ended."""
+    (finding,) = [each for each in load_findings(url) if each.code == "updates"]
+    return finding
 
 
 def test_sizes_are_those_of_the_rows_that_are_there(postgres_url: str) -> None:

@@ -15,6 +15,7 @@ from trax.inspect.storage import (
     size_finding,
     snapshot_finding,
     storage_findings,
+    update_finding,
     vacuum_finding,
     validity_finding,
     wal_file_finding,
@@ -30,6 +31,7 @@ TABLE = TableStorage(
     rows=1_000_000,
     live=1_000_000,
     dead=20_000,
+    inserts=1_000_000,
     updates=1_000_000,
     hot_updates=0,
     scans=3,
@@ -96,6 +98,18 @@ def test_a_busy_table_keeps_its_storage_options() -> None:
 
 
 @pytest.mark.parametrize(
+    ("runs", "updates", "is_wrong"),
+    [(10_000, 60_000, False), (10_000, 60_001, True), (9_999, 90_000, False)],
+)
+def test_a_run_and_its_entry_are_updated_a_few_times(runs: int, updates: int, is_wrong: bool) -> None:
+    run = TABLE._replace(inserts=runs, updates=updates + 480, hot_updates=500)
+    entry = TABLE._replace(name="work_queue", inserts=1, updates=20)
+    other = TABLE._replace(name="worker", updates=10**9)
+
+    assert update_finding([entry, run, other]).is_wrong is is_wrong
+
+
+@pytest.mark.parametrize(
     ("updates", "hot", "is_wrong"), [(20_000, 19_000, False), (20_000, 9_000, True), (900, 0, False)]
 )
 def test_heartbeats_need_no_new_index_entries(updates: int, hot: int, is_wrong: bool) -> None:
@@ -145,6 +159,7 @@ def test_the_page_says_what_the_doctor_expects() -> None:
         f"{storage.MAX_VACUUM_LAG:g} times as many dead rows",
         f"{storage.MIN_HOT_SHARE:.0%}".replace("%", " %"),
         f"{storage.MAX_SCANS} scans",
+        f"{storage.MAX_UPDATES_PER_RUN:g} a run, of {storage.MIN_RUNS:,} runs",
         f"{storage.MIN_BLOATED_BYTES // MEBIBYTE} MiB",
     ):
         assert expected in page, expected

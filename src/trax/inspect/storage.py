@@ -25,6 +25,9 @@ MAX_VACUUM_LAG: Final = 3.0
 MIN_DEAD_ROWS: Final = 50_000
 MIN_HOT_SHARE: Final = 0.5
 MIN_UPDATES: Final = 10_000
+MIN_RUNS: Final = 10_000
+MAX_UPDATES_PER_RUN: Final = 6.0
+"""A run and its entry are updated two to four times; a progress report needs no new index entry."""
 MAX_SCANS: Final = 100
 LARGE_SCAN_ROWS: Final = 100_000
 """Scans that read this many rows on average are scans of a large table."""
@@ -40,6 +43,7 @@ def storage_findings(found: PostgresqlStorage) -> Iterator[Finding]:
     yield from bloat_findings(found.tables, found.indexes)
     yield vacuum_finding(found.tables)
     yield options_finding(found.tables)
+    yield update_finding(found.tables)
     yield hot_finding(found.tables)
     yield scan_finding(found.tables)
     yield validity_finding(found.indexes)
@@ -117,6 +121,20 @@ def options_finding(tables: Sequence[TableStorage]) -> Finding:
         f"table {name} does not have the storage options that Trax sets: {', '.join(options)}",
         f"ALTER TABLE trax.{name} SET ({', '.join(options)})",
     )
+
+
+def update_finding(tables: Sequence[TableStorage]) -> Finding:
+    """How often a run and its entry are updated such that each of their indexes gets a new entry."""
+    updates = sum(each.updates - each.hot_updates for each in tables if each.name in BUSY_TABLES)
+    runs = next((each.inserts for each in tables if each.name == "metadata"), 0)
+    if runs < MIN_RUNS:
+        return Finding("updates", "too few runs yet to judge how often each is updated")
+    text = f"{updates / runs:.1f} updates with new index entries for each of {runs} runs with its entry"
+    fix = (
+        "drop indexes of trax.metadata and trax.work_queue that Trax has not created, and look for triggers "
+        "and programs that update these tables"
+    )
+    return Finding("updates", text, fix if updates > MAX_UPDATES_PER_RUN * runs else None)
 
 
 def hot_finding(tables: Sequence[TableStorage]) -> Finding:

@@ -23,8 +23,8 @@ INDEX_ENTRY_BYTES: Final = 20
 """The header of an entry and its pointer on the page."""
 
 TABLES: Final = text("""
-    SELECT c.relname, greatest(c.reltuples, 0)::bigint, s.n_live_tup, s.n_dead_tup, s.n_tup_upd,
-      s.n_tup_hot_upd, s.seq_scan, s.seq_tup_read, greatest(s.last_vacuum, s.last_autovacuum),
+    SELECT c.relname, greatest(c.reltuples, 0)::bigint, s.n_live_tup, s.n_dead_tup, s.n_tup_ins,
+      s.n_tup_upd, s.n_tup_hot_upd, s.seq_scan, s.seq_tup_read, greatest(s.last_vacuum, s.last_autovacuum),
       pg_relation_size(c.oid), pg_total_relation_size(c.oid),
       coalesce(option.fillfactor::int, 100),
       (coalesce(option.threshold, current_setting('autovacuum_vacuum_threshold'))::float
@@ -70,6 +70,7 @@ class TableStorage(NamedTuple):
     """As of the last vacuum or analyze."""
     live: int
     dead: int
+    inserts: int
     updates: int
     hot_updates: int
     scans: int

@@ -111,12 +111,12 @@ def _enqueue_call(
         from trax.app.queue import enqueue_without_code
 
         entry = await enqueue_without_code(app.parts, train, value, options)
-        return entry, await _unknown_train_warning(app, train)
+        return entry, await _load_train_warning(app, train)
 
     return enqueue
 
 
-async def _unknown_train_warning(app: Trax, train: str) -> str | None:
+async def _load_train_warning(app: Trax, train: str) -> str | None:
     """A warning if no live worker knows the train: its name may be misspelt."""
     live = [view.worker for view in await app.workers.list(jobs=1) if not view.is_lost]
     known = {name for worker in live for name in worker.trains}

@@ -22,6 +22,7 @@ from trax.testing.postgres import PostgresServer, postgres_server
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from datetime import datetime
+    from pathlib import Path
 
     from tests.support.chaos import Process
 
@@ -47,9 +48,11 @@ class Site(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Generator[Site]:
+def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[Site]:
+    binaries: Path | None = request.param and request.getfixturevalue(request.param)
     with ExitStack() as stack:
-        server = stack.enter_context(postgres_server(durable=True, settings={"max_connections": "80"}))
+        settings = {"max_connections": "80"}
+        server = stack.enter_context(postgres_server(binaries=binaries, durable=True, settings=settings))
         url = stack.enter_context(PostgresDatabases(server.url).database())
         proxy = stack.enter_context(proxy_to(url))
         folder = tmp_path_factory.mktemp("fleet")
@@ -149,8 +152,20 @@ FAULTS = [
 ]
 
 
+ON_NEWEST = {crash, cut_again_and_again, refuse_to_write}
+"""Faults that depend on what the server does; these also happen to the newest one."""
+CASES = [
+    *(pytest.param(None, fault, id=fault.name) for fault in FAULTS),
+    *(
+        pytest.param("newest_binaries", fault, id=f"{fault.name}, newest PostgreSQL")
+        for fault in FAULTS
+        if fault.happen in ON_NEWEST
+    ),
+]
+
+
 @pytest.mark.postgresql
-@pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
+@pytest.mark.parametrize(("site", "fault"), CASES, indirect=["site"])
 def test_nothing_is_lost_and_the_rate_comes_back_after(site: Site, fault: Fault) -> None:
     with under_load(site.yard, fault.happen.__name__) as load:
         load.settles()

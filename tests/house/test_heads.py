@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,7 @@ VERBS = [
     "park",
     "promote",
     "requeue",
+    "rerun",
     "rescue",
     "retire",
     "retry",
@@ -94,6 +96,16 @@ def is_there(path: str) -> bool:
     return any((folder / path).exists() for folder in folders)
 
 
+def test_every_package_has_a_section_in_the_architecture() -> None:
+    page = (PROJECT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    headings = "\n".join(re.findall(r"^## .*$", page, re.MULTILINE))
+
+    packages = [name for name in contents(PACKAGE) if name.endswith("/")]
+
+    assert len(packages) >= 14
+    assert [name for name in packages if f"`{name}`" not in headings] == []
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verb_leads_to_its_file(verb: str) -> None:
     """The glossary names a file, and its name or its line in the head of its package has the verb."""
@@ -110,3 +122,52 @@ def head_line(path: Path) -> str:
     """What the head of its package says about a module."""
     [line] = re.findall(rf"^ *{re.escape(path.name)} {{2,}}(.*)$", head_of(path.parent), re.MULTILINE)
     return line
+
+
+def is_for_types(node: ast.stmt) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+
+
+def is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def is_logger(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "logger"
+
+
+MODULES = {
+    str(path.relative_to(PACKAGE)): ast.parse(path.read_text(encoding="utf-8")).body
+    for path in PACKAGE.rglob("*.py")
+}
+
+
+def test_a_module_imports_for_types_in_one_place() -> None:
+    assert [name for name, body in MODULES.items() if sum(map(is_for_types, body)) > 1] == []
+
+
+def test_a_logger_directly_follows_the_imports() -> None:
+    before = [
+        (name, body[index - 1])
+        for name, body in MODULES.items()
+        for index, node in enumerate(body)
+        if is_logger(node)
+    ]
+
+    assert len(before) >= 40
+    assert [
+        name
+        for name, node in before
+        if not (isinstance(node, ast.Import | ast.ImportFrom) or is_for_types(node))
+    ] == []
+
+
+def test_the_text_about_a_constant_directly_follows_it() -> None:
+    apart = [
+        f"{name}:{text.lineno}"
+        for name, body in MODULES.items()
+        for before, text in pairwise(body)
+        if is_text(text) and text.lineno != (before.end_lineno or 0) + 1
+    ]
+
+    assert apart == []

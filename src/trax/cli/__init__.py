@@ -138,7 +138,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, Subcommand]]] = {
             "executions:executions", "List, cancel and rerun executions; read their logs."
         ),
         "dead-letters": Subcommand(
-            "dead_letters:dead_letters", "List, requeue and acknowledge jobs that failed for good."
+            "dead_letters:dead_letters", "List, requeue and acknowledge jobs whose last attempt failed."
         ),
         "settings": Subcommand("settings:settings", "Read and change settings while servers run."),
         "audit": Subcommand("audit:audit", "List operators' changes, and undo them."),

@@ -38,7 +38,7 @@ Fingerprint = Annotated[
     str | None, Parameter(help="All dead letters of this failure; `groups` lists fingerprints.")
 ]
 
-dead_letters = App(name="dead-letters", help="List, requeue and acknowledge jobs that failed for good.")
+dead_letters = App(name="dead-letters", help="List, requeue and acknowledge jobs whose last attempt failed.")
 
 
 @dead_letters.command(name="list")

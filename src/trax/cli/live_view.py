@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from trax.records.status import Status
     from trax.store import Connection, Store
 
-
+logger = logging.getLogger(__name__)
 QUIET: Final = "bright_black"
 GOOD: Final = "green"
 WARN: Final = "yellow"
@@ -118,8 +118,6 @@ def _format_count(number: int) -> str:
 def _style(level: int) -> str:
     return BAD if level >= logging.ERROR else WARN if level >= logging.WARNING else QUIET
 
-
-logger = logging.getLogger(__name__)
 
 REFRESH_SECONDS: Final = 1.0
 LONGEST_SECONDS: Final = 5.0

@@ -24,6 +24,8 @@ from trax.cli.options import (
 if TYPE_CHECKING:
     from trax.cli.logs import LogOptions
 
+logger = logging.getLogger("trax")
+
 
 def run(
     app: AppName = None,
@@ -55,8 +57,6 @@ def scheduler(app: AppName = None, /, *, log_format: LogFormat = None, log_level
 
     serve(load_app(app), "scheduler", LogOptions(log_format, log_level))
 
-
-logger = logging.getLogger("trax")
 
 CHILD_VARIABLE: Final = "TRAX_WORKER_PROCESS"
 """Set in the child processes of `--processes`: they end with their parent."""

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from trax.web.serve import WebListener
     from trax.worker.parts import WorkFilterKeywords
 
+logger = logging.getLogger("trax")
+
 
 def open_web_listener(port: int, host: str, *, by: str, insecure_local: bool = False) -> WebListener:
     """Bind the port now, so that a port in use is an error before the server starts."""
@@ -50,9 +52,6 @@ async def sign_in_hint(listener: WebListener, app: Trax) -> str | None:
     except StoreError as error:
         return f"no sign-in link could be created: {error}; try `trax sessions link`"
     return None if link is None else f"sign in to the dashboard (once, within 1 h): {link}"
-
-
-logger = logging.getLogger("trax")
 
 
 class ServerOutput(Protocol):
@@ -104,7 +103,6 @@ class LogOutput:
 
 
 QUIET_SECONDS: Final = 1.0
-
 """Seeding that takes longer shows a progress bar."""
 
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from trax.store import Connection
 
 logger = logging.getLogger(__name__)
-
 GLOBAL_LIMIT: Final = "max_active_jobs"
 
 

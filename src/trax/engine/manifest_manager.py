@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
     from trax.store import Store
 
-
 logger = logging.getLogger(__name__)
 
 

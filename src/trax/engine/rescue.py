@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from trax.store.runs.rescue import ReapedRun
 
 logger = logging.getLogger(__name__)
-
 WORKER_LOST: Final = ReapCause("rescue_lost_workers", "WorkerLost", "its worker missed its heartbeat")
 STALE_PENDING: Final = ReapCause(
     "reap_stale_pending_metadata", "StalePendingTimeout", "handed over, but not started in time"

@@ -32,9 +32,7 @@ if TYPE_CHECKING:
     from trax.store.gate_memory import Candidate
     from trax.store.workers import FleetMark
 
-
 logger = logging.getLogger(__name__)
-
 BATCH_SIZE: Final = 5_000
 """The maximum number of entries that one dispatch cycle parks or unparks."""
 PARKED_CHECK_INTERVAL: Final = timedelta(seconds=2)

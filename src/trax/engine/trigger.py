@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trax.settings import Settings
     from trax.store import Connection
 
-
+logger = logging.getLogger(__name__)
 HOW_TO_RESTORE: Final = "to restore it, declare it in code again or schedule it under this id"
 
 
@@ -81,9 +81,6 @@ def manifest_retired_conflict(external_id: str, since: datetime) -> Conflict:
     return Conflict(
         f"manifest {external_id!r} has been retired since {since:%Y-%m-%d %H:%M:%S} UTC; {HOW_TO_RESTORE}"
     )
-
-
-logger = logging.getLogger(__name__)
 
 
 def activate(

@@ -51,7 +51,6 @@ WITHOUT_BLOCKER: Final[Mapping[str, Mapping[str, Any]]] = {
     "active": {"active_runs": 0},
     "queued": {"has_queued_entry": False},
 }
-
 """For each reason, the values of the manifest's state with which the reason does not apply."""
 
 

@@ -13,7 +13,6 @@ from trax.records.states import DeadLetterStatus
 FINGERPRINT_CHARACTERS: Final = 16
 
 MAX_REASON_CHARACTERS: Final = 2_000
-
 """How much of a long message the fingerprint uses."""
 
 QUOTED: Final = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|`[^`\n]*`|«[^»\n]*»")
@@ -31,7 +30,7 @@ SPACE: Final = re.compile(r"\s+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A job that failed for good and awaits an operator, who requeues or acknowledges it."""
+    """A job whose last attempt failed, and which awaits an operator, who requeues or acknowledges it."""
 
     id: int
     """Its id."""

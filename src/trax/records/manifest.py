@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from trax.records.schedule import Timing
     from trax.records.states import Origin
 
-
 logger = logging.getLogger(__name__)
 
 
@@ -137,7 +136,7 @@ class ToEnqueue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ToDeadLetter:
-    """Write a dead letter: it failed for good."""
+    """Write a dead letter: its last attempt failed."""
 
     reason: str
     failures: int

@@ -50,7 +50,6 @@ class LogLine(NewLogLine):
 
 
 ADMINISTRATIVE_PREFIX: Final = "trax."
-
 """The prefix of the names of administrative trains."""
 
 

@@ -22,7 +22,6 @@ RANDOM_BYTES = 10
 POOL_SIZE = 256
 
 PARKING_SEPARATOR = "\n"
-
 """Separates train and group in the key of a parked entry; names contain no line break."""
 
 _random_pool: deque[str] = deque()

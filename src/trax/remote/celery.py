@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 TASK: Final = "trax.take_up"
 
 REGISTERED_TASKS: Final[WeakKeyDictionary[Any, set[str]]] = WeakKeyDictionary()
-
 """Task names per Celery app: Celery ignores a second task of the same name, and its runs would wait."""
 
 CONNECT_TIMEOUT: Final = timedelta(seconds=4)

@@ -43,9 +43,8 @@ if TYPE_CHECKING:
     from trax.store.runs.hand_over import OutboxRun
     from trax.worker.parts import Parts
 
-
+logger = logging.getLogger(__name__)
 GRACE: Final = timedelta(seconds=30)
-
 """How much longer than its call a run stays reserved, so that the result can be recorded."""
 
 
@@ -266,8 +265,6 @@ def _set_result(future: asyncio.Future[Any], returned: Any) -> None:
 async def _await(awaitable: Any) -> Any:
     return await awaitable
 
-
-logger = logging.getLogger(__name__)
 
 JUNCTION: Final = "dispatch_jobs"
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from trax.worker.recorded_run import RemoteExecutor
     from trax.worker.results import WriteResults
 
+logger = logging.getLogger(__name__)
+
 
 class ReceivingApp(Protocol):
     """What a submitter's worker side needs of an app."""
@@ -141,9 +143,6 @@ async def run_receiver(
         for unsubscribe in wakes:
             unsubscribe()
         await receiver.unregister()
-
-
-logger = logging.getLogger(__name__)
 
 
 class OpenSubmitters:

@@ -27,15 +27,12 @@ if TYPE_CHECKING:
     Message: TypeAlias = Mapping[str, Any]
 
 logger = logging.getLogger(__name__)
-
 MAX_BATCH: Final = 10
-
 """The largest batch of messages in one SQS call."""
 
 CONNECT_SECONDS: Final = 4
 
 READ_SECONDS: Final = 30
-
 """Longer than the longest long poll."""
 
 
@@ -114,14 +111,12 @@ def _decode_message(body: str) -> int:
 
 
 MARGIN_SECONDS: Final = 5
-
 """How long before its time limit a function interrupts its runs."""
 
 
 LONG_POLL: Final = timedelta(seconds=10)
 
 RECHECK_SECONDS: Final = 0.05
-
 """How soon to check for a free slot again; no request is made for it."""
 
 

@@ -21,7 +21,6 @@ WEEK = range(1, 8)
 SECOND: Final = timedelta(seconds=1)
 
 HORIZON: Final = timedelta(days=3653)
-
 """Excluded for ten years counts as excluded forever."""
 
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from trax.store.engine import Timeouts
 
 logger = logging.getLogger(__name__)
-
 BATCH_SECONDS: Final = 0.001
 """Announcements within this time are handled together, so that a burst wakes each loop once."""
 

@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from trax.worker.worker import Worker
 
 logger = logging.getLogger(__name__)
-
 CLEAN_UP_SECONDS: Final = 3600
 RETIRE_SECONDS: Final = 60
 MANAGER_DELAY_SECONDS: Final = 0.05

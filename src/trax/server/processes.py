@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 logger = logging.getLogger(__name__)
-
 PAUSES: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 HEALTHY_SECONDS: Final = 60.0
 """A process that ran this long resets the restart pause."""

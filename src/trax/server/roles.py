@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from trax.worker.parts import Parts, WorkFilter
 
 logger = logging.getLogger(__name__)
-
 LISTENER_SECONDS: Final = 0.5
 """How long the start of the loops waits for the listener to connect."""
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from trax.store import Store
     from trax.worker.parts import Parts, WorkFilterKeywords
 
+logger = logging.getLogger(__name__)
+
 
 async def start_process(
     parts: Parts,
@@ -64,12 +66,9 @@ async def _seed(
     return RetirementPlan(timetable, plan.retired.postponed) if plan.retired.postponed else None
 
 
-logger = logging.getLogger(__name__)
-
 PAUSES: Final = (2, 4, 8, 16)
 
 MAX_NAMES: Final = 10
-
 """Maximum number of names in a log line."""
 
 T = TypeVar("T")

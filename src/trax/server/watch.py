@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from trax.worker.parts import Parts
 
 logger = logging.getLogger(__name__)
-
 POLL_SECONDS: Final = 2.0
 """Poll interval for changes that are not announced: in SQLite, and of jobs within one process."""
 WORKER_NEWS_SECONDS: Final = 10.0

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 
 MAX_REASON_CHARACTERS: Final = 1_000
-
 """How much of a failure reason a letter keeps; the run has the whole."""
 
 
@@ -292,7 +291,6 @@ LETTERS: Final = RecordQuery(search=_search, records=_records, record=_record)
 
 
 MAX_LETTERS: Final = 50_000
-
 """How many awaiting letters are grouped, the newest first."""
 
 

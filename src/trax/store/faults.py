@@ -37,11 +37,9 @@ COMMIT: Final[BoundStatement] = (text("COMMIT"), {})
 
 
 TRANSIENT_CLASSES: Final = ("08", "40", "53", "55", "57", "58")
-
 """Connection, rollback, resources, lock not available, operator intervention, system error."""
 
 CONTENT_CLASSES: Final = ("22", "23", "54")
-
 """Data exception, integrity constraint violation, program limit exceeded: a row too long for an index."""
 
 LOCK_NOT_AVAILABLE: Final = "55P03"
@@ -65,7 +63,6 @@ SQLITE_FAILING: Final = {"SQLITE_FULL", "SQLITE_IOERR", "SQLITE_NOMEM", "SQLITE_
 SQLITE_CONTENT: Final = {"SQLITE_CONSTRAINT", "SQLITE_MISMATCH", "SQLITE_TOOBIG", "SQLITE_RANGE"}
 
 SQLITE_UNREADABLE: Final = ("Could not decode to UTF-8", "malformed JSON")
-
 """Messages of SQLite about invalid values in a row edited by hand."""
 
 SQLITE_DENIED: Final = {"SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH", "SQLITE_NOTADB"}

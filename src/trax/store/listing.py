@@ -141,11 +141,9 @@ def _read_planner_estimate(connection: Connection, name: str) -> int:
 T = TypeVar("T")
 
 WINDOW: Final = 10_000
-
 """Rows read for one page, if they are adjacent."""
 
 SPARSE_WINDOW: Final = 2_500
-
 """Rows read for one page, if an index leads to rows far apart."""
 
 
@@ -293,7 +291,6 @@ SHORTENED_COLUMNS: Final = frozenset(
 )
 
 MAX_CHARACTERS: Final = 300
-
 """How many characters of a message are read for a list."""
 
 

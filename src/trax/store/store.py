@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from trax.store.direct import DirectConnection
     from trax.store.pipeline import BoundStatement, Rows
 
+logger = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -43,8 +44,6 @@ READ_ONLY_OPTION: Final = "trax_reading"
 CLOSE_SECONDS: Final = 10.0
 OPEN_DIRECT_AFTER: Final = 5
 """How many calls of an event loop go through threads before it gets its own connection."""
-
-logger = logging.getLogger(__name__)
 
 
 class Store:

@@ -30,7 +30,6 @@ DATA_EXCEPTION: Final = "22"
 UNREADABLE: Final = "(unreadable JSON)"
 
 UNMATCHABLE: Final = "\x01\uffff"
-
 """Never matches a name, since names are printable. Sorts before all printable text, as NUL does."""
 
 
@@ -39,7 +38,6 @@ SQLITE = "sqlite"
 POSTGRESQL = "postgresql"
 
 BigId = BigInteger().with_variant(Integer, SQLITE)
-
 """64 bits in both dialects; SQLite auto-increments only a column spelled INTEGER."""
 
 C_ORDER = Text().with_variant(Text(collation="C"), POSTGRESQL)
@@ -63,7 +61,6 @@ class ComparedText(Text):
 
 
 ByteOrderText = ComparedText().with_variant(Text(collation="C"), POSTGRESQL)
-
 """Text sorted by bytes, as in SQLite, independent of the server's locale.
 
 Indexes therefore stay valid when an upgrade of the operating system changes its collations.

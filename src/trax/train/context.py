@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     Reporter: TypeAlias = Callable[[float, str | None], None]
 
 logger = logging.getLogger(__name__)
-
 T = TypeVar("T")
 BindingT = TypeVar("BindingT", bound="TaskBinding")
 

@@ -48,7 +48,6 @@ SECRET_TYPES: Final = (SecretStr, SecretBytes, Secret)
 MISSING: Final = object()
 
 SHORTEST_SEARCHED: Final = 4
-
 """Shorter secrets are not masked in text: they match by accident."""
 
 SKIPPED_KEYS: Final = frozenset({"config", "default", "fields", "metadata"})
@@ -67,7 +66,6 @@ UNKNOWN: Final = "its value is hidden and unknown here; provide it again"
 RESERVED: Final = f"has a key {SECRET_KEY!r}, which is reserved for secrets; rename it"
 
 SecretMode: TypeAlias = Literal["sealed", "deterministic", "masked", "marked"]
-
 """How secrets are written: `sealed` (encrypted), `masked`, or `deterministic`: encrypted, and equal
 values give equal text.
 
@@ -75,11 +73,9 @@ values give equal text.
 """
 
 Writer: TypeAlias = Callable[[Any], Any]
-
 """Returns the JSON for a secret with this value."""
 
 Reader: TypeAlias = Callable[[dict[str, Any], str, str], Any]
-
 """Returns the replacement for a JSON object, given its path and its place (the path without indexes)."""
 
 

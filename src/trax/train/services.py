@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
     from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
+    Fill = Callable[[tuple[Parameter, ...], str], Awaitable[tuple[list[Any], dict[str, Any]]]]
 
+logger = logging.getLogger(__name__)
 T = TypeVar("T")
 FactoryResult: TypeAlias = "T | Awaitable[T] | Iterator[T] | AsyncIterator[T]"
 ManagedResult: TypeAlias = "AbstractContextManager[T] | AbstractAsyncContextManager[T]"
@@ -125,12 +127,6 @@ def _wrap_generator(factory: Callable[..., Any], kind: Any, *, closes: bool) -> 
             f"provide({name_of(kind)}, …): generators are always closed; remove close=False"
         )
     return contextmanager(factory) if inspect.isgeneratorfunction(factory) else asynccontextmanager(factory)
-
-
-if TYPE_CHECKING:
-    Fill = Callable[[tuple[Parameter, ...], str], Awaitable[tuple[list[Any], dict[str, Any]]]]
-
-logger = logging.getLogger(__name__)
 
 
 class RunServices:

@@ -40,7 +40,6 @@ SALT_BYTES: Final = 16
 HASH_BYTES: Final = 32
 
 LARGEST_WORK: Final = 2**21
-
 """The largest accepted N·r·p: 256 MB, twice the current default cost."""
 
 MEMORY_BYTES: Final = 512 * 1024 * 1024
@@ -67,7 +66,6 @@ TRUSTED_PROXIES: Final = "TRAX_WEB_TRUSTED_PROXIES"
 OPEN_HEALTH: Final = "TRAX_WEB_OPEN_HEALTH"
 
 LOCAL: Final = "local"
-
 """The name of an operator who signed in with a link, or connects locally with `insecure_local`."""
 
 SWITCH: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False, "": False}
@@ -153,7 +151,6 @@ class User:
 AuthorizeResult = Role | Visitor | None
 
 Authorize = Callable[["Request"], AuthorizeResult | Awaitable[AuthorizeResult]]
-
 """Returns the role of the client, or a Visitor to also give its name; None denies access."""
 
 
@@ -324,7 +321,6 @@ class PasswordChecks:
 
 
 CHECKS: Final = PasswordChecks()
-
 """One per process, because the memory limit is per process."""
 
 

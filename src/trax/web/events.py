@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from trax.web.problems import Problem
 
 logger = logging.getLogger(__name__)
-
 EVENTS_KEPT: Final = 200
 HEARTBEAT_SECONDS: Final = 15.0
 SLOW_SECONDS: Final = 30.0

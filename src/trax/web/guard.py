@@ -184,7 +184,7 @@ class ChangeRequest(NamedTuple):
 async def _hook_visitor(result: Any) -> Visitor | None:
     result = await result if inspect.isawaitable(result) else result
     if isinstance(result, str):
-        return Visitor("somebody", Role.parse(result), Means.HOOK)
+        return Visitor("unnamed", Role.parse(result), Means.HOOK)
     return None if result is None else Visitor(result.name, Role.parse(result.role), Means.HOOK)
 
 

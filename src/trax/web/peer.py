@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import Message, Receive, Scope, Send
 
-
+logger = logging.getLogger(__name__)
 SLASH: Final = "\uffff"
 """Marks a slash that was sent as `%2F`. It is a Unicode noncharacter, so no name contains it."""
 ESCAPED: Final = re.compile("%2[fF]")
@@ -106,8 +106,6 @@ def channels_for(scope: Scope, receive: Receive, send: Send) -> tuple[Receive, S
     only = HeadersOnly(send)
     return only.receive, only.send
 
-
-logger = logging.getLogger(__name__)
 
 FORWARDING_HEADERS: Final = (
     "forwarded",

@@ -36,23 +36,17 @@ if TYPE_CHECKING:
 
     from trax.app.app import Trax
 
-
 logger = logging.getLogger(__name__)
-
 LAST_SECONDS: Final = 3
-
 """How long requests may run on after the server was stopped."""
 
 FULL_SHARE: Final = 0.1
-
 """Share of the usual header and body timeouts that applies while all connections are in use."""
 
 MOMENT_SECONDS: Final = 1.0
-
 """Extra time for the handler to send its own 408 response before the connection is closed."""
 
 ACCEPT_SECONDS: Final = 1.0
-
 """Delay before accepting again after `accept` failed."""
 
 SWEEP_TICKS: Final = 5
@@ -67,7 +61,6 @@ LOOPBACK: Final = "127.0.0.1"
 PORT: Final = 8080
 
 STOP_SECONDS: Final = 10.0
-
 """How long a stopping process waits for the dashboard."""
 
 BACKLOG: Final = 128

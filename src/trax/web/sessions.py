@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 
     from trax.store.web_sessions import StoredSession
 
-
 logger = logging.getLogger(__name__)
-
 COOKIE: Final = "trax_session"
 
 SECRET_CHARACTERS: Final = 43
@@ -140,7 +138,6 @@ FIELD: Final = "csrf_token"
 HEADER: Final = "x-csrf-token"
 
 CSRF_COOKIE: Final = "trax_browser"
-
 """Identifies a browser without a session; it grants nothing by itself."""
 
 PURPOSE: Final = "csrf"

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     Runner: TypeAlias = Callable[["ActiveRun[Claimed]"], Coroutine[Any, Any, RunResult]]
 
 logger = logging.getLogger(__name__)
-
 CHECK_SECONDS: Final = 0.5
 """How old the last check for a stop request may be when a junction begins."""
 STOP_REASONS: Final = {

@@ -32,14 +32,12 @@ if TYPE_CHECKING:
 RECORD_FIELDS: Final = frozenset(
     {*vars(logging.LogRecord("", 0, "", 0, "", None, None)), "message", "asctime", "taskName"}
 )
-
 """Attributes of every record. All others were passed as `extra`."""
 
 
 MOST_WAITING: Final = 4096
 
 NEVER_CAPTURED: Final = ("trax.store", "trax.worker.run_log", "sqlalchemy", "psycopg", "alembic")
-
 """Loggers that log while lines are written to the database: capturing them would never end."""
 
 LEVELS: Final = {

@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     from trax.store import Connection, Store
     from trax.worker.active_run import ActiveRun
 
-
 logger = logging.getLogger(__name__)
-
 ENVIRONMENTS: Final = (
     ("AWS_LAMBDA_FUNCTION_NAME", "lambda", "AWS_LAMBDA_LOG_STREAM_NAME"),
     ("ECS_CONTAINER_METADATA_URI_V4", "ecs", "HOSTNAME"),
@@ -41,18 +39,15 @@ ENVIRONMENTS: Final = (
     ("KUBERNETES_SERVICE_HOST", "kubernetes", "HOSTNAME"),
     ("WEBSITE_SITE_NAME", "azure-app-service", "WEBSITE_INSTANCE_ID"),
 )
-
 """The variable that reveals an environment, its name, the variable with the instance id. First match wins."""
 
 
 CLOSE_SECONDS: Final = 2.0
 
 FIRST_SECONDS: Final = 1.0
-
 """When the first heartbeat is sent, if the interval is not shorter, so that it does not delay the start."""
 
 RETRY_SECONDS: Final = 1.0
-
 """Pause after a failed heartbeat, if the interval is not shorter."""
 
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from trax.train import Hook, Outcome
 
 logger = logging.getLogger(__name__)
-
 HookT = TypeVar("HookT", bound="Hook")
 
 HOOK_NAMES = ("on_queue", "on_started", "on_completed", "on_failed", "on_cancelled", "on_state_changed")

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from trax.worker.recorded_run import RemoteExecutor
     from trax.worker.results import FollowUps
 
-
+logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
@@ -142,8 +142,6 @@ def hide_in_outcome(outcome: Outcome[T], secret_words: frozenset[str]) -> Outcom
         case _:
             return outcome
 
-
-logger = logging.getLogger(__name__)
 
 RUN_FIELDS: Final = (
     "metadata_id",

@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     from trax.worker.parts import Parts
     from trax.worker.worker import Worker
 
-
 logger = logging.getLogger(__name__)
-
 T = TypeVar("T")
 
 _random: Final = Random()  # noqa: S311 - for jitter; its own instance, since a train may call random.seed
@@ -34,7 +32,6 @@ _random: Final = Random()  # noqa: S311 - for jitter; its own instance, since a 
 JITTER: Final = 0.2
 
 PAUSES: Final = (0.5, 1.0, 2.0, 5.0)
-
 """Seconds to wait after failed turns, if the poll is not sooner."""
 
 
@@ -176,7 +173,6 @@ async def run_in_loop(event_loop: asyncio.AbstractEventLoop, coroutine: Coroutin
 
 
 YOUNG_THRESHOLD: Final = 10_000
-
 """New objects before the young generation is collected; Python's default is 700."""
 
 

@@ -19,11 +19,8 @@ from trax.train import Cancelled, Done, Failed, Interrupted, Outcome, Registry, 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-
 logger = logging.getLogger(__name__)
-
 RequestHandlers: TypeAlias = Mapping[str, Callable[..., Any]]
-
 """The worker's functions for requests of a run, by name."""
 
 

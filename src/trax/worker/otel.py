@@ -46,9 +46,7 @@ if TYPE_CHECKING:
     from trax.worker.pool import Load
     from trax.worker.worker import Worker
 
-
 logger = logging.getLogger(__name__)
-
 P = ParamSpec("P")
 
 T = TypeVar("T")
@@ -230,7 +228,6 @@ GAUGES: Final = (
 METRICS: Final = (*COUNTERS, *HISTOGRAMS, *GAUGES)
 
 SECONDS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600)
-
 """Where the buckets of a histogram end, unless a view says otherwise: from a millisecond to an hour."""
 
 

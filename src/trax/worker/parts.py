@@ -42,9 +42,7 @@ if TYPE_CHECKING:
     from trax.worker.otel import Instruments
     from trax.worker.worker import Worker
 
-
 logger = logging.getLogger(__name__)
-
 BUCKET_BOUNDS: Final = (
     0.005,
     0.01,
@@ -62,7 +60,6 @@ BUCKET_BOUNDS: Final = (
     300.0,
     1800.0,
 )
-
 """Upper bounds of the buckets, in seconds; one more bucket has the rest."""
 
 SLOTS: Final = 100
@@ -72,7 +69,6 @@ THREAD_SLOTS: Final = 32
 COUNT_AT: Final = 1_000
 """How many ended runs are counted at once."""
 MOST_REMEMBERED: Final = 10_000
-
 """How many manifest and reason pairs are remembered, so that each is logged once."""
 
 

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
     from contextvars import Context
 
-
 logger = logging.getLogger(__name__)
-
 STOP_WARNING_SECONDS = 5.0
 """How long a run may take to stop before a warning is logged."""
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from trax.worker.parts import Parts
     from trax.worker.run_log import FinalBatch
 
-
+logger = logging.getLogger(__name__)
 Out = TypeVar("Out")
 
 
@@ -71,8 +71,6 @@ async def run_on(remote: Remote, parts: Parts, train: Train[Any, Out], value: An
         token = parent.cancellation if parent else Cancellation()
         return result_of(await remote.run(train, text, parent.metadata_id if parent else None, token))
 
-
-logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 

@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from trax.worker.active_run import RunProgress
     from trax.worker.capture import CapturedLine
 
-
 logger = logging.getLogger(__name__)
-
 WRITE_SECONDS: Final = 0.5
 
 CLOSE_SECONDS: Final = 5

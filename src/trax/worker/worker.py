@@ -36,17 +36,13 @@ if TYPE_CHECKING:
     from trax.worker.recorded_run import RemoteExecutor
     from trax.worker.results import WriteResults
 
-
 logger = logging.getLogger(__name__)
-
 SECOND: Final = timedelta(seconds=1)
 
 FLUSH_PAUSES: Final = (0.2, 0.5, 1.0, 2.0)
-
 """Pauses between attempts to write the last results at shutdown."""
 
 INTERRUPT_SECONDS: Final = 5.0
-
 """How long an interrupted run may clean up. After that its thread is abandoned."""
 
 

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 
 LATE_SECONDS: Final = 60
-
 """A run this late counts as missed in Trax, unless misfire_threshold is set."""
 
 GENERAL_REMARKS: Final = (
@@ -160,7 +159,6 @@ def _rebuild_trigger(trigger: ApschedulerTrigger) -> Any:
 LONGEST: Final = 1 << 20
 
 DEPTH: Final = 4
-
 """How deep a zone name is searched in a stub: a pickle may contain itself."""
 
 PLAIN: Final = {"date": dt.date, "time": dt.time, "timedelta": dt.timedelta, "timezone": dt.timezone}

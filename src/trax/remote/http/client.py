@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 
 RETRY_STATUSES: Final = frozenset({429, 502, 503, 504})
-
 """Statuses of a busy endpoint, or of a proxy that cannot reach it."""
 
 JITTER: Final = 0.25
@@ -40,7 +39,6 @@ JITTER: Final = 0.25
 BODY_EXCERPT_CHARS: Final = 2000
 
 GATEWAY_ERRORS: Final = frozenset({502, 504})
-
 """Statuses of a gateway that may or may not have forwarded the call."""
 
 UNSIGNED: Final = "not signed by the endpoint (sent by a proxy, other secret, or clocks differ)"

@@ -37,9 +37,7 @@ if TYPE_CHECKING:
     from trax.train import Outcome, Train
     from trax.worker.parts import Parts
 
-
 logger = logging.getLogger(__name__)
-
 MOST_BODY_BYTES: Final = 1_048_576
 
 BODY_TIMEOUT: Final = timedelta(seconds=30)

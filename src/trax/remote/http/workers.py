@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from trax.worker.messages import RequestHandlers
 
 logger = logging.getLogger(__name__)
-
 MODES: Final = ("database", "response")
 
 

@@ -27,16 +27,12 @@ if TYPE_CHECKING:
 
     from trax.engine.submitter import Submission, SubmissionResult
 
-
+logger = logging.getLogger(__name__)
 LEAVE_SECONDS: Final = 5
 
 PROGRAM: Final = "trax.remote.ray.driver"
 
-
-logger = logging.getLogger(__name__)
-
 CALL_TIMEOUT: Final = timedelta(seconds=60)
-
 """The timeout of a call. The first one loads Ray and connects to the cluster."""
 
 CONNECT_SECONDS: Final = 2

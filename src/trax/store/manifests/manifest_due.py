@@ -55,7 +55,6 @@ SCHEDULE_COLUMNS: Final = (
     "misfire_threshold_seconds",
     "misfire_limit",
 )
-
 """The columns of the schedule; many manifests have the same values."""
 
 TIMING_COLUMNS: Final = (
@@ -67,20 +66,17 @@ TIMING_COLUMNS: Final = (
     "next_scheduled_run",
     "plan_after",
 )
-
 """The columns of a timing that differ between manifests."""
 
 _schedule_values, _timing_values = attrgetter(*SCHEDULE_COLUMNS), attrgetter(*TIMING_COLUMNS)
 
 
 MAX_DUE: Final = 10_000
-
 """How many due manifests one cycle reads; more are handled oldest first in the next cycles."""
 
 STATE_COLUMNS: Final = tuple(
     name for name in ManifestState._fields if name not in ("timing", "retry", "parent")
 )
-
 """The fields of a manifest's state that are columns as they are; `timing`, `retry` and `parent` are built."""
 
 SCHEDULE_SLICE: Final = slice(len(STATE_COLUMNS), len(STATE_COLUMNS) + len(SCHEDULE_COLUMNS))

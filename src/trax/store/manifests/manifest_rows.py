@@ -251,11 +251,9 @@ def _format_schedule(row: Row[Any]) -> str | None:
 
 
 WINDOW: Final = 20_000
-
 """How many manifests the search for one page reads."""
 
 NAMES_WINDOW: Final = 100_000
-
 """How many, if only external ids are compared: the index has those."""
 
 

@@ -42,7 +42,6 @@ WITHIN: Final = {
 SHOWN_LINES: Final = 50
 
 SHOWN_CHARACTERS: Final = 6_000
-
 """Maximum total length of the log lines shown."""
 
 SHOWN_CHILDREN: Final = 20

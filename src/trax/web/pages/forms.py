@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from trax.errors import FieldError
 
-
-if TYPE_CHECKING:
     Schema = Mapping[str, Any]
+    FieldTexts = Mapping[str, str]
+    """The text of each field, by path."""
 
 DEEPEST: Final = 6
 """Maximum depth, since types may be recursive; deeper values are edited as JSON."""
@@ -182,10 +182,6 @@ def _bounds(schema: Schema) -> str:
     }
     return ", ".join(text.format(schema[word]) for word, text in words.items() if word in schema)
 
-
-if TYPE_CHECKING:
-    FieldTexts = Mapping[str, str]
-    """The text of each field, by path."""
 
 YES: Final = "yes"
 MAX_ITEMS: Final = 100

@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from trax.web.context import Form
     from trax.web.problems import Problem
 
-
-router = APIRouter()
 logger = logging.getLogger(__name__)
+router = APIRouter()
 LONGEST_PASSWORD: Final = 1000
 EVERYWHERE: Final = "everywhere"
 LINK_USED: Final = "This link has already been used or has expired."

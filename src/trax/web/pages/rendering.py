@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 
 LIVE: Final = "x-trax-live"
-
 """Header of live refreshes, which do not consume one-time messages."""
 
 
@@ -185,7 +184,6 @@ def _version(name: str) -> str:
 PREFERENCES_COOKIE: Final = "trax_preferences"
 
 BLOCKS: Final = ("tiles", "throughput", "states", "durations", "failing", "blocks")
-
 """The blocks of the home page."""
 
 DEFAULT_PACE: Final = 3

@@ -84,6 +84,15 @@ def format_duration(duration: timedelta | float, *, units: int | None = None) ->
     return " ".join(text for text in shown if not text.startswith("0 ")) or texts[-1]
 
 
+def format_distance(moment: datetime, now: datetime, *, units: int = 2) -> str:
+    """`5 min ago`, `in 2 h 30 min`, `now`."""
+    seconds = int(abs(now - moment).total_seconds())
+    if not seconds:
+        return "now"
+    text = format_duration(seconds, units=units)
+    return f"{text} ago" if moment < now else f"in {text}"
+
+
 def _shorten(number: float, *, exact: bool) -> str:
     """A number below 1000 with at most one decimal, or exactly; a positive one never becomes 0."""
     if exact:

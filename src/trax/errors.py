@@ -353,6 +353,16 @@ def join_problems(problems: Sequence[str], count: int | None = None) -> str:
     return "; ".join(problems[:MAX_PROBLEMS]) + (f"; and {more:,} more" if more > 0 else "")
 
 
+def count_noun(count: int, noun: str, plural: str | None = None) -> str:
+    """`1 job`, `1,200 jobs`, `2 entries`."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def count_times(count: int) -> str:
+    """`once`, `3 times`."""
+    return "once" if count == 1 else f"{count:,} times"
+
+
 def format_value(value: Any) -> str:
     """A value for a message: its repr, without secrets, cut to a readable length; a duration as text."""
     from trax.clock import format_duration

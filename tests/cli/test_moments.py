@@ -4,7 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from trax.cli.output import moment, relative
+from trax.cli.output import moment
+from trax.clock import format_distance
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 
@@ -20,4 +21,4 @@ def test_a_moment_is_exact_and_relative() -> None:
     [(0.4, "now"), (40, "in 40 s"), (-3600, "1 h ago"), (-3725, "1 h 2 min ago"), (86400 + 59, "in 1 day")],
 )
 def test_the_distance_is_told_in_two_units_at_most(seconds: float, said: str) -> None:
-    assert relative(NOON + timedelta(seconds=seconds), NOON) == said
+    assert format_distance(NOON + timedelta(seconds=seconds), NOON) == said

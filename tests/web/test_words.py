@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trax.clock import format_distance
 from trax.errors import TraxError
 from trax.records.schedule import Calendar, DateRange, Dates, DaysOfWeek, Exclusion, TimeWindow
 from trax.settings import Settings
@@ -52,7 +53,7 @@ def test_a_length_of_time_is_short_and_precise_enough(seconds: float | None, sai
     ],
 )
 def test_a_moment_is_told_by_how_far_it_is(apart: timedelta, said: str) -> None:
-    assert formats.ago(NOON + apart, NOON) == said
+    assert format_distance(NOON + apart, NOON, units=1) == said
 
 
 @pytest.mark.parametrize(

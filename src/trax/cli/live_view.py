@@ -15,7 +15,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from trax.cli.output import relative, single_line
+from trax.cli.output import single_line
+from trax.clock import format_distance
 from trax.errors import StoreError
 from trax.records.listing import COUNT_LIMIT
 from trax.records.status import problems
@@ -60,7 +61,7 @@ def _rows(live_view: LiveView) -> Iterator[tuple[str, Text]]:
     yield "dead letters", _dead_letters(status)
     if live_view.last_failure is not None:
         failure = live_view.last_failure
-        what = f"run {failure.metadata_id} of {failure.train}, {relative(failure.at, status.now)}"
+        what = f"run {failure.metadata_id} of {failure.train}, {format_distance(failure.at, status.now)}"
         yield (
             "last failure",
             Text(single_line(f"{what}: {failure.reason}"), no_wrap=True, overflow="ellipsis"),
@@ -99,7 +100,7 @@ def _next(live_view: LiveView) -> Text:
         return Text("no manifest is due", style=QUIET)
     return Text(
         ", ".join(
-            f"{single_line(due.manifest)} {relative(due.at, live_view.status.now)}"
+            f"{single_line(due.manifest)} {format_distance(due.at, live_view.status.now)}"
             for due in live_view.next_due
         )
     )

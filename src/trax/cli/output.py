@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 
-from trax.clock import format_duration, utc_now
+from trax.clock import format_distance, format_duration, utc_now
 from trax.escapes import visible_json, visible_text
 
 if TYPE_CHECKING:
@@ -20,15 +20,7 @@ if TYPE_CHECKING:
 def moment(value: datetime, now: datetime) -> str:
     """`2027-03-01 12:00:00Z (5 min ago)`."""
     exact = f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
-    return f"{exact} ({relative(value, now)})"
-
-
-def relative(value: datetime, now: datetime) -> str:
-    distance = abs(now - value)
-    if distance < timedelta(seconds=1):
-        return "now"
-    text = format_duration(distance, units=2)
-    return f"{text} ago" if value < now else f"in {text}"
+    return f"{exact} ({format_distance(value, now)})"
 
 
 BLANKS: Final = re.compile(r"[ \t\r\n]+")
@@ -132,4 +124,4 @@ def single_line(value: Any) -> str:
 
 def table_cell(value: Any) -> str:
     """A value as a table cell: a moment is shown relative to now, to save space."""
-    return relative(value, utc_now()) if isinstance(value, datetime) else single_line(value)
+    return format_distance(value, utc_now()) if isinstance(value, datetime) else single_line(value)

@@ -15,7 +15,7 @@ from rich.progress import Progress
 
 from trax.cli.live_view import read_live_view, show_view
 from trax.clock import format_duration
-from trax.errors import StoreError, import_extra
+from trax.errors import StoreError, count_noun, import_extra
 from trax.escapes import visible_text
 from trax.server.roles import ProcessRole, ServerObserver
 from trax.store.url import file_of
@@ -232,10 +232,6 @@ def stop_message(running_trains: Sequence[str], timeout_seconds: float) -> str:
         f"stopping: waiting up to {format_duration(timeout_seconds)} for {runs} to end ({trains}); "
         "Ctrl-C again interrupts them and returns them to the queue"
     )
-
-
-def count_noun(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 class SeedProgressBar:

@@ -20,7 +20,7 @@ from trax.cli.options import AppName  # noqa: TC001 - cyclopts reads it
 from trax.cli.output import as_mapping, say, show_json, show_rows
 from trax.cli.settings import parse_assignment
 from trax.clock import DURATION_FORMS, format_duration, parse_duration
-from trax.errors import TraxError, format_value
+from trax.errors import TraxError, count_noun, format_value
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
@@ -292,7 +292,7 @@ def _change(cells: Sequence[str]) -> str:
 
 def _show_head(forecast: Forecast) -> None:
     length, step = format_duration(forecast.end - forecast.start), format_duration(forecast.resolution)
-    servers = "1 server" if forecast.servers == 1 else f"{forecast.servers} servers"
+    servers = count_noun(forecast.servers, "server")
     say(
         f"Simulated {length} from {forecast.start:%Y-%m-%d %H:%M} UTC with seed {forecast.seed}: "
         f"{len(forecast.runs):,} runs on {servers} with {forecast.slots} slots each; "

@@ -22,13 +22,13 @@ from trax.cli.operators import (
 from trax.cli.output import (
     as_mapping,
     moment,
-    relative,
     say,
     show_json,
     show_one,
     show_rows,
     single_line,
 )
+from trax.clock import format_distance
 from trax.records.listing import COUNT_LIMIT
 from trax.records.status import Status, problems
 
@@ -107,7 +107,7 @@ def _show(current: Status) -> None:
                 each.host,
                 str(each.pid),
                 str(each.concurrency),
-                relative(each.heartbeat_at, current.now),
+                format_distance(each.heartbeat_at, current.now),
             ]
             for each in current.workers
         ],

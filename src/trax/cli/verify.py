@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from trax.cli.operators import AsJson, DatabaseUrl, Since, Until, require_database
 from trax.cli.output import as_mapping, say, show_json, show_rows
+from trax.errors import count_noun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -85,7 +86,7 @@ def _show(found: Verification) -> None:
         f"{found.log_lines} log lines"
     )
     count = sum(found.counts.values())
-    verdict = "clean" if found.is_clean else f"{count} finding{'' if count == 1 else 's'}"
+    verdict = "clean" if found.is_clean else count_noun(count, "finding")
     say(f"{verdict}: {read} read")
 
 

@@ -7,6 +7,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from trax.engine.retry import default_policy, jitter
+from trax.errors import count_times
 from trax.events import Topic
 from trax.records.manifest import RetryPolicy, should_give_up
 from trax.records.result import ResultKind
@@ -163,7 +164,7 @@ def _log_dead_letter(entry: Any, result: RunResult) -> None:
 
 def _dead_letter_row(entry: Any, result: RunResult, max_retries: int | None) -> dict[str, Any]:
     """A dead letter for the entry: it failed `max_retries` times, or (None) a retry would not help."""
-    times = "once" if entry.attempt == 1 else f"{entry.attempt} times"
+    times = count_times(entry.attempt)
     given_up = f"failed {times}; it is not retried after {result.error}"
     failed = f"failed {times}, the last time with {result.error}; max_retries is {max_retries}"
     return dead_letters.build_from_entry(

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from trax.engine.seed import parents_outside
-from trax.errors import DefinitionError, InvalidInput, UnknownTrain
+from trax.errors import DefinitionError, InvalidInput, UnknownTrain, count_noun
 from trax.records.schedule import Cron
 from trax.schedule.cron import next_occurrence
 from trax.schedule.exclusions import first_allowed
@@ -105,7 +105,7 @@ class UnreadableInputs:
     example: str
 
     def __str__(self) -> str:
-        inputs = "1 queued input" if self.count == 1 else f"{self.count} queued inputs"
+        inputs = count_noun(self.count, "queued input")
         return f"train {self.train!r}: {inputs} cannot be decoded: {'; '.join(self.fields)} ({self.example})"
 
 

@@ -13,7 +13,7 @@ from trax.engine.retry import rules_of
 from trax.engine.routing import Routing, WorkerFleet, add_fleet_routes, load_fleet
 from trax.engine.submitter import LOCAL
 from trax.engine.trigger import HOW_TO_RESTORE, manifest_not_found
-from trax.errors import NotFound
+from trax.errors import NotFound, count_times
 from trax.records.manifest import ManifestState, ToDeadLetter, ToDefer, ToEnqueue, ToRest, ToWait
 from trax.records.states import Origin, QueueStatus, State
 from trax.records.status import Reason
@@ -281,7 +281,7 @@ def _delay_reason(context: WhyContext, entry: WorkQueueEntry, attempt: int, mome
     after = f" after {failure}" if failure else ""
     last = f", last with {failure}" if failure else ""
     if entry.dispatch_attempts and attempt == 1:
-        times = "once" if entry.dispatch_attempts == 1 else f"{entry.dispatch_attempts} times"
+        times = count_times(entry.dispatch_attempts)
         text = f"the hand-over failed {times}{last}; next attempt at {format_time(moment)}"
         return Reason("hand_over_failed", text, moment, (entry.id,))
     if entry.origin is Origin.RETRY or attempt > 1:

@@ -25,7 +25,7 @@ from trax.engine.submitter import (
     timeout_of,
     validate_results,
 )
-from trax.errors import SecretUnreadable
+from trax.errors import SecretUnreadable, count_times
 from trax.events import Topic
 from trax.store import dead_letters
 from trax.store.announce import announce
@@ -369,8 +369,7 @@ def _give_up(
 
 
 def _reason(attempts: int, error: str) -> str:
-    times = "once" if attempts == 1 else f"{attempts} times"
-    return f"its hand-over failed {times}; the last error was {error}; it never ran"
+    return f"its hand-over failed {count_times(attempts)}; the last error was {error}; it never ran"
 
 
 async def withdraw(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from cronsim import CronSim, CronSimError
 
 from trax.bounds import is_integer
-from trax.errors import DefinitionError, InvalidArgument, did_you_mean, format_value
+from trax.errors import DefinitionError, InvalidArgument, count_noun, did_you_mean, format_value
 from trax.records.schedule import Cron
 from trax.schedule.every import variance_seconds
 from trax.schedule.zones import end_of_gap, moments_of, repeat_around, wall_at, zone_named
@@ -231,7 +231,7 @@ def parse_expression(text: str) -> Expression:
 
 def _field_count_message(count: int) -> str:
     fields = "minute hour day-of-month month day-of-week"
-    found = f"{count} field{'' if count == 1 else 's'} found"
+    found = f"{count_noun(count, 'field')} found"
     return f"{found}; expected 5 ({fields}), 6 (second first), or one of {', '.join(ALIASES)}"
 
 

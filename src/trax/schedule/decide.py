@@ -7,7 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING, Literal, NamedTuple, assert_never
 
 from trax.bounds import LARGEST_COUNT, PRIORITY_MAX
-from trax.errors import DefinitionError
+from trax.errors import DefinitionError, count_times
 from trax.records.manifest import (
     Decision,
     ManifestState,
@@ -122,7 +122,7 @@ def _dead_letter_reason(manifest: ManifestState, rules: Rules) -> str:
     if manifest.gave_up_reason and not failures:
         return manifest.gave_up_reason  # it never ran: no worker claimed it
     period = "in a row" if rules.failure_counting == "consecutive" else "since the last intervention"
-    times = "once" if failures == 1 else f"{failures} times {period}"
+    times = count_times(failures) + (f" {period}" if failures != 1 else "")
     limit = "it is retired" if manifest.is_retired else f"max_retries is {manifest.max_retries}"
     return f"failed {times}; {manifest.gave_up_reason or limit}"
 

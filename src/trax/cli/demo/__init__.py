@@ -18,7 +18,7 @@ from trax.bounds import LONGEST_SECONDS
 from trax.cli.operators import parse_delay
 from trax.cli.options import LOOPBACK, PORT_RANGE, InsecureLocal
 from trax.clock import format_duration, utc_now
-from trax.errors import TraxError
+from trax.errors import TraxError, count_noun
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -115,7 +115,6 @@ async def _demonstrate(
 
 def _conclude(console: Console, made: Company, found: Records, file: Path) -> None:
     from trax.cli.demo.report import dead_letter_steps, summary, table
-    from trax.cli.serve import count_noun
 
     length = format_duration(found.until - found.since, units=2)
     console.print(f"\nResults of {length}; waited and took are medians:\n")

@@ -16,6 +16,7 @@ from rich.table import Table
 from trax import DeadLetter, Metadata, WorkQueueEntry
 from trax.cli.demo.company import EMAILS, EMAILS_AT_ONCE, LETTERS, OUTAGE
 from trax.cli.output import single_line
+from trax.errors import count_noun
 from trax.records.states import State
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def summary(records: Records, company: Company) -> Iterator[str]:
     yield from _priority_sentence(records)
     yield from _exclusion_sentence(records, company)
     if records.waiting:
-        entries = "1 entry is" if records.waiting == 1 else f"{records.waiting} entries are"
+        entries = count_noun(records.waiting, "entry is", "entries are")
         yield f"{entries} still queued; the next `trax demo` continues with them."
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from trax.cli.demo.report import Records
 from trax.cli.live_view import read_live_view
 from trax.cli.output import say
-from trax.cli.serve import count_noun
+from trax.errors import count_noun
 from trax.records.states import DeadLetterStatus
 
 if TYPE_CHECKING:

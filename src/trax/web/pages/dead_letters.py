@@ -8,11 +8,11 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from trax.errors import NotFound, TraxError
+from trax.errors import NotFound, TraxError, count_noun
 from trax.records.listing import RecordPage
 from trax.records.states import DeadLetterStatus, State
 from trax.web.context import context_of, request_form
-from trax.web.pages.formats import many, whole_number
+from trax.web.pages.formats import whole_number
 from trax.web.pages.listing import by_id, query_choice, query_number, query_text
 from trax.web.pages.rendering import Message, row_ids, run_action, show
 
@@ -94,7 +94,8 @@ def _question(form: Form) -> str | None:
     if form.get("fingerprint") and form.get("action") == "requeue" and not is_trial:
         return "All dead letters of this kind will be requeued."
     if row_ids(form) and form.get("action") == "requeue":
-        return f"{many(len(row_ids(form)), 'dead letter')} will be requeued, if still awaiting intervention."
+        letters = count_noun(len(row_ids(form)), "dead letter")
+        return f"{letters} will be requeued, if still awaiting intervention."
     return None
 
 
@@ -130,13 +131,13 @@ def _require_note(note: str | None) -> str:
 def _requeue_message(count: int) -> Message:
     if not count:
         return Message("Nothing was requeued: already resolved.", is_good=False)
-    return Message(f"{many(count, 'dead letter')} requeued", path="/queue")
+    return Message(f"{count_noun(count, 'dead letter')} requeued", path="/queue")
 
 
 def _acknowledge_message(count: int) -> Message:
     if not count:
         return Message("Nothing was acknowledged: already resolved.", is_good=False)
-    return Message(f"{many(count, 'dead letter')} acknowledged")
+    return Message(f"{count_noun(count, 'dead letter')} acknowledged")
 
 
 async def _last_failure(request: Request, letter: DeadLetter) -> Metadata | None:

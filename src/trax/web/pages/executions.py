@@ -12,13 +12,13 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
-from trax.errors import TraxError
+from trax.errors import TraxError, count_noun
 from trax.records.metadata import ADMINISTRATIVE_PREFIX
 from trax.records.states import ACTIVE, LogLevel, State
 from trax.web.api.trains import rerun
 from trax.web.charts import Stretch, stretches
 from trax.web.context import context_of, request_form
-from trax.web.pages.formats import many, plain, span
+from trax.web.pages.formats import plain, span
 from trax.web.pages.listing import ROWS, load_newest, newest_first, query_choice, query_number, query_text
 from trax.web.pages.rendering import Message, Preferences, current_time, row_ids, run_action, show
 
@@ -74,7 +74,7 @@ async def executions(request: Request) -> Response:
 @router.post("/executions")
 async def change_executions(request: Request) -> Response:
     ids = row_ids(request_form(request))
-    question = f"{many(len(ids), 'execution')} will be cancelled, if not already ended."
+    question = f"{count_noun(len(ids), 'execution')} will be cancelled, if not already ended."
     return await run_action(request, lambda: _cancel(request, ids), question=question)
 
 
@@ -124,7 +124,7 @@ async def _cancel(request: Request, ids: Sequence[int]) -> Message:
     stopped = await context_of(request).app.executions.cancel(ids)
     skipped = len(set(ids)) - len(stopped)
     tail = f"; {skipped} skipped: already ended" if skipped else ""
-    text = f"Cancellation requested for {many(len(stopped), 'execution')}{tail}"
+    text = f"Cancellation requested for {count_noun(len(stopped), 'execution')}{tail}"
     return Message(text, is_good=bool(stopped))
 
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 
 NO_VALUE: Final = "\N{EN DASH}"
-MOMENT: Final = timedelta(seconds=1)
 BRIEF: Final = 120
 HEAD: Final = 500
 TAIL: Final = 3_000
@@ -30,17 +29,6 @@ TAIL: Final = 3_000
 def span(length: timedelta | float | None) -> str:
     """A measured duration, short enough for a table: `2 h 5 min`, `1.4 s`, `12 ms`."""
     return NO_VALUE if length is None else format_duration(length, units=2)
-
-
-def ago(moment: datetime | None, now: datetime) -> str:
-    """`5 min ago`, `in 2 h`: only the largest unit, since it is updated live."""
-    if moment is None:
-        return NO_VALUE
-    apart = abs(now - moment)
-    if apart < MOMENT:
-        return "now"
-    text = format_duration(int(apart.total_seconds()), units=1)
-    return f"{text} ago" if moment < now else f"in {text}"
 
 
 def exact(moment: datetime | None) -> str:
@@ -67,10 +55,6 @@ def share(part: float | None) -> str:
         return NO_VALUE
     percent = min(part * 100, 99.9) if part < 1 else 100.0
     return f"{percent:.1f} %".replace(".0 %", " %")
-
-
-def many(count: int, noun: str, plural: str | None = None) -> str:
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
 def failure_limit(max_retries: int) -> str:

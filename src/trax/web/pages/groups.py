@@ -9,12 +9,12 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from trax.errors import TraxError
+from trax.errors import TraxError, count_noun
 from trax.schedule.declaration import UNSET
 from trax.web.charts import Node
 from trax.web.charts import graph as draw_graph
 from trax.web.context import context_of, link, request_form
-from trax.web.pages.formats import many, whole_number
+from trax.web.pages.formats import whole_number
 from trax.web.pages.listing import ROWS, from_start, query_text
 from trax.web.pages.rendering import Message, run_action, show
 
@@ -126,7 +126,7 @@ async def _save_limits(request: Request, form: Form, name: str) -> Message:
     limit_text = (
         "no limit"
         if changed.max_active_jobs is None
-        else f"at most {many(changed.max_active_jobs, 'active job')}"
+        else f"at most {count_noun(changed.max_active_jobs, 'active job')}"
     )
     return Message(f"{name}: {limit_text}, priority {changed.priority}")
 
@@ -149,7 +149,7 @@ async def _apply_action(request: Request, form: Form, names: Sequence[str]) -> M
     results = [await verb(name) for name in names]
     tail = ""
     if action == "trigger":
-        tail = f" ({many(sum(results), 'entry', 'entries')})"
+        tail = f" ({count_noun(sum(results), 'entry', 'entries')})"
     elif action == "cancel":
-        tail = f" ({many(sum(results), 'execution')})"
-    return Message(f"{many(len(results), 'group')} {outcome}{tail}")
+        tail = f" ({count_noun(sum(results), 'execution')})"
+    return Message(f"{count_noun(len(results), 'group')} {outcome}{tail}")

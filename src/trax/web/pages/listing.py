@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from trax.errors import count_noun
 from trax.records.listing import Count
 from trax.web.context import link, path_of
-from trax.web.pages.formats import many, parse_whole
+from trax.web.pages.formats import parse_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -34,7 +35,7 @@ class Listing:
     complete: bool = True
 
     def summary(self, noun: str, plural: str | None = None) -> str:
-        text = many(len(self.rows), noun, plural)
+        text = count_noun(len(self.rows), noun, plural)
         if not self.complete:
             return f"{text} found; only the newest records were searched"
         if self.count is None or self.count.number <= len(self.rows):

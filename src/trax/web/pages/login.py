@@ -9,11 +9,11 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from trax.errors import TraxError
+from trax.errors import TraxError, count_noun
 from trax.web.access import Means, TooManyChecks
 from trax.web.api.sessions import sessions_for
 from trax.web.context import context_of, csrf_token, link, request_form, safe_next, visitor_of
-from trax.web.pages.formats import many, whole_number
+from trax.web.pages.formats import whole_number
 from trax.web.pages.listing import ROWS, by_id, query_number, query_text
 from trax.web.pages.rendering import Message, run_action, show, show_plain
 from trax.web.problems import Refusal, problem
@@ -174,4 +174,4 @@ async def _end(request: Request, form: Form) -> Message:
             ids = await app.sessions.end_all(user=form.get("user") or None)
         case other:
             raise TraxError(f"unknown action {other!r}; expected end or end_all")
-    return Message(f"Ended: {many(len(ids), 'session')}", is_good=bool(ids))
+    return Message(f"Ended: {count_noun(len(ids), 'session')}", is_good=bool(ids))

@@ -9,12 +9,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from trax.app.manifests import ManifestKeywords, timing_of
-from trax.errors import TraxError
+from trax.errors import TraxError, count_noun
 from trax.records.states import ScheduleType
 from trax.schedule.preview import explain, preview_runs
 from trax.web.charts import Node, graph
 from trax.web.context import context_of, link, request_form
-from trax.web.pages.formats import describe_exclusion, exact, many
+from trax.web.pages.formats import describe_exclusion, exact
 from trax.web.pages.listing import ROWS, by_name, query_choice, query_text
 from trax.web.pages.rendering import Message, run_action, show
 
@@ -143,9 +143,9 @@ async def _apply_action(request: Request, form: Form, external_ids: Sequence[str
     verb, outcome = verbs[action]
     results = [await verb(each) for each in external_ids]
     is_queued = action == "trigger" and len(results) == 1
-    tail = f" ({many(sum(results), 'execution')})" if action == "cancel" else ""
+    tail = f" ({count_noun(sum(results), 'execution')})" if action == "cancel" else ""
     return Message(
-        f"{many(len(results), 'manifest')} {outcome}{tail}",
+        f"{count_noun(len(results), 'manifest')} {outcome}{tail}",
         path=f"/queue/{results[0].id}" if is_queued else None,
     )
 

@@ -8,9 +8,9 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from trax.errors import count_noun
 from trax.records.states import Origin, QueueStatus
 from trax.web.context import context_of, request_form
-from trax.web.pages.formats import many
 from trax.web.pages.listing import load_newest, query_choice, query_text
 from trax.web.pages.rendering import Message, row_ids, run_action, show
 
@@ -46,7 +46,7 @@ async def queue(request: Request) -> Response:
 @router.post("/queue")
 async def change_queue(request: Request) -> Response:
     ids = row_ids(request_form(request))
-    question = f"{many(len(ids), 'entry', 'entries')} will be cancelled, if still queued."
+    question = f"{count_noun(len(ids), 'entry', 'entries')} will be cancelled, if still queued."
     return await run_action(request, lambda: _cancel(request, ids), question=question)
 
 
@@ -67,4 +67,4 @@ async def _cancel(request: Request, ids: Sequence[int]) -> Message:
     count = await context_of(request).app.work_queue.cancel(ids)
     skipped = len(set(ids)) - count
     tail = f"; {skipped} skipped: no longer queued" if skipped else ""
-    return Message(f"{many(count, 'entry', 'entries')} cancelled{tail}", is_good=count > 0)
+    return Message(f"{count_noun(count, 'entry', 'entries')} cancelled{tail}", is_good=count > 0)

@@ -17,8 +17,8 @@ from starlette.responses import HTMLResponse, RedirectResponse
 from starlette.staticfiles import StaticFiles
 
 from trax.bounds import load_json
-from trax.clock import utc_now
-from trax.errors import StoreError, TraxError
+from trax.clock import format_distance, utc_now
+from trax.errors import StoreError, TraxError, count_noun
 from trax.escapes import visible_text
 from trax.web import sessions
 from trax.web.context import context_of, csrf_token, current_url, link, request_form, safe_next, visitor_of
@@ -124,12 +124,12 @@ def _environment() -> Environment:
     )
     filters = cast("dict[str, Any]", environment.filters)
     filters.update(
-        ago=formats.ago,
+        ago=partial(format_distance, units=1),
         json_pieces=json_pieces,
         exact=formats.exact,
         excerpt=formats.excerpt,
         iso=formats.iso,
-        many=formats.many,
+        count_noun=count_noun,
         failure_limit=formats.failure_limit,
         plain=formats.plain,
         sentence=formats.sentence,

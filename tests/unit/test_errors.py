@@ -63,3 +63,20 @@ def test_a_duration_in_a_message_is_written_as_everywhere() -> None:
 def test_a_word_that_is_nearly_right_is_suggested() -> None:
     assert errors.did_you_mean("gret", ["greet", "load"]) == "; did you mean 'greet'?"
     assert errors.did_you_mean("zzz", ["greet"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("count", "noun", "plural", "expected"),
+    [
+        (1, "job", None, "1 job"),
+        (0, "job", None, "0 jobs"),
+        (1200, "job", None, "1,200 jobs"),
+        (2, "entry", "entries", "2 entries"),
+    ],
+)
+def test_a_count_has_its_noun(count: int, noun: str, plural: str | None, expected: str) -> None:
+    assert errors.count_noun(count, noun, plural) == expected
+
+
+def test_a_count_of_times_begins_with_once() -> None:
+    assert [errors.count_times(count) for count in (1, 3, 1000)] == ["once", "3 times", "1,000 times"]

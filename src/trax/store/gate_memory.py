@@ -216,7 +216,7 @@ def next_queue_bound(
 def next_run_bound(
     marks: GateMarks, counts: Rows, oldest: Sequence[int] | None, previous: RunBound | None
 ) -> RunBound | None:
-    """The bound after a count; None: the next count must start anew.
+    """The bound after a count; None: the next count has no bound.
 
     `counts` of a count with a bound is empty only if nothing was counted; then the bound remains as it is.
     `oldest` are the oldest active runs in order, which only a count without a bound reads; None: not counted.

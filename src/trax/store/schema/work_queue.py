@@ -55,7 +55,7 @@ def work_queue(define: Definer) -> Table:
         Column("origin", ByteOrderText, nullable=False),
         Column("parked", ByteOrderText),
         Column("unique_key", ByteOrderText),
-        # The key that another job took over after this one ended; a re-run requests it again.
+        # The key that another job took over after this one ended; a rerun requests it again.
         Column("former_key", ByteOrderText),
         Column("retry", JsonText),
         Column("status", ByteOrderText, nullable=False),

@@ -58,6 +58,14 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """What a test printed or logged may hold half a surrogate pair, which no process can send to another."""
+    report = yield
+    report.sections = [(title, text.encode(errors="replace").decode()) for title, text in report.sections]
+    return report
+
+
 def pytest_xdist_auto_num_workers() -> int:
     """Twice as many as processors: a good part of the tests waits for other processes."""
     return (os.cpu_count() or 1) * 2

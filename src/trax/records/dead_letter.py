@@ -12,7 +12,7 @@ from trax.records.states import DeadLetterStatus
 
 FINGERPRINT_CHARACTERS: Final = 16
 
-MAX_REASON_CHARACTERS: Final = 2_000
+FINGERPRINT_INPUT_CHARACTERS: Final = 2_000
 """How much of a long message the fingerprint uses."""
 
 QUOTED: Final = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|`[^`\n]*`|«[^»\n]*»")
@@ -86,7 +86,7 @@ def fingerprint(train: str, exception: str | None, junction: str | None, reason:
 
 def normalise(reason: str) -> str:
     """Replace the parts of a message that differ from failure to failure: quoted text, ids, numbers."""
-    text = reason[:MAX_REASON_CHARACTERS]
+    text = reason[:FINGERPRINT_INPUT_CHARACTERS]
     for pattern, blank in ((QUOTED, "'…'"), (ID, "#"), (LONG_HEX, "#"), (NUMBER, "#"), (SPACE, " ")):
         text = pattern.sub(blank, text)
     return text.strip().casefold()

@@ -160,7 +160,7 @@ async def test_a_group_that_nobody_has_made_is_told(
         ).warn_about_missing_groups
     )
 
-    assert "accepts runs of group 'pies', which does not exist yet" in caplog.text
+    assert "group 'pies' does not exist yet" in caplog.text
 
 
 @pytest.mark.parametrize(

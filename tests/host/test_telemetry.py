@@ -370,7 +370,7 @@ async def test_a_listener_that_breaks_affects_no_run(
 
     assert (await entry.wait()).output == "Hello, Ada"
     assert await h.app.run(train, "Bob") == "Hello, Bob"
-    assert "telemetry failed; runs are not affected" in caplog.text
+    assert "reader failed; runs are not affected" in caplog.text
 
 
 PROGRAM = """

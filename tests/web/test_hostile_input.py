@@ -316,7 +316,7 @@ async def test_markup_in_any_stored_text_is_escaped_on_every_page(url: str) -> N
     async with web_app(url, app=app) as room:
         await app.queue(train, MARKUP + "!")
         await room.harness.run_until_idle()
-        await room.harness.cycle("notebook")
+        await room.harness.cycle("run_log")
         await app.queue(train, MARKUP, unique=MARKUP, delay=timedelta(hours=1))
         reason = {b"X-Reason": MARKUP.encode()}
         note = {"ids": [1], "note": MARKUP}

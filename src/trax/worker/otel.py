@@ -60,7 +60,7 @@ def log_errors(function: Callable[P, T]) -> Callable[P, T | None]:
         try:
             return function(*args, **kwargs)
         except Exception:
-            logger.exception("telemetry: it failed; runs are not affected")
+            logger.exception("telemetry: a processor, exporter or reader failed; runs are not affected")
             return None
 
     return call

@@ -78,12 +78,13 @@ def _show(found: Verification) -> None:
     if len(found.groups) > SHOWN_GROUPS:
         say(f"… and {len(found.groups) - SHOWN_GROUPS} more groups; --json lists all")
     if found.keys.runs:
-        say(f"unique keys: {found.keys.runs} runs, at most {found.keys.most} of one key active together")
+        runs = count_noun(found.keys.runs, "run")
+        say(f"unique keys: {runs}, at most {found.keys.most} of one key active together")
     for line in _lines_of_findings(found):
         say(line)
     read = (
-        f"{found.runs} runs, {found.entries} entries, {found.dead_letters} dead letters and "
-        f"{found.log_lines} log lines"
+        f"{count_noun(found.runs, 'run')}, {count_noun(found.entries, 'entry', 'entries')}, "
+        f"{count_noun(found.dead_letters, 'dead letter')} and {count_noun(found.log_lines, 'log line')}"
     )
     count = sum(found.counts.values())
     verdict = "clean" if found.is_clean else count_noun(count, "finding")

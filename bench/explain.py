@@ -45,11 +45,10 @@ class Explained:
         return sum(_own_buffers(node) for node in self.nodes() if "Relation Name" in node)
 
     @property
-    def written_rows(self) -> int:
-        """How many rows it has inserted, updated or deleted."""
-        sources = (
-            each for node in self.nodes() if node["Node Type"] == "ModifyTable" for each in node["Plans"]
-        )
+    def changed_rows(self) -> int:
+        """How many rows it has inserted, updated, deleted, or locked to be updated next."""
+        changes = ("ModifyTable", "LockRows")
+        sources = (each for node in self.nodes() if node["Node Type"] in changes for each in node["Plans"])
         return sum(each["Actual Rows"] * each["Actual Loops"] for each in sources)
 
     def ways_into(self, table: str) -> set[str]:

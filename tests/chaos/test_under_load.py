@@ -30,7 +30,9 @@ ROLES = ("run", "run", "scheduler", "worker")
 SEED = 20
 KILLS = 5
 FAULT_SECONDS = LEASE_SECONDS + 1
-OUTAGE_SECONDS = 3 * LEASE_SECONDS
+STALL_SECONDS = 3 * LEASE_SECONDS
+OUTAGE_SECONDS = 60
+"""Far longer than any lease or timeout here."""
 
 
 class Site(NamedTuple):
@@ -120,7 +122,7 @@ def go_away(site: Site, load: Load) -> None:
 def forward_nothing(site: Site, load: Load) -> None:
     del load
     with site.proxy.stalled():
-        last(OUTAGE_SECONDS)
+        last(STALL_SECONDS)
 
 
 def lock_tables(site: Site, load: Load) -> None:
@@ -146,8 +148,8 @@ FAULTS = [
     Fault("somebody else has every connection", take_every_place, pauses_for=LEASE_SECONDS),
     Fault("processes stand still for longer than their lease", stand_still),
     Fault("the server is read-only", refuse_to_write, pauses_for=LEASE_SECONDS),
-    Fault("the server is away for longer than every lease", go_away, pauses_for=OUTAGE_SECONDS),
-    Fault("the network forwards nothing", forward_nothing, pauses_for=OUTAGE_SECONDS - 1),
+    Fault("the server is away for a minute", go_away, pauses_for=OUTAGE_SECONDS),
+    Fault("the network forwards nothing", forward_nothing, pauses_for=STALL_SECONDS - 1),
     Fault("an outsider locks one table after the other", lock_tables, pauses_for=FAULT_SECONDS - 1),
 ]
 

@@ -13,6 +13,7 @@ TraxError
 ├── RunCancelled             the run was cancelled: by an operator, a timeout, or itself
 │   ├── RunTimedOut          it exceeded its timeout (TimeoutError)
 │   └── Cancel               raised in a junction: end this run as cancelled
+├── UnexpectedCancellation   the task of a run was cancelled though nobody cancelled the run: a failure
 ├── RunInterrupted           the run had to stop before its end and should run again
 ├── DelayRequest             the run should run again after a delay
 │   ├── RetryAfter           raised in a junction: fail, and retry after this delay
@@ -85,6 +86,7 @@ __all__ = [
     "StoreError",
     "StoreUnavailable",
     "TraxError",
+    "UnexpectedCancellation",
     "UnknownSetting",
     "UnknownTrain",
     "WaitTimedOut",
@@ -192,6 +194,13 @@ class WiringError(TraxError):
 
 class RunCancelled(TraxError):
     """The run was cancelled: by an operator, a timeout, or itself."""
+
+
+class UnexpectedCancellation(TraxError):
+    """The task of a run was cancelled, or its code raised `CancelledError`, though nobody cancelled the run.
+
+    It counts as a failure, so that the run is retried: a stray `Task.cancel()` must not make work vanish.
+    """
 
 
 class RunTimedOut(RunCancelled, TimeoutError):

@@ -51,7 +51,9 @@ def test_what_runs_is_counted_by_train_the_busiest_first(store: Store, now: date
 
 def test_how_far_a_train_has_come_is_shown(store: Store, now: datetime) -> None:
     run = store.run(begun, "roast", now)
-    note = ProgressUpdate(metadata_id=run, current_junction=None, junction_started_at=None, progress=0.25)
+    note = ProgressUpdate(
+        metadata_id=run, started_at=now, current_junction=None, junction_started_at=None, progress=0.25
+    )
     store.run(run_log.write, [note])
 
     assert read(store, now).running == (RunningTrain("roast", 1, 0.25),)

@@ -29,6 +29,7 @@ def note(metadata_id: int, *told: float | str | None, now: datetime) -> Progress
     fraction, message = told or (None, None)
     return ProgressUpdate(
         metadata_id=metadata_id,
+        started_at=now,
         current_junction="load",
         junction_started_at=now,
         progress=fraction,  # pyright: ignore[reportArgumentType]

@@ -228,15 +228,17 @@ def dispatch_jobs(
     routing: Routing,
 ) -> DispatchResult:
     """Create runs for the selected entries, mark the entries dispatched, and commit."""
-    entries, claimed = selected.candidates, len(snapshot.claimed)
+    claimed = len(snapshot.claimed)
     routing = routing if queue_window.fleet is None else add_fleet_routes(routing, queue_window.fleet)
     admissions = build_admissions(
-        entries,
+        selected.candidates,
         routing,
         dispatch_input.claim_request,
         claimed=snapshot.claimed,
         groups=snapshot.accepted_group_ids,
+        slots_elsewhere=snapshot.slots_elsewhere if dispatch_input.needs_free_slot else None,
     )
+    entries = selected.candidates[: len(admissions)]
     admitted = admission.admit(connection, admissions, now=_admission_time(snapshot, entries))
     if dispatch_input.memory is not None:
         dispatched = {entry.id for entry in entries}
@@ -245,14 +247,20 @@ def dispatch_jobs(
         dispatch_input.memory.allow_quick(_quick_terms(dispatch_input, snapshot, settings, routing))
     next_delayed = snapshot.next_delayed_at
     leaves_some = queue_window.has_more or len(entries) < len(candidates.candidates)
-    is_full = (
+    is_full = len(entries) < len(selected.candidates) or (
         dispatch_input.claim_request is not None
-        and claimed + len(admitted.claimed) >= dispatch_input.claim_request.slots
+        and claimed + len(admitted.claimed) >= dispatch_input.claim_request.places
     )
+    group_priorities = {
+        run_id: entry.group_priority for run_id, entry in zip(admitted.metadata_ids, entries, strict=True)
+    }
+    admitted_here = [
+        run._replace(group_priority=group_priorities[run.metadata_id]) for run in admitted.claimed
+    ]
     return DispatchResult(
         metadata_ids=admitted.metadata_ids,
         entry_ids=[entry.id for entry in entries],
-        claimed=[*snapshot.claimed, *admitted.claimed],
+        claimed=[*snapshot.claimed, *admitted_here],
         is_limited=is_full or leaves_some,
         is_out_of_slots=is_full,
         run_again=queue_window.has_changed
@@ -367,7 +375,7 @@ class QuickDispatch(NamedTuple):
     """A dispatch cycle in one round trip. If it needs a decision, it requests a full cycle instead."""
 
     visit: BoundVisit
-    slots: int
+    request: ClaimRequest
     max_active_jobs: int | None
 
     @property
@@ -379,7 +387,7 @@ class QuickDispatch(NamedTuple):
         """The result of the committed cycle, from the rows of its last statement."""
         visit, limit = quick_gate.read_visit(self.visit, rows), self.max_active_jobs
         admitted = len(visit.claimed)
-        is_full = admitted >= self.slots
+        is_full = admitted >= self.request.places or (visit.has_more and admitted >= self.request.slots)
         is_at_limit = limit is not None and visit.active is not None and visit.active + admitted >= limit
         return DispatchResult(
             metadata_ids=[run.metadata_id for run in visit.claimed],
@@ -402,12 +410,12 @@ def bind_quick_dispatch(
 ) -> QuickDispatch | None:
     """A dispatch cycle in one round trip, if the last one has shown that it may be enough."""
     terms = None if memory is None else memory.quick_terms
-    if memory is None or terms is None or claim_request is None or not claim_request.slots:
+    if memory is None or terms is None or claim_request is None or not claim_request.places:
         return None
     if terms.max_active_jobs != settings.max_active_jobs:
         return None
     visit = quick_gate.bind_visit(terms, memory, claim_request, now=now)
-    return QuickDispatch(visit, claim_request.slots, terms.max_active_jobs)
+    return QuickDispatch(visit, claim_request, terms.max_active_jobs)
 
 
 def build_capacity(
@@ -432,15 +440,15 @@ def _read_limit(dispatch_input: DispatchInput) -> int:
     """How many entries to read: fewer for a worker with few free slots."""
     if dispatch_input.claim_request is None or not dispatch_input.needs_free_slot:
         return MAX_ENTRIES_PER_CYCLE
-    slots = dispatch_input.claim_request.slots
-    return min(MAX_ENTRIES_FOR_WORKER, slots + slots // 4 + READ_MARGIN)
+    places = dispatch_input.claim_request.places
+    return min(MAX_ENTRIES_FOR_WORKER, places + places // 4 + READ_MARGIN)
 
 
 def _free_slots(dispatch_input: DispatchInput, snapshot: GateSnapshot) -> int | None:
     """The number of free slots in all workers; None if they do not limit this cycle."""
     if not dispatch_input.needs_free_slot or dispatch_input.claim_request is None:
         return None
-    return max(0, dispatch_input.claim_request.slots - len(snapshot.claimed)) + snapshot.slots_elsewhere
+    return max(0, dispatch_input.claim_request.places - len(snapshot.claimed)) + snapshot.slots_elsewhere
 
 
 def build_admissions(
@@ -450,13 +458,16 @@ def build_admissions(
     *,
     claimed: Sequence[Claimed] = (),
     groups: frozenset[int] | None = None,
+    slots_elsewhere: int | None = None,
 ) -> list[Admission]:
     """Assign entries to the worker, in order, until its slots are full; `claimed` are runs it has already.
 
-    With `groups` it gets only entries of these groups. Any worker may claim the entries that are not
-    assigned.
+    Then it gets those that may wait for a slot. With `groups` it gets only entries of these groups. Any
+    worker may claim the entries that are not assigned. With `slots_elsewhere` there are no more slots than
+    these: the list ends before an entry that would wait for one.
     """
-    free = claim_request.slots - len(claimed) if claim_request else 0
+    free = max(0, claim_request.slots - len(claimed)) if claim_request else 0
+    ahead = claim_request.ahead if claim_request else 0
     cpu_free = (
         claim_request.cpu_slots - sum(run.train in claim_request.cpu_trains for run in claimed)
         if claim_request
@@ -468,19 +479,22 @@ def build_admissions(
         kind = kinds.get(entry.train) or kinds.setdefault(
             entry.train, _train_placement(entry.train, routing, claim_request)
         )
-        worker_id, host = None, None
-        is_wanted = groups is None or entry.group_id in groups
-        if (
-            claim_request is not None
-            and kind.fits_worker
-            and is_wanted
-            and free > 0
-            and (not kind.is_cpu or cpu_free > 0)
-        ):
+        worker_id, host, starts = None, None, False
+        is_wanted = kind.fits_worker and (groups is None or entry.group_id in groups)
+        if is_wanted and free > 0 and (not kind.is_cpu or cpu_free > 0):
+            free, cpu_free, starts = free - 1, cpu_free - kind.is_cpu, True
+        elif is_wanted and ahead > 0 and entry.may_wait and not kind.is_cpu:
+            ahead -= 1
+        elif is_wanted and slots_elsewhere == 0 and not kind.is_cpu:
+            break
+        else:
+            slots_elsewhere, is_wanted = slots_elsewhere and slots_elsewhere - 1, False
+        if is_wanted and claim_request is not None:
             worker_id, host = claim_request.worker_id, claim_request.host
-            free, cpu_free = free - 1, cpu_free - kind.is_cpu
         from_dead_letter = entry.dead_letter_id is not None
-        placements.append(Admission(entry.id, kind.submitter, kind.exempt, worker_id, host, from_dead_letter))
+        placements.append(
+            Admission(entry.id, kind.submitter, kind.exempt, worker_id, host, starts, from_dead_letter)
+        )
     return placements
 
 

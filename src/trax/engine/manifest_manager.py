@@ -12,9 +12,9 @@ from trax.engine.finish import record_cycle
 from trax.engine.rescue import (
     STALE_IN_PROGRESS,
     STALE_PENDING,
-    WORKER_LOST,
     can_declare_lost,
     count_as_failures,
+    reap_runs_of_lost_workers,
 )
 from trax.engine.retry import jitter, rules_of
 from trax.engine.routing import FleetCache, expire_parked, requeue_runs_without_worker
@@ -226,7 +226,7 @@ def reap_stale_in_progress_metadata(
         return ReapedInProgressRuns([])
     alive_since = now - settings.worker_lost_after
     lost_workers = workers.delete_lost(connection, silent_since=alive_since)
-    lost = rescue.fail_runs_of_lost_workers(connection, WORKER_LOST, alive_since=alive_since, now=now)
+    lost = reap_runs_of_lost_workers(connection, settings, now=now)
     stale = rescue.fail_stale_in_progress(
         connection,
         STALE_IN_PROGRESS,

@@ -19,7 +19,7 @@ from trax.schedule.decide import decide
 from trax.store import audit, workers
 from trax.store.announce import announce
 from trax.store.manifests import manifest_due
-from trax.store.runs import rescue
+from trax.store.runs import hand_over, rescue
 from trax.store.runs.rescue import ReapCause
 
 if TYPE_CHECKING:
@@ -42,6 +42,9 @@ STALE_IN_PROGRESS: Final = ReapCause(
     "StaleInProgressTimeout",
     "not ended in time, and no live worker holds it",
 )
+CLAIM_LOST: Final = ReapCause(
+    "rescue_lost_workers", "Interrupted", "its worker missed its heartbeat before the run began"
+)
 BATCH_SIZE: Final = 1_000
 """How many manifests the watchdog checks in one query."""
 MAX_NAMES_LOGGED: Final = 10
@@ -60,28 +63,42 @@ def can_declare_lost(heartbeat_streak: HeartbeatStreak | None, settings: Setting
 def count_as_failures(
     connection: Connection, reaped: Sequence[ReapedRun], settings: Settings, *, now: datetime
 ) -> None:
-    """Apply the retry policy, as for runs that failed in a worker."""
+    """Apply the retry policy, as for runs that failed in a worker. Runs that never began go back uncounted.
+
+    A worker that dies cannot say whether it had just begun such a run. So this counts as a dispatch attempt:
+    the entry is not claimed ahead again, and next time its run starts with the claim.
+    """
     results = [
         RunResult(
             metadata_id=run.metadata_id,
             external_id=run.external_id,
             worker_id=None,
-            state=State.FAILED,
-            kind=ResultKind.FAILURE,
+            state=State.FAILED if run.has_started else State.CANCELLED,
+            kind=ResultKind.FAILURE if run.has_started else ResultKind.INTERRUPTED,
             manifest_id=run.manifest_id,
             failure_exception=run.exception,
             failure_reason=run.reason,
         )
         for run in reaped
     ]
+    hand_over.count_dispatch_attempts(connection, [run.metadata_id for run in reaped if not run.has_started])
     apply_results(connection, results, settings, now=now)
+
+
+def reap_runs_of_lost_workers(
+    connection: Connection, settings: Settings, *, now: datetime
+) -> list[ReapedRun]:
+    """End the runs of workers that missed their heartbeat, and return them. Others are untouched."""
+    alive_since = now - settings.worker_lost_after
+    failed = rescue.fail_runs_of_lost_workers(connection, WORKER_LOST, alive_since=alive_since, now=now)
+    released = rescue.release_claims_of_lost_workers(connection, CLAIM_LOST, alive_since=alive_since, now=now)
+    return [*failed, *released]
 
 
 def recover(connection: Connection, settings: Settings, *, now: datetime) -> int:
     """Fail the runs of workers that missed their heartbeat; returns how many. Others are untouched."""
-    alive_since = now - settings.worker_lost_after
-    workers.delete_lost(connection, silent_since=alive_since)  # first, as in the manager's cycle
-    reaped = rescue.fail_runs_of_lost_workers(connection, WORKER_LOST, alive_since=alive_since, now=now)
+    workers.delete_lost(connection, silent_since=now - settings.worker_lost_after)  # first, as in the manager
+    reaped = reap_runs_of_lost_workers(connection, settings, now=now)
     count_as_failures(connection, reaped, settings, now=now)
     return len(reaped)
 

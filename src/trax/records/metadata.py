@@ -132,6 +132,7 @@ class ProgressUpdate:
     """Progress of a run in progress. If `progress` is None, the last reported value stays."""
 
     metadata_id: int
+    started_at: datetime
     current_junction: str | None
     junction_started_at: datetime | None
     progress: float | None = None

@@ -42,6 +42,8 @@ class RunResult(NamedTuple):
     attempt: int = 1
     output: str | None = None
     junctions: str | None = None
+    began: float | None = None
+    """When its code began, by `perf_counter`; None if it did not, or not in this process."""
     failure_junction: str | None = None
     failure_exception: str | None = None
     failure_reason: str | None = None

@@ -368,7 +368,7 @@ def manage_now(
             extra={"dead_letters": ids},
         )
     if managed is not None and managed.reaped:
-        text = "runs %s failed: their workers missed the heartbeat, or no worker claimed them in time"
+        text = "runs %s were ended: their workers missed the heartbeat, or no worker claimed them in time"
         logger.warning(text, managed.reaped, extra={"lost_workers": managed.lost_workers})
         announce(connection, Topic.WORK_QUEUE)  # the capacity of those runs is free
     return managed

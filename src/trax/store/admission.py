@@ -66,11 +66,21 @@ COPIED_COLUMNS = (
 KIND_COLUMNS = ("submitter", "exempt", "worker_id", "host")
 """Columns of a run that come from its admission."""
 
+_KINDS: dict[str, Any] = {
+    "submitter": Text(),
+    "exempt": Boolean(),
+    "worker_id": BigId,
+    "host": Text(),
+    "starts": Boolean(),
+}
+"""What entries that are admitted alike have in common: these columns, and whether the run starts now."""
+
 
 class Admission(NamedTuple):
     """An entry to admit: its submitter, and whether it is exempt from the limits.
 
-    With a worker the run starts at once, claimed by that worker on its host; without one it is pending.
+    With a worker the run is claimed by that worker on its host, and starts at once or, if `starts` is false,
+    when a slot becomes free; without one it is pending.
     """
 
     entry_id: int
@@ -78,6 +88,7 @@ class Admission(NamedTuple):
     exempt: bool = False
     worker_id: int | None = None
     host: str | None = None
+    starts: bool = False
     from_dead_letter: bool = False
 
 
@@ -108,7 +119,7 @@ def admit(connection: Connection, admissions: Sequence[Admission], *, now: datet
     rows = sorted(results[len(mark)])
     return AdmissionResult(
         metadata_ids=[row[0] for row in rows],
-        claimed=[Claimed._make(row[:-1]) for row in rows if row[-1] is not None],
+        claimed=[Claimed(*row[:-1]) for row in rows if row[-1] is not None],
     )
 
 
@@ -125,15 +136,15 @@ def _parameters(connection: Connection, admissions: Sequence[Admission]) -> dict
     if is_sqlite(connection):
         run_ids = reserve_ids(connection, tables_for(SQLITE).metadata, len(admissions))
         rows = [
-            {"id": entry_id, "metadata_id": run_id, **dict(zip(KIND_COLUMNS, kind, strict=True))}
+            {"id": entry_id, "metadata_id": run_id, **dict(zip(_KINDS, kind, strict=True))}
             for run_id, (entry_id, *kind, _) in zip(run_ids, admissions, strict=True)
         ]
         return {"ids": ids, "rows": quick_document(SQLITE, rows)}
     kinds: dict[tuple[Any, ...], int] = {}
-    numbers = [kinds.setdefault(admission[1:5], len(kinds) + 1) for admission in admissions]
+    numbers = [kinds.setdefault(admission[1:-1], len(kinds) + 1) for admission in admissions]
     columns = zip(*kinds, strict=True)
     return {"ids": ids, "kinds": id_document(numbers)} | {
-        name: list(values) for name, values in zip(KIND_COLUMNS, columns, strict=True)
+        name: list(values) for name, values in zip(_KINDS, columns, strict=True)
     }
 
 
@@ -141,8 +152,7 @@ def _admission_rows(dialect: str) -> Any:
     """The admissions with the ids of their runs; PostgreSQL assigns the ids here, in order of admission."""
     metadata = tables_for(dialect).metadata
     if dialect == SQLITE:
-        types = {name: metadata.c[name].type for name in KIND_COLUMNS}
-        return rows_of(dialect, "rows", {"id": BigId, "metadata_id": BigId, **types})
+        return rows_of(dialect, "rows", {"id": BigId, "metadata_id": BigId, **_KINDS})
     from sqlalchemy.dialects.postgresql import ARRAY
 
     listed = (
@@ -152,10 +162,9 @@ def _admission_rows(dialect: str) -> Any:
         )
         .render_derived()
     )
-    kind_types = {"submitter": Text(), "exempt": Boolean(), "worker_id": BigId, "host": Text()}
     of_kind = [
         select(bindparam(name, type_=ARRAY(kind))).scalar_subquery()[listed.c.kind].label(name)
-        for name, kind in kind_types.items()
+        for name, kind in _KINDS.items()
     ]
     in_order = select(listed.c.id, *of_kind).order_by(listed.c.place).subquery("in_order")
     return select(in_order, next_id(metadata).label("metadata_id")).cte("given")
@@ -188,7 +197,7 @@ def _run_source(dialect: str) -> Any:
     columns: list[Any] = [
         queue.c.id.label("entry_id"),
         *(queue.c[name] for name in COPIED_COLUMNS),
-        *(admissions.c[name] for name in ("metadata_id", *KIND_COLUMNS)),
+        *(admissions.c[name] for name in ("metadata_id", *_KINDS)),
     ]
     if dialect != SQLITE:
         return _build_mark(dialect, admissions).returning(*columns).cte("marked")
@@ -206,7 +215,7 @@ def _insert_runs(dialect: str) -> Insert:
         "entry_id": source.c.entry_id,
         "state": case((is_claimed, sql_literal(State.IN_PROGRESS)), else_=sql_literal(State.PENDING)),
         "created_at": now,
-        "started_at": case((is_claimed, now)),
+        "started_at": case((source.c.starts, now)),
     }
     rows = select(*columns.values()).order_by(source.c.metadata_id)
     statement = insert(metadata).from_select(list(columns), rows)

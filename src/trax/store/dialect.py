@@ -112,6 +112,11 @@ def seconds_between(dialect: str, earlier: ColumnElement[Any], later: Any) -> Co
     return func.extract("epoch", later - earlier)
 
 
+def later_of(dialect: str, one: ColumnElement[Any], other: ColumnElement[Any]) -> ColumnElement[Any]:
+    """The later of two times, neither of which may be NULL: then the dialects differ."""
+    return (func.max if dialect == SQLITE else func.greatest)(one, other, type_=Utc)
+
+
 def start_of_span(dialect: str, column: ColumnElement[Any], span: str) -> ColumnElement[Any]:
     """Truncate a time to its minute or hour."""
     if dialect == SQLITE:

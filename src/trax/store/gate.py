@@ -20,6 +20,7 @@ from trax.store.gate_memory import (
     Candidate,
     GateBounds,
     GateMarks,
+    candidate_columns,
     count_statements,
     in_order,
     next_queue_bound,
@@ -41,7 +42,7 @@ from trax.store.schema import tables_for
 from trax.store.schema.manifest import BOUND
 from trax.store.schema.work_queue import DELAYED, PARKED, READY
 from trax.store.settings import select_edited
-from trax.store.types import SQLITE, BigId, in_utc
+from trax.store.types import POSTGRESQL, SQLITE, BigId, in_utc
 from trax.store.workers import FleetMark, fleet_mark
 
 if TYPE_CHECKING:
@@ -60,7 +61,6 @@ FIRST_DEPTH: Final = 4
 """How many entries of each group are read at first."""
 DEEPER: Final = 5
 """How many times more entries are read of a group if these were not enough."""
-ORDER_COLUMNS: Final = ("group_priority", "priority", "created_at", "id")
 
 
 class GateSnapshot(NamedTuple):
@@ -322,9 +322,8 @@ def _select_queue_and_fleet(dialect: str) -> Select[Any]:
     return select(next_delayed.scalar_subquery(), free_slots, parked, *fleet_mark(dialect))
 
 
-def _columns(queue: Table) -> list[ColumnElement[Any]]:
-    """The columns of a candidate and those that order it."""
-    return [queue.c[name] for name in dict.fromkeys((*Candidate._fields, *ORDER_COLUMNS))]
+def _columns(queue: Table, dialect: str) -> list[ColumnElement[Any]]:
+    return candidate_columns(dialect, queue, Candidate._fields)
 
 
 @cache
@@ -333,7 +332,7 @@ def _heads(dialect: str) -> Select[*tuple[Any, ...]]:
     queue = tables_for(dialect).work_queue
     capacity = rows_of(dialect, "capacities", {"id": BigId, "capacity": BigId})
     fitting = _heads_within_capacity(dialect, _open_groups(_groups_with_entries(queue), capacity))
-    ungrouped = select(*_columns(queue)).where(text(READY), queue.c.group_id.is_(None))
+    ungrouped = select(*_columns(queue, dialect)).where(text(READY), queue.c.group_id.is_(None))
     # group_id is null in all of them, but the planner uses the index order only if it is named.
     first = ungrouped.order_by(queue.c.group_id, *in_order(queue)[1:])
     without_group = first.limit(bindparam("most")).subquery("without_group")
@@ -352,7 +351,7 @@ def _heads_of_given(dialect: str) -> Select[*tuple[Any, ...]]:
 def _heads_within_capacity(dialect: str, open_groups: Any) -> Select[*tuple[Any, ...]]:
     queue = tables_for(dialect).work_queue
     heads = (_heads_in_sqlite if dialect == SQLITE else _heads_by_lateral)(queue, open_groups)
-    columns = [heads.c[column.name] for column in _columns(queue)]
+    columns = [heads.c[name] for name in Candidate._fields]
     return select(*columns).where(heads.c.place <= heads.c.capacity)
 
 
@@ -385,7 +384,7 @@ def _open_groups(present: Any, capacity: Any) -> Any:
 
 
 def _heads_by_lateral(queue: Table, open_groups: Any) -> Any:
-    head = _heads_of(queue, open_groups).lateral("head")
+    head = _heads_of(queue, open_groups, POSTGRESQL).lateral("head")
     joined = open_groups.join(head, true())
     return select(head, open_groups.c.capacity, _position(head)).select_from(joined).subquery("found")
 
@@ -393,10 +392,10 @@ def _heads_by_lateral(queue: Table, open_groups: Any) -> Any:
 def _heads_in_sqlite(queue: Table, open_groups: Any) -> Any:
     """SQLite has no LATERAL; use a list of ids for each group."""
     inner = queue.alias("inner_queue")
-    ids = _heads_of(inner, open_groups).with_only_columns(inner.c.id).correlate(open_groups)
+    ids = _heads_of(inner, open_groups, SQLITE).with_only_columns(inner.c.id).correlate(open_groups)
     joined = open_groups.join(queue, queue.c.id.in_(ids))
     return (
-        select(*_columns(queue), open_groups.c.capacity, _position(queue))
+        select(*_columns(queue, SQLITE), open_groups.c.capacity, _position(queue))
         .select_from(joined)
         .subquery("found")
     )
@@ -407,9 +406,9 @@ def _position(source: Any) -> ColumnElement[int]:
     return within_group.label("place")
 
 
-def _heads_of(queue: Any, open_groups: Any) -> Select[Any]:
+def _heads_of(queue: Any, open_groups: Any, dialect: str) -> Select[Any]:
     return (
-        select(*_columns(queue))
+        select(*_columns(queue, dialect))
         .where(text(READY), queue.c.group_id == open_groups.c.group_id)
         .order_by(*in_order(queue)[1:])
         .limit(bindparam("depth"))

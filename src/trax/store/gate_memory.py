@@ -36,18 +36,18 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import Boolean, bindparam, func, or_, select, text, union_all
+from sqlalchemy import Boolean, bindparam, func, literal_column, or_, select, text, union_all
 
 from trax.store.schema import tables_for
 from trax.store.schema.manifest import BOUND
 from trax.store.schema.metadata import DIRECT, PENDING, RUNNING, UNDER_LIMITS
-from trax.store.schema.work_queue import READY
-from trax.store.types import SQLITE
+from trax.store.schema.work_queue import MAY_WAIT, READY
+from trax.store.types import POSTGRESQL, SQLITE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from sqlalchemy import ColumnElement, Executable, FromClause, Select
+    from sqlalchemy import ColumnElement, Executable, FromClause, Select, Table
 
     from trax.store.pipeline import BoundStatement, Rows
     from trax.store.quick_gate import QuickTerms
@@ -74,6 +74,8 @@ class Candidate(NamedTuple):
     train: str
     group_id: int | None
     dead_letter_id: int | None
+    may_wait: bool = False
+    """Whether a worker may claim it ahead of a free slot."""
     group_priority: int = 0
     priority: int = 0
     created_at: datetime | None = None
@@ -93,7 +95,8 @@ class QueueBound(NamedTuple):
 
 
 START_BOUND: Final = QueueBound(
-    "", Candidate(0, "", None, None, MAX_SMALL, MAX_SMALL, datetime.min.replace(tzinfo=UTC))
+    "",
+    Candidate(0, "", None, None, False, MAX_SMALL, MAX_SMALL, datetime.min.replace(tzinfo=UTC)),  # noqa: FBT003
 )
 """A bound before every entry, for a snapshot to be filled in."""
 
@@ -248,12 +251,19 @@ def in_order(source: Any) -> tuple[ColumnElement[Any], ...]:
 def select_first(dialect: str, names: tuple[str, ...] = ()) -> Select[Any]:
     """Select the first `most` ready entries in order: the columns of a `Candidate`, or those named."""
     queue = tables_for(dialect).work_queue
-    columns = [queue.c[name] for name in names or candidate_columns(dialect)]
+    columns = candidate_columns(dialect, queue, names or candidate_fields(dialect))
     return select(*columns).where(text(READY)).order_by(*in_order(queue)).limit(bindparam("most"))
 
 
-def candidate_columns(dialect: str) -> tuple[str, ...]:
-    return Candidate._fields[:4] if dialect == SQLITE else Candidate._fields
+def candidate_fields(dialect: str) -> tuple[str, ...]:
+    """The fields that are read: the moment is only needed with bounds."""
+    return Candidate._fields[:-1] if dialect == SQLITE else Candidate._fields
+
+
+def candidate_columns(dialect: str, queue: Table, names: Iterable[str]) -> list[ColumnElement[Any]]:
+    """The columns of the queue that are these fields of a candidate."""
+    may_wait = literal_column(MAY_WAIT[dialect], Boolean).label("may_wait")
+    return [may_wait if name == "may_wait" else queue.c[name] for name in names]
 
 
 def select_candidates(dialect: str, bound: QueueBound | None, *, limit: int) -> BoundStatement:
@@ -345,7 +355,10 @@ MARKS: Final = f"""
 
 _SELECT_MARKS: Final = text(f"SELECT {MARKS}")
 
-_COLUMNS: Final = ", ".join(Candidate._fields)
+_COLUMNS: Final = ", ".join(Candidate._fields).replace(
+    "may_wait", "manifest_id, dispatch_attempts, attempt, retry"
+)
+_FIELDS: Final = ", ".join(Candidate._fields).replace("may_wait", MAY_WAIT[POSTGRESQL])
 IN_ORDER: Final = "group_priority DESC, priority DESC, created_at, id"
 _SNAPSHOT: Final = "CAST(:snapshot AS pg_snapshot)"
 _IS_KEPT: Final = "id = ANY (CAST(:kept AS bigint[]))"
@@ -395,7 +408,7 @@ READ_FROM_BOUND: Final = f"""
 _SELECT_FROM_BOUND: Final = text(
     f"""
     WITH {READ_FROM_BOUND}
-    SELECT {_COLUMNS}, new_entries
+    SELECT {_FIELDS}, new_entries
     FROM (SELECT count(*) AS new_entries FROM new) AS total LEFT JOIN found ON true
     ORDER BY {IN_ORDER} LIMIT :most
     """

@@ -40,7 +40,7 @@ from trax.store.gate_memory import (
 )
 from trax.store.runs.claim import PENDING_HERE, Claimed
 from trax.store.schema.manifest import BOUND
-from trax.store.schema.work_queue import DELAYED, PARKED
+from trax.store.schema.work_queue import DELAYED, MAY_WAIT, PARKED
 from trax.store.types import POSTGRESQL
 from trax.store.workers import IN_FLEET, FleetMark
 
@@ -149,8 +149,9 @@ def bind_visit(
         **queue_parameters(bounds.queue),
         **count_parameters(bounds.runs or NO_RUNS, has_global_limit=limit is not None),
         "can_count": bounds.runs is not None,
-        "most": min(request.slots, LARGEST_ID if limit is None else limit) + 1,
+        "most": min(request.places, LARGEST_ID if limit is None else limit) + 1,
         "slots": request.slots,
+        "places": request.places,
         "sessions": list(memory.sessions),
         "settings": terms.settings,
         "trains": list(terms.trains),
@@ -201,7 +202,8 @@ def _parse(rows: Sequence[tuple[Any, ...]]) -> _Found:
     last = None
     if claimed:
         end = claimed[-1]
-        last = Candidate(rows[-1][size], end.train, None, None, group_priority, end.priority, created_at)
+        order = (group_priority, end.priority, created_at)
+        last = Candidate(rows[-1][size], end.train, None, None, False, *order)  # noqa: FBT003
     visit = QuickVisit(
         claimed=claimed,
         entry_ids=[row[size] for row in rows] if claimed else [],
@@ -257,7 +259,8 @@ _VISIT: Final = text(
         f"""
     WITH {READ_FROM_BOUND},
     listed AS MATERIALIZED (
-        SELECT id, train, group_id, dead_letter_id, row_number() OVER () AS place
+        SELECT id, train, group_id, dead_letter_id, {MAY_WAIT[POSTGRESQL]} AS may_wait,
+               row_number() OVER () AS place
         FROM (SELECT * FROM found ORDER BY {IN_ORDER} LIMIT :most) AS first_entries
     ),
     active AS MATERIALIZED ({COUNT_FROM_BOUND}),
@@ -296,11 +299,14 @@ _VISIT: Final = text(
         ) AS delayed
     ),
     given AS (
-        SELECT id, read_at, nextval((SELECT pg_get_serial_sequence('trax.metadata', 'id'))) AS metadata_id
+        SELECT id, read_at, starts_at,
+               nextval((SELECT pg_get_serial_sequence('trax.metadata', 'id'))) AS metadata_id
         FROM (
-            SELECT id, read_at FROM listed, visit
-            WHERE is_plain AND place <= :slots
+            SELECT id, read_at, CASE WHEN place <= :slots THEN read_at END AS starts_at FROM listed, visit
+            WHERE is_plain AND place <= :places
               AND (CAST(:max_active AS bigint) IS NULL OR place <= :max_active - active_runs)
+              AND place < coalesce(
+                  (SELECT min(place) FROM listed WHERE place > :slots AND NOT may_wait), place + 1)
             ORDER BY place
         ) AS in_order
     ),
@@ -308,19 +314,19 @@ _VISIT: Final = text(
         UPDATE trax.work_queue AS entry
         SET status = 'dispatched', metadata_id = given.metadata_id, dispatched_at = read_at
         FROM given WHERE entry.id = given.id AND status = 'queued'
-        RETURNING entry.*
+        RETURNING entry.*, starts_at
     ),
     inserted AS (
         INSERT INTO trax.metadata
             (id, entry_id, state, created_at, started_at, submitter, exempt, worker_id, host, {_COPIED})
-        SELECT metadata_id, id, 'in_progress', dispatched_at, dispatched_at, 'local', false, :worker_id,
+        SELECT metadata_id, id, 'in_progress', dispatched_at, starts_at, 'local', false, :worker_id,
                :host, {_COPIED}
         FROM marked ORDER BY metadata_id
     )
     SELECT metadata_id, external_id, train, CAST(input AS text), manifest_id, attempt, priority,
            scheduled_for, timeout_seconds,
            (SELECT named.external_id FROM trax.manifest AS named WHERE named.id = marked.manifest_id),
-           CAST(0 AS float), id, {_LAST_COLUMNS}
+           CAST(0 AS float), group_priority, id, {_LAST_COLUMNS}
     FROM visit LEFT JOIN marked ON true
     ORDER BY metadata_id
     """

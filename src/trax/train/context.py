@@ -13,7 +13,7 @@ from threading import Lock, RLock, Thread
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar, cast
 
 from trax.bounds import is_number
-from trax.errors import InvalidArgument, RunCancelled, RunInterrupted, RunTimedOut
+from trax.errors import InvalidArgument, RunCancelled, RunInterrupted, RunTimedOut, UnexpectedCancellation
 from trax.train.secrets import hide_words
 
 if TYPE_CHECKING:
@@ -72,9 +72,11 @@ class Cancellation:
         if self.requested:
             raise self.error()
 
-    def error(self) -> RunCancelled | RunInterrupted:
-        """The error for a run that stopped: the request, or a CancelledError raised by a junction."""
-        return self._error(self.reason or "a junction raised CancelledError")
+    def error(self) -> RunCancelled | RunInterrupted | UnexpectedCancellation:
+        """The error for a run that stopped: by a request, or because a junction raised CancelledError."""
+        if not self.requested:
+            return UnexpectedCancellation("a junction raised CancelledError, but nobody cancelled the run")
+        return self._error(self.reason or "cancelled")
 
     def bind(self, task: Task[Any] | None = None) -> TaskBinding:
         """Cancel a task (default: the calling one) when a stop is requested, until the binding ends."""
@@ -145,11 +147,13 @@ class TaskBinding:
         if self._is_delivered:
             self._task.uncancel()
 
-    def error(self, cancelled: asyncio.CancelledError) -> RunCancelled | RunInterrupted:
+    def error(
+        self, cancelled: asyncio.CancelledError
+    ) -> RunCancelled | RunInterrupted | UnexpectedCancellation:
         """Release the binding and return the error for a run that was cancelled while it waited.
 
-        A CancelledError without a request counts as a cancellation of the run. If other code cancelled the
-        task, the CancelledError is raised again.
+        A CancelledError without a request is a failure. If other code cancelled the task, the CancelledError
+        is raised again.
         """
         self.release()  # first, so that `cancelling` counts only requests of others
         if self._task.cancelling():

@@ -4,7 +4,8 @@ parts.py         what resources, loops and tests share; counters; telemetry; the
 entry.py         `wait` of the entries that `app.queue` returns
 worker.py        claim runs and execute them in slots
 active_run.py    one active run: its token, its deadline, its progress; how most runs are executed
-pool.py          the slots: limited runs at once, deadlines, results
+pool.py          the slots: limited runs at once, the backlog of those that wait, results
+deadlines.py     stop runs that exceed their time limit; log those that do not stop
 job_runner.py    execute one claimed run
 recorded_run.py  `app.run`: execute here and now, or in a remote process, with a record
 run_limits.py    how many `app.run` calls execute at once

@@ -14,12 +14,13 @@ from threading import RLock
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeVar, cast
 
-from trax.errors import StoreError, TraxError
+from trax.errors import StoreError, TraxError, UnexpectedCancellation
 from trax.records.metadata import ProgressUpdate, timings_to_json
 from trax.records.result import ResultKind, RunResult
 from trax.records.states import CancelReason, State
-from trax.train import Cancellation, Cancelled, Run, set_current
+from trax.train import Cancellation, Failed, Run, set_current
 from trax.train.context import TaskBinding
+from trax.train.outcome import describe
 from trax.train.run import TrainRun
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ class RunProgress:
     began = 0.0
     current: tuple[str, float] | None = None
     last_report: tuple[float, str | None] | None = None
-    saved_state: tuple[object, object] = (None, None)
+    saved_state: tuple[object, object] | None = None
+    """What was written last; the first write also records the start of a run that was claimed ahead."""
     replaced_input: tuple[str | None] | None = None
     """What the record stores instead of the input, after the run has read it."""
     stop_check_at = 0.0
@@ -132,11 +134,12 @@ class RunProgress:
         )
 
     def build_note(self, now: datetime) -> ProgressUpdate:
-        """The progress to write; the junction's start is computed from the database's `now`."""
+        """The progress to write; starts are computed from the database's `now`."""
         name, began = self.current or (None, None)
         fraction, message = self.last_report or (None, None)
         return ProgressUpdate(
             metadata_id=self.metadata_id,
+            started_at=now - timedelta(seconds=self.seconds),
             current_junction=name,
             junction_started_at=None if began is None else now - timedelta(seconds=perf_counter() - began),
             progress=fraction,
@@ -214,6 +217,8 @@ class Job(Protocol):
     def train(self) -> str: ...
     @property
     def timeout_seconds(self) -> float | None: ...
+    @property
+    def rank(self) -> tuple[int, int]: ...
 
 
 JobT = TypeVar("JobT", bound=Job)
@@ -229,6 +234,8 @@ class ActiveRun(RunProgress, Generic[JobT]):
     is_bound = False
     """Whether its token cancels its task. Written on the event loop only."""
     activator: Activator | None = None
+    backlog_seconds = 0.0
+    """How long it waited in the backlog of this worker."""
     secret_words: frozenset[str] = frozenset()
     _run: Run | None = None
     _binding: RunBinding | None = None
@@ -281,6 +288,12 @@ class ActiveRun(RunProgress, Generic[JobT]):
         return self.__dict__["_run"]
 
     @property
+    def waited_seconds(self: ActiveRun[Claimed]) -> float | None:
+        """From admission to its start, where it is known."""
+        waited = self.job.waited_seconds
+        return waited if waited is None else waited + self.backlog_seconds
+
+    @property
     def extra(self) -> dict[str, Any]:
         """The `extra` of log records about this run."""
         return {"train": self.job.train, "metadata_id": self.metadata_id}
@@ -291,7 +304,7 @@ class ActiveRun(RunProgress, Generic[JobT]):
 
 _new_result = cast("Any", tuple).__new__  # half the time of a call with 17 arguments
 _SUCCESS = (State.COMPLETED, ResultKind.SUCCESS)
-_NO_FAILURE = tuple(RunResult._field_defaults[name] for name in RunResult._fields[10:])
+_NO_FAILURE = tuple(RunResult._field_defaults[name] for name in RunResult._fields[11:])
 
 
 def can_compile(train: Train[Any, Any]) -> bool:
@@ -306,7 +319,7 @@ def compile_runner(  # noqa: C901 - the steps are one function, as below
     worker_id: int,
     *,
     invalid_result: Callable[[Claimed, TraxError], RunResult],
-    other_result: Callable[[Claimed, PreparedTrain, Outcome[Any], str | None], RunResult],
+    other_result: Callable[[ActiveRun[Claimed], PreparedTrain, Outcome[Any], str | None], RunResult],
 ) -> Runner:
     """The coroutine function that executes the runs of a train which `can_compile`, each in its own context.
 
@@ -359,10 +372,10 @@ def compile_runner(  # noqa: C901 - the steps are one function, as below
             junctions = run_log.end_run(run)
             run_log.close_run(run)
 
-        count_run(train.name, perf_counter() - run.began, job.waited_seconds)
+        count_run(train.name, perf_counter() - run.began, run.waited_seconds)
         if outcome is None:
-            return success_result(job, output, junctions)
-        return other_result(job, prepared, outcome, junctions)
+            return success_result(job, output, junctions, run.began)
+        return other_result(run, prepared, outcome, junctions)
 
     return execute
 
@@ -390,11 +403,11 @@ def _compile_begin(
 
 def _compile_success_result(
     prepared: PreparedTrain, worker_id: int
-) -> Callable[[Claimed, Any, str | None], RunResult]:
+) -> Callable[[Claimed, Any, str | None, float], RunResult]:
     """The function that builds the result of a completed run from its output and junction timings."""
     name, output_to_save = prepared.train.name, prepared.output_to_save
 
-    def success_result(job: Claimed, output: Any, junctions: str | None) -> RunResult:
+    def success_result(job: Claimed, output: Any, junctions: str | None, began: float) -> RunResult:
         return _new_result(
             RunResult,
             (
@@ -407,6 +420,7 @@ def _compile_success_result(
                 job.attempt,
                 output_to_save(output),
                 junctions,
+                began,
                 *_NO_FAILURE,
             ),
         )
@@ -431,7 +445,7 @@ def _outcome_of(
     try:
         return _train_run(train, run).outcome_of(error, step, run.task_binding)
     except asyncio.CancelledError:
-        return Cancelled("its task was cancelled")
+        return task_cancelled(train, run)
 
 
 async def _run_rest(
@@ -442,4 +456,12 @@ async def _run_rest(
     try:
         return await _train_run(train, run).resume(memory, first)
     except asyncio.CancelledError:
-        return Cancelled("its task was cancelled")
+        return task_cancelled(train, run)
+
+
+def task_cancelled(train: Train[Any, Any], run: ActiveRun[Claimed]) -> Failed:
+    """The outcome of a run whose task was cancelled by other code, without a request to cancel the run."""
+    error = UnexpectedCancellation(
+        "its task was cancelled by other code; nobody cancelled the run, so it counts as a failure"
+    )
+    return Failed(error, describe(error, train=train.name, external_id=run.external_id, junction=None))

@@ -15,7 +15,7 @@ from trax.records.states import CancelReason, State
 from trax.train import Cancelled, Done, Failed, Interrupted, Outcome, RetryAfter, Train, set_current
 from trax.train.outcome import describe
 from trax.train.secrets import hide_words
-from trax.worker.active_run import can_compile, compile_runner
+from trax.worker.active_run import can_compile, compile_runner, task_cancelled
 from trax.worker.hooks import HOOK_NAMES, HookTarget
 from trax.worker.messages import ExecuteRequest, reference_to
 from trax.worker.results import FollowUp
@@ -226,24 +226,26 @@ class JobRunner:
             else:
                 outcome = await self._attempt_fully(prepared, run, value)
         except asyncio.CancelledError:
-            outcome = Cancelled("its task was cancelled")
+            outcome = task_cancelled(prepared.train, run)
         finally:
             junctions = parts.run_log.end_run(run)
             parts.run_log.close_run(run)
-        parts.counters.count_run(prepared.train.name, run.seconds, job.waited_seconds)
+        parts.counters.count_run(prepared.train.name, run.seconds, run.waited_seconds)
         if isinstance(outcome, Done):
             output = prepared.output_to_save(outcome.value)
-            return success_result(job, output, worker_id=self._worker_id, junctions=junctions)
-        return self._other_result(job, prepared, outcome, junctions)
+            result = success_result(job, output, worker_id=self._worker_id, junctions=junctions)
+            return result._replace(began=run.began)
+        return self._other_result(run, prepared, outcome, junctions)
 
     def _other_result(
-        self, job: Claimed, prepared: PreparedTrain, outcome: Outcome[Any], junctions: str | None
+        self, run: ActiveRun[Claimed], prepared: PreparedTrain, outcome: Outcome[Any], junctions: str | None
     ) -> RunResult:
         if isinstance(outcome, Failed):
-            _log_failure(job, outcome)
-        return build_result(
-            job, outcome, prepared.train, self._parts, worker_id=self._worker_id, junctions=junctions
+            _log_failure(run.job, outcome)
+        result = build_result(
+            run.job, outcome, prepared.train, self._parts, worker_id=self._worker_id, junctions=junctions
         )
+        return result._replace(began=run.began)
 
     def _prepare(self, name: str) -> PreparedTrain:
         prepared = self._prepared.get(name)
@@ -310,7 +312,7 @@ class JobRunner:
             outcome = await self._attempt_anywhere(prepared, run, value, span)
             outcome = hide_in_outcome(outcome, run.secret_words)
         except asyncio.CancelledError:
-            outcome = Cancelled("its task was cancelled")
+            outcome = task_cancelled(train, run)
         if span is not None:
             span.stop(outcome)
         self._add_follow_up(job, train, outcome, span)
@@ -356,10 +358,14 @@ class JobRunner:
         """The result of a claimed run that is not executed here: it goes back to the queue."""
         return self._result_without_run(job, Interrupted(reason))
 
+    def cancelled_result(self, job: Claimed | HeldRun) -> RunResult:
+        """The result of a claimed run that was cancelled before its code began."""
+        return self._result_without_run(job, Cancelled("cancelled by request before it started"))
+
     def orphan_result(self, job: HeldRun) -> RunResult:
         """The result of an orphan, a run that this worker holds without knowing: requeued, or cancelled."""
         if job.cancel_reason is CancelReason.REQUESTED:
-            return self._result_without_run(job, Cancelled("cancelled by request"))
+            return self.cancelled_result(job)
         return self._result_without_run(
             job, Interrupted("orphaned: its worker did not receive the result of the claim")
         )

@@ -5,80 +5,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import sys
 import time
 from collections import deque
 from contextvars import copy_context
 from types import coroutine
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from trax.clock import format_duration, is_set_within
+from trax.clock import is_set_within
 from trax.train.context import DaemonThreads, use_threads
 from trax.worker.active_run import ActiveRun, JobT
+from trax.worker.deadlines import Deadlines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Generator, Sequence
     from contextvars import Context
 
 logger = logging.getLogger(__name__)
-STOP_WARNING_SECONDS = 5.0
-"""How long a run may take to stop before a warning is logged."""
-
-
-class Deadlines:
-    """Cancels runs that time out, and logs those that do not stop. A run that ends in time costs nothing."""
-
-    def __init__(self, running: Mapping[int, ActiveRun[Any]], clock: Callable[[], float]) -> None:
-        self._running = running
-        self._clock = clock
-        self.next_at = math.inf
-        """When the next sweep is."""
-        self._timer: asyncio.TimerHandle | None = None
-
-    def schedule_sweep(self, moment: float) -> None:
-        """Sweep at this moment at the latest."""
-        if moment < self.next_at:
-            self._set_timer(moment)
-
-    def expect_stop(self, run: ActiveRun[Any]) -> None:
-        """Check later whether a cancelled run has stopped."""
-        run.check_at = self._clock() + STOP_WARNING_SECONDS
-        self.schedule_sweep(run.check_at)
-
-    def sweep(self) -> None:
-        """Check every run whose deadline has passed."""
-        now = self._clock()
-        for run in list(self._running.values()):
-            if run.check_at <= now:
-                self._check(run)
-        self._set_timer(min((run.check_at for run in self._running.values()), default=math.inf))
-
-    def close(self) -> None:
-        self._set_timer(math.inf)
-
-    def _check(self, run: ActiveRun[Any]) -> None:
-        if not run.is_stop_requested:
-            run.token.cancel(f"timed out after {format_duration(run.timeout)}", timed_out=True)
-            run.check_at = self._clock() + STOP_WARNING_SECONDS
-            return
-        run.check_at = math.inf  # one warning is enough
-        logger.warning(
-            "%s has not stopped (%s); it keeps its slot until it ends. Synchronous code must check "
-            "current().cancelled, and no code may swallow CancelledError",
-            run,
-            run.token.reason,
-            extra=run.extra,
-        )
-
-    def _set_timer(self, moment: float) -> None:
-        self.next_at = moment
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if moment < math.inf:
-            delay = max(0.0, moment - self._clock())
-            self._timer = asyncio.get_running_loop().call_later(delay, self.sweep)
-
-
 START_SLICE = 32
 """Number of jobs that start before other tasks and threads get their turn."""
 
@@ -96,6 +39,15 @@ PREFETCH_DIVISOR = 8
 
 MAX_PREFETCH = 1_500
 """The maximum prefetch of a pool with fewer slots, for jobs that are shorter than a fetch."""
+
+RESTART_SECONDS = 1.0
+"""How long after a slot has failed outside of its jobs another one starts."""
+
+BACKLOG_SECONDS = 0.05
+"""How much work the backlog may hold: as many jobs as end in this time, by the rate of the last fetch."""
+
+MAX_WAIT_SECONDS = 0.1
+"""How long a job waits in the backlog at most, while no slot becomes free; then it is given back."""
 
 ResultT = TypeVar("ResultT")
 
@@ -116,9 +68,10 @@ class Pool(Generic[JobT, ResultT]):
     start. `on_started` is called once for each slice of jobs that start together.
 
     `execute` returns the result of a job. If it raises, `to_failure` builds a result from the error, so no
-    slot is lost. Jobs without a free slot wait in a backlog, in the given order. `on_dropped` receives the
-    result of an abandoned run, which is not collected. `has_busy_threads` tells whether threads of the store
-    need the interpreter.
+    slot is lost. Jobs without a free slot wait in a backlog, by rank and then in the given order. It holds no
+    more than ends in `BACKLOG_SECONDS`; `on_given_back` receives the jobs that waited for too long, and those
+    that waited while `may_start` was false. `on_dropped` receives the result of an abandoned run, which is
+    not collected. `has_busy_threads` tells whether threads of the store need the interpreter.
     """
 
     def __init__(
@@ -131,6 +84,8 @@ class Pool(Generic[JobT, ResultT]):
         on_started: Callable[[], None] = lambda: None,
         on_backlog_low: Callable[[], None] = lambda: None,
         on_dropped: Callable[[ResultT], None] = lambda _: None,
+        on_given_back: Callable[[list[JobT]], None] = lambda _: None,
+        may_start: Callable[[], bool] = lambda: True,
         has_busy_threads: Callable[[], bool] = lambda: True,
         default_timeout: Callable[[], float],
         prefetch: int = 0,
@@ -145,11 +100,15 @@ class Pool(Generic[JobT, ResultT]):
         self._on_started = on_started
         self._on_backlog_low = on_backlog_low
         self._on_dropped = on_dropped
+        self._on_given_back = on_given_back
+        self._may_start = may_start
         self._has_busy_threads = has_busy_threads
         self._default_timeout = default_timeout
         self._clock = clock
         self._active: dict[int, ActiveRun[JobT]] = {}
-        self._backlog: deque[JobT] = deque()
+        self._backlog: deque[tuple[JobT, float]] = deque()
+        """The jobs that wait, each with the time since when."""
+        self._backlog_check: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._busy_slots = 0
         """Slots that are about to start a job: they take what is in the backlog."""
@@ -157,7 +116,7 @@ class Pool(Generic[JobT, ResultT]):
         self._slice_began = 0.0
         self._timeout = 0.0
         """The default timeout, as of the last slice."""
-        self._is_loop_gone = False
+        self._is_loop_gone = self._is_failing = False
         self.ended_count = 0
         """Total number of ended runs."""
         self._results: list[ResultT] = []
@@ -177,8 +136,13 @@ class Pool(Generic[JobT, ResultT]):
 
     @property
     def slots_to_fill(self) -> int:
-        """How many jobs to fetch: free slots plus prefetch, minus the backlog."""
-        return max(0, self.free + self.prefetch - len(self._backlog))
+        """How many jobs to fetch that start at once: the free slots, minus the backlog."""
+        return max(0, self.free - len(self._backlog))
+
+    @property
+    def backlog_to_fill(self) -> int:
+        """How many jobs to fetch that wait for a slot."""
+        return max(0, self.prefetch - max(0, len(self._backlog) - self.free))
 
     @property
     def has_enough_backlog(self) -> bool:
@@ -209,7 +173,7 @@ class Pool(Generic[JobT, ResultT]):
     @property
     def job_ids(self) -> list[int]:
         """The ids of active runs and of the backlog."""
-        return [*self._active, *(job.metadata_id for job in self._backlog)]
+        return [*self._active, *(job.metadata_id for job, _ in self._backlog)]
 
     @property
     def results(self) -> Sequence[ResultT]:
@@ -226,24 +190,32 @@ class Pool(Generic[JobT, ResultT]):
         self._size = size
         self._start_slots()
 
-    def adjust_prefetch(self, ended: int, *, ran_dry: bool = False) -> None:
+    def adjust_prefetch(self, ended: int, *, per_second: float = math.inf, ran_dry: bool = False) -> None:
         """Set the prefetch to the number of runs that end during a fetch; double it if all had ended before.
 
-        It falls by half at most, since fetch times vary. For long jobs it is 0: another worker may have a
-        free slot sooner.
+        It falls by half at most, since fetch times vary, but holds no more than ends in `BACKLOG_SECONDS`.
+        For long jobs it is 0: another worker may have a free slot sooner.
         """
         expected = max(ended, self.prefetch // 2)
         if ran_dry:
             expected = max(expected, 2 * self.prefetch)
         most = max(self._size, MAX_PREFETCH) if ran_dry or self.prefetch > self._size else self._size
-        self.prefetch = min(expected, most) if expected * PREFETCH_DIVISOR >= self._size else 0
+        expected = int(min(expected, most, per_second * BACKLOG_SECONDS))
+        self.prefetch = expected if expected * PREFETCH_DIVISOR >= self._size else 0
 
     def add(self, jobs: Sequence[JobT]) -> None:
         """Add jobs to the backlog; slots take them from the next loop iteration on."""
-        if jobs:
-            self._idle.clear()
-            self._backlog.extend(jobs)
-            self._start_slots()
+        if not jobs:
+            return
+        self._idle.clear()
+        now, backlog = self._clock(), self._backlog
+        is_urgent = bool(backlog) and jobs[0].rank > backlog[-1][0].rank
+        backlog.extend([(job, now) for job in jobs])
+        if is_urgent:
+            self._backlog = deque(sorted(backlog, key=lambda waiting: waiting[0].rank, reverse=True))
+        self._start_slots()
+        if self._backlog_check is None:
+            self._check_backlog_later()
 
     async def start(self, jobs: Sequence[JobT]) -> None:
         """The same, and wait until the slots are filled."""
@@ -259,6 +231,15 @@ class Pool(Generic[JobT, ResultT]):
     def put_back(self, results: Sequence[ResultT]) -> None:
         """Return results that could not be written, for the next `collect`."""
         self._results[:0] = results
+
+    def remove(self, metadata_id: int) -> JobT | None:
+        """Remove a job from the backlog; None if it has started, or is unknown."""
+        for waiting in self._backlog:
+            if waiting[0].metadata_id == metadata_id:
+                self._backlog.remove(waiting)
+                self._set_if_idle()
+                return waiting[0]
+        return None
 
     def cancel(self, metadata_id: int, reason: str, *, timed_out: bool = False) -> None:
         """Cancel a run; no effect if it has ended or was cancelled before."""
@@ -280,16 +261,14 @@ class Pool(Generic[JobT, ResultT]):
         self._active.clear()
         for run in abandoned:
             run.token.abandon(reason)
-        if not self._backlog:
-            self._idle.set()
+        self._set_if_idle()
         return [run.job for run in abandoned]
 
     def release(self) -> list[JobT]:
         """Empty the backlog; returns its jobs, which have not started."""
-        released = list(self._backlog)
+        released = [job for job, _ in self._backlog]
         self._backlog.clear()
-        if not self._active:
-            self._idle.set()
+        self._set_if_idle()
         return released
 
     def sweep(self) -> None:
@@ -303,6 +282,8 @@ class Pool(Generic[JobT, ResultT]):
     def close(self) -> None:
         """Release the threads and the timer, without waiting for active runs."""
         self._deadlines.close()
+        if self._backlog_check is not None:
+            self._backlog_check.cancel()
         self._threads.shutdown()
 
     def _start_slots(self, most: int = 1) -> None:
@@ -317,63 +298,103 @@ class Pool(Generic[JobT, ResultT]):
             task.add_done_callback(self._tasks.discard)
 
     async def _run_slot(self) -> None:
-        """Execute jobs until the backlog is empty, all slots are in use, or a job was cancelled.
-
-        A cancelled job ends its slot: code that swallows the cancellation must not pass it on to the next.
-        A job that never waits ends in its first step, without another coroutine around it.
-        """
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101 - a coroutine runs in a task
-        backlog, active, execute, copy_of_context = (
-            self._backlog,
-            self._active,
-            self._execute,
-            self._context.copy,
-        )
         try:
-            while backlog and len(active) < self._size:
-                now = self._clock()
-                if self._is_slice_over(now):
-                    if self._busy_slots > 1:
-                        return
-                    await asyncio.sleep(0)
-                    continue
-                run = self._next_run(task, now)
-                context, steps = copy_of_context(), execute(run)
-                try:
-                    waits_for = context.run(steps.send, None)
-                except StopIteration as end:
-                    result: ResultT = end.value
-                except BaseException as error:  # noqa: BLE001 - becomes the result: a slot is never lost
-                    result = self._to_failure(run.job, error)
-                else:
-                    result = await self._wait_for_run(run, context, steps, waits_for)
-                if active.get(run.metadata_id) is run:
-                    del active[run.metadata_id]
-                    self._add_result(result)
-                else:
-                    self._on_dropped(result)  # abandoned: it already has a result
-                if run.is_stop_requested or task.cancelling():
-                    return
+            await self._run_jobs()
         except GeneratorExit:  # the event loop is gone
             self._is_loop_gone = True
             raise
+        except Exception:
+            logger.exception("pool: a slot failed outside of its jobs; another one starts")
+            self._is_failing = True
+            task = asyncio.current_task()
+            for run in self.runs:  # the worker finds that it holds this run without running it
+                if run.task is task:
+                    del self._active[run.metadata_id]
         finally:
             self._busy_slots -= 1
             self._end_slot()
 
+    async def _run_jobs(self) -> None:
+        """Execute jobs until the backlog is empty, all slots are in use, or its task is no longer its own.
+
+        A cancelled job ends its slot: code that swallows the cancellation must not pass it on to the next. So
+        does a job that has left a reference to the task somewhere, such as a timer that will cancel it.
+        A job that never waits ends in its first step, without another coroutine around it.
+        """
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - a coroutine runs in a task
+        active, execute, copy_of_context = self._active, self._execute, self._context.copy
+        own_references = sys.getrefcount(task)
+        while self._backlog and len(active) < self._size:
+            now = self._clock()
+            if self._is_slice_over(now):
+                if self._busy_slots > 1:
+                    return
+                await asyncio.sleep(0)
+                continue
+            run = self._next_run(task, now)
+            context = copy_of_context()
+            try:
+                steps = execute(run)
+                waits_for = context.run(steps.send, None)
+            except StopIteration as end:
+                result: ResultT = end.value
+            except BaseException as error:  # noqa: BLE001 - becomes the result: a slot is never lost
+                result = self._to_failure(run.job, error)
+            else:
+                result = await self._wait_for_run(run, context, steps, waits_for)
+            if active.get(run.metadata_id) is run:
+                del active[run.metadata_id]
+                self._add_result(result)
+            else:
+                self._on_dropped(result)  # abandoned: it already has a result
+            is_stopped = run.is_stop_requested or task.cancelling()
+            del run  # it refers to the task
+            if is_stopped or sys.getrefcount(task) > own_references:
+                return
+
     def _end_slot(self) -> None:
         if self._is_loop_gone:
             return
-        self._start_slots()
+        if self._is_failing:
+            self._is_failing = False
+            asyncio.get_running_loop().call_later(RESTART_SECONDS, self._start_slots)
+        else:
+            self._start_slots()
         self._announce_results()
-        if not (self._active or self._backlog):
+        self._set_if_idle()
+
+    def _set_if_idle(self) -> None:
+        if self.is_idle:
             self._idle.set()
 
+    def _check_backlog_later(self) -> None:
+        self._backlog_check = asyncio.get_running_loop().call_later(MAX_WAIT_SECONDS, self._check_backlog)
+
+    def _check_backlog(self) -> None:
+        """Give the backlog back if its first job has waited for too long and no slot is free."""
+        self._backlog_check = None
+        if not self._backlog:
+            return
+        if not self.free and self._clock() - self._backlog[0][1] >= MAX_WAIT_SECONDS:
+            self._give_back()
+        else:
+            self._check_backlog_later()
+
+    def _give_back(self) -> None:
+        self.prefetch = 0
+        self._on_given_back(self.release())
+
     def _is_slice_over(self, now: float) -> bool:
-        """Whether this loop iteration has started enough jobs; counts one more if not."""
+        """Whether this loop iteration has started enough jobs; counts one more if not.
+
+        After a pause of the process its runs may be others' now: then the backlog is given back instead.
+        """
         left = self._slice_left
         if left == START_SLICE:
+            if now - self._backlog[0][1] >= MAX_WAIT_SECONDS and not self._may_start():
+                self._give_back()
+                return True
             self._slice_began, self._timeout = now, self._default_timeout()
             asyncio.get_running_loop().call_soon(self._begin_slice)
         if left and now - self._slice_began < SLICE_SECONDS:
@@ -389,20 +410,21 @@ class Pool(Generic[JobT, ResultT]):
         loop releases the interpreter only briefly, and would take it back before a waiting thread wakes up.
         So it pauses, but only if a thread may be busy: otherwise the pause would only delay the next jobs.
         """
+        self._slice_left = START_SLICE  # first: slots wait for it, whatever happens below
         if self._active or self._has_busy_threads():
             time.sleep(THREADS_TURN_SECONDS)
         if self._clock() - self._slice_began >= SLICE_SECONDS:
             self._announce_results()
-        self._slice_left = START_SLICE
 
     def _next_run(self, task: asyncio.Task[None], now: float) -> ActiveRun[JobT]:
         backlog = self._backlog
         was_stocked = len(backlog) > self.prefetch
-        job = backlog.popleft()
+        job, since = backlog.popleft()
         seconds = job.timeout_seconds
         if seconds is None:
             seconds = self._timeout
         run = ActiveRun(job, now + seconds, seconds, task)
+        run.backlog_seconds = now - since
         self._active[run.metadata_id] = run
         if run.check_at < self._deadlines.next_at:
             self._deadlines.schedule_sweep(run.check_at)

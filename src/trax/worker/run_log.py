@@ -94,7 +94,8 @@ class RunLog:
 
     def end_run(self, run: RunProgress) -> str | None:
         """Note that a run has ended and will be recorded; return the timings of its junctions as JSON."""
-        if (run.last_report is not None and run.last_report is not run.saved_state[1]) or run.replaced_input:
+        saved_report = None if run.saved_state is None else run.saved_state[1]
+        if (run.last_report is not None and run.last_report is not saved_report) or run.replaced_input:
             self._ended[run.metadata_id] = run
         return run.timings()
 

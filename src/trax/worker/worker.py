@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import time
 from datetime import timedelta
@@ -98,6 +99,8 @@ class Worker:
             on_started=lambda: self._watch.wake(),  # noqa: PLW0108 - created later
             on_backlog_low=lambda: self._parts.events.emit(Topic.SLOTS_FREE),
             on_dropped=self._follow_ups.drop,
+            on_given_back=self._give_back,
+            may_start=lambda: not self._has_missed_heartbeats(),
             has_busy_threads=lambda: self._store.has_busy_threads,
             default_timeout=lambda: self._parts.settings.default_job_timeout / SECOND,
             clock=self._clock,
@@ -162,8 +165,8 @@ class Worker:
             dispatched = await dispatch(self._claim_request())
             ran_dry = dispatched.is_out_of_slots and self._pool.is_idle
             self._pool.add(dispatched.claimed)
-            ended = self._pace.endings_during_fetch(began, self._pool.ended_count)
-            self._pool.adjust_prefetch(ended, ran_dry=ran_dry)
+            ended, per_second = self._pace.measure(began, self._pool.ended_count)
+            self._pool.adjust_prefetch(ended, per_second=per_second, ran_dry=ran_dry)
         return dispatched
 
     @property
@@ -189,10 +192,19 @@ class Worker:
         self._resize(slots)
         for run in held:
             if (why := run.cancel_reason) is not None:
-                self._pool.cancel(run.metadata_id, STOP_REASONS[why], timed_out=why is CancelReason.TIMEOUT)
+                self._cancel(run.metadata_id, why)
         if is_registered:
             orphans = self._claims.orphans((run.metadata_id for run in held), before)
             self._return_orphans([run for run in held if run.metadata_id in orphans])
+
+    def _cancel(self, metadata_id: int, why: CancelReason) -> None:
+        """Cancel a run, or drop it if it waits in the backlog: then its code never begins."""
+        waiting = self._pool.remove(metadata_id)
+        if waiting is None:
+            self._pool.cancel(metadata_id, STOP_REASONS[why], timed_out=why is CancelReason.TIMEOUT)
+            return
+        self._pool.put_back([self._runner.cancelled_result(waiting)])
+        self._parts.events.emit(Topic.ENDED)
 
     def sweep(self) -> None:
         """Stop runs that have timed out. Happens on its own; call it after moving a test clock."""
@@ -298,9 +310,15 @@ class Worker:
         self._pool.put_back([self._runner.put_back_result(job, "the worker stopped") for job in abandoned])
 
     def _return_backlog(self, reason: str) -> None:
-        released = [self._runner.put_back_result(job, reason) for job in self._pool.release()]
-        if released:
-            self._pool.put_back(released)
+        self._return_jobs(self._pool.release(), reason)
+
+    def _give_back(self, jobs: Sequence[Claimed]) -> None:
+        self._return_jobs(jobs, "no slot became free in its worker")
+
+    def _return_jobs(self, jobs: Sequence[Claimed], reason: str) -> None:
+        """Return jobs that have not begun to the queue, without counting an attempt."""
+        if jobs:
+            self._pool.put_back([self._runner.put_back_result(job, reason) for job in jobs])
             self._parts.events.emit(Topic.ENDED)
 
     def _run_ids(self) -> list[int]:
@@ -336,11 +354,15 @@ class Worker:
         return claim.claim(connection, self._claim_request(), now=self._store.statement_now())
 
     def _claim_request(self) -> ClaimRequest:
-        slots = 0 if self._is_stopping or self._has_missed_heartbeats() else self._pool.slots_to_fill
         cpu_slots = self._process_count if self._processes is None else self._processes.free
-        return self._work_filter.claim_request(
-            self._parts, worker_id=self.id, slots=slots, cpu_slots=cpu_slots
+        request = self._work_filter.claim_request(
+            self._parts, worker_id=self.id, slots=self._pool.slots_to_fill, cpu_slots=cpu_slots
         )
+        if self._is_stopping or self._has_missed_heartbeats():
+            return request._replace(slots=0)
+        # By default a job has as many attempts as this setting says; with one, a claim ahead risks a second.
+        may_wait = self._parts.settings.default_max_retries > 1
+        return request._replace(ahead=self._pool.backlog_to_fill) if may_wait else request
 
     def _new_runner(self) -> JobRunner:
         processes, executor = self._open_processes, self._executor
@@ -435,9 +457,13 @@ class Pace:
         self._last_fetch_at = clock()
         self._ended = 0
 
-    def endings_during_fetch(self, began: float, ended: int) -> int:
-        """How many runs end during a fetch that began then and is done now; `ended` is the total so far."""
+    def measure(self, began: float, ended: int) -> tuple[int, float]:
+        """How many runs end during a fetch that began then and is done now, and how many end per second.
+
+        `ended` is the total so far.
+        """
         now = self._clock()
         since, took, new = now - self._last_fetch_at, now - began, ended - self._ended
         self._last_fetch_at, self._ended = now, ended
-        return new if since <= took else int(new * took / since)
+        per_second = new / since if since > 0 else math.inf
+        return new if since <= took else int(new * took / since), per_second

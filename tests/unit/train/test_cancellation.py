@@ -5,8 +5,18 @@ import threading
 
 import pytest
 
-from trax.errors import RunCancelled, RunInterrupted
-from trax.train import Cancel, Cancellation, Cancelled, Done, Interrupted, junction, short_circuit, train
+from trax.errors import RunCancelled, RunInterrupted, UnexpectedCancellation
+from trax.train import (
+    Cancel,
+    Cancellation,
+    Cancelled,
+    Done,
+    Failed,
+    Interrupted,
+    junction,
+    short_circuit,
+    train,
+)
 
 
 class Signals:
@@ -162,13 +172,15 @@ async def test_a_timeout_around_a_run_works_as_usual() -> None:
             await paused.attempt(Signals())
 
 
-async def test_a_stray_cancelled_error_ends_the_run_as_cancelled() -> None:
+async def test_a_stray_cancelled_error_fails_the_run() -> None:
     @junction
     async def stray(_signals: Signals) -> None:
         raise asyncio.CancelledError
 
-    assert await train("stray", stray).attempt(Signals()) == Cancelled("a junction raised CancelledError")
-    with pytest.raises(RunCancelled):
+    outcome = await train("stray", stray).attempt(Signals())
+    assert isinstance(outcome, Failed)
+    assert isinstance(outcome.error, UnexpectedCancellation)
+    with pytest.raises(UnexpectedCancellation, match="nobody cancelled the run"):
         await train("stray", stray).run(Signals())
 
 
@@ -294,12 +306,14 @@ def test_a_synchronous_junction_may_ask_whether_to_stop(token: Cancellation) -> 
     assert train("poll", poll).attempt_blocking(1, cancellation=token) == Cancelled("asked")
 
 
-def test_a_stray_cancelled_error_in_a_blocking_run_ends_it_as_cancelled() -> None:
+def test_a_stray_cancelled_error_in_a_blocking_run_fails_it() -> None:
     @junction
     def stray(number: int) -> int:
         raise asyncio.CancelledError(number)
 
-    assert train("stray", stray).attempt_blocking(1) == Cancelled("a junction raised CancelledError")
+    outcome = train("stray", stray).attempt_blocking(1)
+    assert isinstance(outcome, Failed)
+    assert isinstance(outcome.error, UnexpectedCancellation)
 
 
 def test_a_token_shows_what_it_was_asked(token: Cancellation) -> None:

@@ -10,6 +10,7 @@ from threading import Thread, current_thread
 import pytest
 from tests.support.waiting import until
 
+from trax.errors import UnexpectedCancellation
 from trax.train import Cancellation, Cancelled, Failed, Run, current, enter_run, junction, train
 from trax.train.context import DaemonThreads
 
@@ -154,13 +155,15 @@ async def test_a_stop_iteration_from_a_thread_is_a_failure_like_any_other() -> N
         assert isinstance(outcome.error, StopIteration)
 
 
-async def test_a_stray_cancelled_error_in_a_thread_ends_the_run_as_cancelled() -> None:
+async def test_a_stray_cancelled_error_in_a_thread_fails_the_run() -> None:
     @junction
     def stray(gate: Gate) -> int:
         raise asyncio.CancelledError(gate)
 
     for whole in (train("sync", stray), train("mixed", stray >> pass_on)):
-        assert await whole.attempt(Gate()) == Cancelled("a junction raised CancelledError")
+        outcome = await whole.attempt(Gate())
+        assert isinstance(outcome, Failed)
+        assert isinstance(outcome.error, UnexpectedCancellation)
 
 
 async def _attempt(whole: object, gate: Gate, token: Cancellation) -> object:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from trax.worker.worker import Pace
@@ -25,23 +27,23 @@ def pace(clock: Clock) -> Pace:
 
 def test_from_fetch_to_fetch_all_that_ended_counts(pace: Pace, clock: Clock) -> None:
     clock.now = 2.0
-    assert pace.endings_during_fetch(0.0, ended=30) == 30
+    assert pace.measure(0.0, ended=30) == (30, 15.0)
 
     clock.now = 3.0
-    assert pace.endings_during_fetch(2.0, ended=40) == 10
+    assert pace.measure(2.0, ended=40) == (10, 10.0)
 
 
 def test_what_ended_before_the_fetch_counts_for_its_part_of_the_time(pace: Pace, clock: Clock) -> None:
     clock.now = 4.0
 
-    assert pace.endings_during_fetch(3.0, ended=100) == 25, "all of them had ended when it began"
+    assert pace.measure(3.0, ended=100) == (25, 25.0), "all of them had ended when it began"
 
 
 def test_a_long_time_without_a_fetch_makes_jobs_long(pace: Pace, clock: Clock) -> None:
     clock.now = 1000.0
 
-    assert pace.endings_during_fetch(999.9, ended=500) == 0
+    assert pace.measure(999.9, ended=500) == (0, 0.5)
 
 
 def test_a_clock_that_stands_still_tells_nothing_of_the_time(pace: Pace) -> None:
-    assert pace.endings_during_fetch(0.0, ended=7) == 7
+    assert pace.measure(0.0, ended=7) == (7, math.inf)

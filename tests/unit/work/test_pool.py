@@ -14,7 +14,9 @@ import pytest
 from trax.errors import RunTimedOut
 from trax.train import Cancellation, Done, junction, train
 from trax.train.context import await_cancellable
-from trax.worker.pool import MAX_PREFETCH, RESULTS_PER_WRITE, START_SLICE, STOP_WARNING_SECONDS, Pool
+from trax.worker import pool as pool_module
+from trax.worker.deadlines import STOP_WARNING_SECONDS
+from trax.worker.pool import MAX_PREFETCH, RESULTS_PER_WRITE, START_SLICE, Pool
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
@@ -29,6 +31,7 @@ class Job(NamedTuple):
     timeout_seconds: float | None = None
     train: str = "work"
     external_id: str = "none"
+    rank: tuple[int, int] = (0, 0)
 
 
 class Station:
@@ -44,6 +47,8 @@ class Station:
         """How many had ended each time somebody was told of endings."""
         self.short: list[int] = []
         """How many still waited in line each time it got short."""
+        self.given_back: list[int] = []
+        self.is_registered = True
 
     def pool(self, size: int, prefetch: int = 0, *, has_busy_threads: bool = True) -> Pool[Job, str]:
         pool = Pool[Job, str](
@@ -52,6 +57,8 @@ class Station:
             lambda job, error: f"{job.metadata_id} broke with {error!r}",
             on_ended=lambda: self.told.append(pool.ended_count),
             on_backlog_low=lambda: self.short.append(pool.load.prefetched),
+            on_given_back=lambda jobs: self.given_back.extend(job.metadata_id for job in jobs),
+            may_start=lambda: self.is_registered,
             has_busy_threads=lambda: has_busy_threads,
             default_timeout=lambda: 60.0,
             prefetch=prefetch,
@@ -75,6 +82,19 @@ class Station:
     def end(self, *ids: int) -> None:
         for each in ids:
             self.gates[each].set()
+
+
+class FailingCall:
+    """A callback with a bug: it fails that often, always without a number, and then does nothing."""
+
+    def __init__(self, times: int | None = None) -> None:
+        self._times = times
+
+    def __call__(self) -> bool:
+        if self._times == 0:
+            return False
+        self._times = self._times and self._times - 1
+        raise RuntimeError("a bug in the pool")
 
 
 @pytest.fixture
@@ -101,14 +121,14 @@ async def test_a_slot_that_frees_can_be_filled_at_once(station: Station) -> None
 
 async def test_more_than_fits_waits_in_order_and_begins_as_slots_free(station: Station) -> None:
     pool = station.pool(1, prefetch=2)
-    assert pool.slots_to_fill == 3
+    assert (pool.slots_to_fill, pool.backlog_to_fill) == (1, 2)
 
     await pool.start([Job(1), Job(2), Job(3)])
-    assert (station.began, pool.slots_to_fill) == ([1], 0)
+    assert (station.began, pool.slots_to_fill, pool.backlog_to_fill) == ([1], 0, 0)
     station.end(1)
     await _until(lambda: station.began == [1, 2])
 
-    assert pool.slots_to_fill == 1
+    assert (pool.slots_to_fill, pool.backlog_to_fill) == (0, 1)
     assert pool.release() == [Job(3)]
     station.end(2)
     assert await pool.wait_until_idle(30)
@@ -313,7 +333,7 @@ async def test_where_jobs_are_short_as_many_wait_in_line_as_end_meanwhile(statio
     assert pool.prefetch == 0
 
     pool.adjust_prefetch(6)
-    assert (pool.prefetch, pool.slots_to_fill) == (6, 14)
+    assert (pool.prefetch, pool.slots_to_fill, pool.backlog_to_fill) == (6, 8, 6)
 
     pool.adjust_prefetch(0)
     assert pool.prefetch == 3, "it falls by halves"
@@ -340,6 +360,142 @@ async def test_where_all_end_before_more_come_twice_as_many_are_fetched_until_so
     for _ in range(20):
         pool.adjust_prefetch(8, ran_dry=True)
     assert pool.prefetch == MAX_PREFETCH
+
+
+async def test_the_backlog_holds_no_more_work_than_ends_within_its_bound(station: Station) -> None:
+    pool = station.pool(8)
+
+    pool.adjust_prefetch(100, per_second=2_000, ran_dry=True)
+    assert pool.prefetch == 100, "50 ms of work"
+
+    pool.adjust_prefetch(100, per_second=400, ran_dry=True)
+    assert pool.prefetch == 20
+    pool.adjust_prefetch(20, per_second=10, ran_dry=True)
+    assert pool.prefetch == 0, "jobs that take seconds are not claimed ahead"
+
+
+async def test_jobs_that_wait_too_long_for_a_slot_are_given_back(
+    station: Station, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool_module, "MAX_WAIT_SECONDS", 0.0)
+    pool = station.pool(1, prefetch=2)
+
+    await pool.start([Job(1), Job(2), Job(3)])
+    await _until(lambda: station.given_back == [2, 3])
+
+    assert (pool.active_ids, pool.load.prefetched, pool.prefetch) == ({1}, 0, 0)
+    station.end(1)
+    assert await pool.wait_until_idle(30)
+    assert station.began == [1]
+
+
+async def test_jobs_that_wait_while_a_slot_is_free_are_kept(
+    station: Station, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool_module, "MAX_WAIT_SECONDS", 0.0)
+    pool = station.pool(3 * START_SLICE)
+
+    await pool.start([Job(number) for number in range(3 * START_SLICE)])
+
+    assert (len(station.began), station.given_back) == (3 * START_SLICE, [])
+
+
+async def test_an_urgent_job_goes_before_those_that_wait(station: Station) -> None:
+    pool = station.pool(1, prefetch=4)
+    await pool.start([Job(1), Job(2, rank=(5, 0)), Job(3)])
+
+    pool.add([Job(4, rank=(0, 31)), Job(5)])
+    assert pool.job_ids == [1, 2, 4, 3, 5]
+
+    pool.add([Job(6, rank=(9, 0))])
+    assert pool.job_ids == [1, 6, 2, 4, 3, 5]
+
+
+async def test_a_job_that_waits_can_be_removed_before_it_begins(station: Station) -> None:
+    pool = station.pool(1, prefetch=2)
+    await pool.start([Job(1), Job(2), Job(3)])
+
+    assert pool.remove(2) == Job(2)
+    assert (pool.remove(2), pool.remove(1)) == (None, None)
+
+    station.end(1)
+    await _until(lambda: station.began == [1, 3])
+
+
+async def test_a_paused_process_gives_back_runs_that_may_be_others_now(station: Station) -> None:
+    pool = station.pool(1, prefetch=1)
+    await pool.start([Job(1), Job(2)])
+
+    station.now, station.is_registered = 60.0, False
+    station.end(1)
+    assert await pool.wait_until_idle(30)
+
+    assert (station.began, station.given_back) == ([1], [2])
+
+
+async def test_a_registered_worker_begins_what_has_waited_for_a_busy_event_loop(station: Station) -> None:
+    pool = station.pool(1, prefetch=1)
+    await pool.start([Job(1), Job(2)])
+
+    station.now = 60.0
+    station.end(1)
+    await _until(lambda: station.began == [1, 2])
+
+    assert station.given_back == []
+
+
+async def test_a_task_that_a_job_has_left_somewhere_runs_no_other_job(station: Station) -> None:
+    left: list[Callable[..., object]] = []
+
+    async def execute(job: Job, _token: Cancellation) -> str:
+        task = asyncio.current_task()
+        assert task is not None
+        if job.metadata_id == 1:
+            left.append(task.cancel)
+        if job.metadata_id == 2:
+            left.append(task.cancel)
+            await asyncio.sleep(0)
+        for cancel in left if job.metadata_id > 2 else ():
+            cancel()
+        await asyncio.sleep(0)
+        return f"{job.metadata_id} done"
+
+    station.execute = execute
+    pool = station.pool(1, prefetch=20)
+    await pool.start([Job(number) for number in range(1, 12)])
+    assert await pool.wait_until_idle(30)
+
+    assert pool.collect() == [f"{number} done" for number in range(1, 12)]
+
+
+async def test_an_error_at_the_start_of_a_slice_does_not_stop_the_pool(
+    station: Station, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    station.execute = at_once
+    pool = station.pool(3 * START_SLICE)
+    monkeypatch.setattr(pool, "_has_busy_threads", FailingCall())
+
+    pool.add([Job(number) for number in range(3 * START_SLICE)])
+    assert await pool.wait_until_idle(30)
+
+    assert len(pool.collect()) == 3 * START_SLICE
+    assert "a bug in the pool" in caplog.text
+
+
+async def test_a_slot_that_fails_outside_of_its_jobs_is_replaced(
+    station: Station, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(pool_module, "RESTART_SECONDS", 0.0)
+    station.execute = at_once
+    pool = station.pool(1)
+    monkeypatch.setattr(pool, "_on_started", FailingCall(1))
+
+    pool.add([Job(number) for number in range(3)])
+    assert await pool.wait_until_idle(30)
+
+    assert len(pool.collect()) == 2
+    assert pool.job_ids == [], "its worker can tell that the first one is not running"
+    assert "a slot failed outside of its jobs; another one starts" in caplog.text
 
 
 async def test_a_job_now_and_then_is_nothing_to_prepare_for(station: Station) -> None:
@@ -507,10 +663,10 @@ async def test_what_is_abandoned_frees_its_slots_and_its_late_end_is_ignored(
 
 
 async def test_jobs_that_never_wait_share_a_slot_and_nothing_else(station: Station) -> None:
-    seen: list[tuple[str, asyncio.Task[Any] | None]] = []
+    seen: list[tuple[str, int]] = []
 
     async def execute(job: Job, _token: Cancellation) -> str:
-        seen.append((colour.get(), asyncio.current_task()))
+        seen.append((colour.get(), id(asyncio.current_task())))
         colour.set(f"colour of {job.metadata_id}")
         return "done"
 

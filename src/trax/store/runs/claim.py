@@ -39,7 +39,13 @@ class Claimed(NamedTuple):
     timeout_seconds: float | None
     manifest: str | None = None
     waited_seconds: float | None = None
-    """From admission to the start."""
+    """From admission to the claim."""
+    group_priority: int = 0
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Higher ranks start first."""
+        return self.group_priority, self.priority
 
 
 class HeldRun(NamedTuple):
@@ -54,7 +60,11 @@ class HeldRun(NamedTuple):
 
 
 class ClaimRequest(NamedTuple):
-    """What a worker offers at a claim: its id and host, its free slots, and the trains it can run."""
+    """What a worker offers at a claim: its id and host, its free slots, and the trains it can run.
+
+    With `ahead` a dispatch cycle also claims that many runs which begin when a slot becomes free. They have
+    no start time until then.
+    """
 
     worker_id: int
     host: str
@@ -66,6 +76,12 @@ class ClaimRequest(NamedTuple):
     """The groups whose runs it accepts; None accepts all, and runs without a group."""
     has_filter: bool = False
     """Whether its work filter excludes some of the trains it knows."""
+    ahead: int = 0
+
+    @property
+    def places(self) -> int:
+        """The free slots, and the places in its backlog."""
+        return self.slots + self.ahead
 
     @property
     def shares(self) -> list[tuple[frozenset[str], int]]:
@@ -106,14 +122,14 @@ def parse_claimed(results: Sequence[Rows]) -> list[Claimed]:
 
 
 def claim_columns(dialect: str, waited: ColumnElement[Any] | None = None) -> list[ColumnElement[Any]]:
-    """The columns of `Claimed`; `waited` is the time from admission to start, where it is known."""
+    """The columns of `Claimed` but the last; `waited` is the time from admission to claim, if it is known."""
     t = tables_for(dialect)
     # Literal SQL: SQLAlchemy does not correlate a subquery to the table of an INSERT.
     name = f"SELECT named.external_id FROM {t.manifest.fullname} named WHERE named.id"  # noqa: S608 - no user input
     manifest = literal_column(f"({name} = {t.metadata.fullname}.manifest_id)", Text)
     if waited is None:
         waited = cast(seconds_between(dialect, t.metadata.c.created_at, t.metadata.c.started_at), Float)
-    return [*(t.metadata.c[column] for column in ("id", *Claimed._fields[1:-2])), manifest, waited]
+    return [*(t.metadata.c[column] for column in ("id", *Claimed._fields[1:9])), manifest, waited]
 
 
 def group_statements(dialect: str, request: ClaimRequest) -> list[BoundStatement]:

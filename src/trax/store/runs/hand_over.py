@@ -277,9 +277,14 @@ def return_to_outbox(
     parameters = {"waiting_since": waiting_since, "most": max_attempts, "now": now}
     dialect = connection.dialect.name
     returned = list(connection.execute(_return_to_outbox(dialect), parameters).scalars())
-    if returned:
-        connection.execute(_count_repeat(dialect), {"ids": id_document(returned)})
+    count_dispatch_attempts(connection, returned)
     return returned
+
+
+def count_dispatch_attempts(connection: Connection, metadata_ids: Sequence[int]) -> None:
+    """Count one more dispatch attempt of the entries of these runs."""
+    if metadata_ids:
+        connection.execute(_count_repeat(connection.dialect.name), {"ids": id_document(metadata_ids)})
 
 
 @cache

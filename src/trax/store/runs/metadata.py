@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from functools import cache
+from datetime import timedelta
+from functools import cache, partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import Text, bindparam, cast, column, func, insert, null, select, text, update
+from sqlalchemy import (
+    Text,
+    bindparam,
+    case,
+    cast,
+    column,
+    func,
+    insert,
+    literal_column,
+    null,
+    select,
+    text,
+    update,
+)
 
 from trax.records.metadata import Metadata, timings_from_json
 from trax.records.states import CancelReason, State
@@ -15,8 +30,8 @@ from trax.store.dialect import (
     among,
     id_array,
     id_document,
-    ids_of,
     json_array,
+    later_of,
     now_parameter,
     quick_document,
     rows_of,
@@ -97,7 +112,8 @@ def finish_statement(dialect: str, results: Sequence[RunResult], *, now: datetim
         workers = {result.worker_id for result in results}
         if len(workers) == 1:
             return _finish_completed_statement(results, workers.pop(), now)
-    return _finish(dialect), {"results": quick_document(dialect, map(_row, results)), "now": now}
+    rows = map(partial(_row, now if dialect == SQLITE else None, perf_counter()), results)
+    return _finish(dialect), {"results": quick_document(dialect, rows), "now": now}
 
 
 def _is_plain_success(result: RunResult) -> bool:
@@ -108,8 +124,10 @@ def _finish_completed_statement(
     results: Sequence[RunResult], worker_id: int | None, now: datetime | None
 ) -> BoundStatement:
     """For completed runs of one worker on PostgreSQL: arrays cost the server half as much as a document."""
+    sent_at = perf_counter()
     parameters: dict[str, Any] = {
         "ids": id_document(result.metadata_id for result in results),
+        "ran": id_document(_microseconds(result.began, sent_at) for result in results),
         "worker_id": worker_id,
         "now": now,
     }
@@ -117,6 +135,11 @@ def _finish_completed_statement(
     if len(set(outputs)) == 1:
         return _finish_alike(POSTGRESQL), {**parameters, "output": outputs[0]}
     return _finish_completed(POSTGRESQL), {**parameters, "outputs": json_array(outputs)}
+
+
+def _microseconds(began: float | None, sent_at: float) -> int:
+    """The time since a run began, for its start on the clock of the database."""
+    return 0 if began is None else int((sent_at - began) * 1_000_000)
 
 
 def parse_finished_ids(rows: Rows) -> set[int]:
@@ -137,13 +160,19 @@ def load_by_ids(connection: Connection, ids: Sequence[int]) -> dict[int, Metadat
     return {row.id: build_record(row) for row in connection.execute(query, {"ids": id_document(ids)})}
 
 
-def _row(result: RunResult) -> dict[str, Any]:
-    """Build one row of the result document. A missing key becomes NULL."""
+def _row(now: datetime | None, sent_at: float, result: RunResult) -> dict[str, Any]:
+    """Build one row of the result document. A missing key becomes NULL.
+
+    SQLite gets the start as a time, by its `now`; PostgreSQL gets how long ago that was.
+    """
     row: dict[str, Any] = {
         "metadata_id": result.metadata_id,
         "worker_id": result.worker_id,
         "state": result.state,
     }
+    if result.began is not None or result.state is State.COMPLETED:
+        ran = _microseconds(result.began, sent_at)
+        row["began"] = ran if now is None else now - timedelta(microseconds=ran)
     for name in SUCCESS_COLUMNS if result.state is State.COMPLETED else RESULT_COLUMNS:
         value = getattr(result, name)
         if value is not None:
@@ -168,28 +197,34 @@ def _add_completed(dialect: str) -> Insert:
 @cache
 def _finish(dialect: str) -> Update:
     metadata = tables_for(dialect).metadata
-    types = {"metadata_id": BigId, "worker_id": BigId, "state": metadata.c.state.type}
+    began = Utc() if dialect == SQLITE else BigId
+    types = {"metadata_id": BigId, "worker_id": BigId, "began": began, "state": metadata.c.state.type}
     results = rows_of(dialect, "results", types | {name: metadata.c[name].type for name in RESULT_COLUMNS})
     values = {name: results.c[name] for name in ("state", *RESULT_COLUMNS)}
-    return _finish_each(dialect, results.c.metadata_id, results.c.worker_id, values)
+    return _finish_each(dialect, results.c.metadata_id, results.c.worker_id, results.c.began, values)
 
 
 @cache
 def _finish_completed(dialect: str) -> Update:
     """End completed runs of one worker, each with its output."""
     texts = select(func.json_array_elements_text(cast(bindparam("outputs", type_=Text), Json)))
-    listed = func.unnest(id_array("ids"), func.array(texts.scalar_subquery())).table_valued(
-        column("id", BigId), column("output", Text), name="given"
+    listed = func.unnest(id_array("ids"), id_array("ran"), func.array(texts.scalar_subquery())).table_valued(
+        column("id", BigId), column("ran", BigId), column("output", Text), name="given"
     )
     given = listed.render_derived()
-    return _finish_each(dialect, given.c.id, _worker_parameter(), _success(cast(given.c.output, Json)))
+    values = _success(cast(given.c.output, Json))
+    return _finish_each(dialect, given.c.id, _worker_parameter(), given.c.ran, values)
 
 
 @cache
 def _finish_alike(dialect: str) -> Update:
     """End completed runs of one worker that have the same output, usually none."""
     output = cast(bindparam("output", type_=Text), Json)
-    return _finish_each(dialect, ids_of(dialect).c.id, _worker_parameter(), _success(output))
+    listed = func.unnest(id_array("ids"), id_array("ran")).table_valued(
+        column("id", BigId), column("ran", BigId), name="given"
+    )
+    given = listed.render_derived()
+    return _finish_each(dialect, given.c.id, _worker_parameter(), given.c.ran, _success(output))
 
 
 def _worker_parameter() -> ColumnElement[Any]:
@@ -202,8 +237,13 @@ def _success(output: ColumnElement[Any]) -> dict[str, Any]:
 
 
 def _finish_each(
-    dialect: str, run_id: ColumnElement[Any], worker_id: ColumnElement[Any], values: dict[str, Any]
+    dialect: str,
+    run_id: ColumnElement[Any],
+    worker_id: ColumnElement[Any],
+    began: ColumnElement[Any],
+    values: dict[str, Any],
 ) -> Update:
+    """End runs; one that was claimed ahead also gets its start, if it has begun."""
     metadata = tables_for(dialect).metadata
     # COALESCE hides the condition: the planner would expect one running row, and scan the document per row.
     still_ours = func.coalesce(
@@ -215,10 +255,26 @@ def _finish_each(
         update(metadata)
         .where(metadata.c.id == run_id, still_ours)
         .values(
-            ended_at=now_parameter(dialect), current_junction=null(), junction_started_at=null(), **values
+            started_at=func.coalesce(metadata.c.started_at, start_of_run(dialect, began)),
+            ended_at=now_parameter(dialect),
+            current_junction=null(),
+            junction_started_at=null(),
+            **values,
         )
         .returning(metadata.c.id)
     )
+
+
+def start_of_run(dialect: str, began: ColumnElement[Any]) -> ColumnElement[Any]:
+    """When a run began: not before its admission, since two clocks may differ. NULL if it did not begin.
+
+    On PostgreSQL `began` is the time since then in microseconds, on SQLite the time itself.
+    """
+    created_at = tables_for(dialect).metadata.c.created_at
+    start = began
+    if dialect != SQLITE:
+        start = now_parameter(dialect) - began * literal_column("interval '1 microsecond'")
+    return case((began.is_not(None), later_of(dialect, created_at, start)))
 
 
 def select_records(connection: Connection) -> Select[Any]:

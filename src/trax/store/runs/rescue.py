@@ -53,6 +53,8 @@ class ReapedRun(NamedTuple):
     external_id: str
     exception: str
     reason: str
+    has_started: bool = True
+    """Whether its code began; if not, it is no failure and its entry goes back to the queue."""
 
 
 class MaintenanceNeeds(NamedTuple):
@@ -125,15 +127,27 @@ def fail_runs_of_lost_workers(
     connection: Connection, cause: ReapCause, *, alive_since: datetime, now: datetime
 ) -> list[ReapedRun]:
     """Fail the runs of workers that missed their heartbeat. Runs of live workers are not changed."""
-    has_worker = tables(connection).metadata.c.worker_id.is_not(None)
+    metadata = tables(connection).metadata
     return _fail(
         connection,
         cause,
         text(IN_PROGRESS),
-        has_worker,
+        metadata.c.worker_id.is_not(None),
+        metadata.c.started_at.is_not(None),
         _has_no_live_worker(connection.dialect.name, alive_since),
         now=now,
     )
+
+
+def release_claims_of_lost_workers(
+    connection: Connection, cause: ReapCause, *, alive_since: datetime, now: datetime
+) -> list[ReapedRun]:
+    """End the runs that workers had claimed, and not begun, when they missed their heartbeat."""
+    is_unstarted = tables(connection).metadata.c.started_at.is_(None)
+    has_no_worker = _has_no_live_worker(connection.dialect.name, alive_since)
+    conditions = (text(IN_PROGRESS), is_unstarted, has_no_worker)
+    released = _fail(connection, cause, *conditions, now=now, state=State.CANCELLED)
+    return [run._replace(has_started=False) for run in released]
 
 
 def stale_remote_conditions(metadata: Table, moment: Any) -> tuple[ColumnElement[bool], ...]:
@@ -150,14 +164,18 @@ def stale_remote_conditions(metadata: Table, moment: Any) -> tuple[ColumnElement
 
 
 def _fail(
-    connection: Connection, cause: ReapCause, *conditions: ColumnElement[bool] | Any, now: datetime
+    connection: Connection,
+    cause: ReapCause,
+    *conditions: ColumnElement[bool] | Any,
+    now: datetime,
+    state: State = State.FAILED,
 ) -> list[ReapedRun]:
     metadata = tables(connection).metadata
     statement = (
         update(metadata)
         .where(*conditions)
         .values(
-            state=State.FAILED,
+            state=state,
             ended_at=now,
             current_junction=None,
             junction_started_at=None,

@@ -6,11 +6,11 @@ from dataclasses import asdict
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import Integer, case, exists, insert, select, text, update
+from sqlalchemy import Integer, case, exists, func, insert, select, text, update
 
 from trax.records.metadata import LogLine
 from trax.records.states import CancelReason, LogLevel
-from trax.store.dialect import among, document, id_document, limit_statement_time, rows_of
+from trax.store.dialect import among, document, id_document, later_of, limit_statement_time, rows_of
 from trax.store.listing import RecordQuery, Search, shorten
 from trax.store.schema import tables, tables_for
 from trax.store.types import BigId, storable
@@ -73,7 +73,7 @@ def _row(note: ProgressUpdate) -> dict[str, Any]:
 def _write(dialect: str) -> Update:
     metadata = tables_for(dialect).metadata
     types = {"metadata_id": BigId} | {
-        name: metadata.c[name].type for name in (*JUNCTION_COLUMNS, *PROGRESS_COLUMNS)
+        name: metadata.c[name].type for name in ("started_at", *JUNCTION_COLUMNS, *PROGRESS_COLUMNS)
     }
     notes = rows_of(dialect, "notes", types)
     junction = {name: notes.c[name] for name in JUNCTION_COLUMNS}
@@ -84,7 +84,13 @@ def _write(dialect: str) -> Update:
     return (
         update(metadata)
         .where(metadata.c.id == notes.c.metadata_id, metadata.c.id.in_(_select_unlocked(dialect)))
-        .values(**junction, **progress)
+        .values(
+            started_at=func.coalesce(
+                metadata.c.started_at, later_of(dialect, metadata.c.created_at, notes.c.started_at)
+            ),
+            **junction,
+            **progress,
+        )
         .returning(metadata.c.id)
     )
 

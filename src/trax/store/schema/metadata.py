@@ -41,7 +41,6 @@ def metadata(define: Definer) -> Table:
         Column("scheduled_for", Utc),
         Column("submitted_at", Utc),
         Column("handing_over_until", Utc),
-        Column("started_at", Utc),
         Column("timeout_seconds", Float),
         Column("attempt", Integer, nullable=False, server_default="1"),
         Column("priority", SmallInteger, nullable=False, server_default="0"),
@@ -56,6 +55,8 @@ def metadata(define: Definer) -> Table:
         Column("progress", Float),
         Column("progress_message", ByteOrderText),
         Column("state", ByteOrderText, nullable=False),
+        # When its code began. Null while it is pending, or claimed ahead of a free slot.
+        Column("started_at", Utc),
         Column("ended_at", Utc),
         Column("output", JsonText),
         Column("current_junction", ByteOrderText),
@@ -70,9 +71,7 @@ def metadata(define: Definer) -> Table:
         define.check("attempt_range", "attempt >= 1"),
         define.check("progress_range", "progress BETWEEN 0 AND 1"),
         define.check("ended_when_terminal", "(state IN ('pending', 'in_progress')) = (ended_at IS NULL)"),
-        define.check(
-            "started_when_run", "state IN ('pending', 'failed', 'cancelled') OR started_at IS NOT NULL"
-        ),
+        define.check("started_when_completed", "state <> 'completed' OR started_at IS NOT NULL"),
         storage=BUSY_TABLE,
     )
     column = table.c

@@ -8,7 +8,7 @@ from sqlalchemy import Boolean, Column, Float, Integer, SmallInteger, func
 
 from trax.records.states import Origin, QueueStatus
 from trax.store.schema.define import BUSY_TABLE, identity
-from trax.store.types import SQLITE, BigId, ByteOrderText, JsonText, TransactionId, Utc
+from trax.store.types import POSTGRESQL, SQLITE, BigId, ByteOrderText, JsonText, TransactionId, Utc
 
 if TYPE_CHECKING:
     from sqlalchemy import Table
@@ -26,6 +26,24 @@ BLOCKS_SCHEDULED = f"{QUEUED} AND origin IN ('schedule', 'retry', 'requeue')"
 KEYED = "unique_key IS NOT NULL"
 """Entries with a unique key, in any status. The next enqueue with it releases it if the job has ended."""
 
+
+# A worker that dies may have begun a run that it claimed ahead of a free slot, without a record of it. So
+# only entries that have another attempt are claimed ahead, and none that a lost worker has claimed before.
+_LAST_ATTEMPT = {
+    POSTGRESQL: """
+        CASE WHEN retry IS NULL THEN 1
+             WHEN retry ->> 'max_retries' ~ '^[0-9]{1,9}$' THEN CAST(retry ->> 'max_retries' AS bigint) - 1
+             ELSE 0 END""",
+    SQLITE: """
+        CASE WHEN retry IS NULL THEN 1
+             WHEN json_valid(retry) THEN coalesce(CAST(retry ->> 'max_retries' AS integer), 0) - 1
+             ELSE 0 END""",
+}
+MAY_WAIT = {
+    dialect: f"(manifest_id IS NULL AND dispatch_attempts = 0 AND attempt <= {last})"
+    for dialect, last in _LAST_ATTEMPT.items()
+}
+"""Whether a worker may claim the entry ahead of a free slot; by default: at its first attempt."""
 
 WRITTEN_IN = "written_in"
 

@@ -276,7 +276,6 @@ CREATE TABLE trax.metadata (
     scheduled_for TIMESTAMP WITH TIME ZONE,
     submitted_at TIMESTAMP WITH TIME ZONE,
     handing_over_until TIMESTAMP WITH TIME ZONE,
-    started_at TIMESTAMP WITH TIME ZONE,
     timeout_seconds FLOAT,
     attempt INTEGER DEFAULT '1' NOT NULL,
     priority SMALLINT DEFAULT '0' NOT NULL,
@@ -291,6 +290,7 @@ CREATE TABLE trax.metadata (
     progress FLOAT,
     progress_message TEXT COLLATE "C",
     state TEXT COLLATE "C" NOT NULL,
+    started_at TIMESTAMP WITH TIME ZONE,
     ended_at TIMESTAMP WITH TIME ZONE,
     output JSON,
     current_junction TEXT COLLATE "C",
@@ -306,7 +306,7 @@ CREATE TABLE trax.metadata (
     CONSTRAINT attempt_range CHECK (attempt >= 1),
     CONSTRAINT progress_range CHECK (progress BETWEEN 0 AND 1),
     CONSTRAINT ended_when_terminal CHECK ((state IN ('pending', 'in_progress')) = (ended_at IS NULL)),
-    CONSTRAINT started_when_run CHECK (state IN ('pending', 'failed', 'cancelled') OR started_at IS NOT NULL),
+    CONSTRAINT started_when_completed CHECK (state <> 'completed' OR started_at IS NOT NULL),
     FOREIGN KEY(manifest_id) REFERENCES trax.manifest (id)
 )
  WITH (fillfactor = 46, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);

@@ -266,7 +266,6 @@ CREATE TABLE trax_metadata (
     scheduled_for VARCHAR(27),
     submitted_at VARCHAR(27),
     handing_over_until VARCHAR(27),
-    started_at VARCHAR(27),
     timeout_seconds FLOAT,
     attempt INTEGER DEFAULT '1' NOT NULL,
     priority SMALLINT DEFAULT '0' NOT NULL,
@@ -281,6 +280,7 @@ CREATE TABLE trax_metadata (
     progress FLOAT,
     progress_message TEXT,
     state TEXT NOT NULL,
+    started_at VARCHAR(27),
     ended_at VARCHAR(27),
     output TEXT,
     current_junction TEXT,
@@ -295,7 +295,7 @@ CREATE TABLE trax_metadata (
     CONSTRAINT attempt_range CHECK (attempt >= 1),
     CONSTRAINT progress_range CHECK (progress BETWEEN 0 AND 1),
     CONSTRAINT ended_when_terminal CHECK ((state IN ('pending', 'in_progress')) = (ended_at IS NULL)),
-    CONSTRAINT started_when_run CHECK (state IN ('pending', 'failed', 'cancelled') OR started_at IS NOT NULL),
+    CONSTRAINT started_when_completed CHECK (state <> 'completed' OR started_at IS NOT NULL),
     FOREIGN KEY(manifest_id) REFERENCES trax_manifest (id)
 );
 

@@ -1,0 +1,156 @@
+"""Runs that a worker has claimed and not begun: what becomes of them while all of its slots are in use."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from trax import Metadata, Trax
+from trax.records import State
+from trax.server.loops import dispatch_now
+from trax.testing import Harness
+from trax.worker import pool as pool_module
+from trax.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from trax.engine.job_dispatcher import DispatchResult
+    from trax.store.runs.claim import ClaimRequest
+
+
+class Desk:
+    """A worker with one slot that claims two jobs ahead, and a train whose jobs end when told."""
+
+    worker: Worker
+
+    def __init__(self, url: str) -> None:
+        self.app = Trax(url, max_active_jobs=10)
+        self.h = Harness(self.app)
+        self.began: list[str] = []
+        self.gate = asyncio.Event()
+
+        @self.app.train
+        async def sign(letter: str) -> None:
+            self.began.append(letter)
+            await self.gate.wait()
+
+        self.sign = sign
+
+    async def open(self) -> None:
+        store = self.app.parts.store.open_blocking()
+        self.worker = await Worker.start(self.app.parts, store, 1, dispatches=True)
+
+    async def visit(self, ahead: int = 2) -> DispatchResult:
+        """Visit the gate as a server with this worker does."""
+        store, parts = self.app.parts.store.open_blocking(), self.app.parts
+        self.worker._pool.prefetch = ahead  # pyright: ignore[reportPrivateUsage]
+
+        async def dispatch(request: ClaimRequest) -> DispatchResult:
+            return await store.call(dispatch_now, store, parts, request)
+
+        return await self.worker.dispatch_and_claim(dispatch)
+
+    async def runs(self) -> dict[str, Metadata]:
+        """The last run of each letter."""
+        return {str(run.input): run for run in reversed(await self.app.executions.list())}
+
+    async def begins(self, *letters: str) -> None:
+        while self.began != [*letters]:  # noqa: ASYNC110 - a slot begins a job in the next loop iterations
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def desk(url: str) -> AsyncGenerator[Desk]:
+    desk = Desk(url)
+    async with asyncio.timeout(60), desk.h:
+        await desk.open()
+        yield desk
+        desk.gate.set()
+        await desk.worker.drain(30)
+        await desk.worker.unregister()
+
+
+@pytest.fixture
+async def full_desk(desk: Desk) -> Desk:
+    """One letter is being signed; two more are claimed and wait."""
+    for letter in ("one", "two", "three"):
+        await desk.app.queue(desk.sign, letter)
+    assert len((await desk.visit()).claimed) == 3
+    await desk.begins("one")
+    return desk
+
+
+async def test_a_run_that_is_cancelled_while_it_waits_never_begins(full_desk: Desk) -> None:
+    waiting = (await full_desk.runs())["two"]
+    await full_desk.app.executions.cancel([waiting.id])
+
+    await full_desk.worker.send_heartbeat()
+    full_desk.gate.set()
+    await full_desk.begins("one", "three")
+    await full_desk.worker.drain(30)
+
+    cancelled = (await full_desk.runs())["two"]
+    assert (cancelled.state, cancelled.started_at) == (State.CANCELLED, None)
+    assert full_desk.began == ["one", "three"]
+
+
+async def test_a_run_that_waits_has_not_started_and_cannot_time_out(full_desk: Desk) -> None:
+    runs = await full_desk.runs()
+    assert runs["one"].started_at is not None
+    assert (runs["two"].state, runs["two"].started_at) == (State.IN_PROGRESS, None)
+
+    await full_desk.h.advance(hours=9)
+    await full_desk.worker.send_heartbeat()
+    await full_desk.h.cycle("manifest_manager")
+
+    runs = await full_desk.runs()
+    assert (runs["one"].cancel_requested, runs["two"].cancel_requested) == (True, False)
+
+
+async def test_runs_for_which_no_slot_becomes_free_go_back_to_the_queue(
+    full_desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool_module, "MAX_WAIT_SECONDS", 0.0)
+    while full_desk.worker.load.prefetched:  # noqa: ASYNC110 - a timer of the worker gives them back
+        await asyncio.sleep(0)
+    await full_desk.worker.flush()
+
+    runs = await full_desk.runs()
+    assert [runs[letter].failure_exception for letter in ("two", "three")] == ["Interrupted", "Interrupted"]
+    assert "no slot became free" in str(runs["two"].failure_reason)
+    assert [entry.status for entry in await full_desk.app.work_queue.list(status="queued")] == ["queued"] * 2
+
+    elsewhere = await full_desk.h.work()
+    assert (await full_desk.app.dead_letters.list(), elsewhere) == ([], 0)
+
+
+async def test_an_urgent_job_begins_before_those_that_were_claimed_ahead(full_desk: Desk) -> None:
+    await full_desk.app.queue(full_desk.sign, "urgent", priority=31)
+
+    await full_desk.visit(ahead=3)
+    full_desk.gate.set()
+
+    await full_desk.begins("one", "urgent", "two", "three")
+
+
+async def test_what_a_worker_had_not_begun_when_it_was_lost_runs_elsewhere_and_counts_once(
+    full_desk: Desk,
+) -> None:
+    await full_desk.h.advance(minutes=5)
+    await full_desk.h.cycle("manifest_manager")
+
+    runs = await full_desk.runs()
+    assert {letter: run.failure_exception for letter, run in runs.items()} == {
+        "one": "WorkerLost",
+        "two": "Interrupted",
+        "three": "Interrupted",
+    }
+    full_desk.began.clear()
+    await full_desk.worker.send_heartbeat()
+    assert full_desk.worker.load.prefetched == 0, "it gives back what it had not begun"
+    full_desk.gate.set()
+    await full_desk.h.run_until_idle()
+    assert sorted(full_desk.began) == ["three", "two"]

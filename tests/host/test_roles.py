@@ -8,10 +8,10 @@ import pytest
 from tests.support import listing
 from tests.support.waiting import until
 
-from trax import Trax, every
+from trax import Retry, Trax, every
 from trax.errors import DefinitionError, InvalidUrl, TraxError
 from trax.records import State
-from trax.server import loops
+from trax.server import loops, roles
 from trax.store import workers
 from trax.store.manifests import manifest_rows
 
@@ -55,6 +55,29 @@ async def test_what_is_queued_runs_at_once(app: Trax) -> None:
     async with asyncio.timeout(30), app:
         await app.queue(greet, "Ada")
         await done.wait()
+
+
+async def test_a_job_that_cancels_every_task_of_the_process_stops_no_loop(
+    app: Trax, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(roles, "RESTART_SECONDS", 0.0)
+
+    @app.train(retry=Retry(max_retries=1))
+    async def cancel_all(_number: int) -> None:
+        for task in asyncio.all_tasks():
+            if task.get_name().startswith("trax") and task is not asyncio.current_task():
+                task.cancel()
+
+    @app.train
+    async def greet(name: str) -> str:
+        return name
+
+    async with asyncio.timeout(60), app:
+        await app.queue(cancel_all, 1)
+        while "ended unexpectedly (its task was cancelled)" not in caplog.text:  # noqa: ASYNC110 - only logged
+            await asyncio.sleep(0)
+        entry = await app.queue(greet, "Ada")
+        assert (await entry.wait(timeout=60)).state is State.COMPLETED
 
 
 async def test_a_timer_is_set_to_the_next_moment(app: Trax) -> None:

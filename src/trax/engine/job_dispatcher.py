@@ -462,9 +462,9 @@ def build_admissions(
 ) -> list[Admission]:
     """Assign entries to the worker, in order, until its slots are full; `claimed` are runs it has already.
 
-    Then it gets those that may wait for a slot. With `groups` it gets only entries of these groups. Any
-    worker may claim the entries that are not assigned. With `slots_elsewhere` there are no more slots than
-    these: the list ends before an entry that would wait for one.
+    Any worker may claim the entries that are not assigned. With `slots_elsewhere` these are as many as that;
+    then the worker gets those that may wait for a slot, and the list ends before an entry that may not. With
+    `groups` it gets only entries of these groups.
     """
     free = max(0, claim_request.slots - len(claimed)) if claim_request else 0
     ahead = claim_request.ahead if claim_request else 0
@@ -483,12 +483,14 @@ def build_admissions(
         is_wanted = kind.fits_worker and (groups is None or entry.group_id in groups)
         if is_wanted and free > 0 and (not kind.is_cpu or cpu_free > 0):
             free, cpu_free, starts = free - 1, cpu_free - kind.is_cpu, True
-        elif is_wanted and ahead > 0 and entry.may_wait and not kind.is_cpu:
-            ahead -= 1
-        elif is_wanted and slots_elsewhere == 0 and not kind.is_cpu:
-            break
-        else:
+        elif slots_elsewhere or not is_wanted or kind.is_cpu:
             slots_elsewhere, is_wanted = slots_elsewhere and slots_elsewhere - 1, False
+        elif ahead > 0 and entry.may_wait:
+            ahead -= 1
+        elif slots_elsewhere is None:
+            is_wanted = False
+        else:
+            break
         if is_wanted and claim_request is not None:
             worker_id, host = claim_request.worker_id, claim_request.host
         from_dead_letter = entry.dead_letter_id is not None

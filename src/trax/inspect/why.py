@@ -233,6 +233,9 @@ def format_time(moment: datetime | None) -> str:
 
 
 def _state_reason(run: Metadata) -> Reason:
+    if run.ended_at is None and run.started_at is None:
+        text = f"run {run.id} was claimed by worker {run.worker} and starts when a slot of it becomes free"
+        return Reason("active", text, ids=(run.id,))
     if run.ended_at is None:
         return Reason("active", f"run {run.id} started at {format_time(run.started_at)}", ids=(run.id,))
     return Reason("over", f"run {run.id} ended as {run.state} at {format_time(run.ended_at)}", ids=(run.id,))

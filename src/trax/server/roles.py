@@ -6,6 +6,7 @@ import asyncio
 import logging
 from contextlib import nullcontext
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from trax.errors import DefinitionError, StoreError, format_value
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 LISTENER_SECONDS: Final = 0.5
 """How long the start of the loops waits for the listener to connect."""
+RESTART_SECONDS: Final = 1.0
+"""When a loop starts again that has ended although nobody stopped it."""
 
 
 class ProcessRole(StrEnum):
@@ -268,13 +271,26 @@ class ProcessDuties:
         repair = loops.RowRepair(self._store).repair_after
         for loop in self._loops:
             loop.repair = repair
-            self._tasks[loop] = asyncio.create_task(loop.run(), name=f"trax {loop.name}")
+            self._start_loop(loop)
+
+    def _start_loop(self, loop: Loop) -> None:
+        if not loop.is_stopping:
+            task = self._tasks[loop] = asyncio.create_task(loop.run(), name=f"trax {loop.name}")
+            task.add_done_callback(partial(self._restart_if_needed, loop))
+
+    def _restart_if_needed(self, loop: Loop, task: asyncio.Task[None]) -> None:
+        """Start a loop again that ended although nobody stopped it: a job may cancel every task it finds."""
+        if not loop.is_stopping:
+            error = "its task was cancelled" if task.cancelled() else repr(task.exception())
+            text = "loop %s ended unexpectedly (%s); it starts again in %g s"
+            logger.error(text, loop.name, error, RESTART_SECONDS, extra={"loop": loop.name})
+            task.get_loop().call_later(RESTART_SECONDS, self._start_loop, loop)
 
     async def _stop_loops(self, loops: Iterable[Loop]) -> None:
         loops = list(loops)
         for loop in loops:
             loop.stop()
-        await asyncio.gather(*(self._tasks[loop] for loop in loops))
+        await asyncio.gather(*(self._tasks[loop] for loop in loops), return_exceptions=True)
 
     async def _drain_all(self, interrupt: asyncio.Event) -> None:
         """Drain calls to submitters first: they may bring runs to a receiver. One timeout for all."""

@@ -114,7 +114,7 @@ async def test_a_poll_reads_the_queue_from_its_start(gate: Gate) -> None:
     """If a bound was ever wrong, an entry would otherwise wait until the server restarts."""
     dispatching = Watched(gate)
     gate.seconds_to_next = 0.0
-    last = Candidate(1, "work", None, None, 0, 0, datetime(2027, 3, 1, tzinfo=UTC))
+    last = Candidate(1, "work", None, None, True, 0, 0, datetime(2027, 3, 1, tzinfo=UTC))
     bounds = GateBounds(QueueBound("1:1:", last))
 
     dispatching.remember(bounds)

@@ -140,6 +140,7 @@ def test_a_result_says_when_the_code_began(claims: Claims) -> None:
 
     for run in claims.runs()[-2:]:
         assert run.started_at is not None
+        assert run.ended_at is not None
         assert run.created_at <= run.started_at <= run.ended_at, "not before it was admitted"
 
 

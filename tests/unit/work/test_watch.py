@@ -19,6 +19,7 @@ class Job(NamedTuple):
     train: str = "greedy"
     timeout_seconds: float | None = None
     external_id: str = "none"
+    rank: tuple[int, int] = (0, 0)
 
 
 class Heard(logging.Handler):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from typing import TYPE_CHECKING
 
 import pytest
@@ -125,6 +126,25 @@ async def test_runs_for_which_no_slot_becomes_free_go_back_to_the_queue(
 
     elsewhere = await full_desk.h.work()
     assert (await full_desk.app.dead_letters.list(), elsewhere) == ([], 0)
+
+
+async def test_jobs_that_never_wait_share_one_task(url: str) -> None:
+    """A task for each job would cost more than the job."""
+    app = Trax(url, max_active_jobs=None)
+    tasks: list[weakref.ref[asyncio.Task[None]]] = []
+
+    @app.train
+    async def note(_number: int) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.append(weakref.ref(task))
+
+    async with asyncio.timeout(60), Harness(app) as h:
+        await app.queue_many(note, range(40))
+        await h.run_until_idle()
+
+    assert len(tasks) == 40
+    assert len({id(reference) for reference in tasks}) < 5, "a task has one weak reference"
 
 
 async def test_an_urgent_job_begins_before_those_that_were_claimed_ahead(full_desk: Desk) -> None:

@@ -349,7 +349,7 @@ class Pool(Generic[JobT, ResultT]):
             else:
                 self._on_dropped(result)  # abandoned: it already has a result
             is_stopped = run.is_stop_requested or task.cancelling()
-            del run  # it refers to the task
+            del run, context  # they refer to the task
             if is_stopped or sys.getrefcount(task) > own_references:
                 return
 

@@ -139,9 +139,10 @@ async def test_jobs_that_never_wait_share_one_task(url: str) -> None:
         assert task is not None
         tasks.append(weakref.ref(task))
 
-    async with asyncio.timeout(60), Harness(app) as h:
-        await app.queue_many(note, range(40))
-        await h.run_until_idle()
+    async with asyncio.timeout(60), app:
+        entries = await app.queue_many(note, range(40))
+        for entry in entries:
+            await entry.wait(timeout=60)
 
     assert len(tasks) == 40
     assert len({id(reference) for reference in tasks}) < 5, "a task has one weak reference"

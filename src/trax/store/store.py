@@ -18,7 +18,7 @@ from trax.errors import StoreError, StoreUnavailable
 from trax.store import dialect
 from trax.store.announce import ANNOUNCEMENTS_OPTION, Announcements, Announcer
 from trax.store.engine import LAST_SECONDS, Timeouts, WaitLimits, open_engine
-from trax.store.faults import is_read_only, translate_errors
+from trax.store.faults import is_read_only, note_loss, translate_errors
 from trax.store.migrations import ensure_current, migrate
 from trax.store.pipeline import commit_alone, commit_together
 from trax.store.types import SQLITE
@@ -245,6 +245,8 @@ class Store:
                 try:
                     return function(connection.execution_options(**options) if options else connection)
                 except Exception as error:
+                    if _is_lost(connection):
+                        note_loss(error)
                     # After a fail-over it leads to the standby; a new one finds the primary.
                     if is_read_only(error) or _is_stuck(connection):
                         connection.invalidate()
@@ -295,6 +297,10 @@ def _begin_sqlite(connection: Connection) -> None:
     """Take the write lock at BEGIN: a reader that turns into a writer would fail instead of waiting."""
     reading = connection.get_execution_options().get(READ_ONLY_OPTION, False)
     connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
+
+
+def _is_lost(connection: Connection) -> bool:
+    return connection.invalidated or getattr(connection.connection.driver_connection, "closed", False)
 
 
 def _is_stuck(connection: Connection) -> bool:

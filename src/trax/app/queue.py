@@ -22,9 +22,10 @@ from trax.engine.enqueue import (
     decode_plain_input,
     enqueue,
     is_plain,
+    unknown_outcome,
 )
 from trax.engine.retry import default_policy
-from trax.errors import DefinitionError, InvalidArgument, NotFound, TraxError
+from trax.errors import DefinitionError, InvalidArgument, NotFound, StoreUnavailable, TraxError
 from trax.events import Topic
 from trax.masking import NOT_STORED, SECRET_KEY
 from trax.records import Metadata, State
@@ -167,11 +168,16 @@ class Enqueuer:
             if caller_connection is not None:
                 return await self._insert_in(caller_connection, traced)
             store = await self._store.open()
-            if _is_one_statement(traced):
-                plain = PlainEnqueue(traced)
-                if (inserted := await self._combiner(store).insert(plain)) is not None:
-                    return plain.build_entries(inserted, self._entry_waiter)
-            return await store.call(_enqueue, store, traced, self._entry_waiter)
+            try:
+                if _is_one_statement(traced):
+                    plain = PlainEnqueue(traced)
+                    if (inserted := await self._combiner(store).insert(plain)) is not None:
+                        return plain.build_entries(inserted, self._entry_waiter)
+                return await store.call(_enqueue, store, traced, self._entry_waiter)
+            except StoreUnavailable as error:
+                if error.may_be_committed:
+                    raise unknown_outcome(error, traced) from error
+                raise
 
     def _combiner(self, store: Store) -> EnqueueCombiner:
         """What combines the calls of this event loop."""
@@ -213,11 +219,16 @@ class Enqueuer:
             if caller_connection is not None:
                 return self._insert_in_blocking(caller_connection, traced)
             store = self._store.open_blocking()
-            if _is_one_statement(traced):
-                plain = PlainEnqueue(traced)
-                if rows := store.run_alone(plain.statement(store.dialect_name), Topic.WORK_QUEUE):
-                    return plain.build_entries(parse_inserted(rows), self._entry_waiter)
-            return store.run(_enqueue, store, traced, self._entry_waiter)
+            try:
+                if _is_one_statement(traced):
+                    plain = PlainEnqueue(traced)
+                    if rows := store.run_alone(plain.statement(store.dialect_name), Topic.WORK_QUEUE):
+                        return plain.build_entries(parse_inserted(rows), self._entry_waiter)
+                return store.run(_enqueue, store, traced, self._entry_waiter)
+            except StoreUnavailable as error:
+                if error.may_be_committed:
+                    raise unknown_outcome(error, traced) from error
+                raise
 
     def _insert_in_blocking(
         self, caller_connection: SessionOrConnection, request: EnqueueRequest

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, cast
 from trax.bounds import PRIORITY_MAX
 from trax.engine.parameters import check_input_size
 from trax.engine.retry import policy_of
-from trax.errors import DefinitionError, InvalidArgument, StoreError, did_you_mean, format_value
+from trax.errors import (
+    DefinitionError,
+    InvalidArgument,
+    StoreError,
+    StoreUnavailable,
+    did_you_mean,
+    format_value,
+)
 from trax.events import Topic
 from trax.records.states import Origin, QueueStatus
 from trax.records.work_queue_entry import EntryBatch, NewEntry, QueuedEntry, new_external_ids
@@ -211,6 +218,19 @@ class _SharedEnqueue:
         except Exception as error:  # noqa: BLE001 - raised in each call
             self._inserted.set_exception(error)
             self._inserted.exception()  # otherwise asyncio logs it if all calls were cancelled
+
+
+def unknown_outcome(error: StoreUnavailable, request: EnqueueRequest) -> StoreUnavailable:
+    """The error for a caller whose entries may be stored: it names them. They are not sent again by us."""
+    first = next(iter(request.inputs))
+    if request.unique is not None:
+        advice = f"queue it again: the unique key {request.unique!r} prevents a second one until its job ends"
+    else:
+        advice = f'look it up before you queue it again: app.work_queue.list(external_id="{first}")'
+    what = f"entry {first}" if len(request.inputs) == 1 else f"{len(request.inputs)} entries, the first {first},"
+    explained = StoreUnavailable(f"{error}; {what} may be stored; {advice}")
+    explained.may_be_committed = True
+    return explained
 
 
 def is_plain(request: EnqueueRequest) -> bool:

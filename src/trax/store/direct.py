@@ -22,7 +22,7 @@ from psycopg.pq import ExecStatus
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 from trax.store.faults import is_read_only, note_loss
-from trax.store.pipeline import AT_COMMIT
+from trax.store.pipeline import AT_COMMIT, check_size
 from trax.store.postgresql import MAX_PREPARED
 
 if TYPE_CHECKING:
@@ -168,6 +168,7 @@ class DirectConnection:
         given = {**constants, **parameters}
         transformer: Any = Transformer(self._driver)
         values = transformer.dump_sequence([given[name] for name in names], [PyFormat.AUTO] * len(names))
+        check_size(values)
         types = transformer.types or ()
         name = self._names.get((text, types))
         has_room = len(self._names) < MAX_PREPARED

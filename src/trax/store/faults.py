@@ -67,7 +67,10 @@ UNDEFINED: Final = {"42P01", "3F000", "42703"}
 
 SQLITE_BUSY: Final = {"SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL"}
 
-SQLITE_FAILING: Final = {"SQLITE_FULL", "SQLITE_IOERR", "SQLITE_NOMEM", "SQLITE_INTERRUPT"}
+SQLITE_IO_ERROR: Final = "SQLITE_IOERR"
+"""At a commit: it may have reached the disk, and is found there after a restart."""
+
+SQLITE_FAILING: Final = {"SQLITE_FULL", SQLITE_IO_ERROR, "SQLITE_NOMEM", "SQLITE_INTERRUPT"}
 
 SQLITE_CONTENT: Final = {"SQLITE_CONSTRAINT", "SQLITE_MISMATCH", "SQLITE_TOOBIG", "SQLITE_RANGE"}
 
@@ -192,9 +195,9 @@ def _translate_postgresql(error: BaseException, address: str) -> StoreError:
     message = str(error).strip()
     code: str = getattr(error, "sqlstate", None) or _code_of_refusal(message)
     if _has_unknown_outcome(error, code):
-        lost = StoreUnavailable(f"{address}: the connection was lost: {' '.join(message.split())}")
-        lost.may_be_committed = True
-        return lost
+        return _unknown_outcome(
+            f"{address}: the connection was lost before the answer: {' '.join(message.split())}"
+        )
     if code in DENIED:
         return AccessDenied(f"{address} {DENIED[code]}: {message}")
     if code in UNDEFINED:
@@ -220,6 +223,12 @@ def _has_unknown_outcome(error: BaseException, code: str) -> bool:
     if not code:
         return is_unanswered or LOST in getattr(error, "__notes__", ())
     return code.startswith("08") or error.diag.severity_nonlocalized in FATAL
+
+
+def _unknown_outcome(message: str) -> StoreUnavailable:
+    error = StoreUnavailable(message)
+    error.may_be_committed = True
+    return error
 
 
 def _is_limit_of_server(error: BaseException, code: str) -> bool:
@@ -250,7 +259,8 @@ def _translate_sqlite(error: sqlite3.Error, address: str) -> StoreError:
     if name in SQLITE_BUSY:
         return StoreUnavailable(f"{address} is busy: {error}")
     if name in SQLITE_FAILING:
-        return StoreUnavailable(f"{address}: {error}; check the disk, its free space, and memory")
+        message = f"{address}: {error}; check the disk, its free space, and memory"
+        return _unknown_outcome(message) if name == SQLITE_IO_ERROR else StoreUnavailable(message)
     if name in SQLITE_DENIED:
         return AccessDenied(f"{address}: {error}; check the file, its folder and their permissions")
     if "no such table" in str(error) or "no such column" in str(error):

@@ -27,6 +27,11 @@ AT_COMMIT: Final = "The transaction was refused at its commit; no statement of i
 """A note on a driver error. What is wrong may have nothing to do with the rows."""
 
 
+MAX_STATEMENT_BYTES: Final = 1_000_000_000
+"""PostgreSQL ends the session of whoever sends a longer message, without naming the cause."""
+MAX_CHARACTER_BYTES: Final = 4
+
+
 def run_together(connection: Connection, *statements: BoundStatement) -> list[Rows]:
     """Run the statements and return the rows of each, in order.
 
@@ -118,6 +123,22 @@ def commit_alone(connection: Connection, statement: BoundStatement) -> Rows:
     return rows
 
 
+def check_size(values: Iterable[Any]) -> None:
+    """Refuse values that are too long for a statement; those that are sent as bytes count exactly."""
+    size = 0
+    for value in values:
+        if isinstance(value, bytes | bytearray | memoryview):
+            size += len(value)
+        elif isinstance(value, str):
+            size += len(value) if len(value) < MAX_STATEMENT_BYTES / MAX_CHARACTER_BYTES else len(value.encode())
+    if size > MAX_STATEMENT_BYTES:
+        from psycopg import DataError
+
+        raise DataError(
+            f"the values have {size:,} bytes; PostgreSQL accepts at most {MAX_STATEMENT_BYTES:,} in one statement"
+        )
+
+
 def _driver(connection: Connection) -> Any:
     return connection.connection.driver_connection
 
@@ -181,6 +202,7 @@ def _send(connection: Connection, statement: Executable, parameters: Mapping[str
     """Send one statement. The engine's cursor events fire as for any other statement."""
     text, constants = _compile(statement, connection.dialect)
     cursor, values = _driver(connection).cursor(), {**constants, **parameters}
+    check_size(values.values())
     for listener in connection.dispatch.before_cursor_execute:
         listener(connection, cursor, text, values, None, False)  # noqa: FBT003
     cursor.execute(text, values)

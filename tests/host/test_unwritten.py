@@ -19,8 +19,8 @@ from tests.support.results import refuse_results
 from trax import Metadata, Trax
 from trax.errors import AccessDenied, SchemaNotMigrated, StoreError, StoreUnavailable
 from trax.records import State
-from trax.store.faults import Fault, RowsRefused, fault_of
 from trax.store import pipeline
+from trax.store.faults import Fault, RowsRefused, fault_of
 from trax.store.runs import metadata
 from trax.testing import Harness
 from trax.worker import recorded_run, results

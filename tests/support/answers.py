@@ -1,4 +1,4 @@
-"""A way to PostgreSQL that executes what it is told to and loses the answer; and servers that refuse commits."""
+"""A way to PostgreSQL that loses answers to what was executed; and servers that refuse commits."""
 
 from __future__ import annotations
 
@@ -91,9 +91,7 @@ def refused_commits(url: str, table: str, *, code: str = "54000", when: str = "t
     """Refuse each commit of a transaction that inserts or updates a row of this table, if `when` holds."""
     refuse = f"BEGIN RAISE SQLSTATE '{code}' USING MESSAGE = 'no commit today'; END"
     with psycopg.connect(url, autocommit=True) as admin:
-        admin.execute(
-            f"CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ {refuse} $$".encode()
-        )
+        admin.execute(f"CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ {refuse} $$".encode())
         admin.execute(
             f"CREATE CONSTRAINT TRIGGER refuse AFTER INSERT OR UPDATE ON trax.{table} DEFERRABLE INITIALLY "
             f"DEFERRED FOR EACH ROW WHEN ({when}) EXECUTE FUNCTION refuse()".encode()
@@ -112,7 +110,9 @@ def full_notify_queue(url: str) -> Generator[None]:
         listener.execute("SELECT 1")
         with suppress(psycopg.errors.ProgramLimitExceeded):
             while True:
-                sender.execute("SELECT pg_notify('somewhere', repeat('x', 7900) || n) FROM generate_series(1, 9) n")
+                sender.execute(
+                    "SELECT pg_notify('somewhere', repeat('x', 7900) || n) FROM generate_series(1, 9) n"
+                )
         yield
         listener.execute("ROLLBACK")
         listener.execute("UNLISTEN *")

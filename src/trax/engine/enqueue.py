@@ -24,7 +24,7 @@ from trax.errors import (
 from trax.events import Topic
 from trax.records.states import Origin, QueueStatus
 from trax.records.work_queue_entry import EntryBatch, NewEntry, QueuedEntry, new_external_ids
-from trax.schedule.validate import COUNT, DURATION, LABEL, MOMENT, RETRY, TIME_LIMIT, WHOLE
+from trax.schedule.validate import COUNT, DURATION, FLAG, LABEL, MOMENT, RETRY, TIME_LIMIT, WHOLE
 from trax.store import groups
 from trax.store.queue import entry_batches, work_queue
 from trax.store.queue.entry_batches import InsertedBatch
@@ -227,7 +227,9 @@ def unknown_outcome(error: StoreUnavailable, request: EnqueueRequest) -> StoreUn
         advice = f"queue it again: the unique key {request.unique!r} prevents a second one until its job ends"
     else:
         advice = f'look it up before you queue it again: app.work_queue.list(external_id="{first}")'
-    what = f"entry {first}" if len(request.inputs) == 1 else f"{len(request.inputs)} entries, the first {first},"
+    what = (
+        f"entry {first}" if len(request.inputs) == 1 else f"{len(request.inputs)} entries, the first {first},"
+    )
     explained = StoreUnavailable(f"{error}; {what} may be stored; {advice}")
     explained.may_be_committed = True
     return explained
@@ -328,6 +330,8 @@ class ManyKeywords(TypedDict, total=False):
     """Time limit of a run. Default: the train's, else `default_job_timeout`."""
     connection: CallerConnection | None
     """Your SQLAlchemy connection or session: the entry exists only if you commit."""
+    notify: bool | None
+    """With `connection`: False sends no NOTIFY, for a transaction that is prepared; servers poll for it."""
 
 
 class QueueKeywords(ManyKeywords, total=False):
@@ -346,6 +350,7 @@ CHECKS: Final[dict[str, Requirement]] = {
     "max_retries": COUNT,
     "timeout": TIME_LIMIT,
     "unique": LABEL,
+    "notify": FLAG,
 }
 
 
@@ -396,6 +401,8 @@ class EnqueuePlan:
                 CHECKS[name](name, value)
             elif name != "connection":
                 raise DefinitionError(f"unknown option {format_value(name)}{did_you_mean(name, CHECKS)}")
+        if "notify" in overrides and "connection" not in overrides:
+            raise DefinitionError("notify needs a connection; without one, Trax commits and notifies itself")
         if "delay" in overrides and "at" in overrides:
             raise DefinitionError("delay and at cannot be combined; give one of them")
         timeout: timedelta | None = overrides.get("timeout")

@@ -224,7 +224,7 @@ def document(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def documents(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Like `document`, in as many parts as are needed: long texts of many rows do not fit in one parameter."""
+    """Like `document`, in as many parts as are needed: long texts of many rows do not fit in one."""
     encoded = document(rows)
     if len(encoded) <= MAX_DOCUMENT_CHARACTERS or len(rows) == 1:
         yield encoded

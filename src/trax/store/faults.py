@@ -178,6 +178,9 @@ def translate_errors(address: str) -> Generator[None]:
 
 def _translate(error: BaseException | None, address: str) -> StoreError:
     match error:
+        case psycopg.Error() if _has_unknown_outcome(error):
+            message = " ".join(str(error).split())
+            return _unknown_outcome(f"{address}: the connection was lost before the answer: {message}")
         case psycopg.Error():
             return _translate_postgresql(error, address)
         case sqlite3.Error():
@@ -194,10 +197,6 @@ def _translate_postgresql(error: BaseException, address: str) -> StoreError:
     content = (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError)
     message = str(error).strip()
     code: str = getattr(error, "sqlstate", None) or _code_of_refusal(message)
-    if _has_unknown_outcome(error, code):
-        return _unknown_outcome(
-            f"{address}: the connection was lost before the answer: {' '.join(message.split())}"
-        )
     if code in DENIED:
         return AccessDenied(f"{address} {DENIED[code]}: {message}")
     if code in UNDEFINED:
@@ -212,17 +211,17 @@ def _translate_postgresql(error: BaseException, address: str) -> StoreError:
     return StoreError(f"{address}: {message}")
 
 
-def _has_unknown_outcome(error: BaseException, code: str) -> bool:
+def _has_unknown_outcome(error: psycopg.Error) -> bool:
     """Whether the session ended before the server said how the transaction ended.
 
     An error of an attempt to connect has its connection.
     """
-    if not isinstance(error, psycopg.Error) or error.pgconn is not None:
+    if error.pgconn is not None:
         return False
+    if error.sqlstate is not None:
+        return error.sqlstate.startswith("08") or error.diag.severity_nonlocalized in FATAL
     is_unanswered = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
-    if not code:
-        return is_unanswered or LOST in getattr(error, "__notes__", ())
-    return code.startswith("08") or error.diag.severity_nonlocalized in FATAL
+    return is_unanswered or LOST in getattr(error, "__notes__", ())
 
 
 def _unknown_outcome(message: str) -> StoreUnavailable:

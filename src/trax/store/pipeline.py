@@ -43,7 +43,7 @@ def run_together(connection: Connection, *statements: BoundStatement) -> list[Ro
     try:
         with _driver(connection).pipeline():
             sent = [_send(connection, *step) for step in statements]
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - raised again
         raise _first_error(error)  # noqa: B904 - it has a context of its own
     return [_fetch_rows(connection, *statement) for statement in sent]
 
@@ -71,7 +71,7 @@ def commit_together(connection: Connection, *statements: BoundStatement) -> list
         with driver.pipeline():
             sent += [_send(connection, *step) for step in statements]
             committing.execute("COMMIT", prepare=False)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - raised again
         first = _first_error(error)
         if len(sent) == len(statements) and all(cursor.pgresult for cursor, *_ in sent):
             first.add_note(AT_COMMIT)
@@ -127,15 +127,17 @@ def check_size(values: Iterable[Any]) -> None:
     """Refuse values that are too long for a statement; those that are sent as bytes count exactly."""
     size = 0
     for value in values:
-        if isinstance(value, bytes | bytearray | memoryview):
+        if isinstance(value, bytes | bytearray):
             size += len(value)
         elif isinstance(value, str):
-            size += len(value) if len(value) < MAX_STATEMENT_BYTES / MAX_CHARACTER_BYTES else len(value.encode())
+            size += (
+                len(value) if len(value) < MAX_STATEMENT_BYTES / MAX_CHARACTER_BYTES else len(value.encode())
+            )
     if size > MAX_STATEMENT_BYTES:
         from psycopg import DataError
 
         raise DataError(
-            f"the values have {size:,} bytes; PostgreSQL accepts at most {MAX_STATEMENT_BYTES:,} in one statement"
+            f"the values have {size:,} bytes, but one statement can have at most {MAX_STATEMENT_BYTES:,}"
         )
 
 

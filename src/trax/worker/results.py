@@ -246,7 +246,7 @@ class ResultWriter:
             except asyncio.CancelledError:
                 self._put_back(results[number:])
                 raise
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - kept, or raised by the caller
                 if _may_be_one_row(error):
                     self._hold_back(result)
                     continue

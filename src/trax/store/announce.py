@@ -117,11 +117,16 @@ class Announcer:
         self._local_handlers: dict[Topic, Callable[[], bool]] = {}
         self._sender = uuid4().hex[:12]
 
+    def reset_in_child(self) -> None:
+        """A forked process handles no topic itself, and what it sends is news for its parent."""
+        self._local_handlers.clear()
+        self._sender = uuid4().hex[:12]
+
     def handle_locally(self, topic: Topic, is_handled: Callable[[], bool]) -> Callable[[], None]:
         """Keep this topic in this process while a loop here handles it; returns a function to undo this."""
 
         def stop_handling() -> None:
-            del self._local_handlers[topic]
+            self._local_handlers.pop(topic, None)
 
         self._local_handlers[topic] = is_handled
         return stop_handling

@@ -9,6 +9,8 @@ together: a proxy or a firewall may keep a connection alive whose server is gone
 from __future__ import annotations
 
 import math
+import os
+import socket
 import time
 from contextlib import suppress
 from functools import partial
@@ -19,6 +21,7 @@ from psycopg.pq import PipelineStatus, TransactionStatus
 from sqlalchemy import create_engine, event
 from sqlalchemy.exc import DisconnectionError
 
+from trax.forks import bind_to_process
 from trax.store.dialect import BROAD_PLAN_SETTINGS
 from trax.store.engine import APPLICATION_NAME, NAME_SUFFIX, PREPARE_STATEMENTS, Timeouts, WaitLimits
 from trax.store.pipeline import AT_COMMIT, check_committed
@@ -66,6 +69,19 @@ class PostgresqlConnection(psycopg.Connection[Any]):
     """Overrides the usual wait; infinite after `dialect.lift_limits`."""
     is_own_session = False
     """Whether all its transactions run in one session, so that settings of the session hold."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        bind_to_process(self)
+
+    def reset_in_child(self) -> None:
+        """Put a dead socket in the place of the parent's: closing this connection must not end its session."""
+        with suppress(Exception):  # it is closed
+            number = self.pgconn.socket
+            dead, peer = socket.socketpair()
+            peer.close()
+            os.dup2(dead.fileno(), number, inheritable=False)
+            dead.close()
 
     def __del__(self, _warn: Any = None) -> None:
         """Close the connection: SQLAlchemy leaves it open if its first statements fail."""

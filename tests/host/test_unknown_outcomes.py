@@ -115,6 +115,28 @@ async def test_no_call_is_sent_twice_when_an_answer_is_lost_among_many(
     assert sum(isinstance(result, StoreUnavailable) for result in results) > 1
 
 
+@pytest.mark.parametrize("marker", [b"begins", b"ends"])
+async def test_a_run_of_the_app_goes_on_when_an_answer_is_lost(
+    app: Trax, proxy: AnswerProxy, marker: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.train
+    async def work(name: str) -> str:
+        if marker == b"ends":
+            proxy.marker = COMMIT
+        return f"{name}, done"
+
+    await app.run(work, "first")  # the row of this process is inserted
+    if marker == b"begins":
+        proxy.marker, proxy.then = b"it begins", COMMIT
+
+    assert await app.run(work, "it begins") == "it begins, done"
+
+    assert proxy.lost > 0
+    records = await app.executions.list(train="work")
+    assert [record.state for record in records] == ["completed", "completed"]
+    assert "too late" not in caplog.text
+
+
 async def test_a_call_that_never_reached_the_server_may_not_be_stored(postgres_url: str) -> None:
     with answer_proxy(postgres_url) as gone:
         app = Trax(gone.url)

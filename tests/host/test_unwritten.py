@@ -215,7 +215,7 @@ async def test_an_ending_that_is_refused_even_as_a_failure_is_written_when_it_is
 
 
 async def test_long_endings_are_written_in_several_batches(
-    yard: Yard, monkeypatch: pytest.MonkeyPatch
+    yard: Yard, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(pipeline, "MAX_STATEMENT_BYTES", 3 * len(LONG))
     monkeypatch.setattr(results, "MAX_BATCH_CHARACTERS", 2 * len(LONG) + 10)
@@ -223,7 +223,22 @@ async def test_long_endings_are_written_in_several_batches(
 
     assert await yard.worker.flush() == 5
 
+    assert "could not be written in one batch" not in caplog.text
     await yard.has_completed(*range(5))
+
+
+async def test_an_ending_that_no_statement_can_contain_is_recorded_as_a_failure(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with yard_on(postgres_url) as yard:
+        await yard.end(1)
+        with monkeypatch.context() as patch:
+            patch.setattr(pipeline, "MAX_STATEMENT_BYTES", len(LONG))
+            assert await yard.worker.flush() == 1
+        (record,) = await yard.records()
+
+    assert record.state is State.FAILED
+    assert "one statement can have at most 100,000" in str(record.failure_reason)
 
 
 @pytest.fixture

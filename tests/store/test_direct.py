@@ -204,9 +204,10 @@ async def test_a_connection_lost_during_a_statement_is_a_passing_fault(
         await sessions_wait(admin, 1)
         cut_off(postgres_url, only="trax%")
 
-        with pytest.raises(StoreUnavailable):
+        with pytest.raises(StoreUnavailable) as lost:
             await caller
 
+    assert lost.value.may_be_committed
     await warm_up(store)
     assert count(store) == 2 * OPEN_DIRECT_AFTER
 

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import json
 import os
 import socket
 import sqlite3
 import traceback
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
@@ -13,9 +14,10 @@ from sqlalchemy import make_url, text
 from sqlalchemy.exc import DBAPIError
 
 from trax.errors import AccessDenied, InvalidUrl, SchemaNotMigrated, StoreError, StoreUnavailable
-from trax.store import Store, groups, postgresql
+from trax.store import Store, dialect, groups, postgresql
 from trax.store import engine as store_engine
 from trax.store.faults import RowsRefused, savepoint, translate_errors
+from trax.store.pipeline import commit_together, run_together
 from trax.store.queue import work_queue
 from trax.store.url import choose_url
 
@@ -311,3 +313,54 @@ def test_another_driver_on_a_connection_of_the_callers_tells_no_row_either() -> 
 
     assert "duplicate key" in str(refused.value)
     assert WORD not in "".join(traceback.format_exception(refused.value))
+
+
+def test_any_error_of_a_driver_on_a_lost_connection_is_passing_with_an_unknown_outcome(
+    postgres_url: str,
+) -> None:
+    def lose(connection: Connection) -> None:
+        driver: Any = connection.connection.driver_connection
+        driver.pgconn.finish()
+        driver.autocommit = True
+
+    store = Store(postgres_url)
+    with pytest.raises(StoreUnavailable, match="the connection was lost") as lost:
+        store.run(lose)
+
+    assert lost.value.may_be_committed
+    store.close()
+
+
+def test_a_disk_that_fails_at_a_commit_leaves_the_outcome_unknown() -> None:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorname = "SQLITE_IOERR_FSYNC"
+
+    with pytest.raises(StoreUnavailable) as failed, translate_errors("sqlite:///trax.db"):
+        raise error
+
+    assert failed.value.may_be_committed
+
+
+def test_the_first_error_of_a_round_trip_is_raised_and_not_that_others_were_skipped(
+    postgres_url: str,
+) -> None:
+    """Long statements after it are still being sent when its answer arrives."""
+    steps = [(text("SELECT CAST(:given AS integer)"), {"given": "x"})]
+    steps += [(text("SELECT length(:given)"), {"given": 4_000_000 * "é"})] * 5
+    store = Store(postgres_url)
+
+    for run in (run_together, commit_together):
+        with pytest.raises(RowsRefused, match="invalid input syntax"):
+            store.run(run, *steps)
+    store.close()
+
+
+def test_documents_are_split_until_they_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dialect, "MAX_DOCUMENT_CHARACTERS", 100)
+    rows = [{"number": number, "text": "x" * (200 if number == 3 else 20)} for number in range(9)]
+
+    parts = [json.loads(part) for part in dialect.documents(rows)]
+
+    assert [row for part in parts for row in part] == rows
+    assert all(len(part) == 1 or len(str(part)) < 150 for part in parts)
+    assert len(parts) > 4

@@ -42,9 +42,6 @@ CONTENT_CLASSES: Final = ("22", "23", "54")
 LIMIT_CLASS: Final = "54"
 """At a commit it is a limit of the server, and passes: the queue of notifications is full."""
 
-NOTIFYING: Final = "Notify"
-"""Part of the names of the server's functions that write to the queue of notifications."""
-
 FATAL: Final = ("FATAL", "PANIC")
 """Severities after which the server ends the session."""
 
@@ -232,10 +229,7 @@ def _unknown_outcome(message: str) -> StoreUnavailable:
 
 def _is_limit_of_server(error: BaseException, code: str) -> bool:
     """Whether it is a limit that has nothing to do with the rows: only then it passes."""
-    if not code.startswith(LIMIT_CLASS):
-        return False
-    source = getattr(getattr(error, "diag", None), "source_function", None) or ""
-    return AT_COMMIT in getattr(error, "__notes__", ()) or NOTIFYING in source
+    return code.startswith(LIMIT_CLASS) and AT_COMMIT in getattr(error, "__notes__", ())
 
 
 def _code_of_refusal(message: str) -> str:

@@ -75,7 +75,7 @@ class PostgresqlConnection(psycopg.Connection[Any]):
         bind_to_process(self)
 
     def reset_in_child(self) -> None:
-        """Put a dead socket in the place of the parent's: closing this connection must not end its session."""
+        """Put a dead socket in the parent's place: closing this connection must not end its session."""
         with suppress(Exception):  # it is closed
             number = self.pgconn.socket
             dead, peer = socket.socketpair()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import subprocess
+import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -123,7 +125,8 @@ def test_a_child_runs_no_role_of_its_parent_and_wakes_it(url: str) -> None:
         async with asyncio.timeout(60), app:
             [worker] = await app.workers.list()
             worker_id = worker.worker.id
-            await queue(app, "before")
+            for entry in await app.queue_many("greet", map(str, range(CALLS))):
+                await entry.wait()
             is_running, loops, entry_id = await asyncio.to_thread(lambda: fork(in_child).result())
             ended = await (await app.work_queue.get(entry_id)).wait()
             return is_running, loops, ended.output
@@ -201,3 +204,36 @@ def test_memory_belongs_to_the_process_that_opened_it() -> None:
     assert "belongs to the parent; use a file" in fork(queue_in_child).result()
     assert inputs(app) == ["parent"]
     app.close()
+
+
+ENDS_NORMALLY = """
+import asyncio, os, sys
+import psycopg
+from trax import Trax
+
+app = Trax(sys.argv[1])
+
+@app.train
+async def greet(name: str) -> None: ...
+
+async def queue(who):
+    for number in range(20):
+        await app.queue("greet", f"{who} {number}")
+
+admin = psycopg.connect(sys.argv[1], autocommit=True)
+asyncio.run(queue("before"))
+before = set(admin.execute(sys.argv[2]).fetchall())
+child = os.fork()
+if child:
+    os.waitpid(child, 0)
+    asyncio.run(queue("after"))
+    print(bool(before), before <= set(admin.execute(sys.argv[2]).fetchall()))
+"""  # the child goes to the end of the interpreter, which finalizes all objects
+
+
+def test_no_session_of_the_parent_ends_with_the_interpreter_of_a_child(postgres_url: str) -> None:
+    command = [sys.executable, "-c", ENDS_NORMALLY, postgres_url, OTHERS]
+
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    assert ended.stdout.split() == ["True", "True"], ended

@@ -64,6 +64,7 @@ async def test_a_call_whose_answer_is_lost_names_the_entry_that_may_be_stored(
 
     [external_id] = stored(postgres_url, "Ada")
     assert lost.value.may_be_committed
+    assert "autocommit" not in str(lost.value)
     assert external_id in str(lost.value)
     assert [entry.input for entry in await app.work_queue.list(external_id=external_id)] == ["Ada"]
     assert await app.work_queue.list(external_id="nothing") == []

@@ -75,7 +75,7 @@ async def yard_on(url: str, **settings: Any) -> AsyncGenerator[Yard]:
     @app.train
     async def work(number: int) -> str:
         ran.append(number)
-        return LONG
+        return f"{number} {LONG}"
 
     async with Harness(app) as h:
         store = await app.parts.store.open()

@@ -5,6 +5,7 @@ import os
 import socket
 import sqlite3
 import traceback
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from trax.errors import AccessDenied, InvalidUrl, SchemaNotMigrated, StoreError,
 from trax.store import Store, dialect, groups, postgresql
 from trax.store import engine as store_engine
 from trax.store.faults import RowsRefused, savepoint, translate_errors
-from trax.store.pipeline import commit_together, run_together
+from trax.store.pipeline import commit_together
 from trax.store.queue import work_queue
 from trax.store.url import choose_url
 
@@ -321,7 +322,7 @@ def test_any_error_of_a_driver_on_a_lost_connection_is_passing_with_an_unknown_o
     def lose(connection: Connection) -> None:
         driver: Any = connection.connection.driver_connection
         driver.pgconn.finish()
-        driver.autocommit = True
+        raise psycopg.ProgrammingError("what a driver says of a connection that it cannot reset")
 
     store = Store(postgres_url)
     with pytest.raises(StoreUnavailable, match="the connection was lost") as lost:
@@ -341,17 +342,24 @@ def test_a_disk_that_fails_at_a_commit_leaves_the_outcome_unknown() -> None:
     assert failed.value.may_be_committed
 
 
-def test_the_first_error_of_a_round_trip_is_raised_and_not_that_others_were_skipped(
-    postgres_url: str,
-) -> None:
-    """Long statements after it are still being sent when its answer arrives."""
-    steps = [(text("SELECT CAST(:given AS integer)"), {"given": "x"})]
-    steps += [(text("SELECT length(:given)"), {"given": 4_000_000 * "é"})] * 5
-    store = Store(postgres_url)
+def test_a_session_that_is_ended_during_a_statement_leaves_the_outcome_unknown(postgres_url: str) -> None:
+    store, end_session = Store(postgres_url), text("SELECT pg_terminate_backend(pg_backend_pid())")
+    with pytest.raises(StoreUnavailable, match="terminating connection") as ended:
+        store.run(lambda connection: connection.execute(end_session))
 
-    for run in (run_together, commit_together):
-        with pytest.raises(RowsRefused, match="invalid input syntax"):
-            store.run(run, *steps)
+    assert ended.value.may_be_committed
+    store.close()
+
+
+def test_a_commit_in_the_same_round_trip_must_be_answered_as_one(postgres_url: str) -> None:
+    def hide_an_error(connection: Connection) -> None:
+        with suppress(DBAPIError):
+            connection.execute(text("SELECT 1 / 0"))
+        commit_together(connection)
+
+    store = Store(postgres_url)
+    with pytest.raises(StoreError, match="COMMIT was answered with ROLLBACK"):
+        store.run(hide_an_error)
     store.close()
 
 

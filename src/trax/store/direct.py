@@ -141,7 +141,7 @@ class DirectConnection:
         """Run them between BEGIN and COMMIT: behind a pooler, a session has its own isolation level."""
         sent = [_BEGIN, *prepared, _COMMIT]
         results = _check(await self._run_in_pipeline(sent), len(sent), self._driver)
-        if (tag := results[-1].command_status) != _COMMIT.text:
+        if (tag := results[-1].command_status.decode()) != "COMMIT":
             raise InFailedSqlTransaction(f"the transaction was rolled back: COMMIT was answered with {tag}")
         return results[1:-1]
 

@@ -40,11 +40,8 @@ def run_together(connection: Connection, *statements: BoundStatement) -> list[Ro
     """
     if is_sqlite(connection):
         return [_execute(connection, *step) for step in statements]
-    try:
-        with _driver(connection).pipeline():
-            sent = [_send(connection, *step) for step in statements]
-    except Exception as error:  # noqa: BLE001 - raised again
-        raise _first_error(error)  # noqa: B904 - it has a context of its own
+    with _driver(connection).pipeline():
+        sent = [_send(connection, *step) for step in statements]
     return [_fetch_rows(connection, *statement) for statement in sent]
 
 
@@ -71,22 +68,13 @@ def commit_together(connection: Connection, *statements: BoundStatement) -> list
         with driver.pipeline():
             sent += [_send(connection, *step) for step in statements]
             committing.execute("COMMIT", prepare=False)
-    except Exception as error:  # noqa: BLE001 - raised again
-        first = _first_error(error)
+    except Exception as error:
         if len(sent) == len(statements) and all(cursor.pgresult for cursor, *_ in sent):
-            first.add_note(AT_COMMIT)
-        raise first  # noqa: B904 - it has a context of its own
+            error.add_note(AT_COMMIT)
+        raise
     check_committed(committing)
     connection.commit()  # already committed; this updates SQLAlchemy's state
     return [_fetch_rows(connection, *statement) for statement in sent]
-
-
-def _first_error(error: Exception) -> Exception:
-    """The error of the first statement that failed: the driver may raise that the later ones were skipped."""
-    from psycopg.errors import Error, PipelineAborted
-
-    cause = error.__context__
-    return cause if isinstance(error, PipelineAborted) and isinstance(cause, Error) else error
 
 
 def check_committed(cursor: Any) -> None:

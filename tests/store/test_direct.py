@@ -13,7 +13,7 @@ from sqlalchemy import text
 from tests.support.backends import cut_off
 from tests.support.waiting import until
 
-from trax.errors import AccessDenied, RowsRefused, StoreUnavailable
+from trax.errors import AccessDenied, RowsRefused, StoreError, StoreUnavailable
 from trax.events import Topic
 from trax.records.work_queue_entry import new_external_ids
 from trax.store import Store, direct
@@ -204,9 +204,10 @@ async def test_a_connection_lost_during_a_statement_is_a_passing_fault(
         await sessions_wait(admin, 1)
         cut_off(postgres_url, only="trax%")
 
-        with pytest.raises(StoreUnavailable):
+        with pytest.raises(StoreUnavailable) as lost:
             await caller
 
+    assert lost.value.may_be_committed
     await warm_up(store)
     assert count(store) == 2 * OPEN_DIRECT_AFTER
 
@@ -281,6 +282,21 @@ async def test_a_silent_server_does_not_block_a_caller_for_ever(
 
         with pytest.raises(StoreUnavailable, match="no response for"):
             await insert(store, "1")
+
+
+async def test_behind_a_pooler_a_commit_must_be_answered_as_one(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(f"{postgres_url}?prepare_statements=off")
+    await warm_up(store)
+    usual = direct._COMMIT  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(direct, "_COMMIT", usual._replace(text=b"ROLLBACK"))
+
+    with no_threads(store), pytest.raises(StoreError, match="COMMIT was answered with"):
+        await insert(store, "1")
+
+    assert count(store) == OPEN_DIRECT_AFTER
+    store.close()
 
 
 @pytest.mark.parametrize("threshold", [None, PREPARE_AFTER])

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import json
 import os
 import socket
 import sqlite3
 import traceback
+from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
@@ -13,9 +15,10 @@ from sqlalchemy import make_url, text
 from sqlalchemy.exc import DBAPIError
 
 from trax.errors import AccessDenied, InvalidUrl, SchemaNotMigrated, StoreError, StoreUnavailable
-from trax.store import Store, groups, postgresql
+from trax.store import Store, dialect, groups, postgresql
 from trax.store import engine as store_engine
 from trax.store.faults import RowsRefused, savepoint, translate_errors
+from trax.store.pipeline import commit_together
 from trax.store.queue import work_queue
 from trax.store.url import choose_url
 
@@ -311,3 +314,61 @@ def test_another_driver_on_a_connection_of_the_callers_tells_no_row_either() -> 
 
     assert "duplicate key" in str(refused.value)
     assert WORD not in "".join(traceback.format_exception(refused.value))
+
+
+def test_any_error_of_a_driver_on_a_lost_connection_is_passing_with_an_unknown_outcome(
+    postgres_url: str,
+) -> None:
+    def lose(connection: Connection) -> None:
+        driver: Any = connection.connection.driver_connection
+        driver.pgconn.finish()
+        raise psycopg.ProgrammingError("what a driver says of a connection that it cannot reset")
+
+    store = Store(postgres_url)
+    with pytest.raises(StoreUnavailable, match="the connection was lost") as lost:
+        store.run(lose)
+
+    assert lost.value.may_be_committed
+    store.close()
+
+
+def test_a_disk_that_fails_at_a_commit_leaves_the_outcome_unknown() -> None:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorname = "SQLITE_IOERR_FSYNC"
+
+    with pytest.raises(StoreUnavailable) as failed, translate_errors("sqlite:///trax.db"):
+        raise error
+
+    assert failed.value.may_be_committed
+
+
+def test_a_session_that_is_ended_during_a_statement_leaves_the_outcome_unknown(postgres_url: str) -> None:
+    store, end_session = Store(postgres_url), text("SELECT pg_terminate_backend(pg_backend_pid())")
+    with pytest.raises(StoreUnavailable, match="terminating connection") as ended:
+        store.run(lambda connection: connection.execute(end_session))
+
+    assert ended.value.may_be_committed
+    store.close()
+
+
+def test_a_commit_in_the_same_round_trip_must_be_answered_as_one(postgres_url: str) -> None:
+    def hide_an_error(connection: Connection) -> None:
+        with suppress(DBAPIError):
+            connection.execute(text("SELECT 1 / 0"))
+        commit_together(connection)
+
+    store = Store(postgres_url)
+    with pytest.raises(StoreError, match="COMMIT was answered with ROLLBACK"):
+        store.run(hide_an_error)
+    store.close()
+
+
+def test_documents_are_split_until_they_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dialect, "MAX_DOCUMENT_CHARACTERS", 100)
+    rows = [{"number": number, "text": "x" * (200 if number == 3 else 20)} for number in range(9)]
+
+    parts = [json.loads(part) for part in dialect.documents(rows)]
+
+    assert [row for part in parts for row in part] == rows
+    assert all(len(part) == 1 or len(str(part)) < 150 for part in parts)
+    assert len(parts) > 4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, repeat
 from time import monotonic, perf_counter
@@ -11,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, c
 
 from trax.engine.actor import record_audit
 from trax.engine.parameters import secret_mode
-from trax.errors import InvalidArgument
+from trax.errors import InvalidArgument, StoreError, StoreUnavailable
 from trax.records.metadata import NewRun
 from trax.records.work_queue_entry import new_external_id
 from trax.store.faults import Fault, fault_of
-from trax.store.runs import metadata
+from trax.store.runs import claim, metadata
 from trax.store.runs.claim import HeldRun
 from trax.train import Cancellation, Cancelled, Run, current, enter_run, result_of
 from trax.worker.active_run import RunProgress
@@ -156,7 +157,7 @@ class RecordedRun(Generic[Out]):
             worker_id=self._worker_id,
             exempt=self._train.options.exclude_from_max_active_jobs,
         )
-        self.metadata_id = await self._store.call(self._insert_run, new)
+        self.metadata_id = await self._insert(new)
         return Run(
             metadata_id=self.metadata_id,
             external_id=new.external_id,
@@ -241,6 +242,19 @@ class RecordedRun(Generic[Out]):
         with self._parts.run_log.final_batch([result.metadata_id]) as final_batch:
             await self._store.call(self._finish, result, final_batch)
 
+    async def _insert(self, new: NewRun) -> int:
+        """Insert the record; if the answer is lost, look for it: without its run it would stay for ever."""
+        try:
+            return await self._store.call(self._insert_run, new)
+        except StoreUnavailable as error:
+            if not error.may_be_committed:
+                raise
+            with suppress(StoreError):
+                for held in await self._store.ask(claim.load_held_runs, self._worker_id):
+                    if held.external_id == new.external_id:
+                        return held.metadata_id
+            raise
+
     def _insert_run(self, connection: Connection, new: NewRun) -> int:
         now = self._store.now(connection)
         metadata_id = metadata.begin(connection, new, now=now)
@@ -253,7 +267,8 @@ class RecordedRun(Generic[Out]):
         now = self._store.now(connection)
         if final_batch is not None:
             final_batch.write(connection, now=now)
-        if not metadata.finish(connection, [result], now=now):
+        is_written = metadata.finish(connection, [result], now=now)
+        if not (is_written or metadata.find_already_finished(connection, [result])):
             logger.warning(
                 "run %s: its result (%s) arrived too late: worker %s missed its heartbeat, so the run failed",
                 result.metadata_id,

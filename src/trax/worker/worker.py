@@ -196,6 +196,7 @@ class Worker:
         if is_registered:
             orphans = self._claims.orphans((run.metadata_id for run in held), before)
             self._return_orphans([run for run in held if run.metadata_id in orphans])
+        await self._results.retry_held_back()
 
     def _cancel(self, metadata_id: int, why: CancelReason) -> None:
         """Cancel a run, or drop it if it waits in the backlog: then its code never begins."""
@@ -228,14 +229,14 @@ class Worker:
     async def _flush_until_written(self) -> None:
         """Write the remaining results before this process exits; retry while the database is unavailable."""
         for pause in FLUSH_PAUSES:
+            await self._results.retry_held_back()
             try:
                 await self.flush()
             except StoreError as error:
                 logger.warning("worker %s: results could not be written, trying again: %s", self.id, error)
-                await asyncio.sleep(pause)
-            else:
-                if not self._pool.results:
-                    return
+            if not (self._pool.results or self._results.unwritten):
+                return
+            await asyncio.sleep(pause)
         await self.flush()
 
     def start_heartbeat(self) -> None:
@@ -323,12 +324,8 @@ class Worker:
 
     def _run_ids(self) -> list[int]:
         """The ids of all runs of this worker: in the backlog, active, or with a result to write."""
-        results = (*self._pool.results, *self._results.in_flight)
-        return [
-            *self._pool.job_ids,
-            *self._results.unrecordable,
-            *(result.metadata_id for result in results),
-        ]
+        results = (*self._pool.results, *self._results.unwritten)
+        return [*self._pool.job_ids, *(result.metadata_id for result in results)]
 
     def _return_orphans(self, orphans: Sequence[HeldRun]) -> None:
         """Return orphans to the queue: while this worker sends heartbeats, no other worker gets them."""

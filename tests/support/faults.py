@@ -26,13 +26,14 @@ from trax.errors import TraxError
 from trax.records.result import ResultKind, RunResult
 from trax.records.states import State
 from trax.schedule.builder import Declarations
-from trax.server.loops import dispatch_now, manage_now
+from trax.server.loops import manage_now
 from trax.server.start import start
 from trax.store import workers
 from trax.store.runs import claim
 from trax.store.runs.claim import ClaimRequest
 from trax.store.schema import tables
 from trax.train import Run
+from trax.worker.dispatcher import dispatch_now
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable

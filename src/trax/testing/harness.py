@@ -12,9 +12,10 @@ from trax.engine.routing import AcceptedWork, FleetCache, WorkerFleet
 from trax.engine.submitter import open_submitter
 from trax.errors import TraxError, did_you_mean
 from trax.remote.hand_over import HandOver
-from trax.server.loops import RowRepair, clean_metadata_now, dispatch_now, manage_now, update_totals
+from trax.server.loops import RowRepair, clean_metadata_now, manage_now, update_totals
 from trax.server.start import start
 from trax.store.gate_memory import GateMemory
+from trax.worker.dispatcher import dispatch_now
 from trax.worker.worker import Worker
 
 if TYPE_CHECKING:

@@ -309,7 +309,7 @@ class Promises(Observer):
         """Only the holder ends a run; others only when it is silent, and an operator before the start."""
         self.counts[f"runs {new.state}"] += 1
         server = self._server
-        if self._step == "flush":
+        if self._step in ("flush", "dispatch"):
             if server is None or old.worker_id != server.worker_id or old.state != "in_progress":
                 self.fail(3, f"run {run_id} was ended by {server and server.name}, who did not hold it")
                 return

@@ -56,6 +56,9 @@ HELD: Final = "SELECT id FROM trax.metadata WHERE state = 'in_progress' AND work
 READY_IDS: Final = """
     SELECT id FROM trax.work_queue WHERE status = 'queued' AND ready AND dead_letter_id IS NULL
 """
+PARKED_IDS: Final = "SELECT id FROM trax.work_queue WHERE status = 'queued' AND parked = 'work'"
+WITHDRAW: Final = "UPDATE trax.work_queue SET status = 'cancelled' WHERE id = ANY(:ids) AND status = 'queued'"
+LATEST: Final = "SELECT entry_id FROM trax.metadata WHERE id = ANY(:run_ids)"
 OVER: Final = """
     SELECT metadata_id FROM trax.work_queue JOIN trax.metadata AS run ON run.id = metadata_id
     WHERE status = 'dispatched' AND run.state = 'completed'
@@ -194,6 +197,8 @@ class GateWorld:
         self._open: list[Any] = []
         """Transactions of callers that are not committed yet."""
         self._elsewhere: list[int] = []
+        self._parked: list[int] = []
+        """Parked entries that a worker accepts."""
         limit = self.random.choice([None, 3, 6, 12])
         base = {"max_active_jobs": limit, "max_queued_jobs_per_cycle": self.random.choice([None, 3, 100])}
         self.servers = [GateServer(url, self, ("work", "other", "free"), base) for _ in range(2)]
@@ -215,8 +220,11 @@ class GateWorld:
             for _ in range(steps):
                 self.now += timedelta(seconds=self.random.choice([0, 1, 1, 3]))
                 self._change()
-                if self.random.random() < 0.15:
+                way = self.random.random()
+                if way < 0.15:
                     self._visit_while_another_is_open()
+                elif way < 0.25:
+                    self._visit_while_entries_are_withdrawn()
                 else:
                     self._visit_until_done()
                 if self.random.random() < 0.2:
@@ -245,15 +253,15 @@ class GateWorld:
         server = self.random.choice(self.servers)
         server.slots = self.random.choice([1, 2, 4, 10, 30])
         for _ in range(VISITS_AT_MOST):
-            expected = self._expected(server)
-            result = self._compare(server, expected, self._visit(server))
+            result = self._compare(server, self._expected(server), self._visit(server))
             server.slots -= len(result.claimed)
             if not (result.run_again and server.slots):
                 return
-        raise AssertionError(f"the visits never end: {expected}, {result}, {self._quick}")
+        raise AssertionError(f"the visits never end; the last quick one: {self._quick}")
 
     def _expected(self, server: GateServer) -> list[int]:
         """What both slow ways say; they must agree."""
+        self._parked = self._ids(PARKED_IDS)
         with self._callers.connect() as connection:
             expected = self._expected_in(connection, server)
         if not server.results and self.random.random() < 0.4:
@@ -295,6 +303,7 @@ class GateWorld:
             assert result.entry_ids == expected, (
                 f"a quick visit admitted {result.entry_ids}, and {expected} could start"
             )
+            assert not self._parked, f"a quick visit passed entries {self._parked}, which may leave the park"
         assert len(result.claimed) <= server.slots
         return result
 
@@ -312,16 +321,33 @@ class GateWorld:
             ready = other.execute(text(READY_IDS)).scalars().all()
             for entry_id in self._some(sorted(ready))[:3]:
                 other.execute(text(ADMIT), {"id": entry_id, "now": self.now})
-            expected = self._expected_in(other, server)
+            expected, self._parked = self._expected_in(other, server), self._ids(PARKED_IDS)
             result = self._runner.run(self._visit_behind(server, other))
         self.counts["visits that waited"] += 1
         self._compare(server, expected, result)
 
-    async def _visit_behind(self, server: GateServer, other: Connection) -> DispatchResult:
+    def _visit_while_entries_are_withdrawn(self) -> None:
+        """A caller withdraws entries and has not committed yet; a visit that wants them must wait for it."""
+        server = self.random.choice(self.servers)
+        server.slots = 30
+        expected = self._expected(server)
+        withdrawn = self._some(expected)
+        with self._callers.connect() as other:
+            other.execute(text(WITHDRAW), {"ids": withdrawn})
+            is_wanted = bool(withdrawn)
+            result = self._runner.run(self._visit_behind(server, other, must_wait=False))
+        if result.entry_ids:
+            self.counts["visits of withdrawn entries"] += is_wanted
+            left = [entry_id for entry_id in expected if entry_id not in withdrawn]
+            assert self._ids(LATEST, run_ids=result.metadata_ids) == sorted(left)
+
+    async def _visit_behind(
+        self, server: GateServer, other: Connection, *, must_wait: bool = True
+    ) -> DispatchResult:
         visit = asyncio.create_task(self._visit_async(server))
         while not (visit.done() or await asyncio.to_thread(self.store.read, _is_waiting)):
             pass
-        assert not visit.done(), "a visit did not wait for the gate"
+        assert not (must_wait and visit.done()), "a visit did not wait for the gate"
         other.commit()
         return await visit
 
@@ -438,7 +464,7 @@ class GateWorld:
 
     def _withdraw(self) -> None:
         ids = self._some(self._ids("SELECT id FROM trax.work_queue WHERE status = 'queued'"))[:2]
-        self._execute("UPDATE trax.work_queue SET status = 'cancelled' WHERE id = ANY(:ids)", ids)
+        self._execute(WITHDRAW, ids)
 
     def _park(self) -> None:
         ids = self._some(self._ids("SELECT id FROM trax.work_queue WHERE status = 'queued' AND ready"))[:2]
@@ -492,8 +518,8 @@ class GateWorld:
     def _execute(self, statement: str, ids: list[int]) -> None:
         self.store.run(lambda connection: connection.execute(text(statement), {"ids": ids}))
 
-    def _ids(self, query: str) -> list[int]:
-        return self.store.read(lambda connection: sorted(connection.execute(text(query)).scalars()))
+    def _ids(self, query: str, **given: Any) -> list[int]:
+        return self.store.read(lambda connection: sorted(connection.execute(text(query), given).scalars()))
 
     def _some(self, ids: list[int]) -> list[int]:
         return self.random.sample(ids, self.random.randint(0, len(ids)))

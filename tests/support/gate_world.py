@@ -361,11 +361,11 @@ class GateWorld:
             self._end_runs()
         changes: list[Callable[[], None]] = [
             *([self._commit_late] * 3), *([self._enqueue_late] * 3), *([self._edit_group] * 2),
-            self._delay, self._put_back, self._begin_directly, self._edit_setting,
+            *([self._edit_setting] * 4), self._delay, self._put_back, self._begin_directly,
             self._withdraw, self._park, self._unpark, self._join_or_leave,
             self._switch_elsewhere, self._leave_pending, self._raise_priority, self._requeue_letter,
         ]  # fmt: skip
-        if self.random.random() < 0.35:
+        if self.random.random() < 0.45:
             self.random.choice(changes)()
         elif self.random.random() < 0.25:
             self._clear()

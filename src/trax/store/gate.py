@@ -311,7 +311,7 @@ def _limits(dialect: str) -> Select[Any, Any, Any]:
 
 @cache
 def _select_queue_and_fleet(dialect: str) -> Select[Any]:
-    """Select the next delayed time, slots elsewhere, pending runs, whether entries are parked, and the mark."""
+    """Select the next delayed time, slots elsewhere, pending runs, if entries are parked, and the mark."""
     t = tables_for(dialect)
     next_delayed = select(func.min(t.work_queue.c.scheduled_at)).where(text(DELAYED))
     slots = select(func.coalesce(func.sum(t.worker.c.concurrency), 0)).where(

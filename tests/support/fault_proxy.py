@@ -28,8 +28,12 @@ T = TypeVar("T")
 SSL_REQUEST: Final = 80877103
 GSS_REQUEST: Final = 80877104
 WRITES: Final = re.compile(r"\b(insert|update|delete|copy|notify|nextval|pg_notify)\b", re.IGNORECASE)
-REFUSAL: Final = b"SERROR\0VERROR\0C54000\0Mtoo many notifications in the NOTIFY queue\0\0"
-"""What a server says that cannot commit because of its queue of notifications."""
+REFUSALS: Final = {
+    "40001": "could not serialize access",
+    "53100": "could not extend file: No space left on device",
+    "54000": "too many notifications in the NOTIFY queue",
+}
+"""What a server says that cannot commit."""
 FAILING: Final = b"\0SELECT trax_commit_is_refused()\0\0\0"
 """A statement that does not parse: at the end of an implicit transaction it is like a refused commit."""
 
@@ -89,10 +93,13 @@ class FaultProxy:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="fault proxy")
         self._connections: set[_Connection] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._lock = threading.Lock()
         self._plan: Callable[[Unit], Fault | None] = no_faults
         self.counts: Counter[Fault] = Counter()
         self.slow_seconds = 0.02
+        self.refusal = "54000"
+        """The code of the error of a refused commit."""
         self.is_down = False
         """Whether new connections are refused."""
         self._thread.start()
@@ -120,8 +127,7 @@ class FaultProxy:
         self._run(self._cut())
 
     def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._listener.close)
-        self.cut()
+        self._run(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -133,6 +139,11 @@ class FaultProxy:
             if fault is not None:
                 self.counts[fault] += 1
             return fault
+
+    async def _end(self) -> None:
+        self._listener.close()
+        await self._cut()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _cut(self) -> None:
         for connection in list(self._connections):
@@ -148,12 +159,15 @@ class FaultProxy:
         except OSError:  # there is no server now
             writer.close()
             return
-        connection = _Connection(self, reader, writer, *ours)
+        connection, task = _Connection(self, reader, writer, *ours), asyncio.current_task()
+        assert task
         self._connections.add(connection)
+        self._tasks.add(task)
         try:
             await connection.run()
         finally:
             self._connections.discard(connection)
+            self._tasks.discard(task)
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
@@ -276,7 +290,7 @@ class _Connection:
                     if unit is None or not unit.is_dropped:
                         answer += _frame(kind, body)
                 else:
-                    answer += _refused_answer(kind, body, unit)
+                    answer += _refused_answer(kind, body, unit, self.proxy.refusal)
                 if kind == b"Z":
                     self.is_idle = body == b"I"
                     if unit is not None:
@@ -333,7 +347,7 @@ def _refused(messages: list[tuple[bytes, bytes]], unit: Unit) -> list[tuple[byte
     return [(kind, body.replace(b"COMMIT", b"ROLLBACK")) for kind, body in messages]
 
 
-def _refused_answer(kind: bytes, body: bytes, unit: Unit) -> bytes:
+def _refused_answer(kind: bytes, body: bytes, unit: Unit, code: str) -> bytes:
     if unit.fault is Fault.REFUSED and (kind == b"E" or (kind == b"C" and body == b"ROLLBACK\0")):
-        return _frame(b"E", REFUSAL)
+        return _frame(b"E", f"SERROR\0VERROR\0C{code}\0M{REFUSALS[code]}\0\0".encode())
     return _frame(kind, body)

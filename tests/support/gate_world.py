@@ -362,7 +362,8 @@ class GateWorld:
         changes: list[Callable[[], None]] = [
             *([self._commit_late] * 3), *([self._enqueue_late] * 3), *([self._edit_group] * 2),
             *([self._edit_setting] * 4), self._delay, self._put_back, self._begin_directly,
-            self._withdraw, self._park, self._unpark, self._join_or_leave,
+            self._withdraw, self._park, self._unpark, self._join_or_leave, self._park_beside_delayed,
+            self._park_beside_delayed,
             self._switch_elsewhere, self._leave_pending, self._raise_priority, self._requeue_letter,
         ]  # fmt: skip
         if self.random.random() < 0.45:
@@ -469,6 +470,15 @@ class GateWorld:
     def _park(self) -> None:
         ids = self._some(self._ids("SELECT id FROM trax.work_queue WHERE status = 'queued' AND ready"))[:2]
         self.store.run(parking.park, dict.fromkeys(ids, "work"), now=self.now)
+
+    def _park_beside_delayed(self) -> None:
+        """Entries leave the park in a visit that has also made delayed entries ready."""
+        self.store.run(work_queue.add, self._entries(2), now=self.now)
+        ids = self._ids("SELECT id FROM trax.work_queue WHERE status = 'queued' AND ready AND train = 'work'")
+        self.store.run(parking.park, dict.fromkeys(self._some(ids)[:4], "work"), now=self.now)
+        soon = self.now + timedelta(seconds=1)
+        self.store.run(work_queue.add, self._entries(1, scheduled_at=soon), now=self.now)
+        self.now += timedelta(seconds=3)
 
     def _unpark(self) -> None:
         self.store.run(parking.unpark, ["work"], limit=3)

@@ -1,7 +1,7 @@
 """`make simulate`: simulate worlds, seed after seed, until the wanted hours and admissions are reached.
 
-`python -m tests.simulation.soak --profile short --seed 17` repeats the world of one seed, event by event. With
-`--postgresql` the worlds are on a server of their own, with faults on the way to it.
+`python -m tests.simulation.soak --profile short --seed 17` repeats the world of one seed, event by event.
+With `--postgresql` the worlds are on a server of their own, with faults on the way to it.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ The packages, in the order in which a job passes through them; the head of each 
     errors.py       all errors, as one class tree
     clock.py        the clock, and waiting with a timeout
     events.py       events within this process, which wake loops
+    forks.py        what a forked process must not share with its parent
     bounds.py       limits of numbers, durations, moments and JSON from outside
     escapes.py      make control characters in text visible
     lazy.py         import names of a package on first use

@@ -317,9 +317,13 @@ class InvalidUrl(StoreError, ValueError):
 
 
 class StoreUnavailable(StoreError, ConnectionError):
-    """The database is unreachable, restarting or busy: a retry may succeed."""
+    """The database is unreachable, restarting or busy: a retry may succeed.
+
+    `may_be_committed` is true if the connection was lost before the answer: what was written may be stored.
+    """
 
     transient = True
+    may_be_committed = False
 
 
 class AccessDenied(StoreError):

@@ -10,6 +10,8 @@ from enum import StrEnum
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from trax.forks import bind_to_process, fork_safe
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -32,7 +34,12 @@ class Events:
 
     def __init__(self) -> None:
         self._listeners: defaultdict[Topic, list[Callable[[], None]]] = defaultdict(list)
-        self._lock = Lock()
+        self._lock = fork_safe(Lock())
+        bind_to_process(self)
+
+    def reset_in_child(self) -> None:
+        """The listeners belong to event loops and threads of the parent."""
+        self._listeners.clear()
 
     def listen(self, topic: Topic, listener: Callable[[], None]) -> Callable[[], None]:
         """Call the listener at each event of the topic; returns a function that removes the listener."""
@@ -48,4 +55,5 @@ class Events:
 
     def _remove(self, topic: Topic, listener: Callable[[], None]) -> None:
         with self._lock:
-            self._listeners[topic].remove(listener)
+            if listener in self._listeners[topic]:  # a forked process has none of its parent's
+                self._listeners[topic].remove(listener)

@@ -19,10 +19,11 @@ from tests.support.results import refuse_results
 from trax import Metadata, Trax
 from trax.errors import AccessDenied, SchemaNotMigrated, StoreError, StoreUnavailable
 from trax.records import State
+from trax.store import pipeline
 from trax.store.faults import Fault, RowsRefused, fault_of
 from trax.store.runs import metadata
 from trax.testing import Harness
-from trax.worker import recorded_run
+from trax.worker import recorded_run, results
 from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -180,8 +181,8 @@ async def test_a_lock_is_held_for_too_long(postgres_url: str) -> None:
         await yard.has_completed(1)
 
 
-async def test_a_fault_that_nobody_knows_keeps_only_the_ending_that_meets_it(
-    yard: Yard, monkeypatch: pytest.MonkeyPatch
+async def test_a_fault_that_nobody_knows_holds_back_only_the_ending_that_meets_it(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def error_for(result: RunResult) -> Exception | None:
         return StoreError("XX000: what is this?") if result.metadata_id == spoiled else None
@@ -190,14 +191,39 @@ async def test_a_fault_that_nobody_knows_keeps_only_the_ending_that_meets_it(
     spoiled = (await yard.records())[0].id
     with monkeypatch.context() as patch:
         refuse_results(patch, error_for)
-        for _ in range(2):
-            with pytest.raises(StoreError, match="XX000"):
-                await yard.worker.flush()
+        assert await yard.worker.flush() == 2
+        for _ in range(3):  # it is tried again with each heartbeat, and reported once
+            await yard.worker.send_heartbeat()
         states = [record.state for record in await yard.records()]
 
     assert states == [State.IN_PROGRESS, State.COMPLETED, State.COMPLETED]
-    assert await yard.worker.flush() == 1
+    assert caplog.text.count("the database refuses its result") == 1
     await yard.has_completed(1, 2, 3)
+
+
+async def test_an_ending_that_is_refused_even_as_a_failure_is_written_when_it_is_accepted(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await yard.end(1, 2)
+    refused = (await yard.records())[0].id
+    with monkeypatch.context() as patch:
+        refuse_results(patch, lambda result: RowsRefused("no") if result.metadata_id == refused else None)
+        assert await yard.worker.flush() == 1
+        await yard.worker.send_heartbeat()
+
+    await yard.has_completed(1, 2)
+
+
+async def test_long_endings_are_written_in_several_batches(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "MAX_STATEMENT_BYTES", 3 * len(LONG))
+    monkeypatch.setattr(results, "MAX_BATCH_CHARACTERS", 2 * len(LONG) + 10)
+    await yard.end(*range(5))
+
+    assert await yard.worker.flush() == 5
+
+    await yard.has_completed(*range(5))
 
 
 @pytest.fixture

@@ -82,7 +82,7 @@ def test_a_list_has_the_same_filters_in_python_commands_and_http(noun: str) -> N
 
 
 def test_a_job_is_queued_with_the_same_options_in_python_commands_and_http() -> None:
-    in_python = set(QueueKeywords.__annotations__) - {"connection", "retry"}
+    in_python = set(QueueKeywords.__annotations__) - {"connection", "notify", "retry"}
     in_command = set(inspect.signature(queue.add).parameters)
     in_http = set(QueueRequest.model_fields)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Protocol, Self, TypedDict, T
 
 from trax.engine.live_settings import LiveSettings
 from trax.errors import TraxError, import_extra
+from trax.forks import bind_to_process, keep_inherited
 from trax.store.url import choose_url
 from trax.train import train as define_train
 from trax.train import train_of
@@ -127,6 +128,13 @@ class Trax:
         self.on_state_changed = self.parts.hooks.on_state_changed
         self.limit_runs = self.parts.limits.set
         self._running: ProcessDuties | None = None
+        bind_to_process(self)
+
+    def reset_in_child(self) -> None:
+        """A forked process runs no role: its parent does. It may start one of its own."""
+        keep_inherited(self._running)
+        self._running = None
+        self.parts.telemetry.reset()
 
     @overload
     def train(

@@ -22,9 +22,10 @@ from trax.engine.enqueue import (
     decode_plain_input,
     enqueue,
     is_plain,
+    unknown_outcome,
 )
 from trax.engine.retry import default_policy
-from trax.errors import DefinitionError, InvalidArgument, NotFound, TraxError
+from trax.errors import DefinitionError, InvalidArgument, NotFound, StoreUnavailable, TraxError
 from trax.events import Topic
 from trax.masking import NOT_STORED, SECRET_KEY
 from trax.records import Metadata, State
@@ -32,6 +33,7 @@ from trax.records.audit import MAX_IDS
 from trax.records.manifest import RetryPolicy
 from trax.records.states import Origin
 from trax.store import callers, groups
+from trax.store.announce import silence
 from trax.store.queue.entry_batches import parse_inserted
 from trax.store.runs import metadata
 from trax.store.types import parse_json
@@ -90,7 +92,7 @@ class Enqueuer:
         caller_connection = _caller_connection(keywords)
         plan = self._plan(train, has_code=has_code)
         request = plan.build_request(plan.encode(values), keywords)
-        return await self._insert(plan.train, request, caller_connection)
+        return await self._insert(plan.train, request, caller_connection, notify=self._notifies(keywords))
 
     def enqueue_blocking(
         self, train: Train[Any, Any] | str, values: Iterable[Any], keywords: QueueKeywords
@@ -98,7 +100,11 @@ class Enqueuer:
         caller_connection = _caller_connection(keywords)
         plan = self._plan(train)
         request = plan.build_request(plan.encode(values), keywords)
-        return self._insert_blocking(plan.train, request, caller_connection)
+        return self._insert_blocking(plan.train, request, caller_connection, notify=self._notifies(keywords))
+
+    def _notifies(self, keywords: QueueKeywords) -> bool:
+        """Whether a caller's transaction notifies other processes."""
+        return keywords.get("notify") is not False and self._live.current.notifications
 
     async def rerun(self, metadata_id: int) -> QueuedEntry:
         """Enqueue the train and input of a run again, independent of any manifest.
@@ -122,7 +128,7 @@ class Enqueuer:
         request = replace(
             request, origin=Origin.RERUN, timeout_seconds=limit, retry=retry, rerun_of=metadata_id
         )
-        return (await self._insert(plan.train, request, None))[0]
+        return (await self._insert(plan.train, request, None, notify=True))[0]
 
     def _plan(self, train: Train[Any, Any] | str, *, has_code: bool = True) -> EnqueuePlan:
         """What is constant for the jobs of this train, computed once for each version of the settings."""
@@ -155,7 +161,12 @@ class Enqueuer:
         return nullcontext(request) if telemetry is None else telemetry.trace_enqueue(request)
 
     async def _insert(
-        self, train: Train[Any, Any], request: EnqueueRequest, caller_connection: SessionOrConnection | None
+        self,
+        train: Train[Any, Any],
+        request: EnqueueRequest,
+        caller_connection: SessionOrConnection | None,
+        *,
+        notify: bool,
     ) -> list[QueuedEntry]:
         with self._trace(request) as traced:
             if self._hooks.shared_queue_hooks or train.options.on_queue:
@@ -165,13 +176,18 @@ class Enqueuer:
             if not traced.inputs:
                 return []
             if caller_connection is not None:
-                return await self._insert_in(caller_connection, traced)
+                return await self._insert_in(caller_connection, traced, notify=notify)
             store = await self._store.open()
-            if _is_one_statement(traced):
-                plain = PlainEnqueue(traced)
-                if (inserted := await self._combiner(store).insert(plain)) is not None:
-                    return plain.build_entries(inserted, self._entry_waiter)
-            return await store.call(_enqueue, store, traced, self._entry_waiter)
+            try:
+                if _is_one_statement(traced):
+                    plain = PlainEnqueue(traced)
+                    if (inserted := await self._combiner(store).insert(plain)) is not None:
+                        return plain.build_entries(inserted, self._entry_waiter)
+                return await store.call(_enqueue, store, traced, self._entry_waiter)
+            except StoreUnavailable as error:
+                if error.may_be_committed:
+                    raise unknown_outcome(error, traced) from error
+                raise
 
     def _combiner(self, store: Store) -> EnqueueCombiner:
         """What combines the calls of this event loop."""
@@ -182,19 +198,23 @@ class Enqueuer:
         return combiner
 
     async def _insert_in(
-        self, caller_connection: SessionOrConnection, request: EnqueueRequest
+        self, caller_connection: SessionOrConnection, request: EnqueueRequest, *, notify: bool
     ) -> list[QueuedEntry]:
         run, address = callers.run_in_transaction, self._store.display_address
         is_new = await run(caller_connection, address, _has_new_group, request)
         group = await asyncio.to_thread(self._insert_group, request) if is_new else None
-        entries = await run(
-            caller_connection, address, _enqueue, self._store, request, self._entry_waiter, group
-        )
+        how = self._entry_waiter, group, notify
+        entries = await run(caller_connection, address, _enqueue_for_caller, self._store, request, *how)
         callers.after_commit(caller_connection, self._wake)
         return entries
 
     def _insert_blocking(
-        self, train: Train[Any, Any], request: EnqueueRequest, caller_connection: SessionOrConnection | None
+        self,
+        train: Train[Any, Any],
+        request: EnqueueRequest,
+        caller_connection: SessionOrConnection | None,
+        *,
+        notify: bool,
     ) -> list[QueuedEntry]:
         if callers.is_async(caller_connection):
             raise DefinitionError(
@@ -211,22 +231,28 @@ class Enqueuer:
             if not traced.inputs:
                 return []
             if caller_connection is not None:
-                return self._insert_in_blocking(caller_connection, traced)
+                return self._insert_in_blocking(caller_connection, traced, notify=notify)
             store = self._store.open_blocking()
-            if _is_one_statement(traced):
-                plain = PlainEnqueue(traced)
-                if rows := store.run_alone(plain.statement(store.dialect_name), Topic.WORK_QUEUE):
-                    return plain.build_entries(parse_inserted(rows), self._entry_waiter)
-            return store.run(_enqueue, store, traced, self._entry_waiter)
+            try:
+                if _is_one_statement(traced):
+                    plain = PlainEnqueue(traced)
+                    if rows := store.run_alone(plain.statement(store.dialect_name), Topic.WORK_QUEUE):
+                        return plain.build_entries(parse_inserted(rows), self._entry_waiter)
+                return store.run(_enqueue, store, traced, self._entry_waiter)
+            except StoreUnavailable as error:
+                if error.may_be_committed:
+                    raise unknown_outcome(error, traced) from error
+                raise
 
     def _insert_in_blocking(
-        self, caller_connection: SessionOrConnection, request: EnqueueRequest
+        self, caller_connection: SessionOrConnection, request: EnqueueRequest, *, notify: bool
     ) -> list[QueuedEntry]:
         run, address = callers.run_in_transaction_blocking, self._store.display_address
         group = (
             self._insert_group(request) if run(caller_connection, address, _has_new_group, request) else None
         )
-        entries = run(caller_connection, address, _enqueue, self._store, request, self._entry_waiter, group)
+        how = self._entry_waiter, group, notify
+        entries = run(caller_connection, address, _enqueue_for_caller, self._store, request, *how)
         callers.after_commit(caller_connection, self._wake)
         return entries
 
@@ -350,6 +376,19 @@ def _enqueue(
                 connection, "trains.queue", "train", [request.train], now=now, count=len(entries), after=after
             )
     return entries
+
+
+def _enqueue_for_caller(
+    connection: Connection,
+    store: LazyStore,
+    request: EnqueueRequest,
+    wait_function: WaitFunction,
+    group: ManifestGroup | None,
+    notify: bool,  # noqa: FBT001
+) -> list[QueuedEntry]:
+    """Write entries in the caller's transaction; PostgreSQL cannot prepare one that has notified."""
+    with nullcontext() if notify and not callers.is_two_phase(connection) else silence():
+        return _enqueue(connection, store, request, wait_function, group)
 
 
 async def enqueue_without_code(parts: Parts, train: str, value: Any, keywords: QueueKeywords) -> QueuedEntry:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 class EntryKeywords(TypedDict, total=False):
     """Filters for entries; an omitted one matches all."""
 
+    external_id: str | None
     status: QueueStatus | str | None
     train: str | None
     manifest: str | None
@@ -106,7 +107,7 @@ class WorkQueue:
 
 def _build_filter(filters: EntryKeywords) -> EntryFilter:
     check_filters(filters, EntryKeywords)
-    check_names(**{name: filters.get(name) for name in ("train", "manifest", "group")})
+    check_names(**{name: filters.get(name) for name in ("external_id", "train", "manifest", "group")})
     status = parse_choice(QueueStatus, filters.get("status"))
     origin = parse_choice(Origin, filters.get("origin"))
     values: dict[str, Any] = {**filters, "status": status, "origin": origin}

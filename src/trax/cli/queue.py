@@ -134,6 +134,7 @@ def list_(
     manifest: OfManifest = None,
     group: OfGroup = None,
     origin: EntryOrigin = None,
+    external_id: Annotated[str | None, Parameter(help="The external id.")] = None,
     before: Before = None,
     after: After = None,
     limit: Limit = 50,
@@ -156,6 +157,7 @@ def list_(
         manifest=manifest,
         group=group,
         origin=origin,
+        external_id=external_id,
     )
 
 

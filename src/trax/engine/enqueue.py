@@ -13,11 +13,18 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, cast
 from trax.bounds import PRIORITY_MAX
 from trax.engine.parameters import check_input_size
 from trax.engine.retry import policy_of
-from trax.errors import DefinitionError, InvalidArgument, StoreError, did_you_mean, format_value
+from trax.errors import (
+    DefinitionError,
+    InvalidArgument,
+    StoreError,
+    StoreUnavailable,
+    did_you_mean,
+    format_value,
+)
 from trax.events import Topic
 from trax.records.states import Origin, QueueStatus
 from trax.records.work_queue_entry import EntryBatch, NewEntry, QueuedEntry, new_external_ids
-from trax.schedule.validate import COUNT, DURATION, LABEL, MOMENT, RETRY, TIME_LIMIT, WHOLE
+from trax.schedule.validate import COUNT, DURATION, FLAG, LABEL, MOMENT, RETRY, TIME_LIMIT, WHOLE
 from trax.store import groups
 from trax.store.queue import entry_batches, work_queue
 from trax.store.queue.entry_batches import InsertedBatch
@@ -213,6 +220,21 @@ class _SharedEnqueue:
             self._inserted.exception()  # otherwise asyncio logs it if all calls were cancelled
 
 
+def unknown_outcome(error: StoreUnavailable, request: EnqueueRequest) -> StoreUnavailable:
+    """The error for a caller whose entries may be stored: it names them. They are not sent again by us."""
+    first = next(iter(request.inputs))
+    if request.unique is not None:
+        advice = f"queue it again: the unique key {request.unique!r} prevents a second one until its job ends"
+    else:
+        advice = f'look it up before you queue it again: app.work_queue.list(external_id="{first}")'
+    what = (
+        f"entry {first}" if len(request.inputs) == 1 else f"{len(request.inputs)} entries, the first {first},"
+    )
+    explained = StoreUnavailable(f"{error}; {what} may be stored; {advice}")
+    explained.may_be_committed = True
+    return explained
+
+
 def is_plain(request: EnqueueRequest) -> bool:
     """Whether one statement can insert the entries: they have no delay, no unique key, and a usual size."""
     may_run_at_once = request.delay is None and request.at is None
@@ -308,6 +330,8 @@ class ManyKeywords(TypedDict, total=False):
     """Time limit of a run. Default: the train's, else `default_job_timeout`."""
     connection: CallerConnection | None
     """Your SQLAlchemy connection or session: the entry exists only if you commit."""
+    notify: bool | None
+    """With `connection`: False sends no NOTIFY, for a transaction that is prepared; servers poll for it."""
 
 
 class QueueKeywords(ManyKeywords, total=False):
@@ -326,6 +350,7 @@ CHECKS: Final[dict[str, Requirement]] = {
     "max_retries": COUNT,
     "timeout": TIME_LIMIT,
     "unique": LABEL,
+    "notify": FLAG,
 }
 
 
@@ -376,6 +401,8 @@ class EnqueuePlan:
                 CHECKS[name](name, value)
             elif name != "connection":
                 raise DefinitionError(f"unknown option {format_value(name)}{did_you_mean(name, CHECKS)}")
+        if "notify" in overrides and "connection" not in overrides:
+            raise DefinitionError("notify needs a connection; without one, Trax commits and notifies itself")
         if "delay" in overrides and "at" in overrides:
             raise DefinitionError("delay and at cannot be combined; give one of them")
         timeout: timedelta | None = overrides.get("timeout")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from trax.bounds import load_json
 from trax.errors import InvalidSetting, UnknownSetting, did_you_mean, format_value, join_problems
+from trax.forks import fork_safe
 from trax.settings import PREFIX, SettingOrigin, Settings
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class LiveSettings:
         self._base = base
         self._origins = origins
         self._rows: dict[str, str] = {}
-        self._lock = Lock()
+        self._lock = fork_safe(Lock())
 
     @classmethod
     def load(cls, arguments: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Self:

@@ -9,6 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from trax.errors import InvalidUrl, SchemaNotMigrated
+from trax.forks import fork_safe
 from trax.store.url import display_url, has_no_file_yet, is_in_memory, parse_url
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class LazyStore:
         self._address = address
         self._live = live
         self._events = events
-        self._lock = Lock()
+        self._lock = fork_safe(Lock())
         self._store: Store | None = None
         self._opening: Store | None = None
         self.clock: Clock | None = None

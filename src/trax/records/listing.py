@@ -117,6 +117,7 @@ class RunFilter:
 class EntryFilter:
     """Filter of entries of the work queue."""
 
+    external_id: str | None = None
     status: QueueStatus | None = None
     train: str | None = None
     manifest: str | None = None

@@ -6,6 +6,8 @@ exactly if the transaction commits. A process that misses one finds the change a
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
@@ -13,7 +15,7 @@ from trax.events import Events, Topic
 from trax.store import dialect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Generator, Iterable
     from collections.abc import Set as AbstractSet
 
     from sqlalchemy import Connection
@@ -21,6 +23,19 @@ if TYPE_CHECKING:
     from trax.store.pipeline import BoundStatement
 
 ANNOUNCEMENTS_OPTION: Final = "trax_announced"
+
+
+_is_silent: ContextVar[bool] = ContextVar("trax_silent", default=False)
+
+
+@contextmanager
+def silence() -> Generator[None]:
+    """Send no notifications from a caller's connection in this block: others find the change by polling."""
+    token = _is_silent.set(True)
+    try:
+        yield
+    finally:
+        _is_silent.reset(token)
 
 
 def announce(connection: Connection, *topics: Topic, is_sent: bool = False) -> None:
@@ -33,7 +48,7 @@ def announce(connection: Connection, *topics: Topic, is_sent: bool = False) -> N
     if announcements is not None:
         announcements.add(topics, is_sent=is_sent)
         return
-    if not is_sent:
+    if not (is_sent or _is_silent.get()):
         for topic in topics:
             dialect.notify(connection, topic)
 
@@ -41,7 +56,9 @@ def announce(connection: Connection, *topics: Topic, is_sent: bool = False) -> N
 def notification_payload(connection: Connection, topic: Topic) -> str | None:
     """What a statement sends to other processes with `notify_expression`; None if nothing is to be sent."""
     announcements: Announcements | None = connection.get_execution_options().get(ANNOUNCEMENTS_OPTION)
-    return topic.value if announcements is None else announcements.payload(topic)
+    if announcements is None:
+        return None if _is_silent.get() else topic.value
+    return announcements.payload(topic)
 
 
 def notifications(connection: Connection) -> list[BoundStatement]:
@@ -100,11 +117,16 @@ class Announcer:
         self._local_handlers: dict[Topic, Callable[[], bool]] = {}
         self._sender = uuid4().hex[:12]
 
+    def reset_in_child(self) -> None:
+        """A forked process handles no topic itself, and what it sends is news for its parent."""
+        self._local_handlers.clear()
+        self._sender = uuid4().hex[:12]
+
     def handle_locally(self, topic: Topic, is_handled: Callable[[], bool]) -> Callable[[], None]:
         """Keep this topic in this process while a loop here handles it; returns a function to undo this."""
 
         def stop_handling() -> None:
-            del self._local_handlers[topic]
+            self._local_handlers.pop(topic, None)
 
         self._local_handlers[topic] = is_handled
         return stop_handling

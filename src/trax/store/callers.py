@@ -12,7 +12,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeAlias, TypeGuard, TypeVar
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import Connection, event
+from sqlalchemy import Connection, TwoPhaseTransaction, event
 from sqlalchemy.exc import InvalidRequestError
 
 from trax.errors import DefinitionError, SchemaNotMigrated, StoreError, format_value
@@ -61,6 +61,11 @@ def is_async(connection: Any) -> TypeGuard[AsyncCallerConnection]:
     return _is_sqlalchemy(connection, ASYNC, "AsyncConnection") or _is_sqlalchemy(
         connection, ASYNC, "AsyncSession"
     )
+
+
+def is_two_phase(connection: Connection) -> bool:
+    """Whether the caller's transaction was begun as one that is prepared before it is committed."""
+    return isinstance(connection.get_transaction(), TwoPhaseTransaction)
 
 
 async def run_in_transaction(
@@ -151,6 +156,8 @@ def _watch(target: Connection | Session) -> None:
     if isinstance(target, Connection):
         event.listen(target, "commit", _on_commit)
         event.listen(target, "rollback", _on_rollback)
+        event.listen(target, "commit_twophase", _on_commit_of_two_phases)
+        event.listen(target, "rollback_twophase", _on_rollback_of_two_phases)
     else:
         event.listen(target, "after_transaction_end", _on_session_end)
 
@@ -172,6 +179,14 @@ def _on_commit(connection: Connection) -> None:
 
 def _on_rollback(connection: Connection) -> None:
     _pop_callbacks(connection)
+
+
+def _on_commit_of_two_phases(connection: Connection, _xid: Any, _is_prepared: bool) -> None:  # noqa: FBT001
+    _on_commit(connection)
+
+
+def _on_rollback_of_two_phases(connection: Connection, _xid: Any, _is_prepared: bool) -> None:  # noqa: FBT001
+    _on_rollback(connection)
 
 
 def _pop_callbacks(target: Connection | Session) -> list[Callable[[], None]]:

@@ -10,7 +10,7 @@ from sqlalchemy import Integer, bindparam, case, delete, func, insert, literal, 
 
 from trax.records.dead_letter import DeadLetter, DeadLetterGroup, fingerprint
 from trax.records.states import DeadLetterStatus, State
-from trax.store.dialect import among, document, id_document, ids_of, rows_of
+from trax.store.dialect import among, document, documents, id_document, ids_of, rows_of
 from trax.store.listing import RecordQuery, Search, estimate_index_rows, manifest_id, shorten
 from trax.store.schema import tables, tables_for
 from trax.store.types import BigId, Utc, parse_json, sql_literal, storable
@@ -72,8 +72,11 @@ def add(connection: Connection, letters: Sequence[dict[str, Any]], *, now: datet
     rows: list[dict[str, Any]] = [
         letter | {"reason": storable(letter["reason"])} for letter in add_failures(connection, letters)
     ]
-    inserted = connection.execute(_add(connection.dialect.name), {"letters": document(rows), "now": now})
-    return list(inserted.scalars())
+    ids: list[int] = []
+    for letters_document in documents(rows):
+        parameters = {"letters": letters_document, "now": now}
+        ids += connection.execute(_add(connection.dialect.name), parameters).scalars()
+    return ids
 
 
 def attach(connection: Connection, dead_letter_id: int, entry_id: int) -> None:

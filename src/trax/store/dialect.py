@@ -18,7 +18,7 @@ from trax.clock import utc_now
 from trax.store.types import SQLITE, BigId, Json, Utc, searchable, utc_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime, timedelta
 
     from sqlalchemy import BindParameter, ColumnElement, Connection, FromClause, Select, Table
@@ -34,6 +34,8 @@ SETTINGS_LOCK: Final = 0x7472_6178_0004
 CLEANUP_LOCK: Final = 0x7472_6178_0005
 TOTALS_LOCK: Final = 0x7472_6178_0006
 CHANNEL: Final = "trax"
+MAX_DOCUMENT_CHARACTERS: Final = 32_000_000
+"""The maximum for a document of several rows; a single row may be longer."""
 BROAD_PLAN_SETTINGS: Final = ("enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit")
 """Planner settings for broad reads, off on our PostgreSQL connections unless a transaction allows them."""
 
@@ -219,6 +221,18 @@ def document(rows: Iterable[Mapping[str, Any]]) -> str:
     Times become text. JSON columns are sent as strings, because SQLite would unquote a JSON scalar.
     """
     return json.dumps(list(rows), default=utc_text, ensure_ascii=False, separators=(",", ":"))
+
+
+def documents(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Like `document`, in as many parts as are needed: long texts of many rows do not fit in one."""
+    encoded = document(rows)
+    if len(encoded) <= MAX_DOCUMENT_CHARACTERS or len(rows) == 1:
+        yield encoded
+        return
+    del encoded
+    half = len(rows) // 2
+    yield from documents(rows[:half])
+    yield from documents(rows[half:])
 
 
 def name_document(column: str, names: Iterable[str]) -> str:

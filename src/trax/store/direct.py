@@ -14,13 +14,15 @@ from functools import lru_cache
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from psycopg import OperationalError
+from psycopg import Error as DriverError
+from psycopg import InterfaceError, OperationalError
 from psycopg.adapt import PyFormat, Transformer
-from psycopg.errors import error_from_result
+from psycopg.errors import InFailedSqlTransaction, error_from_result
 from psycopg.pq import ExecStatus
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
-from trax.store.faults import is_read_only
+from trax.store.faults import is_read_only, note_loss
+from trax.store.pipeline import AT_COMMIT, check_size
 from trax.store.postgresql import MAX_PREPARED
 
 if TYPE_CHECKING:
@@ -45,6 +47,16 @@ class _Prepared(NamedTuple):
     values: Sequence[Any]
     transformer: Any
     """Converted the values, and will convert the rows."""
+
+
+class _NoParameters:
+    """Stands for the transformer of a statement without parameters."""
+
+    types = formats = None
+
+
+_BEGIN: Final = _Prepared(b"BEGIN ISOLATION LEVEL READ COMMITTED", None, (), _NoParameters)
+_COMMIT: Final = _Prepared(b"COMMIT", None, (), _NoParameters)
 
 
 class DirectConnection:
@@ -99,7 +111,10 @@ class DirectConnection:
         try:
             return await self._run(statements)
         except Exception as error:
-            if is_read_only(error) or self._driver.closed:  # after a fail-over it leads to the standby
+            is_lost = self._pooled is None or self._driver.closed or _is_unanswered(error)
+            if is_lost and isinstance(error, DriverError):
+                note_loss(error)
+            if is_lost or is_read_only(error):  # after a fail-over it leads to the standby
                 self._close()
             raise
         finally:
@@ -109,24 +124,36 @@ class DirectConnection:
 
     async def _run(self, statements: Sequence[BoundStatement]) -> list[Rows]:
         prepared = [await self._prepare(*statement) for statement in statements]
+        if self._driver.is_own_session:
+            results = await self._run_alone(prepared)
+        else:
+            results = await self._run_explicitly(prepared)
+        return [_load_rows(each, result) for each, result in zip(prepared, results, strict=True)]
+
+    async def _run_alone(self, prepared: Sequence[_Prepared]) -> list[Any]:
+        """Run them as an implicit transaction, which ends with the response."""
         if len(prepared) == 1:
             self._send(prepared[0])
-            results = await self._receive()
-        else:
-            results = await self._run_in_pipeline(prepared)
-        return [_load_rows(each, result) for each, result in zip(prepared, results, strict=True)]
+            return _check(await self._receive(), 1, self._driver)
+        return _check(await self._run_in_pipeline(prepared), len(prepared), self._driver)
+
+    async def _run_explicitly(self, prepared: Sequence[_Prepared]) -> list[Any]:
+        """Run them between BEGIN and COMMIT: behind a pooler, a session has its own isolation level."""
+        sent = [_BEGIN, *prepared, _COMMIT]
+        results = _check(await self._run_in_pipeline(sent), len(sent), self._driver)
+        if (tag := results[-1].command_status) != _COMMIT.text:
+            raise InFailedSqlTransaction(f"the transaction was rolled back: COMMIT was answered with {tag}")
+        return results[1:-1]
 
     async def _run_in_pipeline(self, prepared: Sequence[_Prepared]) -> list[Any]:
         """Up to the synchronisation at the end, all statements are one transaction."""
         self._pgconn.enter_pipeline_mode()
-        try:
-            for each in prepared:
-                self._send(each)
-            self._pgconn.pipeline_sync()
-            return await self._receive(len(prepared))
-        finally:
-            if self._pooled is not None:
-                self._pgconn.exit_pipeline_mode()
+        for each in prepared:
+            self._send(each)
+        self._pgconn.pipeline_sync()
+        results = await self._receive(is_synced=True)
+        self._pgconn.exit_pipeline_mode()
+        return results
 
     def _send(self, prepared: _Prepared) -> None:
         text, name, values, transformer = prepared
@@ -141,35 +168,34 @@ class DirectConnection:
         given = {**constants, **parameters}
         transformer: Any = Transformer(self._driver)
         values = transformer.dump_sequence([given[name] for name in names], [PyFormat.AUTO] * len(names))
+        check_size(values)
         types = transformer.types or ()
         name = self._names.get((text, types))
         has_room = len(self._names) < MAX_PREPARED
         if name is None and has_room and self._driver.prepare_threshold is not None:
             name = f"trax_{next(_numbers)}".encode()
             self._pgconn.send_prepare(name, text, types)
-            await self._receive()
+            _check(await self._receive(), 1, self._driver)
             self._names[text, types] = name
         return _Prepared(text, name, values, transformer)
 
-    async def _receive(self, synced: int = 0) -> list[Any]:
-        """Send the remaining data, and return the responses: one, or all up to a synchronisation.
+    async def _receive(self, *, is_synced: bool = False) -> list[Any]:
+        """Send the remaining data, and return all responses, in a pipeline up to the synchronisation.
 
         If the caller is cancelled, wait for the statements that were sent: otherwise their result is unknown.
         """
         self._response = self._loop.create_future()
-        self._is_synced = bool(synced)
+        self._is_synced = is_synced
         self._sent_at = time.monotonic()
         if self._pgconn.flush():
             self._loop.add_writer(self._socket, self._advance)
         try:
-            results = await self._response
+            return await self._response
         except asyncio.CancelledError:
             await self._wait_for_end()
+            if is_synced and self._pooled is not None:
+                self._pgconn.exit_pipeline_mode()
             raise
-        for result in results:
-            if result.status not in SUCCESS:
-                raise error_from_result(result, self._driver.info.encoding)
-        return results
 
     async def _wait_for_end(self) -> None:
         """Wait for a response that is not needed, unless it has arrived; if cancelled again, close."""
@@ -202,7 +228,7 @@ class DirectConnection:
         results, self._results = self._results, []
         response, self._response = self._response, None
         if response is not None and not response.done():
-            response.set_result(results if self._is_synced else results[:1])
+            response.set_result(results)
 
     def _check(self) -> None:
         """Close the connection if the response is late; return it to the pool if it is idle."""
@@ -236,6 +262,27 @@ class DirectConnection:
             self._loop.remove_reader(self._socket)
             self._loop.remove_writer(self._socket)
         return pooled
+
+
+def _is_unanswered(error: Exception) -> bool:
+    """Whether it is an error of the connection, and not the server's response to a statement."""
+    return isinstance(error, OperationalError | InterfaceError) and error.sqlstate is None
+
+
+def _check(results: list[Any], number: int, driver: Any) -> list[Any]:
+    """Raise the first error among the responses to this number of statements.
+
+    A statement may succeed, and the implicit commit after it fail: that is one response more.
+    """
+    for at, result in enumerate(results):
+        if result.status not in SUCCESS:
+            error = error_from_result(result, driver.info.encoding)
+            if at == number:
+                error.add_note(AT_COMMIT)
+            raise error
+    if len(results) != number:
+        raise OperationalError(f"received {len(results)} responses to {number} statements")
+    return results
 
 
 def _load_rows(prepared: _Prepared, result: Any) -> Rows:

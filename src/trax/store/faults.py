@@ -15,7 +15,7 @@ from trax.errors import AccessDenied, RowsRefused, SchemaNotMigrated, StoreError
 from trax.lazy import LazyModule
 from trax.store.announce import is_caller_connection, notifications
 from trax.store.dialect import is_sqlite
-from trax.store.pipeline import run_together
+from trax.store.pipeline import AT_COMMIT, commit_together, run_together
 from trax.store.types import hide_rows, hide_statement
 
 if TYPE_CHECKING:
@@ -33,14 +33,23 @@ BEGIN_PART: Final[BoundStatement] = (text("SAVEPOINT trax_part"), {})
 
 UNDO_PART: Final = text("ROLLBACK TO SAVEPOINT trax_part")
 
-COMMIT: Final[BoundStatement] = (text("COMMIT"), {})
-
-
 TRANSIENT_CLASSES: Final = ("08", "40", "53", "55", "57", "58")
 """Connection, rollback, resources, lock not available, operator intervention, system error."""
 
 CONTENT_CLASSES: Final = ("22", "23", "54")
 """Data exception, integrity constraint violation, program limit exceeded: a row too long for an index."""
+
+LIMIT_CLASS: Final = "54"
+"""At a commit it is a limit of the server, and passes: the queue of notifications is full."""
+
+NOTIFYING: Final = "Notify"
+"""Part of the names of the server's functions that write to the queue of notifications."""
+
+FATAL: Final = ("FATAL", "PANIC")
+"""Severities after which the server ends the session."""
+
+LOST: Final = "The connection was lost."
+"""A note on an error that was raised while its connection was lost."""
 
 LOCK_NOT_AVAILABLE: Final = "55P03"
 
@@ -58,7 +67,10 @@ UNDEFINED: Final = {"42P01", "3F000", "42703"}
 
 SQLITE_BUSY: Final = {"SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL"}
 
-SQLITE_FAILING: Final = {"SQLITE_FULL", "SQLITE_IOERR", "SQLITE_NOMEM", "SQLITE_INTERRUPT"}
+SQLITE_IO_ERROR: Final = "SQLITE_IOERR"
+"""At a commit: it may have reached the disk, and is found there after a restart."""
+
+SQLITE_FAILING: Final = {"SQLITE_FULL", SQLITE_IO_ERROR, "SQLITE_NOMEM", "SQLITE_INTERRUPT"}
 
 SQLITE_CONTENT: Final = {"SQLITE_CONSTRAINT", "SQLITE_MISMATCH", "SQLITE_TOOBIG", "SQLITE_RANGE"}
 
@@ -94,6 +106,11 @@ def fault_of(error: BaseException) -> Fault:
             return Fault.TRANSIENT
         case _:
             return Fault.CONTENT
+
+
+def note_loss(error: BaseException) -> None:
+    """Note on a driver error that its connection is lost: whatever it says, the outcome is unknown."""
+    getattr(error, "orig", error).add_note(LOST)
 
 
 def is_read_only(error: BaseException) -> bool:
@@ -161,6 +178,9 @@ def translate_errors(address: str) -> Generator[None]:
 
 def _translate(error: BaseException | None, address: str) -> StoreError:
     match error:
+        case psycopg.Error() if _has_unknown_outcome(error):
+            message = " ".join(str(error).split())
+            return _unknown_outcome(f"{address}: the connection was lost before the answer: {message}")
         case psycopg.Error():
             return _translate_postgresql(error, address)
         case sqlite3.Error():
@@ -181,7 +201,7 @@ def _translate_postgresql(error: BaseException, address: str) -> StoreError:
         return AccessDenied(f"{address} {DENIED[code]}: {message}")
     if code in UNDEFINED:
         return SchemaNotMigrated(f"{address}: {message}; {MIGRATE}")
-    if code.startswith(TRANSIENT_CLASSES):
+    if code.startswith(TRANSIENT_CLASSES) or _is_limit_of_server(error, code):
         return StoreUnavailable(f"{address}: {message}")
     if not code and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return StoreUnavailable(f"{address} cannot be reached: {' '.join(message.split())}")
@@ -189,6 +209,33 @@ def _translate_postgresql(error: BaseException, address: str) -> StoreError:
     if code.startswith(CONTENT_CLASSES) or (not code and isinstance(error, content)):
         return RowsRefused(f"{address}: {message}")
     return StoreError(f"{address}: {message}")
+
+
+def _has_unknown_outcome(error: psycopg.Error) -> bool:
+    """Whether the session ended before the server said how the transaction ended.
+
+    An error of an attempt to connect has its connection.
+    """
+    if error.pgconn is not None:
+        return False
+    if error.sqlstate is not None:
+        return error.sqlstate.startswith("08") or error.diag.severity_nonlocalized in FATAL
+    is_unanswered = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    return is_unanswered or LOST in getattr(error, "__notes__", ())
+
+
+def _unknown_outcome(message: str) -> StoreUnavailable:
+    error = StoreUnavailable(message)
+    error.may_be_committed = True
+    return error
+
+
+def _is_limit_of_server(error: BaseException, code: str) -> bool:
+    """Whether it is a limit that has nothing to do with the rows: only then it passes."""
+    if not code.startswith(LIMIT_CLASS):
+        return False
+    source = getattr(getattr(error, "diag", None), "source_function", None) or ""
+    return AT_COMMIT in getattr(error, "__notes__", ()) or NOTIFYING in source
 
 
 def _code_of_refusal(message: str) -> str:
@@ -211,7 +258,8 @@ def _translate_sqlite(error: sqlite3.Error, address: str) -> StoreError:
     if name in SQLITE_BUSY:
         return StoreUnavailable(f"{address} is busy: {error}")
     if name in SQLITE_FAILING:
-        return StoreUnavailable(f"{address}: {error}; check the disk, its free space, and memory")
+        message = f"{address}: {error}; check the disk, its free space, and memory"
+        return _unknown_outcome(message) if name == SQLITE_IO_ERROR else StoreUnavailable(message)
     if name in SQLITE_DENIED:
         return AccessDenied(f"{address}: {error}; check the file, its folder and their permissions")
     if "no such table" in str(error) or "no such column" in str(error):
@@ -233,15 +281,15 @@ def try_together(connection: Connection, *statements: BoundStatement, commit: bo
         with savepoint(connection):
             return run_together(connection, *statements)
     before = [*notifications(connection), BEGIN_PART] if commit else [BEGIN_PART]
-    after = [COMMIT] if commit else []  # otherwise a later commit releases the savepoint
+    run = commit_together if commit else run_together  # a later commit releases the savepoint, too
     try:
-        results = run_together(connection, *before, *statements, *after)
+        results = run(connection, *before, *statements)
     except (psycopg.DataError, psycopg.IntegrityError) as error:
+        if AT_COMMIT in getattr(error, "__notes__", ()):
+            raise  # the transaction is over, with all its rows
         connection.execute(UNDO_PART)
         raise RowsRefused(hide_rows(error)) from error
-    if commit:
-        connection.commit()  # already committed; this updates SQLAlchemy's state
-    return results[len(before) :][: len(statements)]
+    return results[len(before) :]
 
 
 @contextmanager

@@ -36,7 +36,7 @@ def open_connection(address: str, timeouts: Timeouts | None = None) -> Generator
     """Open a dedicated connection with autocommit."""
     from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
-    from trax.store.postgresql import PostgresqlConnection
+    from trax.store.postgresql import READ_COMMITTED, PostgresqlConnection, has_own_session, set_for_session
 
     url = parse_url(address).difference_update_query([PREPARE_STATEMENTS])
     timeouts = timeouts or Timeouts()
@@ -48,6 +48,8 @@ def open_connection(address: str, timeouts: Timeouts | None = None) -> Generator
         PostgresqlConnection.connect(*args, **(defaults | options), autocommit=True) as connection,
     ):
         connection.wait_limits = WaitLimits(timeouts)
+        if has_own_session(connection):
+            set_for_session(connection, READ_COMMITTED)
         yield connection
 
 

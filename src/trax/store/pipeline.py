@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
 from itertools import islice
@@ -22,6 +23,14 @@ BoundStatement = tuple["Executable", "Mapping[str, Any]"]
 Rows = list[tuple[Any, ...]]
 SentStatement = tuple[Any, str, Any]
 
+AT_COMMIT: Final = "The transaction was refused at its commit; no statement of it was refused."
+"""A note on a driver error. What is wrong may have nothing to do with the rows."""
+
+
+MAX_STATEMENT_BYTES: Final = 1_000_000_000
+"""PostgreSQL ends the session of whoever sends a longer message, without naming the cause."""
+MAX_CHARACTER_BYTES: Final = 4
+
 
 def run_together(connection: Connection, *statements: BoundStatement) -> list[Rows]:
     """Run the statements and return the rows of each, in order.
@@ -31,13 +40,19 @@ def run_together(connection: Connection, *statements: BoundStatement) -> list[Ro
     """
     if is_sqlite(connection):
         return [_execute(connection, *step) for step in statements]
-    with _driver(connection).pipeline():
-        sent = [_send(connection, *step) for step in statements]
+    try:
+        with _driver(connection).pipeline():
+            sent = [_send(connection, *step) for step in statements]
+    except Exception as error:  # noqa: BLE001 - raised again
+        raise _first_error(error)  # noqa: B904 - it has a context of its own
     return [_fetch_rows(connection, *statement) for statement in sent]
 
 
 def commit_together(connection: Connection, *statements: BoundStatement) -> list[Rows]:
-    """Like `run_together`, with the commit in the same round trip."""
+    """Like `run_together`, with the commit in the same round trip.
+
+    An error of the commit itself has the note `AT_COMMIT`.
+    """
     if is_sqlite(connection):
         rows = run_together(connection, *statements)
         connection.commit()
@@ -45,31 +60,85 @@ def commit_together(connection: Connection, *statements: BoundStatement) -> list
     from psycopg.pq import TransactionStatus
 
     driver = _driver(connection)
-    if len(statements) == 1 and driver.info.transaction_status == TransactionStatus.IDLE:
+    is_alone = len(statements) == 1 and driver.info.transaction_status == TransactionStatus.IDLE
+    if is_alone and driver.is_own_session:
         rows = commit_alone(connection, statements[0])
         connection.commit()  # already committed; this updates SQLAlchemy's state
         return [rows]
+    sent: list[SentStatement] = []
+    committing = driver.cursor()
     try:
         with driver.pipeline():
-            sent = [_send(connection, *step) for step in statements]
-            connection.commit()
-    except BaseException:
-        driver.rollback()  # SQLAlchemy assumes that the commit worked and would not reset it
-        raise
+            sent += [_send(connection, *step) for step in statements]
+            committing.execute("COMMIT", prepare=False)
+    except Exception as error:  # noqa: BLE001 - raised again
+        first = _first_error(error)
+        if len(sent) == len(statements) and all(cursor.pgresult for cursor, *_ in sent):
+            first.add_note(AT_COMMIT)
+        raise first  # noqa: B904 - it has a context of its own
+    check_committed(committing)
+    connection.commit()  # already committed; this updates SQLAlchemy's state
     return [_fetch_rows(connection, *statement) for statement in sent]
 
 
+def _first_error(error: Exception) -> Exception:
+    """The error of the first statement that failed: the driver may raise that the later ones were skipped."""
+    from psycopg.errors import Error, PipelineAborted
+
+    cause = error.__context__
+    return cause if isinstance(error, PipelineAborted) and isinstance(cause, Error) else error
+
+
+def check_committed(cursor: Any) -> None:
+    """Raise unless the cursor's COMMIT was one: after an error, the server answers it with ROLLBACK."""
+    if cursor.statusmessage != "COMMIT":
+        from psycopg.errors import InFailedSqlTransaction
+
+        raise InFailedSqlTransaction(
+            f"the transaction was rolled back: COMMIT was answered with {cursor.statusmessage}"
+        )
+
+
 def commit_alone(connection: Connection, statement: BoundStatement) -> Rows:
-    """Run a statement that is a whole transaction; on PostgreSQL it needs no BEGIN and COMMIT."""
+    """Run a statement that is a whole transaction.
+
+    On PostgreSQL it needs no BEGIN and COMMIT, except behind a pooler, whose sessions have settings of their
+    own.
+    """
     if connection.dialect.name == SQLITE:
         with connection.begin():
             return _execute(connection, *statement)
     driver = _driver(connection)
+    if not driver.is_own_session:
+        with connection.begin():
+            return commit_together(connection, statement)[0]
     driver.autocommit = True
     try:
-        return _fetch_rows(connection, *_send(connection, *statement))
-    finally:
-        driver.autocommit = False
+        rows = _fetch_rows(connection, *_send(connection, *statement))
+    except BaseException:
+        with suppress(Exception):  # of a lost connection: it must not hide the error
+            driver.autocommit = False
+        raise
+    driver.autocommit = False
+    return rows
+
+
+def check_size(values: Iterable[Any]) -> None:
+    """Refuse values that are too long for a statement; those that are sent as bytes count exactly."""
+    size = 0
+    for value in values:
+        if isinstance(value, bytes | bytearray):
+            size += len(value)
+        elif isinstance(value, str):
+            size += (
+                len(value) if len(value) < MAX_STATEMENT_BYTES / MAX_CHARACTER_BYTES else len(value.encode())
+            )
+    if size > MAX_STATEMENT_BYTES:
+        from psycopg import DataError
+
+        raise DataError(
+            f"the values have {size:,} bytes, but one statement can have at most {MAX_STATEMENT_BYTES:,}"
+        )
 
 
 def _driver(connection: Connection) -> Any:
@@ -135,6 +204,7 @@ def _send(connection: Connection, statement: Executable, parameters: Mapping[str
     """Send one statement. The engine's cursor events fire as for any other statement."""
     text, constants = _compile(statement, connection.dialect)
     cursor, values = _driver(connection).cursor(), {**constants, **parameters}
+    check_size(values.values())
     for listener in connection.dispatch.before_cursor_execute:
         listener(connection, cursor, text, values, None, False)  # noqa: FBT003
     cursor.execute(text, values)

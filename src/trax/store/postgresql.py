@@ -9,21 +9,25 @@ together: a proxy or a firewall may keep a connection alive whose server is gone
 from __future__ import annotations
 
 import math
+import os
+import socket
 import time
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
-from psycopg.pq import PipelineStatus
+from psycopg.pq import PipelineStatus, TransactionStatus
 from sqlalchemy import create_engine, event
 from sqlalchemy.exc import DisconnectionError
 
+from trax.forks import bind_to_process
 from trax.store.dialect import BROAD_PLAN_SETTINGS
 from trax.store.engine import APPLICATION_NAME, NAME_SUFFIX, PREPARE_STATEMENTS, Timeouts, WaitLimits
+from trax.store.pipeline import AT_COMMIT, check_committed
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
 
     from sqlalchemy import URL, Engine
 
@@ -32,21 +36,69 @@ PREPARE_AFTER: Final = 5
 MAX_PREPARED: Final = 200
 NAME_BYTES: Final = 63
 STATEMENT_TIMEOUT: Final = "statement_timeout"
+READ_COMMITTED: Final = {"default_transaction_isolation": "'read committed'"}
+"""What waits for a lock must see what was committed meanwhile, whatever the database's default is.
+
+A transaction names its level when it begins; a statement that is one by itself takes that of the session.
+"""
 LAST_CONNECT_SECONDS: Final = 2
 """How long a connection may take while the process shuts down."""
 
 
+class PostgresqlCursor(psycopg.Cursor[Any]):
+    """A cursor that notes on an error of an implicit commit that it is one."""
+
+    def _check_results(self, results: list[Any]) -> None:
+        """The server responds to a statement of its own twice, if its implicit commit fails."""
+        try:
+            super()._check_results(results)
+        except psycopg.Error as error:
+            if len(results) > 1:
+                error.add_note(AT_COMMIT)
+            raise
+
+
 class PostgresqlConnection(psycopg.Connection[Any]):
-    """A connection that closes itself when a response takes too long, even while a thread waits for it."""
+    """A connection that closes itself when a response takes too long, even while a thread waits for it.
+
+    It believes a commit only if the server says so.
+    """
 
     wait_limits = WaitLimits(Timeouts())
     max_wait_seconds: float | None = None
     """Overrides the usual wait; infinite after `dialect.lift_limits`."""
+    is_own_session = False
+    """Whether all its transactions run in one session, so that settings of the session hold."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        bind_to_process(self)
+
+    def reset_in_child(self) -> None:
+        """Put a dead socket in the place of the parent's: closing this connection must not end its session."""
+        with suppress(Exception):  # it is closed
+            number = self.pgconn.socket
+            dead, peer = socket.socketpair()
+            peer.close()
+            os.dup2(dead.fileno(), number, inheritable=False)
+            dead.close()
 
     def __del__(self, _warn: Any = None) -> None:
         """Close the connection: SQLAlchemy leaves it open if its first statements fail."""
         with suppress(Exception):
             self.close()
+
+    def commit(self) -> None:
+        if self.pgconn.transaction_status not in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+            super().commit()  # there is nothing to commit, or the connection is lost
+            return
+        with self.cursor() as cursor:
+            try:
+                cursor.execute("COMMIT", prepare=False)
+            except psycopg.Error as error:
+                error.add_note(AT_COMMIT)
+                raise
+            check_committed(cursor)
 
     @property
     def is_stuck(self) -> bool:
@@ -119,6 +171,8 @@ def postgresql_engine(url: URL, pool_size: int, wait_limits: WaitLimits) -> Engi
             kwargs = kwargs | {"connect_timeout": LAST_CONNECT_SECONDS}
         connection = PostgresqlConnection.connect(*args, **kwargs)
         connection.wait_limits = wait_limits
+        connection.cursor_factory = PostgresqlCursor
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         return connection
 
     event.listen(engine, "do_connect", connect)
@@ -138,20 +192,29 @@ def prepare_session(connection: Any, _record: Any, *, limits_statements: bool) -
     start: index scans, which is all that most statements need. Statements that read much of a table call
     `dialect.allow_broad_plans`. `limits_statements` also sets `statement_timeout`.
 
-    Not behind a pooler, which may give each transaction another server connection: there, the backend pid
-    differs from the one reported at connect.
+    Not behind a pooler, which may give each transaction another server connection.
     """
     connection.autocommit = True  # else each statement needs two more round trips
-    [[backend_pid]] = connection.execute("SELECT pg_backend_pid()").fetchall()
-    if backend_pid == connection.info.backend_pid:
-        settings = {"TimeZone": "'UTC'", **dict.fromkeys(BROAD_PLAN_SETTINGS, "off")}
+    if has_own_session(connection):
+        settings = {"TimeZone": "'UTC'", **READ_COMMITTED, **dict.fromkeys(BROAD_PLAN_SETTINGS, "off")}
         seconds = connection.wait_limits.timeouts.statement_seconds
         if limits_statements and seconds is not None:
             settings[STATEMENT_TIMEOUT] = str(math.ceil(seconds * 1000))
-        connection.execute(";".join(f"SET {name} = {value}" for name, value in settings.items()))
+        set_for_session(connection, settings)
         connection.prepare_threshold = PREPARE_AFTER
         connection.prepared_max = MAX_PREPARED
+        connection.is_own_session = True
     connection.autocommit = False
+
+
+def has_own_session(connection: Any) -> bool:
+    """Whether the session is the one that was reported at connect; behind a pooler it is another one."""
+    [[backend_pid]] = connection.execute("SELECT pg_backend_pid()").fetchall()
+    return backend_pid == connection.info.backend_pid
+
+
+def set_for_session(connection: Any, settings: Mapping[str, str]) -> None:
+    connection.execute(";".join(f"SET {name} = {value}" for name, value in settings.items()))
 
 
 def _note_use(connection: Any, record: Any) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from contextvars import copy_context
-from threading import Lock
+from threading import Condition, Lock
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -15,14 +15,15 @@ from sqlalchemy import event
 
 from trax.clock import utc_now
 from trax.errors import StoreError, StoreUnavailable
+from trax.forks import bind_to_process, fork_safe, keep_inherited, rest_while_forking
 from trax.store import dialect
 from trax.store.announce import ANNOUNCEMENTS_OPTION, Announcements, Announcer
 from trax.store.engine import LAST_SECONDS, Timeouts, WaitLimits, open_engine
-from trax.store.faults import is_read_only, translate_errors
+from trax.store.faults import is_read_only, note_loss, translate_errors
 from trax.store.migrations import ensure_current, migrate
 from trax.store.pipeline import commit_alone, commit_together
 from trax.store.types import SQLITE
-from trax.store.url import MEMORY, display_url, parse_url
+from trax.store.url import IN_MEMORY, MEMORY, display_url, parse_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +43,9 @@ T = TypeVar("T")
 
 READ_ONLY_OPTION: Final = "trax_reading"
 CLOSE_SECONDS: Final = 10.0
+FORK_SECONDS: Final = 5.0
+"""How long a fork waits for transactions of other threads to end."""
+NO_GATE: Final = nullcontext()
 OPEN_DIRECT_AFTER: Final = 5
 """How many calls of an event loop go through threads before it gets its own connection."""
 
@@ -72,11 +76,42 @@ class Store:
         self._url, self._pool_size = url, pool_size
         self.timeouts = timeouts or Timeouts()
         self._wait_limits = WaitLimits(self.timeouts)
+        self._lock = fork_safe(Lock())
+        is_file = url.drivername == SQLITE and url.database != MEMORY
+        self._rest = TransactionGate() if is_file else None
         with translate_errors(self.address):
             self._lane = _Lane(self._open_engine(), pool_size)
         self._lanes = {self._lane}
         self._views: dict[str, Store] = {}
-        self._lock = Lock()
+        bind_to_process(self)
+        if self._rest is not None:
+            rest_while_forking(self)
+
+    def reset_in_child(self) -> None:
+        """Open connections and threads of this process on the next use; those of the parent stay its own."""
+        self.announcer.reset_in_child()
+        if self._rest is not None:
+            self._rest.reset_in_child()
+        if self._url.database == MEMORY:
+            engine: Any = _ParentsMemory(self._lane.engine.dialect)
+            engines = dict.fromkeys(self._lanes, engine)
+        else:
+            engines = {lane: self._open_engine() for lane in self._lanes}
+        for lane, engine in engines.items():
+            lane.reset_in_child(engine)
+
+    def close_for_fork(self) -> None:
+        """SQLite knows its locks by process: a connection that is open at a fork holds none in the child."""
+        assert self._rest is not None  # noqa: S101 - else it is not called
+        if not self._rest.close(FORK_SECONDS):
+            text = "database %s: a transaction did not end within %g s before this process forked"
+            logger.warning(text, self.address, FORK_SECONDS)
+        for lane in self._lanes:
+            lane.engine.dispose()
+
+    def open_after_fork(self) -> None:
+        assert self._rest is not None  # noqa: S101 - else it is not called
+        self._rest.open()
 
     def open(self, *, skip_migrations: bool = False) -> None:
         """Migrate the schema, or with `skip_migrations` only check that it is current."""
@@ -241,10 +276,12 @@ class Store:
     def _connect(self, options: dict[str, Any], function: Callable[[Connection], T]) -> T:
         """Call the function with a connection that has these options."""
         try:
-            with self._engine.connect() as connection:
+            with self._rest or NO_GATE, self._engine.connect() as connection:
                 try:
                     return function(connection.execution_options(**options) if options else connection)
                 except Exception as error:
+                    if _is_lost(connection):
+                        note_loss(error)
                     # After a fail-over it leads to the standby; a new one finds the primary.
                     if is_read_only(error) or _is_stuck(connection):
                         connection.invalidate()
@@ -297,20 +334,87 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
 
 
+def _is_lost(connection: Connection) -> bool:
+    return connection.invalidated or getattr(connection.connection.driver_connection, "closed", False)
+
+
 def _is_stuck(connection: Connection) -> bool:
     """Whether the connection can neither go on nor roll back; see `PostgresqlConnection.is_stuck`."""
     return not connection.invalidated and getattr(connection.connection.driver_connection, "is_stuck", False)
+
+
+class TransactionGate:
+    """Counts the transactions of a store, and can keep new ones waiting."""
+
+    def __init__(self) -> None:
+        self._changed = Condition(Lock())
+        self._inside = 0
+        self._is_closed = False
+
+    def __enter__(self) -> None:
+        with self._changed:
+            while self._is_closed:
+                self._changed.wait()
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._inside -= 1
+            if self._is_closed:
+                self._changed.notify_all()
+
+    def close(self, seconds: float) -> bool:
+        """Let no transaction begin, and wait until none is under way; False if that takes too long.
+
+        The lock is held until `open`, so that a forked process gets it from the thread that forks.
+        """
+        self._changed.acquire()
+        self._is_closed = True
+        return self._changed.wait_for(lambda: self._inside == 0, seconds)
+
+    def reset_in_child(self) -> None:
+        """Transactions that did not end in time go on in the parent."""
+        self._inside = 0
+
+    def open(self) -> None:
+        self._is_closed = False
+        self._changed.notify_all()
+        self._changed.release()
+
+
+class _ParentsMemory:
+    """Stands for the engine of an in-memory database in a forked process: that has only a copy of it."""
+
+    def __init__(self, dialect: Any) -> None:
+        self.dialect = dialect
+
+    def connect(self) -> Any:
+        raise StoreError(
+            f"{IN_MEMORY} was opened before this process was forked, and belongs to the parent; use a file "
+            "or PostgreSQL, or open the app after the fork"
+        )
+
+    def dispose(self) -> None: ...
 
 
 class _Lane:
     """An engine with a thread for each of its connections (pool and overflow)."""
 
     def __init__(self, engine: Engine, pool_size: int, *, open_direct_after: int = OPEN_DIRECT_AFTER) -> None:
+        self._pool_size, self._open_direct_after = pool_size, open_direct_after
+        self._start(engine)
+
+    def reset_in_child(self, engine: Engine) -> None:
+        keep_inherited(self.engine, self.threads, self.under_way, self.direct)
+        self._start(engine)
+
+    def _start(self, engine: Engine) -> None:
+        size = self._pool_size
         self.engine = engine
-        self.threads = ThreadPoolExecutor(2 * pool_size, thread_name_prefix="trax-store")
+        self.threads = ThreadPoolExecutor(2 * size, thread_name_prefix="trax-store")
         self.under_way: set[Future[Any]] = set()
         is_sqlite = engine.dialect.name == SQLITE
-        self.direct = None if is_sqlite else DirectConnections(max(1, pool_size // 2), open_direct_after)
+        self.direct = None if is_sqlite else DirectConnections(max(1, size // 2), self._open_direct_after)
 
 
 class DirectConnections:

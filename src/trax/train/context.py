@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar, 
 
 from trax.bounds import is_number
 from trax.errors import InvalidArgument, RunCancelled, RunInterrupted, RunTimedOut
+from trax.forks import bind_to_process, fork_safe
 from trax.train.secrets import hide_words
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Cancellation:
     reason: str | None = None
     _error: type[RunCancelled | RunInterrupted] = RunCancelled
     _bindings: tuple[TaskBinding, ...] = ()
-    _lock: ClassVar = RLock()
+    _lock: ClassVar = fork_safe(RLock())
     """Shared by all tokens, to keep them small. Reentrant: a signal handler may cancel while it is held."""
 
     def __repr__(self) -> str:
@@ -318,11 +319,16 @@ class DaemonThreads:
     def __init__(self, name: str) -> None:
         self._name = name
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._lock = Lock()
+        self._lock = fork_safe(Lock())
         self._threads = 0
         self.idle = 0
         """Number of idle threads."""
         self._is_closed = False
+        bind_to_process(self)
+
+    def reset_in_child(self) -> None:
+        """No thread of the parent waits for calls here."""
+        self._calls, self.idle = SimpleQueue(), 0
 
     def start(self, call: Callable[[], None]) -> None:
         """Run a call, which must not raise, in an idle thread or a new one."""

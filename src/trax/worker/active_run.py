@@ -15,6 +15,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeVar, cast
 
 from trax.errors import StoreError, TraxError
+from trax.forks import fork_safe
 from trax.records.metadata import ProgressUpdate, timings_to_json
 from trax.records.result import ResultKind, RunResult
 from trax.records.states import CancelReason, State
@@ -45,7 +46,7 @@ STOP_REASONS: Final = {
     CancelReason.TIMEOUT: "timed out",
 }
 """The reason that a stopped run gets."""
-_lock: Final = RLock()
+_lock: Final = fork_safe(RLock())
 MAX_TIMINGS: Final = 100
 MESSAGE_CHARACTERS: Final = 500
 

@@ -17,6 +17,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trax.escapes import visible_json, visible_text
+from trax.forks import fork_safe
 from trax.records.metadata import EXCEPTION_CHARACTERS, LOGGER_CHARACTERS, MESSAGE_CHARACTERS, NewLogLine
 from trax.records.states import LogLevel
 from trax.train import current
@@ -86,7 +87,7 @@ class Capture(logging.Handler):
         self._is_ours = is_ours
         self.waiting: deque[CapturedLine] = deque()
         self.dropped: Counter[int] = Counter()
-        self._lock = Lock()
+        self._lock = fork_safe(Lock())
         self._level_filter: _OriginalLevelFilter | None = None
         self.is_attached = False
 

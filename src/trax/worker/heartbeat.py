@@ -19,6 +19,7 @@ from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from trax.events import Topic
+from trax.forks import bind_to_process, fork_safe
 from trax.records.worker import HeartbeatStreak, WorkerKind
 
 if TYPE_CHECKING:
@@ -65,8 +66,8 @@ class Heartbeat:
         """Set by tests that control the clock: no thread is started, they call `record_heartbeats`."""
         self.watch: HeartbeatStreak | None = None
         """Since when the heartbeat has had no gap; None without a heartbeat thread."""
-        self._lock = Lock()
-        self._registering = Lock()
+        self._lock = fork_safe(Lock())
+        self._registering = fork_safe(Lock())
         self._ids: set[int] = set()
         self._last_heartbeat_at: dict[int, float] = {}
         self.caller_id: int | None = None
@@ -74,6 +75,14 @@ class Heartbeat:
         self._failures = 0
         self._stopped = Event()
         self._thread: Thread | None = None
+        bind_to_process(self)
+
+    def reset_in_child(self) -> None:
+        """The parent renews its rows; this process gets rows of its own."""
+        atexit.unregister(self.close)
+        self._ids, self._last_heartbeat_at = set(), {}
+        self.caller_id = self.watch = self.declares = self._thread = None
+        self._identity = Identity.detect(self._live.current)
 
     def add(self, worker_id: int) -> None:
         """Start to renew this row."""

@@ -21,6 +21,7 @@ from trax.engine.parameters import Parameters
 from trax.engine.submitter import LOCAL, Submitters
 from trax.errors import DefinitionError, RunInterrupted, did_you_mean, format_value
 from trax.events import Events
+from trax.forks import fork_safe
 from trax.schedule.builder import Declarations
 from trax.schedule.validate import LABEL
 from trax.train import Registry, Services
@@ -196,7 +197,7 @@ class ProcessCounters:
     repaired_manifests: int = 0
     _runs: defaultdict[str, SecondsHistogram] = field(default_factory=lambda: defaultdict(SecondsHistogram))
     _pickup: SecondsHistogram = field(default_factory=SecondsHistogram)
-    _lock: Lock = field(default_factory=Lock)
+    _lock: Lock = field(default_factory=lambda: fork_safe(Lock()))
     _ended: deque[tuple[str, float, float | None]] = field(
         default_factory=deque[tuple[str, float, float | None]]
     )

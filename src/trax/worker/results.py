@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from trax.errors import StoreError
 from trax.records.result import ResultKind
@@ -16,7 +17,7 @@ from trax.records.states import State
 from trax.store.faults import Fault, fault_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from trax.records.result import RunResult
     from trax.store import Store
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from trax.worker.parts import Parts
 
 logger = logging.getLogger(__name__)
+
+MAX_BATCH_CHARACTERS: Final = 8_000_000
+"""The maximum of outputs and stack traces in one batch; those of a single result may be longer."""
 
 
 def unwritable_result(result: RunResult, error: Exception) -> RunResult:
@@ -115,7 +119,9 @@ WriteResults: TypeAlias = "Callable[[Sequence[RunResult]], Awaitable[Sequence[Ru
 class ResultWriter:
     """Writes results of runs. `put_back` receives those that could not be written, to be retried.
 
-    `find_recorded` finds results that an earlier try committed although the connection was lost.
+    `find_recorded` finds results that an earlier try committed although the connection was lost. A result
+    that alone is refused, even as a failure, is held back: it is tried again with `retry_held_back`, and does
+    not delay others until then.
     """
 
     def __init__(
@@ -130,34 +136,60 @@ class ResultWriter:
         self._put_back = put_back
         self._follow_ups = follow_ups
         self._batches_in_flight: list[Sequence[RunResult]] = []
-        self.unrecordable: set[int] = set()
-        """Runs whose result the database rejects. They are not run again while this worker runs."""
+        self._held_back: dict[int, RunResult] = {}
+        self._reported: set[int] = set()
+        """The runs that were held back before: each is logged once."""
 
     @property
-    def in_flight(self) -> list[RunResult]:
-        """The results being written now."""
-        return [result for batch in self._batches_in_flight for result in batch]
+    def unwritten(self) -> list[RunResult]:
+        """The results that are being written now or held back."""
+        batches = (*self._batches_in_flight, self._held_back.values())
+        return [result for batch in batches for result in batch]
 
     async def write(self, results: Sequence[RunResult], write: WriteResults | None = None) -> int:
-        """Write them in one batch, and start their hooks; return how many were recorded.
+        """Write them, usually in one batch, and start their hooks; return how many were recorded.
 
-        `write` does it in a transaction of the caller's, unless one of the results is refused.
+        `write` does it in a transaction of the caller's, unless they are too long or one of them is refused.
         """
         self._batches_in_flight.append(results)
         try:
-            written, kept = await self._write_batch(results, write or self._write)
-            self._follow_ups.start(written)
-            if len(written) == len(results):
-                return len(written)
-            before = await self._find_recorded_earlier(
-                [result for result in results if result.metadata_id not in kept], written
-            )
-            self._follow_ups.start(before)
-            if kept:
-                raise next(iter(kept.values()))
-            return len(written) + len(before)
+            if _size(results) <= MAX_BATCH_CHARACTERS:
+                return await self._write_and_follow_up(results, write or self._write)
+            return await self._write_in_parts(list(_parts(results)))
         finally:
             self._batches_in_flight.remove(results)
+
+    async def retry_held_back(self) -> None:
+        """Try again to write the results that were refused, for as long as their runs are held."""
+        if self._held_back:
+            held_back, self._held_back = list(self._held_back.values()), {}
+            self._reported = {result.metadata_id for result in held_back}
+            with suppress(StoreError):  # they are held back again, or put back
+                await self.write(held_back)
+
+    async def _write_in_parts(self, parts: Sequence[Sequence[RunResult]]) -> int:
+        recorded = 0
+        for number, part in enumerate(parts):
+            try:
+                recorded += await self._write_and_follow_up(part, self._write)
+            except BaseException:
+                self._put_back([result for later in parts[number + 1 :] for result in later])
+                raise
+        return recorded
+
+    async def _write_and_follow_up(self, results: Sequence[RunResult], write: WriteResults) -> int:
+        written, kept = await self._write_batch(results, write)
+        self._follow_ups.start(written)
+        if len(written) == len(results):
+            return len(written)
+        accounted = {*(result.metadata_id for result in written), *kept, *self._held_back}
+        before = await self._find_recorded_earlier(
+            [result for result in results if result.metadata_id not in accounted]
+        )
+        self._follow_ups.start(before)
+        if kept:
+            raise next(iter(kept.values()))
+        return len(written) + len(before)
 
     async def wait_for_hooks(self) -> None:
         """Wait until every hook has returned."""
@@ -180,12 +212,8 @@ class ResultWriter:
             )
             return await self._write_singly(results)
 
-    async def _find_recorded_earlier(
-        self, results: Sequence[RunResult], written: Sequence[RunResult]
-    ) -> list[RunResult]:
+    async def _find_recorded_earlier(self, refused: Sequence[RunResult]) -> list[RunResult]:
         """Those that an earlier try has recorded. The others were reassigned: their results are dropped."""
-        accounted = {*(result.metadata_id for result in written), *self.unrecordable}
-        refused = [result for result in results if result.metadata_id not in accounted]
         try:
             before = await self._find_recorded(refused)
         except BaseException:
@@ -207,7 +235,8 @@ class ResultWriter:
     ) -> tuple[list[RunResult], dict[int, Exception]]:
         """Write one by one: a run whose result is rejected fails with the reason, the others are recorded.
 
-        Results that cannot be written for another reason are kept for a retry, and returned with the error.
+        One that is refused even so is held back. Results that cannot be written because of the database are
+        kept for a retry, and returned with the error.
         """
         written: list[RunResult] = []
         kept: dict[int, Exception] = {}
@@ -217,23 +246,24 @@ class ResultWriter:
             except asyncio.CancelledError:
                 self._put_back(results[number:])
                 raise
-            except Exception as error:
-                fault = fault_of(error)
-                if fault is Fault.CONTENT:
-                    logger.exception(
-                        "run %s: the database rejects its result; it is not recorded",
-                        result.metadata_id,
-                        extra=_extra(result),
-                    )
-                    self.unrecordable.add(result.metadata_id)
-                    self._follow_ups.drop(result)
+            except Exception as error:  # noqa: BLE001 - kept, or raised by the caller
+                if _may_be_one_row(error):
+                    self._hold_back(result)
                     continue
+                fault = fault_of(error)
                 rest = results[number:] if fault is Fault.TRANSIENT else [result]
                 self._put_back(rest)
                 kept |= {each.metadata_id: error for each in rest}
                 if fault is Fault.TRANSIENT:
                     break
         return written, kept
+
+    def _hold_back(self, result: RunResult) -> None:
+        """Keep a result that the database refuses, to be called while its error is handled."""
+        self._held_back[result.metadata_id] = result
+        level = logging.DEBUG if result.metadata_id in self._reported else logging.ERROR
+        text = "run %s: the database refuses its result; trying again with each heartbeat"
+        logger.log(level, text, result.metadata_id, exc_info=True, extra=_extra(result))
 
     async def _write_or_fail(self, result: RunResult) -> Sequence[RunResult]:
         try:
@@ -245,6 +275,28 @@ class ResultWriter:
             if written:
                 self._follow_ups.drop_hooks(result)
             return written
+
+
+def _size(results: Sequence[RunResult]) -> int:
+    """The characters of what may be long."""
+    return sum(
+        len(result.output or "") + len(result.stack_trace or "") + len(result.failure_reason or "")
+        for result in results
+    )
+
+
+def _parts(results: Sequence[RunResult]) -> Iterator[list[RunResult]]:
+    """The results in batches that are not too long."""
+    part: list[RunResult] = []
+    size = 0
+    for result in results:
+        one = _size([result])
+        if part and size + one > MAX_BATCH_CHARACTERS:
+            yield part
+            part, size = [], 0
+        part.append(result)
+        size += one
+    yield part
 
 
 def _may_be_one_row(error: Exception) -> bool:

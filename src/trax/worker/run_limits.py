@@ -10,6 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from trax.errors import DefinitionError, format_value
+from trax.forks import bind_to_process
 from trax.train.options import LIMIT, is_limit
 from trax.train.train import require_train
 
@@ -31,6 +32,11 @@ class RunLimits:
         self._overrides: dict[str, int] = {}
         self._trains: dict[str, RunSlots] = {}
         self._all = RunSlots()
+        bind_to_process(self)
+
+    def reset_in_child(self) -> None:
+        """The runs that hold slots are the parent's."""
+        self._trains, self._all = {}, RunSlots()
 
     def set(self, train: Train[Any, Any], limit: int) -> None:
         """Override the train's own limit."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from trax.errors import RowsRefused, StoreError
 from trax.events import Topic
+from trax.forks import bind_to_process, fork_safe, keep_inherited
 from trax.worker.capture import Capture
 
 if TYPE_CHECKING:
@@ -76,11 +77,22 @@ class RunLog:
         self._deferred: list[tuple[int, float, str | None]] = []
         self._store: Store | None = None
         self._writer: _WriterThread | None = None
-        self._lock = Lock()
+        self._lock = fork_safe(Lock())
         self._cancels_checked_at = -math.inf
         self.is_manual = False
         """If True, no thread writes: for tests that call `write` themselves."""
+        self._events = events
         events.listen(Topic.CANCEL, self._check_cancels_soon)
+        bind_to_process(self)
+
+    def reset_in_child(self) -> None:
+        """The parent writes what was logged there; the thread that does so exists only there."""
+        keep_inherited(self._writer)
+        self._store = self._writer = None
+        self._running, self._ended, self._deferred = {}, {}, []
+        self._capture.take()
+        self._capture.detach()
+        self._events.listen(Topic.CANCEL, self._check_cancels_soon)
 
     def open_run(self, store: Store, run: RunProgress) -> None:
         """Start collecting for a run."""

@@ -193,6 +193,7 @@ class Worker:
         if is_registered:
             orphans = self._claims.orphans((run.metadata_id for run in held), before)
             self._return_orphans([run for run in held if run.metadata_id in orphans])
+        await self._results.retry_held_back()
 
     def sweep(self) -> None:
         """Stop runs that have timed out. Happens on its own; call it after moving a test clock."""
@@ -216,14 +217,14 @@ class Worker:
     async def _flush_until_written(self) -> None:
         """Write the remaining results before this process exits; retry while the database is unavailable."""
         for pause in FLUSH_PAUSES:
+            await self._results.retry_held_back()
             try:
                 await self.flush()
             except StoreError as error:
                 logger.warning("worker %s: results could not be written, trying again: %s", self.id, error)
-                await asyncio.sleep(pause)
-            else:
-                if not self._pool.results:
-                    return
+            if not (self._pool.results or self._results.unwritten):
+                return
+            await asyncio.sleep(pause)
         await self.flush()
 
     def start_heartbeat(self) -> None:
@@ -305,12 +306,8 @@ class Worker:
 
     def _run_ids(self) -> list[int]:
         """The ids of all runs of this worker: in the backlog, active, or with a result to write."""
-        results = (*self._pool.results, *self._results.in_flight)
-        return [
-            *self._pool.job_ids,
-            *self._results.unrecordable,
-            *(result.metadata_id for result in results),
-        ]
+        results = (*self._pool.results, *self._results.unwritten)
+        return [*self._pool.job_ids, *(result.metadata_id for result in results)]
 
     def _return_orphans(self, orphans: Sequence[HeldRun]) -> None:
         """Return orphans to the queue: while this worker sends heartbeats, no other worker gets them."""

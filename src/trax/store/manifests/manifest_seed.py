@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from sqlalchemy import bindparam, case, delete, func, insert, select, text, update
 
 from trax.records.states import QueueStatus
-from trax.store.dialect import among, document, id_document, rows_of
+from trax.store.dialect import among, document, documents, id_document, rows_of
 from trax.store.schema import tables, tables_for
 from trax.store.schema.manifest import LIVE
 from trax.store.schema.metadata import ACTIVE
@@ -90,8 +90,8 @@ def load_for_update(connection: Connection, ids: Iterable[int]) -> dict[str, Row
 
 
 def add(connection: Connection, rows: Sequence[Mapping[str, Any]], *, now: datetime) -> None:
-    if rows:
-        connection.execute(_add(connection.dialect.name), {"rows": document(rows), "now": now})
+    for part in documents(rows) if rows else ():
+        connection.execute(_add(connection.dialect.name), {"rows": part, "now": now})
 
 
 def change(connection: Connection, rows: Sequence[Mapping[str, Any]], *, now: datetime) -> None:
@@ -100,7 +100,8 @@ def change(connection: Connection, rows: Sequence[Mapping[str, Any]], *, now: da
     for row in rows:
         by_columns[tuple(sorted(row.keys() - {"id"}))].append(row)
     for names, group in by_columns.items():
-        connection.execute(_change(connection.dialect.name, names), {"rows": document(group), "now": now})
+        for part in documents(group):
+            connection.execute(_change(connection.dialect.name, names), {"rows": part, "now": now})
 
 
 def rename(connection: Connection, names: Mapping[str, str], *, now: datetime) -> None:

@@ -38,6 +38,9 @@ def _search(connection: Connection, entry_filter: EntryFilter) -> Search:
         condition = work_queue.WHERE_STATUS[QueueStatus.CANCELLED]
         total = partial(listing.estimate_index_rows, connection, queue, "work_queue_cancelled_idx", condition)
         search = search.narrow(_has_status(QueueStatus.CANCELLED), total=total)
+    if entry_filter.external_id is not None:
+        query = select(queue.c.id).where(queue.c.external_id == entry_filter.external_id)
+        search = search.narrow(queue.c.id.in_(list(connection.execute(query).scalars())))
     if entry_filter.manifest is not None:
         search = search.narrow(queue.c.manifest_id == manifest_id(connection, entry_filter.manifest))
     return search

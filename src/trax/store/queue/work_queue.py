@@ -14,6 +14,7 @@ from trax.store.announce import announce, is_caller_connection
 from trax.store.dialect import (
     among,
     document,
+    documents,
     id_document,
     now_parameter,
     reserve_ids,
@@ -61,9 +62,9 @@ def add(connection: Connection, entries: Sequence[NewEntry], *, now: datetime) -
     statement = _insert(connection.dialect.name)
     ids: dict[str, int] = {}
     for start in range(0, len(entries), COPY_ABOVE):
-        rows = document(row_of(entry, now) for entry in entries[start : start + COPY_ABOVE])
-        inserted = connection.execute(statement, {"entries": rows, "now": now})
-        ids |= {external_id: entry_id for entry_id, external_id in inserted}
+        for rows in documents([row_of(entry, now) for entry in entries[start : start + COPY_ABOVE]]):
+            inserted = connection.execute(statement, {"entries": rows, "now": now})
+            ids |= {external_id: entry_id for entry_id, external_id in inserted}
     return [ids[entry.external_id] for entry in entries]
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import Integer, case, exists, insert, select, text, update
 
 from trax.records.metadata import LogLine
 from trax.records.states import CancelReason, LogLevel
-from trax.store.dialect import among, document, id_document, limit_statement_time, rows_of
+from trax.store.dialect import among, document, documents, id_document, limit_statement_time, rows_of
 from trax.store.listing import RecordQuery, Search, shorten
 from trax.store.schema import tables, tables_for
 from trax.store.types import BigId, storable
@@ -51,7 +51,8 @@ def replace_inputs(connection: Connection, inputs: Mapping[int, str | None]) -> 
     """Replace the stored inputs of runs."""
     if inputs:
         rows = [{"metadata_id": metadata_id, "input": text} for metadata_id, text in inputs.items()]
-        connection.execute(_replace_inputs(connection.dialect.name), {"inputs": document(rows)})
+        for part in documents(rows):
+            connection.execute(_replace_inputs(connection.dialect.name), {"inputs": part})
 
 
 def find_cancel_requests(connection: Connection, ids: Iterable[int]) -> dict[int, CancelReason]:

@@ -19,6 +19,7 @@ router = APIRouter(prefix="/queue", tags=["queue"], route_class=JsonRoute)
 class EntryListQuery(ListQueryById):
     """Filters for entries."""
 
+    external_id: Annotated[str | None, Query(max_length=200, description="The external id.")] = None
     status: QueueStatus | None = None
     train: NameQuery = None
     manifest: NameQuery = None

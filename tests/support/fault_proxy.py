@@ -74,15 +74,18 @@ def no_faults(unit: Unit) -> Fault | None:  # noqa: ARG001
 
 
 class DrawnFaults:
-    """A plan from a seed: some of the commits have a fault."""
+    """A plan from a seed: some of the commits have a fault, and each fault is as frequent."""
 
     def __init__(self, random: Random, chance: float, faults: tuple[Fault, ...] = COMMIT_FAULTS) -> None:
-        self.random, self.chance, self.faults = random, chance, faults
+        self._random, self._chance, self._faults = random, chance, faults
+        self._next: list[Fault] = []
 
     def __call__(self, unit: Unit) -> Fault | None:
-        if not unit.commits or self.random.random() >= self.chance:
+        if not unit.commits or self._random.random() >= self._chance:
             return None
-        return self.random.choice(self.faults)
+        if not self._next:
+            self._next = self._random.sample(self._faults, len(self._faults))
+        return self._next.pop()
 
 
 class FaultProxy:

@@ -15,7 +15,8 @@ help:
 	@echo "make quick   most tests in 2 min: unit, store, flow and host on SQLite, and the rules of the code; without"
 	@echo "             PostgreSQL, race, chaos, web, cli, engine, docs, wheel and typing tests (also takes ARGS=…)"
 	@echo "make simulate  check the guarantees in 10,000 simulated hours and a million admissions, each from a seed;"
-	@echo "             a failing seed prints its events (ARGS='--hours 500 --admissions 0' is a short simulation)"
+	@echo "             a failing seed prints its events (ARGS='--hours 500 --admissions 0' is a short simulation);"
+	@echo "             then 1,000 hours on PostgreSQL with faults on the way, and the gate and the model at length"
 	@echo "make check   run the linter, formatter check, type checker, import layers and lock files check"
 	@echo "make audit   look for known vulnerabilities in pinned packages, and for risky code"
 	@echo "make sbom    write a CycloneDX bill of materials of the release to dist"
@@ -44,6 +45,8 @@ quick: $(READY)
 
 simulate: $(READY)
 	@$(BIN)/python -m tests.simulation.soak $(ARGS)
+	@$(if $(ARGS),,$(BIN)/python -m tests.simulation.soak --postgresql --profile short --hours 1000 --admissions 0)
+	@$(if $(ARGS),,TRAX_GATE_SEEDS=300 TRAX_MODEL_EXAMPLES=1000 $(BIN)/pytest -q -n 2 $(addprefix tests/flow/test_,gate_ways.py model.py))
 
 check: $(READY)
 	@$(BIN)/ruff check .

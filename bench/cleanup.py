@@ -24,10 +24,11 @@ from bench.figures import Sheet, percentile, row
 from bench.history import TRAINS, Job, Size, long_app, work
 from bench.options import Options
 from trax.inspect.verify import verify
-from trax.server.loops import clean_metadata_now, dispatch_now
+from trax.server.loops import clean_metadata_now
 from trax.store import Store
 from trax.store.gate_memory import GateMemory
 from trax.testing.postgres import postgres_server
+from trax.worker.dispatcher import dispatch_now
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -149,6 +149,7 @@ async def test_every_verb_of_an_operator_leaves_an_entry(h: Harness) -> None:
         await app.manifests.delete("ones")
 
     assert await told(h) == [
+        ("settings.declare", ("max_active_jobs",), 1),
         ("manifests.disable", ("ones",), 1),
         ("manifests.enable", ("ones",), 1),
         ("manifests.trigger", ("ones",), 1),

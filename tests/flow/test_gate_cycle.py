@@ -13,7 +13,7 @@ from tests.support.running import run_queued
 
 from trax import Trax, every
 from trax.records import QueueStatus, State
-from trax.server.loops import dispatch_now
+from trax.worker.dispatcher import dispatch_now
 
 TEN = datetime(2027, 3, 1, 10, tzinfo=UTC)
 FIVE_MINUTES = every(minutes=5)

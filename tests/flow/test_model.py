@@ -8,7 +8,7 @@ told below as short stories.
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -25,6 +25,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from tests.support.engine_and_model import ALL, NAMES, EngineAndModel, Turn
+from tests.support.fault_proxy import COMMIT_FAULTS, fault_proxy
 from tests.support.faults import ENDS, MANIFESTS, TRAINS, Site
 from tests.support.model import Plan, What
 from tests.support.stepwise import Engine
@@ -33,6 +34,8 @@ from trax.records.worker import HeartbeatStreak
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+
+    from tests.support.fault_proxy import Fault
 
 QUIET: Final = settings(
     deadline=None,
@@ -45,7 +48,7 @@ QUIET: Final = settings(
 WANTED: Final = os.environ.get("TRAX_MODEL_EXAMPLES")
 IS_FIXED: Final = not (WANTED or os.environ.get("CI"))
 """The same stories each time, but in CI others each time; one that fails is printed, to be replayed."""
-FEW: Final = settings(QUIET, max_examples=5, derandomize=IS_FIXED)
+FEW: Final = settings(QUIET, max_examples=max(5, int(WANTED or 0) // 10), derandomize=IS_FIXED)
 IN_MEMORY: Final = settings(QUIET, max_examples=int(WANTED or 25), derandomize=IS_FIXED)
 
 names = st.sampled_from(NAMES)
@@ -54,6 +57,7 @@ mostly = st.sampled_from([True, True, False])
 hows: st.SearchStrategy[What] = st.sampled_from(
     ["success", "success", "success", "failure", "failure", "failure", "given_up", "cancelled", "cancelled"]
 )
+faults = st.sampled_from([None, None, None, *COMMIT_FAULTS])
 turns = st.builds(
     Turn,
     minutes=st.sampled_from([0, 0, 1, 2, 5, 7, 10, 20, 40, 61, 7 * 60, 24 * 60, 3 * 24 * 60]),
@@ -203,9 +207,18 @@ class AnyFault(RuleBasedStateMachine):
         unique=st.sampled_from([None, "key"]),
         group=st.sampled_from([None, "etl"]),
         minutes=st.sampled_from([0, 0, 5]),
+        fault=faults,
     )
-    def queue(self, train: str, unique: str | None, group: str | None, minutes: int) -> None:
-        self.site.queue(train, unique=unique, group=group, minutes=minutes)
+    def queue(
+        self, train: str, unique: str | None, group: str | None, minutes: int, fault: Fault | None
+    ) -> None:
+        with self.site.fault(fault):
+            self.site.queue(train, unique=unique, group=group, minutes=minutes)
+
+    @rule(claims=st.booleans())
+    def change_role(self, claims: bool) -> None:
+        """The server has a worker of its own, or another process claims."""
+        self.site.claims_at_gate = claims
 
     @rule(name=st.sampled_from(MANIFESTS), minutes=st.sampled_from([None, 5, 60 * 24]))
     def trigger(self, name: str, minutes: int | None) -> None:
@@ -248,19 +261,23 @@ class AnyFault(RuleBasedStateMachine):
         self.site.watch = None
 
     @precondition(lambda self: self.site.held)
-    @rule(data=st.data(), how=st.sampled_from(sorted(ENDS)))
-    def end(self, data: st.DataObject, how: str) -> None:
+    @rule(data=st.data(), how=st.sampled_from(sorted(ENDS)), fault=faults)
+    def end(self, data: st.DataObject, how: str, fault: Fault | None) -> None:
         run = data.draw(st.sampled_from(sorted(self.site.held)))
         if self.site.held[run].manifest == "parent":
             self.site.activate(run)
-        self.site.end(run, how)
+        with self.site.fault(fault):
+            self.site.end(run, how)
 
-    @rule(minutes=st.sampled_from([0, 1, 5, 25, 60 * 24]), takes=st.booleans())
-    def go_on(self, minutes: int, takes: bool) -> None:
+    @rule(minutes=st.sampled_from([0, 1, 5, 25, 60 * 24]), takes=st.booleans(), fault=faults)
+    def go_on(self, minutes: int, takes: bool, fault: Fault | None) -> None:
         self.site.now += timedelta(minutes=minutes)
+        with self.site.fault(fault):
+            self.site.cycle()
         self.site.check_at_rest()
         if takes:
-            self.site.take()
+            with self.site.fault(fault):
+                self.site.take()
 
     @invariant()
     def promises_hold(self) -> None:
@@ -282,7 +299,9 @@ def test_the_promises_hold_whatever_happens() -> None:
 
 
 def test_the_promises_hold_whatever_happens_on_postgresql(postgres_url: str) -> None:
-    with site_on(postgres_url) as site:
+    """Also faults on the way to it: commits that are refused, answers that are lost."""
+    with fault_proxy(postgres_url) as proxy, closing(Site(proxy.url, proxy)) as site:
+        proxy.refusal = "53100"
         run_state_machine_as_test(lambda: AnyFault(site), settings=FEW)  # pyright: ignore[reportArgumentType]
 
 

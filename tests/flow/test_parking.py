@@ -15,10 +15,10 @@ from trax.engine.schedule import schedule
 from trax.inspect.status import status
 from trax.records import State
 from trax.records.status import Condition, health_of, problems
-from trax.server.loops import dispatch_now
 from trax.store import inspect, workers
 from trax.store.schema import tables
 from trax.testing import Harness
+from trax.worker.dispatcher import dispatch_now
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

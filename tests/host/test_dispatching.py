@@ -64,9 +64,6 @@ class Watched(DispatchLoop):
     def _count(self) -> None:
         self.wakes += 1
 
-    async def turn(self) -> float | None:
-        return await self._turn()
-
     def remember(self, bounds: GateBounds) -> None:
         self._memory.remember(bounds)
 

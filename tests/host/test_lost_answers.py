@@ -16,10 +16,10 @@ from trax import Metadata, Retry, Trax, every
 from trax.errors import StoreUnavailable
 from trax.records import QueueStatus, State
 from trax.server import start
-from trax.server.loops import dispatch_now
 from trax.store import workers
 from trax.store.runs import rescue
 from trax.testing import Harness
+from trax.worker.dispatcher import dispatch_now
 from trax.worker.worker import Worker
 
 if TYPE_CHECKING:

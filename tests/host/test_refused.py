@@ -12,7 +12,7 @@ from tests.support.backends import listening
 from tests.support.waiting import until
 
 from trax import Trax
-from trax.server import loops
+from trax.worker import dispatcher
 from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Town:
     def watch(self, patch: pytest.MonkeyPatch) -> None:
         """Notice who refuses somebody, and when a worker drains."""
         home, drain = asyncio.get_running_loop(), Worker.drain
-        count_dispatch = loops._count_dispatch  # pyright: ignore[reportPrivateUsage]
+        count_dispatch = dispatcher.count_dispatch
 
         def count(parts: Parts, began_ns: int, dispatched: DispatchResult) -> None:
             count_dispatch(parts, began_ns, dispatched)
@@ -77,7 +77,7 @@ class Town:
             self._draining.set()
             await drain(worker, seconds)
 
-        patch.setattr(loops, "_count_dispatch", count)
+        patch.setattr(dispatcher, "count_dispatch", count)
         patch.setattr(Worker, "drain", drained)
 
     @asynccontextmanager

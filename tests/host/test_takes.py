@@ -10,8 +10,8 @@ import pytest
 from trax import Trax
 from trax.errors import DefinitionError, UnknownTrain
 from trax.records import State
-from trax.server.loops import dispatch_now
 from trax.testing import Harness
+from trax.worker.dispatcher import dispatch_now
 from trax.worker.parts import WorkFilter, WorkFilterKeywords
 from trax.worker.worker import Worker
 

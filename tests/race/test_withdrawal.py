@@ -14,9 +14,9 @@ from tests.support.waiting import until
 from trax import Trax, every
 from trax.engine.cancel import cancel_runs, withdraw
 from trax.records import State
-from trax.server.loops import dispatch_now
 from trax.store.runs import claim, metadata
 from trax.testing import Harness
+from trax.worker.dispatcher import dispatch_now
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable

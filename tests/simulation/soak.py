@@ -1,6 +1,7 @@
 """`make simulate`: simulate worlds, seed after seed, until the wanted hours and admissions are reached.
 
 `python -m tests.simulation.soak --profile short --seed 17` repeats the world of one seed, event by event.
+With `--postgresql` the worlds are on a server of their own, with faults on the way to it.
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ import sys
 import time
 from collections import Counter
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING
 
+from tests.support.databases import scratch_database
 from tests.support.simulated_promises import BrokenPromise
 from tests.support.simulated_world import PROFILES, run_world
 
 from trax.inspect.simulation import EventLog
+from trax.testing import postgres
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -63,15 +67,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--hours", type=float, default=10_000)
     parser.add_argument("--admissions", type=int, default=1_000_000)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--postgresql", action="store_true", help="on PostgreSQL instead of in memory")
     options = parser.parse_args(arguments)
-    if options.seed is not None:
-        return _repeat(options.seed, options.profile)
-    return _soak(options)
+    with postgres() if options.postgresql else nullcontext() as server:
+        if options.seed is not None:
+            return _repeat(options.seed, options.profile, server)
+        return _soak(options, server)
 
 
-def simulate_world(seed: int, profile: str, event_log: EventLog | None = None) -> Totals:
+def simulate_world(
+    seed: int, profile: str, event_log: EventLog | None = None, server: str | None = None
+) -> Totals:
     """Simulate the world of one seed; raises BrokenPromise with its last events."""
-    world = run_world(seed, profile, event_log=event_log)
+    with nullcontext() if server is None else scratch_database(server, f"simulated_{seed}") as url:
+        world = run_world(seed, profile, event_log=event_log, url=url)
     return Totals(
         worlds=1,
         hours=world.hours,
@@ -83,10 +92,10 @@ def simulate_world(seed: int, profile: str, event_log: EventLog | None = None) -
     )
 
 
-def _repeat(seed: int, profile: str) -> int:
+def _repeat(seed: int, profile: str, server: str | None) -> int:
     event_log = EventLog()
     try:
-        totals = simulate_world(seed, profile, event_log)
+        totals = simulate_world(seed, profile, event_log, server)
     except BrokenPromise as broken:
         print(broken)
         return 1
@@ -94,10 +103,10 @@ def _repeat(seed: int, profile: str) -> int:
     return 0
 
 
-def _soak(options: argparse.Namespace) -> int:
+def _soak(options: argparse.Namespace, server: str | None) -> int:
     totals, began = Totals(), time.monotonic()
     try:
-        for world in _simulate_worlds(options):
+        for world in _simulate_worlds(options, server):
             totals.add(world)
             if totals.worlds % SHOWN_EVERY == 0:
                 print(f"{(time.monotonic() - began) / 60:5.1f} min  {totals}", flush=True)
@@ -114,14 +123,15 @@ def _soak(options: argparse.Namespace) -> int:
     return 0
 
 
-def _simulate_worlds(options: argparse.Namespace) -> Iterator[Totals]:
+def _simulate_worlds(options: argparse.Namespace, server: str | None) -> Iterator[Totals]:
     """The worlds of all seeds from the first one on, some at once: a seed needs nothing of another."""
     with ProcessPoolExecutor(options.processes) as pool:
         seeds, running = count(options.first_seed), set[Future[Totals]]()
         try:
             while True:
                 while len(running) < options.processes:
-                    running.add(pool.submit(simulate_world, next(seeds), options.profile))
+                    seed = next(seeds)
+                    running.add(pool.submit(simulate_world, seed, options.profile, None, server))
                 done, running = wait(running, return_when=FIRST_COMPLETED)
                 for world in done:
                     yield world.result()

@@ -325,6 +325,21 @@ def test_with_edited_settings_or_workers_elsewhere_the_first_visit_decides(
     assert quick_visits == []
 
 
+def test_a_worker_elsewhere_whose_slots_were_taken_is_not_forgotten_by_the_next_visit(
+    driver: Dispatcher, quick_visits: list[QuickVisit]
+) -> None:
+    """Its slot counts as taken while a run is pending, and our worker claims that run."""
+    driver.someone_elsewhere(1)
+    driver.pending(1, entry_id=None)
+    entries = driver.enqueue(2)
+    assert driver.store.run(driver.visit_in, 1, LIMIT).entry_ids == []
+
+    visit = driver.store.run(driver.visit_in, 1, LIMIT)
+
+    assert visit.entry_ids == entries
+    assert quick_visits == []
+
+
 JOIN = """
     INSERT INTO trax.worker (host, host_environment, host_instance_id, pid, concurrency, dispatches, trains,
                              started_at, heartbeat_at)

@@ -21,6 +21,18 @@ IN_MEMORY_TOO = pytest.mark.parametrize("url", ["memory", "sqlite", "postgresql"
 """For some tests of each layer: SQLite in memory is SQLite, with one connection instead of a pool."""
 
 
+@contextmanager
+def scratch_database(server: str, name: str) -> Generator[str]:
+    """An empty database on this server, for a process that shares no template with others."""
+    url = make_url(server)
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}".encode())
+        try:
+            yield url.set(database=name).render_as_string(hide_password=False)
+        finally:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+
 class PostgresDatabases:
     """Gives out databases on one server, migrated or empty."""
 

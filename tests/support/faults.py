@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pydantic import BaseModel
@@ -18,29 +19,34 @@ from sqlalchemy import delete, select, text, update
 
 from trax import Item, Retry, Trax, cron, every, junction
 from trax.app.queue import enqueue_without_code
-from trax.engine.finish import finish
+from trax.engine.finish import finish, finish_plain, is_plain
 from trax.engine.manifest_manager import ManagerInput
 from trax.engine.rescue import repair_silent_manifests
 from trax.engine.routing import FleetCache
-from trax.errors import TraxError
+from trax.errors import StoreUnavailable, TraxError
 from trax.records.result import ResultKind, RunResult
 from trax.records.states import State
 from trax.schedule.builder import Declarations
-from trax.server.loops import dispatch_now, manage_now
+from trax.server.loops import manage_now
 from trax.server.start import start
 from trax.store import workers
 from trax.store.runs import claim
-from trax.store.runs.claim import ClaimRequest
+from trax.store.runs.claim import Claimed, ClaimRequest
 from trax.store.schema import tables
 from trax.train import Run
+from trax.worker.dispatcher import Dispatcher, dispatch_now
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable
+    from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
     from typing import TypeVar
 
     from sqlalchemy import Connection
+    from tests.support.fault_proxy import Fault, FaultProxy
 
+    from trax.engine.job_dispatcher import DispatchResult
     from trax.records.worker import HeartbeatStreak
+    from trax.store.runs.claim import HeldRun
+    from trax.worker.results import WriteResults
 
     T = TypeVar("T")
 
@@ -77,8 +83,10 @@ class Held(NamedTuple):
 class Site:
     """One server and its workers on a clock that only moves when told. Workers may die, or not be there."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, proxy: FaultProxy | None = None) -> None:
+        """With a proxy, faults can be made on the way to the database."""
         self.now = START
+        self._proxy = proxy
         self.app = Trax(url, max_active_jobs=LIMIT, default_retry_delay=timedelta(minutes=1))
         self.app.parts.store.clock = lambda: self.now
         self.app.parts.heartbeat.is_manual = True
@@ -101,6 +109,11 @@ class Site:
         self.over: dict[int, str] = {}
         self.letters: set[int] = set()
         self.takers = {"work": self._register("work")}
+        self.claims_at_gate = True
+        self._unwritten: list[RunResult] = []
+        self._has_lost_claims = False
+        gate: Any = self.store.engine_lane if self._proxy else self.store
+        self._dispatcher = Dispatcher(self.app.parts, gate, self, self, fleets=self.fleets)
 
     def do(self, verb: Coroutine[Any, Any, T]) -> T:
         return self._loop.run(verb)
@@ -128,6 +141,20 @@ class Site:
             if "sleeper" in wanted:
                 chain.include_many(work, "sleeper", [Item("1", nothing)], dormant=True)
         self.do(start(self.store, code.timetable(), self.app.parts.settings))
+
+    @contextmanager
+    def fault(self, fault: Fault | None) -> Generator[None]:
+        """The next commit in this block has this fault; what it raises is for whoever tries again."""
+        if self._proxy is None:
+            yield
+            return
+        if fault is not None:
+            self._proxy.inject(fault)
+        try:
+            with suppress(StoreUnavailable):
+                yield
+        finally:
+            self._proxy.clear()
 
     def queue(self, train: str, *, unique: str | None, group: str | None, minutes: int) -> None:
         delay = timedelta(minutes=minutes) if minutes else None
@@ -166,10 +193,65 @@ class Site:
             if not self.store.run(workers.record_heartbeat, worker_id, concurrency=4, now=self.now):
                 raise AssertionError(f"live worker {worker_id} was declared lost")
         turn, self.turns = ManagerInput(self.turns, self.watch, self.fleets), self.turns + 1
+        self._write()
+        self._return_orphans()
         managed = self.store.run(manage_now, self.store, self.app.parts, turn)
         assert managed is not None
-        dispatched = self.store.run(dispatch_now, self.store, self.app.parts, None, self.fleets)
+        dispatched = self._dispatch()
         return managed.has_changes or managed.run_again or dispatched.has_changes or dispatched.run_again
+
+    def _dispatch(self) -> DispatchResult:
+        """A visit of this server: as one with a worker of its own, or as a scheduler alone."""
+        if self.claims_at_gate and "work" in self.takers:
+            return self.do(self._dispatcher.visit(writes_results=self.has_plain_results))
+        return self.store.run(dispatch_now, self.store, self.app.parts, None, self.fleets)
+
+    # what the dispatcher sees of its loop and of its worker
+
+    is_requested = True
+    is_stopping = False
+    has_enough_backlog = False
+
+    def wake(self) -> None:
+        """The next cycle comes in any case."""
+
+    @property
+    def has_plain_results(self) -> bool:
+        return bool(self._unwritten) and is_plain(self._unwritten)
+
+    async def dispatch_and_claim(
+        self, dispatch: Callable[[ClaimRequest], Awaitable[DispatchResult]]
+    ) -> DispatchResult:
+        self._has_lost_claims = True
+        dispatched = await dispatch(self._request("work"))
+        self._hold(dispatched.claimed, self.takers["work"])
+        self._has_lost_claims = False
+        return dispatched
+
+    async def flush(self, write: WriteResults | None = None) -> int:
+        results = self._unwritten
+        await (write or partial(finish_plain, self.store))(results)
+        self._unwritten = []
+        return len(results)
+
+    def _write(self) -> None:
+        """Write the results that are left, unless the next visit does it."""
+        if self._unwritten and not (self.claims_at_gate and self.has_plain_results):
+            self.store.run(finish, self._unwritten, self.app.parts.settings, store=self.store)
+            self._unwritten = []
+
+    def _return_orphans(self) -> None:
+        """Put back runs that were claimed in a transaction whose answer was lost."""
+        if not self._has_lost_claims:
+            return
+        known = self.held.keys() | {result.metadata_id for result in self._unwritten}
+        for worker_id in self.takers.values():
+            held = self.store.read(claim.load_held_runs, worker_id)
+            for run in held:
+                if run.metadata_id not in known:
+                    self._hold([run], worker_id)
+                    self.end(run.metadata_id, "interrupted")
+        self._has_lost_claims = False
 
     def settle(self) -> None:
         """Until nothing changes at this moment."""
@@ -179,15 +261,24 @@ class Site:
         raise AssertionError("it never comes to rest")
 
     def take(self) -> None:
-        """The worker claims what is pending, into four slots."""
+        """The workers claim what is pending, into four slots each."""
         for train, worker_id in self.takers.items():
-            slots = 4 - sum(run.worker_id == worker_id for run in self.held.values())
-            taker = ClaimRequest(worker_id, "here", max(0, slots), frozenset({train}))
-            for run in self.store.run(claim.claim, taker, now=self.now):
-                assert run.metadata_id not in self.over, f"run {run.metadata_id} began after its end"
-                self.held[run.metadata_id] = Held(
-                    run.metadata_id, run.external_id, run.manifest_id, run.manifest, run.attempt, worker_id
-                )
+            self._has_lost_claims = True
+            self._hold(self.store.run(claim.claim, self._request(train), now=self.now), worker_id)
+            self._has_lost_claims = False
+
+    def _request(self, train: str) -> ClaimRequest:
+        worker_id = self.takers[train]
+        slots = 4 - sum(run.worker_id == worker_id for run in self.held.values())
+        return ClaimRequest(worker_id, "here", max(0, slots), frozenset({train}))
+
+    def _hold(self, runs: Iterable[Claimed | HeldRun], worker_id: int) -> None:
+        for run in runs:
+            assert run.metadata_id not in self.over, f"run {run.metadata_id} began after its end"
+            manifest = run.manifest if isinstance(run, Claimed) else None
+            self.held[run.metadata_id] = Held(
+                run.metadata_id, run.external_id, run.manifest_id, manifest, run.attempt, worker_id
+            )
 
     def end(self, metadata_id: int, how: str) -> None:
         held = self.held.pop(metadata_id)
@@ -204,10 +295,13 @@ class Site:
             failure_reason=how,
             delay=delay,
         )
-        self.store.run(finish, [ended], self.app.parts.settings, store=self.store)
+        self._unwritten.append(ended)
+        if not (self.claims_at_gate and self.has_plain_results):
+            self._write()
 
     def _register(self, train: str) -> int:
-        row = {"kind": "worker", "concurrency": 4, "trains": json.dumps([train])}
+        is_ours = train == "work"
+        row = {"kind": "worker", "concurrency": 4, "trains": json.dumps([train]), "dispatches": is_ours}
         return self.store.run(self.app.parts.heartbeat.register, self.store, row)
 
     # the promises

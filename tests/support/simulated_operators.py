@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import atexit
 from dataclasses import replace
-from functools import cache
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
+from tests.support.complete import complete
 from tests.support.simulated_code import GROUPS, MINUTE, SECOND, TRAINS, Nothing, build_app
 
 from trax import Item, every
@@ -24,8 +22,6 @@ if TYPE_CHECKING:
     from trax.inspect.virtual_server import VirtualServer
     from trax.store import Connection, Store
     from trax.store.runs.claim import Claimed
-
-T = TypeVar("T")
 
 CALLS: Final = ("queue", "queue unique", "activate")
 ACTS: Final = (
@@ -69,19 +65,6 @@ class SharedStore:
 
     def now(self, connection: Connection) -> datetime:
         return self._store.now(connection)
-
-
-def complete(verb: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never waits, in an event loop that runs nothing else."""
-    return _event_loop().run_until_complete(verb)
-
-
-@cache
-def _event_loop() -> asyncio.AbstractEventLoop:
-    """Kept, since a new one takes longer than most coroutines."""
-    loop = asyncio.new_event_loop()
-    atexit.register(loop.close)
-    return loop
 
 
 class Operators:

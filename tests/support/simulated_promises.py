@@ -1,7 +1,7 @@
 """The promises that hold after every transaction of a simulation, whatever goes wrong.
 
-Triggers in the database write down each change of a row. They are read after each commit and held against
-copies of the rows, so that the cost is that of the changes, and no passing violation can be missed.
+Each change of a row (`change_log.py`) is held against copies of the rows after each commit, so that the cost
+is that of the changes, and no passing violation can be missed.
 """
 
 from __future__ import annotations
@@ -11,34 +11,21 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from tests.support.change_log import COLUMNS, open_change_log
+
 from trax.inspect.simulation import Observer
 from trax.store.types import utc_text
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Callable, Iterable
     from datetime import datetime, timedelta
+
+    from tests.support.change_log import Change
 
     from trax.inspect.simulation import Simulation
     from trax.inspect.virtual_server import VirtualServer
     from trax.settings import Settings
 
-COLUMNS: Final = {
-    "work_queue": (
-        "status ready manifest_id origin group_id group_priority priority created_at metadata_id parked "
-        "attempt external_id train"
-    ),
-    "metadata": (
-        "state worker_id manifest_id group_id exempt started_at ended_at created_at failure_exception "
-        "external_id train"
-    ),
-    "dead_letter": "status manifest_id last_metadata_id dead_lettered_at resolved_at",
-    "manifest": "enabled next_due_at retired_at max_instances external_id schedule_type failure_count",
-    "manifest_group": "name max_active_jobs enabled priority",
-    "setting": "name value",
-    "worker": "heartbeat_at kind",
-}
-WIDTH: Final = max(len(names.split()) for names in COLUMNS.values())
 ACTIVE: Final = ("pending", "in_progress")
 MOVES: Final = {
     None: {"pending", "in_progress", "completed"},
@@ -50,52 +37,6 @@ BY_SCHEDULE: Final = ("schedule", "retry")
 BLOCKING: Final = ("schedule", "retry", "requeue")
 UNSTARTABLE: Final = "rare"
 """The train that not every worker has."""
-
-
-class Change(NamedTuple):
-    """One change of a row: `old` and `new` have the columns of its table; None before or after it exists."""
-
-    table: str
-    id: Any
-    old: tuple[Any, ...] | None
-    new: tuple[Any, ...] | None
-
-
-class ChangeLog:
-    """Triggers that write down every change of the tables above, until it is taken."""
-
-    def __init__(self, driver: sqlite3.Connection) -> None:
-        self._driver = driver
-        slots = ", ".join(f"{age}{number}" for age in "on" for number in range(WIDTH))
-        driver.execute(f"CREATE TEMP TABLE change (number INTEGER PRIMARY KEY, tbl, op, id, {slots})")
-        for table, names in COLUMNS.items():
-            for operation in ("INSERT", "UPDATE", "DELETE"):
-                driver.execute(_trigger(table, names.split(), operation))
-
-    def take(self) -> list[Change]:
-        rows = self._driver.execute("SELECT * FROM temp.change ORDER BY number").fetchall()
-        if rows:
-            self._driver.execute("DELETE FROM temp.change")
-        return [self._parse(row) for row in rows]
-
-    def _parse(self, row: tuple[Any, ...]) -> Change:
-        _, table, operation, row_id, *values = row
-        count = len(COLUMNS[table].split())
-        old = None if operation == "INSERT" else tuple(values[:count])
-        new = None if operation == "DELETE" else tuple(values[WIDTH : WIDTH + count])
-        return Change(table, row_id, old, new)
-
-
-def _trigger(table: str, names: list[str], operation: str) -> str:
-    ages = {"INSERT": ("NEW",), "UPDATE": ("OLD", "NEW"), "DELETE": ("OLD",)}[operation]
-    key = "name" if table == "setting" else "id"
-    columns = [f"{age[0].lower()}{number}" for age in ages for number in range(len(names))]
-    values = [f"{age}.{name}" for age in ages for name in names]
-    return (
-        f"CREATE TEMP TRIGGER note_{table}_{operation} AFTER {operation} ON main.trax_{table} BEGIN "  # noqa: S608 - our own tables
-        f"INSERT INTO change (tbl, op, id, {', '.join(columns)}) "
-        f"VALUES ('{table}', '{operation}', {ages[-1]}.{key}, {', '.join(values)}); END"
-    )
 
 
 @dataclass(slots=True)
@@ -196,9 +137,10 @@ class BrokenPromise(AssertionError):
 class Promises(Observer):
     """Holds every commit against the promises, and counts what happened."""
 
-    def __init__(self, simulation: Simulation, base: Settings) -> None:
+    def __init__(self, simulation: Simulation, base: Settings, url: str | None = None) -> None:
         self.simulation = simulation
         self.base = base
+        self._url = url
         self.tables = Tables()
         self.started: set[int] = set()
         self.counts: Counter[str] = Counter()
@@ -220,8 +162,7 @@ class Promises(Observer):
         simulation.store.run(self._attach)
 
     def _attach(self, connection: Any) -> None:
-        self._log = ChangeLog(connection.connection.driver_connection)
-        self._driver = connection.connection.driver_connection
+        self._log = open_change_log(connection, self._url)
 
     # what the simulation reports
 
@@ -266,6 +207,9 @@ class Promises(Observer):
         self._check_inserted(inserted)
         self._check_silence(changes)
 
+    def close(self) -> None:
+        self._log.close()
+
     def fail(self, promise: int, problem: str) -> None:
         now = self.simulation.now
         raise BrokenPromise(f"promise {promise}, at {now:%Y-%m-%d %H:%M:%S}.{now.microsecond:06d}: {problem}")
@@ -309,7 +253,7 @@ class Promises(Observer):
         """Only the holder ends a run; others only when it is silent, and an operator before the start."""
         self.counts[f"runs {new.state}"] += 1
         server = self._server
-        if self._step == "flush":
+        if self._step in ("flush", "dispatch"):
             if server is None or old.worker_id != server.worker_id or old.state != "in_progress":
                 self.fail(3, f"run {run_id} was ended by {server and server.name}, who did not hold it")
                 return
@@ -453,10 +397,7 @@ class Promises(Observer):
         keys = [_order(entry_id, t.entries[entry_id]) for entry_id in entries]
         if keys != sorted(keys):
             self.fail(5, f"runs {admitted} were not admitted in the order of their entries")
-        head = self._driver.execute(
-            "SELECT id FROM main.trax_work_queue WHERE status = 'queued' AND ready "
-            "ORDER BY group_priority DESC, priority DESC, created_at, id LIMIT 30"
-        ).fetchall()
+        head = self._log.first_ready_ids(30)
         # An exempt entry counts in the cycle that admits it, and the next cycle follows at once.
         new = set(admitted)
         by_group = Counter(
@@ -464,7 +405,7 @@ class Promises(Observer):
         )
         most_at_once = t.settings.get("max_queued_jobs_per_cycle", self.base.max_queued_jobs_per_cycle)
         taken = Counter(t.entries[entry_id].group_id for entry_id in entries)
-        for (entry_id,) in head:
+        for entry_id in head:
             entry = t.entries[entry_id]
             if _order(entry_id, entry) > keys[-1] or entry.train == UNSTARTABLE:
                 continue
@@ -506,8 +447,7 @@ class Promises(Observer):
     def _has_reason(self, manifest_id: int) -> bool:
         """Whether a manifest rests because of its group, its parent, a dead letter, or what is in flight."""
         t = self.tables
-        query = "SELECT group_id, depends_on_id FROM main.trax_manifest WHERE id = ?"
-        group_id, parent_id = self._driver.execute(query, (manifest_id,)).fetchone()
+        group_id, parent_id = self._log.group_and_parent(manifest_id)
         _, _, is_open = t.groups[group_id]
         parent = t.manifests.get(parent_id)
         return (

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 from unittest.mock import patch
 
+from tests.support.fault_proxy import fault_proxy
 from tests.support.simulated_code import (
     GROUPS,
     HOUR,
@@ -19,6 +20,7 @@ from tests.support.simulated_code import (
     build_server_parts,
 )
 from tests.support.simulated_operators import Operators
+from tests.support.simulated_postgresql import PostgresqlSimulation
 from tests.support.simulated_promises import BrokenPromise, Promises
 from tests.support.verified import assert_clean_store
 
@@ -31,6 +33,8 @@ from trax.store import dialect, store
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from random import Random
+
+    from tests.support.fault_proxy import Fault, FaultProxy
 
     from trax.events import Topic
     from trax.inspect.virtual_server import Role
@@ -87,6 +91,7 @@ class WorldOptions:
 
 PROFILES: Final[dict[str, WorldOptions]] = {
     "short": WorldOptions(hours=3, pace=2, minutes_between_events=6, fault_chance=0.03),
+    "brief": WorldOptions(hours=1, pace=2, minutes_between_events=4, fault_chance=0.08),
     "quiet": WorldOptions(
         hours=30,
         pace=12,
@@ -104,7 +109,9 @@ PROFILES: Final[dict[str, WorldOptions]] = {
         minutes_between_events=60,
     ),
 }
-"""`short` and `quiet` for the tests, `long` for `make simulate`. Only servers that live long clean up."""
+"""`short` and `quiet` for the tests, `brief` for those on PostgreSQL, `long` for `make simulate`.
+
+Only servers that live long clean up."""
 
 
 def fault_at(fault: TransactionFault, step: str) -> str:
@@ -158,11 +165,22 @@ class World:
     """One simulation with everything drawn from its seed."""
 
     def __init__(
-        self, seed: int, options: WorldOptions | None = None, *, event_log: EventLog | None = None
+        self,
+        seed: int,
+        options: WorldOptions | None = None,
+        *,
+        event_log: EventLog | None = None,
+        url: str | None = None,
+        proxy: FaultProxy | None = None,
     ) -> None:
+        """In memory, or on the PostgreSQL at this address, which servers reach through a proxy."""
         self.options = options or WorldOptions()
         self.seed = seed
-        self.simulation = Simulation(seed, START, event_log=event_log)
+        self._url = url
+        if proxy is None:
+            self.simulation = Simulation(seed, START, event_log=event_log)
+        else:
+            self.simulation = PostgresqlSimulation(seed, START, proxy, event_log)
         self.random = random = self.simulation.random
         self.faults = self.simulation.faults = DrawnFaults(random, self.options.fault_chance, seed)
         self.settings = self._draw_settings()
@@ -176,8 +194,9 @@ class World:
 
     def run(self) -> None:
         """Let everything happen, then let it come to an end, and hold it against the promises."""
-        with self.simulation.open():
-            self.promises = Promises(self.simulation, self.settings)
+        with self.simulation.open(), ExitStack() as closed_at_end:
+            self.promises = Promises(self.simulation, self.settings, self._url)
+            closed_at_end.callback(self.promises.close)
             self.simulation.observer = self.promises
             self.operators = Operators(self)
             self.work.on_begin = self.operators.activate_later
@@ -187,6 +206,12 @@ class World:
             self._repeat(self.options.minutes_between_events, self._happen)
             self.simulation.run_until(START + self.options.hours * HOUR)
             self._come_to_an_end()
+
+    @property
+    def proxy_faults(self) -> Counter[Fault]:
+        """How many faults there were on the way to PostgreSQL."""
+        simulation = self.simulation
+        return simulation.proxy.counts if isinstance(simulation, PostgresqlSimulation) else Counter()
 
     @property
     def hours(self) -> float:
@@ -363,14 +388,25 @@ def wrong_clocks(simulation: Simulation) -> Generator[None]:
         yield
 
 
-def run_world(seed: int, profile: str = "short", *, event_log: EventLog | None = None) -> World:
-    """Run the world of a seed; a broken promise is raised with its events and the command that repeats it."""
-    world = World(seed, PROFILES[profile], event_log=event_log)
+def run_world(
+    seed: int, profile: str = "short", *, event_log: EventLog | None = None, url: str | None = None
+) -> World:
+    """Run the world of a seed; a broken promise is raised with its events and the command that repeats it.
+
+    With the address of an empty database on PostgreSQL it happens there, with faults on the way to it.
+    """
+    with nullcontext() if url is None else fault_proxy(url) as proxy:
+        return _run_world(World(seed, PROFILES[profile], event_log=event_log, url=url, proxy=proxy), profile)
+
+
+def _run_world(world: World, profile: str) -> World:
     try:
         with wrong_clocks(world.simulation):
             world.run()
     except Exception as error:
-        command = f".venv/bin/python -m tests.simulation.soak --profile {profile} --seed {seed}"
+        command = f".venv/bin/python -m tests.simulation.soak --profile {profile} --seed {world.seed}"
+        if isinstance(world.simulation, PostgresqlSimulation):
+            command += " --postgresql"
         told = (
             f"{type(error).__name__}: {error}\n\n{world.simulation.event_log.format()}\n\nreplay: {command}"
         )

@@ -18,6 +18,7 @@ Simulate
 simulate.py          the simulated runs of an app's manifests (`trax simulate`)
 forecast_figures.py  their lateness, the use of limits, the duration of chains
 gantt.py             a chart of one simulated day
-simulation.py        its database in memory, virtual clock and order of events; its duties, and what trains do
+simulation.py        its virtual clock and order of events; its duties, and what trains do
+simulated_store.py   its database in memory
 virtual_server.py    a server of a simulation: the turns of its duties
 """

@@ -24,20 +24,19 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, NamedTuple, ParamSpec
 
 from trax.engine.retry import JITTER
 from trax.errors import RunCancelled, Snooze, StoreError, StoreUnavailable
-from trax.events import Topic
-from trax.store import Store
-from trax.store.announce import Announcer
-from trax.store.url import IN_MEMORY
+from trax.inspect.simulated_store import TopicCollector, open_in_memory
 from trax.train import Cancelled, Done, Failed, Interrupted, Outcome
 from trax.train.outcome import describe
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Coroutine, Generator, Iterable
 
+    from trax.clock import Clock
+    from trax.events import Topic
+    from trax.inspect.simulated_store import InlineStore
     from trax.inspect.virtual_server import VirtualServer
     from trax.store import Connection
-    from trax.store.pipeline import BoundStatement, Rows
+    from trax.store.announce import Announcer
     from trax.store.runs.claim import Claimed
 
 
@@ -47,6 +46,8 @@ T = TypeVar("T")
 LOGGER: Final = logging.getLogger("trax")
 EVENT_LOG_LINES: Final = 60
 """How many of the last events a log keeps by default."""
+NAMED_IDS: Final = 6
+"""How many ids a line of the log names at most."""
 
 
 class TransactionFault(Enum):
@@ -110,6 +111,13 @@ class EventLog:
         )
 
 
+def list_ids(ids: Iterable[Any]) -> str:
+    """The first of these ids, for the event log."""
+    known = list(ids)
+    more = f" and {len(known) - NAMED_IDS} more" if len(known) > NAMED_IDS else ""
+    return (", ".join(map(str, known[:NAMED_IDS])) or "none") + more
+
+
 class Event(NamedTuple):
     """Something that happens at a time. Events of the same time happen in an order drawn from the seed."""
 
@@ -118,41 +126,6 @@ class Event(NamedTuple):
     number: int
     act: Callable[[], None]
     server: VirtualServer | None
-
-
-class _InlineStore(Store):
-    """A store whose async calls run at once, in the thread of the caller."""
-
-    async def call(
-        self, function: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        return self.run(function, *args, **kwargs)
-
-    async def ask(
-        self, function: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        return self.read(function, *args, **kwargs)
-
-    async def call_alone(self, statement: BoundStatement, topic: Topic) -> Rows:
-        return self.run_alone(statement, topic)
-
-
-class _TopicCollector(Announcer):
-    """Collects the topics of committed transactions, for the simulation to deliver."""
-
-    def __init__(self) -> None:
-        super().__init__(sends=False)
-        self._topics: set[Topic] = set()
-
-    def emit(self, topics: AbstractSet[Topic]) -> None:
-        self._topics |= topics
-
-    def take(self) -> list[Topic]:
-        """The topics since the last call, always in the same order."""
-        if not self._topics:
-            return []
-        topics, self._topics = self._topics, set()
-        return [topic for topic in Topic if topic in topics]
 
 
 class Simulation:
@@ -167,6 +140,7 @@ class Simulation:
         faults: Faults | None = None,
         observer: Observer | None = None,
         event_log: EventLog | None = None,
+        open_store: Callable[[Clock, Announcer], InlineStore] | None = None,
     ) -> None:
         self.seed = seed
         self.now = start
@@ -181,8 +155,8 @@ class Simulation:
         self.counts: Counter[str] = Counter()
         """How often each kind of step was committed."""
         self.events = 0
-        self._collector = _TopicCollector()
-        self.store = _InlineStore(IN_MEMORY, clock=lambda: self.now, announcer=self._collector)
+        self._collector = TopicCollector()
+        self.store = (open_store or open_in_memory)(lambda: self.now, self._collector)
         self._heap: list[Event] = []
         self._numbers = 0
 
@@ -276,7 +250,13 @@ class Simulation:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Run one transaction of a server, or of a caller (None), with its fault, if any."""
+        """Run a function in one transaction of a server, or of a caller (None), with its fault, if any."""
+        with self.transaction(server, step):
+            return self.store.run(function, *args, **kwargs)
+
+    @contextmanager
+    def transaction(self, server: VirtualServer | None, step: str) -> Generator[None]:
+        """A block that runs one transaction, with the fault that is drawn for it, if any."""
         fault = None
         if self.is_database_up and server is not None:
             fault = self.faults.of_transaction(server, step)
@@ -286,7 +266,7 @@ class Simulation:
             self.event_log.add(self.now, server.name, "%s: %s", step, fault.value)
         if fault is TransactionFault.CRASH_BEFORE:
             raise ServerCrash
-        result = self.store.run(function, *args, **kwargs)
+        yield
         self.settle(step, server)
         if fault is TransactionFault.CRASH_AFTER:
             raise ServerCrash
@@ -294,14 +274,22 @@ class Simulation:
             server.suspend(self.faults.pause_seconds())
         if fault is TransactionFault.RESPONSE_LOST:
             raise StoreUnavailable("the response of the database was lost")
-        return result
 
     def settle(self, step: str, server: VirtualServer | None = None) -> None:
         """Notify the observer of the commit, and wake the servers that wait for it."""
         self.counts[step] += 1
         self.observer.on_commit(step, server)
-        for topic in self._collector.take():
-            self._deliver(topic, server)
+        for topic, is_for_others in self._collector.take():
+            self._deliver(topic, server, is_for_others=is_for_others)
+
+    def complete(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine that never waits for an event loop."""
+        try:
+            coroutine.send(None)
+        except StopIteration as ended:
+            return ended.value
+        coroutine.close()
+        raise RuntimeError("a duty waits for an event loop, and a simulation has none")
 
     def read(self, function: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a transaction that only reads."""
@@ -313,15 +301,16 @@ class Simulation:
         """Add an event to the log."""
         self.event_log.add(self.now, who, text, *values)
 
-    def _deliver(self, topic: Topic, sender: VirtualServer | None) -> None:
+    def _deliver(self, topic: Topic, sender: VirtualServer | None, *, is_for_others: bool) -> None:
         """Wake the loops that wait for this topic, here at once and elsewhere after a notification.
 
         A topic that a loop of the sender handles is not sent, as in a real server.
         """
-        is_handled = sender is not None and sender.handles(topic)
+        is_handled = sender is not None and not is_for_others and sender.handles(topic)
         for server in self.servers:
             if server is sender:
-                server.wake(topic)
+                if not is_for_others:
+                    server.wake(topic)
             elif not is_handled and not self.faults.loses_wake_up(server, topic):
                 server.wake(topic, self.faults.notification_seconds())
 
@@ -415,6 +404,10 @@ class Duties:
         """Whether the turn of this duty was requested, and is not only a poll."""
         return self._duties[name].is_requested
 
+    def turns_of(self, name: str) -> DutyTurns:
+        """The turns of a duty, for one that wakes itself."""
+        return DutyTurns(self, name)
+
     def after(self, seconds: float, act: Callable[[], None]) -> int:
         """Schedule an event after this many seconds of the server's own clock."""
         moment = self._simulation.now + timedelta(seconds=seconds / self._server.clock_rate)
@@ -443,3 +436,22 @@ class Duties:
         if duty.next_at is None:  # else it was woken meanwhile
             duty.is_requested = seconds is not None and seconds <= poll
             self._schedule(duty, poll if seconds is None else min(seconds, poll))
+
+
+class DutyTurns:
+    """The turns of one duty, as a `Dispatcher` sees them."""
+
+    def __init__(self, duties: Duties, name: str) -> None:
+        self._duties = duties
+        self._name = name
+
+    @property
+    def is_requested(self) -> bool:
+        return self._duties.is_requested(self._name)
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._name not in self._duties
+
+    def wake(self) -> None:
+        self._duties.request(self._name)

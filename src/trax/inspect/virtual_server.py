@@ -12,8 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from trax.engine.dead_letters import clean_dead_letters
-from trax.engine.finish import finish
-from trax.engine.job_dispatcher import run_dispatch_cycle
+from trax.engine.finish import finish, finish_plain, is_plain
 from trax.engine.manifest_manager import ManagerInput, run_manager_cycle
 from trax.engine.metadata_cleanup import DisposableTrains, clean_metadata
 from trax.engine.rescue import repair_silent_manifests
@@ -22,25 +21,25 @@ from trax.engine.schedule import start_up
 from trax.engine.seed import declaration_digest, retire_undeclared
 from trax.errors import StoreError
 from trax.events import Topic
-from trax.inspect.simulation import Duties, outcome_of
+from trax.inspect.simulated_store import ServerStore
+from trax.inspect.simulation import Duties, list_ids, outcome_of
 from trax.records.states import CancelReason
 from trax.records.worker import HeartbeatStreak, WorkerKind
 from trax.store import groups, stats, workers
 from trax.store.announce import announce
 from trax.store.dialect import take_leader_lock
-from trax.store.gate_memory import GateMemory
 from trax.store.manifests import manifest_due
-from trax.store.queue import work_queue
 from trax.store.runs import claim, metadata
 from trax.store.runs.claim import Claimed
 from trax.train import Cancelled, Done, Interrupted, Outcome
+from trax.worker.dispatcher import Dispatcher
 from trax.worker.job_runner import build_result, success_result
 from trax.worker.loop import announce_capacity, interval_seconds
 from trax.worker.parts import ANY_WORK
 from trax.worker.worker import ClaimTracker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
     from datetime import datetime
 
     from trax.engine.job_dispatcher import DispatchResult
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
     from trax.store import Connection, Store
     from trax.store.runs.claim import ClaimRequest, HeldRun
     from trax.worker.parts import Parts
+    from trax.worker.results import WriteResults
 
 Role = Literal["all", "scheduler", "worker"]
 
@@ -63,8 +63,6 @@ CLEAN_UP_SECONDS: Final = 3600.0
 RETIRE_SECONDS: Final = 60.0
 TOTALS_SECONDS: Final = 600.0
 WATCHDOG_SECONDS: Final = 300.0
-NAMED_RUNS: Final = 6
-"""How many runs a line of the event log names at most."""
 WOKEN_BY: Final = {
     Topic.MANIFEST: ("manage",),
     Topic.WORK_QUEUE: ("dispatch",),
@@ -115,14 +113,12 @@ class VirtualServer:
         self.duties = Duties(simulation, self)
         self._timetable = timetable
         self._workload = workload
-        self._routing = parts.routing
         self._streak = HeartbeatStreak.empty()
         self._last_heartbeat_at = simulation.now
         self._claims = ClaimTracker()
-        self._manager_fleets, self._dispatch_fleets = FleetCache(), FleetCache()
-        self._memory = GateMemory()
+        self._manager_fleets = FleetCache()
+        self._dispatcher = _LoggedDispatcher(self, simulation)
         self._cycles = 0
-        self._has_refused = self._has_leftovers = self._awaits_slots = False
         self._postponed: set[str] = set()
 
     @property
@@ -132,6 +128,16 @@ class VirtualServer:
     @property
     def works(self) -> bool:
         return self.role != "scheduler"
+
+    @property
+    def has_enough_backlog(self) -> bool:
+        """Whether all slots are in use."""
+        return self._free_slots <= 0
+
+    @property
+    def has_plain_results(self) -> bool:
+        """Whether there are results to write, and nothing follows from them."""
+        return bool(self.results) and is_plain(self.results)
 
     @property
     def is_registered(self) -> bool:
@@ -144,7 +150,7 @@ class VirtualServer:
 
     def crash(self) -> None:
         """Lose everything in memory. The row of the worker stays until other servers miss its heartbeat."""
-        self._simulation.log(self.name, "is gone; it held runs %s", _list(self.runs))
+        self._simulation.log(self.name, "is gone; it held runs %s", list_ids(self.runs))
         self._leave()
 
     def suspend(self, seconds: float) -> None:
@@ -156,7 +162,7 @@ class VirtualServer:
         if self.is_stopping:
             return
         self.is_stopping = True
-        self._simulation.log(self.name, "is asked to stop; it holds runs %s", _list(self.runs))
+        self._simulation.log(self.name, "is asked to stop; it holds runs %s", list_ids(self.runs))
         self.duties.remove(self.duties.names - {"flush", "heartbeat"})
         self.duties.after(self.parts.settings.shutdown_timeout.total_seconds(), self._interrupt_all)
         self.duties.add("leave", self._try_to_leave, lambda: START_PAUSE, seconds=0.0)
@@ -225,9 +231,9 @@ class VirtualServer:
         if managed is not None:
             if managed.queued or managed.dead_letters:
                 text = "manager: %s entries queued, dead letters %s"
-                self._log(text, len(managed.queued), _list(managed.dead_letters))
+                self._log(text, len(managed.queued), list_ids(managed.dead_letters))
             if managed.reaped:
-                self._log("manager: runs %s lost their worker", _list(managed.reaped))
+                self._log("manager: runs %s lost their worker", list_ids(managed.reaped))
             if managed.stale_priorities:
                 self._transact("apply_priorities", self._apply_priorities)
             if managed.run_again:
@@ -249,53 +255,43 @@ class VirtualServer:
         return managed
 
     def _dispatch(self) -> float | None:
-        if self.works and self._free_slots <= 0:
-            self._awaits_slots = True
-            return None
-        if not self.duties.is_requested("dispatch"):
-            seconds = self._simulation.read(self._seconds_to_next_entry)
-            if seconds != 0:
-                return seconds
-        dispatched = self._transact("dispatch", self._run_dispatch_cycle)
-        if dispatched.metadata_ids or dispatched.claimed:
-            text = "dispatcher: runs %s admitted, %s of them started here"
-            self._log(text, _list(dispatched.metadata_ids), len(dispatched.claimed))
-        self._begin(dispatched.claimed)
-        self._has_refused, self._awaits_slots = dispatched.is_limited, dispatched.is_out_of_slots
-        if dispatched.has_waiting_entries and not self._has_leftovers:
-            for other in self._simulation.servers:
-                if other is not self:
-                    other.wake(Topic.WORK_QUEUE)
-        self._has_leftovers = dispatched.has_waiting_entries
-        return 0.0 if dispatched.run_again else dispatched.next_in_seconds
+        seconds = self._simulation.complete(self._dispatcher.turn())
+        if not seconds:
+            return seconds
+        return self._seconds_until(self._simulation.now + timedelta(seconds=seconds))
 
-    def _run_dispatch_cycle(self, connection: Connection) -> DispatchResult:
-        return run_dispatch_cycle(
-            connection,
-            self._store,
-            self.parts.settings,
-            self._routing,
-            settings_from_rows=self.parts.live.accept,
-            claim_request=self._claim_request() if self.works else None,
-            fleets=self._dispatch_fleets,
-            memory=self._memory,
-        )
+    async def dispatch_and_claim(
+        self, dispatch: Callable[[ClaimRequest], Awaitable[DispatchResult]]
+    ) -> DispatchResult:
+        """Run a dispatch cycle that also claims for the free slots; the claimed runs start at once."""
+        async with self._claims:
+            dispatched = await dispatch(self._claim_request())
+            self._begin(dispatched.claimed)
+        return dispatched
 
     def _claim(self) -> None:
         request = self._claim_request()
         if request.slots:
             jobs = self._transact("claim", claim.claim, request, now=self._simulation.now)
             if jobs:
-                self._log("worker: runs %s claimed", _list(job.metadata_id for job in jobs))
+                self._log("worker: runs %s claimed", list_ids(job.metadata_id for job in jobs))
             self._begin(jobs)
 
     def _flush(self) -> None:
-        """Write results; those that could not be written are written later."""
-        if not self.results:
+        """Write results, unless the dispatcher does it."""
+        if self._dispatcher.takes_results():
             return
+        if self._simulation.complete(self.flush()) and not self._dispatcher.on_runs_ended():
+            self.wake(Topic.PENDING)
+            self._transact("announce", announce_capacity)
+
+    async def flush(self, write: WriteResults | None = None) -> int:
+        """Write results; those that could not be written are written later. Returns their number."""
+        if not self.results:
+            return 0
         results, self.results = self.results, []
         try:
-            written = self._transact("flush", finish, results, self.parts.settings, store=self._store)
+            written = await (write or self._write_results)(results)
             ids = {result.metadata_id for result in written}
             refused = [result for result in results if result.metadata_id not in ids]
             recorded = self._simulation.read(metadata.find_already_finished, refused) if refused else ()
@@ -310,12 +306,13 @@ class VirtualServer:
                 verdict = "was written before"
             name = result.failure_exception or ""
             self._log("worker: run %s %s %s: %s", result.metadata_id, result.kind.value, name, verdict)
-        self._on_slots_free()
-        if "dispatch" in self.duties and self._has_refused:
-            self.duties.request("dispatch")
-        elif "dispatch" not in self.duties:
-            self.wake(Topic.PENDING)
-            self._transact("announce", announce_capacity)
+        return len(results)
+
+    async def _write_results(self, results: Sequence[RunResult]) -> Sequence[RunResult]:
+        store = ServerStore(self._simulation, self, "flush")
+        if is_plain(results):
+            return await finish_plain(store, results)
+        return await store.call(finish, results, self.parts.settings, store=self._store)
 
     def _heartbeat(self) -> None:
         """Send a heartbeat; stop runs that were asked to stop, and return orphans to the queue."""
@@ -364,7 +361,7 @@ class VirtualServer:
             "watchdog", repair_silent_manifests, self.parts.settings, now=self._simulation.now
         )
         if repaired:
-            self._log("watchdog: manifests %s had no next due time", _list(repaired))
+            self._log("watchdog: manifests %s had no next due time", list_ids(repaired))
         self._simulation.counts["repaired manifests"] += len(repaired)
 
     def _add_totals(self) -> float | None:
@@ -410,9 +407,10 @@ class VirtualServer:
         if run is None:
             return
         self.results.append(self._build_result(run.job, run.outcome))
-        self._on_slots_free()
-        if "flush" in self.duties:
-            self.duties.request("flush", 0.0 if self._simulation.is_coarse else FLUSH_PAUSE)
+        is_coarse = self._simulation.is_coarse
+        if is_coarse or not self._dispatcher.takes_results():
+            self.duties.request("flush", 0.0 if is_coarse else FLUSH_PAUSE)
+        self._dispatcher.on_slots_free()
 
     def _end_early(self, metadata_id: int, outcome: Outcome[Any]) -> None:
         self.runs[metadata_id].outcome = outcome
@@ -463,16 +461,6 @@ class VirtualServer:
         slots = 0 if self.is_stopping or is_late else max(0, self._free_slots)
         return ANY_WORK.claim_request(self.parts, worker_id=self.worker_id, slots=slots, cpu_slots=self.slots)
 
-    def _on_slots_free(self) -> None:
-        if self._awaits_slots and "dispatch" in self.duties:
-            self.duties.request("dispatch")
-
-    def _seconds_to_next_entry(self, connection: Connection) -> float | None:
-        if work_queue.is_any_waiting(connection) or (self.works and claim.has_pending(connection)):
-            return 0.0
-        moment = work_queue.next_delayed_at(connection)
-        return None if moment is None else self._seconds_until(moment)
-
     def _seconds_until(self, moment: datetime) -> float:
         now = self._simulation.now
         return 0.0 if moment <= now else (self._simulation.round_up(moment) - now).total_seconds()
@@ -491,8 +479,17 @@ class VirtualServer:
         self._simulation.servers.remove(self)
 
 
-def _list(ids: Iterable[Any]) -> str:
-    """The first of these ids, for the event log."""
-    known = list(ids)
-    more = f" and {len(known) - NAMED_RUNS} more" if len(known) > NAMED_RUNS else ""
-    return (", ".join(map(str, known[:NAMED_RUNS])) or "none") + more
+class _LoggedDispatcher(Dispatcher):
+    """The dispatcher of a simulated server, whose visits are in the event log."""
+
+    def __init__(self, server: VirtualServer, simulation: Simulation) -> None:
+        store, turns = ServerStore(simulation, server, "dispatch"), server.duties.turns_of("dispatch")
+        super().__init__(server.parts, store, turns, server if server.works else None)
+        self._log = partial(simulation.log, server.name)
+
+    async def visit(self, *, writes_results: bool = False) -> DispatchResult:
+        dispatched = await super().visit(writes_results=writes_results)
+        if dispatched.metadata_ids or dispatched.claimed:
+            text = "dispatcher: runs %s admitted, %s of them started here"
+            self._log(text, list_ids(dispatched.metadata_ids), len(dispatched.claimed))
+        return dispatched

@@ -69,7 +69,7 @@ class GateSnapshot(NamedTuple):
     `settings` are the rows edited by operators. `limits` has the groups with a limit; a disabled group has
     0. `active` counts the active runs under the limits by group (key None: without a group), and is None if
     there is no limit. `claimed` are the pending runs claimed for this worker. `slots_elsewhere` is the
-    number of free slots of workers that do not dispatch themselves.
+    number of free slots of workers that do not dispatch themselves; `has_workers_elsewhere`: there are some.
     """
 
     now: datetime
@@ -79,6 +79,7 @@ class GateSnapshot(NamedTuple):
     candidates: list[Candidate]
     next_delayed_at: datetime | None
     slots_elsewhere: int
+    has_workers_elsewhere: bool
     claimed: list[Claimed]
     accepted_group_ids: frozenset[int] | None = None
     """The groups whose runs this worker accepts; None accepts all."""
@@ -127,7 +128,7 @@ def read_gate(
     results = run_together(connection, *lock, *reads, *heads, fleet, *groups, *claims)[len(lock) :]
     settings, _, limit_rows = results[:3]
     head_results, rest = results[3 : 3 + len(heads)], results[3 + len(heads) :]
-    [(delayed_at, free_slots, parked, *mark)], *rest = rest
+    [(delayed_at, slots_elsewhere, pending, parked, *mark)], *rest = rest
     group_rows, claim_rows = rest[: len(groups)], rest[len(groups) :]
     if not head.accept(head_results):
         head.accept(run_together(connection, *head.statements()))
@@ -138,7 +139,8 @@ def read_gate(
         active=active_by_group(head.counts) if has_global_limit or limit_rows else None,
         candidates=head.candidates,
         next_delayed_at=in_utc(delayed_at) if delayed_at else None,
-        slots_elsewhere=max(0, free_slots),
+        slots_elsewhere=max(0, slots_elsewhere - pending),
+        has_workers_elsewhere=slots_elsewhere > 0,
         claimed=parse_claimed(claim_rows),
         accepted_group_ids=frozenset(row[0] for row in group_rows[0]) if group_rows else None,
         has_parked=bool(parked),
@@ -309,7 +311,7 @@ def _limits(dialect: str) -> Select[Any, Any, Any]:
 
 @cache
 def _select_queue_and_fleet(dialect: str) -> Select[Any]:
-    """Select the next delayed time, free slots elsewhere, whether entries are parked, and the fleet mark."""
+    """Select the next delayed time, slots elsewhere, pending runs, if entries are parked, and the mark."""
     t = tables_for(dialect)
     next_delayed = select(func.min(t.work_queue.c.scheduled_at)).where(text(DELAYED))
     slots = select(func.coalesce(func.sum(t.worker.c.concurrency), 0)).where(
@@ -318,8 +320,8 @@ def _select_queue_and_fleet(dialect: str) -> Select[Any]:
     bounded = select(t.metadata.c.id).where(text(PENDING_HERE)).limit(MAX_PENDING_COUNTED).subquery("some")
     pending = select(func.count()).select_from(bounded)
     parked = select(t.work_queue.c.id).where(text(PARKED)).exists()
-    free_slots = slots.scalar_subquery() - pending.scalar_subquery()
-    return select(next_delayed.scalar_subquery(), free_slots, parked, *fleet_mark(dialect))
+    numbers = slots.scalar_subquery(), pending.scalar_subquery()
+    return select(next_delayed.scalar_subquery(), *numbers, parked, *fleet_mark(dialect))
 
 
 def _columns(queue: Table, dialect: str) -> list[ColumnElement[Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
 
@@ -12,13 +13,13 @@ from trax.engine.routing import AcceptedWork, FleetCache, WorkerFleet
 from trax.engine.submitter import open_submitter
 from trax.errors import TraxError, did_you_mean
 from trax.remote.hand_over import HandOver
-from trax.server.loops import RowRepair, clean_metadata_now, dispatch_now, manage_now, update_totals
+from trax.server.loops import RowRepair, clean_metadata_now, manage_now, update_totals
 from trax.server.start import start
-from trax.store.gate_memory import GateMemory
+from trax.worker.dispatcher import Dispatcher
 from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 
     from trax.app.app import Trax
     from trax.engine.job_dispatcher import DispatchResult
@@ -39,7 +40,6 @@ class Harness:
         self.watch: HeartbeatStreak | None = None
         """Since when this server could send heartbeats; None: always, so silent workers count as lost."""
         self._fleets = FleetCache(self._own_fleet)
-        self._memory = GateMemory()
         self._turns = 0
         self._workers: list[Worker] = []
 
@@ -48,6 +48,7 @@ class Harness:
         parts.store.clock = lambda: self.now
         parts.run_log.is_manual = parts.heartbeat.is_manual = True
         self._store = await parts.store.open()
+        self._dispatcher = self._new_dispatcher()
         try:
             await self.seed()
         except BaseException:
@@ -99,10 +100,15 @@ class Harness:
         return await self._repeat_if_repaired(self._work)
 
     async def _work(self) -> int:
-        worker = await Worker.start(self.app.parts, self._store, slots=1)
+        async with self._worker() as worker:
+            return await worker.run_all()
+
+    @asynccontextmanager
+    async def _worker(self, *, dispatches: bool = False) -> AsyncGenerator[Worker]:
+        worker = await Worker.start(self.app.parts, self._store, slots=1, dispatches=dispatches)
         self._workers.append(worker)
         try:
-            return await worker.run_all()
+            yield worker
         finally:
             self._workers.remove(worker)
             await worker.unregister()
@@ -111,12 +117,24 @@ class Harness:
         """Run manager, dispatcher, submitters and workers in turn until nothing changes at this time."""
         while True:
             managed = await self._manage()
-            dispatched = await self._dispatch()
-            worked = await self._hand_over() + await self.work()
-            if not (
-                worked or dispatched.has_changes or (managed and (managed.has_changes or managed.run_again))
-            ):
+            worked = await self._repeat_if_repaired(self._dispatch_and_work)
+            worked += await self._hand_over() + await self.work()
+            if not (worked or (managed and (managed.has_changes or managed.run_again))):
                 return
+
+    async def _dispatch_and_work(self) -> int:
+        """Dispatch and run what fits, as a server in all roles does; returns the number of new runs."""
+        admitted = 0
+        async with self._worker(dispatches=True) as worker:
+            dispatcher = self._new_dispatcher(worker)
+
+            async def fetch() -> bool:
+                nonlocal admitted
+                dispatched = await dispatcher.visit()
+                admitted += len(dispatched.metadata_ids)
+                return bool(dispatched.claimed) or dispatched.run_again
+
+            return await worker.run_all(fetch) + admitted
 
     async def _manage(self) -> ManagerResult | None:
         for worker in self._workers:
@@ -126,9 +144,10 @@ class Harness:
         return await self._store.call(manage_now, self._store, self.app.parts, turn)
 
     async def _dispatch(self) -> DispatchResult:
-        return await self._store.call(
-            dispatch_now, self._store, self.app.parts, fleets=self._fleets, memory=self._memory
-        )
+        return await self._dispatcher.visit()
+
+    def _new_dispatcher(self, worker: Worker | None = None) -> Dispatcher:
+        return Dispatcher(self.app.parts, self._store, _ManualTurns(), worker, fleets=self._fleets)
 
     def _own_fleet(self) -> WorkerFleet:
         """The gate expects these workers all the time, though they exist only during `work`."""
@@ -168,3 +187,13 @@ class Harness:
     async def _write_run_log(self) -> None:
         """Write log lines and progress of active runs."""
         await asyncio.to_thread(self.app.parts.run_log.write)
+
+
+class _ManualTurns:
+    """The turns of a dispatcher that nothing wakes."""
+
+    is_requested = True
+    is_stopping = False
+
+    def wake(self) -> None:
+        """Do nothing: the next cycle is requested by the test."""

@@ -253,13 +253,13 @@ class Worker:
             await self._processes.close()
         await self._store.call(workers.remove, self.id)
 
-    async def run_all(self) -> int:
-        """Claim and run everything pending; returns the number of runs."""
+    async def run_all(self, fetch: Callable[[], Awaitable[object]] | None = None) -> int:
+        """Claim and run everything pending, or all that `fetch` brings; returns the number of runs."""
         done = 0
         while True:
             if self._has_missed_heartbeats():
                 await self.send_heartbeat()  # no heartbeat loop runs here
-            if not await self.claim():
+            if not await (fetch or self.claim)():
                 return done
             await self._pool.wait_until_idle()
             done += await self.flush()

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from trax.records.listing import RunFilter
 from trax.records.states import State
-from trax.server.loops import dispatch_now
 from trax.store.runs.run_lists import RUNS
+from trax.worker.dispatcher import dispatch_now
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable

@@ -142,7 +142,7 @@ def bind_visit(
     terms: QuickTerms, memory: GateMemory, request: ClaimRequest, *, now: datetime | None
 ) -> BoundVisit:
     """Bind the statements. The memory must have a bound for the queue, and one for active runs if counted."""
-    bounds = memory.take()
+    bounds = memory.take(is_quick=True)
     assert bounds.queue is not None  # noqa: S101 - else there are no terms
     limit = terms.max_active_jobs
     parameters: dict[str, Any] = {

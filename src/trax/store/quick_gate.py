@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from trax.settings import Settings
     from trax.store.gate_memory import GateMemory
     from trax.store.pipeline import BoundStatement, Rows
     from trax.store.runs.claim import ClaimRequest
@@ -69,11 +68,6 @@ class QuickTerms(NamedTuple):
     """The trains that the worker runs, under the limits and not in a process of their own."""
     fleet: str
     """The mark of the fleet, which changes when a worker or server starts or stops."""
-
-    def fit(self, settings: Settings) -> bool:
-        """Whether these settings have the same limits."""
-        limits = settings.max_active_jobs, settings.max_queued_jobs_per_cycle
-        return limits == (self.max_active_jobs, self.max_queued_jobs_per_cycle)
 
 
 class QuickVisit(NamedTuple):

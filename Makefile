@@ -7,7 +7,7 @@ READY := .venv/ready
 QUICK := -m 'not postgresql and not ray' $(addprefix tests/,unit store flow host house) \
   $(patsubst %,--ignore=tests/house/test_%.py,docs tutorial wheel)
 
-.PHONY: help demo test quick simulate soak check hooks docs audit sbom fmt bench peers locks clean
+.PHONY: help demo test quick simulate mutants soak check hooks docs audit sbom fmt bench peers locks clean
 
 help:
 	@echo "make demo    run an example app on SQLite, with its dashboard, until Ctrl-C; then print a summary"
@@ -17,6 +17,8 @@ help:
 	@echo "make simulate  check the guarantees in 10,000 simulated hours and a million admissions, each from a seed;"
 	@echo "             a failing seed prints its events (ARGS='--hours 500 --admissions 0' is a short simulation);"
 	@echo "             then 1,000 hours on PostgreSQL with faults on the way, and the gate and the model at length"
+	@echo "make mutants  take out one guard of the code after the other: a named test must fail for each"
+	@echo "             (ARGS='claim gate' runs those with one of these words, ARGS=--list prints all)"
 	@echo "make check   run the linter, formatter check, type checker, import layers and lock files check"
 	@echo "make audit   look for known vulnerabilities in pinned packages, and for risky code"
 	@echo "make sbom    write a CycloneDX bill of materials of the release to dist"
@@ -47,6 +49,9 @@ simulate: $(READY)
 	@$(BIN)/python -m tests.simulation.soak $(ARGS)
 	@$(if $(ARGS),,$(BIN)/python -m tests.simulation.soak --postgresql --profile short --hours 1000 --admissions 0)
 	@$(if $(ARGS),,TRAX_GATE_SEEDS=300 TRAX_MODEL_EXAMPLES=1000 $(BIN)/pytest -q -n 2 $(addprefix tests/flow/test_,gate_ways.py model.py))
+
+mutants: $(READY)
+	@$(BIN)/python -m tests.mutations $(ARGS)
 
 check: $(READY)
 	@$(BIN)/ruff check .

@@ -10,9 +10,10 @@ import pytest
 from trax import Trax
 from trax.engine.job_dispatcher import DispatchResult
 from trax.errors import StoreUnavailable
+from trax.events import Topic
 from trax.server.loops import DispatchLoop
 from trax.store import Store
-from trax.store.gate_memory import Candidate, GateBounds, QueueBound
+from trax.store.gate_memory import Candidate, GateBounds, GateMemory, QueueBound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +30,17 @@ NOTHING = DispatchResult(
     next_in_seconds=None,
 )
 REFUSED = replace(NOTHING, is_limited=True)
+LEFT = replace(REFUSED, has_waiting_entries=True)
+
+
+class Notified:
+    """Keeps what other processes are notified of."""
+
+    def __init__(self) -> None:
+        self.topics: list[Topic] = []
+
+    def notify_others(self, _connection: None, topic: Topic) -> None:
+        self.topics.append(topic)
 
 
 class Gate:
@@ -40,8 +52,12 @@ class Gate:
         self.result = NOTHING
         self.meanwhile: Callable[[], object] = list[int]
         self.seconds_to_next: float | None = None
+        self.announcer = Notified()
 
-    async def call(self, *_: Any) -> DispatchResult:
+    async def call(self, function: Any, *arguments: Any) -> DispatchResult | None:
+        if function == self.announcer.notify_others:
+            function(None, *arguments)
+            return None
         self.meanwhile()
         return self.result
 
@@ -60,11 +76,17 @@ class Watched(DispatchLoop):
         super().__init__(Trax("memory://").parts, store)
         self.wakes = 0
         self.loop.wake = self._count
+        self._memory = GateMemory(lambda: 0.0)
 
     def _count(self) -> None:
         self.wakes += 1
 
+    def count_servers(self, workers: int) -> None:
+        """So many workers and schedulers there were when a cycle last counted them."""
+        self._fleets.workers = workers
+
     def remember(self, bounds: GateBounds) -> None:
+        self._memory.take()
         self._memory.remember(bounds)
 
     @property
@@ -122,6 +144,32 @@ async def test_a_poll_reads_the_queue_from_its_start(gate: Gate) -> None:
     dispatching.loop.is_requested = False
     await dispatching.turn()
     assert dispatching.bounds == GateBounds()
+
+
+async def test_other_servers_hear_once_that_ready_entries_are_left(gate: Gate) -> None:
+    """One of them may have a free slot, and was not told of entries that this process has queued."""
+    dispatching = Watched(gate)
+    dispatching.count_servers(2)
+
+    async def turns(*results: DispatchResult) -> list[Topic]:
+        gate.announcer.topics.clear()
+        for gate.result in results:
+            await dispatching.turn()
+        return gate.announcer.topics
+
+    assert await turns(NOTHING, REFUSED) == []
+    assert await turns(LEFT, LEFT) == [Topic.WORK_QUEUE]
+    assert await turns(NOTHING, LEFT) == [Topic.WORK_QUEUE]
+
+
+async def test_a_server_that_is_alone_notifies_nobody_of_entries_that_are_left(gate: Gate) -> None:
+    dispatching = Watched(gate)
+    dispatching.count_servers(1)
+    gate.result = LEFT
+
+    await dispatching.turn()
+
+    assert gate.announcer.topics == []
 
 
 async def test_slots_that_bind_are_refilled_without_a_poll(url: str) -> None:

@@ -57,7 +57,9 @@ class Office:
 @pytest.fixture
 async def office(url: str) -> AsyncGenerator[Office]:
     async with Harness(Trax(url, max_active_jobs=1)) as h:
-        yield Office(h)
+        office = Office(h)
+        yield office
+        office.go_on.set()  # for the run of a test that failed
 
 
 async def test_a_run_here_and_now_belongs_to_a_row_that_is_no_worker(office: Office) -> None:

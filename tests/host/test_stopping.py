@@ -16,11 +16,15 @@ from trax.clock import format_duration
 from trax.engine.finish import finish
 from trax.errors import StoreUnavailable
 from trax.records import QueueStatus, State
+from trax.server.loops import dispatch_now
 from trax.testing import Harness
 from trax.worker.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
+
+    from trax.engine.job_dispatcher import DispatchResult
+    from trax.store.runs.claim import ClaimRequest
 
 pytestmark = IN_MEMORY_TOO
 
@@ -228,6 +232,23 @@ async def test_a_second_less_patient_drain_cuts_the_first_one_short(clocked: Clo
     assert (record.state, record.failure_exception) == (State.CANCELLED, "Interrupted")
     assert (entry.status, entry.metadata_id) == (QueueStatus.QUEUED, None)
     assert await clocked.worker.claim() == 0
+
+
+async def test_a_worker_that_stops_gets_nothing_from_the_gate(clocked: Clocked) -> None:
+    @clocked.app.train
+    async def quick(_number: int) -> None: ...
+
+    store = await clocked.app.parts.store.open()
+    await clocked.app.queue(quick, 1)
+    await clocked.worker.drain(0)
+
+    async def dispatch(request: ClaimRequest) -> DispatchResult:
+        return await store.call(dispatch_now, store, clocked.app.parts, request)
+
+    dispatched = await clocked.worker.dispatch_and_claim(dispatch)
+
+    assert dispatched.claimed == []
+    assert [run.state for run in await clocked.app.executions.list()] == [State.PENDING]
 
 
 async def test_a_thread_that_does_not_listen_is_put_back_uncounted_and_cannot_write_any_more(

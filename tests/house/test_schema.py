@@ -31,6 +31,11 @@ CATALOGUE = {
         FROM pg_constraint WHERE connamespace = 'trax'::regnamespace
     """,
     "indexes": "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'trax'",
+    "functions": "SELECT pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'trax'::regnamespace",
+    "triggers": """
+        SELECT pg_get_triggerdef(t.oid) FROM pg_trigger t JOIN pg_class c ON c.oid = tgrelid
+        WHERE c.relnamespace = 'trax'::regnamespace AND NOT tgisinternal
+    """,
     "storage": "SELECT relname, reloptions FROM pg_class WHERE relnamespace = 'trax'::regnamespace",
 }
 

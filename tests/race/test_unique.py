@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from threading import Barrier
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import create_engine, text
@@ -13,6 +13,7 @@ from tests.support.verified import assert_clean
 from tests.support.waiting import until
 
 from trax import Trax
+from trax.store.queue import requeue, work_queue
 from trax.store.url import parse_url
 from trax.testing import Harness
 
@@ -97,6 +98,31 @@ async def test_of_many_who_find_a_job_that_is_over_one_takes_its_key(
 
         assert taken != held
         await apps[0].work_queue.cancel([taken])
+
+
+def test_a_key_that_another_caller_has_released_meanwhile_is_still_known(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rerun of the ended job asks for it."""
+    with closing(app_on(postgres_url)) as app, closing(app_on(postgres_url)) as other:
+        ended = app.sync.queue("greet", "Ada", unique="ada")
+        store = app.parts.store.open_blocking()
+        store.run(requeue.withdraw, [ended.id])
+        release, found = work_queue.release_key, list[int]()
+
+        def release_after_the_other(*arguments: Any) -> None:
+            monkeypatch.setattr(work_queue, "release_key", release)
+            found.append(other.sync.queue("greet", "Ada", unique="ada").id)
+            release(*arguments)
+
+        monkeypatch.setattr(work_queue, "release_key", release_after_the_other)
+        entry = app.sync.queue("greet", "Ada", unique="ada")
+
+        query = text("SELECT unique_key, former_key FROM trax.work_queue ORDER BY id")
+        keys = store.read(lambda connection: [tuple(row) for row in connection.execute(query)])
+
+    assert [entry.id] == found
+    assert keys == [(None, "ada"), ("ada", None)]
 
 
 @pytest.mark.parametrize("commits", [True, False])

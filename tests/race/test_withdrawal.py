@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from tests.support.waiting import until
 from trax import Trax, every
 from trax.engine.cancel import cancel_runs, withdraw
 from trax.records import State
+from trax.store.queue import requeue
 from trax.store.runs import claim, metadata
 from trax.testing import Harness
 from trax.worker.dispatcher import dispatch_now
@@ -63,11 +64,11 @@ class Railway(Harness):
             one = threads.submit(self.store.run, held)
             assert done.wait(TIMEOUT_SECONDS)
             two = threads.submit(self.store.run, second)
-            until(lambda: two.done() or self._someone_waits())
+            until(lambda: two.done() or self.is_somebody_waiting())
             go.set()
             return one.result(TIMEOUT_SECONDS), two.result(TIMEOUT_SECONDS)
 
-    def _someone_waits(self) -> bool:
+    def is_somebody_waiting(self) -> bool:
         return self.store.read(lambda connection: connection.execute(WAITING).scalar_one()) > 0
 
 
@@ -101,6 +102,28 @@ async def test_an_entry_that_passed_the_gate_first_is_not_withdrawn(railway: Rai
 
     assert (dispatched.entry_ids, withdrawn) == ([entry.id], [])
     assert len(await railway.app.executions.list()) == 1
+
+
+async def test_the_gate_waits_for_a_withdrawal_that_has_locked_the_manifest(
+    railway: Railway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would lock the entry, wait for the manifest to insert the run, and so hold up the withdrawal."""
+    (entry,) = railway.store.read(listing.entries)
+    withdraw_entries = requeue.withdraw
+
+    with ThreadPoolExecutor(1) as threads:
+        visits: list[Future[Any]] = []
+
+        def withdraw_beside_the_gate(*arguments: Any) -> Any:
+            visits.append(visit := threads.submit(railway.store.run, railway.gate))
+            until(lambda: visit.done() or railway.is_somebody_waiting())
+            return withdraw_entries(*arguments)
+
+        monkeypatch.setattr(requeue, "withdraw", withdraw_beside_the_gate)
+        withdrawn = railway.store.run(railway.withdraw(entry.id))
+        (visit,) = visits
+
+        assert (withdrawn, visit.result(TIMEOUT_SECONDS).entry_ids) == ([entry.id], [])
 
 
 async def test_a_run_that_a_worker_takes_meanwhile_is_asked_to_stop(railway: Railway) -> None:

@@ -11,6 +11,7 @@ from tests.support.results import run_result
 from trax.records import State, WorkerRecord
 from trax.records.states import CancelReason
 from trax.store import Store, workers
+from trax.store.queue import parking
 from trax.store.runs import claim, metadata, rescue
 from trax.store.runs.claim import ClaimRequest
 from trax.store.schema import tables
@@ -149,3 +150,47 @@ def test_a_worker_sees_what_it_holds_and_which_of_that_to_stop(store: Store, now
 
     held = {run.metadata_id: run.cancel_reason for run in store.read(claim.load_held_runs, 1)}
     assert held == {mine[0]: CancelReason.REQUESTED, mine[1]: None}
+
+
+def test_a_run_that_a_worker_has_claimed_meanwhile_is_not_returned_to_the_queue(
+    store: Store, now: datetime
+) -> None:
+    """Whoever found them without a worker read them in the same transaction, but did not lock them."""
+    runs = store.run(pending, 2, now)
+    (claimed,) = take(store, 1, now, worker_id=7)
+
+    cancelled = store.run(parking.cancel_unclaimed, runs, reason="no worker", now=now)
+
+    assert cancelled == runs[1:]
+    run = store.read(metadata.get, claimed)
+    assert run
+    assert (run.state, run.worker, run.failure_exception) == (State.IN_PROGRESS, 7, None)
+
+
+def test_a_run_is_claimed_by_its_id_once(store: Store, now: datetime) -> None:
+    runs = store.run(pending, 3, now, submitter="http")
+    store.run(claim.claim_by_id, runs[:1], worker_id=1, host="box", now=now)
+    store.run(metadata.finish, [run_result(runs[0], worker_id=1)], now=now)
+    store.run(claim.claim_by_id, runs[1:2], worker_id=1, host="box", now=now)
+
+    claimed = store.run(claim.claim_by_id, runs, worker_id=2, host="other", now=now)
+
+    assert [run.metadata_id for run in claimed] == runs[2:]
+    stored = [store.read(metadata.get, run_id) for run_id in runs]
+    assert [(run.state, run.worker) for run in stored if run] == [
+        (State.COMPLETED, 1),
+        (State.IN_PROGRESS, 1),
+        (State.IN_PROGRESS, 2),
+    ]
+
+
+def test_only_runs_in_progress_are_asked_to_stop(store: Store, now: datetime) -> None:
+    runs = store.run(pending, 3, now)
+    ended, running = take(store, 2, now, worker_id=1)
+    store.run(metadata.finish, [run_result(ended, worker_id=1)], now=now)
+
+    assert store.run(rescue.request_cancel, runs) == [running]
+    assert store.run(rescue.request_cancel, runs) == [], "it was asked before"
+
+    stored = [store.read(metadata.get, run_id) for run_id in runs]
+    assert [run.cancel_requested for run in stored if run] == [run_id == running for run_id in runs]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -10,15 +11,20 @@ import pytest
 from tests.support.databases import IN_MEMORY_TOO
 from tests.support.gate_driver import GateDriver
 
+from trax.engine.job_dispatcher import run_dispatch_cycle
 from trax.engine.routing import Routing
 from trax.records import QueueStatus, State
+from trax.settings import Settings
 from trax.store.gate import load_first, load_group_heads
+from trax.store.gate_memory import GateMemory
 from trax.store.queue import work_queue
+from trax.store.runs.claim import ClaimRequest
+from trax.store.schema import tables
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from trax.store import Store
+    from trax.store import Connection, Store
 
 pytestmark = IN_MEMORY_TOO
 
@@ -64,6 +70,37 @@ def test_whoever_is_more_urgent_overtakes_what_was_left_in_the_queue(gate: GateD
     (urgent,) = gate.queue(1, priority=9)
 
     assert gate.visit(slots=1).entry_ids == [urgent]
+
+
+def test_a_higher_priority_goes_before_age_and_age_before_the_id(gate: GateDriver) -> None:
+    (middle,) = gate.queue(1)
+    gate.now -= timedelta(minutes=1)
+    (oldest,) = gate.queue(1)
+    gate.now += timedelta(minutes=2)
+    (urgent,) = gate.queue(1, priority=5)
+
+    assert [gate.visit(1).entry_ids for _ in range(3)] == [[urgent], [oldest], [middle]]
+
+
+def test_a_dispatcher_with_a_memory_finds_an_entry_that_plain_sql_has_put_back(gate: GateDriver) -> None:
+    """On SQLite it keeps none: each visit reads from the start."""
+    memory = GateMemory(lambda: 0.0)
+    entries = gate.queue(6)
+
+    def visit() -> list[int]:
+        taker = ClaimRequest(7, "box", 2, frozenset({"work"}))
+        options: dict[str, Any] = {"claim_request": taker, "memory": memory}
+        return gate.store.run(run_dispatch_cycle, gate.store, Settings(), Routing(), **options).entry_ids
+
+    def put_back(connection: Connection) -> None:
+        table = tables(connection).work_queue.fullname
+        change = "status = 'queued', dispatched_at = NULL, metadata_id = NULL"
+        connection.exec_driver_sql(f"UPDATE {table} SET {change} WHERE id = {entries[0]}")  # noqa: S608
+
+    assert [visit(), visit()] == [entries[:2], entries[2:4]]
+    gate.store.run(put_back)
+
+    assert visit() == [entries[0], entries[4]]
 
 
 def test_a_worker_without_a_slot_lets_nobody_in(gate: GateDriver) -> None:

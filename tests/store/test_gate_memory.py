@@ -14,7 +14,7 @@ from tests.support.gate_driver import GateDriver
 from tests.support.results import run_result
 
 from trax.engine.job_dispatcher import DispatchResult, run_dispatch_cycle
-from trax.engine.routing import Routing
+from trax.engine.routing import FleetCache, Routing
 from trax.records import Origin
 from trax.records.metadata import NewRun
 from trax.records.work_queue_entry import NewEntry, new_external_id
@@ -43,6 +43,10 @@ PROMOTE = text(
     "WHERE status = 'queued' AND NOT ready AND parked IS NULL AND scheduled_at <= now()"
 )
 
+PUT_BACK = (
+    "UPDATE trax.work_queue SET status = 'queued', dispatched_at = NULL, metadata_id = NULL WHERE id = :id"
+)
+
 
 class Dispatcher(GateDriver):
     """A dispatcher with a memory, which a worker with some slots visits."""
@@ -51,7 +55,9 @@ class Dispatcher(GateDriver):
         store = Store(url)
         store.open()
         super().__init__(store, store.read(store.now))
-        self.memory = memory or GateMemory()
+        self.seconds = 0.0
+        """The clock by which the bounds of the memory expire; it stands still."""
+        self.memory = memory or GateMemory(lambda: self.seconds)
         self.url = url
         self.callers = create_engine(parse_url(url))
 
@@ -111,6 +117,13 @@ def driver(postgres_url: str) -> Generator[Dispatcher]:
     made.close()
 
 
+def write_as_a_replica(driver: Dispatcher, statement: str, **parameters: Any) -> None:
+    """Write rows as replication does: without triggers."""
+    with driver.transaction() as other:
+        other.execute(text("SET LOCAL session_replication_role = replica"))
+        other.execute(text(statement), parameters)
+
+
 def remembered(driver: Dispatcher) -> list[int]:
     """A queue of ten entries whose first three have been dispatched, and what is left of it."""
     entries = driver.enqueue(10)
@@ -136,6 +149,16 @@ def test_an_entry_before_all_others_is_found(driver: Dispatcher, options: dict[s
     remembered(driver)
 
     (first,) = driver.enqueue(**options)
+
+    assert driver.admit(1) == [first]
+
+
+def test_an_entry_of_the_first_transaction_after_a_visit_is_found(driver: Dispatcher) -> None:
+    """A visit that writes nothing has no transaction id: the next one gets the first that it did not see."""
+    remembered(driver)
+    assert driver.admit(1, limit=3) == []
+
+    (first,) = driver.enqueue(ago=LONG_AGO)
 
     assert driver.admit(1) == [first]
 
@@ -188,6 +211,34 @@ def test_an_entry_that_is_unparked_is_found(driver: Dispatcher) -> None:
     assert driver.admit(2) == [first, entries[3]]
 
 
+def test_an_entry_that_a_visit_has_unparked_itself_is_found(driver: Dispatcher) -> None:
+    """The visit has read the queue before; and its own transaction may be older than its snapshot."""
+    (first,) = driver.enqueue(ago=LONG_AGO)
+    driver.store.run(parking.park, {first: "work"}, now=driver.now)
+    driver.someone_elsewhere(4, dispatches=True, trains='["work"]')
+    entries = driver.enqueue(10)
+    taker = ClaimRequest(WORKER, "box", 2, frozenset({"work"}))
+    fleets = FleetCache()
+
+    def visit(connection: Connection) -> DispatchResult:
+        connection.execute(text("SELECT pg_current_xact_id()"))
+        driver.enqueue()  # in a transaction that begins later and ends sooner
+        return run_dispatch_cycle(
+            connection,
+            driver.store,
+            Settings(max_active_jobs=100),
+            Routing(),
+            claim_request=taker,
+            fleets=fleets,
+            memory=driver.memory,
+        )
+
+    seen = driver.store.run(visit)
+
+    assert (seen.entry_ids, seen.run_again) == (entries[:2], True)
+    assert driver.admit(2) == [first, entries[2]]
+
+
 def test_an_entry_whose_group_gets_another_priority_is_found_once(driver: Dispatcher) -> None:
     driver.group("some")
     group = driver.store.read(groups.get, "some")
@@ -232,7 +283,7 @@ def test_a_refused_entry_that_moves_back_is_found_once(driver: Dispatcher) -> No
 def test_more_new_entries_than_a_visit_reads_at_once_are_found(driver: Dispatcher) -> None:
     entries = remembered(driver)
 
-    driver.enqueue(gate_memory.MAX_NEW_ENTRIES)
+    driver.enqueue(gate_memory.MAX_NEW_ENTRIES + 1)
     (first,) = driver.enqueue(ago=LONG_AGO)
 
     assert driver.admit(2) == [first, entries[3]]
@@ -282,14 +333,13 @@ def test_a_visit_that_fails_leaves_no_bound(driver: Dispatcher) -> None:
     assert driver.admit(2) == entries[3:5]
 
 
-def test_a_new_session_reads_from_the_start(driver: Dispatcher) -> None:
+@pytest.mark.parametrize("is_quick", [True, False], ids=["quick", "careful"])
+def test_a_new_session_reads_from_the_start(driver: Dispatcher, *, is_quick: bool) -> None:
     """Whatever was lost with the old one: here the rows are put back behind the back of every session."""
     entries = remembered(driver)
-    back = text(
-        "UPDATE trax.work_queue SET status = 'queued', dispatched_at = NULL, metadata_id = NULL "
-        "WHERE id = :id"
-    )
-    driver.store.run(lambda connection: connection.execute(back, {"id": entries[0]}))
+    if not is_quick:
+        driver.memory.forbid_quick()
+    write_as_a_replica(driver, PUT_BACK, id=entries[0])
     assert driver.admit(1) == entries[3:4], "no bound is valid for what does not name its transaction"
 
     again = Dispatcher(driver.url, driver.memory)
@@ -310,6 +360,20 @@ def test_runs_that_began_outside_of_the_gate_are_counted_however_late_they_commi
 
     assert driver.admit(9, limit=4) == entries[4:5]
     assert driver.admit(9, limit=4) == []
+
+
+@pytest.mark.parametrize("is_quick", [True, False], ids=["quick", "careful"])
+def test_runs_that_were_active_before_the_first_visit_are_counted_at_the_next(
+    driver: Dispatcher, *, is_quick: bool
+) -> None:
+    entries = driver.enqueue(10)
+    assert driver.admit(3, limit=5) == entries[:3]
+    driver.memory = GateMemory()
+
+    assert driver.admit(1, limit=5) == entries[3:4]
+    if not is_quick:
+        driver.memory.forbid_quick()
+    assert driver.admit(9, limit=5) == entries[4:5]
 
 
 def test_old_runs_are_counted_however_many_have_ended_since(driver: Dispatcher) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from random import Random
 from threading import Thread
@@ -21,12 +22,13 @@ from trax.store import groups, quick_gate
 from trax.store.dialect import take_gate_lock
 from trax.store.gate_memory import MAX_OPENINGS, GateMemory
 from trax.store.pipeline import run_together
-from trax.store.queue import work_queue
+from trax.store.queue import requeue, work_queue
 from trax.store.runs import metadata
 from trax.store.runs.claim import ClaimRequest
+from trax.store.schema import tables
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from trax.store import Connection
     from trax.store.quick_gate import QuickVisit
@@ -55,10 +57,10 @@ def quick_visits(monkeypatch: pytest.MonkeyPatch) -> list[QuickVisit]:
     return made
 
 
-def after_a_visit(driver: Dispatcher, count: int = 10) -> list[int]:
+def after_a_visit(driver: Dispatcher, count: int = 10, *, limit: int = LIMIT) -> list[int]:
     """Entries that are left when the first visits have been made, so that the next one may be quick."""
     entries = driver.enqueue(count + 1)
-    assert driver.admit(1, limit=LIMIT) == entries[:1]
+    assert driver.admit(1, limit=limit) == entries[:1]
     return entries[1:]
 
 
@@ -101,15 +103,16 @@ def test_it_admits_in_order_as_many_as_there_are_slots(
     driver: Dispatcher, quick_visits: list[QuickVisit]
 ) -> None:
     entries = after_a_visit(driver)
-    (urgent,) = driver.enqueue(1, priority=9)
+    (urgent,) = driver.enqueue(1, priority=5)
+    (most_urgent,) = driver.enqueue(1, priority=9)
 
     visit = driver.store.run(driver.visit_in, 4, LIMIT)
 
     assert quick_visits[-1].is_plain
-    assert visit.entry_ids == [urgent, *entries[:3]]
+    assert visit.entry_ids == [most_urgent, urgent, *entries[:2]]
     assert [run.metadata_id for run in visit.claimed] == visit.metadata_ids == sorted(visit.metadata_ids)
     assert (visit.is_out_of_slots, visit.has_waiting_entries, visit.run_again) == (True, True, True)
-    assert driver.admit(20, limit=LIMIT) == entries[3:]
+    assert driver.admit(20, limit=LIMIT) == entries[2:]
     assert driver.admit(20, limit=LIMIT) == []
 
 
@@ -152,6 +155,23 @@ def test_where_nothing_is_limited_visits_are_quick_and_a_new_limit_still_holds(
     assert driver.admit(9, limit=None) == []
 
 
+def test_a_new_limit_of_a_group_holds_although_its_runs_were_not_counted_before(
+    driver: Dispatcher, quick_visits: list[QuickVisit]
+) -> None:
+    driver.group("etl")
+    group = driver.store.read(groups.get, "etl")
+    assert group
+    driver.enqueue(20, group_id=group.id)
+    assert len(driver.admit(4, limit=None)) == 4
+
+    driver.group("etl", max_active_jobs=5)
+
+    visit = driver.store.run(driver.visit_in, 2, None)
+    assert [(each.is_plain, each.has_same_terms) for each in quick_visits] == [(False, False)]
+    assert (visit.entry_ids, visit.run_again) == ([], True)
+    assert len(driver.admit(2, limit=None)) == 1
+
+
 @pytest.mark.parametrize("change", ["max_active_jobs", "enabled"])
 def test_a_full_group_leaves_the_decision_to_the_next_visit(
     driver: Dispatcher, quick_visits: list[QuickVisit], change: str
@@ -171,15 +191,17 @@ def test_a_full_group_leaves_the_decision_to_the_next_visit(
     assert driver.store.run(driver.visit_in, 9, LIMIT).entry_ids == [*admitted, *others]
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "INSERT INTO trax.setting VALUES ('max_active_jobs', '1', now())",
-        "UPDATE trax.work_queue SET train = 'unknown' WHERE id = (SELECT max(id) FROM trax.work_queue)",
-        "UPDATE trax.work_queue SET ready = false, scheduled_at = now() - interval '1 s' WHERE id = 3",
-        "UPDATE trax.metadata SET state = 'pending', submitter = 'local', started_at = NULL",
-    ],
-)
+NEEDS_DECISION = {
+    "a setting": "INSERT INTO trax.setting VALUES ('max_active_jobs', '1', now())",
+    "a train of others": "UPDATE trax.work_queue SET train = 'unknown' WHERE id = 5",
+    "a due entry": "UPDATE trax.work_queue SET ready = false, scheduled_at = created_at WHERE id = 3",
+    "a parked entry": "UPDATE trax.work_queue SET ready = false, parked = '', parked_at = now() WHERE id = 3",
+    "a dead letter": "UPDATE trax.work_queue SET dead_letter_id = 7 WHERE id = 3",
+    "a pending run": "UPDATE trax.metadata SET state = 'pending', worker_id = NULL, started_at = NULL",
+}
+
+
+@pytest.mark.parametrize("statement", NEEDS_DECISION.values(), ids=NEEDS_DECISION)
 def test_what_needs_a_decision_is_left_to_the_next_visit(
     driver: Dispatcher, quick_visits: list[QuickVisit], statement: str
 ) -> None:
@@ -276,6 +298,99 @@ def test_quick_visits_keep_the_order_and_the_limit(
 
     assert sum(visit.is_plain for visit in quick_visits) > 20
     assert len(set(done)) == len(done)
+
+
+def test_no_visit_is_quick_under_another_limit_than_that_of_its_terms(
+    driver: Dispatcher, quick_visits: list[QuickVisit]
+) -> None:
+    entries = after_a_visit(driver, limit=LIMIT)
+
+    visit = driver.store.run(driver.visit_in, 9, 3)
+
+    assert (visit.entry_ids, quick_visits) == (entries[:2], [])
+
+
+class Special:
+    """Visits of a worker that has trains of other kinds as well."""
+
+    def __init__(self, driver: Dispatcher, settings: Settings | None = None, **request: Any) -> None:
+        self._driver = driver
+        self._settings = settings or Settings(max_active_jobs=LIMIT)
+        self._request = ClaimRequest(WORKER, "box", 5, frozenset({"work", "special"}), **request)
+        self._routing = Routing(exempt=frozenset() if request else frozenset({"special"}))
+
+    def visit(self) -> DispatchResult:
+        return self._driver.store.run(
+            run_dispatch_cycle,
+            self._driver.store,
+            self._settings,
+            self._routing,
+            claim_request=self._request,
+            memory=self._driver.memory,
+        )
+
+    def visit_until_quick(self) -> None:
+        self._driver.enqueue(1)
+        self.visit()
+        assert self._driver.memory.quick_terms
+
+
+def test_a_train_without_limits_is_left_to_the_next_visit(
+    driver: Dispatcher, quick_visits: list[QuickVisit]
+) -> None:
+    worker = Special(driver)
+    worker.visit_until_quick()
+    (exempt,) = driver.enqueue(1, train="special")
+
+    assert (worker.visit().run_again, [each.is_plain for each in quick_visits]) == (True, [False])
+    assert worker.visit().entry_ids == [exempt]
+    query = text("SELECT exempt FROM trax.metadata ORDER BY id")
+    assert driver.store.read(lambda each: list(each.execute(query).scalars())) == [False, True]
+
+
+def test_a_train_with_processes_of_its_own_is_left_to_the_next_visit(
+    driver: Dispatcher, quick_visits: list[QuickVisit]
+) -> None:
+    worker = Special(driver, cpu_trains=frozenset({"special"}), cpu_slots=1)
+    worker.visit_until_quick()
+    driver.enqueue(3, train="special")
+
+    assert (worker.visit().run_again, [each.is_plain for each in quick_visits]) == (True, [False])
+    assert len(worker.visit().claimed) == 1
+
+
+def test_more_entries_of_a_group_than_a_cycle_may_admit_are_left_to_the_next_visit(
+    driver: Dispatcher, quick_visits: list[QuickVisit]
+) -> None:
+    driver.group("etl")
+    group = driver.store.read(groups.get, "etl")
+    assert group
+    worker = Special(driver, Settings(max_active_jobs=LIMIT, max_queued_jobs_per_cycle=2))
+    worker.visit_until_quick()
+    entries = driver.enqueue(4, group_id=group.id)
+    others = driver.enqueue(1)
+
+    assert (worker.visit().run_again, [each.is_plain for each in quick_visits]) == (True, [False])
+    assert worker.visit().entry_ids == [*entries[:2], *others]
+
+
+def test_a_worker_that_accepts_some_groups_makes_no_quick_visit(driver: Dispatcher) -> None:
+    driver.group("mine")
+    worker = Special(driver, groups=frozenset({"mine"}))
+    driver.enqueue(3)
+
+    worker.visit()
+
+    assert driver.memory.quick_terms is None
+
+
+def test_a_dispatcher_that_is_switched_off_makes_no_quick_visit(driver: Dispatcher) -> None:
+    worker = Special(driver, Settings(max_active_jobs=LIMIT, job_dispatcher_enabled=False))
+    driver.enqueue(3)
+
+    assert worker.visit().entry_ids == []
+    assert worker.visit().entry_ids == []
+    assert driver.memory.quick_terms is None
 
 
 def open_gate(driver: Dispatcher, *, limit: int | None = LIMIT) -> None:
@@ -418,6 +533,58 @@ def test_the_opening_finds_a_run_that_another_server_is_admitting(driver: Dispat
     opening.join()
 
     assert driver.store.run(driver.visit_in, 4, 3).entry_ids == entries[:1]
+
+
+def visit_beside(
+    driver: Dispatcher, work: Callable[[Connection], object], *, slots: int, limit: int
+) -> DispatchResult:
+    """The result of a visit that begins after this work of another transaction, and before its commit."""
+    with ThreadPoolExecutor(1) as threads:
+        with driver.transaction() as other:
+            work(other)
+            visit = threads.submit(driver.store.run, driver.visit_in, slots, limit)
+            until(lambda: visit.done() or driver.store.read(waiting) == 1)
+        return visit.result(60)
+
+
+def admit_elsewhere(connection: Connection) -> None:
+    """What another server does at the gate."""
+    take_gate_lock(connection)
+    row = {"external_id": "x", "train": "work", "state": "in_progress", "submitter": "local", "worker_id": 8}
+    now = text("clock_timestamp()")
+    connection.execute(tables(connection).metadata.insert().values(**row, created_at=now, started_at=now))
+
+
+@pytest.mark.parametrize("is_quick", [True, False], ids=["quick", "careful"])
+def test_a_visit_waits_for_the_gate_and_counts_what_another_server_has_admitted(
+    driver: Dispatcher, quick_visits: list[QuickVisit], *, is_quick: bool
+) -> None:
+    entries = after_a_visit(driver, limit=3)
+    if not is_quick:
+        driver.memory.forbid_quick()
+
+    visit = visit_beside(driver, admit_elsewhere, slots=9, limit=3)
+
+    assert visit.entry_ids == entries[:1], "of three, one was active before, and one was admitted meanwhile"
+    assert [each.is_plain for each in quick_visits] == [True] * is_quick
+
+
+@pytest.mark.parametrize("is_quick", [True, False], ids=["quick", "careful"])
+def test_a_visit_does_not_dispatch_an_entry_that_is_withdrawn_meanwhile(
+    driver: Dispatcher, quick_visits: list[QuickVisit], *, is_quick: bool
+) -> None:
+    entries = after_a_visit(driver)
+    if not is_quick:
+        driver.memory.forbid_quick()
+
+    visit = visit_beside(driver, lambda other: requeue.withdraw(other, entries[:1]), slots=2, limit=LIMIT)
+
+    assert [run.train for run in visit.claimed] == ["work"]
+    withdrawn = driver.store.read(work_queue.get, entries[0])
+    assert withdrawn
+    assert (withdrawn.status, withdrawn.metadata_id) == ("cancelled", None)
+    assert len(driver.active()) == 2
+    assert [each.is_plain for each in quick_visits] == [True] * is_quick
 
 
 def waiting(connection: Connection) -> int:

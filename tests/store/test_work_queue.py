@@ -116,6 +116,19 @@ def test_a_second_queued_entry_of_one_unique_key_is_refused(store: Store, now: d
     assert len(store.read(ready_ids)) == 1
 
 
+@pytest.mark.parametrize("second", [Origin.SCHEDULE, Origin.RETRY])
+def test_a_second_scheduled_entry_of_a_manifest_is_refused_and_one_of_a_trigger_is_not(
+    store: Store, now: datetime, second: Origin
+) -> None:
+    store.run(work_queue.add, [entry(manifest_id=7, origin=Origin.SCHEDULE)], now=now)
+    store.run(work_queue.add, [entry(manifest_id=7, origin=Origin.TRIGGER)], now=now)
+
+    with pytest.raises(StoreError):
+        store.run(work_queue.add, [entry(manifest_id=7, origin=second)], now=now)
+
+    assert len(store.read(ready_ids)) == 2
+
+
 @pytest.mark.parametrize("wrong", [{"priority": 32}, {"priority": -1}, {"attempt": 0}])
 def test_the_tables_guard_themselves(store: Store, now: datetime, wrong: dict[str, int]) -> None:
     with pytest.raises(StoreError):

@@ -49,8 +49,8 @@ class GateDriver:
         """Runs that were let in earlier, and that nobody has taken."""
         return self.store.run(pending, count, self.now, **{"train": "work", **columns})
 
-    def someone_elsewhere(self, slots: int, *, dispatches: bool = False) -> int:
-        row = {**WORKER, "concurrency": slots, "dispatches": dispatches}
+    def someone_elsewhere(self, slots: int, *, dispatches: bool = False, **columns: str) -> int:
+        row = {**WORKER, "concurrency": slots, "dispatches": dispatches, **columns}
         return self.store.run(workers.register, row, now=self.now)
 
     def edit(self, name: str, value: str) -> None:

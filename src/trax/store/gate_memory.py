@@ -11,11 +11,11 @@ servers do:
 The queue. S is a snapshot, taken under the gate lock before the queue was read; P is a position in its order;
 `kept` are the entries up to P that the visit has read and not dispatched. Then a ready entry up to P is in
 `kept`, or was written by a transaction that S does not see: the others were dispatched by the visit, which is
-committed. Every INSERT and UPDATE stores its transaction in the row (`written_in`). So it does not matter how
-an entry becomes ready or moves up (its delay ends, its run puts it back, it is unparked, its group gets
-another priority), nor how long that transaction took to commit. The transactions that S does not see are
-those from its xmax on, and those it lists as in progress. A visit that makes entries ready after it has read
-the queue must forget the bound.
+committed. Every INSERT and UPDATE stores its transaction in the row (`written_in`), also one by hand: the
+column has a default, and a trigger. So it does not matter how an entry becomes ready or moves up (its delay
+ends, its run puts it back, it is unparked, its group gets another priority), nor how long that transaction
+took to commit. The transactions that S does not see are those from its xmax on, and those it lists as in
+progress. A visit that makes entries ready after it has read the queue must forget the bound.
 
 Active runs. Runs are admitted under the gate lock, with rising ids, and are committed when the lock is free.
 A run that has ended never becomes active again. So if all active runs below an id are remembered, no other
@@ -25,6 +25,10 @@ always counted in full.
 Ids and transaction ids may be given out again after a crash, or by a standby that takes over. No session
 survives that. Each session gets a token, and a visit in a session whose token has not been seen at an earlier
 visit reads from the start.
+
+Rows can still be written with the transaction of another time: a dump restored beside running servers names
+them, and replication runs no triggers. So a bound lives for a second, or ten times as long as the last visit
+took that read from the start, if that is longer: many dead rows make it slow.
 """
 
 # ruff: noqa: S608 - the parts of the statements are constants of the code
@@ -34,6 +38,7 @@ from __future__ import annotations
 from collections import deque
 from datetime import UTC, datetime
 from functools import cache
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import Boolean, bindparam, func, literal_column, or_, select, text, union_all
@@ -45,7 +50,7 @@ from trax.store.schema.work_queue import MAY_WAIT, READY
 from trax.store.types import POSTGRESQL, SQLITE
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from sqlalchemy import ColumnElement, Executable, FromClause, Select, Table
 
@@ -60,6 +65,10 @@ SLOW_VISITS: Final = 16
 """The number of full visits after a quick visit that could not admit."""
 MAX_OPENINGS: Final = 3
 """The number of openings in a row that no quick visit followed: behind some poolers every session is new."""
+BOUND_SECONDS: Final = 1.0
+"""How long a bound may be used before a visit reads from the start again."""
+WHOLE_READ_SHARE: Final = 0.1
+"""The largest share of the time that visits which read from the start may take: else a bound lives longer."""
 MAX_SESSIONS: Final = 64
 MAX_OLD_RUNS: Final = 100
 """How many of the oldest active runs are remembered by id."""
@@ -124,10 +133,17 @@ class GateMarks(NamedTuple):
 
 
 class GateMemory:
-    """What one dispatcher remembers of its last visit; empty if that visit failed."""
+    """What one dispatcher remembers of its last visit; empty if that visit failed.
 
-    def __init__(self) -> None:
+    The clock must be monotonic; it is read to let bounds expire, and decides nothing else.
+    """
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
         self._bounds = GateBounds()
+        self._whole_read_at: float | None = None
+        """When a visit that reads from the start began; None after it has ended."""
+        self._expires_at = 0.0
         self.sessions: deque[str] = deque(maxlen=MAX_SESSIONS)
         """The tokens of sessions that existed at earlier visits; one that is forgotten counts as new."""
         self._quick_terms: QuickTerms | None = None
@@ -173,9 +189,18 @@ class GateMemory:
         """A quick visit admitted nothing: the next ones would probably fail too."""
         self._quick_terms, self._slow_visits_left = None, SLOW_VISITS
 
-    def take(self) -> GateBounds:
-        """Return the bounds and forget them: a visit sets them again when it has been committed."""
+    def take(self, *, is_quick: bool = False) -> GateBounds:
+        """Return the bounds and forget them: a visit sets them again when it has been committed.
+
+        Expired ones are left out. A quick visit cannot do without: it gets a bound before every entry, and
+        keeps that of active runs.
+        """
         bounds, self._bounds = self._bounds, GateBounds()
+        now = self._clock()
+        if bounds.queue is None or now >= self._expires_at:
+            self._whole_read_at = now
+            rewound = bounds.queue and START_BOUND._replace(snapshot=bounds.queue.snapshot)
+            bounds = GateBounds(rewound, bounds.runs) if is_quick else GateBounds()
         return bounds
 
     def has_seen(self, marks: GateMarks) -> bool:
@@ -186,7 +211,12 @@ class GateMemory:
         return is_known
 
     def remember(self, bounds: GateBounds) -> None:
+        """Keep the bounds of a visit that was committed, as long as they live since the last whole read."""
         self._bounds = bounds
+        began_at, self._whole_read_at = self._whole_read_at, None
+        if began_at is not None:
+            now = self._clock()
+            self._expires_at = now + max(BOUND_SECONDS, (now - began_at) / WHOLE_READ_SHARE)
 
 
 def next_queue_bound(

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from trax.settings import Settings
     from trax.store.gate_memory import GateMemory
     from trax.store.pipeline import BoundStatement, Rows
     from trax.store.runs.claim import ClaimRequest
@@ -69,11 +68,6 @@ class QuickTerms(NamedTuple):
     """The trains that the worker runs, under the limits and not in a process of their own."""
     fleet: str
     """The mark of the fleet, which changes when a worker or server starts or stops."""
-
-    def fit(self, settings: Settings) -> bool:
-        """Whether these settings have the same limits."""
-        limits = settings.max_active_jobs, settings.max_queued_jobs_per_cycle
-        return limits == (self.max_active_jobs, self.max_queued_jobs_per_cycle)
 
 
 class QuickVisit(NamedTuple):
@@ -142,7 +136,7 @@ def bind_visit(
     terms: QuickTerms, memory: GateMemory, request: ClaimRequest, *, now: datetime | None
 ) -> BoundVisit:
     """Bind the statements. The memory must have a bound for the queue, and one for active runs if counted."""
-    bounds = memory.take()
+    bounds = memory.take(is_quick=True)
     assert bounds.queue is not None  # noqa: S101 - else there are no terms
     limit = terms.max_active_jobs
     parameters: dict[str, Any] = {

@@ -88,6 +88,15 @@ def test_what_is_guarded_rests(changes: dict[str, Any], reason: str) -> None:
     assert decide(standing(**changes), RULES, TEN) == ToRest(reason)
 
 
+def test_a_row_with_values_that_cannot_be_used_is_checked_again_later() -> None:
+    manifest = standing({"last_successful_run": datetime(9999, 12, 31, 23, 59, tzinfo=UTC)})
+
+    decision = decide(manifest, RULES, TEN)
+
+    assert isinstance(decision, ToDefer)
+    assert "date value out of range" in decision.reason
+
+
 @pytest.mark.parametrize("kind", [ScheduleType.NONE, ScheduleType.ON_DEMAND, ScheduleType.DORMANT_DEPENDENT])
 @pytest.mark.parametrize("changes", [{}, {"failure_count": 2, "attempt_cancelled": True}])
 def test_what_is_started_by_hand_rests(kind: ScheduleType, changes: dict[str, Any]) -> None:

@@ -236,7 +236,7 @@ def add_or_find(connection: Connection, entry: NewEntry, *, now: datetime) -> Wo
             if holder is not None and not holder.is_over:
                 return build_record(holder)
             if holder is not None:
-                _release_key(connection, holder.id)
+                release_key(connection, holder.id, entry)
 
 
 def _add_unless_held(connection: Connection, entry: NewEntry, now: datetime) -> WorkQueueEntry | None:
@@ -262,11 +262,12 @@ def _holder(connection: Connection, entry: NewEntry) -> Row[Any] | None:
     return connection.execute(query.where(*has_key)).one_or_none()
 
 
-def _release_key(connection: Connection, entry_id: int) -> None:
-    t = tables(connection)
-    conditions = (t.work_queue.c.id == entry_id, _is_over(t))
-    values = {"unique_key": None, "former_key": t.work_queue.c.unique_key}
-    connection.execute(update(t.work_queue).where(*conditions).values(values))
+def release_key(connection: Connection, holder_id: int, entry: NewEntry) -> None:
+    """Release the key of an ended job. It stays ended; but another caller may have released the key."""
+    queue = tables(connection).work_queue
+    conditions = (queue.c.id == holder_id, queue.c.unique_key == entry.unique_key)
+    values = {"unique_key": None, "former_key": queue.c.unique_key}
+    connection.execute(update(queue).where(*conditions).values(values))
 
 
 def _is_over(t: Tables) -> ColumnElement[bool]:

@@ -231,7 +231,7 @@ def _claim_by_id(dialect: str) -> Update:
     )
     return (
         update(metadata)
-        .where(metadata.c.id.in_(pending), text("state = 'pending'"))
+        .where(metadata.c.id.in_(pending))
         .values(
             state=sql_literal(State.IN_PROGRESS),
             worker_id=bindparam("worker_id", type_=BigId),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import Boolean, Column, Float, Integer, SmallInteger, func
 
@@ -46,6 +46,22 @@ MAY_WAIT = {
 """Whether a worker may claim the entry ahead of a free slot; by default: at its first attempt."""
 
 WRITTEN_IN = "written_in"
+
+_FUNCTION: Final = (
+    "CREATE FUNCTION trax.set_written_in() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER "
+    "SET search_path = pg_catalog, pg_temp AS $$BEGIN UPDATE trax.work_queue "
+    "SET written_in = pg_current_xact_id() WHERE id = NEW.id; RETURN NULL; END$$"
+)
+_TRIGGER: Final = (
+    "CREATE TRIGGER work_queue_written_in AFTER UPDATE ON trax.work_queue FOR EACH ROW "
+    "WHEN (NEW.status = 'queued' AND NEW.ready AND NEW.written_in IS DISTINCT FROM pg_current_xact_id()) "
+    "EXECUTE FUNCTION trax.set_written_in()"
+)
+"""Writes an entry again that is ready after an UPDATE which did not set `written_in`: by hand, not by Trax.
+
+AFTER, and not BEFORE: a BEFORE trigger locks each row in a step of its own, also those that a dispatch
+marks. An INSERT has the default of the column; a trigger would only cost time there.
+"""
 
 
 def work_queue(define: Definer) -> Table:
@@ -111,13 +127,16 @@ def work_queue(define: Definer) -> Table:
     define.index("work_queue_manifest_idx", column.manifest_id, column.id, where="manifest_id IS NOT NULL")
     define.index("work_queue_cancelled_idx", column.id, where="status = 'cancelled'")
     define.index("work_queue_dead_letter_idx", column.dead_letter_id, where="dead_letter_id IS NOT NULL")
+    if WRITTEN_IN in column:
+        define.statement(table, _FUNCTION)
+        define.statement(table, _TRIGGER)
     return table
 
 
 def _transaction_column(define: Definer) -> list[Column[str]]:
     """The transaction that last wrote the row, set by every INSERT and UPDATE; `gate_memory` needs it.
 
-    On SQLite there is no such column.
+    Ours name it; `_TRIGGER` sets it for an UPDATE by hand. On SQLite there is no such column.
     """
     if define.dialect == SQLITE:
         return []

@@ -397,3 +397,7 @@ CREATE INDEX metadata_parent_idx ON trax.metadata (parent_id) WHERE parent_id IS
 
 CREATE INDEX metadata_running_idx ON trax.metadata (worker_id) WHERE state = 'in_progress';
 
+CREATE FUNCTION trax.set_written_in() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$BEGIN UPDATE trax.work_queue SET written_in = pg_current_xact_id() WHERE id = NEW.id; RETURN NULL; END$$;
+
+CREATE TRIGGER work_queue_written_in AFTER UPDATE ON trax.work_queue FOR EACH ROW WHEN (NEW.status = 'queued' AND NEW.ready AND NEW.written_in IS DISTINCT FROM pg_current_xact_id()) EXECUTE FUNCTION trax.set_written_in();
+

@@ -59,19 +59,21 @@ CLEANED: Final = "ended"
 """The names of the trains whose records are deleted begin with this; the other history stays."""
 ENDED: Final = f"""
     WITH entries AS (
-      INSERT INTO trax.work_queue (external_id, train, input, status, origin, ready, metadata_id, created_at,
-        dispatched_at)
+      INSERT INTO trax.work_queue (external_id, train, input, status, origin, ready, group_id, metadata_id,
+        created_at, dispatched_at)
       SELECT gen_random_uuid()::text, '{CLEANED}-' || (10 + n % {TRAINS}), '{{"number": 1}}'::json,
-        'dispatched', 'queue', true, nextval(pg_get_serial_sequence('trax.metadata', 'id')), now(), now()
-      FROM generate_series(1, :jobs) n RETURNING *
+        'dispatched', 'queue', true, groups.ids[1 + n % cardinality(groups.ids)],
+        nextval(pg_get_serial_sequence('trax.metadata', 'id')), now(), now()
+      FROM generate_series(1, :jobs) n, (
+        SELECT array_agg(id ORDER BY id) AS ids FROM trax.manifest_group WHERE max_active_jobs IS NULL
+      ) AS groups
+      RETURNING *
     )
     INSERT INTO trax.metadata (id, entry_id, external_id, train, state, group_id, input, output, created_at,
       started_at, ended_at, submitter, worker_id, host)
-    SELECT metadata_id, id, external_id, train, 'completed', groups.ids[1 + id % cardinality(groups.ids)],
-      input, input, now(), now(), clock_timestamp(), 'local', 1, 'box'
-    FROM entries, (
-      SELECT array_agg(id ORDER BY id) AS ids FROM trax.manifest_group WHERE max_active_jobs IS NULL
-    ) AS groups
+    SELECT metadata_id, id, external_id, train, 'completed', group_id, input, input, now(), now(),
+      clock_timestamp(), 'local', 1, 'box'
+    FROM entries
 """  # noqa: S608 - nobody else has a word in it
 ACCEPT: Final = "UPDATE trax.worker SET trains = :trains"
 COMPLETE: Final = """

@@ -102,11 +102,12 @@ async def test_the_limits_that_dispatching_servers_declare_are_written_down_when
         await worker.unregister()
     await Worker.start(other.parts, store, dispatches=True)
 
+    kept: dict[str, Any] = {"exempt_trains": [], "dead_letter_retention_period": "30 days"}
     entries = [*reversed(await h.app.audit.list(action="settings.declare"))]
     assert [one.after for one in entries] == [
-        {"max_active_jobs": 10},
-        {"max_active_jobs": [4, 10]},
-        {"max_active_jobs": 4},
+        {"max_active_jobs": 10, **kept},
+        {"max_active_jobs": [4, 10], **kept},
+        {"max_active_jobs": 4, **kept},
     ]
     await h.advance(days=800)
     await h.cycle("dead_letter_cleanup")

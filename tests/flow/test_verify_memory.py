@@ -42,6 +42,12 @@ def add_jobs(store: Store, first: int, count: int) -> None:
 LINE = {"created_at": NOON, "level": "information", "logger": "jobs", "message": "hello"}
 
 
+def add_worker(store: Store) -> None:
+    row = {"host": "here", "host_environment": "server", "host_instance_id": "here", "pid": 1, "trains": "[]"}
+    columns = row | {"concurrency": 1, "started_at": NOON, "heartbeat_at": NOON}
+    store.run(lambda connection: connection.execute(insert(tables(connection).worker).values(columns)))
+
+
 def build_run(job: int) -> dict[str, Any]:
     at = NOON + job * SECOND
     return {
@@ -49,6 +55,7 @@ def build_run(job: int) -> dict[str, Any]:
         "train": "work",
         "entry_id": job,
         "submitter": "local",
+        "worker_id": 1,
         "state": "completed",
         "created_at": at,
         "started_at": at,
@@ -74,6 +81,7 @@ def build_entry(job: int) -> dict[str, Any]:
 
 def peaks(store: Store) -> Iterator[int]:
     """The peak of its memory for a history of some length, and of four times that."""
+    add_worker(store)
     done = 0
     for length in (RECORDS, 4 * RECORDS):
         add_jobs(store, done + 1, length - done)

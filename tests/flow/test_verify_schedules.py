@@ -131,10 +131,11 @@ async def test_what_was_deleted_since_is_not_missed(past: Past) -> None:
 async def test_a_schedule_that_never_got_an_entry_is_found(past: Past, schedule: dict[str, Any]) -> None:
     manifest_id = forget(past, "daily", **NEVER_QUEUED, **schedule)
 
-    [finding] = (await past.found()).findings
+    missed, silent = (await past.found()).findings
 
-    assert (finding.kind, finding.ids) == (MISSED, (manifest_id,))
-    assert finding.text.endswith("while others were queued in time; it never had one")
+    assert (missed.kind, missed.ids) == (MISSED, (manifest_id,))
+    assert missed.text.endswith("while others were queued in time; it never had one")
+    assert (silent.kind, silent.ids) == (FindingKind.MANIFEST_SILENT, (manifest_id,))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import text, update
+from sqlalchemy import select, text, update
 from tests.support.flow_manager import Yard
 from tests.support.held import TIMEOUT_SECONDS, Held, someone_waits
 from tests.support.results import run_result
@@ -18,6 +18,7 @@ from trax.engine.finish import apply_results
 from trax.engine.manifest_manager import ManagerInput, run_manager_cycle
 from trax.records import Origin, State
 from trax.records.result import ResultKind
+from trax.records.states import QueueStatus
 from trax.store.dead_letters import LetterSelection
 from trax.store.manifests import manifest_results, manifest_rows
 from trax.store.manifests.manifest_rows import lock
@@ -44,12 +45,28 @@ def ending(h: Yard, external_id: str, run: int, kind: ResultKind) -> Callable[[C
 
     def finish(connection: Connection) -> None:
         metadata = tables(connection).metadata
-        ended = update(metadata).where(metadata.c.id == run).values(state=state, ended_at=h.now)
+        failure = {"failure_exception": "RuntimeError"} if state is State.FAILED else {}
+        ended = update(metadata).where(metadata.c.id == run).values(state=state, ended_at=h.now, **failure)
         connection.execute(ended)
         result = run_result(run, state, kind=kind, manifest_id=manifest_id)
         apply_results(connection, [result], h.app.parts.settings, now=h.now)
 
     return finish
+
+
+def insert_triggered_run(h: Yard, external_id: str) -> int:
+    """A run in progress on a live worker, with its entry."""
+    entry = h.insert_entry(external_id, origin="trigger", status=QueueStatus.DISPATCHED, dispatched_at=h.now)
+    run = h.insert_run(external_id, entry_id=entry, worker_id=h.insert_worker(heartbeat_at=h.now))
+
+    def link(connection: Connection) -> None:
+        metadata, queue = tables(connection).metadata, tables(connection).work_queue
+        connection.execute(update(queue).where(queue.c.id == entry).values(metadata_id=run))
+        of_entry = select(queue.c.external_id).where(queue.c.id == entry).scalar_subquery()
+        connection.execute(update(metadata).where(metadata.c.id == run).values(external_id=of_entry))
+
+    h.store.run(link)
+    return run
 
 
 async def test_of_two_managers_one_manages_and_the_other_does_not_wait(
@@ -90,7 +107,7 @@ async def test_a_manager_waits_for_the_end_of_a_run_and_sees_its_result(
     h = Yard(postgres_url, TEN)
     h.schedule(h.job, "sync", "sync", FIVE_MINUTES)
     async with h:
-        run = h.insert_run("sync")
+        run = insert_triggered_run(h, "sync")
         finish = Held(h, threads, ending(h, "sync", run, ResultKind.FAILURE))
 
         managing = threads.submit(h.store.run, cycle(h))
@@ -110,7 +127,7 @@ async def test_a_success_of_the_parent_is_not_lost_between_a_manager_and_the_end
         await h.run_until_idle()
         await h.advance(minutes=5)
         await h.manage()
-        run = h.insert_run("child")
+        run = insert_triggered_run(h, "child")
         await run_queued(h)  # the parent succeeds, and has the manager look at the child
         finish = Held(h, threads, ending(h, "child", run, ResultKind.SUCCESS))
 
@@ -128,7 +145,7 @@ async def test_the_end_of_a_run_waits_for_a_manager_and_changes_what_that_left(
     h = Yard(postgres_url, TEN)
     h.schedule(h.job, "sync", "sync", FIVE_MINUTES, max_retries=1)
     async with h:
-        run = h.insert_run("sync")
+        run = insert_triggered_run(h, "sync")
         manager = Held(h, threads, cycle(h))  # sees an active run and lets the manifest rest
 
         finishing = threads.submit(h.store.run, ending(h, "sync", run, ResultKind.FAILURE))

@@ -23,6 +23,12 @@ def load_by_nested_loops(connection: Connection) -> None:
     history.load_runs(connection, after=0, last=JOBS, limit=JOBS)
 
 
+def load_entries_by_nested_loops(connection: Connection) -> None:
+    for other in ("hashjoin", "mergejoin", "bitmapscan", "material"):
+        connection.exec_driver_sql(f"SET LOCAL enable_{other} = off")
+    history.load_entries(connection, after=0, last=JOBS, limit=JOBS)
+
+
 async def test_each_run_is_read_with_its_entry_alone(postgres_url: str) -> None:
     app = Trax(postgres_url)
 
@@ -36,5 +42,7 @@ async def test_each_run_is_read_with_its_entry_alone(postgres_url: str) -> None:
 
         store = await app.parts.store.open()
         read = rows_read(store, load_by_nested_loops)
+        of_entries = rows_read(store, load_entries_by_nested_loops)
 
     assert read <= 3 * JOBS
+    assert of_entries <= 3 * JOBS

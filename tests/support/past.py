@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import delete, insert, select, update
 
 from trax.records.worker import WorkerKind
-from trax.store.schema import tables
+from trax.store.schema import tables, tables_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +39,14 @@ class Past:
         self._kept.restore()
         self.harness.now = self._now
 
+    def lift_check(self, table: str, name: str) -> None:
+        """Let rows in that a check refuses."""
+        self._kept.lift_check(getattr(tables_for(self._kept.dialect), table).fullname, name)
+
+    def lift_index(self, name: str) -> None:
+        """Let rows in that a unique index refuses."""
+        self._kept.lift_index(name)
+
     @property
     def store(self) -> Store:
         return self.app.parts.store.open_blocking()
@@ -47,6 +56,10 @@ class Past:
 
     async def kinds(self) -> list[tuple[FindingKind, tuple[int, ...]]]:
         return [(finding.kind, finding.ids) for finding in (await self.found()).findings]
+
+    async def ids_of(self, kind: FindingKind) -> list[tuple[int, ...]]:
+        """The ids of the findings of this kind."""
+        return [ids for found, ids in await self.kinds() if found is kind]
 
     def edit(self, table: str, row_id: int, **values: Any) -> None:
         """Plant values that no part of Trax would write."""
@@ -89,12 +102,20 @@ class Past:
         return self.store.run(copy)
 
 
-def add_server(app: Trax, harness: Harness) -> None:
-    """Register a server that has run for an hour."""
+def add_server(app: Trax, harness: Harness) -> int:
+    """Register a server that has run for an hour; returns its id."""
+    return _add(app, harness, {"kind": WorkerKind.SCHEDULER, "dispatches": True})
+
+
+def add_worker(app: Trax, harness: Harness) -> int:
+    """Register a worker that has run for an hour, and that accepts the trains of the app; returns its id."""
+    trains = json.dumps(sorted(app.parts.trains.names_and_aliases))
+    return _add(app, harness, {"kind": WorkerKind.WORKER, "concurrency": 4, "trains": trains})
+
+
+def _add(app: Trax, harness: Harness, row: dict[str, Any]) -> int:
     store = app.parts.store.open_blocking()
-    server_id = store.run(
-        app.parts.heartbeat.register, store, {"kind": WorkerKind.SCHEDULER, "dispatches": True}
-    )
+    server_id = store.run(app.parts.heartbeat.register, store, row)
 
     def age(connection: Connection) -> None:
         worker = tables(connection).worker
@@ -103,3 +124,4 @@ def add_server(app: Trax, harness: Harness) -> None:
         )
 
     store.run(age)
+    return server_id

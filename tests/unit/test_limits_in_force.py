@@ -8,13 +8,14 @@ from typing import Any
 from trax.inspect.limits_in_force import (
     NOT_KNOWN,
     SETTLING,
+    ExemptTrains,
     Limit,
     LimitTimeline,
     global_timeline,
     group_timelines,
     last_enabled_changes,
 )
-from trax.store.history import GroupRow, LimitChange
+from trax.store.recorded_changes import GroupRow, LimitChange
 
 START = datetime(2027, 3, 1, 12, tzinfo=UTC)
 
@@ -48,6 +49,41 @@ def limits_of(row: GroupRow, *changes: LimitChange, is_complete: bool = True) ->
 
 def told(timeline: LimitTimeline, *minutes: float) -> list[Limit]:
     return [timeline.at(at(minute)) for minute in minutes]
+
+
+def exempting(minutes: float, trains: Any) -> LimitChange:
+    after = {"max_active_jobs": 3, "exempt_trains": trains}
+    return declared(minutes, 3)._replace(after=after)
+
+
+def contradictions(exempt: ExemptTrains, train: str, minutes: float) -> tuple[bool | None, bool | None]:
+    """Whether a run that is recorded as exempt, or as not exempt, contradicts what servers declared."""
+    moment = at(minutes)
+    return exempt.contradicts(train, moment, exempt=True), exempt.contradicts(train, moment, exempt=False)
+
+
+def test_a_run_contradicts_what_all_servers_declared_about_its_train() -> None:
+    exempt = ExemptTrains([exempting(0, ["free"])])
+
+    assert contradictions(exempt, "free", 5) == (False, True)
+    assert contradictions(exempt, "work", 5) == (True, False)
+    assert contradictions(exempt, "free", -1) == (None, None)
+
+
+def test_while_servers_differ_or_change_nothing_is_contradicted() -> None:
+    exempt = ExemptTrains(
+        [exempting(0, ["free"]), exempting(10, {"servers": [[], ["free"]]}), exempting(20, [])]
+    )
+
+    assert contradictions(exempt, "free", 15) == (False, False)
+    assert contradictions(exempt, "free", 20.5) == (False, False)
+    assert contradictions(exempt, "free", 22) == (True, False)
+
+
+def test_without_a_list_of_exempt_trains_nothing_is_known() -> None:
+    exempt = ExemptTrains([exempting(0, ["free"]), declared(10, 3)])
+
+    assert contradictions(exempt, "free", 12) == (None, None)
 
 
 def test_a_group_that_never_changed_has_its_limit_since_it_was_created() -> None:

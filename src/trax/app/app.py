@@ -324,7 +324,8 @@ class Trax:
         MOMENT_OR_AGO("since", since)
         MOMENT_OR_AGO("until", until)
         store = await self.parts.store.open()
-        return await asyncio.to_thread(verify, store, since=since, until=until)
+        declared = self.parts.live.declared
+        return await asyncio.to_thread(verify, store, since=since, until=until, declared=declared)
 
     async def __aenter__(self) -> Self:
         """Open the store, seed the declared manifests, and run every role."""

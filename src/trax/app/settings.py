@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from trax.engine.actor import PROGRAM, record_audit
-from trax.engine.live_settings import GLOBAL_LIMIT, check_known
+from trax.engine.live_settings import RECORDED, check_known
 from trax.errors import Conflict
 from trax.events import Topic
 from trax.store import dialect, settings
@@ -128,7 +128,7 @@ def _write(
     settings.delete_edited(connection, rows.keys() - wanted.keys())
     announce(connection, Topic.SETTING)
     ordered = sorted(names)
-    changes_limit = GLOBAL_LIMIT in names and rows.get(GLOBAL_LIMIT) != wanted.get(GLOBAL_LIMIT)
+    is_recorded = any(rows.get(name) != wanted.get(name) for name in RECORDED.intersection(names))
     return record_audit(
         connection,
         f"settings.{verb}",
@@ -140,5 +140,5 @@ def _write(
         restores={name: rows.get(name) for name in ordered},
         expects={name: wanted.get(name) for name in ordered},
         undoes=undoes,
-        default=PROGRAM if changes_limit else None,
+        default=PROGRAM if is_recorded else None,
     )

@@ -21,7 +21,7 @@ SHOWN_GROUPS: Final = 20
 def verify(
     *, since: Since = None, until: Until = None, database_url: DatabaseUrl = None, as_json: AsJson = False
 ) -> int:
-    """Check the history: limits, lost and repeated jobs, missed occurrences; change nothing.
+    """Check the history: limits, lost and repeated jobs, order, missed occurrences; change nothing.
 
     Reads the records of all time in small steps, also while servers run. Exits with 0 if there is no finding,
     with 1 if there is one, and with 2 if the database cannot be read.
@@ -98,8 +98,8 @@ def _lines_of_findings(found: Verification) -> Iterator[str]:
         listed = sum(finding.kind is kind for finding in found.findings)
         if count > listed:
             yield f"WRONG  {_words(kind)}: {count - listed} more"
-    for kind, count in found.undecided.items():
-        yield f"not decided: {_words(kind)}: {count} records lack the data to decide"
+    for note in found.notes:
+        yield f"note: {note}"
 
 
 def _overlap_row(each: Overlap) -> list[str]:

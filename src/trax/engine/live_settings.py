@@ -6,21 +6,29 @@ import json
 import logging
 from functools import cached_property
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from trax.bounds import load_json
+from trax.clock import parse_duration
 from trax.errors import InvalidSetting, UnknownSetting, did_you_mean, format_value, join_problems
 from trax.forks import fork_safe
 from trax.settings import PREFIX, SettingOrigin, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     from trax.store import Connection
 
 logger = logging.getLogger(__name__)
 GLOBAL_LIMIT: Final = "max_active_jobs"
+RETENTION: Final = "dead_letter_retention_period"
+RECORDED: Final = frozenset({GLOBAL_LIMIT, RETENTION})
+"""Settings whose changes are always recorded in the audit log: `trax verify` judges the history by them."""
+EXEMPT_TRAINS: Final = "exempt_trains"
+"""Published beside the settings of a server: its trains that are exempt from the limits."""
+MAX_EXEMPT_CHARACTERS: Final = 4_000
+"""Longer lists of exempt trains are not recorded: an audit entry is bounded."""
 
 
 class LiveSettings:
@@ -36,6 +44,8 @@ class LiveSettings:
         self._origins = origins
         self._rows: dict[str, str] = {}
         self._lock = fork_safe(Lock())
+        self.declared: list[tuple[datetime, dict[str, Any]]] = []
+        """What code declared and when, if this process dispatches without a row of its own: in tests."""
 
     @classmethod
     def load(cls, arguments: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Self:
@@ -89,15 +99,26 @@ class LiveSettings:
         return in_force.to_json_values(name for name in names if name in Settings.model_fields)
 
     @cached_property
-    def base_as_json(self) -> str:
-        """The settings from code and environment as JSON, for processes without this server's code."""
-        return json.dumps(self._base.to_json_values(Settings.model_fields.keys() - {"listen_url"}))
+    def base_values(self) -> dict[str, Any]:
+        """The settings from code and environment, for processes without this server's code."""
+        return self._base.to_json_values(Settings.model_fields.keys() - {"listen_url"})
+
+    def publish(self, exempt_trains: Iterable[str]) -> str:
+        """These settings as JSON, with the trains that are exempt from the limits."""
+        return json.dumps({**self.base_values, EXEMPT_TRAINS: sorted(exempt_trains)})
+
+    def note_declared(self, exempt_trains: Iterable[str], now: datetime) -> None:
+        """Keep what this process dispatches by, for `app.verify`."""
+        values = {name: self.base_values[name] for name in sorted(RECORDED)}
+        self.declared.append((now, {**values, EXEMPT_TRAINS: sorted(exempt_trains)}))
 
     def load_published(self, text: str) -> Settings:
         """The settings of a server from its published JSON, with the stored settings applied."""
         try:
-            base = Settings.from_values(json.loads(text))
-        except (InvalidSetting, ValueError):  # another release may know other settings
+            values = json.loads(text)
+            values.pop(EXEMPT_TRAINS, None)
+            base = Settings.from_values(values)
+        except (AttributeError, InvalidSetting, ValueError):  # another release may know other settings
             return self.current
         return base.with_overrides(_values(self._rows))[0]
 
@@ -109,7 +130,7 @@ class LiveSettings:
 
 
 def record_declared_limit(connection: Connection, *, now: datetime) -> None:
-    """Record in the audit log which global limits the dispatching servers have from code and environment.
+    """Record in the audit log which limits and exempt trains the dispatching servers have from code.
 
     Only if they differ from the last record. `trax verify` judges the history by it. The caller has inserted
     its own row, under the settings lock: if two servers start together, the second sees the row of the first.
@@ -119,11 +140,12 @@ def record_declared_limit(connection: Connection, *, now: datetime) -> None:
     from trax.store import audit, workers
     from trax.store.types import parse_mapping
 
-    texts = workers.load_dispatcher_settings(connection)
-    published = (parse_mapping(text).get(GLOBAL_LIMIT) for text in texts)
-    limits = {limit for limit in published if isinstance(limit, int | None)}
+    published = [parse_mapping(text) for text in workers.load_dispatcher_settings(connection)]
+    limits = {limit for each in published if isinstance(limit := each.get(GLOBAL_LIMIT), int | None)}
     ordered = sorted(limits, key=lambda limit: (limit is None, limit))
-    after = {GLOBAL_LIMIT: ordered[0] if len(ordered) == 1 else ordered}
+    after: dict[str, Any] = {GLOBAL_LIMIT: ordered[0] if len(ordered) == 1 else ordered}
+    after |= _exempt_trains([each.get(EXEMPT_TRAINS) for each in published])
+    after[RETENTION] = _shortest([each.get(RETENTION) for each in published])
     last = audit.load_last(connection, DECLARED_SETTINGS)
     if last is None or last.after != after:
         before = last.after if last else None
@@ -131,6 +153,23 @@ def record_declared_limit(connection: Connection, *, now: datetime) -> None:
             action=DECLARED_SETTINGS, noun="setting", ids=(GLOBAL_LIMIT,), count=1, before=before, after=after
         )
         audit.add(connection, new, actor=DECLARATION, reason=None, now=now)
+
+
+def _shortest(durations: Iterable[Any]) -> str | None:
+    """The shortest of these durations, which are texts; None if one is not known."""
+    try:
+        return min(durations, key=parse_duration, default=None)
+    except (AttributeError, TypeError, ValueError):
+        return None
+
+
+def _exempt_trains(published: Sequence[Any]) -> dict[str, Any]:
+    """The exempt trains of all servers: a list, or one for each server if they differ; {} if not known."""
+    lists = [cast("list[str]", each) for each in published if isinstance(each, list)]
+    distinct = [each for place, each in enumerate(lists) if each not in lists[:place]]
+    if len(lists) < len(published) or len(json.dumps(distinct)) > MAX_EXEMPT_CHARACTERS:
+        return {}
+    return {EXEMPT_TRAINS: distinct[0] if len(distinct) == 1 else {"servers": sorted(distinct)}}
 
 
 def check_known(name: str) -> None:

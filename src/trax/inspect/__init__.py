@@ -9,10 +9,15 @@ storage.py  its findings about tables and indexes: sizes, vacuum, missing indexe
 
 Verify
 verify.py              what must not be in the history (`trax verify`)
+history_reader.py      read it chunk by chunk, and collect the findings
+run_pass.py            one pass over the runs, which feeds the checks
 limits_in_force.py     which limits were in force when
 sweep.py               how many runs were active together
-record_checks.py       single records: impossible states, lost entries, orphans
+job_sweep.py           the attempts of each job, and the order of the queue
+record_checks.py       single records: impossible states, lost entries, mismatches, orphans
 missed_occurrences.py  schedules that did not run
+waiting_jobs.py        jobs that wait longer than anything explains
+present_checks.py      what is wrong now
 
 Simulate
 simulate.py          the simulated runs of an app's manifests (`trax simulate`)

@@ -12,13 +12,15 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from trax.bounds import load_json
-from trax.engine.live_settings import GLOBAL_LIMIT
+from trax.clock import parse_duration
+from trax.engine.live_settings import EXEMPT_TRAINS, GLOBAL_LIMIT, RETENTION
 from trax.records.audit import DECLARED_SETTINGS
+from trax.store.recorded_changes import LimitChange
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from trax.store.history import GroupRow, LimitChange
+    from trax.store.recorded_changes import GroupRow
 
 BEGINNING: Final = datetime(1, 1, 1, tzinfo=UTC)
 SETTLING: Final = timedelta(seconds=60)
@@ -49,6 +51,47 @@ class LimitTimeline:
     def at(self, moment: datetime) -> Limit:
         return self._limits.at(moment)
 
+    def limit_since(self, since: datetime, now: datetime) -> Limit:
+        """The limit now, if it was in force all the time since then."""
+        has_changed = any(since < moment <= now for moment in self._limits.moments)
+        return NOT_KNOWN if has_changed else self._limits.at(now)
+
+
+class ExemptTrains:
+    """Which trains were exempt from the limits when, as the dispatching servers have declared it.
+
+    For a while after a change the trains of before count, too: an old server may still dispatch.
+    """
+
+    def __init__(self, changes: Iterable[LimitChange]) -> None:
+        declared = [change for change in changes if change.action == DECLARED_SETTINGS]
+        self._steps = _Steps([(change.at, _server_lists(change.after)) for change in declared])
+
+    def contradicts(self, train: str, moment: datetime, *, exempt: bool) -> bool | None:
+        """Whether no server can have admitted the train like that; None: it is not known."""
+        found = self._steps.within(moment)
+        if found[-1] is NOT_KNOWN or None in found:
+            return None
+        lists = [each for one in found if one is not NOT_KNOWN for each in one]
+        return all((train in each) is not exempt for each in lists)
+
+
+def _server_lists(after: Any) -> list[frozenset[str]] | None:
+    """The exempt trains of each dispatching server; None if they are in no record."""
+    found = after.get(EXEMPT_TRAINS)
+    if found is None:
+        return None
+    servers = cast("dict[str, list[list[str]]]", found) if isinstance(found, dict) else {"servers": [found]}
+    return [frozenset(each) for each in servers["servers"]]
+
+
+def build_declared_changes(declared: Iterable[tuple[datetime, Mapping[str, Any]]]) -> list[LimitChange]:
+    """What a process declared that has no row of its own, in the form of audit entries."""
+    return [
+        LimitChange(0, at, DECLARED_SETTINGS, "setting", [GLOBAL_LIMIT], None, after, None, None)
+        for at, after in declared
+    ]
+
 
 class _Steps:
     """Values over time, each from its moment on."""
@@ -61,6 +104,12 @@ class _Steps:
     def at(self, moment: datetime) -> Any:
         place = bisect_right(self.moments, moment)
         return self.values[place - 1] if place else NOT_KNOWN
+
+    def within(self, moment: datetime) -> list[Any]:
+        """The values that were in force within the settling period until this moment; never empty."""
+        begins = moment - SETTLING if moment > BEGINNING + SETTLING else BEGINNING
+        first, end = bisect_right(self.moments, begins), bisect_right(self.moments, moment)
+        return self.values[max(0, first - 1) : end] or [NOT_KNOWN]
 
 
 def exceeds(active: int, limit: Limit) -> bool:
@@ -122,6 +171,27 @@ def global_timeline(changes: Sequence[LimitChange], stored: tuple[str, datetime]
     edits = [change for change in changes if change.noun == "setting" and change.action != DECLARED_SETTINGS]
     edits = [change for change in edits if GLOBAL_LIMIT in (change.expects or {})]
     return LimitTimeline(_join(declared, _setting_steps(edits, stored), _effective_limit))
+
+
+def shortest_retention(
+    changes: Iterable[LimitChange], stored: tuple[str, datetime] | None
+) -> timedelta | None:
+    """The shortest time for which resolved dead letters were ever kept; None if it is not known."""
+    declared: list[Any] = []
+    edited: list[Any] = [] if stored is None else [stored[0]]
+    for change in changes:
+        if change.action == DECLARED_SETTINGS:
+            declared.append(change.after.get(RETENTION))
+        elif change.noun == "setting":
+            rows: list[dict[str, Any]] = [change.restores or {}, change.expects or {}]
+            edited += [row.get(RETENTION) for row in rows]
+    texts = [*declared, *(load_json(text) for text in edited if text is not None)]
+    if not declared or not all(isinstance(text, str) for text in texts):
+        return None
+    try:
+        return min(map(parse_duration, texts))
+    except ValueError:
+        return None
 
 
 def _setting_steps(edits: Sequence[LimitChange], stored: tuple[str, datetime] | None) -> list[Step]:
@@ -203,9 +273,7 @@ def _most_permissive(changes: _Steps, moment: datetime) -> Limit:
 
     One that is not known counts only if it is the last: before the first record there was no server.
     """
-    begins = moment - SETTLING if moment > BEGINNING + SETTLING else BEGINNING
-    first, end = bisect_right(changes.moments, begins), bisect_right(changes.moments, moment)
-    limits = changes.values[max(0, first - 1) : end]
+    limits = changes.within(moment)
     if limits[-1] is NOT_KNOWN:
         return NOT_KNOWN
     known = [limit for limit in limits if limit is not NOT_KNOWN]

@@ -288,7 +288,7 @@ class _Forecaster:
             parts,
             live=live,
             submitters=_LocalSubmitters(),
-            heartbeat=Heartbeat(parts.store, live, parts.identity, parts.name),
+            heartbeat=Heartbeat(parts.store, live, parts.identity, parts.name, parts.trains),
         )
 
     def _collect(self, runs: Iterable[TimedRun], letters: Mapping[str, int]) -> Forecast:

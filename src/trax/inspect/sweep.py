@@ -98,6 +98,8 @@ class OverlapSweep:
         """Runs of `app.run` that the gate may not have seen yet: they are counted before they commit."""
         self._windows = WindowCounter(1), WindowCounter(60)
         self._most, self._most_at, self._most_limit = 0, None, NOT_KNOWN
+        self.is_last_unknown = False
+        """Whether the limit at the last admission is not known."""
         self._counts: Counter[str] = Counter()
 
     def count_before(self, run: AdmittedRun) -> None:
@@ -121,6 +123,7 @@ class OverlapSweep:
         self._counts["admitted"] += 1
         for window in self._windows:
             window.add(now)
+        self.is_last_unknown = limit is NOT_KNOWN
         if limit is NOT_KNOWN:
             self._counts["unknown"] += 1
         elif exceeds(certain, limit):
@@ -172,6 +175,8 @@ class LimitSweep:
         self._timelines = groups
         self.total = OverlapSweep(total)
         self.groups: dict[int, OverlapSweep] = {}
+        self.unknown = 0
+        """How many runs were admitted while their group's limit, or the global one, is not known."""
 
     def count_before(self, run: AdmittedRun) -> None:
         self.total.count_before(run)
@@ -180,9 +185,10 @@ class LimitSweep:
 
     def add(self, run: AdmittedRun) -> list[LimitViolation]:
         """Add the next run in the order of admission; returns the limits that its admission violated."""
-        found = [self.total.add(run)]
-        if run.group_id is not None:
-            found.append(self._of_group(run.group_id).add(run))
+        sweeps = [self.total] if run.group_id is None else [self.total, self._of_group(run.group_id)]
+        found = [sweep.add(run) for sweep in sweeps]
+        if not run.is_direct and any(sweep.is_last_unknown for sweep in sweeps):
+            self.unknown += 1
         return [violation for violation in found if violation is not None]
 
     def _of_group(self, group_id: int) -> OverlapSweep:

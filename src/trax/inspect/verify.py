@@ -9,50 +9,39 @@ from __future__ import annotations
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
-from trax.engine.live_settings import GLOBAL_LIMIT
-from trax.engine.retry import rules_of
-from trax.inspect import record_checks
+from trax.engine.live_settings import GLOBAL_LIMIT, RETENTION
+from trax.errors import count_noun
+from trax.inspect import present_checks, record_checks
+from trax.inspect.history_reader import CHUNK, Findings, HistoryReader
 from trax.inspect.limits_in_force import (
-    LimitTimeline,
+    ExemptTrains,
+    build_declared_changes,
     global_timeline,
     group_timelines,
     last_enabled_changes,
-    limit_text,
+    shortest_retention,
 )
-from trax.inspect.missed_occurrences import OVERDUE, MinuteSet, OccurrenceWatch, check_state
-from trax.inspect.sweep import AdmittedRun, AttemptSweep, KeySweep, LimitSweep
+from trax.inspect.missed_occurrences import MinuteSet, OccurrenceWatch
+from trax.inspect.present_checks import PresentChecks
+from trax.inspect.run_pass import KnownLimits, RunPass
+from trax.inspect.sweep import KeySweep
+from trax.inspect.waiting_jobs import WaitingJobs, WaitingWatch
 from trax.records.verification import FindingKind, HistoryFinding, KeyOverlap, Verification
 from trax.settings import Settings
-from trax.store import history
-from trax.store.manifests import manifest_due
+from trax.store import history, present, recorded_changes
+from trax.store.types import SQLITE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from trax.inspect.sweep import LimitViolation
+    from trax.inspect.history_reader import Progress
     from trax.store import Connection, Store
-    from trax.store.history import EntryRow, HistoryEnd, LetterRow, RunRow, TimedManifest
+    from trax.store.history import EntryRow, TimedManifest
+    from trax.store.recorded_changes import LimitChange
 
-    Progress = Callable[[int, int], None]
-    """Called with the number of ids that have been read, and the number of all."""
-
-P = ParamSpec("P")
-T = TypeVar("T")
-R = TypeVar("R", "RunRow", "EntryRow", "LetterRow")
-
-CHUNK: Final = 5_000
-SPAN: Final = 100_000
-"""How many ids are searched at once by a condition that few rows meet."""
-MAX_FINDINGS: Final = 100
-"""How many findings of one kind are listed; all are counted."""
 MAX_TIMED_MANIFESTS: Final = 100_000
-LOST_FOR: Final = timedelta(minutes=10)
-"""A run without a live worker for this long is lost, if a server was running: it detects that after 20 s."""
-ALIVE_FOR: Final = timedelta(minutes=1)
-RECENT: Final = timedelta(hours=1)
-"""If others were queued in this time, a manager works."""
 
 
 def verify(
@@ -62,124 +51,70 @@ def verify(
     until: datetime | timedelta | None = None,
     on_progress: Progress | None = None,
     chunk: int = CHUNK,
+    declared: Sequence[tuple[datetime, Mapping[str, Any]]] = (),
 ) -> Verification:
     """Verify the records that were created from `since` until before `until`; None is all time.
 
-    A duration is a moment before now.
+    A duration is a moment before now. `declared` is what the code of a process has declared and when, if it
+    dispatches without a row of its own.
     """
     end = store.read(lambda connection: history.load_end(connection, store.now(connection)))
     reader = HistoryReader(store, end, _moment(since, end.now), _moment(until, end.now), chunk)
     reader.on_progress = on_progress
-    return _Verifier(reader).verify()
+    return _Verifier(reader, declared, store.dialect_name).verify()
 
 
 def _moment(value: datetime | timedelta | None, now: datetime) -> datetime | None:
     return now - value if isinstance(value, timedelta) else value
 
 
-class Findings:
-    """The findings so far: the first of each kind, and counts of all."""
-
-    def __init__(self) -> None:
-        self.listed: list[HistoryFinding] = []
-        self.counts: Counter[FindingKind] = Counter()
-        self.undecided: Counter[FindingKind] = Counter()
-
-    def add(self, findings: Iterable[HistoryFinding]) -> None:
-        for finding in findings:
-            self.counts[finding.kind] += 1
-            if self.counts[finding.kind] <= MAX_FINDINGS:
-                self.listed.append(finding)
-
-    def leave_undecided(self, kind: FindingKind, count: int = 1) -> None:
-        if count:
-            self.undecided[kind] += count
-
-
-class HistoryReader:
-    """Reads the tables in chunks along their ids, within the period, and reports the progress."""
-
-    def __init__(
-        self, store: Store, end: HistoryEnd, since: datetime | None, until: datetime | None, chunk: int
-    ) -> None:
-        self.end = end
-        self.since = since
-        self.until = until
-        self.on_progress: Progress | None = None
-        self._store = store
-        self._chunk = chunk
-        self._all = max(1, end.run_id + end.entry_id + end.letter_id + end.line_id)
-        self._done = 0
-
-    def read(self, function: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._store.read(history.read_only, function, *args, **kwargs)
-
-    def rows(self, load: Callable[..., list[R]], after: int, last: int) -> Iterator[list[R]]:
-        """The rows above `after`, up to `last`, chunk by chunk."""
-        while after < last:
-            rows = self.read(load, after=after, last=last, limit=self._chunk)
-            if not rows:
-                break
-            yield rows
-            self.advance(rows[-1].id - after)
-            after = rows[-1].id
-        self.advance(last - after)
-
-    def spans(self, after: int, last: int) -> Iterator[tuple[int, int]]:
-        """Ranges of ids, for reads with a condition that few rows meet."""
-        for start in range(after, last, SPAN):
-            stop = min(start + SPAN, last)
-            yield start, stop
-            self.advance(stop - start)
-
-    def bounds(self, table: str, last: int) -> tuple[int, int]:
-        """The ids of a table within the period: above the first, up to the second."""
-        first = 0 if self.since is None else self.find(table, self.since, last)
-        stop = last if self.until is None else self.find(table, self.until, last)
-        self.advance(first + last - max(first, stop))
-        return first, max(first, stop)
-
-    def find(self, table: str, moment: datetime, last: int) -> int:
-        return self.read(history.find_first, table, moment, last=last)
-
-    def has(self, moment: datetime) -> bool:
-        """Whether a moment is in the period."""
-        return (self.since is None or moment >= self.since) and (self.until is None or moment < self.until)
-
-    def advance(self, ids: int) -> None:
-        self._done = min(self._all, self._done + ids)
-        if self.on_progress is not None:
-            self.on_progress(self._done, self._all)
-
-
 class _Verifier:
     """Reads one table after the other and feeds the checks."""
 
-    def __init__(self, reader: HistoryReader) -> None:
+    def __init__(
+        self, reader: HistoryReader, declared: Sequence[tuple[datetime, Mapping[str, Any]]], dialect: str
+    ) -> None:
         self._reader = reader
         self._read = reader.read
+        self._declared = build_declared_changes(declared)
+        self._commits_in_order = dialect == SQLITE
         self._found = Findings()
         self._counted: Counter[str] = Counter()
-        self._names: dict[int, str] = {}
+        self._removed_groups: set[int] = set()
         self._on_time = MinuteSet()
+        self._retention: timedelta | None = None
+        """For how long resolved dead letters were kept at least; None if it is not known."""
 
     def verify(self) -> Verification:
-        self._names = {group.id: group.name for group in self._read(history.load_groups)}
-        limits = self._read(_load_limits)
-        sweep = self._sweep_runs(LimitSweep(limits.total, limits.groups))
+        now, is_until_now = self._reader.end.now, self._reader.has(self._reader.end.now)
+        limits = self._read(_load_limits, self._declared)
+        self._retention = limits.retention
+        waiting = self._read(present_checks.load_waiting, now) if is_until_now else WaitingJobs()
+        watch = WaitingWatch(waiting, now, commits_in_order=self._commits_in_order)
+        runs = RunPass(self._reader, self._found, limits, watch, commits_in_order=self._commits_in_order)
+        runs.read()
+        self._removed_groups |= runs.removed_groups
         keys = self._read_entries(limits.enabled_since)
         self._read_letters()
         self._read_lines()
-        self._check_present()
-        self._found.leave_undecided(FindingKind.LIMIT_EXCEEDED, sweep.total.uncertain_admissions)
-        overlaps = [each.overlap(self._name(group_id)) for group_id, each in sweep.groups.items()]
-        reader, found = self._reader, self._found
+        if is_until_now:
+            checks = PresentChecks(self._reader, self._found, self._on_time)
+            checks.check_unattended()
+            checks.check_lost_runs()
+            checks.check_double_schedules()
+            checks.check_waiting(waiting, watch, limits.total, limits.groups)
+        self._check_removed_groups(limits.names)
+        return self._result(runs, keys)
+
+    def _result(self, runs: RunPass, keys: KeySweep) -> Verification:
+        sweep, reader, found = runs.limits, self._reader, self._found
+        overlaps = [each.overlap(runs.name(group_id)) for group_id, each in sweep.groups.items()]
         train, key = keys.most_key or (None, None)
         return Verification(
             at=reader.end.now,
             since=reader.since,
             until=reader.until,
-            runs=self._counted["runs"],
+            runs=runs.runs,
             entries=self._counted["entries"],
             dead_letters=self._counted["letters"],
             log_lines=self._counted["lines"],
@@ -189,40 +124,15 @@ class _Verifier:
             findings=tuple(found.listed),
             counts=dict(found.counts),
             undecided=dict(found.undecided),
+            notes=(*found.notes(), *self._notes_on_gaps(runs.missing_ids)),
         )
 
-    def _sweep_runs(self, sweep: LimitSweep) -> LimitSweep:
-        reader, last = self._reader, self._reader.end.run_id
-        first, stop = reader.bounds("metadata", last)
-        if reader.since is not None:
-            for start, end in reader.spans(0, first):
-                self._count_before(sweep, reader.since, start, end)
-        attempts = AttemptSweep()
-        for rows in reader.rows(history.load_runs, first, stop):
-            self._counted["runs"] += len(rows)
-            for run in rows:
-                self._found.add(_check_run(attempts, run))
-                if not run.exempt:
-                    admitted = AdmittedRun(
-                        run.id, run.group_id, run.created_at, run.ended_at, run.submitter is None
-                    )
-                    self._found.add(map(self._limit_finding, sweep.add(admitted)))
-        return sweep
-
-    def _count_before(self, sweep: LimitSweep, since: datetime, start: int, end: int) -> None:
-        for run in self._read(history.load_active_at, since, after=start, up_to=end):
-            is_direct = run.submitter is None
-            sweep.count_before(AdmittedRun(run.id, run.group_id, run.created_at, run.ended_at, is_direct))
-
-    def _limit_finding(self, violation: LimitViolation) -> HistoryFinding:
-        run, group_id = violation.run, violation.group_id
-        where = "" if group_id is None else f" to group {self._name(group_id)!r}"
-        which = "global limit" if group_id is None else "limit of the group"
-        text = (
-            f"run {run.id} was admitted{where} at {run.admitted_at:%Y-%m-%d %H:%M:%S.%f}Z while "
-            f"{violation.active} runs were active; the {which} was {limit_text(violation.limit)}"
-        )
-        return HistoryFinding(FindingKind.LIMIT_EXCEEDED, "run", (run.id,), text)
+    def _notes_on_gaps(self, missing_runs: int) -> Iterator[str]:
+        """What is not there cannot be verified."""
+        for noun, missing in (("run", missing_runs), ("entry", self._counted["missing entries"])):
+            if missing > 0:
+                ids = count_noun(missing, "id")
+                yield f"{ids} of the period have no {noun}: deleted, or never used; they are not verified"
 
     def _read_entries(self, group_since: Mapping[int, datetime]) -> KeySweep:
         keys, reader = KeySweep(), self._reader
@@ -233,11 +143,18 @@ class _Verifier:
         for rows in reader.rows(history.load_entries, *bounds):
             self._counted["entries"] += len(rows)
             for entry in rows:
-                self._found.add(record_checks.check_entry(entry))
+                self._found.add(record_checks.check_entry(entry, reader.end.now))
                 self._found.add(watch.add(entry))
                 if entry.unique_key is not None and entry.run_created_at is not None:
                     self._found.add(_check_key(keys, entry))
+                if entry.group_row is None and entry.group_id is not None:
+                    self._removed_groups.add(entry.group_id)
+            self._check_policies(rows)
             self._check_failures([each for each in rows if record_checks.is_unanswered_failure(each)])
+            self._check_withdrawn([each for each in rows if record_checks.is_withdrawn(each)])
+        self._counted["missing entries"] = bounds[1] - bounds[0] - self._counted["entries"]
+        duplicates = self._read(present.find_duplicate_entries, after=bounds[0], last=bounds[1])
+        self._found.add(present_checks.duplicate_entries(duplicates))
         self._finish_watch(watch)
         self._on_time = watch.on_time
         for manifests in parts:
@@ -270,17 +187,36 @@ class _Verifier:
         self._found.add(watch.finish(reader.until or reader.end.now, reader.since))
         self._found.leave_undecided(FindingKind.OCCURRENCE_MISSED, watch.undecided)
 
+    def _check_policies(self, entries: Sequence[EntryRow]) -> None:
+        """Without a policy of its own, a job has that of the settings, which is in no record of the past."""
+        default = max(1, Settings().default_max_retries)
+        retried = (entry for entry in entries if entry.attempt > default)
+        unknown = sum(record_checks.max_attempts(entry) is None for entry in retried)
+        self._found.leave_undecided(FindingKind.TOO_MANY_ATTEMPTS, unknown)
+
     def _check_failures(self, failed: Sequence[EntryRow]) -> None:
-        """Failed jobs must have a dead letter; if one was deleted, its job cannot be judged."""
+        """Failed jobs must have a dead letter. Only a resolved one may have been deleted since."""
         if not failed:
             return
         ids = [entry.run_id for entry in failed if entry.run_id is not None]
         answered, is_complete = self._read(_find_answers, ids)
         lost = [entry for entry in failed if entry.run_id not in answered]
-        if is_complete:
-            self._found.add(map(record_checks.failure_lost, lost))
-        else:
-            self._found.leave_undecided(FindingKind.FAILURE_LOST, len(lost))
+        if not lost:
+            return
+        for entry in lost:
+            age = self._reader.end.now - (entry.run_ended_at or entry.created_at)
+            is_too_young = self._retention is not None and age <= self._retention
+            if is_complete or is_too_young:
+                self._found.add([record_checks.failure_lost(entry)])
+            else:
+                self._found.leave_undecided(FindingKind.FAILURE_LOST)
+
+    def _check_withdrawn(self, cancelled: Sequence[EntryRow]) -> None:
+        """Entries that only an operator or a program can have cancelled. A program leaves no record."""
+        if cancelled:
+            recorded = self._read(recorded_changes.load_cancelled_entries)
+            unknown = sum(entry.id not in recorded for entry in cancelled)
+            self._found.leave_undecided(FindingKind.CANCELLED_BY_NOBODY, unknown)
 
     def _read_letters(self) -> None:
         reader = self._reader
@@ -289,11 +225,25 @@ class _Verifier:
                 if not reader.has(letter.dead_lettered_at):
                     continue
                 self._counted["letters"] += 1
-                self._found.add(record_checks.check_letter(letter))
+                self._found.add(record_checks.check_letter(letter, reader.end.run_id))
+                if letter.group_row is None and letter.group_id is not None:
+                    self._removed_groups.add(letter.group_id)
                 if record_checks.is_requeue_missing(letter) and not record_checks.is_requeue_decidable(
                     letter
                 ):
                     self._found.leave_undecided(FindingKind.REQUEUE_LOST)
+        self._found.add(present_checks.duplicate_letters(self._read(present.find_duplicate_letters)))
+
+    def _check_removed_groups(self, names: Mapping[int, str]) -> None:
+        """Groups that records name, and groups whose limit an operator set, must not disappear."""
+        self._found.leave_undecided(FindingKind.GROUP_REMOVED, len(self._removed_groups - names.keys()))
+        edited = self._read(recorded_changes.load_edited_groups)
+        for name in sorted(edited.keys() - set(names.values())):
+            text = (
+                f"group {name!r} does not exist, though an operator changed its limits at "
+                f"{edited[name]:%Y-%m-%d %H:%M:%S}Z: they are lost"
+            )
+            self._found.add([HistoryFinding(FindingKind.GROUP_REMOVED, "group", (), text)])
 
     def _read_lines(self) -> None:
         reader = self._reader
@@ -302,68 +252,20 @@ class _Verifier:
             self._counted["lines"] += lines
             self._found.add(map(_line_orphan, orphans))
 
-    def _check_present(self) -> None:
-        """Check what is active now, unless the period has ended before."""
-        now = self._reader.end.now
-        if not self._reader.has(now):
-            return
-        for each in self._read(history.load_crowded_manifests):
-            text = (
-                f"manifest {each.external_id!r} ({each.id}) has {each.runs} scheduled runs active; "
-                f"max_instances is {each.max_instances}"
-            )
-            self._found.add([HistoryFinding(FindingKind.TOO_MANY_INSTANCES, "manifest", (each.id,), text)])
-        self._check_unattended(now)
-        self._check_lost_runs(now)
 
-    def _check_unattended(self, now: datetime) -> None:
-        """Check manifests that have no next due time, or an old one, if others were queued since."""
-        rules, threshold = rules_of(Settings()), Settings().default_misfire_threshold
-        due = self._read(history.load_unattended, due_before=now - OVERDUE)
-        for start in range(0, len(due), CHUNK):
-            since = dict(due[start : start + CHUNK])
-            states = self._read(manifest_due.load_states_unlocked, [*since], default_threshold=threshold)
-            for state in states:
-                finding = check_state(state, rules, now)
-                if finding is None:
-                    continue
-                if self._on_time.first_between(since[state.id] or now - RECENT, now) is None:
-                    self._found.leave_undecided(finding.kind)
-                else:
-                    self._found.add([finding])
-
-    def _check_lost_runs(self, now: datetime) -> None:
-        lost = self._read(history.load_lost_runs, started_before=now - LOST_FOR)
-        limits = {"started_before": now - LOST_FOR, "alive_since": now - ALIVE_FOR}
-        if lost and not self._read(history.has_server_since, **limits):
-            self._found.leave_undecided(FindingKind.RUN_LOST, len(lost))
-            return
-        for run in lost:
-            text = (
-                f"run {run.id} is in progress, but its worker {run.worker_id} is gone and no server ended it"
-            )
-            self._found.add([HistoryFinding(FindingKind.RUN_LOST, "run", (run.id,), text)])
-
-    def _name(self, group_id: int) -> str:
-        return self._names.get(group_id, f"(deleted group {group_id})")
-
-
-class KnownLimits(NamedTuple):
-    """The limits over time, globally and by group id; since when each group is enabled or not."""
-
-    total: LimitTimeline
-    groups: dict[int, LimitTimeline]
-    enabled_since: dict[int, datetime]
-
-
-def _load_limits(connection: Connection) -> KnownLimits:
-    changes, groups = history.load_limit_changes(connection), history.load_groups(connection)
-    stored = history.load_stored_setting(connection, GLOBAL_LIMIT)
-    is_complete = history.is_audit_complete(connection)
+def _load_limits(connection: Connection, declared: Sequence[LimitChange]) -> KnownLimits:
+    recorded = recorded_changes.load_limit_changes(connection)
+    changes = sorted([*declared, *recorded], key=lambda change: change.at)
+    groups = recorded_changes.load_groups(connection)
+    stored = recorded_changes.load_stored_setting(connection, GLOBAL_LIMIT)
+    is_complete = recorded_changes.is_audit_complete(connection)
     return KnownLimits(
         global_timeline(changes, stored),
         group_timelines(groups, changes, is_complete=is_complete),
         last_enabled_changes(groups, changes, is_complete=is_complete),
+        ExemptTrains(changes),
+        shortest_retention(changes, recorded_changes.load_stored_setting(connection, RETENTION)),
+        {group.id: group.name for group in groups},
     )
 
 
@@ -375,17 +277,6 @@ def _include_group(manifest: TimedManifest, group_since: Mapping[int, datetime])
 
 def _find_answers(connection: Connection, run_ids: Sequence[int]) -> tuple[set[int], bool]:
     return history.find_dead_lettered(connection, run_ids), history.are_letters_complete(connection)
-
-
-def _check_run(attempts: AttemptSweep, run: RunRow) -> Iterator[HistoryFinding]:
-    """The findings of a run; two attempts at once, unless one of them is a finding for that already."""
-    findings = list(record_checks.check_run(run))
-    yield from findings
-    if any(each.kind is FindingKind.EXECUTED_TWICE for each in findings):
-        return
-    earlier = attempts.add(run.id, run.external_id, admitted_at=run.created_at, ended_at=run.ended_at)
-    if earlier is not None:
-        yield record_checks.attempts_overlap(run, earlier)
 
 
 def _check_key(keys: KeySweep, entry: EntryRow) -> Iterator[HistoryFinding]:

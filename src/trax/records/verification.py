@@ -12,16 +12,31 @@ class FindingKind(StrEnum):
     """What is wrong with a record."""
 
     LIMIT_EXCEEDED = "limit_exceeded"
+    OUTSIDE_LIMITS = "outside_limits"
     KEY_OVERLAP = "key_overlap"
     EXECUTED_TWICE = "executed_twice"
+    DUPLICATE = "duplicate"
     TOO_MANY_INSTANCES = "too_many_instances"
+    SCHEDULED_TWICE = "scheduled_twice"
+    TOO_MANY_ATTEMPTS = "too_many_attempts"
+    ATTEMPT_MISSING = "attempt_missing"
+    ORDER_INVERTED = "order_inverted"
+    WRONG_PRIORITY = "wrong_priority"
+    WAITS_TOO_LONG = "waits_too_long"
     ENTRY_LOST = "entry_lost"
     RUN_LOST = "run_lost"
     FAILURE_LOST = "failure_lost"
+    INTERRUPTION_LOST = "interruption_lost"
     REQUEUE_LOST = "requeue_lost"
+    WRONG_LETTER = "wrong_letter"
+    RECORD_MISMATCH = "record_mismatch"
+    CANCELLED_BY_NOBODY = "cancelled_by_nobody"
+    UNKNOWN_WORKER = "unknown_worker"
     IMPOSSIBLE_STATE = "impossible_state"
     ORPHAN = "orphan"
+    GROUP_REMOVED = "group_removed"
     OCCURRENCE_MISSED = "occurrence_missed"
+    MANIFEST_SILENT = "manifest_silent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +45,7 @@ class HistoryFinding:
 
     kind: FindingKind
     noun: str
-    """The kind of the records: "run", "entry", "dead letter", "log line" or "manifest"."""
+    """The kind of the records: "run", "entry", "dead letter", "log line", "manifest" or "group"."""
     ids: tuple[int, ...]
     text: str
 
@@ -78,7 +93,8 @@ class KeyOverlap:
 class Verification:
     """What the history shows. `counts` has all findings by kind; `findings` the first of each kind.
 
-    `undecided` counts by kind what may be a finding, where the records lack the data to decide.
+    `undecided` counts by kind what may be a finding, where the records lack the data to decide; `notes` says
+    why, and what could not be verified at all.
     """
 
     at: datetime
@@ -94,6 +110,7 @@ class Verification:
     findings: tuple[HistoryFinding, ...] = ()
     counts: Mapping[FindingKind, int] = field(default_factory=dict[FindingKind, int])
     undecided: Mapping[FindingKind, int] = field(default_factory=dict[FindingKind, int])
+    notes: tuple[str, ...] = ()
 
     @property
     def is_clean(self) -> bool:

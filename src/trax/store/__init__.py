@@ -40,6 +40,8 @@ status.py        status, live view, gauges, change marks
 inspect.py       facts for `trax why` and `trax db doctor`
 storage.py       how tables and indexes are stored, for `trax db doctor`
 history.py       the whole history in chunks, for `trax verify`
+present.py       what is active, waiting or due now, and what exists twice, for `trax verify`
+recorded_changes.py  what operators and servers have recorded about limits, for `trax verify`
 foreign_jobs.py  job stores of other schedulers
 """
 

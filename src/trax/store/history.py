@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
-import json
 from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
-from sqlalchemy import bindparam, func, or_, select, text
+from sqlalchemy import Text, bindparam, case, cast, func, or_, select, text, true
 
-from trax.records.audit import DECLARED_SETTINGS
-from trax.records.states import Origin, ScheduleType, State
+from trax.masking import SECRET_KEY
+from trax.records.states import QueueStatus, ScheduleType
 from trax.store.dialect import among, id_document, is_sqlite, last_id
-from trax.store.manifests.manifest_due import find_without_next_due, timing_of
+from trax.store.manifests.manifest_due import timing_of
 from trax.store.schema import tables, tables_for
 from trax.store.types import sql_literal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from datetime import datetime
 
-    from sqlalchemy import Connection, Row, Select, Table
+    from sqlalchemy import ColumnElement, Connection, Select, Table
 
     from trax.records.schedule import Timing
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-LIMIT_ACTIONS: Final = (
-    "groups.update",
-    "groups.declare",
-    "settings.update",
-    "settings.reset",
-    DECLARED_SETTINGS,
-)
-MAX_LISTED: Final = 1_000
-"""How many rows a read of what is active now returns."""
+SEALED_INPUT: Final = "sealed input"
+"""The difference of inputs that hold secrets: these may have been encrypted again, one after the other."""
 
 
 class HistoryEnd(NamedTuple):
@@ -49,7 +41,7 @@ class HistoryEnd(NamedTuple):
 
 
 class RunRow(NamedTuple):
-    """A run, and the entry with its external id, if there is one."""
+    """A run, what its entry has, and the first of the columns in which they differ though they must not."""
 
     id: int
     manifest_id: int | None
@@ -62,15 +54,32 @@ class RunRow(NamedTuple):
     state: str
     submitter: str | None
     external_id: str
+    train: str
+    worker_id: int | None
+    cancel_requested: bool
+    failure_junction: str | None
+    failure_exception: str | None
+    own_entry_id: int | None
+    parent_id: int | None
     has_failure: bool
     entry_id: int | None
     entry_status: str | None
     entry_run_id: int | None
     entry_attempt: int | None
+    entry_created_at: datetime | None
+    entry_scheduled_at: datetime | None
+    entry_priority: int | None
+    entry_dispatch_attempts: int | None
+    origin: str | None
+    difference: str | None
+    has_parent: bool
 
 
 class EntryRow(NamedTuple):
-    """An entry, and the run it points to, if there is one; `unique_key` also after it was released."""
+    """An entry, and the run it points to, if there is one; `unique_key` also after it was released.
+
+    The policies are those of entries that were retried: `retry` of its own, else of its manifest.
+    """
 
     id: int
     manifest_id: int | None
@@ -84,6 +93,12 @@ class EntryRow(NamedTuple):
     unique_key: str | None
     status: str
     metadata_id: int | None
+    scheduled_at: datetime | None
+    ready: bool
+    parked: str | None
+    dead_letter_id: int | None
+    dispatch_attempts: int
+    retry: str | None
     run_id: int | None
     is_own_run: bool | None
     run_state: str | None
@@ -91,11 +106,17 @@ class EntryRow(NamedTuple):
     run_created_at: datetime | None
     run_ended_at: datetime | None
     manifest_row: int | None
+    max_retries: int | None
+    manifest_changed_at: datetime | None
     group_row: int | None
+    group_priority: int | None
+    expected_priority: int | None
+    """The priority of its group, if it has settled and the entry is queued."""
+    letter_row: int | None
 
 
 class LetterRow(NamedTuple):
-    """A dead letter, whether an entry or a run came from it, and whether its last run still exists."""
+    """A dead letter, its last run, whether that run was retried, and what came from the letter."""
 
     id: int
     manifest_id: int | None
@@ -105,9 +126,16 @@ class LetterRow(NamedTuple):
     dead_lettered_at: datetime
     resolved_at: datetime | None
     retry_metadata_id: int | None
+    train: str
+    last_metadata_id: int | None
     has_entry: bool
     last_run_id: int | None
+    last_run_state: str | None
+    last_run_train: str | None
+    later_run_id: int | None
+    is_queued_again: bool
     group_row: int | None
+    retry_row: int | None
 
 
 class ActiveSpan(NamedTuple):
@@ -118,48 +146,18 @@ class ActiveSpan(NamedTuple):
     created_at: datetime
     ended_at: datetime | None
     submitter: str | None
+    exempt: bool
+    manifest_id: int | None
+    origin: str | None
 
 
-class GroupRow(NamedTuple):
-    """A group as it is now."""
-
-    id: int
-    name: str
-    max_active_jobs: int | None
-    enabled: bool
-    created_at: datetime
-    updated_at: datetime
-
-
-class LimitChange(NamedTuple):
-    """An entry of the audit log that changed a limit."""
-
-    id: int
-    at: datetime
-    action: str
-    noun: str
-    ids: Sequence[str]
-    before: Any
-    after: Any
-    restores: Any
-    expects: Any
-
-
-class LostRun(NamedTuple):
-    """A run in progress whose worker has no row, or has sent no heartbeat for long."""
-
-    id: int
-    worker_id: int
-    started_at: datetime
-
-
-class CrowdedManifest(NamedTuple):
-    """A manifest with more scheduled runs active than it may have."""
+class InstanceLimit(NamedTuple):
+    """How many runs of its schedule a manifest may have, since its last change."""
 
     id: int
     external_id: str
     max_instances: int
-    runs: int
+    changed_at: datetime
 
 
 class TimedManifest(NamedTuple):
@@ -235,12 +233,22 @@ def load_orphaned_lines(connection: Connection, *, after: int, up_to: int) -> tu
 
 
 def load_active_at(connection: Connection, moment: datetime, *, after: int, up_to: int) -> list[ActiveSpan]:
-    """The runs under the limits with these ids that had not ended at that moment."""
-    run = tables(connection).metadata
+    """The runs with these ids that had not ended at that moment."""
+    t = tables(connection)
+    run, entry = t.metadata, t.work_queue
     is_open = or_(run.c.ended_at.is_(None), run.c.ended_at > moment)
-    columns = [run.c[name] for name in ActiveSpan._fields]
-    query = select(*columns).where(run.c.id > after, run.c.id <= up_to, ~run.c.exempt, is_open)
+    columns = [run.c[name] for name in ActiveSpan._fields[:-1]]
+    query = select(*columns, entry.c.origin).outerjoin(entry, entry.c.id == run.c.entry_id)
+    query = query.where(run.c.id > after, run.c.id <= up_to, is_open)
     return [ActiveSpan._make(row) for row in connection.execute(query.order_by(run.c.id))]
+
+
+def load_instance_limits(connection: Connection, manifest_ids: Iterable[int]) -> dict[int, InstanceLimit]:
+    manifest = tables(connection).manifest
+    columns = (manifest.c.id, manifest.c.external_id, manifest.c.max_instances, manifest.c.updated_at)
+    query = select(*columns).where(among(connection, manifest.c.id))
+    rows = connection.execute(query, {"ids": id_document(manifest_ids)})
+    return {row.id: InstanceLimit._make(row) for row in rows}
 
 
 def find_first(connection: Connection, table_name: str, moment: datetime, *, last: int) -> int:
@@ -261,45 +269,6 @@ def find_first(connection: Connection, table_name: str, moment: datetime, *, las
     return low
 
 
-def load_groups(connection: Connection) -> list[GroupRow]:
-    group = tables(connection).manifest_group
-    query = select(*(group.c[name] for name in GroupRow._fields)).order_by(group.c.id)
-    return [GroupRow._make(row) for row in connection.execute(query)]
-
-
-def load_limit_changes(connection: Connection) -> list[LimitChange]:
-    """The entries of the audit log about limits, oldest first."""
-    audit = tables(connection).audit
-    columns = [audit.c[name] for name in LimitChange._fields]
-    query = select(*columns).where(audit.c.action.in_(LIMIT_ACTIONS)).order_by(audit.c.id)
-    return [_limit_change(row) for row in connection.execute(query)]
-
-
-def _limit_change(row: Row[*tuple[Any, ...]]) -> LimitChange:
-    change = LimitChange._make(row)
-    texts = {name: getattr(change, name) for name in ("ids", "before", "after", "restores", "expects")}
-    return change._replace(**{name: json.loads(value) for name, value in texts.items() if value is not None})
-
-
-def is_audit_complete(connection: Connection) -> bool:
-    """Whether no entry of the audit log was deleted: the oldest are deleted first; their ids are missing."""
-    audit = tables(connection).audit
-    is_declared = audit.c.action == DECLARED_SETTINGS
-    first = connection.execute(select(func.min(audit.c.id)).where(~is_declared)).scalar()
-    before = [] if first is None else [audit.c.id < first]
-    kept = connection.execute(select(func.count()).where(is_declared, *before)).scalar_one()
-    return kept == (last_id(connection, audit) if first is None else first - 1)
-
-
-def load_stored_setting(connection: Connection, name: str) -> tuple[str, datetime] | None:
-    """The stored value of a setting, as JSON text, and when it was written."""
-    setting = tables(connection).setting
-    row = connection.execute(
-        select(setting.c.value, setting.c.updated_at).where(setting.c.name == name)
-    ).one_or_none()
-    return None if row is None else (row.value, row.updated_at)
-
-
 def are_letters_complete(connection: Connection) -> bool:
     """Whether no dead letter was deleted: no id is missing."""
     letter = tables(connection).dead_letter
@@ -311,60 +280,6 @@ def find_dead_lettered(connection: Connection, run_ids: Sequence[int]) -> set[in
     letter = tables(connection).dead_letter
     query = select(letter.c.last_metadata_id).where(among(connection, letter.c.last_metadata_id))
     return set(connection.execute(query, {"ids": id_document(run_ids)}).scalars())
-
-
-def has_server_since(connection: Connection, *, started_before: datetime, alive_since: datetime) -> bool:
-    """Whether a server that dispatches has run since then, and is alive."""
-    worker = tables(connection).worker
-    is_long = (worker.c.started_at <= started_before, worker.c.heartbeat_at >= alive_since)
-    return (
-        connection.execute(select(worker.c.id).where(worker.c.dispatches, *is_long).limit(1)).first()
-        is not None
-    )
-
-
-def load_lost_runs(connection: Connection, *, started_before: datetime) -> list[LostRun]:
-    """Runs that have been in progress since before this moment, without a worker that was alive after it."""
-    t = tables(connection)
-    run, worker = t.metadata, t.worker
-    live = select(worker.c.id).where(worker.c.id == run.c.worker_id, worker.c.heartbeat_at >= started_before)
-    is_lost = (text("state = 'in_progress'"), run.c.worker_id.is_not(None), ~live.exists())
-    query = select(run.c.id, run.c.worker_id, run.c.started_at).where(*is_lost)
-    found = connection.execute(query.where(run.c.started_at < started_before).limit(MAX_LISTED))
-    return [LostRun._make(row) for row in found]
-
-
-def load_crowded_manifests(connection: Connection) -> list[CrowdedManifest]:
-    """Manifests with more active runs from their schedule than `max_instances`.
-
-    Not those that were changed since the last of the entries: `max_instances` may have been lowered.
-    """
-    t = tables(connection)
-    run, entry, manifest = t.metadata, t.work_queue, t.manifest
-    active = run.c.state.in_((sql_literal(State.PENDING), sql_literal(State.IN_PROGRESS)))
-    scheduled = entry.c.origin.in_((Origin.SCHEDULE.value, Origin.RETRY.value))
-    runs = func.count().label("runs")
-    query = (
-        select(manifest.c.id, manifest.c.external_id, manifest.c.max_instances, runs)
-        .join_from(run, entry, entry.c.id == run.c.entry_id)
-        .join(manifest, manifest.c.id == run.c.manifest_id)
-        .where(active, run.c.manifest_id.is_not(None), scheduled)
-        .group_by(manifest.c.id, manifest.c.external_id, manifest.c.max_instances, manifest.c.updated_at)
-        .having(runs > manifest.c.max_instances, func.max(entry.c.created_at) > manifest.c.updated_at)
-    )
-    return [CrowdedManifest._make(row) for row in connection.execute(query.limit(MAX_LISTED))]
-
-
-def load_unattended(connection: Connection, *, due_before: datetime) -> list[tuple[int, datetime | None]]:
-    """The manifests that were due then or have no next due time, and when they were due.
-
-    For some of them that is correct; their states show for which.
-    """
-    manifest = tables(connection).manifest
-    is_overdue = (manifest.c.next_due_at < due_before, manifest.c.enabled, manifest.c.retired_at.is_(None))
-    query = select(manifest.c.id, manifest.c.next_due_at).where(*is_overdue).order_by(manifest.c.id)
-    overdue = [(row.id, row.next_due_at) for row in connection.execute(query)]
-    return [*overdue, *((manifest_id, None) for manifest_id in find_without_next_due(connection))]
 
 
 def load_timed_manifests(connection: Connection, *, after: int, limit: int) -> list[TimedManifest]:
@@ -399,15 +314,54 @@ def _build_timed_manifest(row: Any) -> TimedManifest:
 def _select_runs(dialect: str) -> Select[*tuple[Any, ...]]:
     t = tables_for(dialect)
     run, entry = t.metadata, t.work_queue
-    own = ("id", "manifest_id", "group_id", "created_at", "started_at", "ended_at", "attempt", "exempt")
+    own = [run.c[name] for name in RunRow._fields if name in run.c and name != "entry_id"]
     failure = (run.c.failure_junction, run.c.failure_exception, run.c.failure_reason, run.c.stack_trace)
     has_failure = func.coalesce(*failure).is_not(None).label("has_failure")
-    columns = [*(run.c[name] for name in (*own, "state", "submitter", "external_id")), has_failure]
-    chunk = _chunk(run, *columns, run.c.entry_id)
-    of_entry = (entry.c.id, entry.c.status, entry.c.metadata_id, entry.c.attempt)
-    joined = chunk.outerjoin(entry, entry.c.id == chunk.c.entry_id)
-    of_run = [chunk.c[name] for name in RunRow._fields[: len(columns)]]
-    return select(*of_run, *of_entry).select_from(joined).order_by(chunk.c.id)
+    compared = (run.c.priority, run.c.input)
+    chunk = _chunk(run, *own, run.c.entry_id.label("own_entry_id"), has_failure, *compared)
+    of_entry = ("id", "status", "metadata_id", "attempt", "created_at", "scheduled_at", "priority")
+    joined = chunk.outerjoin(entry, entry.c.id == chunk.c.own_entry_id)
+    of_run = [chunk.c[name] for name in RunRow._fields[: RunRow._fields.index("entry_id")]]
+    return (
+        select(
+            *of_run,
+            *(entry.c[name].label(f"entry_{name}") for name in of_entry),
+            entry.c.dispatch_attempts,
+            entry.c.origin,
+            _difference(chunk, entry),
+            case((chunk.c.parent_id.is_not(None), _one(run, chunk.c.parent_id).is_not(None)), else_=true()),
+        )
+        .select_from(joined)
+        .order_by(chunk.c.id)
+    )
+
+
+def _difference(run: Any, entry: Table) -> ColumnElement[Any]:
+    """The first column in which a run differs from its entry.
+
+    The record of a run may have no input, or only a note that it was too long. Secrets of inputs may have
+    been encrypted again in one table and not yet in the other.
+    """
+    kept, queued = cast(run.c.input, Text), cast(entry.c.input, Text)
+    differs = run.c.input.is_not(None) & kept.is_distinct_from(queued)
+    is_other_input = differs & kept.not_like('{"_truncated": true%')
+    holds_secret = kept.like(f'%"{SECRET_KEY}"%')
+    return case(
+        (entry.c.id.is_(None), None),
+        *(
+            (run.c[name].is_distinct_from(entry.c[name]), name)
+            for name in ("train", "manifest_id", "group_id", "priority", "external_id")
+        ),
+        (is_other_input & holds_secret, SEALED_INPUT),
+        (is_other_input, "input"),
+        else_=None,
+    ).label("difference")
+
+
+def _one(table: Table, row_id: Any) -> ColumnElement[Any]:
+    """The id of a row, if it exists. A scalar: for EXISTS, PostgreSQL may read the whole table."""
+    other = table.alias()
+    return select(other.c.id).where(other.c.id == row_id).scalar_subquery()
 
 
 @cache
@@ -420,9 +374,11 @@ def _select_entries_of(dialect: str) -> Select[*tuple[Any, ...]]:
 def _select_entries(dialect: str, *conditions: Any) -> Select[*tuple[Any, ...]]:
     t = tables_for(dialect)
     entry, run, manifest, group = t.work_queue, t.metadata, t.manifest, t.manifest_group
-    names = [name for name in EntryRow._fields[:12] if name != "unique_key"]
+    names = EntryRow._fields[: EntryRow._fields.index("retry")]
     key = func.coalesce(entry.c.unique_key, entry.c.former_key).label("unique_key")
-    chunk = _chunk(entry, *(entry.c[name] for name in names), key, entry.c.external_id, where=conditions)
+    retry = case((entry.c.attempt > 1, entry.c.retry)).label("retry")
+    own = (entry.c[name] for name in (*names, "external_id", "group_priority") if name != "unique_key")
+    chunk = _chunk(entry, *own, key, retry, where=conditions)
     joined = (
         chunk.outerjoin(run, run.c.id == chunk.c.metadata_id)
         .outerjoin(manifest, manifest.c.id == chunk.c.manifest_id)
@@ -433,22 +389,49 @@ def _select_entries(dialect: str, *conditions: Any) -> Select[*tuple[Any, ...]]:
         run.c.external_id == chunk.c.external_id,
         *(run.c[name] for name in ("state", "attempt", "created_at", "ended_at")),
     )
-    of_entry = [chunk.c[name] for name in EntryRow._fields[:12]]
-    return select(*of_entry, *of_run, manifest.c.id, group.c.id).select_from(joined).order_by(chunk.c.id)
+    has_settled = (chunk.c.status == sql_literal(QueueStatus.QUEUED)) & group.c.apply_priority_at.is_(None)
+    letter = case((chunk.c.dead_letter_id.is_not(None), _one(t.dead_letter, chunk.c.dead_letter_id)))
+    return (
+        select(
+            *(chunk.c[name] for name in (*names, "retry")),
+            *of_run,
+            *(manifest.c[name] for name in ("id", "max_retries", "updated_at")),
+            group.c.id,
+            chunk.c.group_priority,
+            case((has_settled, func.coalesce(group.c.priority, 0))),
+            letter.label("letter_row"),
+        )
+        .select_from(joined)
+        .order_by(chunk.c.id)
+    )
 
 
 @cache
 def _select_letters(dialect: str) -> Select[*tuple[Any, ...]]:
     t = tables_for(dialect)
     letter, entry, run, group = t.dead_letter, t.work_queue, t.metadata, t.manifest_group
-    names = LetterRow._fields[:8]
-    chunk = _chunk(letter, *(letter.c[name] for name in names), letter.c.last_metadata_id)
+    names = LetterRow._fields[: LetterRow._fields.index("has_entry")]
+    chunk = _chunk(letter, *(letter.c[name] for name in names))
     has_entry = select(entry.c.id).where(entry.c.dead_letter_id == chunk.c.id).exists()
-    joined = chunk.outerjoin(run, run.c.id == chunk.c.last_metadata_id).outerjoin(
-        group, group.c.id == chunk.c.group_id
+    own = entry.alias("own")
+    joined = (
+        chunk.outerjoin(run, run.c.id == chunk.c.last_metadata_id)
+        .outerjoin(own, own.c.id == run.c.entry_id)
+        .outerjoin(group, group.c.id == chunk.c.group_id)
     )
-    columns = [chunk.c[name] for name in names]
-    return select(*columns, has_entry, run.c.id, group.c.id).select_from(joined).order_by(chunk.c.id)
+    return (
+        select(
+            *(chunk.c[name] for name in names),
+            has_entry,
+            *(run.c[name] for name in ("id", "state", "train")),
+            case((own.c.metadata_id != run.c.id, own.c.metadata_id)),
+            func.coalesce(own.c.status == sql_literal(QueueStatus.QUEUED), False),
+            group.c.id,
+            case((chunk.c.retry_metadata_id.is_not(None), _one(run, chunk.c.retry_metadata_id))),
+        )
+        .select_from(joined)
+        .order_by(chunk.c.id)
+    )
 
 
 def _chunk(table: Table, *columns: Any, where: Sequence[Any] = ()) -> Any:

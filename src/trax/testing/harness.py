@@ -66,6 +66,7 @@ class Harness:
         settings = await self._store.ask(parts.live.refresh)
         timetable = parts.declarations.timetable()
         await start(self._store, timetable, settings, app=parts.name, watch=self.watch)
+        parts.live.note_declared(parts.heartbeat.exempt_trains(), self.now)
 
     async def advance(self, **units: float) -> None:
         """Move the clock, nothing else: `advance(minutes=5)`."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from trax.engine.open_store import LazyStore
     from trax.settings import Settings
     from trax.store import Connection, Store
+    from trax.train import Registry
     from trax.worker.active_run import ActiveRun
 
 logger = logging.getLogger(__name__)
@@ -55,12 +56,15 @@ RETRY_SECONDS: Final = 1.0
 class Heartbeat:
     """The worker rows that this process renews. Thread-safe."""
 
-    def __init__(self, opening: LazyStore, live: LiveSettings, identity: Identity, app: str) -> None:
+    def __init__(
+        self, opening: LazyStore, live: LiveSettings, identity: Identity, app: str, trains: Registry
+    ) -> None:
         self._opening = opening
         self._app = app
         self.declares: str | None = None
         """Digest of the manifests that this process declares; set when it schedules."""
         self._live = live
+        self._trains = trains
         self._identity = identity
         self.is_manual = False
         """Set by tests that control the clock: no thread is started, they call `record_heartbeats`."""
@@ -144,7 +148,7 @@ class Heartbeat:
             **row,
         }
         if columns["kind"] in (WorkerKind.WORKER, WorkerKind.SCHEDULER):
-            columns["settings"] = self._live.base_as_json
+            columns["settings"] = self._live.publish(self.exempt_trains())
             announce(connection, Topic.WORK_QUEUE)  # the dispatcher may now admit what this worker accepts
         if not row.get("dispatches"):
             return workers.register(connection, columns, now=store.now(connection))
@@ -153,6 +157,11 @@ class Heartbeat:
         worker_id = workers.register(connection, columns, now=now)
         record_declared_limit(connection, now=now)
         return worker_id
+
+    def exempt_trains(self) -> list[str]:
+        """The names and aliases of the trains that are exempt from the limits."""
+        exempt = (each for each in self._trains if each.options.exclude_from_max_active_jobs)
+        return [name for train in exempt for name in (train.name, *train.options.aliases)]
 
     def record_heartbeats(self, connection: Connection, now: datetime) -> None:
         """Renew all rows. Drop the row of `app.run` if it is gone: it was declared lost."""

@@ -150,7 +150,7 @@ class Parts:
             entry_waiter=EntryWaiter(store, events),
             events=events,
             identity=identity,
-            heartbeat=Heartbeat(store, live, identity, name),
+            heartbeat=Heartbeat(store, live, identity, name, trains),
             hooks=Hooks(parameters),
             limits=RunLimits(live),
             run_log=RunLog(live, events),

@@ -37,6 +37,12 @@ def entry(number: int, moment: str, manifest: int = 1, **values: Any) -> EntryRo
         unique_key=None,
         status="dispatched",
         metadata_id=number,
+        scheduled_at=None,
+        ready=True,
+        parked=None,
+        dead_letter_id=None,
+        dispatch_attempts=0,
+        retry=None,
         run_id=number,
         is_own_run=True,
         run_state="completed",
@@ -44,7 +50,12 @@ def entry(number: int, moment: str, manifest: int = 1, **values: Any) -> EntryRo
         run_created_at=at,
         run_ended_at=at,
         manifest_row=manifest,
+        max_retries=3,
+        manifest_changed_at=at,
         group_row=1,
+        group_priority=0,
+        expected_priority=None,
+        letter_row=None,
     )
     return row._replace(**values)
 

@@ -76,7 +76,7 @@ def test_what_waits_for_a_retired_parent_is_found_and_servers_that_differ(addres
     wrong = {finding.code: finding.text for finding in load_findings(address) if finding.is_wrong}
 
     assert wrong["retired parents"] == "manifests that do not run because their parent is retired: 1 (waits)"
-    assert "different manifests: here (process 1), here (process 2)" in wrong["declarations"]
+    assert "different manifests or groups: here (process 1), here (process 2)" in wrong["declarations"]
 
 
 def test_an_index_that_is_gone_is_found_with_the_statement_that_makes_it(address: str) -> None:

@@ -168,7 +168,7 @@ def leftover_findings(left_behind: Leftovers) -> Iterator[Finding]:
 
 
 def manifest_findings(waiting: Sequence[str], disagreements: Sequence[str]) -> Iterator[Finding]:
-    """Manifests whose parent is retired, and servers that declare different manifests."""
+    """Manifests whose parent is retired, and servers that declare different manifests or groups."""
     names = f" ({', '.join(waiting[:SHOWN_NAMES])}{', …' if len(waiting) > SHOWN_NAMES else ''})"
     fix = "schedule the parent again, or give them another parent or a schedule"
     text = (

@@ -53,6 +53,10 @@ CREATE TABLE trax.manifest_group (
     priority_changed_at TIMESTAMP WITH TIME ZONE,
     apply_priority_at TIMESTAMP WITH TIME ZONE,
     priority_horizon BIGINT,
+    declared JSON,
+    edited_at TIMESTAMP WITH TIME ZONE,
+    ad_hoc BOOLEAN DEFAULT false NOT NULL,
+    retired_at TIMESTAMP WITH TIME ZONE,
     PRIMARY KEY (id),
     CONSTRAINT priority_range CHECK (priority BETWEEN 0 AND 31),
     CONSTRAINT max_active_jobs_range CHECK (max_active_jobs >= 0),
@@ -216,6 +220,7 @@ CREATE TABLE trax.manifest (
     consumed_parent_success_at TIMESTAMP WITH TIME ZONE,
     next_due_at TIMESTAMP WITH TIME ZONE,
     retired_at TIMESTAMP WITH TIME ZONE,
+    declared_enabled BOOLEAN,
     created_at TIMESTAMP WITH TIME ZONE NOT NULL,
     updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
     PRIMARY KEY (id),
@@ -319,9 +324,13 @@ CREATE INDEX audit_noun_idx ON trax.audit (noun, id);
 
 CREATE INDEX log_metadata_idx ON trax.log (metadata_id, id);
 
+CREATE INDEX manifest_group_ad_hoc_idx ON trax.manifest_group (id) WHERE ad_hoc AND retired_at IS NULL;
+
 CREATE INDEX manifest_group_apply_idx ON trax.manifest_group (apply_priority_at) WHERE apply_priority_at IS NOT NULL;
 
 CREATE INDEX manifest_group_bound_idx ON trax.manifest_group (id) WHERE max_active_jobs IS NOT NULL OR NOT enabled;
+
+CREATE INDEX manifest_group_declared_idx ON trax.manifest_group (id) WHERE declared IS NOT NULL;
 
 CREATE INDEX web_session_expires_idx ON trax.web_session (expires_at);
 
@@ -336,6 +345,8 @@ CREATE INDEX work_queue_delayed_idx ON trax.work_queue (scheduled_at) WHERE stat
 CREATE INDEX work_queue_external_id_idx ON trax.work_queue USING brin (external_id);
 
 CREATE INDEX work_queue_manifest_idx ON trax.work_queue (manifest_id, id) WHERE manifest_id IS NOT NULL;
+
+CREATE INDEX work_queue_not_ready_in_group_idx ON trax.work_queue (group_id) WHERE status = 'queued' AND NOT ready AND group_id IS NOT NULL;
 
 CREATE UNIQUE INDEX work_queue_one_scheduled_idx ON trax.work_queue (manifest_id) WHERE status = 'queued' AND origin IN ('schedule', 'retry');
 
@@ -370,6 +381,8 @@ CREATE INDEX manifest_retired_idx ON trax.manifest (external_id) WHERE retired_a
 CREATE INDEX dead_letter_awaiting_idx ON trax.dead_letter (id) WHERE status = 'awaiting_intervention';
 
 CREATE INDEX dead_letter_fingerprint_idx ON trax.dead_letter (fingerprint, id) WHERE status = 'awaiting_intervention';
+
+CREATE INDEX dead_letter_group_idx ON trax.dead_letter (group_id) WHERE group_id IS NOT NULL;
 
 CREATE INDEX dead_letter_manifest_idx ON trax.dead_letter (manifest_id) WHERE manifest_id IS NOT NULL;
 

@@ -31,6 +31,7 @@ CATALOGUE = {
         FROM pg_constraint WHERE connamespace = 'trax'::regnamespace
     """,
     "indexes": "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'trax'",
+    "functions": "SELECT pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'trax'::regnamespace",
     "storage": "SELECT relname, reloptions FROM pg_class WHERE relnamespace = 'trax'::regnamespace",
 }
 

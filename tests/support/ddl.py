@@ -13,6 +13,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from trax.store import migrations
 from trax.store.schema import tables_for
+from trax.store.schema.define import STATEMENTS
 
 DIALECTS = {"postgresql": postgresql.dialect(), "sqlite": sqlite.dialect()}
 
@@ -25,7 +26,8 @@ def statements(dialect: str) -> list[str]:
         for table in wanted
         for index in sorted(table.indexes, key=lambda index: str(index.name))
     ]
-    return [_plain(str(step.compile(dialect=DIALECTS[dialect]))) for _, step in [*made, *indexed]]
+    compiled = [_plain(str(step.compile(dialect=DIALECTS[dialect]))) for _, step in [*made, *indexed]]
+    return [*compiled, *(statement for table in wanted for statement in table.info.get(STATEMENTS, ()))]
 
 
 def _plain(statement: str) -> str:

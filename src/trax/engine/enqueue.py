@@ -109,7 +109,7 @@ class PlainEnqueue:
         self.columns = _columns_of(request, None)
 
     def statement(self, dialect: str) -> BoundStatement:
-        """The statement. If the group is new or retired, it inserts nothing and returns no rows."""
+        """The statement. If the group is new, it inserts nothing and returns no rows."""
         request = self.request
         return entry_batches.bind_batch(dialect, request.inputs, self.columns, group=request.group)
 
@@ -132,7 +132,7 @@ class EnqueueCombiner:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def insert(self, plain: PlainEnqueue) -> InsertedBatch | None:
-        """Insert the entries of the request; None if nothing was, because the group is new or retired."""
+        """Insert the entries of the request; None if nothing was inserted, because the group is new."""
         if self._sent < self._limit or len(plain.request.inputs) > 1:
             return await self._send(plain)
         key = plain.request.group, *plain.columns.items()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, Select
 
-BATCH: Final = 1_000
+BATCH: Final = 10_000
 """How many groups one transaction checks."""
 
 CLOCK_TOLERANCE: Final = timedelta(hours=1)

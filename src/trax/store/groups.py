@@ -73,7 +73,7 @@ def get_or_create(
 ) -> dict[str, ManifestGroup]:
     """The groups with these names. Missing ones are created as code declares them, else without a limit.
 
-    With `ad_hoc`, a job is queued in them: a retired group is in use again, and there may not be too many.
+    With `ad_hoc`, a job is queued in them: not too many groups may exist only for that.
     """
     wanted = set(names)
     groups = load_by_names(connection, wanted)
@@ -85,9 +85,6 @@ def get_or_create(
         rows = [_new_row(name, options, code.app, ad_hoc=ad_hoc) for name, options in new.items()]
         connection.execute(_add(connection), {"rows": document(rows), "now": now})
         groups |= load_by_names(connection, missing)
-    if ad_hoc and (retired := [group.id for group in groups.values() if group.retired_at is not None]):
-        group = tables(connection).manifest_group
-        connection.execute(update(group).where(group.c.id.in_(retired)).values(retired_at=None))
     return groups
 
 
@@ -111,15 +108,12 @@ def _new_row(name: str, options: Mapping[str, Any] | None, app: str, *, ad_hoc: 
 
 
 def must_create_first(connection: Connection, name: str) -> bool:
-    """Whether a group must be created or brought back in a separate transaction first.
+    """Whether this group must be created in a separate transaction, before the caller's continues.
 
     Created in the caller's transaction, it would block every user of the group until that ends. On SQLite
     they wait anyway.
     """
-    if is_sqlite(connection):
-        return False
-    group = get(connection, name)
-    return group is None or group.retired_at is not None
+    return not is_sqlite(connection) and get(connection, name) is None
 
 
 def get(connection: Connection, name: str) -> ManifestGroup | None:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import Connection, bindparam, case, delete, func, select, true
+from sqlalchemy import Connection, bindparam, case, delete, func, select, true, update
 
 from trax.bounds import EARLIEST, LATEST
 from trax.records.metadata import ADMINISTRATIVE_PREFIX
@@ -210,6 +210,14 @@ def _add_groups(connection: Connection, sums: Sequence[MinuteTotals]) -> None:
         for group_id, (total, last_at) in sorted(sum_by_group(sums).items())
     ]
     _upsert_totals(connection, tables(connection).group_tally, rows, key=("group_id",))
+    _return_groups(connection, [row["group_id"] for row in rows])
+
+
+def _return_groups(connection: Connection, ids: Sequence[int]) -> None:
+    """Bring back retired groups of runs that have ended: they are in use again."""
+    group = tables(connection).manifest_group
+    statement = update(group).where(dialect.among(connection, group.c.id), group.c.retired_at.is_not(None))
+    connection.execute(statement.values(retired_at=None), {"ids": dialect.id_document(ids)})
 
 
 def sum_by_group(sums: Iterable[MinuteTotals]) -> dict[int, tuple[RunTotals, datetime]]:

@@ -101,7 +101,7 @@ def bind_batch(
 ) -> BoundStatement:
     """The statement that inserts a batch, without its parameters `now` and `payload`.
 
-    With the name of a group they get that group; if it does not exist or is retired, nothing is inserted.
+    With the name of a group they get that group; if it does not exist, nothing is inserted.
     """
     parameters = {**columns, "entries": _pair_document(dialect, inputs)}
     if group is not None:
@@ -153,8 +153,7 @@ def _insert(dialect: str, names: tuple[str, ...], *, in_group: bool, is_single: 
     source: FromClause = given
     if in_group:
         columns |= {"group_id": group.c.id, "group_priority": group.c.priority}
-        is_named = group.c.name == bindparam("group_name", type_=Text)
-        source = given.join(group, is_named & group.c.retired_at.is_(None))
+        source = given.join(group, group.c.name == bindparam("group_name", type_=Text))
     rows = select(*columns.values()).select_from(source)
     statement = insert(queue).from_select(list(columns), rows).returning(queue.c.id, queue.c.created_at)
     if dialect == SQLITE:

@@ -5,7 +5,7 @@ manifest.py     `manifest` and `manifest_group`
 work_queue.py   `work_queue`
 metadata.py     `metadata` (runs), `log` and `dead_letter`
 operations.py   `worker`, `setting`, `audit`, `web_session`, `web_link`, `web_password`, `tally`,
-                `group_tally`
+                `group_tally`; the tables that servers lock
 
 In PostgreSQL they are in the schema `trax` (`trax.metadata`), in SQLite they have a prefix
 (`trax_metadata`). `tables(connection)` returns the right set, also for a caller's connection.
@@ -33,6 +33,7 @@ from trax.store.schema.metadata import dead_letter, log, metadata
 from trax.store.schema.operations import (
     audit,
     group_tally,
+    locks,
     setting,
     tally,
     web_link,
@@ -74,6 +75,7 @@ def tables(connection: Connection) -> Tables:
 @cache
 def tables_for(dialect: str) -> Tables:
     define = Definer(dialect)
+    locks(define)
     return Tables(
         all=define.tables,
         manifest_group=manifest_group(define),

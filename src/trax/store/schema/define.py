@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import CheckConstraint, Column, ForeignKey, Identity, Index, MetaData, Table, text
+from sqlalchemy import (
+    DDL,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Identity,
+    Index,
+    MetaData,
+    Table,
+    event,
+    text,
+)
 
 from trax.store.types import SQLITE, BigId
 
@@ -16,6 +27,8 @@ if TYPE_CHECKING:
 
 SCHEMA = "trax"
 PREFIX = "trax_"
+STATEMENTS = "statements"
+"""The key in `Table.info` of the statements that a table needs after it was created."""
 
 BUSY_TABLE = {
     "fillfactor": 46,
@@ -67,6 +80,11 @@ class Definer:
         if using and self.dialect != SQLITE:
             options["postgresql_using"] = using
         Index(self.prefix + name, *columns, unique=unique, **options)
+
+    def statement(self, table: Table, sql: str) -> None:
+        """Run a statement after the table was created, for what SQLAlchemy cannot define; one line of SQL."""
+        table.info.setdefault(STATEMENTS, []).append(sql)
+        event.listen(table, "after_create", DDL(sql.replace("%", "%%")))
 
     def one_of(self, column: str, words: type[StrEnum]) -> CheckConstraint:
         listed = ", ".join(f"'{word}'" for word in words)

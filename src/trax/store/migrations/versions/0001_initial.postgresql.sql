@@ -19,6 +19,14 @@ CREATE TABLE trax.audit (
     CONSTRAINT targets_range CHECK (targets >= 0)
 );
 
+CREATE TABLE trax.cleanup_lock (
+    id BIGINT
+);
+
+CREATE TABLE trax.gate_lock (
+    id BIGINT
+);
+
 CREATE TABLE trax.group_tally (
     group_id BIGINT NOT NULL,
     completed BIGINT NOT NULL,
@@ -27,6 +35,10 @@ CREATE TABLE trax.group_tally (
     seconds FLOAT NOT NULL,
     last_run_at TIMESTAMP WITH TIME ZONE NOT NULL,
     PRIMARY KEY (group_id)
+);
+
+CREATE TABLE trax.leader_lock (
+    id BIGINT
 );
 
 CREATE TABLE trax.log (
@@ -70,6 +82,10 @@ CREATE TABLE trax.setting (
     PRIMARY KEY (name)
 );
 
+CREATE TABLE trax.settings_lock (
+    id BIGINT
+);
+
 CREATE TABLE trax.tally (
     span TEXT COLLATE "C" NOT NULL,
     at TIMESTAMP WITH TIME ZONE NOT NULL,
@@ -80,6 +96,10 @@ CREATE TABLE trax.tally (
     seconds FLOAT NOT NULL,
     PRIMARY KEY (span, at, train),
     CONSTRAINT span_known CHECK (span IN ('minute', 'hour'))
+);
+
+CREATE TABLE trax.totals_lock (
+    id BIGINT
 );
 
 CREATE TABLE trax.web_link (
@@ -409,4 +429,10 @@ CREATE INDEX metadata_outbox_idx ON trax.metadata (submitter, priority DESC, id)
 CREATE INDEX metadata_parent_idx ON trax.metadata (parent_id) WHERE parent_id IS NOT NULL;
 
 CREATE INDEX metadata_running_idx ON trax.metadata (worker_id) WHERE state = 'in_progress';
+
+CREATE FUNCTION trax.take_gate_lock() RETURNS void LANGUAGE plpgsql AS $$BEGIN LOCK TABLE trax.gate_lock IN SHARE UPDATE EXCLUSIVE MODE; END$$;
+
+CREATE FUNCTION trax.take_lock(name text) RETURNS void LANGUAGE plpgsql AS $$BEGIN EXECUTE 'LOCK TABLE trax.' || quote_ident(name || '_lock') || ' IN SHARE UPDATE EXCLUSIVE MODE'; END$$;
+
+CREATE FUNCTION trax.try_lock(name text) RETURNS boolean LANGUAGE plpgsql AS $$BEGIN EXECUTE 'LOCK TABLE trax.' || quote_ident(name || '_lock') || ' IN SHARE UPDATE EXCLUSIVE MODE NOWAIT'; RETURN true; EXCEPTION WHEN lock_not_available THEN RETURN false; END$$;
 

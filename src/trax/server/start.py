@@ -89,7 +89,7 @@ class _StartingRow:
         """Remove the row. If that fails, it expires."""
         if self._store is not None and self._id:
             with suppress(StoreError):
-                await self._store.call(workers.remove, self._id)
+                await self._store.call(workers.remove, self._id, has_run=False)
 
 
 async def _seed(

@@ -1,4 +1,4 @@
-"""Tables `worker`, `setting`, `audit`, `web_…`, `tally`, `group_tally`, and the tables that servers lock."""
+"""Tables `worker…`, `setting`, `audit`, `web_…`, `tally`, `group_tally`, and the tables that servers lock."""
 
 from __future__ import annotations
 
@@ -49,6 +49,23 @@ def worker(define: Definer) -> Table:
         define.check("concurrency_range", "concurrency >= 0"),
         storage=HEARTBEAT_TABLE,
     )
+
+
+def worker_identity(define: Definer) -> Table:
+    """Where a worker runs or ran. It outlives the worker, as long as there may be a record that names it.
+
+    `last_run_id` is set when the worker is gone: none of its runs has a higher id.
+    """
+    table = define.table(
+        "worker_identity",
+        Column("worker_id", BigId, primary_key=True, autoincrement=False),
+        Column("host_environment", ByteOrderText, nullable=False),
+        Column("host_instance_id", ByteOrderText, nullable=False),
+        Column("host_labels", JsonText),
+        Column("last_run_id", BigId),
+    )
+    define.index("worker_identity_left_idx", table.c.last_run_id, where="last_run_id IS NOT NULL")
+    return table
 
 
 LOCKS: Final = ("gate", "leader", "settings", "cleanup", "totals")

@@ -172,6 +172,15 @@ CREATE TABLE trax_worker (
     CONSTRAINT concurrency_range CHECK (concurrency >= 0)
 );
 
+CREATE TABLE trax_worker_identity (
+    worker_id INTEGER NOT NULL,
+    host_environment TEXT NOT NULL,
+    host_instance_id TEXT NOT NULL,
+    host_labels TEXT,
+    last_run_id INTEGER,
+    PRIMARY KEY (worker_id)
+);
+
 CREATE TABLE trax_manifest (
     id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
     external_id TEXT NOT NULL,
@@ -349,6 +358,8 @@ CREATE INDEX trax_work_queue_ready_idx ON trax_work_queue (group_priority DESC, 
 CREATE INDEX trax_work_queue_ready_in_group_idx ON trax_work_queue (group_id, priority DESC, created_at, id) WHERE status = 'queued' AND ready;
 
 CREATE UNIQUE INDEX trax_work_queue_unique_key_idx ON trax_work_queue (unique_key, train) WHERE unique_key IS NOT NULL;
+
+CREATE INDEX trax_worker_identity_left_idx ON trax_worker_identity (last_run_id) WHERE last_run_id IS NOT NULL;
 
 CREATE INDEX trax_manifest_batch_idx ON trax_manifest (batch) WHERE batch IS NOT NULL;
 

@@ -22,6 +22,7 @@ from trax.engine.seed import declaration_digest
 from trax.errors import DefinitionError
 from trax.inspect.plan import load_stored, plan
 from trax.store import declared_groups, groups
+from trax.store.schema import tables_for
 from trax.testing import Harness
 
 if TYPE_CHECKING:
@@ -198,6 +199,21 @@ async def test_a_group_with_a_queued_entry_stays(app: Railway, h: Harness, optio
     assert (await app.groups.get("waiting")).retired_at is None
 
 
+@pytest.mark.parametrize("is_running", [False, True])
+async def test_a_group_with_an_active_run_stays(app: Railway, h: Harness, *, is_running: bool) -> None:
+    await app.queue(app.sync_table, USERS, group="busy")
+    await h.cycle("job_dispatcher")
+    if is_running:
+        store = await app.parts.store.open()
+        run = tables_for(store.dialect_name).metadata
+        running = run.update().values(state="in_progress", started_at=NOON)
+        await store.call(lambda connection: connection.execute(running))
+
+    await h.seed()
+
+    assert (await app.groups.get("busy")).retired_at is None
+
+
 async def test_a_group_of_a_dead_letter_stays(app: Railway, h: Harness) -> None:
     await app.queue(app.broken, USERS, group="letters", max_retries=0)
     await h.run_until_idle()
@@ -302,6 +318,9 @@ async def test_more_groups_than_one_transaction_checks_are_retired(
 async def test_a_plan_lists_what_a_start_retires_and_what_operators_keep(app: Railway, h: Harness) -> None:
     await deploy(h, version(etl=2, mail=3, web=1))
     await h.app.groups.update("mail", max_active_jobs=10)
+    await app.queue(app.sync_table, USERS, group="edited")
+    await app.groups.update("edited", priority=9)
+    await app.work_queue.cancel([entry.id for entry in await app.work_queue.list()])
     code = version(mail=3, web=4)
 
     store = await app.parts.store.open()

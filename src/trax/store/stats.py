@@ -210,7 +210,7 @@ def _add_groups(connection: Connection, sums: Sequence[MinuteTotals]) -> None:
         for group_id, (total, last_at) in sorted(sum_by_group(sums).items())
     ]
     _upsert_totals(connection, tables(connection).group_tally, rows, key=("group_id",))
-    _return_groups(connection, [row["group_id"] for row in rows])
+    _return_groups(connection, [*sum_by_group(sums)])
 
 
 def _return_groups(connection: Connection, ids: Sequence[int]) -> None:

@@ -72,7 +72,7 @@ def record_heartbeats(connection: Connection, ids: Collection[int], *, now: date
 def remove(connection: Connection, worker_id: int, *, has_run: bool = True) -> None:
     """Remove a worker that has stopped; its identity too, if no record can name it."""
     connection.execute(_delete(connection.dialect.name), {"worker_id": worker_id})
-    identity = tables(connection).worker_identity
+    identity = tables_for(connection.dialect.name).worker_identity
     if has_run:
         _note_left(connection, [worker_id])
     else:
@@ -80,7 +80,7 @@ def remove(connection: Connection, worker_id: int, *, has_run: bool = True) -> N
 
 
 def _note_left(connection: Connection, ids: Sequence[int]) -> None:
-    t = tables(connection)
+    t = tables_for(connection.dialect.name)
     identity, last_run_id = t.worker_identity, last_id(connection, t.metadata)
     statement = update(identity).where(identity.c.worker_id.in_(ids))
     connection.execute(statement.values(last_run_id=last_run_id))
@@ -88,7 +88,7 @@ def _note_left(connection: Connection, ids: Sequence[int]) -> None:
 
 def purge_identities(connection: Connection) -> int:
     """Delete the identities of workers that no record can name: all their runs are older than all records."""
-    t = tables(connection)
+    t = tables_for(connection.dialect.name)
     identity = t.worker_identity
     oldest = select(func.coalesce(func.min(t.metadata.c.id), LARGEST_ID)).scalar_subquery()
     return connection.execute(delete(identity).where(identity.c.last_run_id < oldest)).rowcount

@@ -98,7 +98,7 @@ async def test_a_group_goes_when_nothing_is_left_in_it_and_stays_with_what_is_re
     assert [(one.verb, one.name) for one in changes] == [
         ("retire", "ada"),
         ("retire", "grace"),
-        ("remove", "empty"),
+        ("retire", "empty"),
     ]
 
 

@@ -444,7 +444,7 @@ async def test_a_rolling_deploy_stops_nothing_that_a_live_server_declares(
     assert [server.pid for server in plan.retired.servers] == [7]
     (said,) = [record.getMessage() for record in caplog.records]
     assert said.startswith(
-        "app 'default': other servers declare different manifests: here (process 7); 1 manif"
+        "app 'default': other servers declare different manifests or groups: here (process 7); 1 manif"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -488,19 +489,46 @@ async def test_what_ran_once_runs_again_when_code_gives_it_a_schedule(h: Harness
 # What operators have changed
 
 
-async def test_what_was_disabled_stays_so_unless_code_says_otherwise(h: Harness) -> None:
+def switched(*, on: bool = True, off: bool = False) -> Railway:
+    """Code that says of two manifests whether they are enabled, and of one nothing."""
     code = declaring("unsaid")
-    code.schedule(code.sync_table, "on", USERS, FIVE_MINUTES, enabled=True)
-    code.schedule(code.sync_table, "off", USERS, FIVE_MINUTES, enabled=False)
-    await deploy(h, code)
+    code.schedule(code.sync_table, "on", USERS, FIVE_MINUTES, enabled=on)
+    code.schedule(code.sync_table, "off", USERS, FIVE_MINUTES, enabled=off)
+    return code
+
+
+async def test_what_operators_enabled_or_disabled_stays_until_code_says_something_else(
+    h: Harness, caplog: pytest.LogCaptureFixture
+) -> None:
+    await deploy(h, switched())
     await h.app.manifests.disable("unsaid")
     await h.app.manifests.disable("on")
     await h.app.manifests.enable("off")
 
-    await deploy(h, code)
-
+    with caplog.at_level(logging.INFO, "trax.server.start"):
+        await deploy(h, switched())
     enabled = {each.external_id: each.enabled for each in await h.app.manifests.list()}
-    assert enabled == {"unsaid": False, "on": True, "off": False}
+    await deploy(h, switched(on=False))
+    await deploy(h, switched())
+    again = {each.external_id: each.enabled for each in await h.app.manifests.list()}
+
+    assert enabled == {"unsaid": False, "on": False, "off": True}
+    assert again == {"unsaid": False, "on": True, "off": True}
+    (said,) = caplog.messages
+    assert said == (
+        "app 'default': 2 values set by operators stay until code changes them: "
+        "enabled=False of manifest 'on' (code says True), enabled=True of manifest 'off' (code says False)"
+    )
+
+
+async def test_a_manifest_that_comes_back_is_enabled_as_code_says(h: Harness) -> None:
+    await deploy(h, switched())
+    await h.app.manifests.disable("on")
+    await deploy(h, version())
+
+    await deploy(h, switched())
+
+    assert (await h.app.manifests.get("on")).enabled
 
 
 @in_memory
@@ -518,14 +546,13 @@ async def test_a_changed_declaration_leaves_a_disabled_manifest_disabled(h: Harn
 
 async def test_a_group_keeps_what_operators_set_and_code_does_not_mention(h: Harness) -> None:
     code = declaring("users")
-    code.group("users", priority=3)
     await deploy(h, code)
     await h.app.groups.update("users", max_active_jobs=5, priority=9, enabled=False)
 
     await deploy(h, code)
 
     group = await h.app.groups.get("users")
-    assert (group.max_active_jobs, group.priority, group.enabled) == (5, 3, False)
+    assert (group.max_active_jobs, group.priority, group.enabled) == (5, 9, False)
 
 
 @in_memory
@@ -719,7 +746,7 @@ async def test_groups_that_hold_nothing_go_and_those_in_use_or_in_code_stay(app:
     await run_queued(h)
     await deploy(h, code)
 
-    assert await group_names(h) == ["done", "named"]
+    assert await group_names(h) == ["done", "named", "waiting"]
 
 
 # What is refused

@@ -12,7 +12,7 @@ from tests.support.waiting import until
 
 from trax import Trax, every
 from trax.inspect import storage as storage_checks
-from trax.inspect.doctor import load_findings
+from trax.inspect.doctor import load_findings, lock_findings
 from trax.store import Connection, Store, dialect, inspect, storage, workers
 from trax.testing import Harness
 
@@ -40,6 +40,38 @@ def test_a_fresh_database_is_well(address: str) -> None:
     assert {"schema", "workers", "pending"} < codes
     assert ("notifications" in codes) is address.startswith("postgresql")
     assert ("journal" in codes) is address.startswith("sqlite")
+
+
+def test_who_holds_a_lock_of_the_servers_is_named(postgres_url: str) -> None:
+    store = Store(postgres_url)
+    store.open()
+    with psycopg.connect(postgres_url, application_name="shop") as holder:
+        holder.execute("SELECT trax.take_gate_lock()")
+        holder.execute("SELECT trax.take_lock('leader')")
+        holder.execute("SELECT FROM trax.setting")
+
+        gate, leader = store.read(inspect.load_lock_holders)
+        pid, user = holder.info.backend_pid, holder.info.user
+    store.close()
+
+    assert gate[:5] == (pid, user, "shop", "idle in transaction", "gate_lock")
+    assert (leader.lock, gate.age_seconds is not None, gate.waiting) == ("leader_lock", True, 0)
+    [finding] = lock_findings([gate._replace(age_seconds=34.0, waiting=2), leader._replace(age_seconds=0.5)])
+    assert finding.is_wrong
+    assert finding.text == (
+        f"process {pid} (user {user}, shop, idle in transaction) has held gate_lock for 34 s; "
+        "sessions that wait for it: 2"
+    )
+
+
+def test_a_holder_whose_activity_is_hidden_counts_if_somebody_waits() -> None:
+    hidden = inspect.LockHolder(7, "ada", "", None, "gate_lock", None, 0)
+
+    assert [one.is_wrong for one in lock_findings([hidden])] == [False]
+    [finding] = lock_findings([hidden._replace(waiting=1)])
+    assert finding.text == (
+        "process 7 (user ada, unnamed, in an unknown state) has held gate_lock; sessions that wait for it: 1"
+    )
 
 
 def test_what_was_left_behind_is_found(address: str) -> None:
@@ -76,7 +108,7 @@ def test_what_waits_for_a_retired_parent_is_found_and_servers_that_differ(addres
     wrong = {finding.code: finding.text for finding in load_findings(address) if finding.is_wrong}
 
     assert wrong["retired parents"] == "manifests that do not run because their parent is retired: 1 (waits)"
-    assert "different manifests: here (process 1), here (process 2)" in wrong["declarations"]
+    assert "different manifests or groups: here (process 1), here (process 2)" in wrong["declarations"]
 
 
 def test_an_index_that_is_gone_is_found_with_the_statement_that_makes_it(address: str) -> None:

@@ -84,7 +84,7 @@ async def test_an_idle_dispatcher_leaves_the_gate_to_others_and_asks_twice_at_th
 
     assert await counter.of_a_poll(server_loops.DispatchLoop(app.parts, store).loop) <= 2
 
-    assert not [statement for statement in counter.statements if "advisory" in statement]
+    assert not [statement for statement in counter.statements if "gate_lock" in statement]
 
 
 async def test_a_poll_finds_what_no_wake_up_told_of(app: Trax) -> None:

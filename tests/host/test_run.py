@@ -215,6 +215,30 @@ async def test_what_is_too_large_is_marked_and_not_kept(url: str) -> None:
     app.close()
 
 
+@pytest.mark.parametrize("is_queued", [True, False])
+async def test_the_outputs_of_one_train_can_be_left_out_of_records(url: str, *, is_queued: bool) -> None:
+    app = Trax(url)
+
+    @app.train(save_outputs=False)
+    async def read(text: str) -> str:
+        return text
+
+    @app.train
+    async def echo(text: str) -> str:
+        return text
+
+    async with Harness(app) as h:
+        for train in (read, echo):
+            if is_queued:
+                await app.queue(train, "secret")
+            else:
+                assert await app.run(train, "secret") == "secret"
+        await h.run_until_idle()
+        outputs = {run.train: run.output for run in await app.executions.list()}
+
+    assert outputs == {"read": None, "echo": "secret"}
+
+
 @pytest.mark.parametrize(
     ("settings", "kept"),
     [

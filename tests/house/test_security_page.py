@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -110,3 +111,33 @@ def test_commands_that_look_need_no_more_than_a_reader(address_of: Callable[[str
     for words in (["status"], ["executions", "list"], ["db", "status"], ["db", "doctor"]):
         with pytest.raises(SystemExit, match="0"):
             main([*words, "--database-url", address_of("trax_read")])
+
+
+LOCKS = ("gate_lock", "leader_lock", "settings_lock", "cleanup_lock", "totals_lock", "alembic_version")
+MODES = ("ROW SHARE", "SHARE UPDATE EXCLUSIVE", "SHARE", "ACCESS EXCLUSIVE")
+
+
+@pytest.mark.parametrize("role", ["trax_web", "trax_read"])
+async def test_who_may_not_run_jobs_takes_no_lock_of_the_servers(
+    address_of: Callable[[str], str], role: str
+) -> None:
+    server = railway(address_of("trax_app"))
+    with psycopg.connect(address_of(role)) as intruder:
+        for table, mode in product(LOCKS, MODES):
+            refuse(intruder, f"LOCK TABLE trax.{table} IN {mode} MODE")
+        for call in ("take_gate_lock()", "take_lock('leader')", "try_lock('settings')"):
+            refuse(intruder, f"SELECT trax.{call}")
+        for number in range(7):
+            intruder.execute("SELECT pg_advisory_lock(%s)", (0x7472_6178_0000 + number,))
+        if role == "trax_read":
+            intruder.execute("LOCK TABLE trax.gate_lock, trax.leader_lock IN ACCESS SHARE MODE")
+
+        async with server:
+            entry = await server.queue("send", "ada")
+            assert (await entry.wait(timeout=30)).state == "completed"
+
+
+def refuse(connection: psycopg.Connection[tuple[object, ...]], statement: str) -> None:
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        connection.execute(statement.encode())
+    connection.rollback()

@@ -11,8 +11,6 @@ from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from trax import Trax
-from trax.store import groups
-from trax.store.manifests import manifest_seed
 from trax.store.url import parse_url
 from trax.testing import Harness
 
@@ -79,19 +77,17 @@ async def test_an_async_caller_holds_nobody_up_either(postgres_url: str) -> None
     assert [entry.input for entry in entries] == ["Grace"]
 
 
-async def test_a_server_that_starts_neither_waits_for_it_nor_prunes_it(
+async def test_a_server_that_starts_neither_waits_for_it_nor_loses_its_group(
     postgres_url: str, engine: Engine
 ) -> None:
     app = app_on(postgres_url)
     async with asyncio.timeout(30), Harness(app) as h:
-        store = await app.parts.store.open()
         with engine.connect() as mine:
             await app.queue("greet", "Ada", group="new", connection=mine)
             await h.seed()
-            assert store.run(manifest_seed.delete_empty_groups, ()) == 0
             mine.commit()
         await h.run_until_idle()
         (entry,) = await app.work_queue.list()
         assert entry.group == "new"
-        assert store.run(manifest_seed.delete_empty_groups, ()) == 1
-        assert store.read(groups.get, "new") is None
+        await h.seed()
+        assert (await app.groups.get("new")).retired_at is None

@@ -17,7 +17,7 @@ from tests.support.waiting import until
 from trax import Trax
 from trax.errors import StoreUnavailable
 from trax.server import loops
-from trax.store import Store, dialect
+from trax.store import Store
 from trax.store.runs.rescue import end_suspended
 from trax.testing import Harness
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def suspended(postgres_url: str) -> Generator[int]:
     """A session like ours that holds the gate and says nothing more."""
     connection = psycopg.connect(postgres_url, application_name="trax")
-    connection.execute("SELECT pg_advisory_xact_lock(%s)", (dialect.GATE_LOCK,))
+    connection.execute("SELECT trax.take_gate_lock()")
     yield connection.info.backend_pid
     connection.close()
 

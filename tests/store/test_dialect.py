@@ -66,7 +66,7 @@ def two(postgres_url: str) -> Generator[tuple[Store, Store]]:
 def waiting_for_a_lock(url: str) -> bool:
     with psycopg.connect(url) as connection:
         row = connection.execute(
-            "select count(*) from pg_locks where locktype = 'advisory' and not granted"
+            "select count(*) from pg_locks where mode = 'ShareUpdateExclusiveLock' and not granted"
         ).fetchone()
     return bool(row and row[0])
 
@@ -152,7 +152,23 @@ def test_a_notification_is_sent_when_its_transaction_commits(
     assert heard == ["work_queue"]
 
 
-@pytest.mark.parametrize("step", [leads, dialect.take_gate_lock, dialect.take_migration_lock])
+def migrates(connection: Connection) -> None:
+    for table in (None, "trax.alembic_version"):
+        dialect.take_migration_lock(connection, table)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        leads,
+        migrates,
+        dialect.take_gate_lock,
+        dialect.take_leader_lock,
+        dialect.take_settings_lock,
+        dialect.take_totals_lock,
+        dialect.try_cleanup_lock,
+    ],
+)
 def test_every_lock_can_be_taken_in_either_dialect(store: Store, step: Any) -> None:
     assert store.run(step) in {True, None}
 

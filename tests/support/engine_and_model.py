@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.support.model import MINUTE, Model, What, group_of
+from tests.support.model import MINUTE, Model, What
 from tests.support.stepwise import End
 
 from trax.records.result import ResultKind
@@ -70,14 +70,14 @@ class EngineAndModel:
         code = {name: self.code[name] for name in NAMES if name in self.code}
         gone = [name for name, job in self.model.jobs.items() if job.is_declared and name not in code]
         self.engine.restart(code, sorted(opened))
-        self.engine.forget_retired({*opened, *map(group_of, code)})
+        self.engine.forget_retired()
         self.model.reap()
         for name in gone:
             self.model.delete(name)
-        self.model.groups |= dict.fromkeys(opened, True)
+        self.model.groups |= dict.fromkeys(set(opened) - self.model.opened, True)
+        self.model.opened = set(opened)
         for name, plan in code.items():
             self.model.declare(name, plan, anew=False)
-        self.model.forget_empty_groups(set(opened))
         self.check()
 
     def deploy_without(self, name: str) -> None:

@@ -142,6 +142,8 @@ class Job:
     parent: str | None
     most_instances: int
     is_declared: bool
+    declared_enabled: bool | None = None
+    """What code said of `enabled` at the last start."""
     events: list[Event] = field(default_factory=list[Event])
 
     def note(self, what: What, now: datetime, **more: object) -> None:
@@ -259,6 +261,8 @@ class Model:
     now: datetime = START
     jobs: dict[str, Job] = field(default_factory=dict[str, Job])
     groups: dict[str, bool] = field(default_factory=dict[str, bool])
+    opened: set[str] = field(default_factory=set[str])
+    """The groups of which code said at the last start that they are enabled."""
     entries: list[Entry] = field(default_factory=list[Entry])
     runs: dict[int, Run] = field(default_factory=dict[int, Run])
 
@@ -279,6 +283,7 @@ class Model:
                 parent=plan.parent,
                 most_instances=plan.max_instances,
                 is_declared=not anew,
+                declared_enabled=None if anew else plan.enabled,
             )
             self.jobs[name] = job
             self._set_moments(job, plan, was=None, anew=True)
@@ -290,14 +295,17 @@ class Model:
         is_asked_for_once_more = anew and was.kind == plan.kind == "once" and job.last_success is None
         if is_asked_for_once_more and was_once_at is not None and was_once_at <= self.now:
             job.enabled = True
-        job.enabled = self._enabled(job, was)
+        job.enabled = self._enabled(job, was, anew=anew)
         self._set_moments(job, plan, was=was, anew=anew)
 
-    def _enabled(self, job: Job, was: Plan) -> bool:
-        if job.plan.enabled is not None:
-            return job.plan.enabled
-        had_run_once = was.kind == "once" and job.last_success is not None and job.plan.kind != "once"
-        return True if had_run_once else job.enabled
+    def _enabled(self, job: Job, was: Plan, *, anew: bool) -> bool:
+        """What code says, if it says something else than at the last start; else what an operator said."""
+        said, said_before = job.plan.enabled, job.declared_enabled
+        if not anew:
+            job.declared_enabled = said
+        if was.kind == "once" and job.last_success is not None and job.plan.kind != "once":
+            return said is not False
+        return job.enabled if said is None or (said == said_before and not anew) else said
 
     def _set_moments(self, job: Job, plan: Plan, *, was: Plan | None, anew: bool) -> None:
         is_once = plan.kind == "once"
@@ -322,10 +330,6 @@ class Model:
         self.runs = {number: run for number, run in self.runs.items() if run.job != name}
         for job in self.jobs.values():
             job.parent = None if job.parent == name else job.parent
-
-    def forget_empty_groups(self, kept: set[str]) -> None:
-        used = {group_of(name) for name in self.jobs} | kept
-        self.groups = {name: enabled for name, enabled in self.groups.items() if name in used}
 
     # what a cycle does
 

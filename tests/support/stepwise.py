@@ -20,12 +20,11 @@ from trax.records.result import ResultKind
 from trax.records.states import State
 from trax.schedule.builder import Declarations
 from trax.server.start import start
-from trax.store.manifests import manifest_seed
 from trax.store.runs import metadata
 from trax.store.schema import tables, tables_for
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Coroutine, Mapping, Sequence
+    from collections.abc import Coroutine, Mapping, Sequence
     from datetime import datetime
     from typing import TypeVar
 
@@ -130,9 +129,9 @@ class Engine:
                 code.schedule(self.train, name, Nothing(), _when(plan), **how)
         self.do(start(self.store, code.timetable(), self.settings))
 
-    def forget_retired(self, kept_groups: Collection[str] | None = None) -> None:
-        """Delete what is retired, as if it had never been; and, after a start, the groups it was in."""
-        self.store.run(_forget_retired, kept_groups)
+    def forget_retired(self) -> None:
+        """Delete what is retired, as if it had never been."""
+        self.store.run(_forget_retired)
 
     def cycle(self) -> ManagerResult:
         turn, self._turns = ManagerInput(self._turns), self._turns + 1
@@ -213,14 +212,12 @@ def _clear(connection: Connection) -> None:
         connection.execute(delete(table))
 
 
-def _forget_retired(connection: Connection, kept_groups: Collection[str] | None) -> None:
+def _forget_retired(connection: Connection) -> None:
     t = tables(connection)
     ids = list(connection.execute(select(t.manifest.c.id).where(text("retired_at IS NOT NULL"))).scalars())
     for table in (t.work_queue, t.dead_letter, t.metadata):
         connection.execute(delete(table).where(table.c.manifest_id.in_(ids)))
     connection.execute(delete(t.manifest).where(t.manifest.c.id.in_(ids)))
-    if kept_groups is not None:
-        manifest_seed.delete_empty_groups(connection, kept_groups)
 
 
 def _add_worker(connection: Connection, heartbeat_at: datetime) -> int:

@@ -57,6 +57,6 @@ def test_servers_of_one_app_that_declare_different_manifests_are_named() -> None
     (said,) = problems(replace(QUIET, servers=(one, other)))
 
     assert said.startswith(
-        "servers of app 'default' declare different manifests: box (process 1), van (process 7)"
+        "servers of app 'default' declare different manifests or groups: box (process 1), van (process 7)"
     )
     assert problems(replace(QUIET, servers=(one, one, elsewhere, declaring_none))) == []

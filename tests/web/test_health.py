@@ -59,7 +59,7 @@ async def test_servers_that_declare_different_manifests_degrade_health(url: str)
 
     assert (before["status"], before["problems"]) == ("Healthy", [])
     assert after["status"] == "Degraded"
-    assert "servers of app 'default' declare different manifests" in after["problems"][0]
+    assert "servers of app 'default' declare different manifests or groups" in after["problems"][0]
 
 
 async def test_health_tells_four_numbers(url: str) -> None:

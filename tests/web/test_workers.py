@@ -88,6 +88,6 @@ async def test_servers_that_declare_different_manifests_are_named(url: str) -> N
         shown = await Reader(client).open("/workers")
 
     assert (
-        "servers of app 'default' declare different manifests: here (process 1), here (process 2)"
+        "servers of app 'default' declare different manifests or groups: here (process 1), here (process 2)"
         in shown.text
     )

@@ -113,7 +113,7 @@ def _update(connection: Connection, store: Store, name: str, changes: dict[str, 
         raise _not_found(name)
     if changes:
         _change(connection, store, group, changes)
-    return replace(group, **changes)
+    return replace(group, **changes, retired_at=None) if changes else group
 
 
 def _change(
@@ -124,7 +124,8 @@ def _change(
     undoes: int | None = None,
 ) -> int | None:
     now = store.now(connection)
-    groups.change(connection, group.name, changes, now=now)
+    touched = {"edited_at": now, "ad_hoc": False, "retired_at": None}
+    groups.change(connection, group.name, {**changes, **touched}, now=now)
     if changes.get("enabled"):
         manifest_rows.mark_group_due(connection, group.id, now=now)
     announce(connection, Topic.MANIFEST, Topic.WORK_QUEUE)

@@ -9,6 +9,7 @@ from trax.app.lists import check_filters, parse_choice
 from trax.engine import schedule, trigger
 from trax.engine.actor import record_audit
 from trax.engine.seed import seed, with_code_defaults
+from trax.engine.seed_groups import code_of
 from trax.engine.trigger import manifest_not_found, manifest_retired_conflict
 from trax.events import Topic
 from trax.records.listing import ChangedIds, ManifestFilter
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from trax.schedule.declare import ConfigureEach, Items
     from trax.settings import Settings
     from trax.store import Connection, Store
+    from trax.store.groups import GroupCode
     from trax.train import Train
     from trax.worker.parts import Parts
 
@@ -226,7 +228,8 @@ class Manifests:
     async def _write(self, declarations: Declarations, batch: str | None = None) -> list[Manifest]:
         timetable = declarations.timetable()
         store = await self._store.open()
-        return await store.call(_schedule, store, timetable, self._live.current, batch, self._app)
+        code = code_of(self._app, self._declared.find_group)
+        return await store.call(_schedule, store, timetable, self._live.current, batch, code)
 
     async def _switch(self, external_id: str, *, enabled: bool) -> None:
         NAME("external_id", external_id)
@@ -256,9 +259,9 @@ def _schedule(
     timetable: Timetable,
     settings: Settings,
     batch: str | None,
-    app: str,
+    code: GroupCode,
 ) -> list[Manifest]:
-    written = schedule.schedule(connection, store, timetable, settings, batch, app)
+    written = schedule.schedule(connection, store, timetable, settings, batch, code.app, code)
     names = [manifest.external_id for manifest in written]
     record_audit(connection, "manifests.schedule", NOUN, names, now=store.now(connection))
     return written
@@ -277,7 +280,7 @@ def _trigger(
 def _seed(connection: Connection, store: Store, timetable: Timetable, settings: Settings, app: str) -> None:
     dialect.take_leader_lock(connection)
     now = store.now(connection)
-    seed(connection, timetable, settings, now=now, app=app)
+    seed(connection, timetable, settings, now=now, app=app, resets=True)
     announce(connection, Topic.MANIFEST)
     names = [each.external_id for each in timetable.manifests]
     record_audit(connection, "manifests.reset_operator_overrides", NOUN, names, now=now)

@@ -25,6 +25,7 @@ from trax.engine.enqueue import (
     unknown_outcome,
 )
 from trax.engine.retry import default_policy
+from trax.engine.seed_groups import code_of
 from trax.errors import DefinitionError, InvalidArgument, NotFound, StoreUnavailable, TraxError
 from trax.events import Topic
 from trax.masking import NOT_STORED, SECRET_KEY
@@ -34,6 +35,7 @@ from trax.records.manifest import RetryPolicy
 from trax.records.states import Origin
 from trax.store import callers, groups
 from trax.store.announce import silence
+from trax.store.groups import NO_CODE
 from trax.store.queue.entry_batches import parse_inserted
 from trax.store.runs import metadata
 from trax.store.types import parse_json
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from trax.settings import Settings
     from trax.store import Connection, Store
     from trax.store.callers import SessionOrConnection
+    from trax.store.groups import GroupCode
     from trax.store.runs.metadata import RerunRequest
     from trax.worker.parts import Parts
 
@@ -78,6 +81,7 @@ class Enqueuer:
         self._entry_waiter = parts.entry_waiter
         self._telemetry = parts.telemetry
         self._plans: dict[Train[Any, Any] | str, EnqueuePlan] = {}
+        self._code = code_of(parts.name, parts.declarations.find_group)
         self._combiners: WeakKeyDictionary[asyncio.AbstractEventLoop, EnqueueCombiner] = WeakKeyDictionary()
 
     async def enqueue(
@@ -183,7 +187,7 @@ class Enqueuer:
                     plain = PlainEnqueue(traced)
                     if (inserted := await self._combiner(store).insert(plain)) is not None:
                         return plain.build_entries(inserted, self._entry_waiter)
-                return await store.call(_enqueue, store, traced, self._entry_waiter)
+                return await store.call(_enqueue, store, traced, self._entry_waiter, None, self._code)
             except StoreUnavailable as error:
                 if error.may_be_committed:
                     raise unknown_outcome(error, traced) from error
@@ -203,7 +207,7 @@ class Enqueuer:
         run, address = callers.run_in_transaction, self._store.display_address
         is_new = await run(caller_connection, address, _has_new_group, request)
         group = await asyncio.to_thread(self._insert_group, request) if is_new else None
-        how = self._entry_waiter, group, notify
+        how = self._entry_waiter, group, self._code, notify
         entries = await run(caller_connection, address, _enqueue_for_caller, self._store, request, *how)
         callers.after_commit(caller_connection, self._wake)
         return entries
@@ -238,7 +242,7 @@ class Enqueuer:
                     plain = PlainEnqueue(traced)
                     if rows := store.run_alone(plain.statement(store.dialect_name), Topic.WORK_QUEUE):
                         return plain.build_entries(parse_inserted(rows), self._entry_waiter)
-                return store.run(_enqueue, store, traced, self._entry_waiter)
+                return store.run(_enqueue, store, traced, self._entry_waiter, None, self._code)
             except StoreUnavailable as error:
                 if error.may_be_committed:
                     raise unknown_outcome(error, traced) from error
@@ -251,7 +255,7 @@ class Enqueuer:
         group = (
             self._insert_group(request) if run(caller_connection, address, _has_new_group, request) else None
         )
-        how = self._entry_waiter, group, notify
+        how = self._entry_waiter, group, self._code, notify
         entries = run(caller_connection, address, _enqueue_for_caller, self._store, request, *how)
         callers.after_commit(caller_connection, self._wake)
         return entries
@@ -280,10 +284,13 @@ class Enqueuer:
     def _insert_group(self, request: EnqueueRequest) -> ManifestGroup:
         """Insert the group in a separate, short transaction: the caller's may stay open for long."""
         name = str(request.group)
+
+        def insert(connection: Connection) -> ManifestGroup:
+            now = store.now(connection)
+            return groups.get_or_create(connection, [name], now=now, code=self._code, ad_hoc=True)[name]
+
         with self._store.store_as_is() as store:
-            return store.run(
-                lambda connection: groups.get_or_create(connection, [name], now=store.now(connection))[name]
-            )
+            return store.run(insert)
 
 
 def _has_new_group(connection: Connection, request: EnqueueRequest) -> bool:
@@ -361,10 +368,11 @@ def _enqueue(
     request: EnqueueRequest,
     wait_function: WaitFunction,
     group: ManifestGroup | None = None,
+    code: GroupCode = NO_CODE,
 ) -> list[QueuedEntry]:
     """Write entries, and an audit entry if an operator enqueues them."""
     now = store.now(connection)
-    entries = enqueue(connection, request, now=now, wait_function=wait_function, group=group)
+    entries = enqueue(connection, request, now=now, wait_function=wait_function, group=group, code=code)
     if actor_context() is not None:
         after = {"entry_ids": [entry.id for entry in entries[:MAX_IDS]], "priority": request.priority}
         if request.rerun_of is not None:
@@ -384,11 +392,12 @@ def _enqueue_for_caller(
     request: EnqueueRequest,
     wait_function: WaitFunction,
     group: ManifestGroup | None,
+    code: GroupCode,
     notify: bool,  # noqa: FBT001
 ) -> list[QueuedEntry]:
     """Write entries in the caller's transaction; PostgreSQL cannot prepare one that has notified."""
     with nullcontext() if notify and not callers.is_two_phase(connection) else silence():
-        return _enqueue(connection, store, request, wait_function, group)
+        return _enqueue(connection, store, request, wait_function, group, code)
 
 
 async def enqueue_without_code(parts: Parts, train: str, value: Any, keywords: QueueKeywords) -> QueuedEntry:

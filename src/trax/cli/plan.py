@@ -30,7 +30,6 @@ MARKS: Final = {
     "change": "~",
     "rename": "~",
     "retire": "-",
-    "remove": "-",
     "keep": "=",
 }
 REMARKS: Final = {
@@ -43,8 +42,8 @@ REMARKS: Final = {
 def plan(app: AppName = None, /, *, as_json: AsJson = False) -> int:
     """Show what starting an app would change in its database; exit with 0 if nothing, otherwise with 2.
 
-    Changes nothing. It lists manifests and groups: added (+), changed or renamed (~), retired or removed (-),
-    and values set by operators that stay (=). New schedules come with their next runs, retired ones with what
+    Changes nothing. It lists manifests and groups: added (+), changed or renamed (~), retired (-), and
+    values set by operators that stay (=). New schedules come with their next runs, retired ones with what
     happens to their entries, runs and dead letters.
     """
     from trax.cli.loading import load_app

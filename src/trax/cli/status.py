@@ -48,7 +48,7 @@ def status(*, check: Check = False, database_url: DatabaseUrl = None, as_json: A
     """Show queue, runs, workers and problems.
 
     Problems are: an unusable database; runs waiting while no worker is alive; a manifest or a delayed entry
-    overdue by a minute; servers of one app that declare different manifests.
+    overdue by a minute; servers of one app that declare different manifests or groups.
     """
     found = _read_status(require_database(database_url))
     wrong = problems(found)

@@ -8,6 +8,7 @@ actor.py             `trax.acting`: who changes something, for the audit log
 submitter.py         the Submitter protocol; the submitters of an app and the trains routed to them
 
 Into the queue
+seed_groups.py       write the groups that code declares; keep operators' values; retire groups of no use
 seed.py              seed and rename the manifests that code declares; retire undeclared ones
 schedule.py          what a server does first: recover, rename, retire, seed; create and delete at run time
 manifest_manager.py  one cycle: queue due manifests; fail runs that timed out, went stale or lost their worker

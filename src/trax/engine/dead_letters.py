@@ -11,7 +11,7 @@ from trax.engine.trigger import entry_from_row
 from trax.records.states import DeadLetterStatus, Origin, ScheduleType
 from trax.records.work_queue_entry import NewEntry, new_external_id
 from trax.settings import Settings
-from trax.store import Connection, Store, audit, dead_letters, dialect, groups, web_sessions
+from trax.store import Connection, Store, audit, dead_letters, dialect, groups, web_sessions, workers
 from trax.store.manifests import manifest_results, manifest_rows
 from trax.store.queue import work_queue
 from trax.train import junction, train
@@ -172,6 +172,7 @@ def clean_dead_letters(connection: Connection, store: Store, settings: Settings)
     dialect.lift_limits(connection)
     now = store.now(connection)
     cleaned = dead_letter_cleanup.run_blocking(connection, extra={Settings: settings, datetime: now})
+    workers.purge_identities(connection)
     if cleaned.letters or cleaned.audit_entries or cleaned.sessions:
         record_cycle(connection, dead_letter_cleanup, now=now)
     return cleaned.letters

@@ -26,6 +26,7 @@ from trax.records.states import Origin, QueueStatus
 from trax.records.work_queue_entry import EntryBatch, NewEntry, QueuedEntry, new_external_ids
 from trax.schedule.validate import COUNT, DURATION, FLAG, LABEL, MOMENT, RETRY, TIME_LIMIT, WHOLE
 from trax.store import groups
+from trax.store.groups import NO_CODE
 from trax.store.queue import entry_batches, work_queue
 from trax.store.queue.entry_batches import InsertedBatch
 from trax.store.types import SQLITE, parse_json
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from trax.settings import Settings
     from trax.store import Connection, Store
     from trax.store.callers import CallerConnection
+    from trax.store.groups import GroupCode
     from trax.store.pipeline import BoundStatement
     from trax.train import Codec, Train, TrainOptions
 
@@ -83,15 +85,17 @@ def enqueue(
     now: datetime,
     wait_function: WaitFunction,
     group: ManifestGroup | None = None,
+    code: GroupCode = NO_CODE,
 ) -> list[QueuedEntry]:
     """Insert one entry for each input, in one statement if they are not too many.
 
     `group` is the group of the request if it was created just before: this transaction may not see it yet.
+    One that does not exist is created as `code` declares it.
     """
-    if group is not None:
-        groups.prevent_prune(connection, group)
-    elif request.group is not None:
-        group = groups.get_or_create(connection, [request.group], now=now)[request.group]
+    if group is None and request.group is not None:
+        group = groups.get_or_create(connection, [request.group], now=now, code=code, ad_hoc=True)[
+            request.group
+        ]
     if request.unique is not None:
         return [
             _insert_unique(connection, request, new, group, now).with_wait_function(wait_function)

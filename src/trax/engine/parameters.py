@@ -57,7 +57,7 @@ class Parameters:
 
     def output_to_save(self, train: Train[Any, Any], value: Any) -> str | None:
         """The output for the record, or None. An output that cannot be saved does not fail the run."""
-        text = self.encode_output(train, value) if self._live.current.save_outputs else None
+        text = self.encode_output(train, value) if self._saves_output(train) else None
         return None if text is None else self._truncate(text)
 
     def input_saver(self) -> Callable[[str], str | None]:
@@ -69,12 +69,15 @@ class Parameters:
 
     def output_saver(self, train: Train[Any, Any]) -> Callable[[Any], str | None]:
         """`output_to_save` under the settings of this moment, for many outputs of one train."""
-        codec, settings = self._output_codec(train), self._live.current
-        if codec is None or not settings.save_outputs:
+        codec = self._output_codec(train)
+        if codec is None or not self._saves_output(train):
             return lambda _: None
         if codec.is_of_nothing:
             return lambda _: "null"
         return partial(self.output_to_save, train)
+
+    def _saves_output(self, train: Train[Any, Any]) -> bool:
+        return train.options.save_outputs and self._live.current.save_outputs
 
     def encode_output(
         self, train: Train[Any, Any], value: Any, *, secrets: SecretMode = "masked"

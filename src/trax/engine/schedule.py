@@ -9,7 +9,6 @@ from trax.engine.rescue import can_declare_lost, recover
 from trax.engine.seed import (
     RetirementResult,
     find_renames,
-    prune_groups,
     rename,
     retire,
     retire_undeclared,
@@ -22,6 +21,7 @@ from trax.records.states import ManifestOrigin
 from trax.schedule.graph import check_graph
 from trax.store import dialect
 from trax.store.announce import announce
+from trax.store.groups import NO_CODE
 from trax.store.manifests import manifest_rows, manifest_seed
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from trax.schedule.declaration import Timetable
     from trax.settings import Settings
     from trax.store import Connection, Store
+    from trax.store.groups import GroupCode
 
 
 def schedule(
@@ -43,16 +44,20 @@ def schedule(
     settings: Settings,
     batch: str | None = None,
     app: str = "default",
+    code: GroupCode = NO_CODE,
 ) -> list[Manifest]:
-    """Write manifests at run time, all or none; manifests that are no longer in the `batch` are retired."""
+    """Write manifests at run time, all or none; manifests that are no longer in the `batch` are retired.
+
+    Groups that do not exist yet are created as `code` declares them.
+    """
     if not timetable.manifests:
         return []
     dialect.take_leader_lock(connection)
     now = store.now(connection)
     _refuse_declared(connection, find_renames(connection, timetable))
-    rename(connection, timetable, now=now)
+    rename(connection, timetable, settings, app=app, now=now)
     check_stored_graph(connection, timetable)
-    seed(connection, timetable, settings, now=now, app=app, origin=ManifestOrigin.RUNTIME)
+    seed(connection, timetable, settings, now=now, app=app, origin=ManifestOrigin.RUNTIME, code=code)
     names = [each.external_id for each in timetable.manifests]
     if batch is not None:
         left = manifest_seed.find_undeclared(connection, names, app=app, batch=batch)
@@ -120,22 +125,24 @@ def start_up(
     on_progress: Callable[[int, int], None] | None = None,
     app: str = "default",
     heartbeat_streak: HeartbeatStreak | None = None,
+    register: Callable[[Connection], object] | None = None,
 ) -> SeedPlan:
     """Recover, rename, retire and seed under the leader lock: servers that start together take turns.
 
-    `retired.postponed` has the undeclared manifests that `retire_undeclared` must retire later.
+    `retired.postponed` has the undeclared manifests that `retire_undeclared` must retire later. `register`
+    tells the next server that this one is alive: its own row is written only after this transaction.
     """
     dialect.lift_limits(connection)
     dialect.take_leader_lock(connection)
     now = store.now(connection)
     if settings.recover_stuck_jobs_on_startup and can_declare_lost(heartbeat_streak, settings, now):
         recover(connection, settings, now=now)
-    rename(connection, timetable, now=now)
+    rename(connection, timetable, settings, app=app, now=now)
     retired = RetirementResult()
     if settings.prune_orphaned_manifests:  # before seeding, so that no manifest can depend on a retired one
         retired = retire_undeclared(connection, timetable, settings, app=app, now=now)
     check_stored_graph(connection, timetable)
     plan = seed(connection, timetable, settings, now=now, app=app, on_progress=on_progress)
-    if settings.prune_orphaned_manifests:
-        prune_groups(connection, timetable)
+    if register is not None:
+        register(connection)
     return replace(plan, retired=retired)

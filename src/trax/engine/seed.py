@@ -10,29 +10,36 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
-from trax.engine.actor import DECLARATION, record_audit
 from trax.engine.retry import policy_of
+from trax.engine.seed_groups import (
+    KeptValue,
+    drop_groups,
+    options_by_name,
+    seed_groups,
+    seed_groups_at_run_time,
+    with_default_options,
+)
 from trax.errors import DefinitionError
 from trax.events import Topic
-from trax.records.manifest import LIMIT_FIELDS
 from trax.records.schedule import Cron, Interval, Timing, exclusions_to_json
 from trax.records.states import ManifestOrigin, MisfirePolicy, ScheduleType
 from trax.records.worker import WorkerRecord
-from trax.schedule.declaration import UNSET, Timetable
+from trax.schedule.declaration import Timetable
 from trax.schedule.due import first_scheduled_run
-from trax.store import groups as stored_groups
 from trax.store import workers
 from trax.store.announce import announce
-from trax.store.manifests import manifest_results, manifest_rows, manifest_seed
+from trax.store.groups import NO_CODE
+from trax.store.manifests import manifest_results, manifest_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from datetime import datetime, timedelta
 
     from trax.records import ManifestGroup
-    from trax.schedule.declaration import Declaration, GroupDeclaration
+    from trax.schedule.declaration import Declaration
     from trax.settings import Settings
     from trax.store import Connection
+    from trax.store.groups import GroupCode
     from trax.train import Retry
 
 BATCH_SIZE = 1000
@@ -47,7 +54,7 @@ SCHEDULE_COLUMNS = (
 )
 CRON_COLUMNS: Final = ("schedule_type", "cron_expression", "time_zone")
 UNTIMED_COLUMNS: Final = frozenset(
-    {"train", "input", "priority", "origin", "batch", "app", "retry", "timeout_seconds"}
+    {"train", "input", "priority", "origin", "batch", "app", "declared_enabled", "retry", "timeout_seconds"}
 )
 """Columns that do not affect when a manifest is due."""
 
@@ -65,13 +72,14 @@ class RetirementResult:
 class SeedPlan:
     """What seeding writes: new rows, differing columns of changed rows, and the number of unchanged rows.
 
-    `retired` has the manifests that code no longer declares.
+    `retired` has the manifests that code no longer declares, `kept` the operators' values that stay.
     """
 
     added: list[dict[str, Any]] = field(default_factory=list)
     changed: list[dict[str, Any]] = field(default_factory=list)
     unchanged: int = 0
     retired: RetirementResult = RetirementResult()
+    kept: list[KeptValue] = field(default_factory=list[KeptValue])
 
 
 def seed(
@@ -82,27 +90,59 @@ def seed(
     now: datetime,
     app: str = "default",
     origin: ManifestOrigin = ManifestOrigin.DECLARED,
+    code: GroupCode = NO_CODE,
+    resets: bool = False,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> SeedPlan:
     """Write the declared manifests, in the order of declaration, so that parents come before children.
 
     Rows to change are read again under a lock: an operator or the end of a run may change them at the same
-    time, and their changes must not be lost.
+    time, and their changes must not be lost. At run time, `code` has the groups that code declares. With
+    `resets`, operators' values are not kept.
     """
     if not timetable.manifests and not timetable.groups:
         return SeedPlan()
-    groups = _seed_groups(connection, timetable.groups, now=now)
+    if origin is ManifestOrigin.DECLARED:
+        groups = seed_groups(connection, timetable, app=app, now=now, resets=resets)
+    else:
+        groups = seed_groups_at_run_time(connection, timetable, code=code, now=now)
     declared = {each.external_id: each for each in timetable.manifests}
     rows = manifest_seed.load_existing(connection, declared)
-    plan = build_seed_plan(timetable.manifests, rows, groups, settings, now=now, app=app, origin=origin)
+    refuse_other_apps(connection, rows.values(), settings, app=app, now=now)
+    options: dict[str, Any] = {"now": now, "app": app, "origin": origin, "resets": resets}
+    plan = build_seed_plan(timetable.manifests, rows, groups.stored, settings, **options)
     if plan.changed:
         rows |= manifest_seed.load_for_update(connection, [row["id"] for row in plan.changed])
-        plan = build_seed_plan(timetable.manifests, rows, groups, settings, now=now, app=app, origin=origin)
+        plan = build_seed_plan(timetable.manifests, rows, groups.stored, settings, **options)
     _write(connection, plan, on_progress or _ignore_progress, now=now)
     _link_parents(connection, timetable.manifests, now=now)
     if changed := [row["id"] for row in plan.changed if not row.keys() - {"id"} <= UNTIMED_COLUMNS]:
         manifest_results.mark_dependents_due(connection, changed, now=now)  # they may have waited for this
-    return plan
+    return replace(plan, kept=[*groups.kept, *plan.kept])
+
+
+def refuse_other_apps(
+    connection: Connection, rows: Iterable[Any], settings: Settings, *, app: str, now: datetime
+) -> None:
+    """Refuse manifests that the code of another app declares, while a server of that app is alive."""
+    others = [
+        row
+        for row in rows
+        if row.app != app and row.origin == ManifestOrigin.DECLARED and row.retired_at is None
+    ]
+    if not others:
+        return
+    alive = {
+        server.app: server
+        for server in workers.servers(connection, alive_since=now - settings.worker_lost_after)
+    }
+    for row in others:
+        if server := alive.get(row.app):
+            raise DefinitionError(
+                f"manifest {row.external_id!r} is declared by app {row.app!r}, which runs on {server.host} "
+                f"(process {server.pid}), so app {app!r} cannot declare it too; give one of them another "
+                f"external id, or stop all servers of app {row.app!r} first if {app!r} replaces it"
+            )
 
 
 def with_code_defaults(timetable: Timetable) -> Timetable:
@@ -111,13 +151,14 @@ def with_code_defaults(timetable: Timetable) -> Timetable:
         manifests=tuple(
             each if each.enabled is not None else replace(each, enabled=True) for each in timetable.manifests
         ),
-        groups=tuple(_group_with_defaults(group) for group in timetable.groups),
+        groups=tuple(with_default_options(group) for group in timetable.groups),
     )
 
 
 def declaration_digest(timetable: Timetable) -> str:
-    """A digest of the declared external ids; it is equal on servers that declare the same manifests."""
-    names = sorted(each.external_id for each in timetable.manifests)
+    """A digest of the declared names; it is equal on servers that declare the same manifests and groups."""
+    manifests = sorted(each.external_id for each in timetable.manifests)
+    names = [*manifests, "", *sorted(options_by_name(timetable))]
     return sha256("\n".join(names).encode()).hexdigest()
 
 
@@ -130,9 +171,9 @@ def retire_undeclared(
     now: datetime,
     only: Collection[str] | None = None,
 ) -> RetirementResult:
-    """Retire the manifests that this app no longer declares. Run-time manifests stay.
+    """Retire the manifests that this app no longer declares, and give up its groups. Run-time manifests stay.
 
-    If a live server of the same app declares other manifests, as in a rolling deploy, they are postponed:
+    If a live server of the same app declares others, as in a rolling deploy, they are postponed:
     call again with `only` once that server has stopped. `only` keeps an older server from retiring what a
     newer one has added since. The caller must hold the leader lock.
     """
@@ -147,6 +188,8 @@ def retire_undeclared(
     if servers:
         return RetirementResult(postponed=tuple(gone), servers=servers)
     retire(connection, list(gone.values()), now=now)
+    if only is None:
+        drop_groups(connection, timetable, app=app, now=now)
     return RetirementResult(retired=tuple(gone))
 
 
@@ -173,15 +216,14 @@ def find_renames(connection: Connection, timetable: Timetable) -> dict[str, str]
     return renamed
 
 
-def rename(connection: Connection, timetable: Timetable, *, now: datetime) -> None:
+def rename(
+    connection: Connection, timetable: Timetable, settings: Settings, *, app: str, now: datetime
+) -> None:
     """Give manifests the external ids that code declares now; their history stays with them."""
     if renamed := find_renames(connection, timetable):
+        rows = manifest_seed.load_existing(connection, renamed)
+        refuse_other_apps(connection, rows.values(), settings, app=app, now=now)
         manifest_seed.rename(connection, renamed, now=now)
-
-
-def prune_groups(connection: Connection, timetable: Timetable) -> int:
-    """Delete empty groups that code does not declare."""
-    return manifest_seed.delete_empty_groups(connection, (group.name for group in timetable.groups))
 
 
 def build_seed_plan(
@@ -193,17 +235,23 @@ def build_seed_plan(
     now: datetime,
     app: str = "default",
     origin: ManifestOrigin = ManifestOrigin.DECLARED,
+    resets: bool = False,
 ) -> SeedPlan:
-    """Compare the declarations with the stored rows."""
+    """Compare the declarations with the stored rows. With `resets`, operators' values are not kept."""
     added: list[dict[str, Any]] = []
     changed: list[dict[str, Any]] = []
+    kept: list[KeptValue] = []
     for each in declarations:
         row = rows.get(each.external_id)
         columns = _columns(each, groups[each.group].id, settings, now, origin, row)
-        columns |= _owner_columns(app, origin, row) | _column_enabled(each, row, now, origin)
+        columns |= _owner_columns(app, origin, row) | _columns_of_enabled(each, row, now, origin)
+        may_keep = not resets and origin is ManifestOrigin.DECLARED
         if row is None:
             added.append({"external_id": each.external_id} | columns | _first_due(each, columns, now, now))
-        elif row.retired_at is not None:
+            continue
+        if may_keep and _keeps_enabled(each, row) and columns.pop("enabled") != row.enabled:
+            kept.append(KeptValue("manifest", each.external_id, "enabled", row.enabled, each.enabled))
+        if row.retired_at is not None:
             changed.append(
                 {"id": row.id} | _differences(columns, row) | _columns_of_returned(each, columns, origin, now)
             )
@@ -211,7 +259,7 @@ def build_seed_plan(
             is_untimed = differences.keys() <= UNTIMED_COLUMNS
             next_due = {} if is_untimed else _next_due(each, columns, row, now)
             changed.append({"id": row.id} | differences | _differences(next_due, row))
-    return SeedPlan(added, changed, len(declarations) - len(added) - len(changed))
+    return SeedPlan(added, changed, len(declarations) - len(added) - len(changed), kept=kept)
 
 
 def _differences(wanted: Mapping[str, Any], row: Any) -> dict[str, Any]:
@@ -238,53 +286,6 @@ def _columns_of_returned(
         "next_scheduled_run": planned_run if is_cron else None,
         "next_due_at": planned_run if is_cron else now,
     } | ({"last_successful_run": None} if again else {})
-
-
-def _group_with_defaults(group: GroupDeclaration) -> GroupDeclaration:
-    defaults = {"max_active_jobs": None, "priority": 0, "enabled": True}
-    unset = {name: value for name, value in defaults.items() if getattr(group, name) is UNSET}
-    return replace(group, **unset)  # pyright: ignore[reportArgumentType]
-
-
-def _seed_groups(
-    connection: Connection, groups: Iterable[GroupDeclaration], *, now: datetime
-) -> dict[str, ManifestGroup]:
-    groups = list(groups)
-    known = stored_groups.load_by_names(connection, {group.name for group in groups})
-    stored = stored_groups.get_or_create(connection, (group.name for group in groups), now=now)
-    for group in groups:
-        before = stored[group.name]
-        changes = group_changes(group, before)
-        if changes:
-            stored_groups.change(connection, group.name, changes, now=now)
-        if group.name in known:
-            _record_limit(connection, before, changes, now=now)
-        if changes.get("enabled"):
-            manifest_rows.mark_group_due(connection, before.id, now=now)
-    return stored
-
-
-def _record_limit(
-    connection: Connection, group: ManifestGroup, changes: Mapping[str, Any], *, now: datetime
-) -> None:
-    """Record a changed limit in the audit log. That of a new group is in its row."""
-    limits = {name: value for name, value in changes.items() if name in LIMIT_FIELDS}
-    if limits:
-        before = {name: getattr(group, name) for name in limits}
-        values = {"before": before, "after": limits}
-        record_audit(
-            connection, "groups.declare", "group", [group.name], now=now, default=DECLARATION, **values
-        )
-
-
-def group_changes(group: GroupDeclaration, stored: ManifestGroup) -> dict[str, Any]:
-    """The fields of a group that code sets to another value than the stored one."""
-    declared = {name: getattr(group, name) for name in ("max_active_jobs", "priority", "enabled")}
-    return {
-        name: value
-        for name, value in declared.items()
-        if value is not UNSET and value != getattr(stored, name)
-    }
 
 
 def _write(
@@ -362,14 +363,23 @@ def _owner_columns(app: str, origin: ManifestOrigin, row: Any) -> dict[str, Any]
     return {} if stays else {"origin": origin.value, "app": app}
 
 
-def _column_enabled(each: Declaration, row: Any, now: datetime, origin: ManifestOrigin) -> dict[str, bool]:
-    """The column `enabled`; missing where code does not set it, to keep an operator's value."""
+def _keeps_enabled(each: Declaration, row: Any) -> bool:
+    """Whether a start keeps the stored `enabled`: code sets the same value as at the last start."""
+    is_in_use = row.retired_at is None and not _has_completed_once(each, row)
+    return is_in_use and each.enabled is not None and row.declared_enabled == each.enabled
+
+
+def _columns_of_enabled(
+    each: Declaration, row: Any, now: datetime, origin: ManifestOrigin
+) -> dict[str, bool | None]:
+    """The column `enabled`, missing where code does not set it, and at a start what code declared."""
+    declared = {"declared_enabled": each.enabled} if origin is ManifestOrigin.DECLARED else {}
     if each.enabled is not None:
-        return {"enabled": each.enabled}
+        return {"enabled": each.enabled, **declared}
     if row is None or _has_completed_once(each, row):
-        return {"enabled": True}
+        return {"enabled": True, **declared}
     is_again = origin is ManifestOrigin.RUNTIME and _is_scheduled_again(each, row, now)
-    return {"enabled": True} if is_again else {}
+    return {"enabled": True} if is_again else declared
 
 
 def _is_scheduled_again(each: Declaration, row: Any, now: datetime) -> bool:

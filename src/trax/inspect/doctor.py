@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from trax.store import Connection
-    from trax.store.inspect import Leftovers, OldTransaction, SqliteState
+    from trax.store.inspect import Leftovers, LockHolder, OldTransaction, SqliteState
     from trax.store.migrations import SchemaStatus
 
 
 LONG_TRANSACTION: Final = timedelta(minutes=5)
+
+LONG_LOCK: Final = timedelta(seconds=10)
 
 MAX_CLOCK_SKEW: Final = timedelta(seconds=5)
 
@@ -70,6 +72,7 @@ def _postgresql_findings(store: Store, address: str) -> Iterator[Finding]:
     found = store.read(inspect.load_postgresql_state)
     yield clock_finding(store.read(_clock_skew))
     yield transaction_finding(found.oldest)
+    yield from lock_findings(store.read(inspect.load_lock_holders))
     yield from storage_findings(store.read(storage.load_postgresql_storage))
     yield autovacuum_finding(is_on=found.autovacuum)
     listen_url = LiveSettings.load({}).current.listen_url
@@ -138,6 +141,23 @@ def transaction_finding(oldest: OldTransaction | None) -> Finding:
     )
 
 
+def lock_findings(holders: Sequence[LockHolder]) -> Iterator[Finding]:
+    """Sessions that hold a lock for which servers wait. Our own hold it for milliseconds."""
+    long = [each for each in holders if each.is_long(LONG_LOCK.total_seconds())]
+    for each in long:
+        seconds = each.age_seconds
+        age = "" if seconds is None else f" for {format_duration(timedelta(seconds=round(seconds)))}"
+        session = f"user {each.user}, {each.application or 'unnamed'}, {each.state or 'in an unknown state'}"
+        yield Finding(
+            "locks",
+            f"process {each.pid} ({session}) "
+            f"has held {each.lock}{age}; sessions that wait for it: {each.waiting}",
+            f"end it in the program that took it, or SELECT pg_terminate_backend({each.pid})",
+        )
+    if not long:
+        yield Finding("locks", "no session has held a lock of the servers for long")
+
+
 def autovacuum_finding(*, is_on: bool) -> Finding:
     if is_on:
         return Finding("autovacuum", "autovacuum is on")
@@ -168,7 +188,7 @@ def leftover_findings(left_behind: Leftovers) -> Iterator[Finding]:
 
 
 def manifest_findings(waiting: Sequence[str], disagreements: Sequence[str]) -> Iterator[Finding]:
-    """Manifests whose parent is retired, and servers that declare different manifests."""
+    """Manifests whose parent is retired, and servers that declare different manifests or groups."""
     names = f" ({', '.join(waiting[:SHOWN_NAMES])}{', …' if len(waiting) > SHOWN_NAMES else ''})"
     fix = "schedule the parent again, or give them another parent or a schedule"
     text = (

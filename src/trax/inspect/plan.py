@@ -1,7 +1,7 @@
 """What starting this code would change in this database (`trax plan`). Nothing is written.
 
-It makes the comparison of seeding twice: the second time as if code set every field. A difference that
-appears only the second time was set by an operator, and stays.
+It makes the comparison of seeding twice: the second time as if code set every field, and no operator's value
+were kept. A difference that appears only the second time was set by an operator, and stays.
 """
 
 from __future__ import annotations
@@ -19,23 +19,26 @@ from trax.engine.seed import (
     check_parents,
     declaration_digest,
     find_renames,
-    group_changes,
     parents_outside,
+    refuse_other_apps,
     with_code_defaults,
 )
+from trax.engine.seed_groups import options_by_name, plan_group
 from trax.masking import hide_secrets
 from trax.records import Manifest, ManifestGroup, MisfirePolicy
 from trax.records.schedule import Misfire, Timing
 from trax.records.worker import WorkerRecord
 from trax.schedule.preview import Preview, preview_runs
+from trax.store import declared_groups, workers
 from trax.store import groups as stored_groups
-from trax.store import workers
+from trax.store.declared_groups import DeclaredOptions
 from trax.store.manifests import manifest_rows, manifest_seed
 from trax.store.manifests.manifest_seed import ManifestUsage
 from trax.store.migrations import ensure_current, status
 from trax.store.types import parse_json
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
     from trax.schedule.declaration import Declaration, Timetable
@@ -46,7 +49,7 @@ if TYPE_CHECKING:
 
 MAX_NEXT_RUNS: Final = 5
 
-Verb = Literal["add", "change", "rename", "return", "retire", "remove", "keep"]
+Verb = Literal["add", "change", "rename", "return", "retire", "keep"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,8 @@ class StoredTimetable:
     manifests: Mapping[str, Manifest] = field(default_factory=dict[str, Manifest])
     groups: Mapping[str, ManifestGroup] = field(default_factory=dict[str, ManifestGroup])
     gone: Mapping[str, ManifestUsage] = field(default_factory=dict[str, ManifestUsage])
+    declared: Mapping[str, DeclaredOptions] = field(default_factory=dict[str, DeclaredOptions])
+    """What apps declared of the groups when they last started."""
     gone_groups: tuple[str, ...] = ()
     servers: tuple[WorkerRecord, ...] = ()
     """Live servers of this app that declare other manifests."""
@@ -127,6 +132,7 @@ def load_stored(
     check_stored_graph(connection, timetable, gone=() if servers else gone, renamed=renamed)
     all_names = [*names, *parents_outside(timetable.manifests), *renamed]
     rows = manifest_seed.load_existing(connection, [*names, *renamed])
+    refuse_other_apps(connection, rows.values(), settings, app=app, now=now)
     known = {
         manifest.external_id: manifest for manifest in manifest_rows.load_by_names(connection, all_names)
     }
@@ -135,9 +141,26 @@ def load_stored(
         manifests={renamed.get(name, name): manifest for name, manifest in known.items()},
         groups=stored_groups.load_by_names(connection, groups),
         gone=manifest_seed.count_usage(connection, gone),
-        gone_groups=tuple(manifest_seed.empty_groups(connection, groups)) if is_pruning else (),
+        declared=declared_groups.load_declared(connection, groups),
+        gone_groups=_find_unused_groups(connection, timetable, app, servers) if is_pruning else (),
         servers=tuple(servers),
     )
+
+
+def _find_unused_groups(
+    connection: Connection, timetable: Timetable, app: str, servers: Sequence[WorkerRecord]
+) -> tuple[str, ...]:
+    """The groups that a start would retire. While other servers differ, those of this app stay."""
+    own = declared_groups.load_dropped(connection, app, options_by_name(timetable))
+    dropped = [] if servers else [name for name, by_app in own.items() if by_app.keys() == {app}]
+    named = {group.name for group in timetable.groups}
+    unused: set[str] = set()
+    after_id: int | None = 0
+    while after_id is not None:
+        found = declared_groups.find_unused(connection, after_id=after_id, dropped=dropped)
+        unused.update(name for name in found.retired if name not in named)
+        after_id = found.last_id
+    return tuple(sorted(unused))
 
 
 def plan(
@@ -149,12 +172,15 @@ def plan(
         name: manifest.retired_at is not None or name in gone for name, manifest in stored.manifests.items()
     }
     check_parents(timetable.manifests, stored_parents)
-    changes = _plan_changes(timetable, stored, settings, now, app)
+    changes, with_defaults = (
+        _plan_changes(timetable, stored, settings, now, app),
+        with_code_defaults(timetable),
+    )
     return [
         *_retirements(stored),
         *changes,
-        *(PlannedChange(verb="remove", kind="group", name=name) for name in stored.gone_groups),
-        *_operator_choices(changes, _plan_changes(with_code_defaults(timetable), stored, settings, now, app)),
+        *(PlannedChange(verb="retire", kind="group", name=name) for name in stored.gone_groups),
+        *_operator_choices(changes, _plan_changes(with_defaults, stored, settings, now, app, resets=True)),
     ]
 
 
@@ -167,9 +193,18 @@ def _retirements(stored: StoredTimetable) -> list[PlannedChange]:
 
 
 def _plan_changes(
-    timetable: Timetable, stored: StoredTimetable, settings: Settings, now: datetime, app: str
+    timetable: Timetable,
+    stored: StoredTimetable,
+    settings: Settings,
+    now: datetime,
+    app: str,
+    *,
+    resets: bool = False,
 ) -> list[PlannedChange]:
-    return [*_plan_groups(timetable, stored), *_plan_manifests(timetable, stored, settings, now, app)]
+    return [
+        *_plan_groups(timetable, stored, app, resets=resets),
+        *_plan_manifests(timetable, stored, settings, now, app, resets=resets),
+    ]
 
 
 def _operator_choices(changes: list[PlannedChange], without: list[PlannedChange]) -> list[PlannedChange]:
@@ -185,11 +220,14 @@ def _operator_choices(changes: list[PlannedChange], without: list[PlannedChange]
     return kept
 
 
-def _plan_groups(timetable: Timetable, stored: StoredTimetable) -> list[PlannedChange]:
+def _plan_groups(
+    timetable: Timetable, stored: StoredTimetable, app: str, *, resets: bool
+) -> list[PlannedChange]:
     changes: list[PlannedChange] = []
     for group in timetable.groups:
         before = stored.groups.get(group.name)
-        after = group_changes(group, before or _new_group(group.name))
+        remembered = stored.declared.get(group.name, {}).get(app, {})
+        after = plan_group(group, before or _new_group(group.name), remembered, resets=resets).changes
         differences = tuple(Difference(name, getattr(before, name, None), after[name]) for name in after)
         if before is None:
             changes.append(PlannedChange(verb="add", kind="group", name=group.name, differences=differences))
@@ -201,11 +239,17 @@ def _plan_groups(timetable: Timetable, stored: StoredTimetable) -> list[PlannedC
 
 
 def _plan_manifests(
-    timetable: Timetable, stored: StoredTimetable, settings: Settings, now: datetime, app: str
+    timetable: Timetable,
+    stored: StoredTimetable,
+    settings: Settings,
+    now: datetime,
+    app: str,
+    *,
+    resets: bool,
 ) -> list[PlannedChange]:
     new = {group.name: _new_group(group.name) for group in timetable.groups}
     seeds = build_seed_plan(
-        timetable.manifests, stored.rows, {**new, **stored.groups}, settings, now=now, app=app
+        timetable.manifests, stored.rows, {**new, **stored.groups}, settings, now=now, app=app, resets=resets
     )
     added = {row["external_id"]: row for row in seeds.added}
     changed = {row["id"]: row for row in seeds.changed}
@@ -258,7 +302,9 @@ def _differences(
     if before.retired_at is not None:
         differences.append(Difference("retired_at", before.retired_at, None))
     names = [
-        name for name in manifest_seed.DECLARED_COLUMNS if columns and getattr(before, name) != columns[name]
+        name
+        for name in manifest_seed.DECLARED_COLUMNS
+        if columns and name != "declared_enabled" and getattr(before, name) != columns[name]
     ]
     kept = stored.manifests[each.external_id]
     differences += [

@@ -35,6 +35,8 @@ class ManifestGroup:
     """The maximum number of its runs that are pending or in progress at once; None: no limit."""
     enabled: bool = True
     """Whether its entries are dispatched."""
+    retired_at: datetime | None = None
+    """When it was retired: nothing names or needs it any more; None: it is in use."""
 
 
 LIMIT_FIELDS: Final = ("max_active_jobs", "enabled")

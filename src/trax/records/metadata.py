@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -109,6 +110,12 @@ class Metadata:
     """When the current junction started."""
     progress_message: str | None = None
     """The message of its last progress report."""
+    host_environment: str | None = None
+    """The environment of its worker, such as `kubernetes`."""
+    host_instance_id: str | None = None
+    """The instance of its worker, such as the name of a pod."""
+    host_labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The labels of its worker (setting `host_labels`)."""
     junctions: tuple[JunctionTiming, ...] = ()
     """The start and duration of each junction, if there is more than one."""
 

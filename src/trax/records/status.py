@@ -160,7 +160,7 @@ class Health:
 def health_of(status: Status) -> Health:
     """Degraded with open dead letters, with parked entries, or after many failures in the last hour.
 
-    Also while servers of one app declare different manifests.
+    Also while servers of one app declare different manifests or groups.
     """
     is_failing = status.dead_letters > 0 or status.failed_last_hour > MAX_FAILURES_PER_HOUR
     is_degraded = is_failing or status.parked > 0 or bool(declaration_conflicts(status.servers))

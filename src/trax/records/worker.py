@@ -94,13 +94,13 @@ class WorkerRecord:
 
 
 def declaration_conflicts(workers: Iterable[WorkerRecord]) -> list[str]:
-    """One sentence for each app whose servers declare different manifests."""
+    """One sentence for each app whose servers declare different manifests or groups."""
     by_app: defaultdict[str, dict[str, WorkerRecord]] = defaultdict(dict)
     for worker in workers:
         if worker.declares is not None:
             by_app[worker.app].setdefault(worker.declares, worker)
     return [
-        f"servers of app {app!r} declare different manifests: {_server_names(servers.values())}; "
+        f"servers of app {app!r} declare different manifests or groups: {_server_names(servers.values())}; "
         "manifests that only some declare are not retired; "
         "stop the old servers, or give another app its own Trax(name=…)"
         for app, servers in sorted(by_app.items())

@@ -18,7 +18,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Unpack
 
-    from trax.schedule.declaration import Item, Occasion, ScheduleKeywords, Timetable, Unset, When
+    from trax.schedule.declaration import (
+        GroupDeclaration,
+        Item,
+        Occasion,
+        ScheduleKeywords,
+        Timetable,
+        Unset,
+        When,
+    )
     from trax.schedule.declare import CodecOf, ConfigureEach, Items
     from trax.train import Train
 
@@ -242,6 +250,10 @@ class Declarations:
                 f"calendar {name!r} is already declared with other windows; use another name"
             )
         return calendar
+
+    def find_group(self, name: str) -> GroupDeclaration | None:
+        """The declared options of a group, if it is declared."""
+        return self._registry.find_group(name)
 
     def timetable(self) -> Timetable:
         """Everything declared so far, validated."""

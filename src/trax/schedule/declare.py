@@ -174,6 +174,10 @@ class DeclarationRegistry:
         known = self._groups.get(name) or GroupDeclaration(name=name)
         self._groups[name] = known.merge(group)
 
+    def find_group(self, name: str) -> GroupDeclaration | None:
+        group = self._groups.get(name)
+        return None if group is None else self._with_implied_priority(group)
+
     def timetable(self) -> Timetable:
         """All declarations so far. Cycles were refused when they were added."""
         self._refuse_wrong_renames()

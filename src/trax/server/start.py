@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from trax.engine.schedule import start_up
 from trax.engine.seed import declaration_digest
+from trax.engine.seed_groups import sweep_groups
 from trax.errors import StoreError
-from trax.records.worker import HeartbeatStreak
+from trax.records.worker import HeartbeatStreak, WorkerKind
 from trax.schedule.validate import CALLABLE_OR_NONE, SLOTS_OR_NONE
 from trax.server.loops import RetirementPlan, RowRepair
 from trax.server.roles import ProcessDuties, ProcessRole
+from trax.store import workers
 from trax.worker.parts import WorkFilter
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from trax.engine.seed import RetirementResult, SeedPlan
+    from trax.engine.seed import SeedPlan
+    from trax.engine.seed_groups import KeptValue
     from trax.schedule.declaration import Timetable
     from trax.settings import Settings
-    from trax.store import Store
+    from trax.store import Connection, Store
     from trax.worker.parts import Parts, WorkFilterKeywords
 
 logger = logging.getLogger(__name__)
@@ -46,23 +50,61 @@ async def start_process(
     timetable = parts.declarations.timetable()
     parts.submitters.check(parts.trains)
     options: dict[str, Any] = {"slots": concurrency, "work_filter": WorkFilter.parse(parts.trains, only)}
+    starting = _StartingRow(parts)
     try:
         store = (await retry_transient(parts.store.open)).engine_lane
         if role.schedules:
-            options["retiring"] = await _seed(parts, store, timetable, on_progress)
+            options["retiring"] = await _seed(parts, store, timetable, on_progress, starting)
         return await retry_transient(lambda: ProcessDuties.start(parts, store, role, **options))
     except BaseException:
         parts.close()
         raise
+    finally:
+        await starting.remove()
+
+
+class _StartingRow:
+    """A row that says which manifests this process declares, until its worker or scheduler has its own.
+
+    It is written together with the manifests. Without it, a server that starts at the same moment would find
+    manifests of an app of which no server lives.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._store: Store | None = None
+        self._id = 0
+
+    def register_in(self, store: Store) -> Callable[[Connection], None]:
+        self._store = store
+        return self._register
+
+    def _register(self, connection: Connection) -> None:
+        assert self._store is not None  # noqa: S101 - set with this function
+        heartbeat = self._parts.heartbeat
+        row = {"kind": WorkerKind.CALLER, "declares": heartbeat.declares}
+        self._id = heartbeat.register(connection, self._store, row)
+
+    async def remove(self) -> None:
+        """Remove the row. If that fails, it expires."""
+        if self._store is not None and self._id:
+            with suppress(StoreError):
+                await self._store.call(workers.remove, self._id, has_run=False)
 
 
 async def _seed(
-    parts: Parts, store: Store, timetable: Timetable, on_progress: Callable[[int, int], None] | None
+    parts: Parts,
+    store: Store,
+    timetable: Timetable,
+    on_progress: Callable[[int, int], None] | None,
+    starting: _StartingRow,
 ) -> RetirementPlan | None:
     """Write the manifests; returns which retirements are postponed."""
     parts.heartbeat.declares = declaration_digest(timetable)
     watch = parts.heartbeat.watch or HeartbeatStreak.empty()
-    plan = await start(store, timetable, parts.settings, app=parts.name, on_progress=on_progress, watch=watch)
+    options: dict[str, Any] = {"on_progress": on_progress, "watch": watch}
+    register = starting.register_in(store)
+    plan = await start(store, timetable, parts.settings, app=parts.name, register=register, **options)
     return RetirementPlan(timetable, plan.retired.postponed) if plan.retired.postponed else None
 
 
@@ -83,11 +125,12 @@ async def start(
     sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
     on_progress: Callable[[int, int], None] | None = None,
     watch: HeartbeatStreak | None = None,
+    register: Callable[[Connection], object] | None = None,
 ) -> SeedPlan:
     """Write the declared manifests to the database and retire those no longer declared."""
 
     async def write() -> SeedPlan:
-        return await store.call(start_up, store, timetable, settings, on_progress, app, watch)
+        return await store.call(start_up, store, timetable, settings, on_progress, app, watch, register)
 
     try:
         plan = await retry_transient(write, sleep=sleep)
@@ -95,8 +138,25 @@ async def start(
         if not await RowRepair(store).repair_after(error):
             raise
         plan = await retry_transient(write, sleep=sleep)
-    _report(app, plan.retired)
+    _report(app, plan)
+    if settings.prune_orphaned_manifests:
+        await _sweep_groups(store)
     return plan
+
+
+async def _sweep_groups(store: Store) -> None:
+    """Retire the groups that nothing declares or needs, in short transactions and without the leader lock."""
+    after_id: int | None = 0
+    while after_id is not None:
+        after_id = await _sweep_next(store, after_id)
+
+
+async def _sweep_next(store: Store, after_id: int) -> int | None:
+    return await retry_transient(lambda: store.call(_sweep_batch, store, after_id))
+
+
+def _sweep_batch(connection: Connection, store: Store, after_id: int) -> int | None:
+    return sweep_groups(connection, after_id, now=store.now(connection))
 
 
 async def retry_transient(
@@ -114,8 +174,18 @@ async def retry_transient(
     return await work()
 
 
-def _report(app: str, retired: RetirementResult) -> None:
-    """Log which manifests were retired, and which were not because other servers may declare them."""
+def _report(app: str, plan: SeedPlan) -> None:
+    """Log which operators' values stay, which manifests were retired, and which wait for other servers."""
+    retired = plan.retired
+    if plan.kept:
+        more = ", …" if len(plan.kept) > MAX_NAMES else ""
+        logger.info(
+            "app %r: %s values set by operators stay until code changes them: %s%s",
+            app,
+            len(plan.kept),
+            ", ".join(map(_format_kept, plan.kept[:MAX_NAMES])),
+            more,
+        )
     if retired.retired:
         logger.info(
             "manifests: retired %s that are no longer declared: %s", *_count_and_names(retired.retired)
@@ -123,7 +193,7 @@ def _report(app: str, retired: RetirementResult) -> None:
     if retired.servers:
         servers = ", ".join(f"{server.host} (process {server.pid})" for server in retired.servers)
         logger.warning(
-            "app %r: other servers declare different manifests: %s; %s manifests not declared here "
+            "app %r: other servers declare different manifests or groups: %s; %s manifests not declared here "
             "are kept until those servers stop%s; if it is a different app, name it: Trax(name=…)",
             app,
             servers,
@@ -136,3 +206,7 @@ def _count_and_names(names: Sequence[str]) -> tuple[int, str]:
     """The number of names, and the first of them as text."""
     more = ", …" if len(names) > MAX_NAMES else ""
     return len(names), ", ".join(names[:MAX_NAMES]) + more
+
+
+def _format_kept(kept: KeptValue) -> str:
+    return f"{kept.field}={kept.value} of {kept.kind} {kept.name!r} (code says {kept.declared})"

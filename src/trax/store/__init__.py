@@ -21,6 +21,7 @@ migrations/      schema migrations, and `migrate`
 
 manifests/       table `manifest`
 groups.py        table `manifest_group`
+declared_groups.py  what the code of each app declares of groups; retire those that nothing needs
 queue/           table `work_queue`
 gate.py          the gate, under its lock: promote delayed entries; read the queue, active runs, limits, slots
 gate_memory.py   what a dispatcher remembers of its last visit, and where its next reads begin

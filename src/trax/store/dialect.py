@@ -1,7 +1,8 @@
 """Differences between PostgreSQL and SQLite. Everything else is one expression for both.
 
-Locks last as long as the transaction, so they work behind a connection pooler. On SQLite the write
-transaction itself is the lock: it begins IMMEDIATE, and there is only one at a time.
+Locks last as long as the transaction, so they work behind a connection pooler. On PostgreSQL they are locks
+on empty tables (`locks` in `schema/operations.py`). On SQLite the write transaction itself is the lock: it
+begins IMMEDIATE, and there is only one at a time.
 """
 
 from __future__ import annotations
@@ -27,12 +28,7 @@ if TYPE_CHECKING:
 
     Insert = postgresql.Insert | sqlite.Insert
 
-LEADER_LOCK: Final = 0x7472_6178_0001
-GATE_LOCK: Final = 0x7472_6178_0002
 MIGRATION_LOCK: Final = 0x7472_6178_0003
-SETTINGS_LOCK: Final = 0x7472_6178_0004
-CLEANUP_LOCK: Final = 0x7472_6178_0005
-TOTALS_LOCK: Final = 0x7472_6178_0006
 CHANNEL: Final = "trax"
 MAX_DOCUMENT_CHARACTERS: Final = 32_000_000
 """The maximum for a document of several rows; a single row may be longer."""
@@ -57,14 +53,14 @@ def leader_lock(dialect: str) -> Select[Any, Any]:
 
     One server gets it, the others do not wait. On SQLite the transaction is the lock.
     """
-    is_leader = true() if dialect == SQLITE else func.pg_try_advisory_xact_lock(LEADER_LOCK)
+    is_leader = true() if dialect == SQLITE else func.trax.try_lock("leader")
     return select(is_leader, now_parameter(dialect))
 
 
 def take_leader_lock(connection: Connection) -> None:
     """Wait until no other server manages or seeds manifests."""
     if not is_sqlite(connection):
-        connection.execute(select(func.pg_advisory_xact_lock(LEADER_LOCK)))
+        connection.execute(select(func.trax.take_lock("leader")))
 
 
 def gate_lock(dialect: str) -> list[tuple[Select[Any, Any, Any, Any, Any], dict[str, Any]]]:
@@ -92,7 +88,7 @@ def _gate_lock() -> Select[Any, Any, Any, Any, Any]:
         func.set_config("enable_bitmapscan", "off", True),  # noqa: FBT003
         func.set_config("enable_seqscan", "off", True),  # noqa: FBT003
         func.set_config("plan_cache_mode", "force_generic_plan", True),  # noqa: FBT003
-        func.pg_advisory_xact_lock(GATE_LOCK),
+        func.trax.take_gate_lock(),
     )
 
 
@@ -151,7 +147,7 @@ def lift_limits(connection: Connection) -> None:
 def take_totals_lock(connection: Connection) -> None:
     """Wait until no other server updates the totals of ended runs."""
     if not is_sqlite(connection):
-        connection.execute(select(func.pg_advisory_xact_lock(TOTALS_LOCK)))
+        connection.execute(select(func.trax.take_lock("totals")))
 
 
 def now_parameter(dialect: str) -> ColumnElement[datetime]:
@@ -172,22 +168,27 @@ def time_before_now_parameter(dialect: str, now: datetime | None, span: timedelt
     return now - span if dialect == SQLITE and now is not None else span.total_seconds()
 
 
-def take_migration_lock(connection: Connection) -> None:
-    if not is_sqlite(connection):
+def take_migration_lock(connection: Connection, version_table: str | None) -> None:
+    """Wait until no other process migrates. Before the first migration there is no table to lock."""
+    if is_sqlite(connection):
+        return
+    if version_table is None:
         connection.execute(select(func.pg_advisory_xact_lock(MIGRATION_LOCK)))
+    else:
+        connection.exec_driver_sql(f"LOCK TABLE {version_table} IN SHARE UPDATE EXCLUSIVE MODE")
 
 
 def try_cleanup_lock(connection: Connection) -> bool:
     """Try to take the cleanup lock; True for one server at a time, since two could deadlock."""
     if is_sqlite(connection):
         return True
-    return connection.execute(select(func.pg_try_advisory_xact_lock(CLEANUP_LOCK))).scalar_one()
+    return connection.execute(select(func.trax.try_lock("cleanup"))).scalar_one()
 
 
 def take_settings_lock(connection: Connection) -> None:
     """Wait until no other operator edits settings: they are validated and written together."""
     if not is_sqlite(connection):
-        connection.execute(select(func.pg_advisory_xact_lock(SETTINGS_LOCK)))
+        connection.execute(select(func.trax.take_lock("settings")))
 
 
 def notify(connection: Connection, topic: str) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import bindparam, func, or_, select, text, update
+from sqlalchemy import and_, bindparam, func, or_, select, text, update
 
+from trax.errors import DefinitionError
 from trax.records.manifest import ManifestGroup
 from trax.records.stats import GroupGraph, GroupStats, RunTotals
 from trax.store import stats
@@ -23,11 +25,12 @@ from trax.store.dialect import (
 )
 from trax.store.listing import RecordQuery, Search
 from trax.store.schema import tables, tables_for
-from trax.store.schema.work_queue import DELAYED, PARKED, QUEUED, READY
+from trax.store.schema.manifest import AD_HOC
+from trax.store.schema.work_queue import DELAYED, NOT_READY, PARKED, READY
 from trax.store.types import BigId, ByteOrderText, Utc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from sqlalchemy import ColumnElement, Connection, Row, Select, Table
@@ -42,15 +45,66 @@ MIN_INTERVAL: Final = timedelta(seconds=1)
 MAX_INTERVAL: Final = timedelta(minutes=1)
 
 
-def get_or_create(connection: Connection, names: Iterable[str], *, now: datetime) -> dict[str, ManifestGroup]:
-    """The groups with these names; missing ones are created without a limit."""
+MAX_AD_HOC_GROUPS: Final = 100_000
+"""How many groups may exist only because jobs were queued in them; whoever can queue a job can make one."""
+
+
+class GroupCode(NamedTuple):
+    """What the code of an app declares of groups: the options that it sets, by name; None: not declared."""
+
+    app: str
+    options_of: Callable[[str], Mapping[str, Any] | None]
+
+
+def _declares_nothing(_name: str) -> None:
+    """The options of groups where there is no code."""
+
+
+NO_CODE: Final = GroupCode("", _declares_nothing)
+
+
+def get_or_create(
+    connection: Connection,
+    names: Iterable[str],
+    *,
+    now: datetime,
+    code: GroupCode = NO_CODE,
+    ad_hoc: bool = False,
+) -> dict[str, ManifestGroup]:
+    """The groups with these names. Missing ones are created as code declares them, else without a limit.
+
+    With `ad_hoc`, a job is queued in them: not too many groups may exist only for that.
+    """
     wanted = set(names)
     groups = load_by_names(connection, wanted)
     missing = wanted - groups.keys()
     if missing:
-        connection.execute(_add(connection), {"names": _document(missing), "now": now})
+        new = {name: code.options_of(name) for name in sorted(missing)}
+        if ad_hoc:
+            _refuse_too_many(connection, [name for name, options in new.items() if options is None])
+        rows = [_new_row(name, options, code.app, ad_hoc=ad_hoc) for name, options in new.items()]
+        connection.execute(_add(connection), {"rows": document(rows), "now": now})
         groups |= load_by_names(connection, missing)
     return groups
+
+
+def _refuse_too_many(connection: Connection, new: Sequence[str]) -> None:
+    if not new:
+        return
+    group = tables(connection).manifest_group
+    count = connection.execute(select(func.count()).select_from(group).where(text(AD_HOC))).scalar_one()
+    if count + len(new) > MAX_AD_HOC_GROUPS:
+        raise DefinitionError(
+            f"group {new[0]!r} does not exist, and there are {count:,} groups already that no code declares "
+            f"(at most {MAX_AD_HOC_GROUPS:,}); use a group that exists, or declare it with app.group(…)"
+        )
+
+
+def _new_row(name: str, options: Mapping[str, Any] | None, app: str, *, ad_hoc: bool) -> dict[str, Any]:
+    defaults = {"priority": 0, "max_active_jobs": None, "enabled": True}
+    declared = None if options is None else json.dumps({app: dict(options)})
+    is_ad_hoc = ad_hoc and options is None
+    return {"name": name, **defaults, **(options or {}), "declared": declared, "ad_hoc": is_ad_hoc}
 
 
 def must_create_first(connection: Connection, name: str) -> bool:
@@ -60,14 +114,6 @@ def must_create_first(connection: Connection, name: str) -> bool:
     they wait anyway.
     """
     return not is_sqlite(connection) and get(connection, name) is None
-
-
-def prevent_prune(connection: Connection, group: ManifestGroup) -> None:
-    """Lock an empty group so that a starting server does not prune it until this transaction ends."""
-    table = tables(connection).manifest_group
-    connection.execute(
-        select(table.c.id).where(table.c.id == group.id).with_for_update(read=True, key_share=True)
-    )
 
 
 def get(connection: Connection, name: str) -> ManifestGroup | None:
@@ -203,7 +249,7 @@ def load_by_names(connection: Connection, names: set[str]) -> dict[str, Manifest
 
 
 def _is_in_use(connection: Connection) -> ColumnElement[bool]:
-    """Whether a group has live manifests, no manifests, queued entries, or non-default options.
+    """Whether a group has live manifests, queued entries, or is not retired and has no manifests or options.
 
     `_has_any` instead of EXISTS: PostgreSQL would read all manifests into a hash table for one page of
     groups.
@@ -211,24 +257,18 @@ def _is_in_use(connection: Connection) -> ColumnElement[bool]:
     t = tables(connection)
     group, manifest, queue = t.manifest_group.c, t.manifest.c, t.work_queue.c
     inside = select(manifest.id).where(manifest.group_id == group.id)
-    queued = select(queue.id).where(queue.group_id == group.id, text(QUEUED))
+    queued = (select(queue.id).where(queue.group_id == group.id, text(part)) for part in (READY, NOT_READY))
+    has_options = or_(group.max_active_jobs.is_not(None), group.priority != 0, ~group.enabled)
     return or_(
         _has_any(inside.where(manifest.retired_at.is_(None))),
-        ~_has_any(inside),
-        group.max_active_jobs.is_not(None),
-        group.priority != 0,
-        ~group.enabled,
-        queued.exists(),
+        and_(group.retired_at.is_(None), or_(~_has_any(inside), has_options)),
+        *(entries.exists() for entries in queued),
     )
 
 
 def _has_any(rows: Select[int]) -> ColumnElement[bool]:
     """Whether there is a row, found by an index for each row of the outer query."""
     return rows.limit(1).scalar_subquery().is_not(None)
-
-
-def _document(names: set[str]) -> str:
-    return document({"name": name} for name in sorted(names))
 
 
 @cache
@@ -240,13 +280,14 @@ def _by_name(dialect: str) -> Select[Any]:
 
 def _add(connection: Connection) -> Insert:
     group = tables(connection).manifest_group
-    names = rows_of(connection.dialect.name, "names", {"name": group.c.name.type})
+    names = ("name", "priority", "max_active_jobs", "enabled", "declared", "ad_hoc")
+    new = rows_of(connection.dialect.name, "rows", {name: group.c[name].type for name in names})
     now = bindparam("now", type_=Utc)
     # SQLite parses "FROM … ON" as a join unless a WHERE comes between them.
-    rows = select(names.c.name, now, now).where(text("true"))
+    rows = select(*(new.c[name] for name in names), now, now).where(text("true"))
     return (
         insert(connection, group)
-        .from_select(["name", "created_at", "updated_at"], rows)
+        .from_select([*names, "created_at", "updated_at"], rows)
         .on_conflict_do_nothing(index_elements=["name"])
     )
 
@@ -258,6 +299,7 @@ def _record(row: Row[Any]) -> ManifestGroup:
         priority=row.priority,
         max_active_jobs=row.max_active_jobs,
         enabled=row.enabled,
+        retired_at=row.retired_at,
     )
 
 

@@ -197,6 +197,38 @@ OLDEST_TRANSACTION: Final = text("""
 """)
 
 
+LOCK_HOLDERS: Final = text("""
+    SELECT held.pid, activity.usename, activity.application_name, activity.state, c.relname,
+           extract(epoch FROM clock_timestamp() - activity.xact_start)::float,
+           (SELECT count(*) FROM pg_locks AS wanted
+            WHERE wanted.relation = held.relation AND wanted.database = held.database AND NOT wanted.granted)
+    FROM pg_locks AS held JOIN pg_class AS c ON c.oid = held.relation
+    LEFT JOIN pg_stat_activity AS activity ON activity.pid = held.pid
+    WHERE held.granted AND held.mode NOT IN ('AccessShareLock', 'RowShareLock', 'RowExclusiveLock')
+      AND held.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+      AND c.relnamespace = to_regnamespace('trax') AND right(c.relname, 5) = '_lock'
+    ORDER BY c.relname, held.pid
+""")
+
+
+class LockHolder(NamedTuple):
+    """A session that holds a lock for which servers wait.
+
+    Without the privilege to see the activity of other users, its state and age are None.
+    """
+
+    pid: int
+    user: str | None
+    application: str | None
+    state: str | None
+    lock: str
+    age_seconds: float | None
+    waiting: int
+
+    def is_long(self, seconds: float) -> bool:
+        return self.waiting > 0 if self.age_seconds is None else self.age_seconds >= seconds
+
+
 class OldTransaction(NamedTuple):
     """The oldest open transaction: vacuum cannot remove rows that it may still see."""
 
@@ -240,6 +272,11 @@ def load_postgresql_state(connection: Connection) -> PostgresqlState:
         autovacuum=connection.execute(text("SHOW autovacuum")).scalar_one() == "on",
         backend_pid=backend_pid(connection),
     )
+
+
+def load_lock_holders(connection: Connection) -> list[LockHolder]:
+    """The sessions that hold the locks of servers at this moment."""
+    return [LockHolder(*row) for row in connection.execute(LOCK_HOLDERS)]
 
 
 def backend_pid(connection: Connection) -> int:

@@ -12,8 +12,9 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import Connection, bindparam, case, delete, func, select, true
+from sqlalchemy import Connection, bindparam, case, delete, func, select, true, update
 
+from trax.bounds import EARLIEST, LATEST
 from trax.records.metadata import ADMINISTRATIVE_PREFIX
 from trax.records.states import State
 from trax.records.stats import SPAN_LENGTH, RunTotals, Span, span_start
@@ -115,6 +116,8 @@ LOOKBACK: Final = timedelta(days=7)
 SETTLE_TIME: Final = timedelta(minutes=1)
 """`ended_at` is set shortly before the commit: after this time, all runs of a minute are committed."""
 MAX_STEP: Final = timedelta(hours=1)
+MAX_UNSETTLED: Final = 100_000
+"""How many runs that are not in the totals yet are read for their groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +137,17 @@ def load_totals_end(connection: Connection) -> datetime | None:
     """Return the end of the last minute in the totals; None if they are empty."""
     newest = _newest_minute(connection)
     return None if newest is None else newest + SPAN_LENGTH[Span.MINUTE]
+
+
+def load_unsettled_groups(connection: Connection) -> list[int] | None:
+    """The groups of runs that have ended and are not in the totals yet; None if there are too many runs."""
+    since = load_totals_end(connection) or EARLIEST
+    ended = _select_between(connection.dialect.name).limit(MAX_UNSETTLED + 1).subquery()
+    query = select(ended.c.group_id, func.count()).group_by(ended.c.group_id)
+    rows = connection.execute(query, {"since": since, "until": LATEST}).all()
+    if sum(count for _, count in rows) > MAX_UNSETTLED:
+        return None
+    return [group_id for group_id, _ in rows if group_id is not None]
 
 
 def next_step(
@@ -196,6 +210,14 @@ def _add_groups(connection: Connection, sums: Sequence[MinuteTotals]) -> None:
         for group_id, (total, last_at) in sorted(sum_by_group(sums).items())
     ]
     _upsert_totals(connection, tables(connection).group_tally, rows, key=("group_id",))
+    _return_groups(connection, [*sum_by_group(sums)])
+
+
+def _return_groups(connection: Connection, ids: Sequence[int]) -> None:
+    """Bring back retired groups of runs that have ended: they are in use again."""
+    group = tables(connection).manifest_group
+    statement = update(group).where(dialect.among(connection, group.c.id), group.c.retired_at.is_not(None))
+    connection.execute(statement.values(retired_at=None), {"ids": dialect.id_document(ids)})
 
 
 def sum_by_group(sums: Iterable[MinuteTotals]) -> dict[int, tuple[RunTotals, datetime]]:

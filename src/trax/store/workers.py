@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import Boolean, bindparam, delete, func, insert, literal_column, select, text, update
 
+from trax.bounds import LARGEST_ID
 from trax.records.listing import RecordPage
 from trax.records.worker import RunningJob, WorkerKind, WorkerRecord, WorkerView
-from trax.store.dialect import among, id_document
+from trax.store.dialect import among, id_document, last_id
 from trax.store.listing import RecordQuery, Search
 from trax.store.schema import tables, tables_for
 from trax.store.types import parse_mapping, parse_names
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
 
-    from sqlalchemy import Connection, Delete, Row, ScalarSelect, Select
+    from sqlalchemy import Connection, Delete, Insert, Row, ScalarSelect, Select
     from sqlalchemy.sql.dml import ReturningInsert
 
 
@@ -31,15 +32,26 @@ IN_FLEET: Final = "kind IN ('worker', 'scheduler')"
 
 
 def register(connection: Connection, columns: Mapping[str, Any], *, now: datetime) -> int:
-    """Insert a worker. Its id is new, so that it is not mistaken for an earlier worker."""
+    """Insert a worker. Its id is new, so that it is not mistaken for an earlier worker.
+
+    Its identity stays when it is gone: records of its runs have only its id.
+    """
     row = {**columns, "started_at": now, "heartbeat_at": now}
-    return connection.execute(_insert(connection.dialect.name), row).scalar_one()
+    worker_id = connection.execute(_insert(connection.dialect.name), row).scalar_one()
+    identity = {name: columns.get(name) for name in ("host_environment", "host_instance_id", "host_labels")}
+    connection.execute(_insert_identity(connection.dialect.name), {"worker_id": worker_id, **identity})
+    return worker_id
 
 
 @cache
 def _insert(dialect: str) -> ReturningInsert[int]:
     worker = tables_for(dialect).worker
     return insert(worker).returning(worker.c.id)
+
+
+@cache
+def _insert_identity(dialect: str) -> Insert:
+    return insert(tables_for(dialect).worker_identity)
 
 
 def record_heartbeat(connection: Connection, worker_id: int, *, concurrency: int, now: datetime) -> bool:
@@ -57,8 +69,29 @@ def record_heartbeats(connection: Connection, ids: Collection[int], *, now: date
     return set(connection.execute(statement).scalars())
 
 
-def remove(connection: Connection, worker_id: int) -> None:
+def remove(connection: Connection, worker_id: int, *, has_run: bool = True) -> None:
+    """Remove a worker that has stopped; its identity too, if no record can name it."""
     connection.execute(_delete(connection.dialect.name), {"worker_id": worker_id})
+    identity = tables_for(connection.dialect.name).worker_identity
+    if has_run:
+        _note_left(connection, [worker_id])
+    else:
+        connection.execute(delete(identity).where(identity.c.worker_id == worker_id))
+
+
+def _note_left(connection: Connection, ids: Sequence[int]) -> None:
+    t = tables_for(connection.dialect.name)
+    identity, last_run_id = t.worker_identity, last_id(connection, t.metadata)
+    statement = update(identity).where(identity.c.worker_id.in_(ids))
+    connection.execute(statement.values(last_run_id=last_run_id))
+
+
+def purge_identities(connection: Connection) -> int:
+    """Delete the identities of workers that no record can name: all their runs are older than all records."""
+    t = tables_for(connection.dialect.name)
+    identity = t.worker_identity
+    oldest = select(func.coalesce(func.min(t.metadata.c.id), LARGEST_ID)).scalar_subquery()
+    return connection.execute(delete(identity).where(identity.c.last_run_id < oldest)).rowcount
 
 
 @cache
@@ -70,7 +103,11 @@ def _delete(dialect: str) -> Delete:
 def delete_lost(connection: Connection, *, silent_since: datetime) -> int:
     """Delete workers without a heartbeat since then. The caller fails their runs in the same transaction."""
     worker = tables(connection).worker
-    return connection.execute(delete(worker).where(worker.c.heartbeat_at < silent_since)).rowcount
+    lost = delete(worker).where(worker.c.heartbeat_at < silent_since).returning(worker.c.id)
+    ids = connection.execute(lost).scalars().all()
+    if ids:
+        _note_left(connection, ids)
+    return len(ids)
 
 
 def load_list(

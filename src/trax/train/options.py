@@ -79,6 +79,8 @@ class TrainKeywords(TypedDict, total=False):
     """Former names, under which entries may still be queued."""
     exclude_from_max_active_jobs: bool
     """Whether its runs do not count towards `max_active_jobs`."""
+    save_outputs: bool
+    """Whether records keep its outputs; False: never, whatever the setting `save_outputs`."""
     concurrency_limit: int | None
     """Maximum number of concurrent `app.run` calls of it in one process; others wait."""
     on_queue: Hook | None
@@ -106,6 +108,7 @@ class TrainOptions:
     submitter: str | None = None
     aliases: Sequence[str] = ()
     exclude_from_max_active_jobs: bool = False
+    save_outputs: bool = True
     concurrency_limit: int | None = None
     on_queue: Hook | None = None
     on_started: Hook | None = None
@@ -130,6 +133,7 @@ class TrainOptions:
         )
         _require(self, "concurrency_limit", LIMIT, _or_none(is_limit))
         _require(self, "aliases", "a sequence of names", _are_names)
+        _require(self, "save_outputs", "True or False", lambda value: isinstance(value, bool))
         for name in ("group", "submitter"):
             _require(
                 self,

@@ -48,7 +48,7 @@ async def get_health(context: InjectedContext) -> Response:
     """Health of the installation; 503 if the database cannot be reached.
 
     `degraded` while dead letters await intervention, after more than ten failures within an hour, or while
-    servers of one app declare different manifests.
+    servers of one app declare different manifests or groups.
     """
     health = health_of(await status(context.app.parts.store, context.app.parts.live))
     return report_response(

@@ -24,6 +24,21 @@ def first(expression: str, count: int, after: str = "2027-03-01 00:00") -> list[
 
 
 @pytest.mark.parametrize(
+    ("expression", "days"),
+    [
+        ("0 0 13 * fri", ["Fri 05", "Fri 12", "Sat 13", "Fri 19"]),
+        ("0 0 */2 * mon", ["Mon 15", "Mon 29", "Mon 05", "Mon 19"]),
+        ("0 0 13 * */2", ["Sat 13", "Tue 13", "Thu 13", "Sun 13"]),
+        ("0 0 1-31/2 * mon", ["Wed 03", "Fri 05", "Sun 07", "Mon 08"]),
+    ],
+)
+def test_of_two_day_fields_either_must_match_and_both_if_one_begins_with_a_star(
+    expression: str, days: list[str]
+) -> None:
+    assert [moment[:6] for moment in first(expression, 4, after="2027-03-01 12:00")] == days
+
+
+@pytest.mark.parametrize(
     ("written", "expression"),
     [
         (cron.secondly(), "* * * * * *"),

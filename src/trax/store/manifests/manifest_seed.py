@@ -1,4 +1,4 @@
-"""Write declared manifests: insert, update, rename, link and retire them; delete empty groups."""
+"""Write declared manifests: insert, update, rename, link and retire them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import defaultdict
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import bindparam, case, delete, func, insert, select, text, update
+from sqlalchemy import bindparam, case, func, insert, select, text, update
 
 from trax.records.states import QueueStatus
 from trax.store.dialect import among, document, documents, id_document, rows_of
@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from sqlalchemy import ColumnElement, Connection, Delete, Insert, Row, Select, Table, Update
+    from sqlalchemy import Connection, Insert, Row, Select, Table, Update
 
 DECLARED_COLUMNS: Final = (
     "train",
     "input",
     "group_id",
     "enabled",
+    "declared_enabled",
     "priority",
     "origin",
     "batch",
@@ -198,52 +199,6 @@ def retire(connection: Connection, ids: Sequence[int], *, now: datetime) -> int:
         )
         cancelled += connection.execute(cancel).rowcount
     return cancelled
-
-
-def delete_empty_groups(connection: Connection, keep: Iterable[str]) -> int:
-    """Delete groups not in `keep` that have no manifest, queued entry, active run or open dead letter.
-
-    Groups of retired manifests stay.
-    """
-    statement = _delete_empty_groups(connection.dialect.name)
-    return connection.execute(statement, _keep_parameter(keep)).rowcount
-
-
-def empty_groups(connection: Connection, keep: Iterable[str]) -> list[str]:
-    """List the groups that `delete_empty_groups` would delete."""
-    group = tables(connection).manifest_group
-    query = select(group.c.name).where(*_is_empty(connection.dialect.name)).order_by(group.c.name)
-    return list(connection.execute(query, _keep_parameter(keep)).scalars())
-
-
-@cache
-def _delete_empty_groups(dialect: str) -> Delete:
-    group = tables_for(dialect).manifest_group
-    # A group that a caller's open transaction has just requested is locked; skip it.
-    empty = select(group.c.id).where(*_is_empty(dialect)).with_for_update(skip_locked=True)
-    return delete(group).where(group.c.id.in_(empty))
-
-
-def _is_empty(dialect: str) -> list[ColumnElement[bool]]:
-    t = tables_for(dialect)
-    group = t.manifest_group
-    kept = rows_of(dialect, "keep", {"name": group.c.name.type})
-    contents = (
-        select(t.manifest.c.id).where(t.manifest.c.group_id == group.c.id),
-        *(
-            select(table.c.id).where(table.c.group_id == group.c.id, text(condition))
-            for table, condition in (
-                (t.work_queue, QUEUED),
-                (t.metadata, ACTIVE),
-                (t.dead_letter, "status = 'awaiting_intervention'"),
-            )
-        ),
-    )
-    return [group.c.name.not_in(select(kept.c.name)), *(~content.exists() for content in contents)]
-
-
-def _keep_parameter(names: Iterable[str]) -> dict[str, str]:
-    return {"keep": document({"name": name} for name in names)}
 
 
 @cache

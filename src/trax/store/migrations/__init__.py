@@ -40,8 +40,10 @@ class SchemaStatus:
 def migrate(connection: Connection) -> SchemaStatus:
     """Upgrade the schema. Servers that start at the same time wait here for the first one."""
     lift_limits(connection)
-    take_migration_lock(connection)
     before = status(connection)
+    if before.state in ("missing", "old"):
+        take_migration_lock(connection, None if before.state == "missing" else f"{SCHEMA}.alembic_version")
+        before = status(connection)
     _refuse_newer(before)
     if before.state == "current":
         return before

@@ -38,7 +38,17 @@ from trax.store.dialect import (
 )
 from trax.store.pipeline import commit_together, run_together
 from trax.store.schema import tables, tables_for
-from trax.store.types import POSTGRESQL, SQLITE, BigId, Json, Utc, parse_json, sql_literal, storable
+from trax.store.types import (
+    POSTGRESQL,
+    SQLITE,
+    BigId,
+    Json,
+    Utc,
+    parse_json,
+    parse_mapping,
+    sql_literal,
+    storable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -284,8 +294,10 @@ def select_records(connection: Connection) -> Select[Any]:
             t.metadata,
             t.manifest.c.external_id.label("manifest"),
             t.manifest_group.c.name.label("group_name"),
+            *(t.worker_identity.c[name] for name in ("host_environment", "host_instance_id", "host_labels")),
         )
         .select_from(t.metadata)
+        .outerjoin(t.worker_identity, t.worker_identity.c.worker_id == t.metadata.c.worker_id)
         .outerjoin(t.manifest, t.manifest.c.id == t.metadata.c.manifest_id)
         .outerjoin(t.manifest_group, t.manifest_group.c.id == t.metadata.c.group_id)
     )
@@ -314,6 +326,9 @@ def build_record(row: Row[Any]) -> Metadata:
         submitter=row.submitter,
         worker=row.worker_id,
         host=row.host,
+        host_environment=row.host_environment,
+        host_instance_id=row.host_instance_id,
+        host_labels=parse_mapping(row.host_labels),
         progress=row.progress,
         current_junction=row.current_junction,
         cancel_requested=row.cancel_requested,

@@ -12,7 +12,6 @@ from trax.events import Topic
 from trax.records.states import CancelReason, State
 from trax.store.announce import announce
 from trax.store.dialect import (
-    GATE_LOCK,
     id_document,
     ids_of,
     is_sqlite,
@@ -255,7 +254,7 @@ def _request_cancel(dialect: str) -> Update:
 
 
 # Behind a pooler another program may use a connection that still has our name, so the name is not enough: the
-# session must also hold one of our advisory locks (they begin with the same bytes), or a lock in our tables.
+# session must also hold a lock in our tables.
 TERMINATE_IDLE: Final = text(
     f"""
     SELECT pg_terminate_backend(pid)
@@ -265,10 +264,8 @@ TERMINATE_IDLE: Final = text(
       AND state IN ('idle in transaction', 'idle in transaction (aborted)')
       AND state_change < clock_timestamp() - make_interval(secs => :seconds)
       AND EXISTS (
-          SELECT FROM pg_locks AS held WHERE held.pid = activity.pid AND granted AND (
-              locktype = 'advisory'
-              AND (CAST(classid AS bigint) << 16) + (CAST(objid AS bigint) >> 16) = {GATE_LOCK >> 16}
-              OR relation IN (SELECT oid FROM pg_class WHERE relnamespace = to_regnamespace('{SCHEMA}'))))
+          SELECT FROM pg_locks AS held WHERE held.pid = activity.pid AND granted
+          AND relation IN (SELECT oid FROM pg_class WHERE relnamespace = to_regnamespace('{SCHEMA}')))
     """  # noqa: S608 - constants of the code
 )
 

@@ -4,8 +4,8 @@ define.py       helpers that define tables, checks and indexes
 manifest.py     `manifest` and `manifest_group`
 work_queue.py   `work_queue`
 metadata.py     `metadata` (runs), `log` and `dead_letter`
-operations.py   `worker`, `setting`, `audit`, `web_session`, `web_link`, `web_password`, `tally`,
-                `group_tally`
+operations.py   `worker`, `worker_identity`, `setting`, `audit`, `web_session`, `web_link`, `web_password`,
+                `tally`, `group_tally`; the tables that servers lock
 
 In PostgreSQL they are in the schema `trax` (`trax.metadata`), in SQLite they have a prefix
 (`trax_metadata`). `tables(connection)` returns the right set, also for a caller's connection.
@@ -33,12 +33,14 @@ from trax.store.schema.metadata import dead_letter, log, metadata
 from trax.store.schema.operations import (
     audit,
     group_tally,
+    locks,
     setting,
     tally,
     web_link,
     web_password,
     web_session,
     worker,
+    worker_identity,
 )
 from trax.store.schema.work_queue import work_queue
 
@@ -58,6 +60,7 @@ class Tables:
     work_queue: Table
     log: Table
     worker: Table
+    worker_identity: Table
     setting: Table
     audit: Table
     tally: Table
@@ -74,6 +77,7 @@ def tables(connection: Connection) -> Tables:
 @cache
 def tables_for(dialect: str) -> Tables:
     define = Definer(dialect)
+    locks(define)
     return Tables(
         all=define.tables,
         manifest_group=manifest_group(define),
@@ -83,6 +87,7 @@ def tables_for(dialect: str) -> Tables:
         work_queue=work_queue(define),
         log=log(define),
         worker=worker(define),
+        worker_identity=worker_identity(define),
         setting=setting(define),
         audit=audit(define),
         tally=tally(define),

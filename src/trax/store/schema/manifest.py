@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 BOUND = "max_active_jobs IS NOT NULL OR NOT enabled"
 """Groups that the dispatcher must read; most groups have no limit and are enabled."""
 
+DECLARED = "declared IS NOT NULL"
+"""Groups that code declares: `declared` has the apps, each with the options that its code sets."""
+AD_HOC = "ad_hoc AND retired_at IS NULL"
+"""Groups that exist only because a job was queued in them."""
+
 RESTING = "enabled AND next_due_at IS NULL AND retired_at IS NULL"
 """Manifests that have no next due time; the manager skips them until an event sets one."""
 LIVE = "retired_at IS NULL"
@@ -39,11 +44,17 @@ def manifest_group(define: Definer) -> Table:
         Column("priority_changed_at", Utc),
         Column("apply_priority_at", Utc),
         Column("priority_horizon", BigId),
+        Column("declared", JsonText),
+        Column("edited_at", Utc),
+        Column("ad_hoc", Boolean, nullable=False, server_default=false()),
+        Column("retired_at", Utc),
         define.check("priority_range", "priority BETWEEN 0 AND 31"),
         define.check("max_active_jobs_range", "max_active_jobs >= 0"),
     )
     define.index("manifest_group_bound_idx", table.c.id, where=BOUND)
     define.index("manifest_group_apply_idx", table.c.apply_priority_at, where="apply_priority_at IS NOT NULL")
+    define.index("manifest_group_declared_idx", table.c.id, where=DECLARED)
+    define.index("manifest_group_ad_hoc_idx", table.c.id, where=AD_HOC)
     return table
 
 
@@ -90,6 +101,7 @@ def manifest(define: Definer) -> Table:
         Column("consumed_parent_success_at", Utc),
         Column("next_due_at", Utc),
         Column("retired_at", Utc),
+        Column("declared_enabled", Boolean),
         Column("created_at", Utc, nullable=False),
         Column("updated_at", Utc, nullable=False),
         define.one_of("origin", ManifestOrigin),

@@ -149,5 +149,6 @@ def dead_letter(define: Definer) -> Table:
         "dead_letter_fingerprint_idx", column.fingerprint, column.id, where="status = 'awaiting_intervention'"
     )
     define.index("dead_letter_manifest_idx", column.manifest_id, where="manifest_id IS NOT NULL")
+    define.index("dead_letter_group_idx", column.group_id, where="group_id IS NOT NULL")
     define.index("dead_letter_retry_idx", column.retry_metadata_id, where="retry_metadata_id IS NOT NULL")
     return table

@@ -1,8 +1,8 @@
-"""Tables `worker`, `setting`, `audit`, `web_session`, `web_link`, `web_password`, `tally`, `group_tally`."""
+"""Tables `worker…`, `setting`, `audit`, `web_…`, `tally`, `group_tally`, and the tables that servers lock."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import BigInteger, Boolean, Column, Float, Integer, false
 
@@ -10,7 +10,7 @@ from trax.records.audit import SignIn, Via
 from trax.records.stats import Span
 from trax.records.worker import WorkerKind
 from trax.store.schema.define import identity
-from trax.store.types import BigId, ByteOrderText, JsonText, Utc
+from trax.store.types import SQLITE, BigId, ByteOrderText, JsonText, Utc
 
 if TYPE_CHECKING:
     from sqlalchemy import Table
@@ -49,6 +49,54 @@ def worker(define: Definer) -> Table:
         define.check("concurrency_range", "concurrency >= 0"),
         storage=HEARTBEAT_TABLE,
     )
+
+
+def worker_identity(define: Definer) -> Table:
+    """Where a worker runs or ran. It outlives the worker, as long as there may be a record that names it.
+
+    `last_run_id` is set when the worker is gone: none of its runs has a higher id.
+    """
+    table = define.table(
+        "worker_identity",
+        Column("worker_id", BigId, primary_key=True, autoincrement=False),
+        Column("host_environment", ByteOrderText, nullable=False),
+        Column("host_instance_id", ByteOrderText, nullable=False),
+        Column("host_labels", JsonText),
+        Column("last_run_id", BigId),
+    )
+    define.index("worker_identity_left_idx", table.c.last_run_id, where="last_run_id IS NOT NULL")
+    return table
+
+
+LOCKS: Final = ("gate", "leader", "settings", "cleanup", "totals")
+"""What only one server at a time does. On SQLite the write transaction is the lock."""
+
+_TAKE_GATE_LOCK: Final = (
+    "CREATE FUNCTION trax.take_gate_lock() RETURNS void LANGUAGE plpgsql AS $$BEGIN "
+    "LOCK TABLE trax.gate_lock IN SHARE UPDATE EXCLUSIVE MODE; END$$"
+)
+_TAKE_LOCK: Final = (
+    "CREATE FUNCTION trax.take_lock(name text) RETURNS void LANGUAGE plpgsql AS $$BEGIN "
+    "EXECUTE 'LOCK TABLE trax.' || quote_ident(name || '_lock') || ' IN SHARE UPDATE EXCLUSIVE MODE'; END$$"
+)
+_TRY_LOCK: Final = (
+    "CREATE FUNCTION trax.try_lock(name text) RETURNS boolean LANGUAGE plpgsql AS $$BEGIN "
+    "EXECUTE 'LOCK TABLE trax.' || quote_ident(name || '_lock') || ' IN SHARE UPDATE EXCLUSIVE MODE NOWAIT'; "
+    "RETURN true; EXCEPTION WHEN lock_not_available THEN RETURN false; END$$"
+)
+
+
+def locks(define: Definer) -> None:
+    """Empty tables that servers lock, and the functions that lock them.
+
+    Everyone who may connect can take an advisory lock, and sees its key in `pg_locks`. A table can be locked
+    in this mode only by whoever may update it; readers and backups do not conflict with it, and it writes
+    nothing. The functions run with the rights of the caller.
+    """
+    if define.dialect != SQLITE:
+        made = [define.table(f"{name}_lock", Column("id", BigId)) for name in LOCKS]
+        for statement in (_TAKE_GATE_LOCK, _TAKE_LOCK, _TRY_LOCK):
+            define.statement(made[-1], statement)
 
 
 def setting(define: Definer) -> Table:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 QUEUED = "status = 'queued'"
 READY = f"{QUEUED} AND ready"
 DELAYED = f"{QUEUED} AND NOT ready AND parked IS NULL"
+NOT_READY = f"{QUEUED} AND NOT ready AND group_id IS NOT NULL"
+"""Delayed and parked entries of groups."""
 PARKED = f"{QUEUED} AND parked IS NOT NULL"
 """Entries that no live worker can run; they are never ready."""
 SCHEDULED = f"{QUEUED} AND origin IN ('schedule', 'retry')"
@@ -117,6 +119,7 @@ def work_queue(define: Definer) -> Table:
     # finds them; its cost per entry is very small.
     define.index("work_queue_external_id_idx", column.external_id, using="brin")
     define.index("work_queue_delayed_idx", column.scheduled_at, where=DELAYED)
+    define.index("work_queue_not_ready_in_group_idx", column.group_id, where=NOT_READY)
     define.index("work_queue_parked_idx", column.parked, column.parked_at, where=PARKED)
     define.index("work_queue_parked_at_idx", column.parked_at, where=PARKED)
     define.index("work_queue_one_scheduled_idx", column.manifest_id, where=SCHEDULED, unique=True)

@@ -51,6 +51,10 @@ CREATE TABLE trax_manifest_group (
     priority_changed_at VARCHAR(27),
     apply_priority_at VARCHAR(27),
     priority_horizon INTEGER,
+    declared TEXT,
+    edited_at VARCHAR(27),
+    ad_hoc BOOLEAN DEFAULT 0 NOT NULL,
+    retired_at VARCHAR(27),
     CONSTRAINT priority_range CHECK (priority BETWEEN 0 AND 31),
     CONSTRAINT max_active_jobs_range CHECK (max_active_jobs >= 0),
     UNIQUE (name)
@@ -168,6 +172,15 @@ CREATE TABLE trax_worker (
     CONSTRAINT concurrency_range CHECK (concurrency >= 0)
 );
 
+CREATE TABLE trax_worker_identity (
+    worker_id INTEGER NOT NULL,
+    host_environment TEXT NOT NULL,
+    host_instance_id TEXT NOT NULL,
+    host_labels TEXT,
+    last_run_id INTEGER,
+    PRIMARY KEY (worker_id)
+);
+
 CREATE TABLE trax_manifest (
     id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
     external_id TEXT NOT NULL,
@@ -208,6 +221,7 @@ CREATE TABLE trax_manifest (
     consumed_parent_success_at VARCHAR(27),
     next_due_at VARCHAR(27),
     retired_at VARCHAR(27),
+    declared_enabled BOOLEAN,
     created_at VARCHAR(27) NOT NULL,
     updated_at VARCHAR(27) NOT NULL,
     CONSTRAINT origin_known CHECK (origin IN ('declared', 'runtime')),
@@ -307,9 +321,13 @@ CREATE INDEX trax_audit_noun_idx ON trax_audit (noun, id);
 
 CREATE INDEX trax_log_metadata_idx ON trax_log (metadata_id, id);
 
+CREATE INDEX trax_manifest_group_ad_hoc_idx ON trax_manifest_group (id) WHERE ad_hoc AND retired_at IS NULL;
+
 CREATE INDEX trax_manifest_group_apply_idx ON trax_manifest_group (apply_priority_at) WHERE apply_priority_at IS NOT NULL;
 
 CREATE INDEX trax_manifest_group_bound_idx ON trax_manifest_group (id) WHERE max_active_jobs IS NOT NULL OR NOT enabled;
+
+CREATE INDEX trax_manifest_group_declared_idx ON trax_manifest_group (id) WHERE declared IS NOT NULL;
 
 CREATE INDEX trax_web_session_expires_idx ON trax_web_session (expires_at);
 
@@ -325,6 +343,8 @@ CREATE INDEX trax_work_queue_external_id_idx ON trax_work_queue (external_id);
 
 CREATE INDEX trax_work_queue_manifest_idx ON trax_work_queue (manifest_id, id) WHERE manifest_id IS NOT NULL;
 
+CREATE INDEX trax_work_queue_not_ready_in_group_idx ON trax_work_queue (group_id) WHERE status = 'queued' AND NOT ready AND group_id IS NOT NULL;
+
 CREATE UNIQUE INDEX trax_work_queue_one_scheduled_idx ON trax_work_queue (manifest_id) WHERE status = 'queued' AND origin IN ('schedule', 'retry');
 
 CREATE INDEX trax_work_queue_parked_at_idx ON trax_work_queue (parked_at) WHERE status = 'queued' AND parked IS NOT NULL;
@@ -338,6 +358,8 @@ CREATE INDEX trax_work_queue_ready_idx ON trax_work_queue (group_priority DESC, 
 CREATE INDEX trax_work_queue_ready_in_group_idx ON trax_work_queue (group_id, priority DESC, created_at, id) WHERE status = 'queued' AND ready;
 
 CREATE UNIQUE INDEX trax_work_queue_unique_key_idx ON trax_work_queue (unique_key, train) WHERE unique_key IS NOT NULL;
+
+CREATE INDEX trax_worker_identity_left_idx ON trax_worker_identity (last_run_id) WHERE last_run_id IS NOT NULL;
 
 CREATE INDEX trax_manifest_batch_idx ON trax_manifest (batch) WHERE batch IS NOT NULL;
 
@@ -356,6 +378,8 @@ CREATE INDEX trax_manifest_retired_idx ON trax_manifest (external_id) WHERE reti
 CREATE INDEX trax_dead_letter_awaiting_idx ON trax_dead_letter (id) WHERE status = 'awaiting_intervention';
 
 CREATE INDEX trax_dead_letter_fingerprint_idx ON trax_dead_letter (fingerprint, id) WHERE status = 'awaiting_intervention';
+
+CREATE INDEX trax_dead_letter_group_idx ON trax_dead_letter (group_id) WHERE group_id IS NOT NULL;
 
 CREATE INDEX trax_dead_letter_manifest_idx ON trax_dead_letter (manifest_id) WHERE manifest_id IS NOT NULL;
 

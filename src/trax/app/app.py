@@ -7,7 +7,8 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Concatenate, Protocol, Self, TypedDict, TypeVar, overload
 
 from trax.engine.live_settings import LiveSettings
-from trax.errors import TraxError, import_extra
+from trax.errors import TraxError, explain_call, import_extra
+from trax.settings import Settings
 from trax.store.url import choose_url
 from trax.train import train as define_train
 from trax.train import train_of
@@ -127,6 +128,15 @@ class Trax:
         self.on_state_changed = self.parts.hooks.on_state_changed
         self.limit_runs = self.parts.limits.set
         self._running: ProcessDuties | None = None
+
+    if not TYPE_CHECKING:  # a type checker reports it by itself
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            if name in Settings.model_fields:
+                from trax.app.settings import assignment_error
+
+                raise assignment_error(name)
+            object.__setattr__(self, name, value)
 
     @overload
     def train(
@@ -271,6 +281,7 @@ class Trax:
 
         return Enqueuer(self.parts)
 
+    @explain_call("app.run(train, input), where a train without input gets None")
     async def run(self, train: Train[In, Out], value: In, *, on: Remote | None = None) -> Out:
         """Run the train now, in this process, with a record. Its exceptions reach the caller unchanged.
 
@@ -283,6 +294,7 @@ class Trax:
             return await run_on(on, self.parts, train, value)
         return await RecordedRun(self.parts, await self.parts.store.open(), train).run(value)
 
+    @explain_call("app.queue(train, input), where a train without input gets None")
     async def queue(
         self, train: Train[In, Any] | str, value: In, **options: Unpack[QueueKeywords]
     ) -> QueuedEntry:

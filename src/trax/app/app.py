@@ -167,7 +167,7 @@ class Trax:
         )
         self.parts.parameters.input_codec(defined)
         self.trains.add(defined)
-        if defined.options.group is not None:
+        if defined.options.group is not None and not self.is_running:
             self.group(defined.options.group)
         return defined
 
@@ -358,6 +358,7 @@ class Trax:
         self._running = await start_process(
             self.parts, roles, only, concurrency=concurrency, on_progress=on_progress
         )
+        self.parts.declarations.close()
 
     @property
     def is_running(self) -> bool:
@@ -385,6 +386,7 @@ class Trax:
     async def stop(self, interrupt: asyncio.Event | None = None) -> None:
         """Drain, then close the database. Setting `interrupt` interrupts the runs still executing."""
         running, self._running = self._running, None
+        self.parts.declarations.close(is_closed=False)
         self.parts.store.shorten_timeouts()
         try:
             if running is not None:

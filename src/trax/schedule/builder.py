@@ -245,6 +245,7 @@ class Declarations:
 
     def calendar(self, name: str, windows: Iterable[Window]) -> Calendar:
         """Name windows that manifests share: `exclude=holidays`, or `exclude=exclude.outside(holidays)`."""
+        self._registry.refuse_if_closed()
         LABEL("a calendar's name", name)
         calendar = Calendar(name, _windows_of(name, windows))
         if self._calendars.setdefault(name, calendar) != calendar:
@@ -252,6 +253,10 @@ class Declarations:
                 f"calendar {name!r} is already declared with other windows; use another name"
             )
         return calendar
+
+    def close(self, *, is_closed: bool = True) -> None:
+        """Refuse declarations from now on, while the app runs; or accept them again."""
+        self._registry.is_closed = is_closed
 
     def timetable(self) -> Timetable:
         """Everything declared so far, validated."""

@@ -160,9 +160,12 @@ class DeclarationRegistry:
         self._group_graph = Dag()
         self._codecs: dict[Train[Any, Any], Codec[Any]] = {}
         self.codec_of = codec_of or self._default_codec
+        self.is_closed = False
+        """Whether the app has started: what is declared then would have no effect before its next start."""
 
     def add(self, declarations: Sequence[tuple[Declaration, ScheduleOptions]]) -> None:
         """Add declarations: all, or none if an external id is taken or a dependency cycle would result."""
+        self.refuse_if_closed()
         new: dict[str, Declaration] = {}
         place = definition_place()
         for manifest, _ in declarations:
@@ -178,8 +181,16 @@ class DeclarationRegistry:
 
     def merge_group(self, name: str, group: Group) -> None:
         """Merge options of a group into those declared before."""
+        self.refuse_if_closed()
         known = self._groups.get(name) or GroupDeclaration(name=name)
         self._groups[name] = known.merge(group)
+
+    def refuse_if_closed(self) -> None:
+        if self.is_closed:
+            raise DefinitionError(
+                "the app has started, so a declaration has no effect; make it before the start, or change "
+                "the running system with `await app.manifests.schedule(…)` or `await app.groups.update(…)`"
+            )
 
     def timetable(self) -> Timetable:
         """All declarations so far. Cycles were refused when they were added."""

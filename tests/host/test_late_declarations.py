@@ -22,7 +22,7 @@ DECLARATIONS: dict[str, Callable[[Trax, Any], object]] = {
     "schedule_many": lambda app, train: app.schedule_many(train, "late", {1: "Ada"}, every(hours=1)),
     "schedule_once": lambda app, train: app.schedule_once(train, "late", "Ada"),
     "group": lambda app, _: app.group("late", max_active_jobs=1),
-    "calendar": lambda app, _: app.calendar("late", exclude.dates("2026-12-25")),
+    "calendar": lambda app, _: app.calendar("late", [exclude.dates("2026-12-25")]),
 }
 
 

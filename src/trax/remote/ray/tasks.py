@@ -20,7 +20,7 @@ MOST_PROBLEMS: Final = 1_000
 """How many errors are kept until a scheduler has reported them."""
 
 
-class Problem(NamedTuple):
+class TaskProblem(NamedTuple):
     """The error of a task that could not claim or execute its run, with a number that only grows."""
 
     number: int
@@ -35,7 +35,7 @@ class TaskOwner:
         self._ray: Any = import_extra("ray", extra="ray", feature="RayWorkers")
         self._tasks: dict[int, Any] = {}
         self._watchers: set[asyncio.Task[None]] = set()
-        self._problems: deque[Problem] = deque(maxlen=MOST_PROBLEMS)
+        self._problems: deque[TaskProblem] = deque(maxlen=MOST_PROBLEMS)
         self._has_problems = asyncio.Event()
         self._numbers = count(time.time_ns())  # above those of an actor that died
         # Created once: Ray treats each one as another function, with its own processes and queue.
@@ -62,7 +62,7 @@ class TaskOwner:
                 self._ray.cancel(self._tasks[metadata_id], force=False)
         return {"refused": {}}
 
-    async def next_problems(self, reported: int, seconds: float) -> list[Problem]:
+    async def next_problems(self, reported: int, seconds: float) -> list[TaskProblem]:
         """Errors of ended tasks with a number above `reported`; waits up to `seconds` for the first one.
 
         A failed train is not a problem of its task.
@@ -93,7 +93,7 @@ class TaskOwner:
             pass
         except Exception as error:  # noqa: BLE001 - reported to the scheduler
             reason = str(error).strip().rpartition("\n")[2].strip()  # without traceback
-            self._problems.append(Problem(next(self._numbers), metadata_id, reason))
+            self._problems.append(TaskProblem(next(self._numbers), metadata_id, reason))
             self._has_problems.set()
         finally:
             del self._tasks[metadata_id]
